@@ -1,0 +1,228 @@
+"""Ranges of index expressions, and the simplifications that need them.
+
+Axes run over ``0 <= axis < extent``. A statement about axes only matters where the domain is not empty, so every
+size symbol that bounds an axis is taken as at least 1; so are all other sizes, because a size that divides or
+scales an index is the extent of some axis. Answers are one-sided: False means "not proved".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.expr import (
+    ONE,
+    ZERO,
+    Atom,
+    Expr,
+    Extreme,
+    Floor,
+    Monomial,
+    Var,
+    exact_div,
+    floordiv,
+    free_vars,
+    product,
+    rebuild,
+    substitute,
+    var,
+)
+
+Extents = Mapping[str, Expr]
+
+
+def is_nonneg(size: Expr) -> bool:
+    """Is the size expression proved ``>= 0`` when every symbol is at least 1?"""
+    return _nonneg(size, 4)
+
+
+def is_positive(size: Expr) -> bool:
+    return is_nonneg(size - 1)
+
+
+def is_at_most(a: Expr, b: Expr) -> bool:
+    return is_nonneg(b - a)
+
+
+def _nonneg(e: Expr, depth: int) -> bool:
+    constant = e.as_int()
+    if constant is not None:
+        return constant >= 0
+    if depth == 0:
+        return False
+    # min(a, b) with a positive coefficient, or max with a negative one: every argument has to hold; for the
+    # other sign one argument is enough.
+    for mono, coef in e.terms:
+        for atom in mono:
+            if isinstance(atom, Extreme):
+                rest = e - Expr(((mono, coef),))
+                others = product(Expr((((a,), 1),)) for a in mono if a is not atom)
+                cases = (_nonneg(rest + others * coef * a, depth - 1) for a in atom.args)
+                return all(cases) if (coef > 0) == (atom.kind == "min") else any(cases)
+    for mono, coef in e.terms:
+        if len(mono) == 1 and isinstance(mono[0], Floor) and _floor_case(e, mono, coef, mono[0], depth):
+            return True
+    return _shifted_is_nonneg(e)
+
+
+def _floor_case(e: Expr, mono: Monomial, coef: int, atom: Floor, depth: int) -> bool:
+    rest = e - Expr(((mono, coef),))
+    num, den = atom.num, atom.den
+    if coef == 1:  # floor(n/d) + r >= 0  iff  n + r*d >= 0
+        return _nonneg(num + rest * den, depth - 1)
+    if coef == -1:  # r - floor(n/d) >= 0  iff  n <= r*d + d - 1
+        return _nonneg(rest * den + den - 1 - num, depth - 1)
+    bound = num if coef < 0 else num - den + 1
+    return _nonneg(rest * den + bound * coef, depth - 1)
+
+
+def _shifted_is_nonneg(e: Expr) -> bool:
+    """Substitute ``s = s' + 1`` for each symbol: nonnegative coefficients then suffice.
+
+    A floor of something nonnegative counts as one more nonnegative quantity.
+    """
+    plain = ZERO
+    for mono, coef in e.terms:
+        if all(isinstance(a, Var) for a in mono):
+            plain = plain + Expr(((mono, coef),))
+        elif coef < 0 or not all(_is_nonneg_atom(a) for a in mono):
+            return False
+    shifted = substitute(plain, {n: var(n) + 1 for n in free_vars(plain)})
+    return all(c >= 0 for _, c in shifted.terms)
+
+
+def _is_nonneg_atom(atom: Atom) -> bool:
+    match atom:
+        case Var():
+            return True
+        case Floor(num=num):
+            return _shifted_is_nonneg(num)
+        case Extreme(args=args):
+            return all(_shifted_is_nonneg(a) for a in args)
+
+
+def bounds(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
+    """Inclusive (low, high) of `e` over the box of `extents`, as size expressions; None when unknown."""
+    low = high = ZERO
+    for mono, coef in e.terms:
+        term_low, term_high = ONE, ONE
+        for atom in mono:
+            r = _atom_bounds(atom, extents)
+            if r is None:
+                return None
+            if len(mono) > 1 and not is_nonneg(r[0]):
+                return None
+            term_low, term_high = term_low * r[0], term_high * r[1]
+        if coef < 0:
+            term_low, term_high = term_high, term_low
+        low, high = low + term_low * coef, high + term_high * coef
+    return low, high
+
+
+def _atom_bounds(atom: Atom, extents: Extents) -> tuple[Expr, Expr] | None:
+    match atom:
+        case Var(name=name):
+            return (ZERO, extents[name] - 1) if name in extents else (var(name), var(name))
+        case Floor(num=num, den=den):
+            if free_vars(den) & extents.keys():
+                return None
+            r = bounds(num, extents)
+            return None if r is None else (floordiv(r[0], den), floordiv(r[1], den))
+        case Extreme():
+            whole = Expr((((atom,), 1),))
+            return (whole, whole) if free_vars(whole).isdisjoint(extents) else None
+
+
+def is_within(e: Expr, size: Expr, extents: Extents) -> bool:
+    """Is ``0 <= e < size`` proved over the box?"""
+    r = bounds(e, extents)
+    return r is not None and is_nonneg(r[0]) and is_nonneg(size - 1 - r[1])
+
+
+def is_never_negative(e: Expr, extents: Extents) -> bool:
+    r = bounds(e, extents)
+    return r is not None and is_nonneg(r[0])
+
+
+def simplify(e: Expr, extents: Extents) -> Expr:
+    """Rewrite floors using the ranges of the axes. Equal to `e` at every point of the box.
+
+    ``floor(r/d) -> 0`` when ``0 <= r < d``; ``floor((g*a + s)/(g*b)) -> floor(a/b)`` when ``0 <= s < g``.
+    An axis of extent 1 is 0.
+    """
+    ones = {name: ZERO for name, size in extents.items() if size == ONE}
+    if ones:
+        e = substitute(e, ones)
+    for _ in range(4):
+        new = rebuild(e, lambda v: var(v.name), lambda n, d: _simplify_floor(n, d, extents))
+        if new == e:
+            break
+        e = new
+    return e
+
+
+def _simplify_floor(num: Expr, den: Expr, extents: Extents) -> Expr:
+    out = ZERO
+    whole = floordiv(num, den)
+    for mono, coef in whole.terms:
+        if len(mono) == 1 and isinstance(mono[0], Floor):
+            out = out + _drop_small_part(mono[0], extents) * coef
+        else:
+            out = out + Expr(((mono, coef),))
+    return out
+
+
+def _drop_small_part(floor: Floor, extents: Extents) -> Expr:
+    num, den = floor.num, floor.den
+    if is_within(num, den, extents):
+        return ZERO
+    # Candidates for g: the size part of each term that names an axis.
+    candidates: list[Expr] = []
+    for mono, coef in num.terms:
+        if not (extents.keys() & free_vars(Expr(((mono, coef),)))):
+            continue
+        size_part = tuple(a for a in mono if free_vars(Expr((((a,), 1),))).isdisjoint(extents))
+        g = Expr(((size_part, abs(coef)),))
+        if g != ONE and g not in candidates:
+            candidates.append(g)
+    if den not in candidates:
+        candidates.append(den)
+    for g in candidates:
+        quotient = exact_div(den, g)
+        if quotient is None:
+            continue
+        big, small = ZERO, ZERO
+        for mono, coef in num.terms:
+            term = Expr(((mono, coef),))
+            part = exact_div(term, g)
+            if part is None:
+                small = small + term
+            else:
+                big = big + part
+        if big.terms and small.terms and is_within(small, g, extents):
+            return _simplify_floor(big, quotient, extents)
+    return Expr((((floor,), 1),))
+
+
+def linearize(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
+    """Row-major linear index of `indices` in `shape`."""
+    out = ZERO
+    for index, size in zip(indices, shape, strict=True):
+        out = out * size + index
+    return out
+
+
+def unravel(linear: Expr, shape: tuple[Expr, ...], extents: Extents) -> tuple[Expr, ...]:
+    """Row-major coordinates of `linear` in `shape`, simplified over the box of `extents`."""
+    out: list[Expr] = []
+    stride = ONE
+    for axis in range(len(shape) - 1, -1, -1):
+        size = shape[axis]
+        quotient = simplify(floordiv(linear, stride), extents)
+        if axis == 0 or size == ONE:
+            coordinate = ZERO if size == ONE else quotient
+        else:
+            coordinate = simplify(quotient - size * floordiv(quotient, size), extents)
+        out.append(coordinate)
+        stride = stride * size
+    return tuple(reversed(out))
+

@@ -1,0 +1,143 @@
+"""Nodes to JSON and back, for every stage: the one serialiser.
+
+Structs become objects, expressions become integers or their text, dtypes their names. `from_json` is strict: unknown
+fields, wrong types and bad expressions are one E1605 diagnostic with the path of the fault.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, TypeVar
+
+import msgspec
+
+from tatami.core.diagnostic import fail
+from tatami.core.expr import Expr, expr
+
+T = TypeVar("T")
+MAX_BYTES = 256 << 20
+MAX_DEPTH = 200
+
+
+def to_builtins(value: Any) -> Any:
+    return msgspec.to_builtins(value, enc_hook=_encode, str_keys=True)
+
+
+def from_builtins(value: Any, kind: type[T], at: str = "document") -> T:
+    """Convert plain JSON values to a node type. Raises TatamiError E1605."""
+    try:
+        return msgspec.convert(value, kind, dec_hook=_decode, strict=True)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise fail(
+            "InvalidDocument", at, str(error), "compare the field with the schema of its stage (`tatami schema STAGE`)"
+        ) from None
+
+
+def schema(kind: Any) -> dict[str, Any]:
+    """The JSON schema of a node type."""
+    return msgspec.json.schema(kind, schema_hook=_schema)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Expr):
+        constant = value.as_int()
+        return str(value) if constant is None else constant
+    raise NotImplementedError(type(value))
+
+
+def _decode(kind: type, value: Any) -> Any:
+    if kind is Expr:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError(f"expected an integer or an index expression, got {type(value).__name__}")
+        return expr(value)
+    raise NotImplementedError(kind)
+
+
+def _schema(kind: type) -> dict[str, Any]:
+    if kind is Expr:
+        return {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "index expression"}
+    raise NotImplementedError(kind)
+
+
+def dump_text(value: Any) -> str:
+    """Deterministic JSON text: keys in field order, one line per leaf list."""
+    return _Writer().text(value) + "\n"
+
+
+def parse_text(data: str | bytes, at: str = "document") -> Any:
+    """Read JSON with the limits of untrusted input: size, depth, no NaN, no duplicate keys. Raises TatamiError."""
+    if len(data) > MAX_BYTES:
+        raise fail("InputTooLarge", at, f"{len(data)} bytes; the limit is {MAX_BYTES}", "split the document, or keep constants in files")
+    try:
+        text = data.decode("utf-8-sig") if isinstance(data, bytes) else data.removeprefix("\ufeff")
+        _check_depth(text, at)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+    except UnicodeDecodeError as error:
+        raise fail("ParseError", at, f"not UTF-8 text: {error.reason} at byte {error.start}", "save the file as UTF-8") from None
+    except RecursionError:
+        raise fail("InputTooLarge", at, "values are nested too deeply", f"keep nesting below {MAX_DEPTH}") from None
+    except json.JSONDecodeError as error:
+        where = f"{at}:{error.lineno}:{error.colno}"
+        raise fail("ParseError", where, f"not JSON: {error.msg}", "repair the text at that place; JSON has no comments") from None
+    except ValueError as error:
+        raise fail("ParseError", at, str(error), "repair the value; JSON numbers are finite and keys unique") from None
+
+
+def _check_depth(text: str, at: str) -> None:
+    depth = deepest = 0
+    in_string = escaped = False
+    for ch in text:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif ch == "\\":
+                escaped = True
+            elif ch == '"':
+                in_string = False
+        elif ch == '"':
+            in_string = True
+        elif ch in "[{":
+            depth += 1
+            if depth > deepest:
+                deepest = depth
+                if deepest > MAX_DEPTH:
+                    raise fail("InputTooLarge", at, f"values are nested more than {MAX_DEPTH} deep", f"keep nesting below {MAX_DEPTH}")
+        elif ch in "]}":
+            depth -= 1
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in out:
+            raise ValueError(f"the key {key!r} stands twice in one object")
+        out[key] = value
+    return out
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON; write the string '-INF', 'INF' or 'NAN' where a value may be infinite")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:40]} is too large for a float")
+    return value
+
+
+class _Writer:
+    """Compact where a value fits on a line, indented otherwise."""
+
+    width = 110
+
+    def text(self, value: Any, indent: int = 0) -> str:
+        flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        if len(flat) + indent <= self.width or not isinstance(value, dict | list) or not value:
+            return flat
+        pad = " " * (indent + 2)
+        if isinstance(value, dict):
+            items = [f"{pad}{json.dumps(k, ensure_ascii=False)}: {self.text(v, indent + 2)}" for k, v in value.items()]
+            return "{\n" + ",\n".join(items) + "\n" + " " * indent + "}"
+        return "[\n" + ",\n".join(pad + self.text(v, indent + 2) for v in value) + "\n" + " " * indent + "]"

@@ -1,0 +1,71 @@
+"""One diagnostic: what is wrong, where, why, and what to do about it (spec 3 §14).
+
+Verifiers return lists of these and never raise. `TatamiError` carries a list to the caller; the command line prints
+them and exits 1. Every code stands in `tatami.core.diagnostics_table.TABLE` and in `docs/diagnostics.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tatami.core.diagnostics_table import TABLE
+
+
+class Patch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A machine-applicable repair: RFC 6902 operations on the document the diagnostic is about."""
+
+    ops: tuple[dict[str, Any], ...]
+
+
+class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
+    """code and kind from the table; `at` the node, value or file position; `details` shapes, limits, sizes."""
+
+    code: str
+    kind: str
+    at: str
+    why: str
+    suggestion: str
+    patch: Patch | None = None
+    details: dict[str, str] = {}
+
+    @property
+    def is_warning(self) -> bool:
+        return self.code.startswith("W")
+
+    def __str__(self) -> str:
+        text = f"{self.code} {self.kind} at {self.at}: {self.why}\n  suggestion: {self.suggestion}"
+        return text
+
+
+def diagnostic(kind: str, at: str, why: str, suggestion: str, *, patch: Patch | None = None, **details: object) -> Diagnostic:
+    """A diagnostic of a kind of the table. `details` become strings."""
+    return Diagnostic(
+        code=TABLE[kind].code,
+        kind=kind,
+        at=at,
+        why=why,
+        suggestion=suggestion,
+        patch=patch,
+        details={k: str(v) for k, v in details.items()},
+    )
+
+
+class TatamiError(Exception):
+    """What every refused input raises. `diagnostics` holds at least one error."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        self.diagnostics = diagnostics
+        super().__init__("\n".join(str(d) for d in diagnostics))
+
+
+def fail(kind: str, at: str, why: str, suggestion: str, *, patch: Patch | None = None, **details: object) -> TatamiError:
+    """An error to raise: ``raise fail("UnknownOp", node.id, ..., ...)``."""
+    return TatamiError(diagnostic(kind, at, why, suggestion, patch=patch, **details))
+
+
+def raise_errors(diagnostics: list[Diagnostic]) -> None:
+    """Raise when the list holds an error; warnings pass."""
+    if any(not d.is_warning for d in diagnostics):
+        raise TatamiError(*diagnostics)

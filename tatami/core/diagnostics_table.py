@@ -1,0 +1,80 @@
+"""The closed list of diagnostic kinds. Codes: E10xx shapes and types, E11xx views, E12xx index expressions,
+E13xx symbols and sizes, E14xx regions, E15xx plans and targets, E16xx graphs and documents, E17xx files and
+environment, E18xx execution; W2xxx warnings. A code is never reused; E1102 is retired and reserved."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Kind(msgspec.Struct, frozen=True):
+    code: str
+    title: str
+
+
+TABLE: dict[str, Kind] = {
+    # shapes and types
+    "BroadcastMismatch": Kind("E1001", "two operands have different shapes and no rule joins them"),
+    "AxisSizeMismatch": Kind("E1002", "a reshape or view does not preserve the number of elements"),
+    "InvalidPermutation": Kind("E1003", "a permutation repeats or leaves out an axis"),
+    "AccDtypeMissing": Kind("E1004", "a reduce has no accumulation dtype"),
+    "AmbiguousAxis": Kind("E1005", "a size symbol names more than one axis"),
+    "DTypeMismatch": Kind("E1006", "operands of one op have different dtypes"),
+    "UnsupportedDType": Kind("E1007", "an op is not defined for this dtype"),
+    "AxisOutOfRange": Kind("E1008", "an axis does not exist or is named twice"),
+    "InvalidAttribute": Kind("E1009", "an attribute is missing, unknown or has an illegal value"),
+    "UnknownDType": Kind("E1010", "a dtype was never decided"),
+    # views
+    "NegativeStrideUnsupported": Kind("E1102", "retired: FLIP expresses negative strides"),
+    "NonAffineView": Kind("E1103", "an index map is not affine with floordiv"),
+    # index expressions
+    "MissingDivGuard": Kind("E1203", "an index expression keeps %, or divides by a number that is not positive"),
+    "IndexSyntax": Kind("E1204", "an index expression cannot be read"),
+    # symbols and sizes
+    "UnboundSymbol": Kind("E1301", "a size symbol has no value"),
+    "AxisAlignmentMismatch": Kind("E1304", "two sizes that have to be equal differ"),
+    "InvalidSymbol": Kind("E1305", "a size symbol has an illegal name or value"),
+    # regions
+    "UnguardedAccess": Kind("E1401", "a read may leave its tensor and no guard stands before it"),
+    "NonAssociativeTransform": Kind("E1402", "a rewrite would change the order of rounding"),
+    "NeutralInvalid": Kind("E1403", "a guarded reduce yields something else than the neutral element"),
+    "InvalidRegion": Kind("E1404", "a Region breaks an invariant of its form"),
+    # plans and targets
+    "InvalidPlan": Kind("E1501", "a plan breaks a rule of its kind"),
+    "ResourceExceeded": Kind("E1502", "a plan needs more shared memory, registers or threads than the target has"),
+    "LayoutMismatch": Kind("E1503", "alignment or layout of a buffer is not what the kernel needs"),
+    "UnknownTarget": Kind("E1504", "the target is unknown or cannot run here"),
+    "StaleDecision": Kind("W2502", "a decision names a Region that does not occur"),
+    "TokenHazard": Kind("E1505", "an asynchronous read, write or wait is not ordered"),
+    # graphs and documents
+    "UnknownOp": Kind("E1601", "an operation does not exist"),
+    "UnknownValue": Kind("E1602", "a name is used but never defined"),
+    "DuplicateId": Kind("E1603", "a name is defined twice"),
+    "CyclicGraph": Kind("E1604", "values depend on each other in a circle"),
+    "InvalidDocument": Kind("E1605", "a document does not have the form of its stage"),
+    "UnsupportedModel": Kind("E1606", "the model uses operators that are not supported"),
+    "RecursionDepth": Kind("E1607", "subgraphs call each other more than 10 deep"),
+    "UnknownFormat": Kind("E1608", "the kind of file is not known"),
+    "ParseError": Kind("E1609", "the text cannot be parsed"),
+    "Untrusted": Kind("E1610", "the document carries code and was not trusted"),
+    "UnknownName": Kind("E1611", "no node, stage or input has that name"),
+    # files and environment
+    "FileUnreadable": Kind("E1701", "a file cannot be read"),
+    "FileUnwritable": Kind("E1702", "a file or folder cannot be written"),
+    "CompilerMissing": Kind("E1703", "no C compiler was found"),
+    "CompilerFailed": Kind("E1704", "the C or CUDA compiler failed or did not end"),
+    "MissingPackage": Kind("E1705", "an optional package is needed"),
+    "InputTooLarge": Kind("E1706", "an input exceeds a limit of size or depth"),
+    # execution
+    "InputMismatch": Kind("E1801", "an input has the wrong name, dtype, rank or shape"),
+    "InvalidExecution": Kind("E1802", "an execution plan breaks a rule"),
+    "OutOfMemory": Kind("E1803", "the program needs more memory than there is"),
+    "IndexOutOfRange": Kind("E1804", "an index tensor points outside its data"),
+    "HostFault": Kind("E1805", "a host step failed"),
+    "Interrupted": Kind("E1806", "interrupted by the user"),
+    # warnings
+    "ExcessivePiecewise": Kind("W2101", "a value has very many pieces"),
+    "LostContraction": Kind("W2201", "a contraction did not end as one contraction pattern"),
+    "CacheUnusable": Kind("W2701", "the cache folder cannot be used"),
+    "UnknownDecision": Kind("W2501", "a decision has a key that nothing matches"),
+}

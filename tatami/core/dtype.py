@@ -1,0 +1,72 @@
+"""Element types. Values are the names that documents, dumps and the Python API use."""
+
+from __future__ import annotations
+
+import enum
+
+
+class DType(enum.Enum):
+    """An element type. `unknown` exists only while a graph is being built."""
+
+    bool = "bool"
+    i8 = "i8"
+    u8 = "u8"
+    i16 = "i16"
+    u16 = "u16"
+    i32 = "i32"
+    u32 = "u32"
+    i64 = "i64"
+    u64 = "u64"
+    fp16 = "fp16"
+    bf16 = "bf16"
+    fp32 = "fp32"
+    fp64 = "fp64"
+    unknown = "unknown"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __repr__(self) -> str:
+        return self.value
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element (bool is one byte)."""
+        return _ITEMSIZE[self]
+
+    @property
+    def is_float(self) -> bool:
+        return self in _FLOATS
+
+    @property
+    def is_int(self) -> bool:
+        return self in _SIGNED or self in _UNSIGNED
+
+    @property
+    def is_signed(self) -> bool:
+        return self in _SIGNED or self in _FLOATS
+
+    @property
+    def is_narrow_float(self) -> bool:
+        """A float type that contractions accumulate in fp32."""
+        return self in (DType.fp16, DType.bf16)
+
+
+_ITEMSIZE = {
+    DType.bool: 1,
+    DType.i8: 1,
+    DType.u8: 1,
+    DType.i16: 2,
+    DType.u16: 2,
+    DType.i32: 4,
+    DType.u32: 4,
+    DType.i64: 8,
+    DType.u64: 8,
+    DType.fp16: 2,
+    DType.bf16: 2,
+    DType.fp32: 4,
+    DType.fp64: 8,
+}
+_FLOATS = frozenset({DType.fp16, DType.bf16, DType.fp32, DType.fp64})
+_SIGNED = frozenset({DType.i8, DType.i16, DType.i32, DType.i64})
+_UNSIGNED = frozenset({DType.u8, DType.u16, DType.u32, DType.u64})

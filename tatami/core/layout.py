@@ -1,0 +1,79 @@
+"""How a logical tensor lies in memory. One type for signatures, MemRefs and plans.
+
+A Layout maps a logical index to an element address. `blocked` splits axes by constant factors into trailing block
+axes (NCHW16c is ``order=(0,1,2,3), blocks=((1,16),)``) and may keep a border of `padding` elements around each axis
+in the buffer. `swizzled` is a row-major tile whose 16-byte chunks are XORed with the row (shared memory only, and
+documents that ask for it); addresses of elements are as row-major.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ZERO, Expr, Shape, ceildiv, expr, floordiv, mod, product
+
+LayoutKind: TypeAlias = Literal["row_major", "col_major", "blocked", "swizzled"]
+
+
+class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
+    kind: LayoutKind = "row_major"
+    order: tuple[int, ...] = ()
+    """blocked: the logical axes from outermost to innermost; empty means 0, 1, 2, …"""
+    blocks: tuple[tuple[int, int], ...] = ()
+    """blocked: (axis, factor), from outer to inner block axis."""
+    padding: tuple[tuple[int, int], ...] = ()
+    """blocked: (before, after) elements kept around each logical axis."""
+    swizzle: str = ""
+    vec_bytes: int = 0
+
+
+ROW_MAJOR = Layout()
+
+
+class MemRef(msgspec.Struct, frozen=True):
+    """A buffer as a kernel sees it: dtype, logical shape, bytes of alignment, aliasing promise, layout."""
+
+    dtype: DType
+    shape: Shape
+    alignment: int = 64
+    noalias: bool = True
+    layout: Layout = ROW_MAJOR
+
+
+def physical_shape(layout: Layout, shape: Shape) -> Shape:
+    """The extents of the physical axes, outermost first."""
+    if layout.kind in ("row_major", "swizzled"):
+        return shape
+    if layout.kind == "col_major":
+        return tuple(reversed(shape))
+    padded = [s + layout.padding[i][0] + layout.padding[i][1] if layout.padding else s for i, s in enumerate(shape)]
+    for axis, factor in layout.blocks:
+        padded[axis] = ceildiv(padded[axis], factor)
+    order = layout.order or tuple(range(len(shape)))
+    return tuple(padded[a] for a in order) + tuple(expr(f) for _, f in layout.blocks)
+
+
+def size_elements(layout: Layout, shape: Shape) -> Expr:
+    """Elements the buffer holds, borders and block padding included."""
+    return product(physical_shape(layout, shape))
+
+
+def address(layout: Layout, shape: Shape, index: tuple[Expr, ...]) -> Expr:
+    """Element address of the logical `index`."""
+    if layout.kind == "col_major":
+        index = tuple(reversed(index))
+    elif layout.kind == "blocked":
+        shifted = [i + layout.padding[a][0] if layout.padding else i for a, i in enumerate(index)]
+        inner: list[Expr] = []
+        for axis, factor in layout.blocks:
+            inner.append(mod(shifted[axis], expr(factor)))
+            shifted[axis] = floordiv(shifted[axis], expr(factor))
+        order = layout.order or tuple(range(len(index)))
+        index = tuple(shifted[a] for a in order) + tuple(inner)
+    out = ZERO
+    for size, i in zip(physical_shape(layout, shape), index, strict=True):
+        out = out * size + i
+    return out

@@ -1,0 +1,284 @@
+"""The numpy meaning of scalar ops, casts, reduces and scans: the one place where numbers are defined (D2.15, D2.16).
+
+Two modes. `declared` rounds every result to its declared dtype; `float64` keeps floats in double precision and
+bounds the error of everything else. Integers wrap, division and shifts are total, NaN propagates through max and min.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from tatami.core.dtype import DType
+from tatami.core.ops import highest, lowest, neutral
+from tatami.core.scalar import Scalar, number
+from tatami.core.tensor import numpy_dtype
+
+Mode: TypeAlias = Literal["declared", "float64"]
+Array: TypeAlias = np.ndarray
+
+
+def storage_dtype(dtype: DType, mode: Mode) -> np.dtype:
+    """The numpy dtype that holds values of `dtype` in `mode`."""
+    if mode == "float64" and dtype.is_float:
+        return np.dtype(np.float64)
+    return numpy_dtype(dtype)
+
+
+def constant(value: Scalar, dtype: DType, mode: Mode = "declared") -> Array:
+    return cast(np.asarray(number(value)), dtype, mode)
+
+
+def cast(x: Array, to: DType, mode: Mode = "declared") -> Array:
+    """Convert. Float to int truncates, saturates at the type's range, and takes NaN to 0; int to int wraps; to bool
+    is ``x != 0``; to float rounds to nearest even."""
+    with np.errstate(all="ignore"):
+        if to == DType.bool:
+            return np.asarray(x != 0)
+        if to.is_float:
+            wide = np.asarray(x)
+            target = storage_dtype(to, mode)
+            if mode == "declared" and to.is_narrow_float and wide.dtype == np.float64:
+                wide = _round_to_odd_fp32(wide)
+            return wide.astype(target)
+        kind = np.asarray(x).dtype.kind
+        if kind in "biu":
+            return np.asarray(x).astype(numpy_dtype(to))
+        wide = np.asarray(x, dtype=np.float64)
+        wide = np.where(np.isnan(wide), 0.0, np.trunc(wide))
+        low, high = lowest(to), highest(to)
+        inside = np.clip(wide, float(low), float(high))
+        # float(high) may round up past the range: compare before converting.
+        out = np.where(inside >= float(high), 0.0, inside).astype(numpy_dtype(to))
+        return np.where(wide >= float(high), numpy_dtype(to).type(high), out).astype(numpy_dtype(to))
+
+
+def _round_to_odd_fp32(x: Array) -> Array:
+    """float64 to float32 such that a second rounding to 16 bits gives the directly rounded value."""
+    y = x.astype(np.float32)
+    bits = y.view(np.uint32) if y.shape else np.asarray(y).reshape(1).view(np.uint32).reshape(())
+    inexact = (y.astype(np.float64) != x) & np.isfinite(y)
+    towards = np.where(np.abs(y.astype(np.float64)) > np.abs(x), bits - np.uint32(1), bits)
+    odd = np.where(inexact, towards | np.uint32(1), bits).astype(np.uint32)
+    return odd.view(np.float32) if odd.shape else odd.reshape(1).view(np.float32).reshape(())
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def apply(fn: str, args: Sequence[Array], dtype: DType, mode: Mode = "declared") -> Array:
+    """The scalar op `fn` elementwise; `dtype` is the declared dtype of the result."""
+    a = [np.asarray(x) for x in args]
+    with np.errstate(all="ignore"):
+        if all(x.dtype.kind in "biu" for x in a) and not (fn == "where") and not dtype.is_float:
+            return _integer(fn, a, dtype)
+        if fn == "where":
+            return np.where(a[0], a[1], a[2]).astype(storage_dtype(dtype, mode))
+        if fn in _COMPARE:
+            return np.asarray(_COMPARE[fn](a[0], a[1]))
+        if fn in ("max", "min", "neg", "abs", "relu"):  # exact: stay in the operand's type
+            return _EXACT[fn](*a).astype(storage_dtype(dtype, mode))
+        wide = [_widen(x, mode) for x in a]
+        out = np.asarray(_FLOAT[fn](*wide))
+        if out.dtype == np.bool_:
+            return out
+        return cast(out, dtype, mode)
+
+
+def _widen(x: Array, mode: Mode) -> Array:
+    """Compute 16-bit floats in fp32 and round once; fp32 and fp64 in their own precision."""
+    if mode == "float64":
+        return x.astype(np.float64)
+    return x.astype(np.float32) if x.dtype.itemsize == 2 else x
+
+
+_COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+_EXACT = {
+    "max": np.maximum,
+    "min": np.minimum,
+    "neg": np.negative,
+    "abs": np.abs,
+    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
+}
+_FLOAT = {
+    "sign": np.sign,
+    "recip": lambda x: x.dtype.type(1) / x,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": lambda x: _erf(x.astype(np.float64)).astype(np.float64),
+    "sigmoid": lambda x: _sigmoid(x),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "trunc": np.trunc,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "rem": np.fmod,
+    "mod": np.mod,
+    "pow": np.power,
+    "atan2": np.arctan2,
+}
+
+
+def _sigmoid(x: Array) -> Array:
+    e = np.exp(-np.abs(x))
+    one = x.dtype.type(1)
+    return np.where(x >= 0, one / (one + e), e / (one + e))
+
+
+def _integer(fn: str, a: list[Array], dtype: DType) -> Array:
+    t = numpy_dtype(dtype)
+    x = a[0]
+    y = a[1] if len(a) > 1 else None
+    match fn:
+        case "eq" | "ne" | "lt" | "le" | "gt" | "ge":
+            return np.asarray(_COMPARE[fn](x, y))
+        case "not":
+            return np.logical_not(x)
+        case "and" | "bitand":
+            return np.bitwise_and(x, y)
+        case "or" | "bitor":
+            return np.bitwise_or(x, y)
+        case "xor" | "bitxor":
+            return np.bitwise_xor(x, y)
+        case "bitnot":
+            return np.invert(x)
+        case "max" | "min" | "abs" | "neg" | "relu":
+            return _EXACT[fn](*a).astype(t)
+        case "sign":
+            return np.sign(x)
+        case "add":
+            return np.add(x, y)
+        case "sub":
+            return np.subtract(x, y)
+        case "mul":
+            return np.multiply(x, y)
+        case "idiv":
+            return _truncated(x, y, t)[0]
+        case "rem":
+            return _truncated(x, y, t)[1]
+        case "mod":
+            rem = _truncated(x, y, t)[1]
+            wrong_sign = (rem != 0) & ((rem < 0) != (y < 0))
+            return np.where(wrong_sign, rem + y, rem).astype(t)
+        case "pow":
+            return _integer_power(x, y, t)
+        case "shl" | "shr":
+            bits = x.dtype.itemsize * 8
+            inside = (y >= 0) & (y < bits)
+            count = np.where(inside, y, 0).astype(x.dtype)
+            if fn == "shl":
+                return np.where(inside, np.left_shift(x, count), 0).astype(t)
+            return np.where(inside, np.right_shift(x, count), np.where(x < 0, -1, 0).astype(t)).astype(t)
+        case _:
+            raise KeyError(fn)
+
+
+def _truncated(x: Array, y: Array, t: np.dtype) -> tuple[Array, Array]:
+    """Quotient and remainder of truncating division; by zero both are 0; MIN/-1 wraps to MIN."""
+    x, y = np.broadcast_arrays(x, y)
+    safe = np.where(y == 0, t.type(1), y)
+    if t.kind == "u":
+        quotient = x // safe
+    else:
+        by_minus_one = safe == -1
+        safe = np.where(by_minus_one, t.type(1), safe)
+        floor = x // safe
+        rest = x - floor * safe
+        quotient = np.where((rest != 0) & ((x < 0) != (safe < 0)), floor + 1, floor)
+        quotient = np.where(by_minus_one, np.negative(x), quotient)
+    quotient = np.where(y == 0, t.type(0), quotient).astype(t)
+    remainder = np.where(y == 0, t.type(0), x - quotient * y).astype(t)
+    return quotient, remainder
+
+
+def _integer_power(x: Array, y: Array, t: np.dtype) -> Array:
+    x, y = (np.array(v) for v in np.broadcast_arrays(x, y))
+    negative = y < 0
+    unit = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0)) if t.kind == "i" else np.zeros_like(x)
+    power = np.power(x, np.where(negative, 0, y))
+    return np.where(negative, unit, power).astype(t)
+
+
+def reduce(
+    fn: str, x: Array, axes: tuple[int, ...], dtype: DType, mode: Mode = "declared", init: Scalar | None = None
+) -> Array:
+    """Reduce `axes` away. Sums of floats accumulate pairwise in the accumulation dtype (numpy's order)."""
+    if fn in ("argmax", "argmin"):
+        return _arg_extreme(fn, x, axes[0]).astype(np.int64)
+    to = storage_dtype(dtype, mode)
+    if x.dtype.kind not in "biu" or dtype.is_float:
+        x = x.astype(np.float32) if dtype.is_narrow_float and mode == "declared" else x.astype(to)
+    else:
+        x = cast(x, dtype, mode)
+    start = constant(neutral(fn, dtype) if init is None else init, dtype, mode).astype(x.dtype)
+    with np.errstate(all="ignore"):
+        match fn:
+            case "sum":
+                out = np.add.reduce(x, axis=axes, dtype=x.dtype) + start
+            case "prod":
+                out = np.multiply.reduce(x, axis=axes, dtype=x.dtype) * start
+            case "max":
+                out = np.maximum.reduce(x, axis=axes, initial=start)
+            case "min":
+                out = np.minimum.reduce(x, axis=axes, initial=start)
+            case "and":
+                out = np.logical_and.reduce(x, axis=axes) & start
+            case "or":
+                out = np.logical_or.reduce(x, axis=axes) | start
+            case _:
+                raise KeyError(fn)
+    return np.asarray(out).astype(to)
+
+
+def _arg_extreme(fn: str, x: Array, axis: int) -> Array:
+    """First position of the largest (smallest) element; a NaN is larger (smaller) than everything."""
+    if x.shape[axis] == 0:
+        return np.zeros(x.shape[:axis] + x.shape[axis + 1 :], np.int64)
+    if x.dtype.kind == "V" or x.dtype.name == "bfloat16":
+        x = x.astype(np.float32)
+    return np.argmax(x, axis=axis) if fn == "argmax" else np.argmin(x, axis=axis)
+
+
+def scan(
+    fn: str, x: Array, axis: int, dtype: DType, exclusive: bool, reverse: bool, mode: Mode = "declared"
+) -> Array:
+    """Running reduce along `axis`; exclusive starts from the neutral element."""
+    to = storage_dtype(dtype, mode)
+    x = cast(x, dtype, mode)
+    if dtype.is_narrow_float and mode == "declared":
+        x = x.astype(np.float32)
+    if reverse:
+        x = np.flip(x, axis)
+    with np.errstate(all="ignore"):
+        op = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[fn]
+        out = op.accumulate(x, axis=axis, dtype=x.dtype)
+    if exclusive and x.shape[axis]:
+        first = np.full_like(np.take(out, [0], axis=axis), constant(neutral(fn, dtype), dtype, mode))
+        out = np.concatenate([first, np.take(out, range(x.shape[axis] - 1), axis=axis)], axis=axis)
+    if reverse:
+        out = np.flip(out, axis)
+    return np.ascontiguousarray(out).astype(to)

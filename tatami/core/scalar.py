@@ -1,0 +1,26 @@
+"""Scalar constants in nodes. JSON has no infinities, so a node holds them as the words INF, -INF and NAN."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+Scalar: TypeAlias = bool | int | float | str
+
+_WORDS = {"INF": math.inf, "-INF": -math.inf, "NAN": math.nan}
+
+
+def scalar(value: bool | int | float | str) -> Scalar:
+    """The form a node holds: a finite number or one of the three words."""
+    if isinstance(value, str):
+        if value not in _WORDS:
+            raise ValueError(f"{value!r} is not a number; the words are {', '.join(_WORDS)}")
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NAN" if math.isnan(value) else "INF" if value > 0 else "-INF"
+    return value
+
+
+def number(value: Scalar) -> bool | int | float:
+    """The Python number a node's scalar stands for."""
+    return _WORDS[value] if isinstance(value, str) else value

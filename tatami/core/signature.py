@@ -1,0 +1,69 @@
+"""The signature of a program: its ABI (spec 3 §2.2, §12). The same value stands in every layer."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, free_vars
+from tatami.core.layout import Layout
+
+Role: TypeAlias = Literal["data", "param", "state", "const"]
+Mutability: TypeAlias = Literal["immutable", "mutable"]
+Storage: TypeAlias = Literal["argument", "const_pool"]
+
+
+class Input(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One input. `storage="const_pool"`: bound from the module's constants, or from an output of `setup` with that
+    name; when neither has it the caller passes it."""
+
+    tensor: str
+    dtype: DType
+    shape: Shape
+    role: Role = "data"
+    mutability: Mutability = "immutable"
+    storage: Storage = "argument"
+    layout: Layout | None = None
+
+
+class Output(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One output. `updates` names a mutable input that receives the value in place, after all its reads."""
+
+    tensor: str
+    dtype: DType
+    shape: Shape
+    updates: str | None = None
+    layout: Layout | None = None
+
+
+class Equation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Two sizes that have to be equal; checked when sizes are bound (E1304 names both)."""
+
+    lhs: Expr
+    rhs: Expr
+    at: str = ""
+
+
+class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    assumptions: tuple[Equation, ...] = ()
+    defaults: dict[str, int] = {}
+    """Values of size symbols that no input decides."""
+    must_bind: tuple[str, ...] = ()
+    """Symbols on whose value the program specialises (non-affine index arithmetic)."""
+
+    def input(self, tensor: str) -> Input | None:
+        return next((i for i in self.inputs if i.tensor == tensor), None)
+
+
+def symbols(signature: Signature) -> tuple[str, ...]:
+    """All size symbols of the signature, in order of first appearance."""
+    out: dict[str, None] = {}
+    for port in (*signature.inputs, *signature.outputs):
+        for size in port.shape:
+            for name in sorted(free_vars(size)):
+                out.setdefault(name)
+    return tuple(out)

@@ -1,0 +1,66 @@
+"""Constant payloads: an immutable array with a dtype that documents know, and its content hash."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+
+import ml_dtypes
+import numpy as np
+
+from tatami.core.dtype import DType
+
+_NUMPY: dict[DType, np.dtype] = {
+    DType.bool: np.dtype(np.bool_),
+    DType.i8: np.dtype(np.int8),
+    DType.u8: np.dtype(np.uint8),
+    DType.i16: np.dtype(np.int16),
+    DType.u16: np.dtype(np.uint16),
+    DType.i32: np.dtype(np.int32),
+    DType.u32: np.dtype(np.uint32),
+    DType.i64: np.dtype(np.int64),
+    DType.u64: np.dtype(np.uint64),
+    DType.fp16: np.dtype(np.float16),
+    DType.bf16: np.dtype(ml_dtypes.bfloat16),
+    DType.fp32: np.dtype(np.float32),
+    DType.fp64: np.dtype(np.float64),
+}
+_FROM_NUMPY: dict[np.dtype, DType] = {v: k for k, v in _NUMPY.items()}
+
+
+def numpy_dtype(dtype: DType) -> np.dtype:
+    return _NUMPY[dtype]
+
+
+def dtype_of(array: np.ndarray) -> DType | None:
+    """Our dtype of a numpy array, or None when there is none."""
+    return _FROM_NUMPY.get(array.dtype.newbyteorder("="))
+
+
+class Tensor:
+    """A constant. Equality and hash go by content."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        data = np.array(array, order="C", copy=True)
+        dtype = dtype_of(data)
+        if dtype is None:
+            raise ValueError(f"no dtype for numpy {array.dtype}")
+        data = data.astype(numpy_dtype(dtype), copy=False)
+        data.flags.writeable = False
+        self.array = data
+        self.dtype = dtype
+        self.shape: tuple[int, ...] = data.shape
+
+    @cached_property
+    def sha256(self) -> str:
+        head = f"{self.dtype}{self.shape}".encode()
+        return hashlib.sha256(head + self.array.tobytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tensor) and other.sha256 == self.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.dtype}{list(self.shape)}, {self.sha256[:8]})"

@@ -1,0 +1,133 @@
+"""What runs: instructions in waves over buffers in an arena (spec 4, spec 1, spec 3 §12).
+
+    ExecutionPlan = instructions (with wave ids), buffers, input and output buffers, kernels
+    Instruction   = op, inputs, outputs, debug_name, wave
+
+Wave w+1 starts after wave w; instructions of one wave are independent. Sizes are expressions over the signature's
+symbols; offsets are planned when sizes are bound.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape
+from tatami.core.layout import Layout
+from tatami.core.scalar import Scalar
+from tatami.core.signature import Signature
+
+
+class BufferInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`elements` is the physical count (layout included). `parent`: a slice of another buffer, `offset` elements in.
+    first_use and last_use are instruction positions (arena buffers only)."""
+
+    id: str
+    dtype: DType
+    shape: Shape
+    elements: Expr
+    kind: Literal["input", "output", "constant", "arena"]
+    layout: Layout | None = None
+    parent: str = ""
+    offset: Expr | None = None
+    first_use: int = -1
+    last_use: int = -1
+    alignment: int = 64
+
+
+# -- operations ----------------------------------------------------------------------------------
+
+
+class Ptr(msgspec.Struct, frozen=True, tag_field="arg", tag="ptr"):
+    buffer: str
+
+
+class SizeArg(msgspec.Struct, frozen=True, tag_field="arg", tag="size"):
+    value: Expr
+
+
+class TensorMap(msgspec.Struct, frozen=True, tag_field="arg", tag="tensor_map"):
+    """A TMA descriptor over a buffer: dims innermost first, strides in bytes from dimension 1, box, swizzle bytes."""
+
+    buffer: str
+    dims: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+Arg: TypeAlias = Ptr | SizeArg | TensorMap
+
+
+class Launch(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="launch"):
+    """A generated kernel. `grid` and `block` are 1 on the CPU."""
+
+    kernel: str
+    args: tuple[Arg, ...]
+    grid: tuple[Expr, ...] = ()
+    block: tuple[int, ...] = ()
+    shared_bytes: int = 0
+
+
+class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="call"):
+    """Another program; `sizes` gives its symbols in ours."""
+
+    program: str
+    sizes: dict[str, Expr] = {}
+
+
+class If(msgspec.Struct, frozen=True, tag_field="op", tag="if"):
+    """inputs[0] is a rank-0 bool; the rest are the arguments of both programs."""
+
+    then: str
+    otherwise: str
+
+
+class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="loop"):
+    """inputs = trip count (i64, may be absent: ""), start condition (bool or ""), carried values, then captured
+    values. The body takes (iteration, condition, carried…, captured…) and gives (condition, carried…, scanned…);
+    outputs are the last carried values, then the scanned ones stacked along a new first axis."""
+
+    body: str
+    carried: int
+    scanned: int
+
+
+class Host(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="host"):
+    """A Python step between segments (`runtime/host_steps.py`). It binds `new_symbols` before what follows."""
+
+    routine: str
+    new_symbols: tuple[str, ...] = ()
+    attrs: dict[str, Scalar | list[Scalar]] = {}
+
+
+class Copy(msgspec.Struct, frozen=True, tag_field="op", tag="copy"):
+    """outputs[0] = inputs[0]."""
+
+
+class Op(msgspec.Struct, frozen=True, tag_field="op", tag="op"):
+    """A frontend operation run by the reference (only in plans of `from_graph`)."""
+
+    name: str
+    attrs: dict[str, Any]
+
+
+Operation: TypeAlias = Launch | Call | If | Loop | Host | Copy | Op
+
+
+class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
+    op: Operation
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    debug_name: str = ""
+    wave: int = 0
+
+
+class ExecutionPlan(msgspec.Struct, frozen=True, omit_defaults=True):
+    signature: Signature
+    instructions: tuple[Instruction, ...]
+    buffers: tuple[BufferInfo, ...]
+    input_buffers: tuple[str, ...]
+    output_buffers: tuple[str, ...]

@@ -1,0 +1,211 @@
+"""How: a schedule per Region, a layout per value (spec 3 §8, §11).
+
+A schedule has outer axes (common to all lets: the parallel tile), a list of passes over them (each let in exactly one
+pass, or recomputed), and storage per let. Every rejected candidate says why, in numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tatami.core.expr import Expr
+from tatami.core.layout import Layout
+
+Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """Loops over `axes` (outermost first), inside the schedule's outer axes, that compute `lets` in order."""
+
+    axes: tuple[str, ...]
+    lets: tuple[str, ...]
+
+
+class Scalar(msgspec.Struct, frozen=True, tag_field="kind", tag="scalar"):
+    """Plain loops, one element at a time: correct for every Region that is not opaque."""
+
+    outer: tuple[str, ...]
+    passes: tuple[Pass, ...]
+    storage: dict[str, Storage]
+
+
+class CpuRows(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_rows"):
+    """Fused nests: `outer` loops in parallel, passes over the rest, SIMD along `vector_axis` with a tail.
+
+    `parallel` counts the leading outer axes that are split over threads; `width` is in elements of fp32.
+    """
+
+    outer: tuple[str, ...]
+    passes: tuple[Pass, ...]
+    storage: dict[str, Storage]
+    vector_axis: str
+    width: int
+    parallel: int
+
+
+class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_contraction"):
+    """Packed panels and a register-tiled micro-kernel of mr x nr elements over kc (notes/cpu.md).
+
+    `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that
+    threads divide: batch, m, n. `packed` names operands whose panels `setup` writes once.
+    """
+
+    acc: str
+    mr: int
+    nr: int
+    kc: int
+    mc: int
+    nc: int
+    width: int
+    swap: bool
+    split: Literal["batch", "m", "n"]
+    packed: tuple[str, ...]
+    epilogue: tuple[str, ...]
+
+
+class Cache(msgspec.Struct, frozen=True, omit_defaults=True):
+    tensor: str
+    where: str = "smem"
+    at: str = "k.i"
+    pingpong: bool = True
+
+
+class Vectorize(msgspec.Struct, frozen=True):
+    axis: str
+    width: int
+
+
+class LocalEdge(msgspec.Struct, frozen=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
+    source: str
+    target: str
+    buffer: str = "reg"
+    depth: int = 1
+
+
+class Async(msgspec.Struct, frozen=True, omit_defaults=True):
+    enable: bool = True
+    prefetch_depth: int = 2
+    epilogue_overlap: bool = False
+
+
+class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
+    """Spec 3 §8.1. tile = [BM, BN, BK]; warp_tile "64x64"; inst_shape m16n8k16."""
+
+    tile: tuple[int, int, int]
+    stages: int
+    bind: dict[str, str]
+    warp_tile: str
+    cache: tuple[Cache, ...]
+    vectorize: Vectorize
+    predicate_tail: tuple[str, ...]
+    epilogue: tuple[str, ...]
+    layout_hints: dict[str, bool | str]
+    algo_choice: dict[str, str]
+    local_edges: tuple[LocalEdge, ...]
+    async_: Async = msgspec.field(name="async")
+    barrier_model: Literal["cp_async_group"] = "cp_async_group"
+    arch: Literal["sm80"] = "sm80"
+    inst_shape: str = "m16n8k16"
+    k_steps: int = 4
+    split_k: int = 1
+    acc: str = ""
+
+
+class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
+    """As Sm80Mma with TMA, mbarriers and warp roles (D2.12)."""
+
+    tile: tuple[int, int, int]
+    stages: int
+    bind: dict[str, str]
+    cache: tuple[Cache, ...]
+    vectorize: Vectorize
+    predicate_tail: tuple[str, ...]
+    epilogue: tuple[str, ...]
+    layout_hints: dict[str, bool | str]
+    algo_choice: dict[str, str]
+    local_edges: tuple[LocalEdge, ...]
+    async_: Async = msgspec.field(name="async")
+    barrier_model: Literal["mbarrier"] = "mbarrier"
+    arch: Literal["sm90"] = "sm90"
+    inst_shape: str = "m64n128k16"
+    k_steps: int = 4
+    consumers: int = 2
+    schedule: Literal["cooperative", "pingpong"] = "cooperative"
+    registers: tuple[int, int] = (40, 232)
+    """setmaxnreg of the producer and of each consumer warpgroup."""
+    cluster: tuple[int, int] = (1, 1)
+    multicast: Literal["none", "a", "b", "both"] = "none"
+    tile_order: Literal["row", "grouped", "hilbert"] = "grouped"
+    persistent: bool = False
+    epilogue_store: Literal["direct", "stmatrix_tma"] = "direct"
+    wait_depth: int = 1
+    split_k: int = 1
+    swap_ab: bool = False
+    acc: str = ""
+
+
+class GpuSync(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_sync"):
+    """The plain synchronous template of spec 5 §6: shared tiles, a register micro-tile per thread."""
+
+    tile: tuple[int, int, int]
+    block: tuple[int, int]
+    bind: dict[str, str]
+    predicate_tail: tuple[str, ...]
+    epilogue: tuple[str, ...]
+    arch: str = "sm80"
+    acc: str = ""
+
+
+class GpuStream(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_stream"):
+    """One pass over memory with wide accesses; for Regions no MMA template takes."""
+
+    outer: tuple[str, ...]
+    passes: tuple[Pass, ...]
+    storage: dict[str, Storage]
+    threads: int
+    vector_bytes: int
+
+
+SchedulePlan: TypeAlias = Scalar | CpuRows | CpuContraction | Sm80Mma | Sm90Mma | GpuSync | GpuStream
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """``size % divisor == 0`` and ``low <= size <= high`` (0 for no upper limit)."""
+
+    size: Expr
+    divisor: int = 1
+    low: int = 0
+    high: int = 0
+
+
+class Guarded(msgspec.Struct, frozen=True):
+    """A plan and when it applies; the last of a Region's list applies always (`conditions` empty)."""
+
+    conditions: tuple[Condition, ...]
+    plan: SchedulePlan
+    estimate: dict[str, float] = {}
+    """Terms of the time estimate in seconds, with the sizes they were taken at under `at.<symbol>`."""
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    plan: str
+    """One line that identifies the candidate."""
+    why: str
+    """The rule with both numbers."""
+    estimate: dict[str, float] = {}
+
+
+class RegionPlan(msgspec.Struct, frozen=True):
+    region: str
+    key: str
+    """Hash of the canonical Region and the target class: what a decision is keyed by."""
+    choices: tuple[Guarded, ...]
+    rejected: tuple[Rejected, ...]
+
+
+class ProgramPlan(msgspec.Struct, frozen=True):
+    regions: tuple[RegionPlan, ...]
+    layouts: dict[str, Layout]
+    """Layout per value id; absent means row-major."""

@@ -1,0 +1,80 @@
+"""Facts about one Region, and dependences between Regions that share a buffer (spec 3 §7)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tatami.core.expr import Expr
+
+
+class MinBuffer(msgspec.Struct, frozen=True):
+    """The least storage a let or an operand needs."""
+
+    name: str
+    buffer: Literal["reg", "smem_ring", "gmem"]
+    depth: int
+
+
+class ComputeAt(msgspec.Struct, frozen=True):
+    """May let `name` be computed inside its consumers' tile, and at what halo?"""
+
+    name: str
+    ok: bool
+    halo: dict[str, int]
+    halo_bytes: Expr
+
+
+class BankHint(msgspec.Struct, frozen=True):
+    """Ways of shared-memory bank conflict when rows of the operand's tile are read, and the swizzle that removes it."""
+
+    tensor: str
+    conflict_ways: int
+    swizzle: str
+
+
+class Contraction(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The contraction of a Region: let `acc` is a sum over `k` of a product of `lhs` and `rhs` (by roles of axes)."""
+
+    acc: str
+    batch: tuple[str, ...]
+    m: tuple[str, ...]
+    n: tuple[str, ...]
+    k: tuple[str, ...]
+    lhs: str
+    rhs: str
+    """Tensors read by the operands ("" when an operand is computed)."""
+    epilogue: tuple[str, ...]
+    """Lets after acc that the accumulator's owner can apply in place."""
+
+
+class RegionFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    region: str
+    kind: str
+    """Of region/kinds.py: map, stencil, rows, contraction, streaming_pair, scan, scatter, opaque."""
+    parallel_axes: tuple[str, ...]
+    reduce_axes: tuple[str, ...]
+    tail_axes: tuple[str, ...]
+    affine_closed: bool
+    compute_at: tuple[ComputeAt, ...]
+    min_buffer: tuple[MinBuffer, ...]
+    barrier: dict[str, str]
+    """Per architecture: sm80 cp_async_group, sm90 mbarrier, cpu none."""
+    bank_hints: tuple[BankHint, ...]
+    contractions: tuple[Contraction, ...]
+    flops: Expr
+    bytes_read: Expr
+    bytes_written: Expr
+
+
+class PairDependence(msgspec.Struct, frozen=True):
+    kind: Literal["true", "anti", "output"]
+    source: str
+    target: str
+    buffer: str
+
+
+class PolyCore(msgspec.Struct, frozen=True):
+    regions: tuple[RegionFacts, ...]
+    dependences: tuple[PairDependence, ...]

@@ -1,0 +1,88 @@
+"""Domains and accesses of the SCoP part, contraction patterns, dependences, fusion edges (spec 3 §5, §7).
+
+No arithmetic and no isl object: pieces of AxisExpr only. `show` prints isl text; analyses build isl objects by the Aff
+API in a per-run cache.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tatami.core.expr import Expr
+from tatami.indexbook.ir import Axis, Guard
+
+
+class PolyAccess(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One piece of one operand. `may` marks a may-access of whole axes (gather, scatter): None entries."""
+
+    tensor: str
+    map: tuple[Expr | None, ...]
+    guards: tuple[Guard, ...] = ()
+    may: bool = False
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """A base value in the SCoP: its iteration domain (axes, then reduced axes) and what it reads."""
+
+    value: str
+    kind: Literal["elementwise", "reduce", "scan", "gather", "scatter", "generate"]
+    axes: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    reads: tuple[PolyAccess, ...]
+
+
+class ContractionPattern(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``sum over reduce_idx of lhs * rhs`` at a reduce. Names are the statement's axes (i…, r…).
+
+    Axis groups by role: batch in both operands and the result, m only in lhs, n only in rhs, k reduced. conv has
+    `affine_offsets`: operand coordinates that mix axes, keyed "lhs.2" (operand, dimension).
+    """
+
+    value: str
+    product: str
+    pattern: Literal["matmul", "batched_matmul", "conv", "dot"]
+    lhs: PolyAccess
+    rhs: PolyAccess
+    batch: tuple[str, ...]
+    m: tuple[str, ...]
+    n: tuple[str, ...]
+    k: tuple[str, ...]
+    affine_offsets: dict[str, Expr] = {}
+    role: str = ""
+    """qk_matmul, pv_matmul beside a row softmax (spec 3 §15.3); a name for the reader, nothing depends on it."""
+
+
+class Edge(msgspec.Struct, frozen=True, omit_defaults=True):
+    """May the consumer's Region hold the producer (computed once: D2.11)?"""
+
+    producer: str
+    consumer: str
+    fusible: bool
+    rule: str
+    """The rule that allows or forbids it, e.g. pointwise, epilogue, same_rows, halo, fan_out, non_scop, shape."""
+    halo: dict[str, int] = {}
+    """Extra elements per producer axis that one consumer tile needs beyond its own."""
+    halo_bytes: Expr | None = None
+    change: str = ""
+    """What would make a forbidden edge legal."""
+
+
+class Dependence(msgspec.Struct, frozen=True):
+    kind: Literal["true", "anti", "output"]
+    source: str
+    target: str
+
+
+class Excluded(msgspec.Struct, frozen=True):
+    value: str
+    reason: str
+
+
+class PolyView(msgspec.Struct, frozen=True):
+    statements: tuple[Statement, ...]
+    patterns: tuple[ContractionPattern, ...]
+    edges: tuple[Edge, ...]
+    dependences: tuple[Dependence, ...]
+    excluded: tuple[Excluded, ...]

@@ -1,0 +1,27 @@
+"""Which base values share a kernel: the decision that `partition` makes and `lower` obeys (DESIGN §3)."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One future Region (or, for a CALL, one Step): base value ids in topological order."""
+
+    values: tuple[str, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was decided about one edge and the terms of Δtime (spec 3 §11), in seconds; negative saves time."""
+
+    producer: str
+    consumer: str
+    fused: bool
+    rule: str
+    delta_seconds: float = 0.0
+    terms: dict[str, float] = {}
+
+
+class Partition(msgspec.Struct, frozen=True):
+    groups: tuple[Group, ...]
+    verdicts: tuple[Verdict, ...] = ()

@@ -1,10 +1,14 @@
-"""A kernel's face: what the code layers promise and execution calls. Names are counters, never a user's word."""
+"""A kernel's face, and how a Region uses kernels: what the code layers promise and execution calls.
+
+Names of kernels are counters, never a user's word.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from tatami.core.dtype import DType
+from tatami.core.expr import ZERO, Expr
 
 
 class KernelParam(msgspec.Struct, frozen=True):
@@ -17,10 +21,62 @@ class KernelParam(msgspec.Struct, frozen=True):
 class KernelFace(msgspec.Struct, frozen=True, omit_defaults=True):
     """C form: ``int symbol(void* const* buffers, const int64_t* sizes, tatami_pool* pool)``; the buffers are `params`
     in order, the sizes are the values of `sizes` size arguments. Non-zero is a run-time fault (1: index out of
-    range). `workspace` bytes per thread, if any, are one more buffer at the end."""
+    range). A workspace, if any, is one more buffer at the end."""
 
     symbol: str
     params: tuple[KernelParam, ...]
     sizes: int
     key: str
     """Content hash of the kernel's meaning: equal keys share text and object."""
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """``size % divisor == 0`` and ``low <= size <= high`` (0 for no upper limit)."""
+
+    size: Expr
+    divisor: int = 1
+    low: int = 0
+    high: int = 0
+
+
+class TensorMapSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A TMA descriptor over a buffer: dims innermost first, strides in bytes from dimension 1, box, swizzle bytes.
+    Parameter number `position` of the kernel."""
+
+    buffer: str
+    dims: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+    swizzle: int = 0
+    position: int = 0
+
+
+class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call of a kernel on behalf of a Region.
+
+    A program of a code layer holds `bindings` in call order. The bindings of one Region with the same `choice` run
+    one after the other; the choices of a Region are alternatives, in order: the first whose `conditions` all hold is
+    taken, the last has none. `buffers` are value ids (the Region's inputs and outputs) or scratch names of
+    `scratch`, one per parameter of the kernel; `sizes` are the size arguments over the program's symbols.
+    """
+
+    region: str
+    kernel: str
+    """The symbol of a KernelFace."""
+    buffers: tuple[str, ...]
+    sizes: tuple[Expr, ...] = ()
+    choice: int = 0
+    conditions: tuple[Condition, ...] = ()
+    workspace: Expr = ZERO
+    """Bytes of memory, private to this call, passed as the last buffer; `threads` is the symbol of the pool's size."""
+    scratch: tuple[tuple[str, Expr], ...] = ()
+    """Buffers (name, bytes) between the kernels of one choice, declared by the first that uses them."""
+    grid: tuple[Expr, ...] = ()
+    block: tuple[int, ...] = ()
+    cluster: tuple[int, ...] = ()
+    shared_bytes: int = 0
+    tensor_maps: tuple[TensorMapSpec, ...] = ()
+
+
+THREADS = "threads"
+"""The size symbol that stands for the number of threads of the pool in `Binding.workspace`."""

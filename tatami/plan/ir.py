@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from tatami.core.expr import Expr
+from tatami.core.kernel import Condition
 from tatami.core.layout import Layout
 
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
@@ -169,15 +169,6 @@ class GpuStream(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_stream")
 
 
 SchedulePlan: TypeAlias = Scalar | CpuRows | CpuContraction | Sm80Mma | Sm90Mma | GpuSync | GpuStream
-
-
-class Condition(msgspec.Struct, frozen=True):
-    """``size % divisor == 0`` and ``low <= size <= high`` (0 for no upper limit)."""
-
-    size: Expr
-    divisor: int = 1
-    low: int = 0
-    high: int = 0
 
 
 class Guarded(msgspec.Struct, frozen=True):

@@ -1,0 +1,132 @@
+"""The envelope around the programs of one stage, on disk and in memory (DESIGN §4).
+
+    {"tatami": 1, "stage": "region", "target": …, "programs": {"main": …, "setup": …}, "inputs": {…},
+     "constants": {…}, "origins": {…}, "decisions": {…}}
+
+`inputs` names the earlier documents that this stage needs beside itself (a side table needs its graph): a relative
+path with its sha256, or the document embedded. `constants` are raw little-endian files beside the document, or
+base64 text when embedded. What a body looks like is the stage's business: the table of stages knows its codec.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tatami.core.codec import dump_text, from_builtins, parse_text, to_builtins
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.tensor import Tensor, numpy_dtype
+
+SCHEMA_VERSION = 1
+
+
+class ConstantRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    dtype: DType
+    shape: tuple[int, ...]
+    sha256: str
+    file: str = ""
+    data: str = ""
+
+
+class InputRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    sha256: str
+    path: str = ""
+    document: dict[str, Any] | None = None
+
+
+class Document(msgspec.Struct, frozen=True, omit_defaults=True):
+    tatami: int
+    stage: str
+    programs: dict[str, Any]
+    target: str | dict[str, Any] = ""
+    inputs: dict[str, InputRef] = {}
+    constants: dict[str, ConstantRef] = {}
+    origins: dict[str, dict[str, tuple[str, ...]]] = {}
+    decisions: dict[str, Any] = {}
+
+
+def is_document(value: Any) -> bool:
+    return isinstance(value, dict) and "tatami" in value
+
+
+def parse_document(value: Any, at: str = "document") -> Document:
+    """Plain JSON values to an envelope. Raises TatamiError."""
+    document = from_builtins(value, Document, at)
+    if document.tatami != SCHEMA_VERSION:
+        raise fail(
+            "InvalidDocument",
+            at,
+            f"schema version {document.tatami}; this Tatami reads version {SCHEMA_VERSION}",
+            f"write the document again with this version (set \"tatami\": {SCHEMA_VERSION} when nothing else differs)",
+        )
+    return document
+
+
+def read_document(path: Path) -> Document:
+    return parse_document(parse_text(read_bytes(path), path.name), path.name)
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise fail("FileUnreadable", path.name, "there is no such file" if not path.exists() else "not a regular file", "check the path")
+        return path.read_bytes()
+    except OSError as error:
+        raise fail("FileUnreadable", path.name, error.strerror or "it cannot be read", "check the path and its permissions") from None
+
+
+def document_text(document: Document) -> str:
+    return dump_text(to_builtins(document))
+
+
+def sha256_of(text: str | bytes) -> str:
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+# -- constants -----------------------------------------------------------------------------------
+
+
+def embed_constant(tensor: Tensor) -> ConstantRef:
+    data = base64.b64encode(tensor.array.tobytes()).decode()
+    return ConstantRef(tensor.dtype, tensor.shape, tensor.sha256, data=data)
+
+
+def file_constant(tensor: Tensor) -> ConstantRef:
+    """A reference to ``constants/<sha256>.bin`` beside the document."""
+    return ConstantRef(tensor.dtype, tensor.shape, tensor.sha256, file=f"constants/{tensor.sha256}.bin")
+
+
+def load_constant(name: str, ref: ConstantRef, folder: Path | None) -> Tensor:
+    """The tensor of a reference; its hash is checked. Files lie inside the document's folder only."""
+    if ref.file:
+        if folder is None:
+            raise fail("FileUnreadable", name, "the document refers to a file but was not read from a folder", "embed its constants")
+        relative = PurePosixPath(ref.file)
+        path = folder / relative
+        if relative.is_absolute() or ".." in relative.parts or not path.resolve().is_relative_to(folder.resolve()):
+            raise fail("FileUnreadable", name, f"the constant's file {ref.file!r} leaves the folder", "keep constants beside the document")
+        data = read_bytes(path)
+    else:
+        try:
+            data = base64.b64decode(ref.data, validate=True)
+        except ValueError:
+            raise fail("InvalidDocument", name, "the constant's data is not base64", "write the document again") from None
+    dtype = numpy_dtype(ref.dtype)
+    count = int(np.prod(ref.shape, dtype=object)) if ref.shape else 1
+    if any(s < 0 for s in ref.shape) or count * dtype.itemsize != len(data):
+        raise fail(
+            "InvalidDocument",
+            name,
+            f"{len(data)} bytes of data for {ref.dtype}{list(ref.shape)}, which needs {count * dtype.itemsize}",
+            "write the constant again",
+        )
+    tensor = Tensor(np.frombuffer(data, dtype=dtype).reshape(ref.shape))
+    if tensor.sha256 != ref.sha256:
+        raise fail("InvalidDocument", name, "the constant's data does not match its sha256", "write the constant again")
+    return tensor

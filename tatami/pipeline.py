@@ -1,0 +1,110 @@
+"""The compiler: one line per box of the picture in `docs/architecture.md`.
+
+`compile_stages` is a pure function of (given stages, target, decisions). A stage is computed when something needs it;
+a stage that is given (a document the user edited) cuts the graph there, which is how every stage can be restarted
+from. Each computed value passes through `observe`, which verifies, times and dumps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tatami.core.target import Target
+from tatami.decisions import Decisions
+
+Observer = Callable[[str, Callable[[], Any]], Any]
+"""observe(stage, make) runs `make`, looks at the value and returns it."""
+
+
+class Stages:
+    """Named values, made on demand and kept. Iteration order is the order of the picture."""
+
+    def __init__(self, given: Mapping[str, Any], observe: Observer) -> None:
+        self._made: dict[str, Any] = dict(given)
+        self._makers: dict[str, Callable[[], Any]] = {}
+        self._observe = observe
+
+    def add(self, name: str, make: Callable[[], Any]) -> None:
+        self._makers[name] = make
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            make = self._makers[name]
+            self._made[name] = self._observe(name, make)
+        return self._made[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._made or name in self._makers
+
+    def get_made(self, name: str) -> Any:
+        """The value when it exists already, else None: for side tables that a restart may lack."""
+        return self._made.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._makers)
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        return tuple(n for n in self._makers if n in self._made)
+
+
+def compile_stages(given: Mapping[str, Any], target: Target, decisions: Decisions, observe: Observer) -> Stages:
+    """The chain for `target`, from whatever stages are given."""
+    from tatami.execution.from_graph import from_graph
+    from tatami.execution.lower import lower as lower_to_execution
+    from tatami.indexbook.analyse import analyse as analyse_indices
+    from tatami.plan.choose import choose
+    from tatami.plan.realise import realise
+    from tatami.poly_core.analyse import analyse as analyse_regions
+    from tatami.poly_view.extract import extract
+    from tatami.region.canonicalise import canonicalise
+    from tatami.region.lower import lower as lower_to_regions
+    from tatami.region.partition import partition
+    from tatami.tiny.lower import lower as lower_to_tiny
+    from tatami.tiny.normalize import normalize
+
+    s = Stages(given, observe)
+    s.add("frontend", lambda: missing("frontend"))
+    if target.kind == "reference":
+        s.add("execution", lambda: from_graph(s["frontend"]))
+        return s
+    s.add("tiny@imported", lambda: lower_to_tiny(s["frontend"]))
+    s.add("tiny", lambda: normalize(s["tiny@imported"]))
+    s.add("indexbook", lambda: analyse_indices(s["tiny"]))
+    s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))
+    s.add("partition", lambda: partition(s["tiny"], s["indexbook"], s["poly_view"], target, decisions.partitions))
+    s.add("region@explicit", lambda: lower_to_regions(s["tiny"], s["indexbook"], s["poly_view"], s["partition"]))
+    s.add("region", lambda: canonicalise(s["region@explicit"]))
+    s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
+    s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans))
+    s.add("realised", lambda: realise(s["region"], s["plan"]))
+    code = add_cuda if target.kind == "cuda" else add_cpu
+    code(s, target)
+    s.add("execution", lambda: lower_to_execution(s["realised"], s["plan"], s["gpu" if target.kind == "cuda" else "loop"]))
+    return s
+
+
+def add_cpu(s: Stages, target: Target) -> None:
+    from tatami.c.print import print_c
+    from tatami.loop.lower import lower as lower_to_loops
+
+    s.add("loop", lambda: lower_to_loops(s["realised"], s["plan"], target))
+    s.add("c", lambda: print_c(s["loop"], s["execution"], target))
+
+
+def add_cuda(s: Stages, target: Target) -> None:
+    from tatami.cu.print import print_cu
+    from tatami.gpu.lower import lower as lower_to_gpu
+
+    s.add("gpu", lambda: lower_to_gpu(s["realised"], s["plan"], target))
+    s.add("cu", lambda: print_cu(s["gpu"], s["execution"], target))
+
+
+def missing(stage: str) -> Any:
+    from tatami.core.diagnostic import fail
+
+    raise fail(
+        "UnknownName", stage, f"the documents given do not contain the stage {stage!r}, which is needed here", "give the folder of a dump"
+    )

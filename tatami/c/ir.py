@@ -1,0 +1,20 @@
+"""Generated C: the translation units of one Program and its entry (D§3 loop → c)."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One file, compiled alone. `contract`: multiply-adds may be fused (-ffp-contract=fast), else it is off."""
+
+    text: str
+    contract: bool = False
+
+
+class Source(msgspec.Struct, frozen=True):
+    """`units`: file name -> unit; the same key always has the same text, so objects are cached by content. `entry` is
+    the text of the entry file."""
+
+    units: dict[str, Unit]
+    entry: str

@@ -1,0 +1,31 @@
+/* What generated kernels and the runtime agree on. gnu17, no other header of ours. */
+#ifndef TATAMI_H
+#define TATAMI_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* Fault codes, the int result of kernels, chunks and routines. 0 is success; of several faults the largest counts. */
+enum { TATAMI_OK = 0, TATAMI_INDEX_OUT_OF_RANGE = 1, TATAMI_OUT_OF_MEMORY = 2, TATAMI_ARGUMENT = 3 };
+
+typedef struct tatami_pool tatami_pool;
+
+/* Work on begin <= i < end. */
+typedef int (*tatami_chunk)(void* context, int64_t begin, int64_t end);
+
+/* Run `chunk` over 0 <= i < n, split over the threads of `pool` (NULL: this thread alone) in contiguous ranges of at
+   least `grain`; the whole range at once when n <= grain. Returns the largest fault code. Never nested. */
+int tatami_parallel_for(tatami_pool* pool, int64_t n, int64_t grain, tatami_chunk chunk, void* context);
+
+/* Threads that share work, at least 1. */
+int tatami_threads(const tatami_pool* pool);
+
+/* Scratch of the calling thread: a stack of 64-byte aligned blocks. tatami_mark gives the current height;
+   tatami_scratch pushes `bytes` (NULL when memory is out; bytes 0 is allowed); tatami_release goes back to a mark. */
+size_t tatami_mark(void);
+void* tatami_scratch(int64_t bytes);
+void tatami_release(size_t mark);
+
+/* A kernel. */
+typedef int (*tatami_kernel)(void* const* buffers, const int64_t* sizes, tatami_pool* pool);
+
+#endif

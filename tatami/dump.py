@@ -1,0 +1,150 @@
+"""Stages to a folder and back. Any file of a dump restarts the compiler.
+
+    0_frontend.json  0_frontend.txt  1_tiny-imported.json … constants/<sha256>.bin  decisions.json
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tatami.core.codec import to_builtins
+from tatami.core.diagnostic import fail
+from tatami.core.document import (
+    SCHEMA_VERSION,
+    Document,
+    InputRef,
+    document_text,
+    embed_constant,
+    file_constant,
+    load_constant,
+    parse_document,
+    read_document,
+    sha256_of,
+)
+from tatami.core.module import Module
+from tatami.core.target import Target
+from tatami.stages import STAGES, Stage, decode_body, encode_body, show, stage
+
+
+def to_document(
+    name: str,
+    value: Module[Any],
+    target: Target,
+    *,
+    inputs: Mapping[str, InputRef] | None = None,
+    embed: bool = True,
+) -> Document:
+    """The document of one stage. `embed` keeps constants inside, else they are files beside it."""
+    reference = embed_constant if embed else file_constant
+    return Document(
+        tatami=SCHEMA_VERSION,
+        stage=name,
+        target=target.name,
+        programs={n: encode_body(stage(name), b) for n, b in value.programs.items()},
+        inputs=dict(inputs or {}),
+        constants={n: reference(t) for n, t in value.constants.items()},
+        origins={p: {k: tuple(v) for k, v in o.items()} for p, o in value.origins.items()},
+    )
+
+
+def from_document(document: Document, folder: Path | None, *, trust: bool, at: str = "document") -> dict[str, Module[Any]]:
+    """The stages a document holds: its own, and the earlier ones its `inputs` name."""
+    s = stage(document.stage)
+    if s.code and not trust:
+        raise fail(
+            "Untrusted",
+            at,
+            f"a document of stage {s.name} carries code that would be compiled and run",
+            "pass --trust (trust=True) if you wrote it yourself",
+        )
+    found: dict[str, Module[Any]] = {}
+    for name, ref in document.inputs.items():
+        earlier = _read_input(name, ref, folder, at)
+        found.update(from_document(earlier, folder, trust=trust, at=f"{at}.inputs.{name}"))
+    found[s.name] = Module(
+        programs={n: decode_body(s, b, f"{at}.programs.{n}") for n, b in document.programs.items()},
+        constants={n: load_constant(n, r, folder) for n, r in document.constants.items()},
+        origins=document.origins,
+    )
+    return found
+
+
+def _read_input(name: str, ref: InputRef, folder: Path | None, at: str) -> Document:
+    if ref.document is not None:
+        return parse_document(ref.document, f"{at}.inputs.{name}")
+    if folder is None or not ref.path or Path(ref.path).name != ref.path:
+        raise fail(
+            "InvalidDocument", f"{at}.inputs.{name}", "the earlier stage is neither embedded nor a file in the same folder",
+            "dump again with --embed, or keep the files of one dump together",
+        )  # fmt: skip
+    return read_document(folder / ref.path)
+
+
+def write_dump(
+    folder: Path, values: Mapping[str, Module[Any]], names: Iterable[str], target: Target, *, embed: bool = False
+) -> list[Path]:
+    """Write `names` (and what they need to restart) into `folder`; each file appears whole or not at all."""
+    wanted = set(names)
+    for s in STAGES:
+        if s.name in wanted:
+            wanted.update(n for n in s.needs if n in values)
+    written: list[Path] = []
+    documents: dict[str, tuple[str, Document]] = {}
+    for position, s in enumerate(STAGES):
+        if s.name not in wanted or s.name not in values:
+            continue
+        value = values[s.name]
+        inputs = {n: _reference(documents[n], embed) for n in _closure(s) if n in documents}
+        document = to_document(s.name, value, target, inputs=inputs, embed=embed)
+        stem = f"{position}_{s.file_stem}"
+        documents[s.name] = (f"{stem}.json", document)
+        if not embed:
+            for name, ref in document.constants.items():
+                write_bytes(folder / ref.file, value.constants[name].array.tobytes())
+        written.append(write_text(folder / f"{stem}.json", document_text(document)))
+        text = show(s.name, value)
+        if text:
+            written.append(write_text(folder / f"{stem}.txt", text))
+    return written
+
+
+def _closure(s: Stage) -> tuple[str, ...]:
+    return s.needs
+
+
+def _reference(entry: tuple[str, Document], embed: bool) -> InputRef:
+    file, document = entry
+    text = document_text(document)
+    if embed:
+        return InputRef(sha256=sha256_of(text), document=msgspec.to_builtins(to_builtins(document)))
+    return InputRef(sha256=sha256_of(text), path=file)
+
+
+def write_text(path: Path, text: str) -> Path:
+    return write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Atomically: a temporary file in the same folder, then a rename."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tatami-")
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(data)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise fail(
+            "FileUnwritable", str(path), error.strerror or "it cannot be written", "choose a folder you may write to"
+        ) from None
+    return path

@@ -1,0 +1,117 @@
+"""Open any model: a file, a document, a graph, a model object. Importers are found by suffix or type, never imported here.
+
+The result is the stages the model gives: ``{"frontend": Module}`` for a model, the document's own stage (and those it
+embeds) for a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tatami.core.codec import parse_text
+from tatami.core.diagnostic import fail
+from tatami.core.document import is_document, parse_document, read_bytes
+from tatami.core.module import Module
+from tatami.dump import from_document
+
+Given = dict[str, Module[Any]]
+
+BY_SUFFIX: dict[str, str] = {
+    ".onnx": "tatami.onnx.load:load_file",
+    ".harp": "tatami.harp.load:load_file",
+}
+BY_TYPE: dict[str, str] = {
+    "onnx.onnx_ml_pb2.ModelProto": "tatami.onnx.load:load_model",
+    "onnx.onnx_pb2.ModelProto": "tatami.onnx.load:load_model",
+    "torch.nn.modules.module.Module": "tatami.torch.load:load_module",
+    "torch.export.exported_program.ExportedProgram": "tatami.torch.load:load_exported",
+}
+BY_KEY: dict[str, tuple[str, str]] = {
+    "uops": ("tiny@imported", "tatami.tiny.load:load"),
+    "region": ("region@explicit", "tatami.region.load:load"),
+    "regions": ("region@explicit", "tatami.region.load:load"),
+    "graph": ("frontend", "tatami.frontend.load:load"),
+}
+"""The spec's own documents have no envelope; their top-level key tells the stage."""
+_ONLY_DUMPS = ("index_book", "poly_view", "analysis", "gpu_ir", "diagnostics")
+
+
+def open_model(model: Any, *, example_inputs: Any = None, trust: bool = False) -> Given:
+    """The stages that `model` gives. Raises TatamiError for everything that cannot be opened."""
+    if isinstance(model, Module):
+        return {"frontend": model}
+    if hasattr(model, "module") and type(model).__module__.startswith("tatami."):
+        return {"frontend": model.module()}
+    if isinstance(model, str | Path):
+        return open_file(Path(model), trust=trust)
+    if isinstance(model, dict):
+        return open_json(model, None, trust=trust, at="document")
+    for base in type(model).__mro__:
+        loader = BY_TYPE.get(f"{base.__module__}.{base.__qualname__}")
+        if loader is not None:
+            load = _function(loader)
+            return {"frontend": load(model) if example_inputs is None else load(model, example_inputs)}
+    raise fail(
+        "UnknownFormat",
+        type(model).__name__,
+        "this kind of object is not a model",
+        "pass a path (.onnx, .harp, .json), a tt.Graph, a document, an onnx.ModelProto or a torch module",
+    )
+
+
+def open_file(path: Path, *, trust: bool) -> Given:
+    loader = BY_SUFFIX.get(path.suffix)
+    if loader is not None:
+        if not path.is_file():
+            raise fail("FileUnreadable", path.name, "there is no such file", "check the path")
+        return {"frontend": _function(loader)(path)}
+    if path.suffix == ".json":
+        return open_json(parse_text(read_bytes(path), path.name), path.parent, trust=trust, at=path.name)
+    raise fail(
+        "UnknownFormat",
+        path.name,
+        f"files with the suffix {path.suffix!r} are not models",
+        f"the suffixes are {', '.join([*BY_SUFFIX, '.json'])}",
+    )
+
+
+def open_json(value: Any, folder: Path | None, *, trust: bool, at: str) -> Given:
+    if is_document(value):
+        return from_document(parse_document(value, at), folder, trust=trust, at=at)
+    if isinstance(value, dict):
+        for key, (stage, loader) in BY_KEY.items():
+            if key in value:
+                return {stage: _function(loader)(value)}
+        for key in _ONLY_DUMPS:
+            if key in value:
+                raise fail(
+                    "InvalidDocument",
+                    at,
+                    f"a bare {key!r} document does not say what program it belongs to",
+                    "give the document of a dump (with its envelope), which names the earlier stage it needs",
+                )
+        if "tile" in value:
+            raise fail("InvalidDocument", at, "this is a plan, not a model", "pass it with --decisions beside a model")
+    raise fail(
+        "InvalidDocument",
+        at,
+        "none of the top-level keys of a document is there",
+        f"a document has an envelope (tatami, stage, programs) or one of the keys {', '.join(BY_KEY)}",
+    )
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, attribute = name.split(":")
+    try:
+        loaded = import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if missing.startswith("tatami"):
+            raise fail("UnknownFormat", module, "this importer is not part of this version", "export the model to ONNX") from None
+        extra = module.split(".")[1]
+        raise fail("MissingPackage", missing, f"the package {missing!r} is not installed", f'pip install "tatami[{extra}]"') from None
+    function: Callable[..., Any] = getattr(loaded, attribute)
+    return function

@@ -1,0 +1,135 @@
+"""Run every stage that computes on the same inputs; name the first stage and element that differ (spec 3 §6.11, §13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tatami.core.dtype import DType
+from tatami.core.module import Module
+from tatami.core.signature import Signature
+from tatami.core.tensor import dtype_of
+
+Arrays = Mapping[str, np.ndarray]
+
+EPSILON = {DType.fp16: 2.0**-10, DType.bf16: 2.0**-7}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The worst element of one output beyond tolerance."""
+
+    output: str
+    index: tuple[int, ...]
+    value: Any
+    expected: Any
+    count: int
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One output against its reference. `error` is the relative norm of the difference."""
+
+    output: str
+    error: float
+    worst: float
+    difference: Difference | None
+
+
+@dataclass(frozen=True)
+class StageResult:
+    stage: str
+    agreements: tuple[Agreement, ...]
+    skipped: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.skipped and all(a.difference is None for a in self.agreements)
+
+
+@dataclass
+class Playback:
+    results: list[StageResult] = field(default_factory=list)
+
+    @property
+    def first_divergence(self) -> StageResult | None:
+        return next((r for r in self.results if not r.ok and not r.skipped), None)
+
+
+def compare(name: str, got: np.ndarray, expected: np.ndarray, dtype: DType | None = None) -> Agreement:
+    """DESIGN §2.15. Integers and bools exactly; floats: ``|d| <= rtol*|ref| + atol*rms(ref)`` and the relative norm."""
+    dtype = dtype or dtype_of(np.asarray(got)) or DType.fp32
+    got, expected = np.asarray(got), np.asarray(expected)
+    if got.shape != expected.shape:
+        whole = Difference(name, (), f"shape {got.shape}", f"shape {expected.shape}", 1)
+        return Agreement(name, np.inf, np.inf, whole)
+    if not dtype.is_float:
+        wrong = got != expected
+        return _agreement(name, got, expected, np.asarray(wrong), float(np.count_nonzero(wrong)), 0.0)
+    a, b = got.astype(np.float64), expected.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    finite = np.isfinite(b)
+    if dtype.is_narrow_float:  # values beyond the format's range overflow to infinity
+        limit = 65504.0 if dtype == DType.fp16 else 3.3895e38
+        same |= np.isinf(a) & (np.abs(b) >= limit * (1 - EPSILON[dtype])) & (np.sign(a) == np.sign(b))
+    with np.errstate(all="ignore"):
+        d = np.where(same, 0.0, np.abs(a - b))
+        scale = np.where(finite, np.abs(b), 0.0)
+        norm = float(np.sqrt(np.sum(scale**2)))
+        rms = norm / max(1.0, float(np.sqrt(b.size)))
+        epsilon = EPSILON.get(dtype, 0.0)
+        rtol, atol, relative = (1e-3, 1e-5, 1e-5) if not epsilon else (4 * epsilon, epsilon, 2 * epsilon)
+        wrong = ~same & ~(d <= rtol * scale + atol * rms)
+        error = float(np.sqrt(np.sum(np.where(np.isfinite(d), d, 0.0) ** 2))) / norm if norm else float(np.max(d, initial=0.0))
+    if not wrong.any() and error > relative and norm:
+        wrong = d == d.max(initial=0.0)
+    return _agreement(name, got, expected, wrong, error, float(np.max(d, initial=0.0)))
+
+
+def _agreement(name: str, got: np.ndarray, expected: np.ndarray, wrong: np.ndarray, error: float, worst: float) -> Agreement:
+    if not wrong.any():
+        return Agreement(name, error, worst, None)
+    if got.dtype.kind in "iufV" and got.size:
+        with np.errstate(all="ignore"):
+            size = np.where(wrong, np.nan_to_num(np.abs(got.astype(np.float64) - expected.astype(np.float64)), nan=np.inf), -1.0)
+        position = int(np.argmax(size))
+    else:
+        position = int(np.argmax(wrong))
+    index = tuple(int(i) for i in np.unravel_index(position, got.shape)) if got.shape else ()
+    return Agreement(
+        name, error, worst, Difference(name, index, got[index], expected[index], int(np.count_nonzero(wrong)))
+    )
+
+
+def compare_outputs(signature: Signature, got: Arrays, expected: Arrays) -> tuple[Agreement, ...]:
+    return tuple(compare(o.tensor, got[o.tensor], expected[o.tensor], o.dtype) for o in signature.outputs)
+
+
+def play_back(
+    stages: Mapping[str, Module[Any]],
+    inputs: Arrays,
+    sizes: Mapping[str, int],
+    compiled: Arrays | None = None,
+) -> Playback:
+    """`stages` are the values that exist, in order. The first that computes, in float64, is the reference."""
+    from tatami.stages import runner
+
+    out = Playback()
+    reference: Arrays | None = None
+    signature: Signature | None = None
+    for name, module in stages.items():
+        run = runner(name)
+        if run is None:
+            continue
+        if reference is None:
+            signature = module.main.signature
+            reference = run(module, dict(inputs), dict(sizes), mode="float64")
+        got = run(module, dict(inputs), dict(sizes), mode="declared")
+        assert signature is not None
+        out.results.append(StageResult(name, compare_outputs(signature, got, reference)))
+    if compiled is not None and reference is not None and signature is not None:
+        out.results.append(StageResult("kernels", compare_outputs(signature, compiled, reference)))
+    return out

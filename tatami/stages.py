@@ -1,0 +1,112 @@
+"""The one table of stages: name, body, codec, checker, printer, meaning, and what a restart from it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from tatami.core.codec import from_builtins, to_builtins
+from tatami.core.diagnostic import Diagnostic, fail
+from tatami.core.module import Module
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`needs`: earlier stages without which the chain cannot go on from this one. `checks_with`: stages that the
+    verifier compares with, when they exist. `code`: holds C or CUDA text, which only trusted documents may."""
+
+    name: str
+    body: str
+    needs: tuple[str, ...] = ()
+    checks_with: tuple[str, ...] = ()
+    runs: bool = False
+    code: bool = False
+
+    @property
+    def layer(self) -> str:
+        return self.name.split("@")[0]
+
+    @property
+    def file_stem(self) -> str:
+        return self.name.replace("@", "-")
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("frontend", "Graph", runs=True),
+    Stage("tiny@imported", "Program", runs=True),
+    Stage("tiny", "Program", runs=True),
+    Stage("indexbook", "IndexBook", needs=("tiny",), checks_with=("tiny",)),
+    Stage("poly_view", "PolyView", needs=("tiny", "indexbook"), checks_with=("tiny", "indexbook")),
+    Stage("region@explicit", "Program", runs=True),
+    Stage("region", "Program", runs=True),
+    Stage("poly_core", "PolyCore", needs=("region",), checks_with=("region",)),
+    Stage("plan", "ProgramPlan", needs=("region",), checks_with=("region",)),
+    Stage("loop", "Program", needs=("region", "plan")),
+    Stage("gpu", "Program", needs=("region", "plan")),
+    Stage("execution", "ExecutionPlan"),
+    Stage("c", "Source", needs=("execution",), code=True),
+    Stage("cu", "Source", needs=("execution",), code=True),
+)
+BY_NAME: Mapping[str, Stage] = {s.name: s for s in STAGES}
+
+
+def stage(name: str) -> Stage:
+    try:
+        return BY_NAME[name]
+    except KeyError:
+        raise fail("UnknownName", name, "there is no such stage", f"the stages are {', '.join(BY_NAME)}") from None
+
+
+def _module(layer: str, file: str) -> Any | None:
+    try:
+        return import_module(f"tatami.{layer}.{file}")
+    except ModuleNotFoundError as error:
+        if error.name == f"tatami.{layer}.{file}":
+            return None
+        raise
+
+
+def body_type(s: Stage) -> Any:
+    return getattr(import_module(f"tatami.{s.layer}.ir"), s.body)
+
+
+def encode_body(s: Stage, body: Any) -> Any:
+    form = _module(s.layer, "json_form")
+    return form.encode(body) if form is not None else to_builtins(body)
+
+
+def decode_body(s: Stage, value: Any, at: str) -> Any:
+    form = _module(s.layer, "json_form")
+    return form.decode(value) if form is not None else from_builtins(value, body_type(s), at)
+
+
+def verify(name: str, value: Any, others: Callable[[str], Any]) -> list[Diagnostic]:
+    """What the stage's verifier finds. `others(stage)` gives a stage that exists, or None."""
+    s = stage(name)
+    checker = _module(s.layer, "verify")
+    if checker is None:
+        return []
+    beside = [others(n) for n in s.checks_with]
+    if any(b is None for b in beside):
+        return []
+    result: list[Diagnostic] = checker.verify(value, *beside)
+    return result
+
+
+def show(name: str, value: Module[Any]) -> str:
+    printer = _module(stage(name).layer, "show")
+    if printer is None:
+        return ""
+    text: str = printer.show(value)
+    return text
+
+
+def runner(name: str) -> Callable[..., dict[str, Any]] | None:
+    """The numpy meaning of a stage that computes, else None."""
+    s = stage(name)
+    if not s.runs:
+        return None
+    module = _module(s.layer, "run")
+    return None if module is None else module.run

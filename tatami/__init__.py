@@ -1,0 +1,43 @@
+"""Tatami: a deep-learning compiler whose every stage is a document.
+
+    import tatami as tt
+    g = tt.Graph("mlp")
+    x = g.input("x", ("B", 784), tt.fp32)
+    ...
+    f = tt.compile(g)
+    f(x=array)["y"]
+
+Names load on first use, so ``import tatami`` stays cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_WHERE: dict[str, str] = {
+    "Graph": "tatami.frontend.graph",
+    "compile": "tatami.api",
+    "load": "tatami.api",
+    "open_model": "tatami.models",
+    "Function": "tatami.api",
+    "Target": "tatami.core.target",
+    "Diagnostic": "tatami.core.diagnostic",
+    "TatamiError": "tatami.core.diagnostic",
+    "DType": "tatami.core.dtype",
+}
+_DTYPES = frozenset("bool i8 u8 i16 u16 i32 u32 i64 u64 fp16 bf16 fp32 fp64".split())
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DTYPES:
+        return getattr(import_module("tatami.core.dtype").DType, name)
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'tatami' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE, *_DTYPES])

@@ -13,7 +13,7 @@ LAYERS = (
 )
 IMPORTERS = ("harp", "onnx", "torch")
 ABOVE = {
-    "pipeline", "stages", "api", "playback", "explain", "backends", "search", "explorer", "cli", "decisions", "dump", "models", "__main__", "__init__",
+    "pipeline", "stages", "api", "playback", "explain", "backends", "search", "explorer", "cli", "decisions", "dump", "models", "observer", "__main__", "__init__",
 }  # fmt: skip
 NUMPY_FILES = {"core/numerics.py", "core/tensor.py", "core/document.py"}
 

@@ -1,0 +1,5 @@
+"""``python -m tatami``."""
+
+from tatami.cli import main
+
+main()

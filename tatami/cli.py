@@ -1,0 +1,155 @@
+"""The command line. Bad input gives a diagnostic and exit code 1, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
+
+\b
+  tatami run model.onnx --check           compile, run on generated inputs, compare with the reference
+  tatami run model.onnx --input image=photo.npy --output out.npz
+  tatami compile model.onnx -o out --dump=all
+                                          every stage as text and JSON, and the generated C
+  tatami run out/6_region.json --check    go on from any stage of a dump
+  tatami playback model.onnx              run every stage that computes; name the first that differs
+  tatami explain model.onnx               what was fused, what was not, and why
+
+MODEL is .onnx, .harp, or .json (a document of any stage). The chain:
+frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
+
+Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR.
+"""
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options every command takes, and the one place where errors become text and an exit code."""
+
+    @click.argument("model")
+    @click.option("--target", default="cpu", show_default=True, help="cpu, cpu:avx2, cpu:avx512, cpu:neon, sm80, sm90, reference")
+    @click.option("-D", "defines", multiple=True, metavar="NAME=VALUE", help="value of a size symbol, e.g. -D B=32")
+    @click.option("--precision", type=click.Choice(["fp32", "tf32", "bf16", "fp16"]), help="lower contractions to this precision")
+    @click.option("--decisions", type=click.Path(), help="a decisions or plan document to obey")
+    @click.option("--trust", is_flag=True, help="accept documents that carry code")
+    @wraps(command)
+    def guarded(**options: Any) -> None:
+        from tatami.core.diagnostic import TatamiError, diagnostic
+
+        try:
+            options["sizes"] = parse_defines(options.pop("defines"))
+            command(**options)
+        except TatamiError as error:
+            show_diagnostics(error.diagnostics)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            show_diagnostics([diagnostic("Interrupted", "command", "interrupted", "run it again; nothing was left half-written")])
+            sys.exit(130)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
+        except MemoryError:
+            show_diagnostics([diagnostic("OutOfMemory", "command", "the machine has no more memory", "use smaller sizes (-D)")])
+            sys.exit(1)
+
+    return guarded
+
+
+def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:
+    from tatami.core.diagnostic import fail
+
+    out: dict[str, int] = {}
+    for text in defines:
+        name, _, value = text.partition("=")
+        if not name or not value.isdigit():
+            raise fail("InvalidSymbol", f"-D {text}", "a size is a name and a non-negative integer", "write -D B=32")
+        out[name] = int(value)
+    return out
+
+
+def show_diagnostics(diagnostics: Any) -> None:
+    for d in diagnostics:
+        click.echo(printable(str(d)), err=True)
+
+
+def printable(text: str) -> str:
+    """Control characters of hostile names shown, not sent to the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+@click.group(help=TUTORIAL, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="tatami")
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+@main.command(short_help="compile and run")
+@common
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3", help="an input; others are generated (seed 0)")
+@click.option("--output", type=click.Path(), help="write the outputs to this .npz")
+@click.option("--fetch", multiple=True, metavar="NAME", help="also show the value of this node (any stage's id or name)")
+@click.option("--check", is_flag=True, help="compare every output with the float64 reference")
+def run(**options: Any) -> None:
+    """Compile MODEL and run it once."""
+    from tatami.commands import run_command
+
+    run_command(**options)
+
+
+@main.command(name="compile", short_help="compile; write code and dumps")
+@common
+@click.option("-o", "--output", default="tatami-out", show_default=True, type=click.Path(), help="folder to write")
+@click.option("--dump", default="", metavar="STAGE,...|all", help="stages to write as documents and text")
+@click.option("--embed", is_flag=True, help="documents that need no other file")
+def compile_(**options: Any) -> None:
+    """Compile MODEL; write the generated code, a stand-alone main, and dumps."""
+    from tatami.commands import compile_command
+
+    compile_command(**options)
+
+
+@main.command(short_help="compare all stages on the same inputs")
+@common
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
+def playback(**options: Any) -> None:
+    """Run every stage that computes on the same inputs; name the first stage and element that differ."""
+    from tatami.commands import playback_command
+
+    playback_command(**options)
+
+
+@main.command(short_help="what was decided, and why")
+@common
+def explain(**options: Any) -> None:
+    """Fused and not fused, with the rule and the gain; plans chosen and rejected; copies and host steps."""
+    from tatami.commands import explain_command
+
+    explain_command(**options)
+
+
+@main.command(short_help="the JSON schema of a stage")
+@click.argument("stage")
+def schema(stage: str) -> None:
+    """Print the JSON schema of the documents of STAGE."""
+    from tatami.core.codec import dump_text
+    from tatami.core.codec import schema as schema_of
+    from tatami.core.diagnostic import TatamiError
+    from tatami.stages import body_type
+    from tatami.stages import stage as find
+
+    try:
+        click.echo(dump_text(schema_of(body_type(find(stage)))), nl=False)
+    except TatamiError as error:
+        show_diagnostics(error.diagnostics)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Replace size symbols in any node, program or module, whatever its type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from tatami.core.expr import Expr, substitute
+from tatami.core.module import Module
+
+T = TypeVar("T")
+
+
+def substitute_sizes(value: T, sizes: Mapping[str, Expr]) -> T:
+    """A copy of `value` with every expression rewritten. Structs, tuples, lists and dicts are walked."""
+    result: T = _walk(value, sizes)
+    return result
+
+
+def _walk(value: Any, sizes: Mapping[str, Expr]) -> Any:
+    if isinstance(value, Expr):
+        return substitute(value, sizes)
+    if isinstance(value, msgspec.Struct):
+        changed = {}
+        for name in value.__struct_fields__:
+            old = getattr(value, name)
+            new = _walk(old, sizes)
+            if new is not old:
+                changed[name] = new
+        return msgspec.structs.replace(value, **changed) if changed else value
+    if isinstance(value, tuple | list):
+        items = [_walk(v, sizes) for v in value]
+        if all(a is b for a, b in zip(items, value, strict=True)):
+            return value
+        return type(value)(items)
+    if isinstance(value, dict):
+        entries = {k: _walk(v, sizes) for k, v in value.items()}
+        return value if all(entries[k] is value[k] for k in value) else entries
+    return value
+
+
+def specialise(module: Module[Any], sizes: Mapping[str, Expr]) -> Module[Any]:
+    """The module with the symbols of `main` replaced. Callees keep their own symbols."""
+    if not sizes:
+        return module
+    programs = {n: substitute_sizes(p, sizes) if n in ("main", "setup") else p for n, p in module.programs.items()}
+    return Module(programs, module.constants, module.origins)

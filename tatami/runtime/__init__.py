@@ -1,0 +1,8 @@
+"""Compiled text made to run: compile, cache, load, bind, launch, on this machine.
+
+Made from: `c.ir.Source` or `cu.ir.Source` and an execution plan. The compiler is a subprocess run by argument list, in
+its own process group, ended on time (`compiler`). The cache is addressed by content and checked before use: damage is
+a miss (`cache`). Each distinct unit is compiled once, in parallel, and linked into one shared object (`objects`). The
+thread pool gives every kernel index ranges; answers do not depend on the number of threads (`pool`). `host` is this
+machine as a Target (spec 3 §12; D3 runtime).
+"""

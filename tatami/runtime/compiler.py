@@ -1,0 +1,197 @@
+"""A C compiler as a subprocess: found once, run with argument lists only, always ended within its time.
+
+Order: ``$CC``, cc, gcc, clang, else the `ziglang` package. No shell; each run is its own process group, killed on
+timeout and on Ctrl-C; of its output only the last lines are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import re
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tatami.core.diagnostic import fail
+from tatami.core.target import Target
+
+TIMEOUT_SECONDS = 120.0
+_KEPT_BYTES = 8192
+_NO_COMPILER = "install a C compiler (gcc or clang), or `pip install tatami[zig]`; CC names one outside PATH"
+
+
+class Compiler(msgspec.Struct, frozen=True):
+    """`argv` starts every command. `fingerprint` changes with the program file and with what `--version` says."""
+
+    argv: tuple[str, ...]
+    kind: Literal["gcc", "clang", "zig"]
+    version: str
+    fingerprint: str
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """How a command ended. `returncode` is None when it was stopped for time; `tail` is the end of its output."""
+
+    returncode: int | None
+    tail: str
+
+
+def find_compiler() -> Compiler:
+    """The C compiler of this environment. Raises CompilerMissing, or CompilerFailed when it does not answer."""
+    return _find(os.environ.get("CC", "").strip(), os.environ.get("PATH", ""))
+
+
+@lru_cache(maxsize=16)
+def _find(cc: str, path: str) -> Compiler:
+    if cc:
+        try:
+            words = shlex.split(cc)
+        except ValueError as error:
+            raise fail("CompilerMissing", "CC", f"CC cannot be read: {error}", "set CC to a command such as gcc") from None
+        program = shutil.which(words[0], path=path) if words else None
+        if program is None:
+            raise fail("CompilerMissing", "CC", f"CC names {cc!r}, which does not exist", _NO_COMPILER)
+        return _probe((program, *words[1:]))
+    for name in ("cc", "gcc", "clang"):
+        program = shutil.which(name, path=path)
+        if program is not None:
+            return _probe((program,))
+    if importlib.util.find_spec("ziglang") is not None:
+        return _probe((sys.executable, "-m", "ziglang", "cc"))
+    raise fail("CompilerMissing", "environment", "no cc, gcc or clang in PATH, and ziglang is not installed", _NO_COMPILER)
+
+
+def _probe(argv: tuple[str, ...]) -> Compiler:
+    done = run_command((*argv, "--version"), timeout=60.0)
+    if done.returncode != 0 or not done.tail.strip():
+        raise compiler_failed((*argv, "--version"), done, 60.0)
+    version = done.tail.strip().splitlines()[0]
+    kind: Literal["gcc", "clang", "zig"] = "gcc"
+    if "ziglang" in argv or Path(argv[0]).name.startswith("zig"):
+        kind = "zig"
+    elif "clang" in done.tail.lower():
+        kind = "clang"
+    stat = os.stat(argv[0])
+    seed = repr((argv, os.path.realpath(argv[0]), stat.st_size, stat.st_mtime_ns, done.tail))
+    return Compiler(argv, kind, version, hashlib.sha256(seed.encode()).hexdigest())
+
+
+_MARCH = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+
+
+def compile_flags(compiler: Compiler, target: Target, *, contract: bool = False) -> tuple[str, ...]:
+    """Flags for one unit. `contract`: a*b+c may become one fused operation (micro-kernels only); elsewhere every
+    operation rounds, so that results do not depend on the compiler (D2.16: no fast-math)."""
+    flags = ["-std=gnu17", "-O2", "-fno-math-errno", "-fno-trapping-math", f"-ffp-contract={'fast' if contract else 'off'}"]
+    flags += ["-fPIC", "-fvisibility=hidden", "-w"]
+    if compiler.kind == "gcc":
+        flags.append("-Wno-psabi")
+    march = _MARCH.get(target.isa)
+    if march is not None:
+        flags.append(f"-mcpu={march.replace('-', '_')}" if compiler.kind == "zig" else f"-march={march}")
+    if compiler.kind == "zig":
+        flags.append("-fno-sanitize=undefined")
+    return tuple(flags)
+
+
+def run_compiler(compiler: Compiler, arguments: Sequence[str], *, cwd: Path, timeout: float = TIMEOUT_SECONDS) -> None:
+    """Run it to its end. Raises CompilerFailed with the command and the last lines of output."""
+    command = (*compiler.argv, *arguments)
+    environment = {}
+    if compiler.kind == "zig":
+        environment = {"ZIG_LOCAL_CACHE_DIR": str(cwd / "zig")}
+        if "HOME" not in os.environ and "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
+            environment["ZIG_GLOBAL_CACHE_DIR"] = str(cwd / "zig")
+    done = run_command(command, cwd=cwd, timeout=timeout, environment=environment)
+    if done.returncode != 0:
+        raise compiler_failed(command, done, timeout)
+
+
+def compiler_failed(command: Sequence[str], done: Finished, timeout: float) -> Exception:
+    if done.returncode is None:
+        how = f"did not end within {timeout:g} s and was stopped"
+    elif done.returncode < 0:
+        try:
+            how = f"was ended by {signal.Signals(-done.returncode).name}"
+        except ValueError:
+            how = f"was ended by signal {-done.returncode}"
+    else:
+        how = f"exited with {done.returncode}"
+    lines = [re.sub(r"[^\x20-\x7e]", "?", line)[:300] for line in done.tail.splitlines()[-12:]]
+    said = "; it said:\n    " + "\n    ".join(lines) if lines else " and said nothing"
+    return fail(
+        "CompilerFailed",
+        Path(command[0]).name,
+        f"`{shlex.join(command)}` {how}{said}",
+        "check that the compiler works (`$CC --version`), is recent (gcc 9, clang 10), and has memory and disk space",
+    )
+
+
+def run_command(
+    command: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+) -> Finished:
+    """Run a command in its own process group; whatever happens here, the group is gone afterwards."""
+    env = {**os.environ, "LC_ALL": "C", **(environment or {})}
+    try:
+        process = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Finished(127, f"{command[0]}: {error.strerror or error}")
+    try:
+        tail, in_time = _drain(process, time.monotonic() + timeout)
+        return Finished(process.returncode if in_time else None, tail.decode("utf-8", "replace"))
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _drain(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
+    """The last bytes of output, and whether the process ended before the deadline. A grandchild that keeps the pipe
+    open does not hold us up."""
+    assert process.stdout is not None
+    tail = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return tail, False
+            if selector.select(min(left, 0.2)):
+                data = os.read(process.stdout.fileno(), 65536)
+                if not data:
+                    break
+                tail = (tail + data)[-_KEPT_BYTES:]
+            elif process.poll() is not None:
+                return tail, True
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return tail, False
+    return tail, True

@@ -1,0 +1,128 @@
+"""This machine as a Target, and target names as Targets. What this machine cannot run is refused by name."""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from tatami.core.diagnostic import fail
+from tatami.core.target import PRESETS, Target
+
+_NEEDS = {
+    "avx2": frozenset({"avx2", "fma", "f16c", "bmi2"}),
+    "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c"}),
+}
+
+
+@lru_cache(maxsize=1)
+def detect_host() -> Target:
+    """The Target of this CPU: instruction set, cores this process may use, cache sizes."""
+    isa = next((i for i in ("avx512", "avx2", "neon") if _has(i)), "generic")
+    base = PRESETS[f"cpu:{isa}"]
+    caches = _cache_sizes()
+    return msgspec.structs.replace(
+        base,
+        cores=usable_cores(),
+        l1_bytes=caches.get("l1", base.l1_bytes),
+        l2_bytes=caches.get("l2", base.l2_bytes),
+        l3_bytes=caches.get("l3", base.l3_bytes),
+    )
+
+
+def resolve_target(target: str | Target) -> Target:
+    """The Target of a name: "cpu" is this machine, the rest are presets. Raises UnknownTarget."""
+    if isinstance(target, Target):
+        return target
+    if target == "cpu":
+        return detect_host()
+    if target in PRESETS:
+        preset = PRESETS[target]
+        if preset.kind == "cpu" and _has(preset.isa):
+            host = detect_host()
+            fields = {"cores": host.cores, "l1_bytes": host.l1_bytes, "l2_bytes": host.l2_bytes, "l3_bytes": host.l3_bytes}
+            return msgspec.structs.replace(preset, **fields)
+        return preset
+    if target.removeprefix("emulated-") in PRESETS and target.startswith("emulated-sm"):
+        return msgspec.structs.replace(PRESETS[target.removeprefix("emulated-")], name=target, emulated=True)
+    known = ", ".join(["cpu", *PRESETS, "cuda", "emulated-sm80", "emulated-sm90"])
+    raise fail("UnknownTarget", "target", f"{target[:60]!r} is not a target", f"use one of {known}, or a Target document")
+
+
+def check_runs_here(target: Target) -> None:
+    """Raises UnknownTarget when this CPU lacks the instructions of `target`."""
+    if target.kind == "cpu" and not _has(target.isa):
+        missing = sorted(_NEEDS.get(target.isa, frozenset({target.isa})) - _cpu_flags())
+        raise fail(
+            "UnknownTarget",
+            target.name,
+            f"this machine ({platform.machine()}) lacks {', '.join(missing)}",
+            f"compile for `cpu` (here {detect_host().name}), or run on a machine that has it",
+        )
+
+
+def thread_count(threads: int | None = None) -> int:
+    """The argument, else TATAMI_NUM_THREADS, else the cores this process may use."""
+    if threads is None:
+        text = os.environ.get("TATAMI_NUM_THREADS", "").strip()
+        if not text:
+            return usable_cores()
+        if not text.isdigit():
+            raise fail(
+                "InvalidAttribute",
+                "TATAMI_NUM_THREADS",
+                f"{text[:40]!r} is not a number of threads",
+                "use a number from 1 to 1024",
+            )
+        threads = int(text)
+    if not 1 <= threads <= 1024:
+        raise fail("InvalidAttribute", "threads", f"{threads} threads", "use a number from 1 to 1024")
+    return threads
+
+
+def usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def _has(isa: str) -> bool:
+    machine = platform.machine().lower()
+    if isa == "generic":
+        return True
+    if isa == "neon":
+        return machine in ("aarch64", "arm64")
+    needs = _NEEDS.get(isa)
+    return needs is not None and machine in ("x86_64", "amd64") and needs <= _cpu_flags()
+
+
+@lru_cache(maxsize=1)
+def _cpu_flags() -> frozenset[str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        if line.startswith(("flags", "Features")):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def _cache_sizes() -> dict[str, int]:
+    """Bytes of the data caches of the first CPU, as the kernel reports them."""
+    out: dict[str, int] = {}
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level = (folder / "level").read_text().strip()
+            kind = (folder / "type").read_text().strip()
+            size = (folder / "size").read_text().strip()
+        except OSError:
+            continue
+        number = size.rstrip("KMG")
+        if kind in ("Data", "Unified") and number.isdigit() and int(number) > 0:
+            out[f"l{level}"] = int(number) * units.get(size[-1], 1)
+    return out

@@ -1,0 +1,153 @@
+"""C text to a loaded shared object: units compiled in parallel, each cached by content, then linked once.
+
+A unit's key is its text, the headers, the flags and the compiler's fingerprint; a link's key is its objects' keys.
+What is loaded is a private copy whose checksum was verified (no file that another process may truncate is mapped).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.target import Target
+from tatami.runtime.cache import Cache, content_key, default_cache
+from tatami.runtime.compiler import TIMEOUT_SECONDS, Compiler, compile_flags, find_compiler, run_compiler
+from tatami.runtime.host import usable_cores
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One translation unit. `contract`: it may fuse multiply and add (micro-kernels)."""
+
+    text: str
+    contract: bool = False
+
+
+def build(
+    units: Sequence[Unit],
+    target: Target,
+    *,
+    headers: Mapping[str, str] | None = None,
+    compiler: Compiler | None = None,
+    cache: Cache | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+    jobs: int | None = None,
+    extra_flags: tuple[str, ...] = (),
+) -> bytes:
+    """The shared object made of `units`. Equal units are compiled once. Raises CompilerMissing, CompilerFailed."""
+    compiler = compiler or find_compiler()
+    cache = cache or default_cache()
+    headers = runtime_headers() if headers is None else headers
+    unique = list(dict.fromkeys(units))
+    keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in unique]
+    link_flags = ("-shared", "-fPIC", *extra_flags)
+    whole = content_key(("link", compiler.fingerprint, *link_flags, *keys))
+    found = cache.get(whole)
+    if found is not None:
+        return found
+    try:
+        with tempfile.TemporaryDirectory(prefix="tatami-build-") as name:
+            folder = Path(name)
+            for header, text in headers.items():
+                (folder / header).write_text(text)
+            _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags)
+            objects = [f"u{i}.o" for i in range(len(unique))]
+            run_compiler(compiler, (*link_flags, "-o", "all.so", *objects, "-lm", "-pthread"), cwd=folder, timeout=timeout)
+            body = (folder / "all.so").read_bytes()
+    except OSError as error:
+        raise _unwritable(error) from None
+    cache.put(whole, body)
+    return body
+
+
+def _unit_key(unit: Unit, target: Target, compiler: Compiler, headers: Mapping[str, str], extra: tuple[str, ...]) -> str:
+    flags = (*compile_flags(compiler, target, contract=unit.contract), *extra)
+    named = [part for item in sorted(headers.items()) for part in item]
+    return content_key(("unit", compiler.fingerprint, *flags, "text", unit.text, "headers", *named))
+
+
+def _compile_all(
+    units: Sequence[Unit],
+    keys: Sequence[str],
+    folder: Path,
+    target: Target,
+    compiler: Compiler,
+    cache: Cache,
+    timeout: float,
+    jobs: int | None,
+    extra: tuple[str, ...],
+) -> None:
+    def compile_one(i: int) -> None:
+        path = folder / f"u{i}.o"
+        body = cache.get(keys[i])
+        if body is not None:
+            path.write_bytes(body)
+            return
+        (folder / f"u{i}.c").write_text(units[i].text)
+        flags = (*compile_flags(compiler, target, contract=units[i].contract), *extra)
+        run_compiler(compiler, (*flags, "-I.", "-c", f"u{i}.c", "-o", f"u{i}.o"), cwd=folder, timeout=timeout)
+        cache.put(keys[i], path.read_bytes())
+
+    with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(units)))) as executor:
+        tasks = [executor.submit(compile_one, i) for i in range(len(units))]
+        try:
+            for task in tasks:
+                task.result()
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            raise
+
+
+@lru_cache(maxsize=1)
+def runtime_headers() -> Mapping[str, str]:
+    """The headers that generated units include."""
+    folder = files("tatami.c") / "runtime_text"
+    return {f.name: f.read_text() for f in folder.iterdir() if f.name.endswith(".h")}
+
+
+def runtime_text(name: str) -> str:
+    """A runtime file as text, e.g. ``pool.c``."""
+    return (files("tatami.c") / "runtime_text" / name).read_text()
+
+
+def load(body: bytes) -> ctypes.CDLL:
+    """Map a shared object from a private copy that no other user can change and that is gone from the folder at once.
+
+    The name is fresh each time: the loader takes an equal path for the library it already has.
+    """
+    path = ""
+    try:
+        handle, path = tempfile.mkstemp(prefix="tatami-", suffix=".so")
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
+    except OSError as error:
+        if path:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        raise _unwritable(error) from None
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise fail(
+            "CompilerFailed",
+            "shared object",
+            f"what the compiler made cannot be loaded: {error}",
+            "check that the compiler makes code for this machine (`$CC -dumpmachine`) and that TMPDIR allows execution",
+        ) from None
+    finally:
+        os.unlink(path)
+
+
+def _unwritable(error: OSError) -> TatamiError:
+    why = error.strerror or str(error)
+    return fail("FileUnwritable", "temporary folder", why, "free disk space, or set TMPDIR to a writable folder")

@@ -1,0 +1,122 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from tatami.runtime import cache as module
+from tatami.runtime.cache import Cache, content_key, default_cache, open_cache
+
+KEY = content_key(("one",))
+
+
+def entry(cache: Cache, key: str = KEY) -> Path:
+    assert cache.root is not None
+    return cache.root / key[:2] / key[2:]
+
+
+def test_keys_do_not_run_together() -> None:
+    assert content_key(("ab", "c")) != content_key(("a", "bc"))
+
+
+def test_what_is_stored_is_found(tmp_path: Path) -> None:
+    cache = open_cache(tmp_path / "c")
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"body")
+    assert cache.get(KEY) == b"body"
+    assert open_cache(tmp_path / "c").get(KEY) == b"body"
+
+
+def test_the_folder_is_ours_alone(tmp_path: Path) -> None:
+    cache = open_cache(tmp_path / "c")
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o700
+    assert not cache.diagnostics
+
+
+@pytest.mark.parametrize("keep", [0, 5, 20, 100, 140, 150])
+def test_a_truncated_entry_is_a_miss(tmp_path: Path, keep: int) -> None:
+    cache = open_cache(tmp_path / "c")
+    cache.put(KEY, b"body" * 10)
+    path = entry(cache)
+    path.write_bytes(path.read_bytes()[:keep])
+    assert cache.get(KEY) is None
+    assert not path.exists()
+    assert [d.code for d in cache.diagnostics] == ["W2701"]
+
+
+def test_any_flipped_byte_is_a_miss(tmp_path: Path) -> None:
+    cache = open_cache(tmp_path / "c")
+    cache.put(KEY, b"body")
+    good = entry(cache).read_bytes()
+    for i in range(len(good)):
+        entry(cache).write_bytes(good[:i] + bytes([good[i] ^ 1]) + good[i + 1 :])
+        assert cache.get(KEY) is None
+
+
+def test_an_entry_under_another_key_is_a_miss(tmp_path: Path) -> None:
+    cache = open_cache(tmp_path / "c")
+    cache.put(KEY, b"body")
+    other = content_key(("two",))
+    cache.put(other, b"other")
+    entry(cache).write_bytes(entry(cache, other).read_bytes())
+    assert cache.get(KEY) is None
+
+
+def test_a_folder_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    cache = open_cache(folder)
+    assert cache.root != folder
+    assert "mode 777" in cache.diagnostics[0].why
+    cache.put(KEY, b"body")
+    assert cache.get(KEY) == b"body"
+    assert list(folder.iterdir()) == []
+
+
+def test_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert "symbolic link" in open_cache(tmp_path / "link").diagnostics[0].why
+
+
+def test_a_foreign_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert "belongs to user" in open_cache(folder).diagnostics[0].why
+
+
+def test_a_write_that_fails_leaves_nothing_and_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = open_cache(tmp_path / "c")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "replace", full)
+    cache.put(KEY, b"body")
+    cache.put(KEY, b"body")
+    assert cache.get(KEY) is None
+    assert len(cache.diagnostics) == 1
+    assert not [p for p in (tmp_path / "c").rglob("*") if p.is_file()]
+
+
+def test_the_oldest_entries_go_when_the_limit_is_passed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "c", size_limit=5000)
+    keys = [content_key((str(i),)) for i in range(10)]
+    for i, key in enumerate(keys):
+        cache.put(key, b"x" * 1000)
+        if entry(cache, key).exists():
+            os.utime(entry(cache, key), (i, i))
+    assert cache.get(keys[0]) is None
+    assert cache.get(keys[-1]) is not None
+
+
+def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / "mine"))
+    assert default_cache().root == tmp_path / "mine"
+
+
+def test_memory_serves_without_a_folder() -> None:
+    cache = Cache(None)
+    cache.put(KEY, b"body")
+    assert cache.get(KEY) == b"body"

@@ -1,0 +1,97 @@
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from tatami.core.diagnostic import TatamiError
+from tatami.core.target import PRESETS
+from tatami.runtime.compiler import compile_flags, find_compiler, run_command, run_compiler
+
+GENERIC = PRESETS["cpu:generic"]
+
+
+def script(folder: Path, body: str) -> str:
+    path = folder / "fakecc"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def kind_of(error: pytest.ExceptionInfo[TatamiError]) -> str:
+    return error.value.diagnostics[0].kind
+
+
+def test_a_compiler_is_found_and_has_a_fingerprint() -> None:
+    compiler = find_compiler()
+    assert compiler is find_compiler()
+    assert len(compiler.fingerprint) == 64
+
+
+def test_no_fast_math_and_contraction_only_where_asked() -> None:
+    flags = compile_flags(find_compiler(), GENERIC)
+    assert "-ffp-contract=off" in flags
+    assert "-ffast-math" not in flags
+    assert "-ffp-contract=fast" in compile_flags(find_compiler(), GENERIC, contract=True)
+
+
+def test_zig_spells_the_cpu_its_own_way() -> None:
+    import msgspec
+
+    zig = msgspec.structs.replace(find_compiler(), kind="zig")
+    assert "-mcpu=x86_64_v4" in compile_flags(zig, PRESETS["cpu:avx512"])
+
+
+def test_a_missing_compiler_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler-here")
+    with pytest.raises(TatamiError) as error:
+        find_compiler()
+    assert kind_of(error) == "CompilerMissing"
+    assert "tatami[zig]" in error.value.diagnostics[0].suggestion
+
+
+def test_a_compiler_that_fails_is_reported_with_command_and_last_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", script(tmp_path, 'case "$1" in --version) echo fake 1.0;; *) echo out of luck >&2; exit 3;; esac'))
+    compiler = find_compiler()
+    with pytest.raises(TatamiError) as error:
+        run_compiler(compiler, ("-c", "x.c"), cwd=tmp_path)
+    assert kind_of(error) == "CompilerFailed"
+    why = error.value.diagnostics[0].why
+    assert "fakecc -c x.c" in why
+    assert "exited with 3" in why
+    assert "out of luck" in why
+
+
+def test_a_compiler_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> None:
+    marker = tmp_path / "alive"
+    command = script(tmp_path, f"(sleep 1; touch {marker}) &\nsleep 30")
+    begin = time.monotonic()
+    done = run_command((command,), timeout=0.3)
+    assert done.returncode is None
+    assert time.monotonic() - begin < 5
+    time.sleep(1.1)
+    assert not marker.exists()
+
+
+def test_a_flood_of_output_keeps_only_its_end(tmp_path: Path) -> None:
+    done = run_command((script(tmp_path, "head -c 20000000 /dev/zero; echo; echo last words; exit 1"),), timeout=30)
+    assert done.returncode == 1
+    assert len(done.tail) <= 8192
+    assert "last words" in done.tail
+
+
+def test_a_command_that_cannot_start_is_no_traceback(tmp_path: Path) -> None:
+    assert run_command((str(tmp_path / "nothing"),), timeout=1).returncode == 127
+
+
+def test_a_crash_names_the_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", script(tmp_path, 'case "$1" in --version) echo fake 2.0;; *) kill -SEGV $$;; esac'))
+    with pytest.raises(TatamiError, match="SIGSEGV"):
+        run_compiler(find_compiler(), (), cwd=tmp_path)
+
+
+def test_the_environment_of_the_process_is_left_alone(tmp_path: Path) -> None:
+    before = dict(os.environ)
+    run_command((script(tmp_path, "exit 0"),), timeout=5)
+    assert dict(os.environ) == before

@@ -1,0 +1,183 @@
+"""Compile a model into a callable (DESIGN §4)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tatami.core.codec import from_builtins
+from tatami.core.diagnostic import Diagnostic, fail
+from tatami.core.document import document_text
+from tatami.core.expr import expr
+from tatami.core.module import Module
+from tatami.core.substitute import specialise
+from tatami.core.target import PRESETS, Target
+from tatami.decisions import Decisions, load_decisions
+from tatami.dump import to_document
+from tatami.models import open_model
+from tatami.observer import Observer
+from tatami.pipeline import Stages, compile_stages
+from tatami.runtime.function import Function
+from tatami.stages import BY_NAME, STAGES, runner, show
+
+__all__ = ["Compilation", "Function", "StageView", "compile", "prepare"]
+
+SizeRequest = int | tuple[int, int, int]
+
+
+class StageView:
+    """One stage of a compiled function: `value`, `text` for people, `json` for programs."""
+
+    def __init__(self, name: str, value: Module[Any], target: Target) -> None:
+        self.name = name
+        self.value = value
+        self._target = target
+
+    @property
+    def text(self) -> str:
+        return show(self.name, self.value)
+
+    @property
+    def json(self) -> str:
+        return document_text(to_document(self.name, self.value, self._target))
+
+
+class Compilation:
+    """A model on its way: the stages (made on demand), their times and warnings."""
+
+    def __init__(self, stages: Stages, observer: Observer, target: Target) -> None:
+        self.stages = stages
+        self.observer = observer
+        self.target = target
+
+    @property
+    def first(self) -> str:
+        """The earliest stage that exists without being computed."""
+        return next(s.name for s in STAGES if self.stages.get_made(s.name) is not None)
+
+    def values(self) -> dict[str, Module[Any]]:
+        """All stages from the first given one on, in order; makes those not made yet."""
+        order = [s.name for s in STAGES]
+        start = order.index(self.first)
+        return {n: self.stages[n] for n in order[start:] if n in self.stages}
+
+    def views(self) -> Mapping[str, StageView]:
+        return StageViews(self)
+
+    @property
+    def warnings(self) -> list[Diagnostic]:
+        return self.observer.warnings
+
+    @property
+    def reference(self) -> Module[Any]:
+        """The earliest stage that computes: what the model means."""
+        for s in STAGES:
+            value = self.stages.get_made(s.name)
+            if value is not None and s.runs:
+                return value  # type: ignore[no-any-return]
+        raise fail("UnknownName", "reference", "none of the stages given computes", "give the folder of a dump that has them")
+
+    def reference_run(self, inputs: Mapping[str, Any], sizes: Mapping[str, int], mode: str = "float64", observe: Any = None) -> dict[str, Any]:
+        for s in STAGES:
+            value = self.stages.get_made(s.name)
+            run = runner(s.name) if value is not None else None
+            if run is not None:
+                return run(value, dict(inputs), dict(sizes), mode=mode, observe=observe)
+        raise fail("UnknownName", "reference", "none of the stages given computes", "give the folder of a dump that has them")
+
+
+class StageViews(Mapping[str, StageView]):
+    """`f.stages`: a mapping by stage name that makes nothing until asked."""
+
+    def __init__(self, compilation: Compilation) -> None:
+        self._compilation = compilation
+
+    def __getitem__(self, name: str) -> StageView:
+        if name not in BY_NAME or name not in self._compilation.stages:
+            raise fail("UnknownName", name, "this program has no such stage", f"it has {', '.join(self)}")
+        return StageView(name, self._compilation.stages[name], self._compilation.target)
+
+    def __iter__(self) -> Any:
+        return (s.name for s in STAGES if s.name in self._compilation.stages)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def resolve_target(target: str | Target | dict[str, Any]) -> Target:
+    if isinstance(target, Target):
+        return target
+    if isinstance(target, dict):
+        return from_builtins(target, Target, "target")
+    if target in PRESETS and PRESETS[target].kind != "cpu":
+        return PRESETS[target]
+    from tatami.runtime.host import resolve_cpu
+
+    return resolve_cpu(target)
+
+
+def prepare(
+    model: Any,
+    *,
+    example_inputs: Any = None,
+    target: str | Target | dict[str, Any] = "cpu",
+    sizes: Mapping[str, SizeRequest] | None = None,
+    precision: str | None = None,
+    decisions: Decisions | dict[str, Any] | str | Path | None = None,
+    trust: bool = False,
+    check: bool = True,
+) -> Compilation:
+    """Open a model and set up its chain of stages. Nothing is lowered yet."""
+    given = dict(open_model(model, example_inputs=example_inputs, trust=trust))
+    fixed = {n: expr(v) for n, v in (sizes or {}).items() if isinstance(v, int)}
+    given = {n: specialise(m, fixed) for n, m in given.items()}
+    resolved = resolve_target(target)
+    if precision not in (None, "fp32"):
+        from tatami.frontend.precision import lower_precision
+
+        given["frontend"] = lower_precision(given["frontend"], precision)
+    observer = Observer(check=check)
+    stages = compile_stages(given, resolved, load_decisions(decisions), observer)
+    observer.others = stages.get_made
+    from tatami.core.diagnostic import raise_errors
+    from tatami.stages import verify
+
+    for name, module in given.items():
+        found = verify(name, module, lambda n: given.get(n))
+        raise_errors(found)
+        observer.warnings += [d for d in found if d.is_warning]
+    return Compilation(stages, observer, resolved)
+
+
+def compile(
+    model: Any,
+    example_inputs: Any = None,
+    *,
+    target: str | Target | dict[str, Any] = "cpu",
+    sizes: Mapping[str, SizeRequest] | None = None,
+    threads: int | None = None,
+    precision: str | None = None,
+    decisions: Decisions | dict[str, Any] | str | Path | None = None,
+    trust: bool = False,
+) -> Function:
+    """Compile `model` for `target` into a Function.
+
+    model: a path (.onnx, .harp, .json), a Graph, a document, an onnx.ModelProto or a torch module.
+    sizes: values of size symbols to specialise on. threads: default TATAMI_NUM_THREADS, else all cores.
+    Raises TatamiError with at least one Diagnostic.
+    """
+    compilation = prepare(
+        model, example_inputs=example_inputs, target=target, sizes=sizes, precision=precision, decisions=decisions, trust=trust
+    )
+    return build(compilation, threads)
+
+
+def build(compilation: Compilation, threads: int | None = None) -> Function:
+    """The callable of a prepared compilation."""
+    if threads is None and os.environ.get("TATAMI_NUM_THREADS", "").isdigit():
+        threads = int(os.environ["TATAMI_NUM_THREADS"])
+    from tatami.runtime.build import build_function
+
+    return build_function(compilation, threads)

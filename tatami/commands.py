@@ -1,0 +1,212 @@
+"""What the commands do. `cli.py` parses, this file works, diagnostics travel as TatamiError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tatami.api import Compilation, build, prepare
+from tatami.cli import printable, show_diagnostics
+from tatami.core.diagnostic import fail
+from tatami.dump import write_dump, write_text
+from tatami.inputs import gather_inputs
+from tatami.playback import Agreement, compare_outputs, play_back
+from tatami.stages import STAGES
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def _prepare(model: str, target: str, sizes: dict[str, int], precision: str | None, decisions: str | None, trust: bool) -> Compilation:
+    compilation = prepare(model, target=target, precision=precision, decisions=decisions, trust=trust)
+    known = {n for v in compilation.stages.made for n in _symbols(compilation, v)}
+    for name in sizes:
+        if name not in known:
+            raise fail(
+                "UnboundSymbol", f"-D {name}", "the model has no such size symbol",
+                f"its symbols are {', '.join(sorted(known)) or 'none'}",
+            )  # fmt: skip
+    return compilation
+
+
+def _symbols(compilation: Compilation, stage: str) -> tuple[str, ...]:
+    from tatami.core.signature import symbols
+
+    signature = getattr(compilation.stages[stage].main, "signature", None)
+    return symbols(signature) if signature is not None else ()
+
+
+def run_command(
+    model: str,
+    target: str,
+    sizes: dict[str, int],
+    precision: str | None,
+    decisions: str | None,
+    trust: bool,
+    inputs: tuple[str, ...],
+    output: str | None,
+    fetch: tuple[str, ...],
+    check: bool,
+) -> None:
+    compilation = _prepare(model, target, sizes, precision, decisions, trust)
+    function = build(compilation)
+    arrays, bound = gather_inputs(function.signature, function.constants, inputs, sizes)
+    results = function(arrays, sizes=bound)
+    show_diagnostics(compilation.warnings)
+    for name, array in results.items():
+        console.print(printable(f"{name}: {array.dtype}{list(array.shape)}"))
+        console.print(_preview(array), markup=False)
+    if fetch:
+        _show_fetched(compilation, fetch, arrays, bound)
+    if output is not None:
+        _save(Path(output), results)
+    if check:
+        reference = compilation.reference_run(arrays, bound)
+        agreements = compare_outputs(function.signature, results, reference)
+        _show_agreements(agreements)
+        if any(a.difference for a in agreements):
+            raise SystemExit(1)
+
+
+def _preview(array: np.ndarray) -> str:
+    with np.printoptions(precision=5, threshold=24, edgeitems=3, linewidth=100):
+        return str(np.asarray(array))
+
+
+def _save(path: Path, results: Mapping[str, np.ndarray]) -> None:
+    import io
+
+    from tatami.dump import write_bytes
+
+    buffer = io.BytesIO()
+    np.savez(buffer, **dict(results))
+    write_bytes(path, buffer.getvalue())
+    console.print(f"wrote {printable(str(path))}", markup=False)
+
+
+def _show_agreements(agreements: tuple[Agreement, ...]) -> None:
+    for a in agreements:
+        if a.difference is None:
+            console.print(printable(f"check {a.output}: agrees with the float64 reference (relative error {a.error:.1e})"), markup=False)
+        else:
+            d = a.difference
+            console.print(
+                printable(f"check {a.output}: DIFFERS at {list(d.index)}: {d.value} instead of {d.expected} ({d.count} elements)"),
+                markup=False,
+            )
+
+
+def _show_fetched(compilation: Compilation, names: tuple[str, ...], arrays: Any, bound: Any) -> None:
+    found: dict[str, np.ndarray] = {}
+    seen: dict[str, None] = {}
+
+    def observe(program: str, name: str, value: Any) -> None:
+        if program == "main":
+            seen.setdefault(name)
+            if name in names:
+                found[name] = np.asarray(value)
+
+    from tatami.stages import runner
+
+    for stage, module in compilation.values().items():
+        run = runner(stage)
+        if run is not None and set(names) - set(found):
+            run(module, dict(arrays), dict(bound), mode="declared", observe=observe)
+    for name in names:
+        if name not in found:
+            raise fail("UnknownName", f"--fetch {name}", "no stage has a value of that name", f"some names: {', '.join(list(seen)[:12])}")
+        console.print(printable(f"{name}: {found[name].dtype}{list(found[name].shape)}"), markup=False)
+        console.print(_preview(found[name]), markup=False)
+
+
+def compile_command(
+    model: str,
+    target: str,
+    sizes: dict[str, int],
+    precision: str | None,
+    decisions: str | None,
+    trust: bool,
+    output: str,
+    dump: str,
+    embed: bool,
+) -> None:
+    compilation = prepare(
+        model, target=target, sizes=dict(sizes), precision=precision, decisions=decisions, trust=trust
+    )
+    folder = Path(output)
+    names = _stage_names(dump, compilation)
+    values = compilation.values()
+    show_diagnostics(compilation.warnings)
+    written = write_dump(folder, values, names, compilation.target, embed=embed)
+    code = values.get("c") or values.get("cu")
+    if code is not None:
+        for file, text in code.main.files().items():
+            written.append(write_text(folder / file, text))
+    written.append(write_text(folder / "decisions.json", compilation_decisions(compilation)))
+    for path in written:
+        console.print(printable(str(path)), markup=False)
+
+
+def _stage_names(dump: str, compilation: Compilation) -> list[str]:
+    available = [s.name for s in STAGES if s.name in compilation.stages]
+    if dump == "all":
+        return available
+    wanted = [n for n in dump.split(",") if n]
+    for name in wanted:
+        if name not in available:
+            raise fail("UnknownName", f"--dump={name}", "this program has no such stage", f"write one of {', '.join(available)}, all")
+    return wanted
+
+
+def compilation_decisions(compilation: Compilation) -> str:
+    """The decisions of a compilation as the document that repeats them."""
+    from tatami.core.codec import to_builtins
+    from tatami.decisions import Decisions, decisions_text
+
+    plan = compilation.stages["plan"] if "plan" in compilation.stages else None
+    plans = {}
+    if plan is not None:
+        for program in plan.programs.values():
+            for r in program.regions:
+                plans[r.key] = to_builtins(r.choices[-1].plan)
+    return decisions_text(Decisions(plans=plans))
+
+
+def playback_command(
+    model: str, target: str, sizes: dict[str, int], precision: str | None, decisions: str | None, trust: bool, inputs: tuple[str, ...]
+) -> None:
+    compilation = _prepare(model, target, sizes, precision, decisions, trust)
+    function = build(compilation)
+    arrays, bound = gather_inputs(function.signature, function.constants, inputs, sizes)
+    compiled = function(arrays, sizes=bound)
+    result = play_back(compilation.values(), arrays, bound, compiled)
+    table = Table(box=None, pad_edge=False)
+    for column in ("stage", "agrees", "relative error"):
+        table.add_column(column)
+    for r in result.results:
+        worst = max((a.error for a in r.agreements), default=0.0)
+        table.add_row(r.stage, "yes" if r.ok else "NO", f"{worst:.1e}")
+    console.print(table)
+    first = result.first_divergence
+    if first is None:
+        console.print("no divergence")
+        return
+    d = next(a.difference for a in first.agreements if a.difference is not None)
+    console.print(
+        printable(f"first divergence: stage {first.stage}, output {d.output} at {list(d.index)}: {d.value} instead of {d.expected}"),
+        markup=False,
+    )
+    raise SystemExit(1)
+
+
+def explain_command(
+    model: str, target: str, sizes: dict[str, int], precision: str | None, decisions: str | None, trust: bool
+) -> None:
+    from tatami.explain import explain
+
+    compilation = _prepare(model, target, sizes, precision, decisions, trust)
+    console.print(printable(explain(compilation)), markup=False)

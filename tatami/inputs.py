@@ -1,0 +1,89 @@
+"""Inputs for a run: read from files, or generated; and the sizes they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import evaluate, free_vars
+from tatami.core.signature import Input, Signature, symbols
+from tatami.core.tensor import numpy_dtype
+
+UNBOUND_SIZE = 4
+"""The size a free symbol gets when inputs are generated and nothing decides it."""
+
+
+def needed_inputs(signature: Signature, constants: Mapping[str, object]) -> list[Input]:
+    """The inputs a caller passes: those that no constant fills."""
+    return [i for i in signature.inputs if not (i.storage == "const_pool" and i.tensor in constants)]
+
+
+def gather_inputs(
+    signature: Signature, constants: Mapping[str, object], given: Sequence[str], sizes: Mapping[str, int], seed: int = 0
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Arrays by name and the value of every symbol. `given` holds ``name=file.npy`` or ``name=shape:2x3``."""
+    wanted = {i.tensor: i for i in needed_inputs(signature, constants)}
+    bound = {**signature.defaults, **sizes}
+    arrays: dict[str, np.ndarray] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in given:
+        name, separator, source = text.partition("=")
+        if not separator or name not in wanted:
+            raise fail(
+                "UnknownName", f"--input {text}", f"the model has no input {name!r}" if separator else "no '=' in it",
+                f"write NAME=FILE.npy or NAME=shape:2x3; the inputs are {', '.join(wanted)}",
+            )  # fmt: skip
+        if source.startswith("shape:"):
+            shapes[name] = _read_shape(text, source.removeprefix("shape:"))
+            bound.update(_unify(wanted[name], shapes[name], bound))
+        else:
+            arrays[name] = _read_array(text, Path(source))
+            bound.update(_unify(wanted[name], arrays[name].shape, bound))
+    for name in symbols(signature):
+        bound.setdefault(name, UNBOUND_SIZE)
+    rng = np.random.default_rng(seed)
+    for name, port in wanted.items():
+        if name not in arrays:
+            shape = shapes.get(name) or tuple(int(evaluate(s, bound)) for s in port.shape)
+            arrays[name] = generate(rng, port.dtype, shape)
+    return arrays, bound
+
+
+def generate(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """Normal floats, small non-negative integers (valid as indices of most tables), random bools."""
+    if dtype == DType.bool:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if dtype.is_float:
+        return rng.standard_normal(shape).astype(numpy_dtype(dtype))
+    return rng.integers(0, 2, shape).astype(numpy_dtype(dtype))
+
+
+def _unify(port: Input, shape: tuple[int, ...], bound: Mapping[str, int]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    if len(shape) == len(port.shape):
+        for size, actual in zip(port.shape, shape, strict=True):
+            name = size.as_name()
+            if name is not None and name in free_vars(size):
+                out[name] = actual
+    return out
+
+
+def _read_shape(text: str, source: str) -> tuple[int, ...]:
+    parts = source.split("x") if source else []
+    if not all(p.isdigit() for p in parts):
+        raise fail("InputMismatch", f"--input {text}", "that is not a shape", "write sizes joined by x: shape:2x3")
+    return tuple(int(p) for p in parts)
+
+
+def _read_array(text: str, path: Path) -> np.ndarray:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise fail("FileUnreadable", f"--input {text}", str(error).split("\n")[0], "save the array with numpy.save") from None
+    if not isinstance(array, np.ndarray):
+        raise fail("FileUnreadable", f"--input {text}", "the file holds several arrays", "save one array with numpy.save")
+    return array

@@ -263,9 +263,7 @@ def _arg_extreme(fn: str, x: Array, axis: int) -> Array:
     return np.argmax(x, axis=axis) if fn == "argmax" else np.argmin(x, axis=axis)
 
 
-def scan(
-    fn: str, x: Array, axis: int, dtype: DType, exclusive: bool, reverse: bool, mode: Mode = "declared"
-) -> Array:
+def scan(fn: str, x: Array, axis: int, dtype: DType, exclusive: bool, reverse: bool, mode: Mode = "declared") -> Array:
     """Running reduce along `axis`; exclusive starts from the neutral element."""
     to = storage_dtype(dtype, mode)
     x = cast(x, dtype, mode)
@@ -282,3 +280,25 @@ def scan(
     if reverse:
         out = np.flip(out, axis)
     return np.ascontiguousarray(out).astype(to)
+
+
+def philox(key: int, blocks: Array) -> Array:
+    """Philox4x32-10: the four u32 words of each 64-bit block number, as an array [..., 4] (spec 3 §12)."""
+    low = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    blocks = np.asarray(blocks, np.uint64)
+    zero = np.zeros_like(blocks)
+    return philox_words((key & 0xFFFFFFFF, key >> 32), (blocks & low, blocks >> half, zero, zero))
+
+
+def philox_words(key: tuple[int, int], counter: tuple[Array, Array, Array, Array]) -> Array:
+    """The ten rounds over 32-bit words held in u64."""
+    low = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
+        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ np.uint64(k0), p1 & low, (p0 >> half) ^ c3 ^ np.uint64(k1), p0 & low
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], axis=-1).astype(np.uint32)

@@ -1,0 +1,18 @@
+"""indexbook: a side table of tiny, per value its axes, its domain and what it reads where (spec 3 §4, spec 5 §1).
+
+Made from `tiny` by `analyse`. What holds (``verify``, the seven MUSTs of spec 3 §4.3):
+
+1. maps are affine with floordiv, never %;
+2. axes are named i0, i1, … in order, removed ones r0, r1, …;
+3. a broadcast is a constant 0 in the map, never a condition;
+4. a reduce records the ids of the axes it removes;
+5. an access that is not affine carries `non_scop`;
+6. denominators are positive and in lowest terms;
+7. movement is composed away and stays simplified.
+
+A dump::
+
+    n7  i0:M i1:N i2:K                      x[i0, i2]  w[i2, i1]
+    n8  i0:M i1:N | r0:K                    n7[i0, i1, r0]  acc fp32
+    n9  i0:M + 2                            n8[i0 - 1] if 0 <= i0 - 1 < M else 0
+"""

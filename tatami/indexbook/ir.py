@@ -53,9 +53,23 @@ class Operand(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...]
 
 
+class Gathered(msgspec.Struct, frozen=True):
+    """The data of a gather: value `value` (base, or a movement value that has to be in memory) at `map`, where an
+    entry None is the value of the next index operand."""
+
+    value: str
+    map: tuple[Expr | None, ...]
+
+
 class IndexInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """For a movement value the one operand is its composed view; for others one operand per src, over axes and (for
-    a reduce) reduced. A leaf has none. A gather's data operand is in `gathered` with None for indexed axes."""
+    a reduce) reduced. Leaves (INPUT, CONST, SIZE, IOTA, RESULT) have none, nor has a CALL: it reads its sources whole
+    and has no axes.
+
+    A gather has its data in `gathered`; `operands` are the index operands in the order the None entries take them.
+    A scatter has operands target (over axes), updates, indices… (over `reduced`: the axes of the updates), and the
+    target coordinates in `scattered`, None where an index operand says it.
+    """
 
     axes: tuple[Axis, ...]
     operands: tuple[Operand, ...] = ()
@@ -66,6 +80,8 @@ class IndexInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     acc_dtype: DType | None = None
     flags: tuple[Literal["non_scop"], ...] = ()
     is_movement: bool = False
+    gathered: Gathered | None = None
+    scattered: tuple[Expr | None, ...] | None = None
 
 
 class IndexBook(msgspec.Struct, frozen=True):

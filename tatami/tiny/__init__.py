@@ -1,0 +1,16 @@
+"""tiny: UOps in a table, one line per node (spec 2, spec 3 §3). Made from `frontend` by `lower`, or loaded.
+
+What holds (``verify``):
+
+- ids are unique, every src is an earlier node: a DAG in topological order (spec 2 §0);
+- dtype and shape of each node are what `infer` gives from its op and operands (§3);
+- no implicit cast; a REDUCE names its accumulation dtype and removes its axes (§3(2), §3(3));
+- normalised: operands of one op have one shape, CONST is rank 0, constant-only subgraphs stand in `setup`.
+
+Before and after `normalize` the forms are named ``tiny@imported`` and ``tiny``. A dump::
+
+    main(x: fp32[M, K], w: fp32[K, N]) -> y: fp32[M, N] = n7
+    n0   INPUT    x                                            fp32[M, K]
+    n2   RESHAPE  n0       [M, 1, K]                           fp32[M, 1, K]
+    n7   REDUCE   n6       SUM axes=[2] fp32                   fp32[M, N]
+"""

@@ -1,0 +1,118 @@
+"""Values of size symbols from the shapes a caller passes (spec 1 Shape, D2.6).
+
+Symbols are solved from input sizes, then from the caller's own `sizes`, then from the signature's defaults. What the
+shapes and the recorded assumptions then disagree on is E1304, with both sides and both values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
+from tatami.core.expr import Expr, evaluate, expr, free_vars, substitute
+from tatami.core.signature import Signature, symbols
+
+
+def bind_sizes(
+    signature: Signature, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """The value of every symbol of `signature`. Inputs without a shape in `shapes` decide nothing."""
+    known: dict[str, int] = dict(sizes or {})
+    equations: list[tuple[Expr, int, str]] = []
+    for port in signature.inputs:
+        actual = shapes.get(port.tensor)
+        if actual is None:
+            continue
+        if len(actual) != len(port.shape):
+            raise fail(
+                "InputMismatch",
+                port.tensor,
+                f"rank {len(actual)}, shape {list(actual)}, where the signature has [{', '.join(map(str, port.shape))}]",
+                f"pass an array of rank {len(port.shape)}",
+            )
+        equations += [
+            (size, value, f"axis {axis} of {port.tensor}") for axis, (size, value) in enumerate(zip(port.shape, actual))
+        ]
+    _solve(equations, known)
+    for name, value in signature.defaults.items():
+        known.setdefault(name, value)
+    _solve(equations, known)
+    missing = [name for name in symbols(signature) if name not in known]
+    if missing:
+        raise fail(
+            "UnboundSymbol",
+            missing[0],
+            f"no input shape decides the size symbol {missing[0]}",
+            f"pass sizes={{{missing[0]!r}: ...}} (command line: -D {missing[0]}=...)",
+        )
+    faults = [fault for size, value, at in equations if (fault := _disagreement(size, value, at, known)) is not None]
+    faults += check_assumptions(signature, known)
+    if faults:
+        raise TatamiError(*faults)
+    return known
+
+
+def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Diagnostic]:
+    """E1304 for every recorded equation that `sizes` break."""
+    out: list[Diagnostic] = []
+    for equation in signature.assumptions:
+        if not (free_vars(equation.lhs) | free_vars(equation.rhs)) <= sizes.keys():
+            continue
+        lhs, rhs = evaluate(equation.lhs, sizes), evaluate(equation.rhs, sizes)
+        if lhs != rhs:
+            out.append(
+                diagnostic(
+                    "AxisAlignmentMismatch",
+                    equation.at or "signature",
+                    f"{equation.lhs} = {lhs} where {equation.rhs} = {rhs} is needed",
+                    "pass inputs whose sizes agree with this equation",
+                    lhs=equation.lhs,
+                    rhs=equation.rhs,
+                )
+            )
+    return out
+
+
+def _solve(equations: list[tuple[Expr, int, str]], known: dict[str, int]) -> None:
+    """Solve sizes that are linear in one unknown symbol, until nothing changes."""
+    progress = True
+    while progress:
+        progress = False
+        for size, value, _ in equations:
+            unknown = free_vars(size) - known.keys()
+            if len(unknown) != 1:
+                continue
+            (name,) = unknown
+            solution = _linear_solution(
+                substitute(size, {k: expr(known[k]) for k in free_vars(size) & known.keys()}), name, value
+            )
+            if solution is not None:
+                known[name] = solution
+                progress = True
+
+
+def _linear_solution(size: Expr, name: str, value: int) -> int | None:
+    coefficient, constant = 0, 0
+    for mono, coef in size.terms:
+        if not mono:
+            constant = coef
+        elif len(mono) == 1 and str(mono[0]) == name:
+            coefficient = coef
+        else:
+            return None
+    if coefficient == 0 or (value - constant) % coefficient:
+        return None
+    solution = (value - constant) // coefficient
+    return solution if solution >= 0 else None
+
+
+def _disagreement(size: Expr, value: int, at: str, known: Mapping[str, int]) -> Diagnostic | None:
+    if not free_vars(size) <= known.keys():
+        return None
+    expected = evaluate(size, known)
+    if expected == value:
+        return None
+    text = f"{size} = {expected}" if size.as_int() is None else str(expected)
+    return diagnostic(
+        "AxisAlignmentMismatch", at, f"the size is {value} where the signature has {text}", "pass inputs whose sizes agree"
+    )

@@ -1,0 +1,98 @@
+"""Native routines and host steps by name: their numpy meaning (CALL kind routine and host).
+
+A routine takes the operands, the attributes and the declared result types with concrete sizes; it returns one array
+per result. A host step may decide sizes: its results then have the sizes they have, and the caller binds
+`new_symbols` from them. Code generators look up the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray
+Attrs: TypeAlias = Mapping[str, Any]
+Routine: TypeAlias = Callable[[Sequence[Array], Attrs], tuple[Array, ...]]
+
+ROUTINES: dict[str, Routine] = {}
+
+
+def routine(name: str) -> Callable[[Routine], Routine]:
+    """Register the numpy meaning of `name`."""
+
+    def register(function: Routine) -> Routine:
+        ROUTINES[name] = function
+        return function
+
+    return register
+
+
+def _sortable(x: Array) -> Array:
+    return x.astype(np.float32) if x.dtype.name == "bfloat16" else x
+
+
+def _order(x: Array, axis: int, descending: bool) -> Array:
+    """Stable order: equal elements keep their positions; NaN counts as larger than everything."""
+    key = _sortable(x)
+    if not descending:
+        return np.argsort(key, axis=axis, kind="stable")
+    flipped = np.argsort(np.flip(key, axis), axis=axis, kind="stable")
+    return x.shape[axis] - 1 - np.flip(flipped, axis)
+
+
+@routine("sort")
+def sort(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+    """values, indices (i64) along `axis`, stable; `descending`."""
+    x = args[0]
+    axis = int(attrs.get("axis", -1)) % max(x.ndim, 1)
+    order = _order(x, axis, bool(attrs.get("descending", False)))
+    return np.take_along_axis(x, order, axis), order.astype(np.int64)
+
+
+@routine("topk")
+def topk(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+    """The k largest (or smallest) along `axis` in order, and their indices (i64); ties: lowest index first."""
+    x = args[0]
+    axis = int(attrs.get("axis", -1)) % max(x.ndim, 1)
+    order = _order(x, axis, bool(attrs.get("largest", True)))
+    order = np.take(order, range(int(attrs["k"])), axis=axis)
+    return np.take_along_axis(x, order, axis), order.astype(np.int64)
+
+
+@routine("nonzero")
+def nonzero(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+    """i64[rank, count] of the indices that are not zero, in row-major order (host: the count is a new size)."""
+    x = np.atleast_1d(args[0])
+    return (np.array(np.nonzero(x), dtype=np.int64).reshape(x.ndim, -1),)
+
+
+@routine("unique")
+def unique(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+    """values, first index, inverse, counts; sorted unless `sorted` is false, over the flattened input or `axis`."""
+    x = args[0]
+    axis = attrs.get("axis")
+    values, first, inverse, counts = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True, axis=None if axis is None else int(axis)
+    )
+    inverse = inverse.reshape(-1)
+    if not attrs.get("sorted", True):
+        order = np.argsort(first, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        values, first, counts = np.take(values, order, axis=0 if axis is None else int(axis)), first[order], counts[order]
+        inverse = rank[inverse]
+    return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+
+
+@routine("compress")
+def compress(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+    """Slices of `axis` (or elements of the flattened input) where the bool operand holds."""
+    x, keep = args
+    axis = attrs.get("axis")
+    if axis is None:
+        return (x.reshape(-1)[: len(keep)][keep[: x.size]],)
+    axis = int(axis) % x.ndim
+    chosen = np.nonzero(keep[: x.shape[axis]])[0]
+    return (np.take(x, chosen, axis=axis),)

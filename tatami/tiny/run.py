@@ -1,0 +1,411 @@
+"""What tiny means: every op by numpy, in one of the two modes of `core.numerics` (D2.15).
+
+Loops: ``CALL loop`` has src (trip count i64, condition bool, carried…, invariants…) and one target whose inputs are
+(iteration i64, condition bool, carried…, invariants…) and whose outputs are (condition, carried…, scanned…). `attrs`
+has the number of `carried` values. Results are the final carried values, then the scanned values stacked along a new
+axis 0; `new_symbols[0]`, when given, is the number of iterations that ran. The loop runs while the iteration is below
+the trip count and the condition holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, assert_never
+
+import numpy as np
+
+from tatami.core import numerics
+from tatami.core.binding import bind_sizes
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, evaluate, free_vars
+from tatami.core.module import Module
+from tatami.core.numerics import Mode, cast, constant, storage_dtype
+from tatami.core.scalar import Scalar
+from tatami.core.tensor import numpy_dtype
+from tatami.tiny.ir import (
+    BitcastOp,
+    Bounds,
+    CallOp,
+    CastOp,
+    ConstOp,
+    Elementwise,
+    ExpandOp,
+    FlipOp,
+    GatherOp,
+    InputOp,
+    IotaOp,
+    Node,
+    PadOp,
+    PermuteOp,
+    Program,
+    RandOp,
+    ReduceOp,
+    ReshapeOp,
+    ResultOp,
+    ScanOp,
+    ScatterOp,
+    ShrinkOp,
+    SizeOp,
+    ViewOp,
+)
+from tatami.tiny.routines import ROUTINES
+
+Array: TypeAlias = np.ndarray
+Sizes: TypeAlias = dict[str, int]
+Observe: TypeAlias = Callable[[str, str, Array], None]
+Value: TypeAlias = "Array | tuple[Array, ...]"
+
+
+def run(
+    module: Module[Program],
+    inputs: Mapping[str, Array],
+    sizes: Mapping[str, int] | None = None,
+    mode: Mode = "declared",
+    observe: Observe | None = None,
+) -> dict[str, Array]:
+    """The outputs of `main` by tensor name. `setup`, when there is one, runs first and feeds the const_pool inputs."""
+    pool: dict[str, Array] = {name: tensor.array for name, tensor in module.constants.items()}
+    machine = _Machine(module, mode, observe)
+    if "setup" in module.programs:
+        setup = module.programs["setup"]
+        results = machine.program(
+            "setup", _arguments(setup, {**pool, **inputs}, mode), _setup_sizes(setup, pool, inputs, sizes)
+        )
+        pool |= {port.tensor: value for port, value in zip(setup.signature.outputs, results)}
+    main = module.main
+    arguments = _arguments(main, {**pool, **inputs}, mode)
+    shapes = {port.tensor: a.shape for port, a in zip(main.signature.inputs, arguments)}
+    bound = bind_sizes(main.signature, shapes, sizes)
+    results = machine.program("main", arguments, bound)
+    return {port.tensor: value for port, value in zip(main.signature.outputs, results)}
+
+
+def _setup_sizes(
+    setup: Program, pool: Mapping[str, Array], inputs: Mapping[str, Array], sizes: Mapping[str, int] | None
+) -> Sizes:
+    given = {**pool, **inputs}
+    return bind_sizes(
+        setup.signature, {p.tensor: given[p.tensor].shape for p in setup.signature.inputs if p.tensor in given}, sizes
+    )
+
+
+def _arguments(program: Program, given: Mapping[str, Array], mode: Mode) -> list[Array]:
+    out: list[Array] = []
+    for port in program.signature.inputs:
+        if port.tensor not in given:
+            names = ", ".join(p.tensor for p in program.signature.inputs)
+            raise fail("InputMismatch", port.tensor, "the input is missing", f"pass it; the inputs are {names}")
+        array = np.asarray(given[port.tensor])
+        if array.dtype.kind == "f" and mode == "float64" and port.dtype.is_float:
+            out.append(array.astype(np.float64))
+            continue
+        if array.dtype not in (numpy_dtype(port.dtype), storage_dtype(port.dtype, mode)):
+            raise fail(
+                "InputMismatch",
+                port.tensor,
+                f"the array is {array.dtype}, the signature says {port.dtype}",
+                f"convert it to {port.dtype} before the call",
+            )
+        out.append(cast(array, port.dtype, mode))
+    return out
+
+
+class _Machine:
+    """Runs programs of one module."""
+
+    def __init__(self, module: Module[Program], mode: Mode, observe: Observe | None) -> None:
+        self.module = module
+        self.mode = mode
+        self.observe = observe
+
+    def program(self, name: str, arguments: Sequence[Array], sizes: Sizes) -> list[Array]:
+        """Run one program on positional arguments; a value is dropped after its last use."""
+        program = self.module.programs[name]
+        by_tensor = {port.tensor: a for port, a in zip(program.signature.inputs, arguments)}
+        sizes = dict(sizes)
+        last: dict[str, int] = {}
+        for position, node in enumerate(program.nodes):
+            for s in node.src:
+                last[s] = position
+        for out in program.outputs:
+            last[out] = len(program.nodes)
+        values: dict[str, Value] = {}
+        for position, node in enumerate(program.nodes):
+            value = self.node(node, [values[s] for s in node.src], by_tensor, sizes)
+            values[node.id] = value
+            if self.observe is not None and not isinstance(value, tuple):
+                self.observe(name, node.id, value)
+            for s in node.src:
+                if last.get(s) == position:
+                    values.pop(s, None)
+        return [np.asarray(values[out]) for out in program.outputs]
+
+    def node(self, node: Node, src: list[Value], inputs: Mapping[str, Array], sizes: Sizes) -> Value:
+        """The value of one node from its operands' values."""
+        match node.op:
+            case InputOp(tensor_id=tensor):
+                return inputs[tensor]
+            case CallOp():
+                return self.call(node, node.op, [np.asarray(s) for s in src], sizes)
+            case ResultOp(index=index):
+                return src[0][index]
+            case _:
+                return evaluate_node(node, [np.asarray(s) for s in src], sizes, self.mode)
+
+    def call(self, node: Node, op: CallOp, src: list[Array], sizes: Sizes) -> tuple[Array, ...]:
+        match op.kind:
+            case "program":
+                return tuple(self.callee(op.targets[0], src, op, sizes))
+            case "if":
+                return tuple(self.callee(op.targets[0 if bool(src[0]) else 1], src[1:], op, sizes))
+            case "loop":
+                return self.loop(op, src, sizes)
+            case "routine" | "host":
+                name = op.targets[0]
+                if name not in ROUTINES:
+                    raise fail("UnknownOp", node.id, f"no routine {name!r}", f"the routines are {', '.join(sorted(ROUTINES))}")
+                results = ROUTINES[name](src, op.attrs)
+                _bind_new_symbols(op, results, sizes)
+                return tuple(cast(np.asarray(r), t.dtype, self.mode) for r, t in zip(results, op.results))
+            case _:
+                assert_never(op.kind)
+
+    def callee(self, name: str, arguments: list[Array], op: CallOp, sizes: Sizes) -> list[Array]:
+        signature = self.module.programs[name].signature
+        given = {symbol: int(evaluate(size, sizes)) for symbol, size in op.sizes.items() if free_vars(size) <= sizes.keys()}
+        bound = bind_sizes(signature, {p.tensor: a.shape for p, a in zip(signature.inputs, arguments)}, given)
+        results = self.program(name, arguments, bound)
+        if op.kind != "loop":
+            _bind_new_symbols(op, results, sizes)
+        return results
+
+    def loop(self, op: CallOp, src: list[Array], sizes: Sizes) -> tuple[Array, ...]:
+        carried_count = int(op.attrs.get("carried", len(src) - 2))  # type: ignore[arg-type]
+        trip, condition = int(src[0]), bool(src[1])
+        carried, invariants = src[2 : 2 + carried_count], src[2 + carried_count :]
+        scanned: list[list[Array]] = [[] for _ in op.results[carried_count:]]
+        iteration = 0
+        while iteration < trip and condition:
+            results = self.callee(
+                op.targets[0], [np.asarray(iteration, np.int64), np.asarray(condition), *carried, *invariants], op, sizes
+            )
+            condition, carried = bool(results[0]), results[1 : 1 + carried_count]
+            for column, value in zip(scanned, results[1 + carried_count :]):
+                column.append(value)
+            iteration += 1
+        if op.new_symbols:
+            sizes[op.new_symbols[0]] = iteration
+        stacked = [
+            np.stack(column) if column else np.zeros((0, *_concrete(t.shape[1:], sizes)), storage_dtype(t.dtype, self.mode))
+            for column, t in zip(scanned, op.results[carried_count:])
+        ]
+        return (*carried, *stacked)
+
+
+def _bind_new_symbols(op: CallOp, results: Sequence[Array], sizes: Sizes) -> None:
+    for result, declared in zip(results, op.results):
+        for size, actual in zip(declared.shape, np.shape(result)):
+            name = size.as_name()
+            if name in op.new_symbols:
+                sizes[name] = actual
+
+
+def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(int(evaluate(s, sizes)) for s in shape)
+
+
+def evaluate_node(node: Node, src: Sequence[Array], sizes: Mapping[str, int], mode: Mode = "declared") -> Array:
+    """The value of one pure node (anything but INPUT, CALL and RESULT)."""
+    op = node.op
+    match op:
+        case ConstOp(value=value):
+            return constant(value, node.dtype, mode)
+        case SizeOp(value=value):
+            return constant(int(evaluate(value, sizes)), node.dtype, mode)
+        case IotaOp(axis=axis):
+            shape = _concrete(node.shape, sizes)
+            line = np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+            return cast(np.broadcast_to(line, shape), node.dtype, mode)
+        case ReshapeOp(result_shape=result_shape):
+            return _reshape(node, src[0], _concrete(result_shape, sizes))
+        case PermuteOp(perm=perm):
+            return np.transpose(src[0], perm)
+        case ExpandOp(result_shape=result_shape, broadcast_dimensions=dims):
+            return _expand(src[0], _concrete(result_shape, sizes), dims)
+        case PadOp(pad=pad, value=value):
+            widths = [(int(evaluate(lo, sizes)), int(evaluate(hi, sizes))) for lo, hi in pad]
+            return _pad(src[0], widths, constant(value, node.dtype, mode))
+        case ShrinkOp(lo=lo, hi=hi, step=step):
+            return src[0][tuple(slice(a, b, s) for a, b, s in zip(_concrete(lo, sizes), _concrete(hi, sizes), step))]
+        case FlipOp(axes=axes):
+            return np.flip(src[0], axes)
+        case ViewOp(result_shape=result_shape, index_map=index_map):
+            index = _coordinates(index_map, _concrete(result_shape, sizes), sizes)
+            _check_range(node, index, src[0].shape)
+            return np.asarray(src[0][index])
+        case Elementwise(fn=fn):
+            if fn == "mul" and any(numpy_dtype(node.dtype) != s.dtype for s in src):
+                src = [cast(s, node.dtype, mode) for s in src]
+            return np.asarray(numerics.apply(fn, src, node.dtype, mode))
+        case CastOp(to=to):
+            return cast(src[0], to, mode)
+        case BitcastOp(to=to):
+            return _bitcast(node, src[0], to, mode)
+        case ReduceOp(op=fn, axes=axes, dtype=dtype, init=init):
+            return np.asarray(numerics.reduce(fn, src[0], axes, dtype, mode, init))
+        case ScanOp(op=fn, axis=axis, dtype=dtype, exclusive=exclusive, reverse=reverse):
+            return numerics.scan(fn, src[0], axis, dtype, exclusive, reverse, mode)
+        case GatherOp(result_shape=result_shape, map=index_map, bounds=bounds):
+            index, inside = _indices(
+                node, index_map, list(src[1:]), _concrete(result_shape, sizes), src[0].shape, bounds, sizes
+            )
+            if 0 in src[0].shape:
+                return np.zeros(_concrete(result_shape, sizes), src[0].dtype)
+            out = np.asarray(src[0][index])
+            return out if inside is None else np.where(inside, out, out.dtype.type(0)).astype(out.dtype)
+        case ScatterOp():
+            return _scatter(node, op, src, sizes)
+        case RandOp(result_shape=result_shape):
+            shape = _concrete(result_shape, sizes)
+            count = int(np.prod(shape, dtype=np.int64))
+            words = numerics.philox(int(src[0]), np.arange((count + 3) // 4, dtype=np.uint64))
+            return words.reshape(-1)[:count].reshape(shape)
+        case InputOp() | CallOp() | ResultOp():
+            raise TypeError(f"{node.id} is not a pure node")
+        case _:
+            assert_never(op)
+
+
+def _reshape(node: Node, x: Array, shape: tuple[int, ...]) -> Array:
+    if x.size != int(np.prod(shape, dtype=np.int64)):
+        raise fail(
+            "AxisAlignmentMismatch",
+            node.id,
+            f"RESHAPE of {list(x.shape)} ({x.size} elements) to {list(shape)}",
+            "pass sizes whose products agree",
+        )
+    return x.reshape(shape)
+
+
+def _expand(x: Array, shape: tuple[int, ...], dims: tuple[int, ...]) -> Array:
+    order = sorted(range(x.ndim), key=lambda j: dims[j])
+    x = np.transpose(x, order)
+    aligned = [1] * len(shape)
+    for size, j in zip(x.shape, order):
+        aligned[dims[j]] = size
+    return np.broadcast_to(x.reshape(aligned), shape)
+
+
+def _pad(x: Array, widths: list[tuple[int, int]], value: Array) -> Array:
+    out = np.full([max(0, n + lo + hi) for n, (lo, hi) in zip(x.shape, widths)], value, x.dtype)
+    source = tuple(slice(max(0, -lo), n - max(0, -hi)) for n, (lo, hi) in zip(x.shape, widths))
+    inner = x[source]
+    target = tuple(slice(max(0, lo), max(0, lo) + n) for n, (lo, _) in zip(inner.shape, widths))
+    if out.size:
+        out[target] = inner
+    return out
+
+
+def _coordinates(index_map: Sequence[Expr], shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[Array, ...]:
+    """The index arrays of a map over result axes i0, i1, …"""
+    env: dict[str, object] = dict(sizes)
+    for axis, size in enumerate(shape):
+        env[f"i{axis}"] = np.arange(size, dtype=np.int64).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+    return tuple(np.broadcast_to(np.asarray(evaluate(e, env), np.int64), shape) for e in index_map)
+
+
+def _check_range(node: Node, index: Sequence[Array], shape: tuple[int, ...]) -> None:
+    for axis, (i, size) in enumerate(zip(index, shape)):
+        if i.size and (int(i.min()) < 0 or int(i.max()) >= size):
+            raise fail(
+                "IndexOutOfRange",
+                node.id,
+                f"axis {axis} is read at {int(i.min())} … {int(i.max())} where its size is {size}",
+                "keep the index map inside the operand, or PAD it first",
+            )
+
+
+def _indices(
+    node: Node,
+    index_map: tuple[Expr | None, ...],
+    operands: list[Array],
+    over: tuple[int, ...],
+    shape: tuple[int, ...],
+    bounds: Bounds,
+    sizes: Mapping[str, int],
+) -> tuple[tuple[Array, ...], Array | None]:
+    """Index arrays with the out-of-range policy applied, and where the access is inside (policy zero)."""
+    known = iter(_coordinates([e for e in index_map if e is not None], over, sizes))
+    index: list[Array] = []
+    inside: Array | None = None
+    for entry, size in zip(index_map, shape):
+        if entry is not None:
+            index.append(next(known))
+            continue
+        i = np.broadcast_to(operands.pop(0).astype(np.int64), over)
+        match bounds:
+            case "wrap":
+                i = np.where(i < 0, i + size, i)
+            case "clamp":
+                i = np.clip(i, 0, max(size - 1, 0))
+            case "zero":
+                ok = (i >= 0) & (i < size)
+                inside = ok if inside is None else inside & ok
+                i = np.where(ok, i, 0)
+            case "error" | "assume":
+                pass
+            case _:
+                assert_never(bounds)
+        if i.size and (int(i.min()) < 0 or int(i.max()) >= size) and bounds != "zero":
+            raise fail(
+                "IndexOutOfRange",
+                node.id,
+                f"an index is {int(i.min())} … {int(i.max())} where the axis has size {size}",
+                "pass indices inside the axis, or choose bounds clamp or zero",
+            )
+        index.append(i)
+    return tuple(index), inside
+
+
+def _scatter(node: Node, op: ScatterOp, src: Sequence[Array], sizes: Mapping[str, int]) -> Array:
+    target, updates = np.array(src[0]), src[1]
+    index, inside = _indices(node, op.map, list(src[2:]), updates.shape, target.shape, op.bounds, sizes)
+    flat = tuple(i.reshape(-1) for i in index)
+    values = updates.reshape(-1)
+    if inside is not None:
+        keep = inside.reshape(-1)
+        flat, values = tuple(i[keep] for i in flat), values[keep]
+    if not values.size:
+        return target
+    wide = target.astype(np.float32) if target.dtype.name in ("bfloat16", "float16") else target
+    values = values.astype(wide.dtype)
+    match op.op:
+        case "set":
+            wide[flat] = values
+        case "add":
+            np.add.at(wide, flat, values)
+        case "mul":
+            np.multiply.at(wide, flat, values)
+        case "max":
+            np.maximum.at(wide, flat, values)
+        case "min":
+            np.minimum.at(wide, flat, values)
+        case _:
+            assert_never(op.op)
+    return wide.astype(target.dtype)
+
+
+def _bitcast(node: Node, x: Array, to: DType, mode: Mode) -> Array:
+    if mode == "float64" and x.dtype == np.float64:
+        if to.is_float:
+            return x
+        width = {2: np.float16, 4: np.float32, 8: np.float64}[to.itemsize]
+        x = x.astype(width)
+    out = np.ascontiguousarray(x).view(numpy_dtype(to)).reshape(x.shape)
+    return out.astype(storage_dtype(to, mode))
+
+
+def scalar_of(array: Array) -> Scalar:
+    """The Python number of a rank-0 array."""
+    return array.item()  # type: ignore[no-any-return]

@@ -1,0 +1,368 @@
+"""Is a tiny module well formed? Types are recomputed by `infer` and compared (spec 2 §3, §4; spec 3 §14).
+
+Diagnostics name the node and the exact op to insert. `form`: "tiny@imported" lets operands broadcast right-aligned,
+"tiny" (normalised) asks for operands of one shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tatami.core.bounds import is_positive
+from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Floor, Shape, Var, free_vars
+from tatami.core.module import Module
+from tatami.core.signature import Signature, symbols
+from tatami.tiny.infer import Type, infer
+from tatami.tiny.ir import (
+    CallOp,
+    Elementwise,
+    GatherOp,
+    InputOp,
+    Node,
+    PadOp,
+    Program,
+    ResultOp,
+    ScatterOp,
+    ShrinkOp,
+    SizeOp,
+    ViewOp,
+)
+
+_RESERVED = re.compile(r"[ir]\d+|min|max|floor")
+
+
+def verify(module: Module[Program], form: str = "tiny") -> list[Diagnostic]:
+    """Everything wrong with the programs, in order; empty when they are well formed."""
+    out: list[Diagnostic] = []
+    if "main" not in module.programs:
+        out.append(diagnostic("InvalidDocument", "programs", "there is no program main", "name one program `main`"))
+    for name, program in module.programs.items():
+        out += _signature(name, program)
+        out += _nodes(module, program, strict=form == "tiny")
+        out += _outputs(program)
+    return out
+
+
+def _signature(name: str, program: Program) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    ports = [*program.signature.inputs]
+    seen: set[str] = set()
+    for port in ports:
+        if port.tensor in seen:
+            out.append(diagnostic("DuplicateId", port.tensor, f"two inputs of {name} have this name", "rename one of them"))
+        seen.add(port.tensor)
+    for symbol in symbols(program.signature):
+        if _RESERVED.fullmatch(symbol):
+            out.append(
+                diagnostic(
+                    "InvalidSymbol", symbol, "this name is taken by axes (i0, r0, …) or functions", "rename the size symbol"
+                )
+            )
+    for port in (*program.signature.inputs, *program.signature.outputs):
+        if port.dtype == DType.unknown:
+            out.append(diagnostic("UnknownDType", port.tensor, "its dtype was never decided", "declare the dtype"))
+        for size in port.shape:
+            value = size.as_int()
+            if value is not None and value < 0:
+                out.append(diagnostic("InvalidSymbol", port.tensor, f"a size is {value}", "sizes are 0 or more"))
+    return out
+
+
+def _nodes(module: Module[Program], program: Program, *, strict: bool) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    all_ids = {node.id: position for position, node in enumerate(program.nodes)}
+    types: dict[str, Type] = {}
+    calls: dict[str, CallOp] = {}
+    allowed = set(symbols(program.signature)) | set(program.signature.defaults)
+    for node in program.nodes:
+        if isinstance(node.op, CallOp):
+            allowed |= set(node.op.new_symbols)
+    for position, node in enumerate(program.nodes):
+        if node.id in types:
+            out.append(diagnostic("DuplicateId", node.id, "two nodes have this id", "give each node its own id"))
+            continue
+        types[node.id] = Type(node.dtype, node.shape)
+        if isinstance(node.op, CallOp):
+            calls[node.id] = node.op
+            out += _call(module, node, node.op)
+        undefined = [s for s in node.src if s not in types or s == node.id]
+        if undefined:
+            out += [_undefined(node, s, all_ids, position) for s in undefined]
+            continue
+        out += _node(node, [types[s] for s in node.src], calls, program.signature, allowed, strict=strict)
+    return out
+
+
+def _undefined(node: Node, src: str, all_ids: Mapping[str, int], position: int) -> Diagnostic:
+    if src in all_ids:
+        if src == node.id:
+            return diagnostic("CyclicGraph", node.id, "the node reads itself", "break the circle; the graph is a DAG")
+        return diagnostic(
+            "CyclicGraph",
+            node.id,
+            f"reads {src}, which is defined after it",
+            f"move {src} before {node.id}, or break the circle",
+        )
+    near = ", ".join(list(all_ids)[max(0, position - 3) : position]) or "none"
+    return diagnostic(
+        "UnknownValue", node.id, f"src {src!r} is not the id of any node", f"name an earlier node; the latest are {near}"
+    )
+
+
+def _node(
+    node: Node,
+    src: list[Type],
+    calls: Mapping[str, CallOp],
+    signature: Signature,
+    allowed: set[str],
+    *,
+    strict: bool,
+) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    declared = Type(node.dtype, node.shape)
+    op = node.op
+    if isinstance(op, InputOp):
+        port = signature.input(op.tensor_id)
+        if port is None:
+            names = ", ".join(p.tensor for p in signature.inputs) or "none"
+            return [
+                diagnostic(
+                    "UnknownValue", node.id, f"INPUT {op.tensor_id!r} is not in the signature", f"the inputs are {names}"
+                )
+            ]
+        declared_port = Type(port.dtype, port.shape)
+        if declared != declared_port:
+            out += _differs(node, declared, declared_port, "the signature")
+    call = calls.get(node.src[0]) if isinstance(op, ResultOp) and node.src else None
+    try:
+        inferred = infer(op, src, declared, call=call, strict=strict, at=node.id)
+    except TatamiError as error:
+        return out + list(error.diagnostics)
+    if inferred != declared and not _is_widened_product(node, inferred) and not isinstance(op, CallOp):
+        out += _differs(node, declared, inferred, "its op")
+    for e in _expressions(node):
+        unknown = sorted(n for n in free_vars(e) - allowed)
+        if unknown:
+            out.append(
+                diagnostic(
+                    "UnboundSymbol",
+                    node.id,
+                    f"the size symbol {unknown[0]} stands in no input of the signature",
+                    "use a symbol of an input's shape, or give it a default in signature.defaults",
+                )
+            )
+            break
+    out += _attributes(node, src)
+    return out
+
+
+def _is_widened_product(node: Node, inferred: Type) -> bool:
+    """D2.21: a MUL that feeds a REDUCE(SUM) may be wider than its operands."""
+    return (
+        isinstance(node.op, Elementwise)
+        and node.op.fn == "mul"
+        and inferred.shape == node.shape
+        and inferred.dtype.is_float == node.dtype.is_float
+        and inferred.dtype != DType.bool
+        and node.dtype.itemsize >= inferred.dtype.itemsize
+    )
+
+
+def _differs(node: Node, declared: Type, wanted: Type, whose: str) -> list[Diagnostic]:
+    if declared.dtype != wanted.dtype:
+        return [
+            diagnostic(
+                "DTypeMismatch",
+                node.id,
+                f"the node declares {declared.dtype}, {whose} gives {wanted.dtype}",
+                f'write "dtype": "{wanted.dtype}", or insert CAST with "to": "{declared.dtype}" after it',
+            )
+        ]
+    if len(declared.shape) == len(wanted.shape):
+        for axis, (a, b) in enumerate(zip(declared.shape, wanted.shape)):
+            if a != b and a.as_name() and b.as_name():
+                return [
+                    diagnostic(
+                        "AxisAlignmentMismatch",
+                        node.id,
+                        f"axis {axis} is {a} where {whose} has {b}",
+                        f"use one symbol for one size: write {b} for {a}, or the other way round",
+                        lhs=a,
+                        rhs=b,
+                    )
+                ]
+    return [
+        diagnostic(
+            "AxisSizeMismatch",
+            node.id,
+            f"the node declares shape [{_text(declared.shape)}], {whose} gives [{_text(wanted.shape)}]",
+            f'write "shape": [{_text(wanted.shape)}]',
+        )
+    ]
+
+
+def _expressions(node: Node) -> list[Expr]:
+    op = node.op
+    out = list(node.shape)
+    if isinstance(op, SizeOp):
+        out.append(op.value)
+    elif isinstance(op, PadOp):
+        out += [e for pair in op.pad for e in pair]
+    elif isinstance(op, ShrinkOp):
+        out += [*op.lo, *op.hi]
+    return out
+
+
+def _attributes(node: Node, src: list[Type]) -> list[Diagnostic]:
+    op = node.op
+    if isinstance(op, ViewOp):
+        return _index_map(node, op)
+    if isinstance(op, GatherOp | ScatterOp):
+        rank = len(node.shape) if isinstance(op, GatherOp) else len(src[1].shape)
+        axes = {f"i{k}" for k in range(rank)}
+        names = {n for e in op.map if e is not None for n in free_vars(e)}
+        unknown = sorted(n for n in names if re.fullmatch(r"i\d+", n) and n not in axes)
+        if unknown:
+            return [
+                diagnostic(
+                    "AxisOutOfRange", node.id, f"the map names {unknown[0]}, the rank is {rank}", f"use i0 … i{rank - 1}"
+                )
+            ]
+    if isinstance(op, PadOp):
+        for axis, (size, (lo, hi)) in enumerate(zip(src[0].shape, op.pad)):
+            if is_positive(-(size + lo + hi)):
+                return [
+                    diagnostic("AxisOutOfRange", node.id, f"PAD crops axis {axis} of size {size} by {-(lo + hi)}", "crop less")
+                ]
+    return []
+
+
+def _index_map(node: Node, op: ViewOp) -> list[Diagnostic]:
+    axes = {f"i{k}" for k in range(len(op.result_shape))}
+    for dim, e in enumerate(op.index_map):
+        unknown = sorted(n for n in free_vars(e) if re.fullmatch(r"i\d+", n) and n not in axes)
+        if unknown:
+            return [
+                diagnostic(
+                    "AxisOutOfRange",
+                    node.id,
+                    f"index_map[{dim}] names {unknown[0]}, the result has rank {len(axes)}",
+                    f"use i0 … i{len(axes) - 1}",
+                )
+            ]
+        if not _is_affine(e, axes):
+            return [
+                diagnostic(
+                    "NonAffineView",
+                    node.id,
+                    f"index_map[{dim}] = {e} is not affine with floordiv in the result's axes",
+                    "use sums of axes times sizes and floordiv by a size; for anything else use GATHER with an index tensor",
+                )
+            ]
+    return []
+
+
+def _is_affine(e: Expr, axes: set[str]) -> bool:
+    """No product of two axis terms, no division by an axis."""
+    for mono, _ in e.terms:
+        holders = 0
+        for atom in mono:
+            if isinstance(atom, Var):
+                holders += atom.name in axes
+            elif isinstance(atom, Floor):
+                if not free_vars(atom.den).isdisjoint(axes) or not _is_affine(atom.num, axes):
+                    return False
+                holders += not free_vars(atom.num).isdisjoint(axes)
+            elif any(not free_vars(a).isdisjoint(axes) for a in atom.args):
+                return False
+        if holders > 1:
+            return False
+    return True
+
+
+def _call(module: Module[Program], node: Node, op: CallOp) -> list[Diagnostic]:
+    if op.kind in ("routine", "host"):
+        return []
+    out: list[Diagnostic] = []
+    for target in op.targets:
+        if target not in module.programs:
+            names = ", ".join(module.programs)
+            out.append(diagnostic("UnknownValue", node.id, f"there is no program {target!r}", f"the programs are {names}"))
+            continue
+        callee = module.programs[target].signature
+        given = len(node.src) - (1 if op.kind == "if" else 0)
+        if given != len(callee.inputs):
+            out.append(
+                diagnostic(
+                    "InvalidAttribute",
+                    node.id,
+                    f"{target} takes {len(callee.inputs)} inputs, {given} are given",
+                    "pass one operand per input of the callee",
+                )
+            )
+    return out
+
+
+def _outputs(program: Program) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    if len(program.outputs) != len(program.signature.outputs):
+        return [
+            diagnostic(
+                "InvalidDocument",
+                "outputs",
+                f"{len(program.outputs)} output ids for {len(program.signature.outputs)} outputs of the signature",
+                "name one node per output",
+            )
+        ]
+    types = {node.id: Type(node.dtype, node.shape) for node in program.nodes}
+    for ident, port in zip(program.outputs, program.signature.outputs):
+        if ident not in types:
+            out.append(
+                diagnostic("UnknownValue", port.tensor, f"its node {ident!r} does not exist", "name a node of the program")
+            )
+            continue
+        actual, wanted = types[ident], Type(port.dtype, port.shape)
+        if actual.dtype != wanted.dtype:
+            out.append(
+                diagnostic(
+                    "DTypeMismatch",
+                    port.tensor,
+                    f"the output is declared {wanted.dtype}, its node {ident} is {actual.dtype}",
+                    f'insert CAST with "to": "{wanted.dtype}" after {ident}',
+                )
+            )
+        elif actual.shape != wanted.shape:
+            out.append(_output_shape(program.signature, ident, actual, wanted))
+        if port.updates is not None:
+            target = program.signature.input(port.updates)
+            if target is None or target.mutability != "mutable":
+                out.append(
+                    diagnostic(
+                        "UnknownValue",
+                        port.tensor,
+                        f"it updates {port.updates!r}, which is no mutable input",
+                        "name a mutable input",
+                    )
+                )
+    return [d for d in out if d is not None]
+
+
+def _output_shape(signature: Signature, ident: str, actual: Type, wanted: Type) -> Diagnostic | None:
+    recorded = {(e.lhs, e.rhs) for e in signature.assumptions} | {(e.rhs, e.lhs) for e in signature.assumptions}
+    if len(actual.shape) == len(wanted.shape) and all(a == b or (a, b) in recorded for a, b in zip(actual.shape, wanted.shape)):
+        return None
+    return diagnostic(
+        "AxisAlignmentMismatch",
+        ident,
+        f"the output is declared [{_text(wanted.shape)}], its node gives [{_text(actual.shape)}]",
+        "declare the shape that the node gives",
+        lhs=_text(actual.shape),
+        rhs=_text(wanted.shape),
+    )
+
+
+def _text(shape: Shape) -> str:
+    return ", ".join(map(str, shape))

@@ -28,7 +28,7 @@ _WHERE: dict[str, str] = {
     "TatamiError": "tatami.core.diagnostic",
     "DType": "tatami.core.dtype",
 }
-_DTYPES = frozenset("bool i8 u8 i16 u16 i32 u32 i64 u64 fp16 bf16 fp32 fp64".split())
+_DTYPES = frozenset(["bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "fp16", "bf16", "fp32", "fp64"])
 
 
 def __getattr__(name: str) -> Any:

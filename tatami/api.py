@@ -13,7 +13,7 @@ from tatami.core.document import document_text
 from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.substitute import specialise
-from tatami.core.target import PRESETS, Target
+from tatami.core.target import Target
 from tatami.decisions import Decisions, load_decisions
 from tatami.dump import to_document
 from tatami.models import open_model
@@ -79,7 +79,9 @@ class Compilation:
                 return value  # type: ignore[no-any-return]
         raise fail("UnknownName", "reference", "none of the stages given computes", "give the folder of a dump that has them")
 
-    def reference_run(self, inputs: Mapping[str, Any], sizes: Mapping[str, int], mode: str = "float64", observe: Any = None) -> dict[str, Any]:
+    def reference_run(
+        self, inputs: Mapping[str, Any], sizes: Mapping[str, int], mode: str = "float64", observe: Any = None
+    ) -> dict[str, Any]:
         for s in STAGES:
             value = self.stages.get_made(s.name)
             run = runner(s.name) if value is not None else None
@@ -111,11 +113,9 @@ def resolve_target(target: str | Target | dict[str, Any]) -> Target:
         return target
     if isinstance(target, dict):
         return from_builtins(target, Target, "target")
-    if target in PRESETS and PRESETS[target].kind != "cpu":
-        return PRESETS[target]
-    from tatami.runtime.host import resolve_cpu
+    from tatami.runtime.host import resolve_target as resolve_target_name
 
-    return resolve_cpu(target)
+    return resolve_target_name(target)
 
 
 def prepare(

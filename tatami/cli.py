@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
@@ -34,9 +33,13 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options every command takes, and the one place where errors become text and an exit code."""
 
     @click.argument("model")
-    @click.option("--target", default="cpu", show_default=True, help="cpu, cpu:avx2, cpu:avx512, cpu:neon, sm80, sm90, reference")
+    @click.option(
+        "--target", default="cpu", show_default=True, help="cpu, cpu:avx2, cpu:avx512, cpu:neon, sm80, sm90, reference"
+    )
     @click.option("-D", "defines", multiple=True, metavar="NAME=VALUE", help="value of a size symbol, e.g. -D B=32")
-    @click.option("--precision", type=click.Choice(["fp32", "tf32", "bf16", "fp16"]), help="lower contractions to this precision")
+    @click.option(
+        "--precision", type=click.Choice(["fp32", "tf32", "bf16", "fp16"]), help="lower contractions to this precision"
+    )
     @click.option("--decisions", type=click.Path(), help="a decisions or plan document to obey")
     @click.option("--trust", is_flag=True, help="accept documents that carry code")
     @wraps(command)
@@ -50,7 +53,9 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
             show_diagnostics(error.diagnostics)
             sys.exit(1)
         except KeyboardInterrupt:
-            show_diagnostics([diagnostic("Interrupted", "command", "interrupted", "run it again; nothing was left half-written")])
+            show_diagnostics(
+                [diagnostic("Interrupted", "command", "interrupted", "run it again; nothing was left half-written")]
+            )
             sys.exit(130)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -92,7 +97,9 @@ def main() -> None:
 
 @main.command(short_help="compile and run")
 @common
-@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3", help="an input; others are generated (seed 0)")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3", help="an input; others are generated (seed 0)"
+)
 @click.option("--output", type=click.Path(), help="write the outputs to this .npz")
 @click.option("--fetch", multiple=True, metavar="NAME", help="also show the value of this node (any stage's id or name)")
 @click.option("--check", is_flag=True, help="compare every output with the float64 reference")

@@ -21,7 +21,9 @@ from tatami.stages import STAGES
 console = Console(highlight=False, soft_wrap=True)
 
 
-def _prepare(model: str, target: str, sizes: dict[str, int], precision: str | None, decisions: str | None, trust: bool) -> Compilation:
+def _prepare(
+    model: str, target: str, sizes: dict[str, int], precision: str | None, decisions: str | None, trust: bool
+) -> Compilation:
     compilation = prepare(model, target=target, precision=precision, decisions=decisions, trust=trust)
     known = {n for v in compilation.stages.made for n in _symbols(compilation, v)}
     for name in sizes:
@@ -91,11 +93,15 @@ def _save(path: Path, results: Mapping[str, np.ndarray]) -> None:
 def _show_agreements(agreements: tuple[Agreement, ...]) -> None:
     for a in agreements:
         if a.difference is None:
-            console.print(printable(f"check {a.output}: agrees with the float64 reference (relative error {a.error:.1e})"), markup=False)
+            console.print(
+                printable(f"check {a.output}: agrees with the float64 reference (relative error {a.error:.1e})"), markup=False
+            )
         else:
             d = a.difference
             console.print(
-                printable(f"check {a.output}: DIFFERS at {list(d.index)}: {d.value} instead of {d.expected} ({d.count} elements)"),
+                printable(
+                    f"check {a.output}: DIFFERS at {list(d.index)}: {d.value} instead of {d.expected} ({d.count} elements)"
+                ),
                 markup=False,
             )
 
@@ -118,7 +124,12 @@ def _show_fetched(compilation: Compilation, names: tuple[str, ...], arrays: Any,
             run(module, dict(arrays), dict(bound), mode="declared", observe=observe)
     for name in names:
         if name not in found:
-            raise fail("UnknownName", f"--fetch {name}", "no stage has a value of that name", f"some names: {', '.join(list(seen)[:12])}")
+            raise fail(
+                "UnknownName",
+                f"--fetch {name}",
+                "no stage has a value of that name",
+                f"some names: {', '.join(list(seen)[:12])}",
+            )
         console.print(printable(f"{name}: {found[name].dtype}{list(found[name].shape)}"), markup=False)
         console.print(_preview(found[name]), markup=False)
 
@@ -134,9 +145,7 @@ def compile_command(
     dump: str,
     embed: bool,
 ) -> None:
-    compilation = prepare(
-        model, target=target, sizes=dict(sizes), precision=precision, decisions=decisions, trust=trust
-    )
+    compilation = prepare(model, target=target, sizes=dict(sizes), precision=precision, decisions=decisions, trust=trust)
     folder = Path(output)
     names = _stage_names(dump, compilation)
     values = compilation.values()
@@ -158,7 +167,9 @@ def _stage_names(dump: str, compilation: Compilation) -> list[str]:
     wanted = [n for n in dump.split(",") if n]
     for name in wanted:
         if name not in available:
-            raise fail("UnknownName", f"--dump={name}", "this program has no such stage", f"write one of {', '.join(available)}, all")
+            raise fail(
+                "UnknownName", f"--dump={name}", "this program has no such stage", f"write one of {', '.join(available)}, all"
+            )
     return wanted
 
 
@@ -177,7 +188,13 @@ def compilation_decisions(compilation: Compilation) -> str:
 
 
 def playback_command(
-    model: str, target: str, sizes: dict[str, int], precision: str | None, decisions: str | None, trust: bool, inputs: tuple[str, ...]
+    model: str,
+    target: str,
+    sizes: dict[str, int],
+    precision: str | None,
+    decisions: str | None,
+    trust: bool,
+    inputs: tuple[str, ...],
 ) -> None:
     compilation = _prepare(model, target, sizes, precision, decisions, trust)
     function = build(compilation)
@@ -197,7 +214,9 @@ def playback_command(
         return
     d = next(a.difference for a in first.agreements if a.difference is not None)
     console.print(
-        printable(f"first divergence: stage {first.stage}, output {d.output} at {list(d.index)}: {d.value} instead of {d.expected}"),
+        printable(
+            f"first divergence: stage {first.stage}, output {d.output} at {list(d.index)}: {d.value} instead of {d.expected}"
+        ),
         markup=False,
     )
     raise SystemExit(1)

@@ -1,6 +1,6 @@
 """Stages to a folder and back. Any file of a dump restarts the compiler.
 
-    0_frontend.json  0_frontend.txt  1_tiny-imported.json … constants/<sha256>.bin  decisions.json
+0_frontend.json  0_frontend.txt  1_tiny-imported.json … constants/<sha256>.bin  decisions.json
 """
 
 from __future__ import annotations

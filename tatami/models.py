@@ -110,8 +110,12 @@ def _function(name: str) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         missing = error.name or module
         if missing.startswith("tatami"):
-            raise fail("UnknownFormat", module, "this importer is not part of this version", "export the model to ONNX") from None
+            raise fail(
+                "UnknownFormat", module, "this importer is not part of this version", "export the model to ONNX"
+            ) from None
         extra = module.split(".")[1]
-        raise fail("MissingPackage", missing, f"the package {missing!r} is not installed", f'pip install "tatami[{extra}]"') from None
+        raise fail(
+            "MissingPackage", missing, f"the package {missing!r} is not installed", f'pip install "tatami[{extra}]"'
+        ) from None
     function: Callable[..., Any] = getattr(loaded, attribute)
     return function

@@ -106,5 +106,8 @@ def missing(stage: str) -> Any:
     from tatami.core.diagnostic import fail
 
     raise fail(
-        "UnknownName", stage, f"the documents given do not contain the stage {stage!r}, which is needed here", "give the folder of a dump"
+        "UnknownName",
+        stage,
+        f"the documents given do not contain the stage {stage!r}, which is needed here",
+        "give the folder of a dump",
     )

@@ -94,14 +94,14 @@ def _agreement(name: str, got: np.ndarray, expected: np.ndarray, wrong: np.ndarr
         return Agreement(name, error, worst, None)
     if got.dtype.kind in "iufV" and got.size:
         with np.errstate(all="ignore"):
-            size = np.where(wrong, np.nan_to_num(np.abs(got.astype(np.float64) - expected.astype(np.float64)), nan=np.inf), -1.0)
+            size = np.where(
+                wrong, np.nan_to_num(np.abs(got.astype(np.float64) - expected.astype(np.float64)), nan=np.inf), -1.0
+            )
         position = int(np.argmax(size))
     else:
         position = int(np.argmax(wrong))
     index = tuple(int(i) for i in np.unravel_index(position, got.shape)) if got.shape else ()
-    return Agreement(
-        name, error, worst, Difference(name, index, got[index], expected[index], int(np.count_nonzero(wrong)))
-    )
+    return Agreement(name, error, worst, Difference(name, index, got[index], expected[index], int(np.count_nonzero(wrong))))
 
 
 def compare_outputs(signature: Signature, got: Arrays, expected: Arrays) -> tuple[Agreement, ...]:

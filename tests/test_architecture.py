@@ -8,9 +8,23 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "tatami"
-LAYERS = (
-    "core frontend tiny indexbook poly_view region poly_core plan loop gpu execution c cu emulated runtime".split()
-)
+LAYERS = [
+    "core",
+    "frontend",
+    "tiny",
+    "indexbook",
+    "poly_view",
+    "region",
+    "poly_core",
+    "plan",
+    "loop",
+    "gpu",
+    "execution",
+    "c",
+    "cu",
+    "emulated",
+    "runtime",
+]
 IMPORTERS = ("harp", "onnx", "torch")
 ABOVE = {
     "pipeline", "stages", "api", "playback", "explain", "backends", "search", "explorer", "cli", "decisions", "dump", "models", "observer", "inputs", "commands", "__main__", "__init__",

@@ -74,7 +74,13 @@ def main() -> None:
         verbose=False,
     )
     exported = program.model_proto
-    for part in (*exported.graph.node, *exported.graph.value_info, *exported.graph.input, *exported.graph.output, exported.graph):
+    for part in (
+        *exported.graph.node,
+        *exported.graph.value_info,
+        *exported.graph.input,
+        *exported.graph.output,
+        exported.graph,
+    ):
         del part.metadata_props[:]  # stack traces of the machine that trained it
     onnx.save(exported, HERE / "digits.onnx")
     np.savez_compressed(HERE / "held_out.npz", image=images[held_out], label=labels[held_out])

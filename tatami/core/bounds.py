@@ -225,4 +225,3 @@ def unravel(linear: Expr, shape: tuple[Expr, ...], extents: Extents) -> tuple[Ex
         out.append(coordinate)
         stride = stride * size
     return tuple(reversed(out))
-

@@ -68,18 +68,27 @@ def dump_text(value: Any) -> str:
 def parse_text(data: str | bytes, at: str = "document") -> Any:
     """Read JSON with the limits of untrusted input: size, depth, no NaN, no duplicate keys. Raises TatamiError."""
     if len(data) > MAX_BYTES:
-        raise fail("InputTooLarge", at, f"{len(data)} bytes; the limit is {MAX_BYTES}", "split the document, or keep constants in files")
+        raise fail(
+            "InputTooLarge",
+            at,
+            f"{len(data)} bytes; the limit is {MAX_BYTES}",
+            "split the document, or keep constants in files",
+        )
     try:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data.removeprefix("\ufeff")
         _check_depth(text, at)
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError as error:
-        raise fail("ParseError", at, f"not UTF-8 text: {error.reason} at byte {error.start}", "save the file as UTF-8") from None
+        raise fail(
+            "ParseError", at, f"not UTF-8 text: {error.reason} at byte {error.start}", "save the file as UTF-8"
+        ) from None
     except RecursionError:
         raise fail("InputTooLarge", at, "values are nested too deeply", f"keep nesting below {MAX_DEPTH}") from None
     except json.JSONDecodeError as error:
         where = f"{at}:{error.lineno}:{error.colno}"
-        raise fail("ParseError", where, f"not JSON: {error.msg}", "repair the text at that place; JSON has no comments") from None
+        raise fail(
+            "ParseError", where, f"not JSON: {error.msg}", "repair the text at that place; JSON has no comments"
+        ) from None
     except ValueError as error:
         raise fail("ParseError", at, str(error), "repair the value; JSON numbers are finite and keys unique") from None
 
@@ -102,7 +111,9 @@ def _check_depth(text: str, at: str) -> None:
             if depth > deepest:
                 deepest = depth
                 if deepest > MAX_DEPTH:
-                    raise fail("InputTooLarge", at, f"values are nested more than {MAX_DEPTH} deep", f"keep nesting below {MAX_DEPTH}")
+                    raise fail(
+                        "InputTooLarge", at, f"values are nested more than {MAX_DEPTH} deep", f"keep nesting below {MAX_DEPTH}"
+                    )
         elif ch in "]}":
             depth -= 1
 

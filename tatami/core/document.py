@@ -63,7 +63,7 @@ def parse_document(value: Any, at: str = "document") -> Document:
             "InvalidDocument",
             at,
             f"schema version {document.tatami}; this Tatami reads version {SCHEMA_VERSION}",
-            f"write the document again with this version (set \"tatami\": {SCHEMA_VERSION} when nothing else differs)",
+            f'write the document again with this version (set "tatami": {SCHEMA_VERSION} when nothing else differs)',
         )
     return document
 
@@ -75,10 +75,17 @@ def read_document(path: Path) -> Document:
 def read_bytes(path: Path) -> bytes:
     try:
         if not path.is_file():
-            raise fail("FileUnreadable", path.name, "there is no such file" if not path.exists() else "not a regular file", "check the path")
+            raise fail(
+                "FileUnreadable",
+                path.name,
+                "there is no such file" if not path.exists() else "not a regular file",
+                "check the path",
+            )
         return path.read_bytes()
     except OSError as error:
-        raise fail("FileUnreadable", path.name, error.strerror or "it cannot be read", "check the path and its permissions") from None
+        raise fail(
+            "FileUnreadable", path.name, error.strerror or "it cannot be read", "check the path and its permissions"
+        ) from None
 
 
 def document_text(document: Document) -> str:
@@ -106,11 +113,18 @@ def load_constant(name: str, ref: ConstantRef, folder: Path | None) -> Tensor:
     """The tensor of a reference; its hash is checked. Files lie inside the document's folder only."""
     if ref.file:
         if folder is None:
-            raise fail("FileUnreadable", name, "the document refers to a file but was not read from a folder", "embed its constants")
+            raise fail(
+                "FileUnreadable", name, "the document refers to a file but was not read from a folder", "embed its constants"
+            )
         relative = PurePosixPath(ref.file)
         path = folder / relative
         if relative.is_absolute() or ".." in relative.parts or not path.resolve().is_relative_to(folder.resolve()):
-            raise fail("FileUnreadable", name, f"the constant's file {ref.file!r} leaves the folder", "keep constants beside the document")
+            raise fail(
+                "FileUnreadable",
+                name,
+                f"the constant's file {ref.file!r} leaves the folder",
+                "keep constants beside the document",
+            )
         data = read_bytes(path)
     else:
         try:

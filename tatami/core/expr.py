@@ -52,10 +52,7 @@ class Floor:
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, Floor)
-            and other._hash == self._hash
-            and other.num == self.num
-            and other.den == self.den
+            isinstance(other, Floor) and other._hash == self._hash and other.num == self.num and other.den == self.den
         )
 
     def __str__(self) -> str:
@@ -78,9 +75,7 @@ class Extreme:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Extreme) and other.kind == self.kind and other.args == self.args
-        )
+        return self is other or (isinstance(other, Extreme) and other.kind == self.kind and other.args == self.args)
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(str(a) for a in self.args)})"

@@ -41,7 +41,13 @@ PRESETS: dict[str, Target] = {
     for t in (
         Target(name="reference", kind="reference"),
         Target(
-            name="cpu:generic", isa="generic", vector_bytes=16, vector_registers=16, l2_bytes=256 << 10, flops_fp32=1.6e10, **_CPU
+            name="cpu:generic",
+            isa="generic",
+            vector_bytes=16,
+            vector_registers=16,
+            l2_bytes=256 << 10,
+            flops_fp32=1.6e10,
+            **_CPU,
         ),
         Target(name="cpu:avx2", isa="avx2", vector_bytes=32, vector_registers=16, l2_bytes=256 << 10, flops_fp32=8e10, **_CPU),
         Target(

@@ -1,0 +1,207 @@
+"""State of one import: values by ONNX name, the frontend nodes made so far, and how to make one more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from tatami.core.codec import to_builtins
+from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr
+from tatami.core.signature import Input
+from tatami.core.tensor import Tensor, dtype_of
+from tatami.frontend.ir import Graph, Node, TensorType
+from tatami.frontend.operation import Site, attributes
+from tatami.frontend.ops import OPS
+from tatami.onnx.values import Value
+
+FROM_ONNX: dict[int, DType] = {
+    onnx.TensorProto.BOOL: DType.bool,
+    onnx.TensorProto.INT8: DType.i8,
+    onnx.TensorProto.UINT8: DType.u8,
+    onnx.TensorProto.INT16: DType.i16,
+    onnx.TensorProto.UINT16: DType.u16,
+    onnx.TensorProto.INT32: DType.i32,
+    onnx.TensorProto.UINT32: DType.u32,
+    onnx.TensorProto.INT64: DType.i64,
+    onnx.TensorProto.UINT64: DType.u64,
+    onnx.TensorProto.FLOAT16: DType.fp16,
+    onnx.TensorProto.BFLOAT16: DType.bf16,
+    onnx.TensorProto.FLOAT: DType.fp32,
+    onnx.TensorProto.DOUBLE: DType.fp64,
+}
+
+
+@dataclass
+class Importer:
+    """Builds one frontend Graph. `constants` is shared by all graphs of the model."""
+
+    opset: int
+    constants: dict[str, Tensor] = field(default_factory=dict)
+    graphs: dict[str, Graph] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    tensors: dict[str, TensorType] = field(default_factory=dict)
+    inputs: list[Input] = field(default_factory=list)
+    origins: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    site: str = ""
+    """The ONNX node being imported: its name, or its operator and position."""
+
+    # -- names ---------------------------------------------------------------------------------
+    def fresh(self, stem: str = "t") -> str:
+        name = f"{stem}{len(self.tensors)}"
+        while name in self.tensors:
+            name += "_"
+        return name
+
+    # -- reading values ------------------------------------------------------------------------
+    def value(self, name: str) -> Value:
+        if name not in self.values:
+            raise fail(
+                "UnknownValue",
+                self.site,
+                f"it reads {name!r}, which nothing defines",
+                "repair the model; onnx.checker finds such faults",
+            )
+        return self.values[name]
+
+    def data(self, value: Value) -> str:
+        """The frontend tensor of a value; constants enter the graph here, once."""
+        if not value.tensor:
+            if value.array is not None:
+                value.tensor = self.add_constant(value.array)
+                value.type = self.tensors[value.tensor]
+            elif value.sizes is not None:
+                value.tensor = self._sizes_tensor(value)
+                value.type = self.tensors[value.tensor]
+            else:
+                raise AssertionError("a value is a tensor, a constant or sizes")
+        return value.tensor
+
+    def type_of(self, value: Value) -> TensorType:
+        if value.type is None:
+            self.data(value)
+        assert value.type is not None
+        return value.type
+
+    def add_constant(self, array: np.ndarray) -> str:
+        if dtype_of(array) is None:
+            raise fail("UnsupportedDType", self.site, f"a constant of type {array.dtype}", "convert it to a supported dtype")
+        tensor = Tensor(array)
+        name = f"const_{tensor.sha256[:16]}"
+        kind = TensorType(tensor.dtype, tuple(expr(s) for s in tensor.shape))
+        if name not in self.tensors:
+            self.constants[name] = tensor
+            self.tensors[name] = kind
+            self.inputs.append(Input(name, kind.dtype, kind.shape, role="const", storage="const_pool"))
+        return name
+
+    def _sizes_tensor(self, value: Value) -> str:
+        assert value.sizes is not None
+        parts = [self.emit("size", [], {"value": s})[0] for s in value.sizes]
+        if value.rank == 0:
+            return parts[0]
+        rows = [self.emit("reshape", [p], {"shape": (expr(1),)})[0] for p in parts]
+        return rows[0] if len(rows) == 1 else self.emit("concat", rows, {"axis": 0})[0]
+
+    def known(self, value: Value) -> np.ndarray | None:
+        """The constant content, also of sizes that are all numbers."""
+        if value.array is not None:
+            return value.array
+        if value.sizes is not None:
+            numbers = [s.as_int() for s in value.sizes]
+            if all(n is not None for n in numbers):
+                array = np.array(numbers, np.int64)
+                return array.reshape(()) if value.rank == 0 else array
+        return None
+
+    def sizes(self, value: Value) -> tuple[Expr, ...] | None:
+        """The content as size expressions, or None when it depends on data."""
+        if value.sizes is not None:
+            return value.sizes
+        if value.array is not None and value.array.dtype.kind in "iu" and value.array.ndim <= 1:
+            return tuple(expr(int(v)) for v in value.array.reshape(-1))
+        return None
+
+    # -- making nodes --------------------------------------------------------------------------
+    def emit(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """One frontend node; the names of its results. Raises TatamiError of the operation's type rule."""
+        operation = OPS[op]
+        name = f"{op}_{len(self.nodes)}"
+        node = Node(op, name, tuple(inputs), (), to_builtins(dict(attrs or {})))
+        types = [self.tensors[i] if i else None for i in inputs]
+        try:
+            results = operation.infer(attributes(operation, node), types, Site(self.site or name, self.graphs, self.constants))
+        except TatamiError as error:
+            raise TatamiError(*[_at(d, self.site) for d in error.diagnostics]) from None
+        outputs = []
+        for kind in results:
+            tensor = self.fresh()
+            self.tensors[tensor] = kind
+            outputs.append(tensor)
+        self.nodes.append(Node(op, name, tuple(inputs), tuple(outputs), node.attrs))
+        self.origins[name] = (self.site,)
+        return tuple(outputs)
+
+    def result(self, tensor: str) -> Value:
+        return Value(tensor=tensor, type=self.tensors[tensor])
+
+    def cast(self, tensor: str, to: DType) -> str:
+        return tensor if self.tensors[tensor].dtype == to else self.emit("cast", [tensor], {"to": to})[0]
+
+    def broadcast(self, tensors: Sequence[str]) -> list[str]:
+        """ONNX's right-aligned broadcasting, made explicit."""
+        from tatami.frontend.operation import right_aligned, text
+
+        shapes = [self.tensors[t].shape for t in tensors]
+        full = [s for s in shapes if s]
+        if len(set(full)) <= 1:
+            return list(tensors)
+        to = right_aligned(full)
+        if to is None:
+            raise fail(
+                "BroadcastMismatch", self.site, f"operands of shapes {' and '.join(map(text, shapes))} do not broadcast",
+                "give them equal sizes, or 1, from the last axis on",
+            )  # fmt: skip
+        return [
+            t if not s or s == to else self.emit("expand", [t], {"shape": to})[0] for t, s in zip(tensors, shapes, strict=True)
+        ]
+
+
+def _at(d: Diagnostic, site: str) -> Diagnostic:
+    return diagnostic(d.kind, site or d.at, d.why, d.suggestion, patch=d.patch, **d.details)
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One ONNX node with its attributes as Python values."""
+
+    op: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any]
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        return self.attrs.get(name, default)
+
+
+def read_node(node: onnx.NodeProto) -> OnnxNode:
+    attrs: dict[str, Any] = {}
+    for a in node.attribute:
+        if a.type == onnx.AttributeProto.TENSOR:
+            attrs[a.name] = numpy_helper.to_array(a.t)
+        elif a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
+            attrs[a.name] = a.g
+        else:
+            value = onnx.helper.get_attribute_value(a)
+            if isinstance(value, bytes):
+                value = value.decode("utf-8", "replace")
+            attrs[a.name] = list(value) if not isinstance(value, str | int | float) else value
+    return OnnxNode(node.op_type, node.domain, tuple(node.input), tuple(node.output), attrs)

@@ -1,0 +1,23 @@
+"""What the importer knows of an ONNX value: a tensor of the graph, a constant, a small tensor of size expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tatami.core.expr import Expr
+from tatami.frontend.ir import TensorType
+
+
+@dataclass
+class Value:
+    """`tensor` is its name in the frontend graph once something needs it as data. `array` is its constant content;
+    `sizes` its content as size expressions (integers of rank 0 or 1 that describe shapes)."""
+
+    tensor: str = ""
+    type: TensorType | None = None
+    array: np.ndarray | None = None
+    sizes: tuple[Expr, ...] | None = None
+    rank: int = field(default=1)
+    """Rank of `sizes`: 0 or 1."""

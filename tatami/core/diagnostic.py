@@ -35,8 +35,7 @@ class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.code.startswith("W")
 
     def __str__(self) -> str:
-        text = f"{self.code} {self.kind} at {self.at}: {self.why}\n  suggestion: {self.suggestion}"
-        return text
+        return f"{self.code} {self.kind} at {self.at}: {self.why}\n  suggestion: {self.suggestion}"
 
 
 def diagnostic(kind: str, at: str, why: str, suggestion: str, *, patch: Patch | None = None, **details: object) -> Diagnostic:

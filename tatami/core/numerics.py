@@ -73,7 +73,7 @@ def apply(fn: str, args: Sequence[Array], dtype: DType, mode: Mode = "declared")
     """The scalar op `fn` elementwise; `dtype` is the declared dtype of the result."""
     a = [np.asarray(x) for x in args]
     with np.errstate(all="ignore"):
-        if all(x.dtype.kind in "biu" for x in a) and not (fn == "where") and not dtype.is_float:
+        if all(x.dtype.kind in "biu" for x in a) and fn != "where" and not dtype.is_float:
             return _integer(fn, a, dtype)
         if fn == "where":
             return np.where(a[0], a[1], a[2]).astype(storage_dtype(dtype, mode))

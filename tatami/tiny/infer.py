@@ -254,13 +254,6 @@ def _elementwise_dtype(op: ScalarOp, src: Sequence[Type], at: str) -> DType:
     values = src[1:] if op.rule == "select" else src
     if len({t.dtype for t in values}) > 1:
         raise _dtype_mismatch(values, at)
-    wanted = {
-        "float": "a float dtype",
-        "compare": "equal dtypes",
-        "logic": "bool",
-        "int": "an integer dtype",
-        "test": "a float dtype",
-    }
     raise fail(
         "UnsupportedDType",
         at,

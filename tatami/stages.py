@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from tatami.core.codec import from_builtins, to_builtins
@@ -91,7 +92,8 @@ def verify(name: str, value: Any, others: Callable[[str], Any]) -> list[Diagnost
     beside = [others(n) for n in s.checks_with]
     if any(b is None for b in beside):
         return []
-    result: list[Diagnostic] = checker.verify(value, *beside)
+    form = {"form": name} if "form" in signature(checker.verify).parameters else {}
+    result: list[Diagnostic] = checker.verify(value, *beside, **form)
     return result
 
 

@@ -29,7 +29,7 @@ IMPORTERS = ("harp", "onnx", "torch")
 ABOVE = {
     "pipeline", "stages", "api", "playback", "explain", "backends", "search", "explorer", "cli", "decisions", "dump", "models", "observer", "inputs", "commands", "__main__", "__init__",
 }  # fmt: skip
-NUMPY_FILES = {"core/numerics.py", "core/tensor.py", "core/document.py"}
+NUMPY_FILES = {"core/numerics.py", "core/tensor.py", "core/document.py", "tiny/routines.py"}
 
 
 def imports_of(path: Path) -> list[tuple[str, ...]]:

@@ -1,0 +1,273 @@
+"""The seven MUSTs of spec 3 §4.3 as seven checks, and the agreement of the book with tiny and its signature.
+
+Each check is one function over one value; `CHECKS` lists them in the spec's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from tatami.core.bounds import simplify
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.expr import ONE, Expr, Floor, Shape, free_vars
+from tatami.core.module import Module
+from tatami.indexbook.compose import extents_of, is_affine
+from tatami.indexbook.ir import IndexBook, IndexInfo
+from tatami.tiny.ir import MOVEMENT, CallOp, InputOp, Node, Program, ReduceOp
+
+MAX_PIECES = 8
+"""More pieces than this in one operand are W2101."""
+
+Check: TypeAlias = Callable[[str, IndexInfo, "Context"], list[Diagnostic]]
+
+
+class Context:
+    """What a check may look at beside one entry: tiny's nodes, and which ids are movement."""
+
+    def __init__(self, book: IndexBook, program: Program) -> None:
+        self.book = book
+        self.program = program
+        self.nodes = {n.id: n for n in program.nodes}
+
+
+def verify(module: Module[IndexBook], tiny: Module[Program]) -> list[Diagnostic]:
+    """Everything wrong with the books; empty when they are well formed."""
+    out: list[Diagnostic] = []
+    for name, program in tiny.programs.items():
+        book = module.programs.get(name)
+        if book is None:
+            out.append(_invalid(name, "the program has no book", "dump indexbook again from this tiny"))
+            continue
+        context = Context(book, program)
+        out += align_params(book, program)
+        for node in program.nodes:
+            info = book.values.get(node.id)
+            if info is None:
+                out.append(_invalid(node.id, "the value has no entry", "dump indexbook again from this tiny"))
+                continue
+            for check in CHECKS:
+                out += check(node.id, info, context)
+    return out
+
+
+def align_params(book: IndexBook, program: Program) -> list[Diagnostic]:
+    """Symbols of the signature are the single truth (§4.2): leaf axes have the sizes it declares, else E1304."""
+    out: list[Diagnostic] = []
+    for node in program.nodes:
+        info = book.values.get(node.id)
+        if not isinstance(node.op, InputOp) or info is None:
+            continue
+        port = program.signature.input(node.op.tensor_id)
+        if port is None:
+            continue
+        if len(port.shape) != len(info.axes):
+            out.append(_misaligned(node.id, f"{len(info.axes)} axes", f"rank {len(port.shape)}", port.tensor))
+            continue
+        for axis, size in zip(info.axes, port.shape):
+            if axis.size != size:
+                out.append(_misaligned(node.id, f"axis {axis.name} of size {axis.size}", f"size {size}", port.tensor))
+    return out
+
+
+def _misaligned(at: str, have: str, want: str, tensor: str) -> Diagnostic:
+    return diagnostic(
+        "AxisAlignmentMismatch",
+        at,
+        f"the book has {have} where the signature of {tensor} has {want}",
+        "write the signature's symbol in the book, or correct the signature",
+    )
+
+
+# -- the seven MUSTs -----------------------------------------------------------------------------
+
+
+def maps_are_affine(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
+    """MUST 1: AxisMaps are affine with floordiv, over the value's own axes; % was expanded before."""
+    names = frozenset(a.name for a in (*info.axes, *info.reduced))
+    out: list[Diagnostic] = []
+    for e in _expressions(info):
+        stray = sorted(v for v in free_vars(e) - names if _is_axis_name(v))
+        if stray:
+            out.append(diagnostic("AxisOutOfRange", ident, f"{e} names {stray[0]}, no axis of the value", "use its axes"))
+        elif not info.flags and not is_affine(e, names):
+            out.append(
+                diagnostic(
+                    "MissingDivGuard",
+                    ident,
+                    f"{e} is not affine with floordiv by integers in {', '.join(sorted(names))}",
+                    "expand it by linearise and re-split, or mark the value non_scop",
+                )
+            )
+    return out
+
+
+def axes_are_numbered(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
+    """MUST 2: axes are i0, i1, … in order, removed ones r0, r1, …; ids differ."""
+    wanted = [f"i{k}" for k in range(len(info.axes))] + [f"r{k}" for k in range(len(info.reduced))]
+    found = [a.name for a in (*info.axes, *info.reduced)]
+    if found != wanted:
+        return [_invalid(ident, f"axes are named {found}", f"name them {wanted}")]
+    ids = [a.id for a in (*info.axes, *info.reduced)]
+    if len(set(ids)) != len(ids):
+        return [diagnostic("DuplicateId", ident, f"axis ids {ids} repeat", "give each axis its own id")]
+    return []
+
+
+def broadcasts_are_zero(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
+    """MUST 3: a broadcast axis of a view does not occur in its map; an axis of size 1 of a base is read at 0."""
+    out: list[Diagnostic] = []
+    for axis in info.axes:
+        if axis.kind != "broadcast":
+            continue
+        if info.is_movement and any(axis.name in free_vars(e) for e in _expressions(info)):
+            out.append(_invalid(ident, f"broadcast axis {axis.name} occurs in a map", "write 0 there, or kind iter"))
+        elif not info.is_movement and axis.size != ONE:
+            out.append(_invalid(ident, f"axis {axis.name} of size {axis.size} is kind broadcast", "write kind iter"))
+    for base, index, size in _reads(info, context):
+        if size == ONE and index.as_int() is None:
+            out.append(_invalid(ident, f"{base} has size 1 there and is read at {index}", "read it at 0"))
+    return out
+
+
+def reduce_axes_are_recorded(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
+    """MUST 4: a reduce removes axes and records their ids, with the accumulation dtype."""
+    node = context.nodes[ident]
+    if not isinstance(node.op, ReduceOp):
+        stray = info.reduce_axes or info.acc_dtype is not None
+        return [_invalid(ident, "reduce_axes on a value that is no reduce", "remove them")] if stray else []
+    parent = context.book.values.get(node.src[0])
+    if parent is None:
+        return []
+    removed = tuple(parent.axes[a].id for a in sorted(node.op.axes))
+    kept = tuple(a.id for k, a in enumerate(parent.axes) if k not in node.op.axes)
+    if info.reduce_axes != removed or tuple(a.id for a in info.reduced) != removed:
+        return [_invalid(ident, f"reduce_axes are {list(info.reduce_axes)}", f"write {list(removed)}")]
+    if tuple(a.id for a in info.axes) != kept:
+        return [_invalid(ident, f"axis ids are {[a.id for a in info.axes]}", f"the operand's are kept: {list(kept)}")]
+    if info.acc_dtype != node.op.dtype:
+        return [diagnostic("AccDtypeMissing", ident, f"acc_dtype is {info.acc_dtype}", f'write "acc_dtype": "{node.op.dtype}"')]
+    return []
+
+
+def non_affine_is_flagged(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
+    """MUST 5: what is read or written through an index tensor, and every CALL, carries non_scop."""
+    must = info.gathered is not None or info.scattered is not None or isinstance(context.nodes[ident].op, CallOp)
+    if must and not info.flags:
+        return [_invalid(ident, "an access that is not affine has no flag", 'write "flags": ["non_scop"]')]
+    return []
+
+
+def denominators_are_positive(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
+    """MUST 6: floordiv by positive numbers, in lowest terms (the algebra keeps both; documents may not)."""
+    out: list[Diagnostic] = []
+    for e in _expressions(info):
+        for floor in _floors(e):
+            value = floor.den.as_int()
+            if value is not None and value <= 0:
+                out.append(diagnostic("MissingDivGuard", ident, f"{e} divides by {value}", "write a positive denominator"))
+    return out
+
+
+def maps_are_simplified(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
+    """MUST 7: movement is composed away (operands read base values) and maps are in simplest form."""
+    out: list[Diagnostic] = []
+    for operand in info.operands:
+        for piece in operand.pieces:
+            if piece.read is None:
+                continue
+            base = context.nodes.get(piece.read.value)
+            if base is None:
+                out.append(
+                    diagnostic("UnknownValue", ident, f"reads {piece.read.value!r}, which is no value", "read a base value")
+                )
+            elif isinstance(base.op, MOVEMENT):
+                out.append(_invalid(ident, f"reads the movement value {base.id}", "compose it: read its base"))
+        if len(operand.pieces) > MAX_PIECES:
+            out.append(
+                diagnostic(
+                    "ExcessivePiecewise",
+                    ident,
+                    f"{len(operand.pieces)} pieces; the limit for good code is {MAX_PIECES}",
+                    "use one fill value in a chain of PADs, or materialise the value between them",
+                )
+            )
+        if operand.pieces and operand.pieces[-1].guards:
+            out.append(_invalid(ident, "the last piece has guards", "end with a piece that always applies"))
+    if info.is_movement:
+        extents = extents_of(tuple(a.size for a in info.axes))
+        for e in _expressions(info):
+            simpler = simplify(e, extents)
+            if simpler != e:
+                out.append(_invalid(ident, f"the map {e} is not in simplest form", f"write {simpler}"))
+    return out
+
+
+def axes_match_tiny(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
+    """Sizes of the axes are the shape of the node."""
+    node: Node = context.nodes[ident]
+    if isinstance(node.op, CallOp):
+        return []
+    shape: Shape = tuple(a.size for a in info.axes)
+    if shape == node.shape:
+        return []
+    return [
+        diagnostic(
+            "AxisAlignmentMismatch",
+            ident,
+            f"axes have sizes [{_text(shape)}], the node has shape [{_text(node.shape)}]",
+            "dump indexbook again from this tiny",
+        )
+    ]
+
+
+CHECKS: tuple[Check, ...] = (
+    maps_are_affine,
+    axes_are_numbered,
+    broadcasts_are_zero,
+    reduce_axes_are_recorded,
+    non_affine_is_flagged,
+    denominators_are_positive,
+    maps_are_simplified,
+    axes_match_tiny,
+)
+
+
+def _invalid(at: str, why: str, suggestion: str) -> Diagnostic:
+    return diagnostic("InvalidDocument", at, why, suggestion)
+
+
+def _is_axis_name(name: str) -> bool:
+    return name[0] in "ir" and name[1:].isdigit()
+
+
+def _expressions(info: IndexInfo) -> Iterator[Expr]:
+    for operand in info.operands:
+        for piece in operand.pieces:
+            if piece.read is not None:
+                yield from piece.read.map
+            for guard in piece.guards:
+                yield guard.index
+
+
+def _reads(info: IndexInfo, context: Context) -> Iterator[tuple[str, Expr, Expr]]:
+    for operand in info.operands:
+        for piece in operand.pieces:
+            base = None if piece.read is None else context.nodes.get(piece.read.value)
+            if base is None or piece.read is None:
+                continue
+            for index, size in zip(piece.read.map, base.shape):
+                yield base.id, index, size
+
+
+def _floors(e: Expr) -> Iterator[Floor]:
+    for mono, _ in e.terms:
+        for atom in mono:
+            if isinstance(atom, Floor):
+                yield atom
+                yield from _floors(atom.num)
+                yield from _floors(atom.den)
+
+
+def _text(shape: Shape) -> str:
+    return ", ".join(map(str, shape))

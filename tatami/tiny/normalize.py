@@ -1,0 +1,139 @@
+"""tiny@imported to tiny: broadcasts explicit, constants folded, equal nodes shared, constant work in `setup`.
+
+    n2 = ADD(x[N, C, H, W], b[W])   ->   n2 = EXPAND(b, [N, C, H, W], [3]); n3 = ADD(x, n2)
+
+One forward pass per program builds new nodes, with the rules of `simplify` tried on each; ids are counted anew. Only
+exact rewrites (D2.16): no float is reassociated, 0*x stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Shape
+from tatami.core.module import Module
+from tatami.core.scalar import Scalar, scalar
+from tatami.core.tensor import Tensor
+from tatami.tiny.infer import joined_shape
+from tatami.tiny.ir import CallOp, ConstOp, Elementwise, ExpandOp, InputOp, Node, Op, Program, ReduceOp
+from tatami.tiny.setup import split_setup
+from tatami.tiny.simplify import Rewrite, simplify
+from tatami.tiny.tidy import live_ids, tidy
+
+
+def normalize(module: Module[Program]) -> Module[Program]:
+    """Valid tiny in, the same meaning in normal form out. `origins` lead to the ids of the input module."""
+    programs: dict[str, Program] = {}
+    origins: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name, program in module.programs.items():
+        programs[name], origins[name] = _Builder(module.constants if name == "main" else {}).program(program)
+    result = Module(programs, module.constants, origins)
+    return result if "setup" in programs else split_setup(result)
+
+
+class _Builder:
+    """New nodes of one program, shared by value."""
+
+    def __init__(self, constants: Mapping[str, Tensor]) -> None:
+        self.constants = constants
+        self.nodes: dict[str, Node] = {}
+        self.known: dict[object, str] = {}
+        self.origins: dict[str, tuple[str, ...]] = {}
+        self.current: tuple[str, ...] = ()
+
+    def program(self, program: Program) -> tuple[Program, dict[str, tuple[str, ...]]]:
+        live = live_ids(program)
+        widened = _widened_products(program, live)
+        new: dict[str, str] = {}
+        for node in program.nodes:
+            if node.id not in live:
+                continue
+            self.current = (node.id,)
+            new[node.id] = self.rebuild(node, [new[s] for s in node.src], widened.get(node.id, node.dtype))
+        outputs = tuple(new[o] for o in program.outputs)
+        rebuilt = Program(program.signature, tuple(self.nodes.values()), outputs)
+        return tidy(rebuilt, self.origins, self.constants)
+
+    def rebuild(self, node: Node, src: list[str], dtype: DType) -> str:
+        op = node.op
+        if isinstance(op, Elementwise):
+            src = [self.spread(s, node.shape) for s in src]
+        if isinstance(op, InputOp):
+            value = self.small_constant(op.tensor_id)
+            if value is not None:
+                return self.make(ConstOp(value), (), dtype, ())
+        return self.make(op, src, dtype, node.shape, node.tag)
+
+    def small_constant(self, tensor: str) -> Scalar | None:
+        found = self.constants.get(tensor)
+        if found is None or found.shape != ():
+            return None
+        return scalar(found.array.item())
+
+    def spread(self, ident: str, shape: Shape) -> str:
+        """`ident` at `shape`, by the right-aligned rule of spec 2 §0."""
+        have = self.nodes[ident].shape
+        if have == shape:
+            return ident
+        joined_shape([have, shape], ident)
+        offset = len(shape) - len(have)
+        return self.make(ExpandOp(shape, tuple(range(offset, len(shape)))), (ident,), self.nodes[ident].dtype, shape)
+
+    def make(self, op: Op, src: Sequence[str], dtype: DType, shape: Shape, tag: str = "") -> str:
+        """The id of this value: an existing node, a simpler one, or a new one."""
+        src = tuple(src)
+        rewrite = simplify(op, src, dtype, shape, self.nodes)
+        for _ in range(8):
+            if rewrite is None:
+                break
+            if isinstance(rewrite, str):
+                return rewrite
+            op, src, dtype, shape = self.resolve(rewrite)
+            rewrite = simplify(op, src, dtype, shape, self.nodes)
+        if isinstance(rewrite, str):
+            return rewrite
+        shared = not (isinstance(op, CallOp) and op.kind == "host")
+        key = (repr(op.value) if isinstance(op, ConstOp) else op, src, dtype, shape) if shared and _is_hashable(op) else None
+        if key is not None and key in self.known:
+            return self.known[key]
+        ident = f"v{len(self.nodes)}"
+        self.nodes[ident] = Node(ident, op, src, dtype, shape, tag)
+        self.origins[ident] = self.current
+        if key is not None:
+            self.known[key] = ident
+        return ident
+
+    def resolve(self, rewrite: Rewrite) -> tuple[Op, tuple[str, ...], DType, Shape]:
+        """Build the operands a rewrite asks for, innermost first."""
+        src = tuple(s if isinstance(s, str) else self.make(*self.resolve(s)) for s in rewrite.src)
+        return rewrite.op, src, rewrite.dtype, rewrite.shape
+
+
+def _is_hashable(op: Op) -> bool:
+    return not isinstance(op, CallOp)
+
+
+def _widened_products(program: Program, live: frozenset[str]) -> dict[str, DType]:
+    """D2.21: MUL nodes that feed only sums, and the accumulation dtype they take."""
+    outputs = frozenset(program.outputs)
+    products = {n.id: n.dtype for n in program.nodes if isinstance(n.op, Elementwise) and n.op.fn == "mul"}
+    products = {k: v for k, v in products.items() if k not in outputs}
+    wanted: dict[str, DType | None] = {}
+    for node in program.nodes:
+        if node.id not in live:
+            continue
+        for s in node.src:
+            if s not in products:
+                continue
+            to = node.op.dtype if isinstance(node.op, ReduceOp) and node.op.op == "sum" else None
+            if to is None or not _widens(products[s], to) or wanted.get(s, to) != to:
+                wanted[s] = None
+            else:
+                wanted[s] = to
+    return {k: v for k, v in wanted.items() if v is not None}
+
+
+def _widens(narrow: DType, wide: DType) -> bool:
+    same_family = (narrow.is_float and wide.is_float) or (narrow.is_int and wide.is_int and narrow.is_signed <= wide.is_signed)
+    return same_family and wide.itemsize > narrow.itemsize

@@ -1,0 +1,154 @@
+"""Constant work leaves main: it becomes the program `setup`, run once at load (DESIGN §3 plan, tiny).
+
+    main: y = x @ (w * s), w and s constants   ->   setup: const0 = w * s;   main: y = x @ const0
+
+A value is constant when everything below it is a const_pool input with a payload, a CONST, or an IOTA of known size.
+The cut is at computed values: movement of a constant stays in main, where it costs nothing. Work that has no payload
+below it (a mask from IOTA) moves only when it is expensive.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.expr import Shape
+from tatami.core.module import Module
+from tatami.core.signature import Input, Output, Signature
+from tatami.tiny.ir import (
+    MOVEMENT,
+    BitcastOp,
+    CallOp,
+    CastOp,
+    ConstOp,
+    Elementwise,
+    InputOp,
+    IotaOp,
+    Node,
+    Program,
+    ResultOp,
+    SizeOp,
+)
+from tatami.tiny.tidy import tidy
+
+_ARITHMETIC = "neg abs sign relu add sub mul max min where bitand bitor bitxor bitnot shl shr"
+_LOGIC = "eq ne lt le gt ge and or xor not"
+_CHEAP = frozenset(f"{_ARITHMETIC} {_LOGIC}".split())
+GROWTH = 4
+"""A constant that has more than this many times the elements of its sources stays in main."""
+
+
+def split_setup(module: Module[Program]) -> Module[Program]:
+    """`module` with the constant computed values of main in `setup`; unchanged when there are none."""
+    main = module.main
+    by_id = {n.id: n for n in main.nodes}
+    constant = _constant_values(module, main)
+    cut = _cut(main, by_id, constant)
+    if not cut:
+        return module
+    taken = {p.tensor for p in (*main.signature.inputs, *main.signature.outputs)}
+    names: dict[str, str] = {}
+    for ident in cut:
+        number = len(names)
+        while f"const{number}" in taken:
+            number += len(cut)
+        names[ident] = f"const{number}"
+        taken.add(names[ident])
+    setup_outputs = tuple(Output(names[i], by_id[i].dtype, by_id[i].shape) for i in cut)
+    setup_nodes = tuple(n for n in main.nodes if n.id in constant)
+    used = {n.op.tensor_id for n in setup_nodes if isinstance(n.op, InputOp)}
+    setup_inputs = tuple(p for p in main.signature.inputs if p.tensor in used)
+    identity = {n.id: (n.id,) for n in main.nodes}
+    setup, setup_origins = tidy(
+        Program(Signature(setup_inputs, setup_outputs), setup_nodes, tuple(cut)), identity, module.constants
+    )
+
+    ports = tuple(Input(o.tensor, o.dtype, o.shape, role="const", storage="const_pool") for o in setup_outputs)
+    signature = msgspec.structs.replace(main.signature, inputs=(*main.signature.inputs, *ports))
+    nodes = tuple(Node(n.id, InputOp(names[n.id]), (), n.dtype, n.shape) if n.id in names else n for n in main.nodes)
+    rest, main_origins = tidy(Program(signature, nodes, main.outputs), identity, module.constants)
+
+    before = module.origins.get("main", {})
+    origins = {
+        **module.origins,
+        "main": {k: before.get(v[0], ()) for k, v in main_origins.items()},
+        "setup": {k: before.get(v[0], ()) for k, v in setup_origins.items()},
+    }
+    return Module({**module.programs, "main": rest, "setup": setup}, module.constants, origins)
+
+
+def _constant_values(module: Module[Program], main: Program) -> dict[str, bool]:
+    """Ids of constant values; True when a payload is below."""
+    ports = {p.tensor: p for p in main.signature.inputs}
+    out: dict[str, bool] = {}
+    for node in main.nodes:
+        if any(s.as_int() is None for s in node.shape):
+            continue
+        match node.op:
+            case InputOp(tensor_id=tensor):
+                port = ports[tensor]
+                if port.storage == "const_pool" and port.mutability == "immutable" and tensor in module.constants:
+                    out[node.id] = True
+            case ConstOp() | IotaOp():
+                out[node.id] = False
+            case SizeOp() | CallOp() | ResultOp():
+                pass
+            case _:
+                if all(s in out for s in node.src):
+                    out[node.id] = any(out[s] for s in node.src)
+    return out
+
+
+def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool]) -> list[str]:
+    """Computed constants that something not constant (or an output) reads, directly or through movement."""
+    wanted: dict[str, None] = {}
+    work = _work(main, constant)
+    reads = [s for n in main.nodes if n.id not in constant for s in n.src]
+    for ident in [*reads, *main.outputs]:
+        if ident not in constant:
+            continue
+        while isinstance(by_id[ident].op, MOVEMENT):
+            ident = by_id[ident].src[0]
+        node = by_id[ident]
+        if isinstance(node.op, InputOp | ConstOp | IotaOp) or not (constant[ident] or work[ident]):
+            continue
+        if _elements(node.shape) > max(GROWTH * _source_elements(node, by_id, constant), 1 << 20):
+            continue
+        wanted[ident] = None
+    order = {n.id: k for k, n in enumerate(main.nodes)}
+    return sorted(wanted, key=lambda i: order[i])
+
+
+def _work(main: Program, constant: dict[str, bool]) -> dict[str, bool]:
+    """Is there anything costly below a constant value?"""
+    out: dict[str, bool] = {}
+    for node in main.nodes:
+        if node.id not in constant:
+            continue
+        cheap = isinstance(node.op, (*MOVEMENT, InputOp, ConstOp, IotaOp, CastOp, BitcastOp)) or (
+            isinstance(node.op, Elementwise) and node.op.fn in _CHEAP
+        )
+        out[node.id] = not cheap or any(out[s] for s in node.src)
+    return out
+
+
+def _source_elements(node: Node, by_id: dict[str, Node], constant: dict[str, bool]) -> int:
+    """Elements of the payloads below `node`, each counted once; without any, its own."""
+    seen: set[str] = set()
+    stack = [node.id]
+    total = 0
+    while stack:
+        ident = stack.pop()
+        if ident in seen:
+            continue
+        seen.add(ident)
+        if isinstance(by_id[ident].op, InputOp):
+            total += _elements(by_id[ident].shape)
+        stack.extend(by_id[ident].src)
+    return total or _elements(node.shape)
+
+
+def _elements(shape: Shape) -> int:
+    total = 1
+    for size in shape:
+        total *= size.as_int() or 0
+    return total

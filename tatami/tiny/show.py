@@ -1,0 +1,149 @@
+"""A tiny module as text: a header with the signature, one line per node.
+
+n7    MUL       n5 n6                                    fp32[M, N, K]
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tatami.core.expr import Shape
+from tatami.core.module import Module
+from tatami.core.ops import OPS
+from tatami.core.signature import Signature
+from tatami.tiny.ir import (
+    BitcastOp,
+    CallOp,
+    CastOp,
+    ConstOp,
+    Elementwise,
+    ExpandOp,
+    FlipOp,
+    GatherOp,
+    InputOp,
+    IotaOp,
+    Node,
+    Op,
+    PadOp,
+    PermuteOp,
+    Program,
+    RandOp,
+    ReduceOp,
+    ReshapeOp,
+    ResultOp,
+    ScanOp,
+    ScatterOp,
+    ShrinkOp,
+    SizeOp,
+    ViewOp,
+)
+
+
+def show(module: Module[Program]) -> str:
+    """Every program, main first."""
+    return "\n".join(show_program(name, program) for name, program in module.programs.items())
+
+
+def show_program(name: str, program: Program) -> str:
+    lines = [_header(name, program)]
+    lines += [_line(node) for node in program.nodes]
+    return "\n".join(lines) + "\n"
+
+
+def _header(name: str, program: Program) -> str:
+    signature = program.signature
+    ins = ",\n    ".join(
+        f"{p.tensor}: {p.dtype}[{_shape(p.shape)}]{_port_notes(p.role, p.storage, p.mutability)}" for p in signature.inputs
+    )
+    outs = ", ".join(
+        f"{p.tensor}: {p.dtype}[{_shape(p.shape)}] = {ident}{f' updates {p.updates}' if p.updates else ''}"
+        for p, ident in zip(signature.outputs, program.outputs)
+    )
+    head = f"{name}(\n    {ins},\n) -> {outs}" if ins else f"{name}() -> {outs}"
+    return "\n".join([head, *_notes(signature)])
+
+
+def _port_notes(role: str, storage: str, mutability: str) -> str:
+    notes = [w for w, plain in ((role, "data"), (storage, "argument"), (mutability, "immutable")) if w != plain]
+    return f" {' '.join(notes)}" if notes else ""
+
+
+def _notes(signature: Signature) -> list[str]:
+    out = [f"  assume {e.lhs} == {e.rhs}{f'  at {e.at}' if e.at else ''}" for e in signature.assumptions]
+    if signature.defaults:
+        out.append("  default " + ", ".join(f"{k} = {v}" for k, v in signature.defaults.items()))
+    if signature.must_bind:
+        out.append("  must bind " + ", ".join(signature.must_bind))
+    return out
+
+
+def _line(node: Node) -> str:
+    body = "  ".join(part for part in (" ".join(node.src), _argument(node.op)) if part)
+    text = f"{node.id:<5} {uop_name(node.op):<9} {body}"
+    result = _results(node.op) if isinstance(node.op, CallOp) else f"{node.dtype}[{_shape(node.shape)}]"
+    tag = f"   # {node.tag}" if node.tag else ""
+    return f"{text:<60} {result}{tag}"
+
+
+def uop_name(op: Op) -> str:
+    """The spec's word for the op."""
+    return OPS[op.fn].uop if isinstance(op, Elementwise) else str(op.__struct_config__.tag)
+
+
+def _argument(op: Op) -> str:
+    match op:
+        case InputOp(tensor_id=tensor):
+            return tensor
+        case ConstOp(value=value):
+            return str(value)
+        case SizeOp(value=value):
+            return str(value)
+        case IotaOp(axis=axis):
+            return f"axis={axis}"
+        case ReshapeOp(result_shape=shape) | RandOp(result_shape=shape):
+            return f"[{_shape(shape)}]"
+        case PermuteOp(perm=perm):
+            return f"{list(perm)}"
+        case ExpandOp(result_shape=shape, broadcast_dimensions=dims):
+            return f"[{_shape(shape)}] {list(dims)}"
+        case PadOp(pad=pad, value=value):
+            return f"{' '.join(f'({lo},{hi})' for lo, hi in pad)} value={value}"
+        case ShrinkOp(lo=lo, hi=hi, step=step):
+            return " ".join(f"{a}:{b}" + (f":{s}" if s != 1 else "") for a, b, s in zip(lo, hi, step))
+        case FlipOp(axes=axes):
+            return f"axes={list(axes)}"
+        case ViewOp(result_shape=shape, index_map=index_map):
+            return f"[{_shape(shape)}] <- [{_shape(index_map)}]"
+        case Elementwise():
+            return ""
+        case CastOp(to=to) | BitcastOp(to=to):
+            return str(to)
+        case ReduceOp(op=fn, axes=axes, dtype=dtype, init=init):
+            return f"{fn.upper()} axes={list(axes)} {dtype}" + ("" if init is None else f" init={init}")
+        case ScanOp(op=fn, axis=axis, dtype=dtype, exclusive=exclusive, reverse=reverse):
+            return f"{fn.upper()} axis={axis} {dtype}{' exclusive' * exclusive}{' reverse' * reverse}"
+        case GatherOp(map=entries, bounds=bounds):
+            return f"[{_entries(entries)}] {bounds}"
+        case ScatterOp(op=fn, map=entries, bounds=bounds):
+            return f"{fn} [{_entries(entries)}] {bounds}"
+        case CallOp(kind=kind, targets=targets, sizes=sizes, new_symbols=symbols, attrs=attrs):
+            parts = [kind, "|".join(targets)]
+            parts += [f"{k}={v}" for k, v in sizes.items()]
+            parts += [f"{k}={v}" for k, v in attrs.items()]
+            return " ".join([*parts, *(f"new {s}" for s in symbols)])
+        case ResultOp(index=index):
+            return str(index)
+        case _:
+            assert_never(op)
+
+
+def _entries(entries: tuple[object, ...]) -> str:
+    return ", ".join("*" if e is None else str(e) for e in entries)
+
+
+def _results(op: CallOp) -> str:
+    return ", ".join(f"{r.dtype}[{_shape(r.shape)}]" for r in op.results)
+
+
+def _shape(shape: Shape) -> str:
+    return ", ".join(map(str, shape))

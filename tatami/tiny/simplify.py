@@ -1,0 +1,251 @@
+"""Exact rewrites of one node, given the nodes it reads (D2.16: nothing that rounds differently).
+
+Each rule looks at an op and its operands' nodes and answers: the id of an equal value, a Rewrite to build instead, or
+None. RULES is tried in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, maximum, minimum
+from tatami.core.scalar import number, scalar
+from tatami.tiny.ir import (
+    CastOp,
+    ConstOp,
+    Elementwise,
+    ExpandOp,
+    FlipOp,
+    Node,
+    Op,
+    PadOp,
+    PermuteOp,
+    ReduceOp,
+    ReshapeOp,
+    ShrinkOp,
+    SizeOp,
+)
+from tatami.tiny.run import evaluate_node
+
+
+class Rewrite(NamedTuple):
+    """A node to build: its operands are ids or further nodes to build."""
+
+    op: Op
+    src: tuple[str | Rewrite, ...]
+    dtype: DType
+    shape: Shape
+
+
+Nodes: TypeAlias = Mapping[str, Node]
+Answer: TypeAlias = "str | Rewrite | None"
+Rule: TypeAlias = Callable[[Op, "tuple[str, ...]", DType, Shape, Nodes], Answer]
+
+
+def simplify(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """The first rule that fires."""
+    for rule in RULES.get(type(op), ()):
+        answer = rule(op, src, dtype, shape, nodes)
+        if answer is not None:
+            return answer
+    return None
+
+
+# -- movement ------------------------------------------------------------------------------------
+
+
+def reshape_of_reshape(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """RESHAPE(RESHAPE(x)) -> RESHAPE(x); a reshape to the operand's own shape -> x."""
+    x = nodes[src[0]]
+    if x.shape == shape:
+        return src[0]
+    return Rewrite(ReshapeOp(shape), x.src, dtype, shape) if isinstance(x.op, ReshapeOp) else None
+
+
+def permute_of_permute(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """PERMUTE(PERMUTE(x)) -> one PERMUTE; the identity -> x."""
+    assert isinstance(op, PermuteOp)
+    x = nodes[src[0]]
+    if op.perm == tuple(range(len(op.perm))):
+        return src[0]
+    if isinstance(x.op, PermuteOp):
+        return Rewrite(PermuteOp(tuple(x.op.perm[p] for p in op.perm)), x.src, dtype, shape)
+    return None
+
+
+def expand_of_expand(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """EXPAND(EXPAND(x)) -> one EXPAND; to the same shape -> x."""
+    assert isinstance(op, ExpandOp)
+    x = nodes[src[0]]
+    if x.shape == shape:
+        return src[0]
+    if isinstance(x.op, ExpandOp):
+        dims = tuple(op.broadcast_dimensions[d] for d in x.op.broadcast_dimensions)
+        return Rewrite(ExpandOp(shape, dims), x.src, dtype, shape)
+    return None
+
+
+def movement_of_nothing(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """PAD by zero, SHRINK of everything, FLIP of no axis or of axes of size 1 -> x."""
+    x = nodes[src[0]]
+    match op:
+        case PadOp(pad=pad):
+            return src[0] if all(lo == ZERO and hi == ZERO for lo, hi in pad) else None
+        case ShrinkOp(lo=lo, hi=hi, step=step):
+            whole = all(a == ZERO and b == size and s == 1 for a, b, s, size in zip(lo, hi, step, x.shape))
+            return src[0] if whole else None
+        case FlipOp(axes=axes):
+            return src[0] if all(x.shape[a] == ONE for a in axes) else None
+        case _:
+            return None
+
+
+# -- constants -----------------------------------------------------------------------------------
+
+
+def size_to_constant(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """SIZE of a number -> CONST."""
+    assert isinstance(op, SizeOp)
+    value = op.value.as_int()
+    return None if value is None else Rewrite(ConstOp(value), (), dtype, shape)
+
+
+def constant_in_its_dtype(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """CONST 0.1 of fp16 -> the number fp16 holds, so that equal constants are one node."""
+    assert isinstance(op, ConstOp)
+    held = scalar(evaluate_node(Node("c", op, (), dtype, ()), (), {}).item())
+    if type(held) is type(op.value) and repr(held) == repr(op.value):
+        return None
+    return Rewrite(ConstOp(held), (), dtype, shape)
+
+
+def uniform_constant(ident: str, nodes: Nodes) -> Node | None:
+    """The CONST whose one number every element of `ident` is, if any."""
+    node = nodes[ident]
+    while isinstance(node.op, ExpandOp | ReshapeOp | PermuteOp | ShrinkOp | FlipOp):
+        node = nodes[node.src[0]]
+    return node if isinstance(node.op, ConstOp) else None
+
+
+def fold_uniform(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """An op whose operands are each one number everywhere -> that op's number, expanded."""
+    constants = []
+    for s in src:
+        found = uniform_constant(s, nodes)
+        if found is None:
+            return None
+        constants.append(found)
+    values = [evaluate_node(c, (), {}) for c in constants]
+    result = evaluate_node(Node("c", op, (), dtype, ()), values, {})
+    constant = Rewrite(ConstOp(scalar(result.item())), (), dtype, ())
+    return constant if not shape else Rewrite(ExpandOp(shape, ()), (constant,), dtype, shape)
+
+
+def fold_sizes(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """Integer arithmetic of SIZE and CONST -> SIZE of the expression."""
+    if not dtype.is_int or shape or dtype.itemsize < 4:
+        return None
+    values: list[Expr] = []
+    for s in src:
+        node = nodes[s]
+        if isinstance(node.op, SizeOp):
+            values.append(node.op.value)
+        elif isinstance(node.op, ConstOp) and node.dtype.is_int:
+            values.append(expr(int(number(node.op.value))))
+        else:
+            return None
+    match op:
+        case CastOp():
+            result = values[0]
+        case Elementwise(fn="add"):
+            result = values[0] + values[1]
+        case Elementwise(fn="sub"):
+            result = values[0] - values[1]
+        case Elementwise(fn="mul"):
+            result = values[0] * values[1]
+        case Elementwise(fn="max"):
+            result = maximum(*values)
+        case Elementwise(fn="min"):
+            result = minimum(*values)
+        case _:
+            return None
+    return Rewrite(SizeOp(result), (), dtype, ())
+
+
+# -- arithmetic ----------------------------------------------------------------------------------
+
+
+def cast_to_own_dtype(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """CAST to the dtype it has -> x."""
+    return src[0] if nodes[src[0]].dtype == dtype else None
+
+
+def neutral_operand(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """x*1, x/1, x-0 -> x; x+0 -> x for integers (for floats -0.0 + 0 is 0.0)."""
+    if not isinstance(op, Elementwise) or op.fn not in ("add", "sub", "mul", "div", "idiv"):
+        return None
+    for x, c in ((0, 1), (1, 0)) if op.fn in ("add", "mul") else ((0, 1),):
+        if nodes[src[x]].dtype != dtype:
+            continue
+        constant = uniform_constant(src[c], nodes)
+        if constant is None or not isinstance(constant.op, ConstOp):
+            continue
+        value = number(constant.op.value)
+        is_zero = value == 0 and not str(value).startswith("-")
+        if op.fn in ("mul", "div", "idiv") and value == 1:
+            return src[x]
+        if is_zero and (op.fn == "sub" or (op.fn == "add" and dtype.is_int)):
+            return src[x]
+    return None
+
+
+def twice_is_once(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """NEG NEG x, NOT NOT x -> x; RELU, ABS, FLOOR, … of itself -> itself; MAX(x, x) -> x."""
+    if not isinstance(op, Elementwise):
+        return None
+    x = nodes[src[0]]
+    if len(src) == 1 and isinstance(x.op, Elementwise) and x.op.fn == op.fn:
+        if op.fn in ("neg", "not", "bitnot"):
+            return x.src[0]
+        if op.fn in ("relu", "abs", "floor", "ceil", "round", "trunc", "sign"):
+            return src[0]
+    if op.fn in ("max", "min", "and", "or", "bitand", "bitor") and src[0] == src[1]:
+        return src[0]
+    return None
+
+
+def select_of_constant(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """WHERE(true, x, y) -> x, WHERE(false, x, y) -> y, WHERE(c, x, x) -> x."""
+    if not isinstance(op, Elementwise) or op.fn != "where":
+        return None
+    if src[1] == src[2]:
+        return src[1]
+    condition = uniform_constant(src[0], nodes)
+    if condition is None or not isinstance(condition.op, ConstOp):
+        return None
+    return src[1] if number(condition.op.value) else src[2]
+
+
+def reduce_of_nothing(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """REDUCE over no axis without a start -> CAST."""
+    assert isinstance(op, ReduceOp)
+    if op.axes or op.init is not None or op.op in ("argmax", "argmin"):
+        return None
+    return src[0] if nodes[src[0]].dtype == dtype else Rewrite(CastOp(dtype), src, dtype, shape)
+
+
+RULES: dict[type, tuple[Rule, ...]] = {
+    ReshapeOp: (reshape_of_reshape,),
+    PermuteOp: (permute_of_permute,),
+    ExpandOp: (expand_of_expand,),
+    PadOp: (movement_of_nothing,),
+    ShrinkOp: (movement_of_nothing,),
+    FlipOp: (movement_of_nothing,),
+    SizeOp: (size_to_constant,),
+    ConstOp: (constant_in_its_dtype,),
+    CastOp: (cast_to_own_dtype, fold_sizes, fold_uniform),
+    Elementwise: (fold_sizes, fold_uniform, neutral_operand, twice_is_once, select_of_constant),
+    ReduceOp: (reduce_of_nothing,),
+}

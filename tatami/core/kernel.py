@@ -68,7 +68,7 @@ class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
     choice: int = 0
     conditions: tuple[Condition, ...] = ()
     workspace: Expr = ZERO
-    """Bytes of memory, private to this call, passed as the last buffer; `threads` is the symbol of the pool's size."""
+    """Bytes of memory, private to this call, passed as the last buffer; the symbol THREADS is the pool's size."""
     scratch: tuple[tuple[str, Expr], ...] = ()
     """Buffers (name, bytes) between the kernels of one choice, declared by the first that uses them."""
     grid: tuple[Expr, ...] = ()
@@ -78,5 +78,5 @@ class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
     tensor_maps: tuple[TensorMapSpec, ...] = ()
 
 
-THREADS = "threads"
+THREADS = "threads'"
 """The size symbol that stands for the number of threads of the pool in `Binding.workspace`."""

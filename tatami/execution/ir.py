@@ -15,14 +15,16 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape
+from tatami.core.kernel import Condition
 from tatami.core.layout import Layout
 from tatami.core.scalar import Scalar
 from tatami.core.signature import Signature
 
 
 class BufferInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`elements` is the physical count (layout included). `parent`: a slice of another buffer, `offset` elements in.
-    first_use and last_use are instruction positions (arena buffers only)."""
+    """`elements` is the physical count (layout included). `parent`: a slice of another buffer, `offset` elements in;
+    a slice of an input holds its updated value. first_use and last_use are instruction positions (arena buffers
+    only). `arena_offset`: bytes from the start of the arena, where all sizes are numbers; else planned at bind."""
 
     id: str
     dtype: DType
@@ -34,6 +36,7 @@ class BufferInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     offset: Expr | None = None
     first_use: int = -1
     last_use: int = -1
+    arena_offset: int = -1
     alignment: int = 64
 
 
@@ -62,13 +65,27 @@ Arg: TypeAlias = Ptr | SizeArg | TensorMap
 
 
 class Launch(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="launch"):
-    """A generated kernel. `grid` and `block` are 1 on the CPU."""
+    """A generated kernel. On the CPU `grid` and `block` are empty; a kernel divides its work itself."""
 
     kernel: str
     args: tuple[Arg, ...]
     grid: tuple[Expr, ...] = ()
     block: tuple[int, ...] = ()
+    cluster: tuple[int, ...] = ()
     shared_bytes: int = 0
+
+
+class Case(msgspec.Struct, frozen=True):
+    """Kernels that run one after the other when all conditions hold."""
+
+    conditions: tuple[Condition, ...]
+    launches: tuple[Launch, ...]
+
+
+class Choose(msgspec.Struct, frozen=True, tag_field="op", tag="choose"):
+    """A Region with several kernels or several guarded plans: the first case that holds; the last always does."""
+
+    cases: tuple[Case, ...]
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="call"):
@@ -76,13 +93,17 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag=
 
     program: str
     sizes: dict[str, Expr] = {}
+    new_symbols: tuple[str, ...] = ()
+    """Sizes that only a run of the program tells (it has Host steps); found from the shapes of its results."""
 
 
-class If(msgspec.Struct, frozen=True, tag_field="op", tag="if"):
+class If(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="if"):
     """inputs[0] is a rank-0 bool; the rest are the arguments of both programs."""
 
     then: str
     otherwise: str
+    sizes: dict[str, Expr] = {}
+    new_symbols: tuple[str, ...] = ()
 
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="loop"):
@@ -93,6 +114,8 @@ class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag=
     body: str
     carried: int
     scanned: int
+    sizes: dict[str, Expr] = {}
+    new_symbols: tuple[str, ...] = ()
 
 
 class Host(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="host"):
@@ -114,7 +137,11 @@ class Op(msgspec.Struct, frozen=True, tag_field="op", tag="op"):
     attrs: dict[str, Any]
 
 
-Operation: TypeAlias = Launch | Call | If | Loop | Host | Copy | Op
+Operation: TypeAlias = Launch | Choose | Call | If | Loop | Host | Copy | Op
+
+
+UNORDERED = -1
+"""The wave of an instruction of a document that gives no order: `waves.order` infers one."""
 
 
 class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -122,7 +149,7 @@ class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     debug_name: str = ""
-    wave: int = 0
+    wave: int = UNORDERED
 
 
 class ExecutionPlan(msgspec.Struct, frozen=True, omit_defaults=True):

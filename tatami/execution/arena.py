@@ -1,0 +1,216 @@
+"""Offsets in the arena for concrete sizes: best fit over live intervals (spec 3 §12).
+
+A buffer lives from the wave of its first use through the wave of its last. Two buffers that live in one wave never
+overlap. Every offset and size is a multiple of 64 bytes.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tatami.core.expr import evaluate
+from tatami.core.kernel import THREADS
+from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_DEPTH, Layouts, callees
+from tatami.execution.ir import Call, ExecutionPlan, If, Instruction, Loop
+
+ALIGNMENT = 64
+SMALL = 256
+"""Up to so many buffers the quadratic placement by size is tried too."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """`size` bytes from wave `first` through wave `last`."""
+
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class ArenaPlan:
+    """One offset per slot of the program (`frames`), relative to the arena; bytes with and without reuse."""
+
+    offsets: tuple[int, ...]
+    bytes: int
+    bytes_without_reuse: int
+
+
+def aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def place(intervals: Sequence[Interval]) -> tuple[list[int], int]:
+    """Offsets such that intervals that meet do not overlap, and the bytes needed."""
+    best = _by_time(intervals)
+    if len(intervals) <= SMALL:
+        other = _by_size(intervals)
+        if other[1] < best[1]:
+            best = other
+    return best
+
+
+def _by_size(intervals: Sequence[Interval]) -> tuple[list[int], int]:
+    """Largest first, each at the smallest gap between those it meets."""
+    offsets = [0] * len(intervals)
+    placed: list[int] = []
+    peak = 0
+    for i in sorted(range(len(intervals)), key=lambda k: (-intervals[k].size, intervals[k].first, k)):
+        it = intervals[i]
+        size = aligned(it.size)
+        if not size:
+            continue
+        met = sorted(
+            (offsets[j], offsets[j] + aligned(intervals[j].size))
+            for j in placed
+            if intervals[j].first <= it.last and it.first <= intervals[j].last
+        )
+        at, gap, end = -1, 0, 0
+        for low, high in met:
+            if low - end >= size and (at < 0 or low - end < gap):
+                at, gap = end, low - end
+            end = max(end, high)
+        offsets[i] = end if at < 0 else at
+        peak = max(peak, offsets[i] + size)
+        placed.append(i)
+    return offsets, peak
+
+
+def _by_time(intervals: Sequence[Interval]) -> tuple[list[int], int]:
+    """In order of first use, each in the smallest hole that holds it; holes join when buffers die."""
+    offsets = [0] * len(intervals)
+    starts = sorted((it.first, -it.size, i) for i, it in enumerate(intervals) if it.size)
+    ends = sorted((it.last, i) for i, it in enumerate(intervals) if it.size)
+    holes = _Holes()
+    e = 0
+    for first, _, i in starts:
+        while e < len(ends) and ends[e][0] < first:
+            j = ends[e][1]
+            holes.free(offsets[j], aligned(intervals[j].size))
+            e += 1
+        offsets[i] = holes.take(aligned(intervals[i].size))
+    return offsets, holes.peak
+
+
+class _Holes:
+    """Free ranges below `peak`: by address for joining, by size for best fit."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._starts: list[int] = []
+        self._size_at: dict[int, int] = {}
+        self._by_size: list[tuple[int, int]] = []
+
+    def take(self, size: int) -> int:
+        k = bisect.bisect_left(self._by_size, (size, -1))
+        if k < len(self._by_size):
+            hole, start = self._by_size[k]
+            self._remove(start)
+            if hole > size:
+                self._add(start + size, hole - size)
+            return start
+        if self._starts and self._starts[-1] + self._size_at[self._starts[-1]] == self.peak:  # grow the last hole
+            start = self._starts[-1]
+            self._remove(start)
+            self.peak = start + size
+            return start
+        start = self.peak
+        self.peak += size
+        return start
+
+    def free(self, start: int, size: int) -> None:
+        k = bisect.bisect_left(self._starts, start)
+        if k < len(self._starts) and self._starts[k] == start + size:
+            after = self._starts[k]
+            size += self._size_at[after]
+            self._remove(after)
+        if k > 0 and self._starts[k - 1] + self._size_at[self._starts[k - 1]] == start:
+            before = self._starts[k - 1]
+            size += self._size_at[before]
+            self._remove(before)
+            start = before
+        self._add(start, size)
+
+    def _add(self, start: int, size: int) -> None:
+        bisect.insort(self._starts, start)
+        self._size_at[start] = size
+        bisect.insort(self._by_size, (size, start))
+
+    def _remove(self, start: int) -> None:
+        size = self._size_at.pop(start)
+        self._starts.pop(bisect.bisect_left(self._starts, start))
+        self._by_size.pop(bisect.bisect_left(self._by_size, (size, start)))
+
+
+def wave_interval(plan: ExecutionPlan, first_use: int, last_use: int) -> tuple[int, int]:
+    return plan.instructions[first_use].wave, plan.instructions[last_use].wave
+
+
+class Planner:
+    """Plans the arena of a program for given sizes, frames of its calls included."""
+
+    def __init__(self, layouts: Layouts, threads: int) -> None:
+        self.layouts = layouts
+        self.threads = threads
+
+    def plan(self, program: str, sizes: Mapping[str, int], depth: int = 0) -> ArenaPlan:
+        plan = self.layouts.module.programs[program]
+        env = {**sizes, THREADS: self.threads}
+        own = self.layouts.own(program)
+        intervals: list[Interval] = []
+        for b in own:
+            if b.first_use < 0:
+                intervals.append(Interval(0, 0, 0))
+                continue
+            size = evaluate(b.elements, env) * b.dtype.itemsize
+            intervals.append(Interval(size, *wave_interval(plan, b.first_use, b.last_use)))
+        frames: list[tuple[list[int], int]] = []
+        for ins in plan.instructions:
+            if callees(ins) and not self.layouts.is_python_step(ins):
+                relative, size, _ = self._frame(plan, ins, env, depth)
+                frames.append((relative, size))
+                intervals.append(Interval(size, ins.wave, ins.wave))
+        without = sum(aligned(i.size) for i in intervals)
+        if own and not frames and all(b.arena_offset >= 0 for b in own):
+            offsets = [b.arena_offset for b in own]
+            peak = max((o + aligned(i.size) for o, i in zip(offsets, intervals)), default=0)
+        else:
+            offsets, peak = place(intervals)
+        out = offsets[: len(own)]
+        for base, (relative, _) in zip(offsets[len(own) :], frames):
+            out.append(base)
+            out.extend(relative)
+        return ArenaPlan(tuple(out), peak, without)
+
+    def _frame(self, plan: ExecutionPlan, ins: Instruction, env: Mapping[str, int], depth: int) -> tuple[list[int], int, int]:
+        """Offsets of a call's slots from its base (the base itself left out), its bytes, and those without reuse."""
+        offsets: list[int] = []
+        end = 0
+        if isinstance(ins.op, Loop):
+            info = {b.id: b for b in plan.buffers}
+            offsets.append(0)
+            end = LOOP_FLAG_BYTES
+            for name in ins.outputs[: ins.op.carried]:
+                offsets.append(end)
+                end += aligned(evaluate(info[name].elements, env) * info[name].dtype.itemsize)
+        peak = end
+        without = end
+        for callee in callees(ins):
+            if depth + 1 > MAX_DEPTH:
+                continue
+            inner = self.plan(callee, callee_sizes(ins, env), depth + 1)
+            offsets.extend(end + o for o in inner.offsets)
+            peak = max(peak, end + inner.bytes)
+            without += inner.bytes_without_reuse
+        return offsets, peak, without
+
+
+def callee_sizes(ins: Instruction, env: Mapping[str, int]) -> dict[str, int]:
+    """The callee's size symbols for the caller's sizes."""
+    match ins.op:
+        case Call(sizes=sizes) | If(sizes=sizes) | Loop(sizes=sizes):
+            return {name: evaluate(value, env) for name, value in sizes.items()}
+        case _:
+            return {}

@@ -1,0 +1,146 @@
+"""An execution plan as text: buffers, then instructions by wave.
+
+program main (x: fp32[B, 64], w: fp32[64, 8]) -> (y: fp32[B, 8])
+  input     n0      fp32[B, 64]
+  arena     n4      fp32[B, 8]     use 0..1
+  wave 0
+    n4 = k0(n0, n1; B)             # r0
+"""
+
+from __future__ import annotations
+
+from tatami.core.kernel import Condition
+from tatami.core.module import Module
+from tatami.core.signature import Signature
+from tatami.execution.ir import (
+    Arg,
+    BufferInfo,
+    Call,
+    Choose,
+    Copy,
+    ExecutionPlan,
+    Host,
+    If,
+    Instruction,
+    Launch,
+    Loop,
+    Op,
+    Ptr,
+    SizeArg,
+    TensorMap,
+)
+
+
+def show(module: Module[ExecutionPlan]) -> str:
+    return "\n".join(_program(name, plan) for name, plan in module.programs.items())
+
+
+def _program(name: str, plan: ExecutionPlan) -> str:
+    lines = [f"program {name} {_signature(plan.signature)}"]
+    rows = [_buffer(b) for b in plan.buffers]
+    widths = [max((len(r[c]) for r in rows), default=0) for c in range(3)]
+    lines += ["  " + "  ".join(cell.ljust(w) for cell, w in zip(r, (*widths, 0))).rstrip() for r in rows]
+    lines += _instructions(plan)
+    return "\n".join(lines) + "\n"
+
+
+def _signature(s: Signature) -> str:
+    ins = ", ".join(f"{i.tensor}: {i.dtype}[{', '.join(map(str, i.shape))}]" for i in s.inputs)
+    outs = ", ".join(
+        f"{o.tensor}: {o.dtype}[{', '.join(map(str, o.shape))}]{f' updates {o.updates}' if o.updates else ''}"
+        for o in s.outputs
+    )
+    return f"({ins}) -> ({outs})"
+
+
+def _buffer(b: BufferInfo) -> tuple[str, str, str, str]:
+    notes: list[str] = []
+    if b.layout is not None:
+        notes.append(f"layout {b.layout.kind}{''.join(f' {a}x{f}' for a, f in b.layout.blocks)}")
+    if b.parent:
+        notes.append(f"slice of {b.parent} at {b.offset}")
+    if b.first_use >= 0:
+        notes.append(f"use {b.first_use}..{b.last_use}")
+    if b.arena_offset >= 0:
+        notes.append(f"at byte {b.arena_offset}")
+    return b.kind, b.id, f"{b.dtype}[{', '.join(map(str, b.shape))}]", "  ".join(notes)
+
+
+def _instructions(plan: ExecutionPlan) -> list[str]:
+    out: list[str] = []
+    texts = [_instruction(i) for i in plan.instructions]
+    width = min(60, max((len(t) for t in texts), default=0))
+    wave: int | None = None
+    for ins, text in zip(plan.instructions, texts):
+        if ins.wave != wave:
+            wave = ins.wave
+            out.append(f"  wave {wave}" if wave >= 0 else "  no order given")
+        out.append(f"    {text.ljust(width)}  # {ins.debug_name}" if ins.debug_name else f"    {text}")
+    return out
+
+
+def _instruction(ins: Instruction) -> str:
+    left = ", ".join(ins.outputs) or "()"
+    arguments = ", ".join(i or "-" for i in ins.inputs)
+    match ins.op:
+        case Launch():
+            return f"{left} = {_launch(ins.op)}"
+        case Choose(cases=cases):
+            parts = [f"{_conditions(c.conditions)}{' then '.join(_launch(k) for k in c.launches)}" for c in cases]
+            return f"{left} = {' | '.join(parts)}"
+        case Call(program=program):
+            return f"{left} = call {program}({arguments}){_named(ins.op.sizes)}{_new(ins.op.new_symbols)}"
+        case If(then=then, otherwise=otherwise):
+            return f"{left} = if {ins.inputs[0]} {then} else {otherwise} ({', '.join(ins.inputs[1:])}){_named(ins.op.sizes)}"
+        case Loop(body=body, carried=carried, scanned=scanned):
+            return f"{left} = loop {body}({arguments}) carried {carried} scanned {scanned}{_named(ins.op.sizes)}"
+        case Host(routine=routine, new_symbols=new):
+            return f"{left} = host {routine}({arguments}){_new(new)}"
+        case Copy():
+            return f"{left} = copy {arguments}"
+        case Op(name=name, attrs=attrs):
+            shown = "".join(f" {k}={v}" for k, v in attrs.items())
+            return f"{left} = {name}({arguments}){shown}"
+
+
+def _launch(k: Launch) -> str:
+    pointers = ", ".join(_arg(a) for a in k.args if not isinstance(a, SizeArg))
+    sizes = ", ".join(str(a.value) for a in k.args if isinstance(a, SizeArg))
+    text = f"{k.kernel}({pointers}{'; ' + sizes if sizes else ''})"
+    if k.grid:
+        text += f" grid [{', '.join(map(str, k.grid))}] block [{', '.join(map(str, k.block))}]"
+    if k.shared_bytes:
+        text += f" shared {k.shared_bytes}"
+    return text
+
+
+def _arg(a: Arg) -> str:
+    match a:
+        case Ptr(buffer=buffer):
+            return buffer
+        case TensorMap(buffer=buffer, box=box, swizzle=swizzle):
+            return f"tma {buffer} box {list(box)} swizzle {swizzle}"
+        case SizeArg(value=value):
+            return str(value)
+
+
+def _conditions(conditions: tuple[Condition, ...]) -> str:
+    parts: list[str] = []
+    for c in conditions:
+        if c.divisor != 1:
+            parts.append(f"{c.size} % {c.divisor} == 0")
+        if c.low:
+            parts.append(f"{c.size} >= {c.low}")
+        if c.high:
+            parts.append(f"{c.size} <= {c.high}")
+    return f"when {' and '.join(parts)}: " if parts else ""
+
+
+def _named(sizes: object) -> str:
+    if not isinstance(sizes, dict) or not sizes:
+        return ""
+    return f" with {', '.join(f'{k}={v}' for k, v in sizes.items())}"
+
+
+def _new(symbols: tuple[str, ...]) -> str:
+    return f" binds {', '.join(symbols)}" if symbols else ""

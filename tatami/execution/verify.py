@@ -1,0 +1,488 @@
+"""The rules of an execution plan (spec 4, D2.14, E-09). Returns what is wrong; never raises.
+
+Every buffer is known and has one writer per disjoint slice; nothing is read before it is written; inputs are written
+only where the signature updates them, after their last read; waves rise along the order and across each dependence;
+live ranges in the arena do not overlap; sizes name known symbols; calls fit their programs.
+"""
+
+from __future__ import annotations
+
+from tatami.core.bounds import is_at_most
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.dtype import DType
+from tatami.core.expr import ZERO, Expr, free_vars
+from tatami.core.kernel import THREADS
+from tatami.core.module import Module
+from tatami.core.signature import symbols
+from tatami.execution.arena import aligned
+from tatami.execution.frames import MAX_DEPTH, callees
+from tatami.execution.ir import (
+    UNORDERED,
+    BufferInfo,
+    Choose,
+    Copy,
+    ExecutionPlan,
+    If,
+    Instruction,
+    Launch,
+    Loop,
+    Operation,
+    Ptr,
+    TensorMap,
+)
+from tatami.execution.waves import dependences, operation_sizes, operation_symbols, roots
+
+
+def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    """All faults of all programs; empty when the module may run."""
+    out: list[Diagnostic] = []
+    for name, plan in module.programs.items():
+        found = _unknown(name, plan)
+        if not found:
+            found += _boundary(name, plan)
+            found += _parents(name, plan)
+            found += _writers(name, plan)
+            found += _definitions(name, plan)
+            found += _order(name, plan)
+            found += _overlap(name, plan)
+            found += _sizes(name, plan)
+            found += _calls(name, plan, module)
+        out += found
+    out += _depth(module)
+    return out
+
+
+def _fault(where: str, why: str, suggestion: str) -> Diagnostic:
+    return diagnostic("InvalidExecution", where, why, suggestion)
+
+
+def _at(program: str, ins: Instruction, i: int) -> str:
+    return f"{program}: {ins.debug_name or f'instruction {i}'}"
+
+
+def _pointers(op: Operation) -> tuple[str, ...]:
+    match op:
+        case Launch(args=args):
+            return tuple(a.buffer for a in args if isinstance(a, Ptr | TensorMap))
+        case Choose(cases=cases):
+            return tuple(p for c in cases for launch in c.launches for p in _pointers(launch))
+        case _:
+            return ()
+
+
+def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    known: set[str] = set()
+    for b in plan.buffers:
+        if b.id in known:
+            out.append(diagnostic("DuplicateId", f"{program}: {b.id}", "two buffers have this id", "give one another id"))
+        known.add(b.id)
+    for b in plan.buffers:
+        if b.parent and b.parent not in known:
+            out.append(
+                diagnostic("UnknownValue", f"{program}: {b.id}", f"its parent {b.parent} is no buffer", "add the parent")
+            )
+    for b in (*plan.input_buffers, *plan.output_buffers):
+        if b not in known:
+            out.append(
+                diagnostic("UnknownValue", program, f"{b} is listed as input or output but is no buffer", "add the buffer")
+            )
+    for i, ins in enumerate(plan.instructions):
+        names = (*(n for n in ins.inputs if n), *ins.outputs)
+        for name in dict.fromkeys(names):
+            if name not in known:
+                out.append(diagnostic("UnknownValue", _at(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
+        for name in _pointers(ins.op):
+            if name in known and name not in names:
+                out.append(
+                    _fault(
+                        _at(program, ins, i),
+                        f"the kernel gets {name}, which is no input or output",
+                        "list it in the instruction",
+                    )
+                )
+            elif name not in known:
+                out.append(diagnostic("UnknownValue", _at(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
+    return out
+
+
+def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    info = {b.id: b for b in plan.buffers}
+    for what, ids, ports in (
+        ("input", plan.input_buffers, plan.signature.inputs),
+        ("output", plan.output_buffers, plan.signature.outputs),
+    ):
+        if len(ids) != len(ports):
+            out.append(
+                _fault(
+                    program,
+                    f"{len(ids)} {what} buffers for {len(ports)} {what}s",
+                    f"give one buffer per {what} of the signature",
+                )
+            )
+            continue
+        for id, port in zip(ids, ports):
+            b = info[id]
+            if b.dtype != port.dtype or b.shape != port.shape:
+                out.append(
+                    diagnostic(
+                        "InputMismatch",
+                        f"{program}: {id}",
+                        f"the buffer is {b.dtype}{_shape(b)}, the signature's {what} is {port.dtype}[{', '.join(map(str, port.shape))}]",
+                        "give both the same dtype and shape",
+                    )
+                )
+            updates = getattr(port, "updates", None) is not None
+            wanted = ("input", "constant") if what == "input" or updates else ("output",)
+            if b.kind not in wanted:
+                out.append(_fault(f"{program}: {id}", f"the {what} lies in a buffer of kind {b.kind}", f"use kind {wanted[0]}"))
+    if len(set(plan.input_buffers)) < len(plan.input_buffers):
+        out.append(_fault(program, "one buffer holds two inputs", "give each input its own buffer"))
+    plain = [b for b in plan.output_buffers if info[b].kind == "output"]
+    if len(set(plain)) < len(plain):
+        out.append(_fault(program, "one buffer holds two outputs", "copy the value for the second"))
+    return out
+
+
+def _shape(b: BufferInfo) -> str:
+    return f"[{', '.join(map(str, b.shape))}]"
+
+
+def _parents(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    info = {b.id: b for b in plan.buffers}
+    for b in plan.buffers:
+        seen = {b.id}
+        name = b.parent
+        while name and name not in seen:
+            seen.add(name)
+            name = info[name].parent
+        if name:
+            out.append(diagnostic("CyclicGraph", f"{program}: {b.id}", "a buffer is a slice of itself", "name another parent"))
+        elif b.parent:
+            above = info[b.parent]
+            start = b.offset or ZERO
+            end = start + b.elements
+            if b.dtype != above.dtype or b.kind != above.kind:
+                out.append(
+                    _fault(
+                        f"{program}: {b.id}", f"a slice and its parent {above.id} differ in dtype or kind", "make them equal"
+                    )
+                )
+            elif _int(above.elements - end) is not None and _int(above.elements - end) < 0:  # type: ignore[operator]
+                out.append(
+                    _fault(
+                        f"{program}: {b.id}",
+                        f"elements {start}..{end} lie outside {above.id} ({above.elements})",
+                        "correct the offset",
+                    )
+                )
+    return out
+
+
+def _int(e: Expr) -> int | None:
+    return e.as_int()
+
+
+def _writers(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    """One writer per buffer; slices written by different instructions are provably disjoint."""
+    out: list[Diagnostic] = []
+    info = {b.id: b for b in plan.buffers}
+    root = roots(plan)
+    updated = {
+        plan.input_buffers[i]
+        for i, port in enumerate(plan.signature.inputs)
+        if port.mutability == "mutable" and any(o.updates == port.tensor for o in plan.signature.outputs)
+        if i < len(plan.input_buffers)
+    }
+    writer: dict[str, int] = {}
+    groups: dict[str, list[str]] = {}
+    for i, ins in enumerate(plan.instructions):
+        for name in ins.outputs:
+            if name in writer:
+                other = _at(program, plan.instructions[writer[name]], writer[name])
+                why = f"{name} already has a writer, {other.partition(': ')[2]}"
+                out.append(_fault(_at(program, ins, i), why, "give each its own buffer"))
+                continue
+            writer[name] = i
+            groups.setdefault(root[name], []).append(name)
+            kind = info[root[name]].kind
+            if kind == "constant" or (kind == "input" and root[name] not in updated):
+                what = "a constant" if kind == "constant" else "an input that nothing updates"
+                out.append(_fault(_at(program, ins, i), f"it writes {name}, {what}", "write a buffer of kind arena, then copy"))
+    for base, names in groups.items():
+        if len(names) > 1:
+            out += _disjoint(program, info, base, names)
+    return out
+
+
+def _disjoint(program: str, info: dict[str, BufferInfo], base: str, names: list[str]) -> list[Diagnostic]:
+    ranges: list[tuple[str, Expr, Expr]] = []
+    for name in names:
+        start, at = ZERO, name
+        while at != base:
+            start = start + (info[at].offset or ZERO)
+            at = info[at].parent
+        ranges.append((name, start, start + info[name].elements))
+    out: list[Diagnostic] = []
+    if all(_int(low) is not None and _int(high) is not None for _, low, high in ranges):
+        ranges.sort(key=lambda r: (_int(r[1]) or 0, _int(r[2]) or 0))
+        pairs = list(zip(ranges, ranges[1:]))
+    else:
+        pairs = [(a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :]]
+    for (a, low_a, high_a), (b, low_b, high_b) in pairs:
+        if not is_at_most(high_a, low_b) and not is_at_most(high_b, low_a):
+            why = f"{a} and {b} may share elements of {base}"
+            out.append(
+                _fault(f"{program}: {base}", why, "give the slices offsets that are provably apart, or separate buffers")
+            )
+    return out
+
+
+def _definitions(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    info = {b.id: b for b in plan.buffers}
+    before = dependences(plan)
+    written: set[str] = set()
+    root = roots(plan)
+    for name in (n for ins in plan.instructions for n in ins.outputs):
+        written.add(name)
+        while info[name].parent:
+            name = info[name].parent
+            written.add(name)
+    for i, ins in enumerate(plan.instructions):
+        for name in dict.fromkeys(n for n in ins.inputs if n):
+            if name in ins.outputs:
+                out.append(_fault(_at(program, ins, i), f"it reads and writes {name}", "write another buffer"))
+            b = info[root[name]]
+            if b.kind in ("arena", "output") and name not in written and not _parent_written(info, name, written):
+                out.append(
+                    diagnostic(
+                        "UnknownValue",
+                        _at(program, ins, i),
+                        f"it reads {name}, which nothing writes",
+                        "add the instruction that makes it",
+                    )
+                )
+        late = [j for j in before[i] if j > i]
+        if late and all(x.wave != UNORDERED for x in plan.instructions):
+            names = ", ".join(plan.instructions[j].debug_name or f"instruction {j}" for j in late[:3])
+            out.append(
+                _fault(_at(program, ins, i), f"it stands before {names}, which has to come first", "reorder the instructions")
+            )
+    for i, name in enumerate(plan.output_buffers):
+        if info[name].kind == "output" and name not in written:
+            out.append(_fault(f"{program}: output {i}", f"nothing writes {name}", "add the instruction that makes it"))
+    return out
+
+
+def _parent_written(info: dict[str, BufferInfo], name: str, written: set[str]) -> bool:
+    while info[name].parent:
+        name = info[name].parent
+        if name in written:
+            return True
+    return False
+
+
+def _order(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    waves = [ins.wave for ins in plan.instructions]
+    if any(w == UNORDERED for w in waves):
+        return []
+    out: list[Diagnostic] = []
+    for i in range(1, len(waves)):
+        if waves[i] < waves[i - 1]:
+            why = f"wave {waves[i]} stands after wave {waves[i - 1]}"
+            out.append(_fault(_at(program, plan.instructions[i], i), why, "sort the instructions by wave"))
+    for i, needed in enumerate(dependences(plan)):
+        for j in needed:
+            if j < i and waves[j] >= waves[i]:
+                why = f"it is in wave {waves[i]} together with {plan.instructions[j].debug_name or f'instruction {j}'}, which it follows"
+                out.append(_fault(_at(program, plan.instructions[i], i), why, "put it in a later wave"))
+    return out
+
+
+def _overlap(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    """Given arena offsets: two buffers that live in one wave do not share bytes."""
+    out: list[Diagnostic] = []
+    live: list[tuple[int, int, int, int, str]] = []
+    for b in plan.buffers:
+        if b.kind != "arena" or b.parent or b.arena_offset < 0 or b.first_use < 0:
+            continue
+        count = _int(b.elements)
+        if count is None:
+            out.append(
+                _fault(f"{program}: {b.id}", f"it has an offset but its size {b.elements} is not a number", "drop the offset")
+            )
+            continue
+        if not 0 <= b.first_use <= b.last_use < len(plan.instructions):
+            out.append(
+                _fault(f"{program}: {b.id}", f"it is used from {b.first_use} to {b.last_use}", "give positions of instructions")
+            )
+            continue
+        first, last = plan.instructions[b.first_use].wave, plan.instructions[b.last_use].wave
+        live.append((b.arena_offset, b.arena_offset + aligned(count * b.dtype.itemsize), first, last, b.id))
+        if b.arena_offset % b.alignment:
+            out.append(
+                diagnostic(
+                    "LayoutMismatch",
+                    f"{program}: {b.id}",
+                    f"offset {b.arena_offset} is not a multiple of {b.alignment}",
+                    "align it",
+                )
+            )
+    live.sort()
+    for k, (_, end, first, last, id) in enumerate(live):
+        for low, high, first2, last2, id2 in live[k + 1 :]:
+            if low >= end:
+                break
+            if first2 <= last and first <= last2 and low < high:
+                out.append(
+                    _fault(
+                        f"{program}: {id2}",
+                        f"it shares arena bytes {low}..{min(end, high)} with {id} while both are in use",
+                        "move one of them",
+                    )
+                )
+    return out
+
+
+def _sizes(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    known = {*symbols(plan.signature), *plan.signature.defaults, THREADS}
+    for ins in plan.instructions:
+        known.update(operation_symbols(ins.op))
+    out: list[Diagnostic] = []
+    reported: set[str] = set()
+
+    def check(where: str, size: Expr) -> None:
+        for name in sorted(free_vars(size) - known - reported):
+            reported.add(name)
+            out.append(
+                diagnostic(
+                    "UnboundSymbol",
+                    where,
+                    f"size symbol {name!r} has no value",
+                    "take it from an input's shape, a default or a host step",
+                )
+            )
+
+    for b in plan.buffers:
+        check(f"{program}: {b.id}", b.elements)
+        for size in (*b.shape, *((b.offset,) if b.offset is not None else ())):
+            check(f"{program}: {b.id}", size)
+    for i, ins in enumerate(plan.instructions):
+        for size in operation_sizes(ins.op):
+            check(_at(program, ins, i), size)
+    return out
+
+
+def _calls(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    info = {b.id: b for b in plan.buffers}
+    for i, ins in enumerate(plan.instructions):
+        if isinstance(ins.op, Copy):
+            if len(ins.inputs) != 1 or len(ins.outputs) != 1:
+                out.append(_fault(_at(program, ins, i), "a copy has one input and one output", "split it"))
+            elif (
+                info[ins.inputs[0]].elements != info[ins.outputs[0]].elements
+                or info[ins.inputs[0]].dtype != info[ins.outputs[0]].dtype
+            ):
+                out.append(_fault(_at(program, ins, i), "a copy between buffers of different dtype or size", "make them equal"))
+        for callee in callees(ins):
+            if callee not in module.programs:
+                out.append(
+                    diagnostic(
+                        "UnknownValue",
+                        _at(program, ins, i),
+                        "it calls a program that does not exist",
+                        "name a program of the module",
+                    )
+                )
+                continue
+            out += _call(_at(program, ins, i), ins, module.programs[callee], info)
+    return out
+
+
+def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, BufferInfo]) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    kinds = {b.id: b.kind for b in callee.buffers}
+    ports = [p for id, p in zip(callee.input_buffers, callee.signature.inputs) if kinds.get(id) != "constant"]
+    arguments = ins.inputs[1:] if isinstance(ins.op, If) else ins.inputs
+    if len(arguments) != len(ports):
+        return [_fault(where, f"{len(arguments)} arguments for {len(ports)} inputs", "pass one argument per input")]
+    for name, port in zip(arguments, ports):
+        if name and (info[name].dtype != port.dtype or len(info[name].shape) != len(port.shape)):
+            out.append(
+                _fault(
+                    where,
+                    f"argument {name} is {info[name].dtype}{_shape(info[name])}, not what the input is",
+                    "pass a fitting value",
+                )
+            )
+    results = callee.signature.outputs
+    if isinstance(ins.op, Loop):
+        wanted = 1 + ins.op.carried + ins.op.scanned
+        if len(results) != wanted or len(ins.outputs) != wanted - 1:
+            out.append(
+                _fault(
+                    where, f"the body gives {len(results)} values, the loop has {len(ins.outputs)}", "match carried and scanned"
+                )
+            )
+        if not results or results[0].dtype != DType.bool:
+            out.append(_fault(where, "the first value of a loop body is its condition, a bool", "let the body give one"))
+    elif len(ins.outputs) != len(results):
+        out.append(_fault(where, f"{len(ins.outputs)} values from a program that gives {len(results)}", "take each output"))
+    if any(p.updates is not None for p in results):
+        out.append(
+            _fault(where, "the called program updates one of its inputs", "return the new value and update it in the caller")
+        )
+    return out
+
+
+def _depth(module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    """Programs that call each other more than MAX_DEPTH deep without a circle (circles are cut at run time)."""
+    calls = {
+        name: sorted({c for ins in plan.instructions for c in callees(ins) if c in module.programs})
+        for name, plan in module.programs.items()
+    }
+    level = dict.fromkeys(calls, 0)
+    for _ in range(MAX_DEPTH + 2):
+        changed = False
+        for name, targets in calls.items():
+            new = max((level[t] + 1 for t in targets), default=0)
+            if new != level[name] and new <= MAX_DEPTH + 1:
+                level[name] = new
+                changed = True
+        if not changed:
+            break
+    deep = [n for n, v in level.items() if v > MAX_DEPTH]
+    circles = [n for n in deep if _reaches_itself(calls, n)]
+    if deep and not circles:
+        return [
+            diagnostic("RecursionDepth", deep[0], f"programs call each other more than {MAX_DEPTH} deep", "inline some of them")
+        ]
+    return []
+
+
+def _reaches_itself(calls: dict[str, list[str]], start: str) -> bool:
+    """Is `start` on, or does it lead into, a circle of calls?"""
+    seen: set[str] = set()
+    work = [start]
+    reachable: set[str] = set()
+    while work:
+        n = work.pop()
+        for t in calls[n]:
+            if t not in reachable:
+                reachable.add(t)
+                work.append(t)
+    for n in reachable:
+        seen = set()
+        work = [n]
+        while work:
+            for t in calls[work.pop()]:
+                if t == n:
+                    return True
+                if t not in seen:
+                    seen.add(t)
+                    work.append(t)
+    return False

@@ -10,6 +10,8 @@ import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tatami.core.expr import evaluate
 from tatami.core.kernel import THREADS
 from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_DEPTH, Layouts, callees
@@ -146,6 +148,20 @@ class _Holes:
 
 def wave_interval(plan: ExecutionPlan, first_use: int, last_use: int) -> tuple[int, int]:
     return plan.instructions[first_use].wave, plan.instructions[last_use].wave
+
+
+def with_offsets(plan: ExecutionPlan) -> ExecutionPlan:
+    """The plan with offsets, where every size is a number and no program is called; else unchanged."""
+    own = [b for b in plan.buffers if b.kind == "arena" and not b.parent]
+    counts = [b.elements.as_int() for b in own]
+    if not own or any(c is None or b.first_use < 0 for c, b in zip(counts, own)) or any(callees(i) for i in plan.instructions):
+        return plan
+    intervals = [
+        Interval((c or 0) * b.dtype.itemsize, *wave_interval(plan, b.first_use, b.last_use)) for c, b in zip(counts, own)
+    ]
+    at = dict(zip((b.id for b in own), place(intervals)[0]))
+    buffers = tuple(msgspec.structs.replace(b, arena_offset=at.get(b.id, -1)) for b in plan.buffers)
+    return msgspec.structs.replace(plan, buffers=buffers)
 
 
 class Planner:

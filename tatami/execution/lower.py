@@ -20,6 +20,7 @@ from tatami.core.kernel import Binding
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, symbols
+from tatami.execution.arena import with_offsets
 from tatami.execution.ir import (
     Arg,
     BufferInfo,
@@ -63,7 +64,7 @@ def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, program in region.programs.items():
         bindings = None if kernels is None else _bindings(kernels.programs[name])
-        programs[name] = order(_Lowering(region, program, pool, bindings).plan())
+        programs[name] = with_offsets(order(_Lowering(region, program, pool, bindings).plan()))
         origins[name] = {item.name: (item.name,) for item in program.body}
     return Module(programs, region.constants, origins)
 

@@ -7,10 +7,12 @@ live ranges in the arena do not overlap; sizes name known symbols; calls fit the
 
 from __future__ import annotations
 
+import itertools
+
 from tatami.core.bounds import is_at_most
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, free_vars
+from tatami.core.expr import ZERO, Expr, Shape, free_vars
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
 from tatami.core.signature import symbols
@@ -37,10 +39,9 @@ def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
     """All faults of all programs; empty when the module may run."""
     out: list[Diagnostic] = []
     for name, plan in module.programs.items():
-        found = _unknown(name, plan)
+        found = _unknown(name, plan) or _parents(name, plan)
         if not found:
             found += _boundary(name, plan)
-            found += _parents(name, plan)
             found += _writers(name, plan)
             found += _definitions(name, plan)
             found += _order(name, plan)
@@ -129,7 +130,7 @@ def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
                     diagnostic(
                         "InputMismatch",
                         f"{program}: {id}",
-                        f"the buffer is {b.dtype}{_shape(b)}, the signature's {what} is {port.dtype}[{', '.join(map(str, port.shape))}]",
+                        f"the buffer is {b.dtype}{_text(b.shape)}, the signature says {port.dtype}{_text(port.shape)}",
                         "give both the same dtype and shape",
                     )
                 )
@@ -145,8 +146,8 @@ def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     return out
 
 
-def _shape(b: BufferInfo) -> str:
-    return f"[{', '.join(map(str, b.shape))}]"
+def _text(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"
 
 
 def _parents(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
@@ -228,7 +229,7 @@ def _disjoint(program: str, info: dict[str, BufferInfo], base: str, names: list[
     out: list[Diagnostic] = []
     if all(_int(low) is not None and _int(high) is not None for _, low, high in ranges):
         ranges.sort(key=lambda r: (_int(r[1]) or 0, _int(r[2]) or 0))
-        pairs = list(zip(ranges, ranges[1:]))
+        pairs = list(itertools.pairwise(ranges))
     else:
         pairs = [(a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :]]
     for (a, low_a, high_a), (b, low_b, high_b) in pairs:
@@ -297,7 +298,8 @@ def _order(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     for i, needed in enumerate(dependences(plan)):
         for j in needed:
             if j < i and waves[j] >= waves[i]:
-                why = f"it is in wave {waves[i]} together with {plan.instructions[j].debug_name or f'instruction {j}'}, which it follows"
+                other = plan.instructions[j].debug_name or f"instruction {j}"
+                why = f"it is in wave {waves[i]} and {other}, which it follows, in wave {waves[j]}"
                 out.append(_fault(_at(program, plan.instructions[i], i), why, "put it in a later wave"))
     return out
 
@@ -415,7 +417,7 @@ def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, B
             out.append(
                 _fault(
                     where,
-                    f"argument {name} is {info[name].dtype}{_shape(info[name])}, not what the input is",
+                    f"argument {name} is {info[name].dtype}{_text(info[name].shape)}, not what the input is",
                     "pass a fitting value",
                 )
             )

@@ -64,3 +64,9 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self.dtype}{list(self.shape)}, {self.sha256[:8]})"
+
+
+def as_array(value: object) -> np.ndarray:
+    """A numpy array of numbers: Python floats become fp32, Python integers i64."""
+    array = np.asarray(value)
+    return array.astype(np.float32) if array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic) else array

@@ -1,0 +1,438 @@
+"""The Graph API: build a module in Python.
+
+>>> from tatami.core.dtype import DType
+>>> g = Graph("mlp")
+>>> x = g.input("x", ("B", 4), DType.fp32)
+>>> w = g.input("w", (4, 2), DType.fp32, role="param")
+>>> g.output("y", (x @ w).relu())
+>>> [n.op for n in g.module().main.graph]
+['matmul', 'relu']
+
+Shapes and dtypes are inferred as nodes are added, faults raise at once and name the Python line. A number in an
+expression becomes a rank-0 constant of the other operand's dtype.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tatami.core.codec import to_builtins
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import IntoExpr, Shape, expr, free_vars
+from tatami.core.expr_text import ExprSyntaxError
+from tatami.core.module import Module
+from tatami.core.signature import Equation, Input, Mutability, Output, Role, Signature, Storage
+from tatami.core.tensor import Tensor as Payload
+from tatami.frontend import ir
+from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.operation import Site
+from tatami.frontend.ops import OPS, infer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_']*\Z")
+_AXIS = re.compile(r"[ir]\d+\Z")
+
+
+class Graph:
+    """One graph under construction; subgraphs made by `subgraph` share its module."""
+
+    def __init__(self, name: str = "main", parent: Graph | None = None) -> None:
+        self.name = name
+        self.root: Graph = parent.root if parent else self
+        self._inputs: list[Input] = []
+        self._outputs: list[Output] = []
+        self._assumptions: list[Equation] = []
+        self._defaults: dict[str, int] = {}
+        self._tensors: dict[str, ir.TensorType] = {}
+        self._nodes: list[ir.Node] = []
+        self._producer: dict[str, int] = {}
+        self._unknown: dict[str, list[int]] = {}
+        """Tensors whose dtype is not decided, and the nodes that read them."""
+        self._names: set[str] = set()
+        self._counters: dict[str, int] = {}
+        self.origins: dict[str, tuple[str, ...]] = {}
+        if parent is None:
+            self._graphs: dict[str, Graph] = {}
+            self._constants: dict[str, Payload] = {}
+            self._built: dict[str, ir.Graph] = {}
+
+    # -- signature ---------------------------------------------------------------------------------
+    def input(
+        self,
+        name: str,
+        shape: Sequence[IntoExpr],
+        dtype: DType,
+        *,
+        role: Role = "data",
+        mutability: Mutability = "immutable",
+        storage: Storage = "argument",
+    ) -> Tensor:
+        """An input of the graph; sizes are numbers, symbols ("B") or expressions ("2*N + 1")."""
+        where = _caller()
+        self._claim(name, where)
+        self._inputs.append(Input(name, dtype, self._shape(shape, f"input {name!r} ({where})"), role, mutability, storage))
+        self.origins[name] = (where,)
+        return self._define(name, ir.TensorType(dtype, self._inputs[-1].shape))
+
+    def constant(self, array: np.ndarray | float | Sequence[Any], name: str | None = None, *, role: Role = "const") -> Tensor:
+        """A constant tensor, kept in the module's constants and bound to a const_pool input."""
+        where = _caller()
+        try:
+            payload = array if isinstance(array, Payload) else Payload(_as_array(array))
+        except ValueError as error:
+            raise fail("UnsupportedDType", where, str(error), "convert the array to a supported dtype") from None
+        name = self._fresh(name or "constant", self.root._constants)
+        self._names.add(name)
+        self.root._constants[name] = payload
+        shape = tuple(expr(s) for s in payload.shape)
+        self._inputs.append(Input(name, payload.dtype, shape, role, "immutable", "const_pool"))
+        self.origins[name] = (where,)
+        return self._define(name, ir.TensorType(payload.dtype, shape))
+
+    def number(self, value: bool | int | float, dtype: DType = DType.unknown) -> Tensor:
+        """A rank-0 number; `unknown` adopts the dtype of what it meets."""
+        from tatami.core.scalar import scalar
+
+        return self.op("constant", value=scalar(value), dtype=dtype)
+
+    def output(self, name: str, tensor: Tensor) -> None:
+        """Name a result. One tensor may stand under several names."""
+        self._put_output(name, tensor, None)
+
+    def update(self, target: Tensor, value: Tensor) -> None:
+        """The mutable input `target` takes `value` in place, after all its reads."""
+        where = _caller()
+        port = next((i for i in self._inputs if i.tensor == target.name), None)
+        if port is None or port.mutability != "mutable":
+            raise fail(
+                "InvalidAttribute", where, f"{target.name!r} is not a mutable input", 'declare it with mutability="mutable"'
+            )
+        self._put_output(f"{target.name}.updated", value, target.name)
+
+    def size(self, symbol: str, default: int) -> None:
+        """The value of a size symbol that no input decides."""
+        self._symbol(symbol, _caller())
+        self._defaults[symbol] = default
+
+    def assume(self, lhs: IntoExpr, rhs: IntoExpr) -> None:
+        """Two sizes are equal: checked when they are bound."""
+        self._assumptions.append(Equation(expr(lhs), expr(rhs), _caller()))
+
+    # -- operations --------------------------------------------------------------------------------
+    def op(
+        self,
+        name: str,
+        *operands: Tensor | bool | int | float | None,
+        node: str | None = None,
+        at: str | None = None,
+        **attrs: Any,
+    ) -> Any:
+        """Any operation of the table: a Tensor, or a tuple of them. None is an absent operand."""
+        where = at or _caller()
+        if name not in OPS:
+            raise fail("UnknownOp", where, f"{name!r} is not an operation", "see frontend/ops.py")
+        row = OPS[name]
+        try:
+            struct = row.attrs(**{k: _attribute(v) for k, v in attrs.items()})
+        except TypeError as error:
+            names = ", ".join(f.name for f in msgspec.structs.fields(row.attrs)) or "none"
+            raise fail("InvalidAttribute", where, str(error), f"the attributes of {name} are: {names}") from None
+        tensors = self._lifted(operands)
+        label = self._fresh(node or name)
+        inputs = tuple("" if t is None else self._own(t, where).name for t in tensors)
+        made = ir.Node(name, label, inputs, (), _drop_none(to_builtins(struct)))
+        types = self._infer(made, f"{label} ({where})")
+        outputs = (label,) if len(types) == 1 else tuple(self._fresh(f"{label}.{i}") for i in range(len(types)))
+        self._nodes.append(msgspec.structs.replace(made, outputs=outputs))
+        self.origins[label] = (where,)
+        results = tuple(self._define(o, t, len(self._nodes) - 1) for o, t in zip(outputs, types, strict=True))
+        self._settle(inputs, len(self._nodes) - 1)
+        return results[0] if len(results) == 1 else results
+
+    def where(self, condition: Tensor, yes: Tensor | float, no: Tensor | float) -> Tensor:
+        return self.op("where", condition, yes, no)
+
+    def concat(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+        return self.op("concat", *tensors, axis=axis)
+
+    def stack(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+        return self.op("stack", *tensors, axis=axis)
+
+    def einsum(self, equation: str, *tensors: Tensor) -> Tensor:
+        return self.op("einsum", *tensors, equation=equation)
+
+    def full(self, shape: Sequence[IntoExpr], value: bool | int | float, dtype: DType) -> Tensor:
+        from tatami.core.scalar import scalar
+
+        return self.op("full", shape=_shape(shape), value=scalar(value), dtype=dtype)
+
+    def iota(self, shape: Sequence[IntoExpr], axis: int = 0, dtype: DType = DType.i64) -> Tensor:
+        return self.op("iota", shape=_shape(shape), axis=axis, dtype=dtype)
+
+    def arange(self, count: IntoExpr, dtype: DType = DType.i64, *, start: IntoExpr = 0, step: IntoExpr = 1) -> Tensor:
+        return self.op("iota", shape=_shape((count,)), axis=0, dtype=dtype, start=expr(start), step=expr(step))
+
+    def size_of(self, size: IntoExpr, dtype: DType = DType.i64) -> Tensor:
+        """The value of a size expression as a rank-0 tensor."""
+        return self.op("size", value=expr(size), dtype=dtype)
+
+    def uniform(
+        self, shape: Sequence[IntoExpr], key: Tensor, low: float = 0.0, high: float = 1.0, dtype: DType = DType.fp32
+    ) -> Tensor:
+        return self.op("uniform", key, shape=_shape(shape), low=low, high=high, dtype=dtype)
+
+    def normal(
+        self, shape: Sequence[IntoExpr], key: Tensor, mean: float = 0.0, deviation: float = 1.0, dtype: DType = DType.fp32
+    ) -> Tensor:
+        return self.op("normal", key, shape=_shape(shape), low=mean, high=deviation, dtype=dtype)
+
+    def rand_u32(self, shape: Sequence[IntoExpr], key: Tensor) -> Tensor:
+        return self.op("rand_u32", key, shape=_shape(shape))
+
+    # -- other graphs ------------------------------------------------------------------------------
+    def subgraph(self, name: str) -> Graph:
+        """A new graph of the same module, to be called by name."""
+        if name == "main" or name in self.root._graphs:
+            raise fail("DuplicateId", _caller(), f"a graph {name!r} exists", "choose another name")
+        self.root._graphs[name] = Graph(name, self)
+        return self.root._graphs[name]
+
+    def call(self, graph: Graph | str, *operands: Tensor, sizes: Mapping[str, IntoExpr] | None = None) -> Any:
+        return self.op("call", *operands, graph=_graph_name(graph), sizes={k: expr(v) for k, v in (sizes or {}).items()})
+
+    def cond(self, condition: Tensor, then: Graph | str, otherwise: Graph | str, *operands: Tensor) -> Any:
+        """`then` or `otherwise` over the same operands."""
+        return self.op("if", condition, *operands, then=_graph_name(then), otherwise=_graph_name(otherwise))
+
+    def loop(
+        self,
+        body: Graph | str,
+        state: Sequence[Tensor],
+        invariants: Sequence[Tensor] = (),
+        *,
+        trip: IntoExpr | Tensor | None = None,
+        condition: Tensor | None = None,
+    ) -> Any:
+        """`body` again and again; see the `loop` operation. `trip`: a size, or a rank-0 i64 tensor."""
+        size = None if trip is None or isinstance(trip, Tensor) else expr(trip)
+        count = trip if isinstance(trip, Tensor) else None if size is None else self.size_of(size)
+        return self.op("loop", count, condition, *state, *invariants, body=_graph_name(body), carried=len(state), trip=size)
+
+    def fresh_size(self, stem: str = "S") -> str:
+        """A size symbol that the module does not use yet."""
+        used = self.root.__dict__.setdefault("_fresh_sizes", set())
+        taken = used | {
+            n
+            for g in (self.root, *self.root._graphs.values())
+            for t in g._tensors.values()
+            for s in t.shape
+            for n in free_vars(s)
+        }
+        k = 0
+        while f"{stem}_{k}" in taken:
+            k += 1
+        used.add(f"{stem}_{k}")
+        return f"{stem}_{k}"
+
+    # -- result ------------------------------------------------------------------------------------
+    def graph(self) -> ir.Graph:
+        """This graph as inert nodes. Raises E1010 while a dtype is unknown."""
+        for name, type in self._tensors.items():
+            if type.dtype == DType.unknown:
+                where = self.origins.get(name, (name,))[0]
+                raise fail(
+                    "UnknownDType",
+                    where,
+                    f"nothing decides the dtype of {name!r}",
+                    "give the number a dtype: g.number(v, dtype)",
+                )
+        signature = Signature(tuple(self._inputs), tuple(self._outputs), tuple(self._assumptions), dict(self._defaults))
+        return ir.Graph(signature, dict(self._tensors), tuple(self._nodes))
+
+    def module(self) -> Module[ir.Graph]:
+        """The whole module: this graph as `main`, the subgraphs, the constants, the Python lines."""
+        root = self.root
+        programs = {"main": root.graph(), **{name: g.graph() for name, g in root._graphs.items()}}
+        origins = {"main": dict(root.origins), **{name: dict(g.origins) for name, g in root._graphs.items()}}
+        return Module(programs, dict(root._constants), origins)
+
+    def to_dot(self) -> str:
+        from tatami.frontend.show import dot
+
+        return dot(self.module())
+
+    # -- inside ------------------------------------------------------------------------------------
+    def _put_output(self, name: str, tensor: Tensor, updates: str | None) -> None:
+        where = _caller()
+        self._own(tensor, where)
+        if any(o.tensor == name for o in self._outputs) or any(i.tensor == name for i in self._inputs):
+            raise fail("DuplicateId", where, f"{name!r} is already an input or output", "choose another name")
+        if tensor.name != name or tensor.name in {i.tensor for i in self._inputs}:
+            tensor = self._renamed(tensor, name, where)
+        type = self._tensors[tensor.name]
+        self._outputs.append(Output(name, type.dtype, type.shape, updates))
+
+    def _renamed(self, tensor: Tensor, name: str, where: str) -> Tensor:
+        """The tensor under the output's name: an identity node."""
+        if name in self._tensors:
+            raise fail("DuplicateId", where, f"a tensor {name!r} exists", "choose another output name")
+        label = self._fresh(f"output.{name}")
+        self._nodes.append(ir.Node("identity", label, (tensor.name,), (name,)))
+        self._names.add(name)
+        self.origins[label] = (where,)
+        if self._tensors[tensor.name].dtype == DType.unknown:
+            self._unknown.setdefault(tensor.name, []).append(len(self._nodes) - 1)
+        return self._define(name, self._tensors[tensor.name], len(self._nodes) - 1)
+
+    def _define(self, name: str, type: ir.TensorType, producer: int | None = None) -> Tensor:
+        self._tensors[name] = type
+        if producer is not None:
+            self._producer[name] = producer
+        return Tensor(self, name)
+
+    def _claim(self, name: str, where: str) -> None:
+        if not name or name in self._names or name in self.root._constants:
+            raise fail("DuplicateId", where, f"{name!r} is empty or already used", "choose another name")
+        self._names.add(name)
+
+    def _fresh(self, stem: str, also: Mapping[str, object] | None = None) -> str:
+        name = stem
+        while name in self._names or (also and name in also):
+            self._counters[stem] = self._counters.get(stem, 0) + 1
+            name = f"{stem}_{self._counters[stem]}"
+        self._names.add(name)
+        return name
+
+    def _own(self, tensor: Tensor, where: str) -> Tensor:
+        if tensor.graph is not self:
+            raise fail(
+                "UnknownValue",
+                where,
+                f"{tensor.name!r} belongs to graph {tensor.graph.name!r}",
+                "pass it as an operand of the call",
+            )
+        return tensor
+
+    def _lifted(self, operands: Sequence[Tensor | bool | int | float | None]) -> list[Tensor | None]:
+        """Numbers as constants of the dtype of the tensors beside them."""
+        known = next((o.dtype for o in operands if isinstance(o, Tensor) and o.dtype not in (DType.unknown, DType.bool)), None)
+        any_dtype = known or next((o.dtype for o in operands if isinstance(o, Tensor)), DType.unknown)
+        return [o if o is None or isinstance(o, Tensor) else self.number(o, _fitting(o, any_dtype)) for o in operands]
+
+    def _infer(self, node: ir.Node, at: str) -> tuple[ir.TensorType, ...]:
+        site = Site(at, self._callees(node), self.root._constants)
+        return infer(node, [self._tensors[i] if i else None for i in node.inputs], site)
+
+    def _callees(self, node: ir.Node) -> Mapping[str, ir.Graph]:
+        names = [v for v in (node.attrs.get(k) for k in ("graph", "then", "otherwise", "body")) if isinstance(v, str)]
+        return {n: self.root._graphs[n].graph() for n in names if n in self.root._graphs}
+
+    def _settle(self, inputs: Iterable[str], node: int) -> None:
+        """Decide unknown dtypes that this node's other operands know, and what follows from them."""
+        made = self._nodes[node]
+        for name in inputs:
+            if name and self._tensors[name].dtype == DType.unknown:
+                self._unknown.setdefault(name, []).append(node)
+        if OPS[made.op].name in ("where",):
+            inputs = list(inputs)[1:]
+        if OPS[made.op].name in _OWN_DTYPES:
+            return
+        known = next((self._tensors[i].dtype for i in inputs if i and self._tensors[i].dtype != DType.unknown), None)
+        if known is None:
+            return
+        self._decide([i for i in inputs if i and self._tensors[i].dtype == DType.unknown], known)
+
+    def _decide(self, names: list[str], dtype: DType) -> None:
+        work = list(names)
+        while work:
+            name = work.pop()
+            if self._tensors[name].dtype != DType.unknown:
+                continue
+            self._tensors[name] = ir.TensorType(dtype, self._tensors[name].shape)
+            if name in self._producer:
+                at = self._producer[name]
+                node = self._nodes[at]
+                if node.op == "constant":
+                    self._nodes[at] = msgspec.structs.replace(node, attrs={**node.attrs, "dtype": dtype.value})
+                work += [i for i in node.inputs if i]
+            for reader in self._unknown.pop(name, []):
+                node = self._nodes[reader]
+                for output, type in zip(node.outputs, self._infer(node, node.name), strict=True):
+                    if self._tensors[output].dtype == DType.unknown and type.dtype != DType.unknown:
+                        work.append(output)
+                work += [i for i in node.inputs if i and node.op not in _OWN_DTYPES]
+
+    def _shape(self, sizes: Sequence[IntoExpr], where: str) -> Shape:
+        out = _shape(sizes, where)
+        for size in out:
+            for symbol in free_vars(size):
+                self._symbol(symbol, where)
+            number = size.as_int()
+            if number is not None and number < 0:
+                raise fail("InvalidSymbol", where, f"a size is {number}", "sizes are 0 or more")
+        return out
+
+    def _symbol(self, name: str, where: str) -> None:
+        if not _SYMBOL.match(name) or _AXIS.match(name) or name in ("min", "max", "floor"):
+            raise fail(
+                "InvalidSymbol", where, f"{name!r} cannot name a size", "use letters, digits, _ and '; not i0, r1, min, max"
+            )
+
+
+_OWN_DTYPES = frozenset(
+    {"take", "gather", "gather_nd", "if", "loop", "call", "one_hot", "cast", "scatter", "scatter_nd", "quantize", "dequantize"}
+)
+"""Operations whose operands need not share a dtype: they decide nothing."""
+
+
+def _graph_name(graph: Graph | str) -> str:
+    return graph if isinstance(graph, str) else graph.name
+
+
+def _fitting(value: bool | int | float, dtype: DType) -> DType:
+    """The dtype of a number beside operands of `dtype`; a fraction beside integers stays unknown and will not fit."""
+    if isinstance(value, bool):
+        return DType.bool
+    if isinstance(value, float) and (dtype.is_int or dtype == DType.bool):
+        return DType.fp32
+    return dtype
+
+
+def _attribute(value: Any) -> Any:
+    return tuple(_attribute(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+def _drop_none(attrs: Any) -> dict[str, Any]:
+    return {k: v for k, v in attrs.items() if v is not None}
+
+
+def _shape(sizes: Sequence[IntoExpr], where: str = "shape") -> Shape:
+    try:
+        return tuple(expr(s) for s in sizes)
+    except ExprSyntaxError as error:
+        raise fail(
+            "InvalidSymbol", where, str(error), 'write a size as a number, a symbol or an expression such as "2*N + 1"'
+        ) from None
+
+
+def _as_array(value: Any) -> Any:
+    from tatami.core.tensor import as_array
+
+    return as_array(value)
+
+
+def _caller() -> str:
+    """The Python line outside this package that called: ``model.py:12``."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tatami.frontend.graph"):
+        frame = frame.f_back
+    path = frame.f_code.co_filename.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{path}:{frame.f_lineno}"

@@ -1,0 +1,519 @@
+"""A tensor of a graph under construction: Python's operators, numpy's slicing, and a method per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tatami.core.bounds import is_at_most
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, exact_div, expr, floordiv, maximum, minimum, product
+
+if TYPE_CHECKING:
+    from tatami.frontend.graph import Graph
+
+Operand: TypeAlias = "Tensor | bool | int | float"
+Index: TypeAlias = "int | slice | None | ellipsis"  # noqa: F821
+
+
+class Tensor:
+    """A value of `graph` by name. Arithmetic adds nodes; operands need one shape, or rank 0 (D2.1)."""
+
+    __slots__ = ("graph", "name")
+    __hash__ = object.__hash__
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self.graph = graph
+        self.name = name
+
+    @property
+    def dtype(self) -> DType:
+        return self.graph._tensors[self.name].dtype
+
+    @property
+    def shape(self) -> Shape:
+        return self.graph._tensors[self.name].shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
+
+    def op(self, name: str, *others: Operand | None, **attrs: Any) -> Any:
+        """Any operation of the table with this tensor first."""
+        return self.graph.op(name, self, *others, **attrs)
+
+    # -- operators ---------------------------------------------------------------------------------
+    def __add__(self, other: Operand) -> Tensor:
+        return self.op("add", other)
+
+    def __radd__(self, other: Operand) -> Tensor:
+        return self.graph.op("add", other, self)
+
+    def __sub__(self, other: Operand) -> Tensor:
+        return self.op("sub", other)
+
+    def __rsub__(self, other: Operand) -> Tensor:
+        return self.graph.op("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Tensor:
+        return self.op("mul", other)
+
+    def __rmul__(self, other: Operand) -> Tensor:
+        return self.graph.op("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return self.op("div", other)
+
+    def __rtruediv__(self, other: Operand) -> Tensor:
+        return self.graph.op("div", other, self)
+
+    def __mod__(self, other: Operand) -> Tensor:
+        return self.op("mod", other)
+
+    def __pow__(self, other: Operand) -> Tensor:
+        return self.op("powi", n=other) if isinstance(other, int) else self.op("pow", other)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return self.op("matmul", other)
+
+    def __neg__(self) -> Tensor:
+        return self.op("neg")
+
+    def __abs__(self) -> Tensor:
+        return self.op("abs")
+
+    def __lt__(self, other: Operand) -> Tensor:
+        return self.op("lt", other)
+
+    def __le__(self, other: Operand) -> Tensor:
+        return self.op("le", other)
+
+    def __gt__(self, other: Operand) -> Tensor:
+        return self.op("gt", other)
+
+    def __ge__(self, other: Operand) -> Tensor:
+        return self.op("ge", other)
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        return self.op("eq", other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        return self.op("ne", other)  # type: ignore[arg-type]
+
+    def __invert__(self) -> Tensor:
+        return self.op("not" if self.dtype == DType.bool else "bitnot")
+
+    def __and__(self, other: Operand) -> Tensor:
+        return self.op("and" if self.dtype == DType.bool else "bitand", other)
+
+    def __or__(self, other: Operand) -> Tensor:
+        return self.op("or" if self.dtype == DType.bool else "bitor", other)
+
+    def __xor__(self, other: Operand) -> Tensor:
+        return self.op("xor" if self.dtype == DType.bool else "bitxor", other)
+
+    def __lshift__(self, other: Operand) -> Tensor:
+        return self.op("shl", other)
+
+    def __rshift__(self, other: Operand) -> Tensor:
+        return self.op("shr", other)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a graph tensor has no value yet; use g.where or g.cond")
+
+    # -- numpy slicing -----------------------------------------------------------------------------
+    def __getitem__(self, key: Index | tuple[Index, ...]) -> Tensor:
+        """Integers, slices (also with negative steps), `...` and None, as in numpy."""
+        keys = list(key) if isinstance(key, tuple) else [key]
+        used = sum(k is not None and k is not Ellipsis for k in keys)
+        if used > self.rank:
+            raise fail("AxisOutOfRange", self.name, f"{used} indices for {self!r}", "index at most every axis once")
+        if Ellipsis not in [k for k in keys if not isinstance(k, Tensor)]:
+            keys.append(Ellipsis)
+        at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+        keys[at : at + 1] = [slice(None)] * (self.rank - used)
+        starts: list[Expr] = []
+        stops: list[Expr] = []
+        steps: list[int] = []
+        flipped: list[int] = []
+        shape: list[bool] = []  # per result axis: True new axis of size 1, False next kept axis
+        kept: list[bool] = []
+        for k in keys:
+            if k is None:
+                shape.append(True)
+                continue
+            size = self.shape[len(starts)]
+            if isinstance(k, slice):
+                lo, hi, step, reverse = _slice_bounds(k, size)
+                if reverse:
+                    flipped.append(len(starts))
+                shape.append(False)
+                kept.append(True)
+            else:
+                lo = expr(k) + (size if isinstance(k, int) and k < 0 else ZERO)
+                hi, step = lo + 1, 1
+                kept.append(False)
+            starts.append(lo)
+            stops.append(hi)
+            steps.append(step)
+        out = self.flip(*flipped) if flipped else self
+        if any(s != ZERO for s in starts) or tuple(stops) != self.shape or any(s != 1 for s in steps):
+            out = out.op("slice", starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+        sizes = iter([s for s, keep in zip(out.shape, kept, strict=True) if keep])
+        wanted = tuple(ONE if new else next(sizes) for new in shape)
+        return out if wanted == out.shape else out.op("reshape", shape=wanted)
+
+    # -- movement ----------------------------------------------------------------------------------
+    def reshape(self, *shape: IntoExpr | Sequence[IntoExpr]) -> Tensor:
+        """One size may be -1: what the others leave."""
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
+        to = [expr(s) for s in sizes]  # type: ignore[arg-type]
+        if -1 in [s.as_int() for s in to]:
+            at = next(i for i, s in enumerate(to) if s.as_int() == -1)
+            total, rest = product(self.shape), product(to[:at] + to[at + 1 :])
+            exact = exact_div(total, rest) if rest != ZERO else ZERO
+            to[at] = exact if exact is not None else floordiv(total, rest)
+        return self.op("reshape", shape=tuple(to))
+
+    def permute(self, *perm: int) -> Tensor:
+        return self.op("permute", perm=_flat(perm))
+
+    def transpose(self, a: int = -2, b: int = -1) -> Tensor:
+        """Swap two axes."""
+        perm = list(range(self.rank))
+        perm[a], perm[b] = perm[b], perm[a]
+        return self.op("permute", perm=tuple(perm))
+
+    def expand(self, *shape: IntoExpr, dims: Sequence[int] | None = None) -> Tensor:
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
+        to = tuple(expr(s) for s in sizes)
+        return self.op("expand", shape=to, dims=None if dims is None else tuple(dims))
+
+    def unsqueeze(self, *axes: int) -> Tensor:
+        return self.op("unsqueeze", axes=_flat(axes))
+
+    def squeeze(self, *axes: int) -> Tensor:
+        return self.op("squeeze", axes=_flat(axes))
+
+    def flatten(self, start: int = 0, end: int = -1) -> Tensor:
+        return self.op("flatten", start=start, end=end)
+
+    def flip(self, *axes: int) -> Tensor:
+        return self.op("flip", axes=_flat(axes))
+
+    def repeat(self, axis: int, times: IntoExpr) -> Tensor:
+        return self.op("repeat", axis=axis, times=expr(times))
+
+    def tile(self, *repeats: IntoExpr) -> Tensor:
+        return self.op("tile", repeats=tuple(expr(r) for r in repeats))
+
+    def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: float = 0, mode: str = "constant") -> Tensor:
+        from tatami.core.scalar import scalar
+
+        return self.op("pad", pads=tuple((expr(a), expr(b)) for a, b in pads), value=scalar(value), mode=mode)
+
+    def roll(self, shift: int, axis: int) -> Tensor:
+        return self.op("roll", shifts=(shift,), axes=(axis,))
+
+    def unfold(
+        self, kernel: Sequence[int], stride: Sequence[int] = (), dilation: Sequence[int] = (), groups: int = 1
+    ) -> Tensor:
+        return self.op("unfold", kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
+
+    def fold(
+        self,
+        size: Sequence[IntoExpr],
+        kernel: Sequence[int],
+        stride: Sequence[int] = (),
+        dilation: Sequence[int] = (),
+        groups: int = 1,
+    ) -> Tensor:
+        to = tuple(expr(s) for s in size)
+        return self.op("fold", size=to, kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
+
+    def split(self, sizes: Sequence[IntoExpr], axis: int = 0) -> tuple[Tensor, ...]:
+        out = self.op("split", axis=axis, sizes=tuple(expr(s) for s in sizes))
+        return out if isinstance(out, tuple) else (out,)
+
+    def view(self, shape: Sequence[IntoExpr], map: Sequence[IntoExpr] | None = None, linear: IntoExpr | None = None) -> Tensor:
+        """Read coordinates `map` (per operand axis) or row-major element `linear`, over i0, i1, …"""
+        return self.op(
+            "view",
+            shape=tuple(expr(s) for s in shape),
+            map=None if map is None else tuple(expr(m) for m in map),
+            linear=None if linear is None else expr(linear),
+        )
+
+    def gather(self, axis: int, index: Tensor) -> Tensor:
+        return self.op("gather", index, axis=axis)
+
+    def take(self, index: Tensor, axis: int = 0) -> Tensor:
+        return self.op("take", index, axis=axis)
+
+    def scatter(self, axis: int, index: Tensor, updates: Tensor, op: str = "set") -> Tensor:
+        return self.op("scatter", index, updates, axis=axis, op=op)
+
+    # -- elementwise -------------------------------------------------------------------------------
+    def cast(self, to: DType) -> Tensor:
+        return self if self.dtype == to else self.op("cast", to=to)
+
+    def exp(self) -> Tensor:
+        return self.op("exp")
+
+    def exp2(self) -> Tensor:
+        return self.op("exp2")
+
+    def log(self) -> Tensor:
+        return self.op("log")
+
+    def log2(self) -> Tensor:
+        return self.op("log2")
+
+    def sqrt(self) -> Tensor:
+        return self.op("sqrt")
+
+    def rsqrt(self) -> Tensor:
+        return self.op("rsqrt")
+
+    def recip(self) -> Tensor:
+        return self.op("recip")
+
+    def sin(self) -> Tensor:
+        return self.op("sin")
+
+    def cos(self) -> Tensor:
+        return self.op("cos")
+
+    def tanh(self) -> Tensor:
+        return self.op("tanh")
+
+    def erf(self) -> Tensor:
+        return self.op("erf")
+
+    def abs(self) -> Tensor:
+        return self.op("abs")
+
+    def floor(self) -> Tensor:
+        return self.op("floor")
+
+    def ceil(self) -> Tensor:
+        return self.op("ceil")
+
+    def round(self) -> Tensor:
+        return self.op("round")
+
+    def square(self) -> Tensor:
+        return self.op("square")
+
+    def relu(self) -> Tensor:
+        return self.op("relu")
+
+    def sigmoid(self) -> Tensor:
+        return self.op("sigmoid")
+
+    def silu(self) -> Tensor:
+        return self.op("silu")
+
+    def gelu(self, approximate: str = "none") -> Tensor:
+        return self.op("gelu", approximate=approximate)
+
+    def softplus(self) -> Tensor:
+        return self.op("softplus")
+
+    def leaky_relu(self, alpha: float = 0.01) -> Tensor:
+        return self.op("leaky_relu", alpha=alpha)
+
+    def elu(self, alpha: float = 1.0) -> Tensor:
+        return self.op("elu", alpha=alpha)
+
+    def clamp(self, lo: float | None = None, hi: float | None = None) -> Tensor:
+        return self.op("clamp", lo=lo, hi=hi)
+
+    def maximum(self, other: Operand) -> Tensor:
+        return self.op("max", other)
+
+    def minimum(self, other: Operand) -> Tensor:
+        return self.op("min", other)
+
+    # -- reduce ------------------------------------------------------------------------------------
+    def _reduce(self, name: str, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
+        axes = None if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+        return self.op(name, axes=axes, keepdims=keepdims)
+
+    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return self._reduce("reduce_sum", axis, keepdims)
+
+    def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return self._reduce("reduce_prod", axis, keepdims)
+
+    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return self._reduce("reduce_max", axis, keepdims)
+
+    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return self._reduce("reduce_min", axis, keepdims)
+
+    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return self._reduce("reduce_mean", axis, keepdims)
+
+    def variance(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return self._reduce("variance", axis, keepdims)
+
+    def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return self._reduce("reduce_and", axis, keepdims)
+
+    def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return self._reduce("reduce_or", axis, keepdims)
+
+    def argmax(self, axis: int = -1, keepdims: bool = False) -> Tensor:
+        return self.op("argmax", axis=axis, keepdims=keepdims)
+
+    def argmin(self, axis: int = -1, keepdims: bool = False) -> Tensor:
+        return self.op("argmin", axis=axis, keepdims=keepdims)
+
+    def cumsum(self, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
+        return self.op("cumsum", axis=axis, exclusive=exclusive, reverse=reverse)
+
+    def cumprod(self, axis: int = 0) -> Tensor:
+        return self.op("cumprod", axis=axis)
+
+    # -- the field's compound operations -----------------------------------------------------------
+    def softmax(self, axis: int = -1) -> Tensor:
+        return self.op("softmax", axis=axis)
+
+    def log_softmax(self, axis: int = -1) -> Tensor:
+        return self.op("log_softmax", axis=axis)
+
+    def layer_norm(
+        self, scale: Tensor | None = None, bias: Tensor | None = None, *, axis: int = -1, eps: float = 1e-5
+    ) -> Tensor:
+        return self.op("layer_norm", scale, bias, axis=axis, eps=eps)
+
+    def rms_norm(self, scale: Tensor | None = None, *, axis: int = -1, eps: float = 1e-5) -> Tensor:
+        return self.op("rms_norm", scale, axis=axis, eps=eps)
+
+    def batch_norm(
+        self, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, *, eps: float = 1e-5, axis: int = 1
+    ) -> Tensor:
+        return self.op("batch_norm", scale, bias, mean, variance, eps=eps, axis=axis)
+
+    def gemm(self, b: Tensor, c: Tensor | None = None, **attrs: Any) -> Tensor:
+        return self.op("gemm", b, c, **attrs)
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        return self.op("linear", weight, bias)
+
+    def conv(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int | tuple[IntoExpr, IntoExpr]] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        acc_dtype: DType | None = None,
+    ) -> Tensor:
+        """padding: a number, one number per spatial axis, or (before, after) pairs."""
+        n = weight.rank - 2
+        return self.op(
+            "conv",
+            weight,
+            bias,
+            stride=_each(stride, n),
+            padding=_pads(padding, n),
+            dilation=_each(dilation, n),
+            groups=groups,
+            acc_dtype=acc_dtype,
+        )
+
+    def conv_transpose(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int | tuple[IntoExpr, IntoExpr]] = 0,
+        output_padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        n = weight.rank - 2
+        return self.op(
+            "conv_transpose",
+            weight,
+            bias,
+            stride=_each(stride, n),
+            padding=_pads(padding, n),
+            output_padding=_each(output_padding, n),
+            dilation=_each(dilation, n),
+            groups=groups,
+        )
+
+    def max_pool(
+        self, kernel: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Any = 0, **attrs: Any
+    ) -> Tensor:
+        """Stride defaults to the kernel; a number means both spatial axes."""
+        return self._pool("max_pool", kernel, stride, padding, attrs)
+
+    def avg_pool(
+        self, kernel: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Any = 0, **attrs: Any
+    ) -> Tensor:
+        return self._pool("avg_pool", kernel, stride, padding, attrs)
+
+    def _pool(self, name: str, kernel: int | Sequence[int], stride: Any, padding: Any, attrs: dict[str, Any]) -> Tensor:
+        sizes = _each(kernel, self.rank - 2) if isinstance(kernel, int) else tuple(kernel)
+        n = len(sizes)
+        return self.op(
+            name, kernel=sizes, stride=sizes if stride is None else _each(stride, n), padding=_pads(padding, n), **attrs
+        )
+
+    def attention(self, key: Tensor, value: Tensor, mask: Tensor | None = None, **attrs: Any) -> Tensor:
+        return self.op("attention", key, value, mask, **attrs)
+
+
+def _flat(axes: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(axes[0]) if len(axes) == 1 and isinstance(axes[0], list | tuple) else tuple(axes)
+
+
+def _each(value: int | Sequence[int], n: int) -> tuple[int, ...]:
+    return (value,) * n if isinstance(value, int) else tuple(value)
+
+
+def _pads(padding: Any, n: int) -> tuple[tuple[Expr, Expr], ...]:
+    sides = (padding,) * n if isinstance(padding, int | str | Expr) else tuple(padding)
+    return tuple((expr(p[0]), expr(p[1])) if isinstance(p, list | tuple) else (expr(p), expr(p)) for p in sides)
+
+
+def _slice_bounds(k: slice, size: Expr) -> tuple[Expr, Expr, int, bool]:
+    """(lo, hi, step, reversed first) with 0 <= lo <= hi <= size and step > 0, numpy's meaning."""
+    step = 1 if k.step is None else k.step
+    if not isinstance(step, int) or step == 0:
+        raise fail("InvalidAttribute", "slice", f"step {step!r}", "give a step that is a number and not 0")
+    reverse = step < 0
+    if not reverse:
+        lo = ZERO if k.start is None else _bound(k.start, size)
+        hi = size if k.stop is None else _bound(k.stop, size)
+    else:
+        # Element j is element size-1-j of the flipped axis.
+        lo = ZERO if k.start is None else size - 1 - _bound(k.start, size, low=-1, high=-1)
+        hi = size if k.stop is None else size - 1 - _bound(k.stop, size, low=-1, high=-1)
+    if not is_at_most(lo, hi):
+        hi = lo if is_at_most(hi, lo) else maximum(lo, hi)
+    return lo, hi, abs(step), reverse
+
+
+def _bound(value: IntoExpr, size: Expr, low: int = 0, high: int = 0) -> Expr:
+    """A start or stop clamped into low..size+high; sizes count as 1 or more where that decides."""
+    at = expr(value)
+    number = at.as_int()
+    if number is not None and number < 0:
+        at = at + size
+    if not is_at_most(expr(low), at):
+        at = expr(low) if is_at_most(at, expr(low)) else maximum(at, low)
+    if not is_at_most(at, size + high):
+        at = size + high if is_at_most(size + high, at) else minimum(at, size + high)
+    return at

@@ -1,0 +1,222 @@
+"""What an operation is: its name, attributes, operands and type rule; and the rules many operations share.
+
+Shapes are strict (D2.1): operands of an elementwise operation have one shape, only rank 0 spreads. Dtypes are never
+cast (D2.17): two known, different dtypes are an error; `unknown` yields to the other operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tatami.core.codec import from_builtins
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, Expr, Shape
+from tatami.frontend.ir import Graph, Node, TensorType
+
+Operands: TypeAlias = Sequence[TensorType | None]
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a type rule runs: the node's name and what a call may refer to."""
+
+    at: str
+    graphs: Mapping[str, Graph] = field(default_factory=dict)
+    constants: Collection[str] = ()
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One row of the table. `most` is -1 when any number of operands is allowed; operands from `least` on are optional.
+
+    `infer(attrs, operands, site)` gives the result types or raises TatamiError naming `site.at`.
+    """
+
+    name: str
+    attrs: type
+    least: int
+    most: int
+    infer: Callable[[Any, Operands, Site], tuple[TensorType, ...]]
+    doc: str
+    is_contraction: bool = False
+
+
+class NoAttrs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The operation has no attributes."""
+
+
+def attributes(operation: Operation, node: Node) -> Any:
+    """The node's attributes as the operation's struct. Raises E1009."""
+    try:
+        return from_builtins(node.attrs, operation.attrs, node.name)
+    except TatamiError as error:
+        names = ", ".join(f.name for f in msgspec.structs.fields(operation.attrs)) or "none"
+        raise fail(
+            "InvalidAttribute", node.name, error.diagnostics[0].why, f"the attributes of {operation.name} are: {names}"
+        ) from None
+
+
+def need(operands: Operands) -> list[TensorType]:
+    """The operands that are present."""
+    return [t for t in operands if t is not None]
+
+
+def text(shape: Shape) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"
+
+
+def axis_of(axis: int, rank: int, site: Site) -> int:
+    """A position from one that may count from the end. Raises E1008."""
+    if not -rank <= axis < rank:
+        raise fail("AxisOutOfRange", site.at, f"axis {axis} of a tensor of rank {rank}", f"give an axis in 0..{rank - 1}")
+    return axis % rank
+
+
+def axes_of(axes: Sequence[int] | None, rank: int, site: Site) -> tuple[int, ...]:
+    """Sorted positions; None means every axis. Raises E1008."""
+    if axes is None:
+        return tuple(range(rank))
+    out = sorted(axis_of(a, rank, site) for a in axes)
+    if len(set(out)) != len(out):
+        raise fail("AxisOutOfRange", site.at, f"axes {list(axes)} name one axis twice", "name each axis once")
+    return tuple(out)
+
+
+def same_dtype(types: Sequence[TensorType], site: Site) -> DType:
+    """The one dtype of `types`; unknown yields. Raises E1006."""
+    known = list(dict.fromkeys(t.dtype for t in types if t.dtype != DType.unknown))
+    if len(known) > 1:
+        widest = max(known, key=lambda d: (d.is_float, d.itemsize))
+        narrow = next(i for i, t in enumerate(types) if t.dtype not in (DType.unknown, widest))
+        raise fail(
+            "DTypeMismatch",
+            site.at,
+            f"operands have dtypes {' and '.join(map(str, known))}",
+            f"cast operand {narrow}: cast(to={widest})",
+        )
+    return known[0] if known else DType.unknown
+
+
+def same_size(a: Expr, b: Expr, what: str, site: Site) -> None:
+    """Raises E1304 unless the sizes are equal."""
+    if a != b:
+        raise fail(
+            "AxisAlignmentMismatch",
+            site.at,
+            f"{what}: {a} and {b} have to be equal",
+            f"use one size, or reshape to make {b} be {a}",
+        )
+
+
+def joined(types: Sequence[TensorType], site: Site) -> Shape:
+    """The one shape of elementwise operands; rank 0 spreads. Raises E1001 with the expand to write, or E1304."""
+    best: Shape = ()
+    for t in types:
+        if not t.shape or t.shape == best:
+            continue
+        if best:
+            raise shape_mismatch(best, t.shape, site)
+        best = t.shape
+    return best
+
+
+def shape_mismatch(a: Shape, b: Shape, site: Site) -> TatamiError:
+    """E1304 for two bare symbols on one axis, else E1001 whose suggestion is the op to insert."""
+    if len(a) == len(b):
+        differ = [(x, y) for x, y in zip(a, b, strict=True) if x != y]
+        if all(x.as_name() and y.as_name() for x, y in differ):
+            x, y = differ[0]
+            return fail(
+                "AxisAlignmentMismatch",
+                site.at,
+                f"operands of shapes {text(a)} and {text(b)} need {x} = {y}",
+                f"use one size symbol for {x} and {y}",
+            )
+    to = right_aligned([a, b])
+    if to is None:
+        wide, narrow = (a, b) if len(a) >= len(b) else (b, a)
+        place = _placement(narrow, wide)
+        how = (
+            f"insert expand(shape={text(wide)}, dims={place}) on the operand of shape {text(narrow)}"
+            if place is not None
+            else "give the operands one shape (reshape, permute or expand one of them)"
+        )
+    else:
+        how = "; ".join(f"insert expand(shape={text(to)}) on the operand of shape {text(s)}" for s in (a, b) if s != to)
+    return fail("BroadcastMismatch", site.at, f"operands have shapes {text(a)} and {text(b)}; only rank 0 spreads", how)
+
+
+def _placement(narrow: Shape, wide: Shape) -> list[int] | None:
+    """Increasing positions of `wide` that hold the sizes of `narrow`."""
+    out: list[int] = []
+    at = 0
+    for size in narrow:
+        while at < len(wide) and wide[at] != size and size != ONE:
+            at += 1
+        if at == len(wide):
+            return None
+        out.append(at)
+        at += 1
+    return out
+
+
+def right_aligned(shapes: Sequence[Shape]) -> Shape | None:
+    """The right-aligned broadcast of `shapes`, or None."""
+    rank = max(map(len, shapes), default=0)
+    out = [ONE] * rank
+    for s in shapes:
+        for j, size in enumerate(s, rank - len(s)):
+            if size == ONE or size == out[j]:
+                continue
+            if out[j] != ONE:
+                return None
+            out[j] = size
+    return tuple(out)
+
+
+def broadcast(shapes: Sequence[Shape], what: str, site: Site) -> Shape:
+    """The right-aligned broadcast, where an operation's own definition has one (batches of matmul, masks)."""
+    out = right_aligned(shapes)
+    if out is None:
+        raise fail(
+            "BroadcastMismatch",
+            site.at,
+            f"{what}: shapes {' and '.join(map(text, shapes))} do not broadcast",
+            "expand the smaller operand to the larger one's sizes",
+        )
+    return out
+
+
+def want(condition: bool, why: str, suggestion: str, site: Site, kind: str = "InvalidAttribute") -> None:
+    """Raise `kind` unless the condition holds."""
+    if not condition:
+        raise fail(kind, site.at, why, suggestion)
+
+
+def want_float(t: TensorType, op: str, site: Site) -> None:
+    want(
+        t.dtype.is_float or t.dtype == DType.unknown,
+        f"{op} of {t.dtype}",
+        "cast the operand to a float dtype",
+        site,
+        "UnsupportedDType",
+    )
+
+
+def want_rank(t: TensorType, ranks: Collection[int], op: str, site: Site) -> None:
+    want(
+        len(t.shape) in ranks,
+        f"{op} of an operand of shape {text(t.shape)}",
+        f"give an operand of rank {' or '.join(map(str, sorted(ranks)))}",
+        site,
+        "BroadcastMismatch",
+    )
+
+
+def accumulation(dtype: DType, acc: DType | None = None) -> DType:
+    """The dtype a contraction or reduce of `dtype` accumulates in: fp32 for 16-bit floats."""
+    return acc or (DType.fp32 if dtype.is_narrow_float else dtype)

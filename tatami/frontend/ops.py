@@ -1,0 +1,59 @@
+"""The one table of operations: `OPS[name]`, and the types of a node's results.
+
+>>> len(OPS) > 100
+True
+>>> OPS["conv"].doc
+'cross-correlation of (N, C, L..) or (C, L..) with (Cout, C/g, k..)'
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from tatami.core.diagnostic import fail
+from tatami.frontend.ir import Node, TensorType
+from tatami.frontend.operation import Operands, Operation, Site, attributes
+from tatami.frontend.ops_contraction import CONTRACTION
+from tatami.frontend.ops_control import CONTROL
+from tatami.frontend.ops_elementwise import ELEMENTWISE
+from tatami.frontend.ops_indexing import INDEXING
+from tatami.frontend.ops_movement import MOVEMENT
+from tatami.frontend.ops_reduction import REDUCTION
+
+OPS: dict[str, Operation] = {
+    op.name: op for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, CONTROL) for op in family
+}
+
+
+def operation(node: Node) -> Operation:
+    """The row of the table for a node. Raises E1601."""
+    if node.op not in OPS:
+        near = difflib.get_close_matches(node.op, OPS, 1)
+        raise fail(
+            "UnknownOp",
+            node.name,
+            f"{node.op!r} is not an operation",
+            f"did you mean {near[0]!r}?" if near else "see frontend/ops.py",
+        )
+    return OPS[node.op]
+
+
+def operands_of(node: Node, tensors: Mapping[str, TensorType]) -> list[TensorType | None]:
+    """The operand types in order; None for an absent optional one. Raises E1602, E1009."""
+    op = operation(node)
+    count = len(node.inputs)
+    given = count - sum(not name for name in node.inputs)
+    if count < op.least or (op.most >= 0 and count > op.most) or (op.name != "loop" and given < op.least):
+        how = str(op.least) if op.least == op.most else f"{op.least} to {op.most if op.most >= 0 else 'any number'}"
+        raise fail("InvalidAttribute", node.name, f"{op.name} has {given} operands", f"give {how}")
+    for name in node.inputs:
+        if name and name not in tensors:
+            raise fail("UnknownValue", node.name, f"operand {name!r} is not defined", "define it before this node")
+    return [tensors[name] if name else None for name in node.inputs]
+
+
+def infer(node: Node, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    """The types of the node's results. Raises TatamiError naming the node."""
+    op = operation(node)
+    return op.infer(attributes(op, node), operands, site)

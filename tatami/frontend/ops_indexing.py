@@ -1,0 +1,329 @@
+"""Creation, indexing by tensors, sorting, and operations whose result size is data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, expr, var
+from tatami.core.scalar import Scalar
+from tatami.frontend.ir import TensorType
+from tatami.frontend.operation import (
+    Operands,
+    Operation,
+    Site,
+    axis_of,
+    need,
+    same_dtype,
+    same_size,
+    text,
+    want,
+)
+
+
+class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rank-0 number. dtype `unknown` adopts the other operand's while the graph is built."""
+
+    value: Scalar
+    dtype: DType
+
+
+class SizeValue(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    value: Expr
+    dtype: DType = DType.i64
+
+
+class Full(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    shape: Shape
+    value: Scalar
+    dtype: DType
+
+
+class Iota(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """start + step * (coordinate along `axis`)."""
+
+    shape: Shape
+    axis: int = 0
+    dtype: DType = DType.i64
+    start: Expr = expr(0)
+    step: Expr = expr(1)
+
+
+class Random(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """low..high for uniform, mean and deviation for normal."""
+
+    shape: Shape
+    low: float = 0.0
+    high: float = 1.0
+    dtype: DType = DType.fp32
+
+
+class OfShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    shape: Shape
+
+
+Policy = Literal["error", "wrap", "clamp", "zero"]
+
+
+class Gather(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`bounds`: wrap counts negative indices from the end and reports others outside; clamp; zero reads 0."""
+
+    axis: int = 0
+    bounds: Policy = "wrap"
+
+
+class GatherND(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    batch: int = 0
+    bounds: Policy = "wrap"
+
+
+Combine = Literal["set", "add", "mul", "max", "min"]
+
+
+class Scatter(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    axis: int = 0
+    op: Combine = "set"
+    bounds: Policy = "wrap"
+
+
+class ScatterND(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    op: Combine = "set"
+    bounds: Policy = "wrap"
+
+
+class OneHot(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Operands: indices, and optionally the two values [off, on] (else 0 and 1 of `dtype`)."""
+
+    depth: Expr
+    axis: int = -1
+    dtype: DType = DType.fp32
+
+
+class Sort(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    axis: int = -1
+    descending: bool = False
+
+
+class TopK(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    k: Expr
+    axis: int = -1
+    largest: bool = True
+
+
+class NewSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`size`: the symbol that will hold the number of results; new in its graph."""
+
+    size: str
+
+
+class Unique(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    size: str
+    axis: int | None = None
+    sorted: bool = True
+
+
+class Nms(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    size: str
+    max_per_class: int
+    iou_threshold: float = 0.0
+    score_threshold: float | None = None
+    center: bool = False
+
+
+class Resize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Interpolate the axes of `scales` (result size / operand size per axis) to `shape`.
+
+    `coordinates` maps a result position to an operand position as in ONNX Resize."""
+
+    shape: Shape
+    scales: tuple[float, ...]
+    mode: Literal["nearest", "linear", "cubic"] = "nearest"
+    coordinates: Literal["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"] = "half_pixel"
+    nearest: Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"] = "round_prefer_floor"
+    cubic_a: float = -0.75
+
+
+def _constant(attrs: Constant, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    return (TensorType(attrs.dtype, ()),)
+
+
+def _size(attrs: SizeValue, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    want(attrs.dtype.is_int, f"size as {attrs.dtype}", "name an integer dtype, then cast", site, "UnsupportedDType")
+    return (TensorType(attrs.dtype, ()),)
+
+
+def _full(attrs: Full, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    return (TensorType(attrs.dtype, attrs.shape),)
+
+
+def _iota(attrs: Iota, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    axis_of(attrs.axis, len(attrs.shape), site)
+    want(attrs.dtype.is_int, f"iota as {attrs.dtype}", "name an integer dtype, then cast", site, "UnsupportedDType")
+    return (TensorType(attrs.dtype, attrs.shape),)
+
+
+def _key(operands: Operands, site: Site) -> None:
+    (key,) = need(operands)
+    want(
+        key.dtype in (DType.u64, DType.unknown) and not key.shape,
+        f"a key {key.dtype}{text(key.shape)}",
+        "give a rank-0 u64",
+        site,
+    )
+
+
+def _rand_u32(attrs: OfShape, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    _key(operands, site)
+    return (TensorType(DType.u32, attrs.shape),)
+
+
+def _random(attrs: Random, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    _key(operands, site)
+    want(attrs.dtype.is_float, f"random {attrs.dtype}", "name a float dtype", site, "UnsupportedDType")
+    return (TensorType(attrs.dtype, attrs.shape),)
+
+
+def _index(t: TensorType, site: Site) -> None:
+    want(
+        t.dtype.is_int or t.dtype == DType.unknown, f"an index of {t.dtype}", "cast the index to i64", site, "UnsupportedDType"
+    )
+
+
+def _gather(attrs: Gather, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, index = need(operands)
+    _index(index, site)
+    want(len(x.shape) == len(index.shape), f"gather of {text(x.shape)} by {text(index.shape)}", "use take, or one rank", site)
+    axis_of(attrs.axis, len(x.shape), site)
+    return (TensorType(x.dtype, index.shape),)
+
+
+def _take(attrs: Gather, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, index = need(operands)
+    _index(index, site)
+    a = axis_of(attrs.axis, len(x.shape), site)
+    return (TensorType(x.dtype, (*x.shape[:a], *index.shape, *x.shape[a + 1 :])),)
+
+
+def nd_depth(index: TensorType, site: Site) -> int:
+    """How many leading axes the last axis of an index addresses."""
+    depth = index.shape[-1].as_int() if index.shape else None
+    want(depth is not None, "the last axis of the index has no constant size", "give index tuples of a known length", site)
+    return depth or 0
+
+
+def _gather_nd(attrs: GatherND, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, index = need(operands)
+    _index(index, site)
+    depth = nd_depth(index, site)
+    b = attrs.batch
+    want(b + depth <= len(x.shape), f"index tuples of {depth} into {text(x.shape)}", "shorten the tuples", site)
+    for i in range(b):
+        same_size(x.shape[i], index.shape[i], "gather_nd batch axis", site)
+    return (TensorType(x.dtype, (*index.shape[:-1], *x.shape[b + depth :])),)
+
+
+def _scatter(attrs: Scatter, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, index, updates = need(operands)
+    _index(index, site)
+    axis_of(attrs.axis, len(x.shape), site)
+    want(
+        index.shape == updates.shape and len(index.shape) == len(x.shape),
+        f"scatter of {text(updates.shape)} by {text(index.shape)} into {text(x.shape)}",
+        "give updates the shape of the index, and all one rank",
+        site,
+        "BroadcastMismatch",
+    )
+    return (TensorType(same_dtype((x, updates), site), x.shape),)
+
+
+def _scatter_nd(attrs: ScatterND, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, index, updates = need(operands)
+    _index(index, site)
+    depth = nd_depth(index, site)
+    want(depth <= len(x.shape), f"index tuples of {depth} into {text(x.shape)}", "shorten the tuples", site)
+    wanted = (*index.shape[:-1], *x.shape[depth:])
+    want(updates.shape == wanted, f"updates of shape {text(updates.shape)}", f"give {text(wanted)}", site, "BroadcastMismatch")
+    return (TensorType(same_dtype((x, updates), site), x.shape),)
+
+
+def _one_hot(attrs: OneHot, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    types = need(operands)
+    index = types[0]
+    a = axis_of(attrs.axis, len(index.shape) + 1, site)
+    dtype = attrs.dtype
+    if len(types) > 1:
+        want(types[1].shape == (expr(2),), f"values of shape {text(types[1].shape)}", "give [off, on]", site)
+        dtype = types[1].dtype
+    return (TensorType(dtype, (*index.shape[:a], attrs.depth, *index.shape[a:])),)
+
+
+def _sort(attrs: Sort, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    (x,) = need(operands)
+    axis_of(attrs.axis, len(x.shape), site)
+    return (x, TensorType(DType.i64, x.shape))
+
+
+def _topk(attrs: TopK, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    (x,) = need(operands)
+    a = axis_of(attrs.axis, len(x.shape), site)
+    shape = (*x.shape[:a], attrs.k, *x.shape[a + 1 :])
+    return (TensorType(x.dtype, shape), TensorType(DType.i64, shape))
+
+
+def _nonzero(attrs: NewSize, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    (x,) = need(operands)
+    return (TensorType(DType.i64, (expr(len(x.shape)), var(attrs.size))),)
+
+
+def _unique(attrs: Unique, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    (x,) = need(operands)
+    n = var(attrs.size)
+    if attrs.axis is None:
+        total = expr(1)
+        for s in x.shape:
+            total = total * s
+        values: Shape = (n,)
+        inverse = total
+    else:
+        a = axis_of(attrs.axis, len(x.shape), site)
+        values = (*x.shape[:a], n, *x.shape[a + 1 :])
+        inverse = x.shape[a]
+    i64 = DType.i64
+    return (TensorType(x.dtype, values), TensorType(i64, (n,)), TensorType(i64, (inverse,)), TensorType(i64, (n,)))
+
+
+def _nms(attrs: Nms, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    boxes, scores = need(operands)
+    want(len(boxes.shape) == len(scores.shape) == 3, "non_max_suppression", "give [B, N, 4] and [B, C, N]", site)
+    return (TensorType(DType.i64, (var(attrs.size), expr(3))),)
+
+
+def _resize(attrs: Resize, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    (x,) = need(operands)
+    want(len(attrs.shape) == len(attrs.scales) == len(x.shape), "resize", "give one size and scale per axis", site)
+    return (TensorType(x.dtype, attrs.shape),)
+
+
+INDEXING: tuple[Operation, ...] = (
+    Operation("constant", Constant, 0, 0, _constant, "a rank-0 number"),
+    Operation("size", SizeValue, 0, 0, _size, "the value of a size expression, rank 0"),
+    Operation("full", Full, 0, 0, _full, "one number everywhere"),
+    Operation("iota", Iota, 0, 0, _iota, "start + step * coordinate along an axis"),
+    Operation("rand_u32", OfShape, 1, 1, _rand_u32, "Philox4x32-10 words; operand: the u64 key"),
+    Operation("uniform", Random, 1, 1, _random, "uniform in [low, high); operand: the u64 key"),
+    Operation("normal", Random, 1, 1, _random, "normal with mean `low` and deviation `high`; operand: the u64 key"),
+    Operation("gather", Gather, 2, 2, _gather, "out[.., i, ..] = x[.., index[.., i, ..], ..] (torch.gather)"),
+    Operation("take", Gather, 2, 2, _take, "whole slices by index along an axis (numpy.take, embedding)"),
+    Operation("gather_nd", GatherND, 2, 2, _gather_nd, "slices by index tuples"),
+    Operation("scatter", Scatter, 3, 3, _scatter, "x, index, updates: a copy of x with updates combined in along an axis"),
+    Operation("scatter_nd", ScatterND, 3, 3, _scatter_nd, "x, index, updates: the same by index tuples"),
+    Operation("one_hot", OneHot, 1, 2, _one_hot, "on where the coordinate equals the index; negative counts from the end"),
+    Operation("sort", Sort, 1, 1, _sort, "sorted values and their positions; stable, NaN last when ascending"),
+    Operation("topk", TopK, 1, 1, _topk, "the k largest or smallest in order, and their positions"),
+    Operation("nonzero", NewSize, 1, 1, _nonzero, "coordinates of elements that are not 0: [rank, size]"),
+    Operation("unique", Unique, 1, 1, _unique, "values, first positions, inverse, counts"),
+    Operation("non_max_suppression", Nms, 2, 2, _nms, "boxes, scores: kept [batch, class, box] triples"),
+    Operation("resize", Resize, 1, 1, _resize, "interpolation"),
+)

@@ -1,0 +1,225 @@
+"""Building tiny nodes one line each: `Builder` makes ids and infers types, `Value` writes arithmetic.
+
+Binary ops broadcast right-aligned, as the imported form may. Numbers become CONST of the other operand's dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, expr, product, var
+from tatami.core.scalar import Scalar, scalar
+from tatami.core.signature import Equation
+from tatami.tiny.infer import Type, infer, reshape_equation
+from tatami.tiny.ir import (
+    BitcastOp,
+    Bounds,
+    CallOp,
+    CastOp,
+    ConstOp,
+    Elementwise,
+    ExpandOp,
+    FlipOp,
+    GatherOp,
+    IotaOp,
+    Node,
+    Op,
+    PadOp,
+    PermuteOp,
+    ReduceOp,
+    ReshapeOp,
+    ResultOp,
+    ScanOp,
+    ShrinkOp,
+    SizeOp,
+    ViewOp,
+)
+
+
+class Value:
+    """One node under construction: its id and type, with the operators of arithmetic."""
+
+    __slots__ = ("builder", "dtype", "id", "shape")
+
+    def __init__(self, builder: Builder, id: str, type: Type) -> None:
+        self.builder = builder
+        self.id = id
+        self.dtype, self.shape = type
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    # -- elementwise -------------------------------------------------------------------------------
+    def fn(self, name: str, *others: Value | Scalar) -> Value:
+        """A scalar op of `core.ops` with this value first."""
+        b = self.builder
+        return b.add(Elementwise(name), (self, *(o if isinstance(o, Value) else b.const(o, self.dtype) for o in others)))
+
+    def __add__(self, other: Value | float) -> Value:
+        return self.fn("add", other)
+
+    def __sub__(self, other: Value | float) -> Value:
+        return self.fn("sub", other)
+
+    def __mul__(self, other: Value | float) -> Value:
+        return self.fn("mul", other)
+
+    def __truediv__(self, other: Value | float) -> Value:
+        return self.fn("div" if self.dtype.is_float else "idiv", other)
+
+    def __neg__(self) -> Value:
+        return self.fn("neg")
+
+    def __lt__(self, other: Value | float) -> Value:
+        return self.fn("lt", other)
+
+    def __le__(self, other: Value | float) -> Value:
+        return self.fn("le", other)
+
+    def __gt__(self, other: Value | float) -> Value:
+        return self.fn("gt", other)
+
+    def __ge__(self, other: Value | float) -> Value:
+        return self.fn("ge", other)
+
+    def where(self, yes: Value, no: Value | Scalar) -> Value:
+        """`yes` where this condition holds, else `no`."""
+        return self.fn("where", yes, no if isinstance(no, Value) else self.builder.const(no, yes.dtype))
+
+    def cast(self, to: DType) -> Value:
+        return self if self.dtype == to else self.builder.add(CastOp(to), (self,))
+
+    def bitcast(self, to: DType) -> Value:
+        return self if self.dtype == to else self.builder.add(BitcastOp(to), (self,))
+
+    # -- movement ----------------------------------------------------------------------------------
+    def reshape(self, shape: Iterable[IntoExpr]) -> Value:
+        to = tuple(expr(s) for s in shape)
+        if to == self.shape:
+            return self
+        equation = reshape_equation(Type(self.dtype, self.shape), to)
+        if equation is not None:
+            self.builder.assume(*equation)
+        return self.builder.add(ReshapeOp(to), (self,))
+
+    def permute(self, perm: Sequence[int]) -> Value:
+        return self if list(perm) == list(range(self.rank)) else self.builder.add(PermuteOp(tuple(perm)), (self,))
+
+    def expand(self, shape: Shape, dims: Sequence[int] | None = None) -> Value:
+        """Repeat to `shape`; without `dims`, right-aligned."""
+        if shape == self.shape:
+            return self
+        at = tuple(range(len(shape) - self.rank, len(shape))) if dims is None else tuple(dims)
+        return self.builder.add(ExpandOp(shape, at), (self,))
+
+    def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: Scalar = 0) -> Value:
+        full = tuple((expr(lo), expr(hi)) for lo, hi in pads)
+        if all(lo == ZERO and hi == ZERO for lo, hi in full):
+            return self
+        return self.builder.add(PadOp(full, scalar(value)), (self,))
+
+    def shrink(self, lo: Sequence[IntoExpr], hi: Sequence[IntoExpr], step: Sequence[int] | None = None) -> Value:
+        los, his = tuple(map(expr, lo)), tuple(map(expr, hi))
+        steps = tuple(step) if step is not None else (1,) * self.rank
+        if all(s == ZERO for s in los) and his == self.shape and all(s == 1 for s in steps):
+            return self
+        return self.builder.add(ShrinkOp(los, his, steps), (self,))
+
+    def flip(self, axes: Sequence[int]) -> Value:
+        return self.builder.add(FlipOp(tuple(axes)), (self,)) if axes else self
+
+    def view(self, shape: Iterable[IntoExpr], index_map: Iterable[Expr]) -> Value:
+        return self.builder.add(ViewOp(tuple(map(expr, shape)), tuple(index_map)), (self,))
+
+    def unsqueeze(self, *axes: int) -> Value:
+        """Axes of size 1 at these (sorted, result) positions."""
+        shape = list(self.shape)
+        for a in axes:
+            shape.insert(a, ONE)
+        return self.reshape(shape)
+
+    def gather(self, shape: Shape, index_map: Sequence[Expr | None], *indices: Value, bounds: Bounds = "wrap") -> Value:
+        return self.builder.add(GatherOp(shape, tuple(index_map), bounds), (self, *(i.expand(shape) for i in indices)))
+
+    # -- reduce ------------------------------------------------------------------------------------
+    def reduce(self, op: str, axes: Sequence[int], dtype: DType | None = None, *, keepdims: bool = False) -> Value:
+        """Reduce in `dtype` (fp32 for 16-bit floats) and stay in it. No axes: only the cast."""
+        acc = dtype or (DType.fp32 if self.dtype.is_narrow_float else self.dtype)
+        if op in ("argmax", "argmin"):
+            acc = DType.i64
+        elif not axes:
+            return self.cast(acc)
+        out = self.builder.add(ReduceOp(op, tuple(sorted(axes)), acc), (self,))
+        return out.unsqueeze(*sorted(axes)) if keepdims else out
+
+    def sum(self, axes: Sequence[int], dtype: DType | None = None, *, keepdims: bool = False) -> Value:
+        return self.reduce("sum", axes, dtype, keepdims=keepdims)
+
+    def max(self, axes: Sequence[int], *, keepdims: bool = False) -> Value:
+        return self.reduce("max", axes, self.dtype, keepdims=keepdims)
+
+    def scan(self, op: str, axis: int, dtype: DType, *, exclusive: bool = False, reverse: bool = False) -> Value:
+        return self.builder.add(ScanOp(op, axis, dtype, exclusive, reverse), (self,))
+
+
+class Builder:
+    """The table of one program as it grows."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.assumptions: list[Equation] = []
+        self.at = ""
+        """The frontend node being lowered: named in diagnostics and origins."""
+        self.origins: dict[str, tuple[str, ...]] = {}
+        self.shared: dict[tuple[Op, DType, Shape], Value] = {}
+
+    def add(self, op: Op, src: Sequence[Value] = (), own: Type | None = None, call: CallOp | None = None) -> Value:
+        """Append a node. CONST, SIZE and IOTA of one type are made once."""
+        if not src and own is not None and isinstance(op, ConstOp | SizeOp | IotaOp):
+            key = (op, own.dtype, own.shape)
+            if isinstance(op, ConstOp):  # 1, 1.0 and True are equal in Python
+                key = (ConstOp(repr(op.value)), own.dtype, own.shape)
+            if key not in self.shared:
+                self.shared[key] = self._append(op, (), own, None)
+            return self.shared[key]
+        return self._append(op, src, own, call)
+
+    def _append(self, op: Op, src: Sequence[Value], own: Type | None, call: CallOp | None) -> Value:
+        id = f"n{len(self.nodes)}"
+        type = infer(op, [Type(v.dtype, v.shape) for v in src], own, call=call, at=self.at or id)
+        self.nodes.append(Node(id, op, tuple(v.id for v in src), type.dtype, type.shape))
+        self.origins[id] = (self.at,) if self.at else ()
+        return Value(self, id, type)
+
+    def const(self, value: Scalar, dtype: DType) -> Value:
+        return self.add(ConstOp(scalar(value)), own=Type(dtype, ()))
+
+    def size(self, value: Expr, dtype: DType = DType.i64) -> Value:
+        """A rank-0 integer: CONST when the size is a number."""
+        number = value.as_int()
+        return self.const(number, dtype) if number is not None else self.add(SizeOp(value), own=Type(dtype, ()))
+
+    def iota(self, shape: Shape, axis: int, dtype: DType = DType.i64) -> Value:
+        return self.add(IotaOp(axis), own=Type(dtype, shape))
+
+    def call(self, op: CallOp, src: Sequence[Value]) -> tuple[Value, ...]:
+        """A CALL and its RESULTs."""
+        node = self.add(op, src)
+        return tuple(self.add(ResultOp(i), (node,), call=op) for i in range(len(op.results)))
+
+    def assume(self, lhs: Expr, rhs: Expr) -> None:
+        equation = Equation(lhs, rhs, self.at)
+        if equation not in self.assumptions:
+            self.assumptions.append(equation)
+
+
+def axis_vars(rank: int) -> list[Expr]:
+    """i0, i1, …: the result axes in an index map."""
+    return [var(f"i{j}") for j in range(rank)]
+
+
+def count(shape: Shape, axes: Iterable[int]) -> Expr:
+    """Number of elements along `axes`."""
+    return product(shape[a] for a in axes)

@@ -1,0 +1,225 @@
+"""Contractions: axes of size 1, EXPAND to one shape with the contracted axes last, MUL, REDUCE(SUM) (spec 5 §0).
+
+The sum accumulates in `acc_dtype` (fp32 for 16-bit floats); a bias is added there; one CAST ends it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, floordiv
+from tatami.frontend.operation import accumulation, right_aligned
+from tatami.frontend.ops_contraction import (
+    Attention,
+    Conv,
+    ConvTranspose,
+    Einsum,
+    Gemm,
+    Matmul,
+    conv_padding,
+    einsum_sizes,
+    einsum_terms,
+    kernel_sizes,
+)
+from tatami.frontend.ops_movement import filled
+from tatami.tiny.build import Value, axis_vars
+from tatami.tiny.lower_movement import spread
+from tatami.tiny.lower_rule import Rule, Use
+
+
+def product_sum(a: Value, b: Value, acc: DType | None) -> Value:
+    """sum over the last axis of a[.., M, K] * b[.., N, K]: [.., M, N] in the accumulation dtype."""
+    batch = right_aligned([a.shape[:-2], b.shape[:-2]]) or ()
+    m, n, k = a.shape[-2], b.shape[-2], a.shape[-1]
+    full = (*batch, m, n, k)
+    left = a.reshape((*a.shape[:-2], m, 1, k)).expand(full)
+    right = b.reshape((*b.shape[:-2], 1, n, k)).expand(full)
+    return (left * right).sum((len(full) - 1,), accumulation(a.dtype, acc))
+
+
+def last_axes_swapped(x: Value) -> Value:
+    return x.permute((*range(x.rank - 2), x.rank - 1, x.rank - 2))
+
+
+def matmul(use: Use[Matmul]) -> Value:
+    a, b = use[0], use[1]
+    left = a.reshape((1, *a.shape)) if a.rank == 1 else a
+    right = b.reshape((1, *b.shape)) if b.rank == 1 else last_axes_swapped(b)
+    out = product_sum(left, right, use.attrs.acc_dtype)
+    return out.reshape(use.types[0].shape).cast(use.dtype)
+
+
+def gemm(use: Use[Gemm]) -> Value:
+    a, b, at = use[0], use[1], use.attrs
+    left = last_axes_swapped(a) if at.trans_a else a
+    right = b if at.trans_b else last_axes_swapped(b)
+    out = product_sum(left, right, at.acc_dtype)
+    if at.alpha != 1.0:
+        out = out * (at.alpha if out.dtype.is_float else int(at.alpha))
+    c = use.optional(2)
+    if c is not None and at.beta != 0.0:
+        c = c.cast(out.dtype)
+        c = c * (at.beta if c.dtype.is_float else int(at.beta)) if at.beta != 1.0 else c
+        out = out + (c.reshape((1, *c.shape)) if c.rank == 1 else c)
+    return out.cast(use.dtype)
+
+
+def linear(use: Use[Matmul]) -> Value:
+    x, w, bias = use[0], use[1], use.optional(2)
+    full = (*x.shape[:-1], *w.shape)
+    left = x.reshape((*x.shape[:-1], 1, x.shape[-1])).expand(full)
+    out = (left * w.expand(full)).sum((len(full) - 1,), accumulation(x.dtype, use.attrs.acc_dtype))
+    if bias is not None:
+        out = out + bias.cast(out.dtype).reshape((*(1,) * (out.rank - 1), bias.shape[0]))
+    return out.cast(use.dtype)
+
+
+def convolved(
+    x: Value, w: Value, out: Shape, stride: tuple[int, ...], dilation: tuple[int, ...], groups: int, acc: DType | None
+) -> Value:
+    """(N, C, L..) with windows read by VIEW, times (Cout, C/g, k..), summed over C/g and k: (N, Cout, out..)."""
+    n = len(out)
+    kernel = w.shape[2:]
+    batch, channels, cout = x.shape[0], w.shape[1], w.shape[0]
+    per = floordiv(cout, expr(groups))
+    group = (expr(groups),) if groups > 1 else ()
+    g = len(group)
+    # windows: N, (G), O.., C/g, k..
+    i = axis_vars(1 + g + n + 1 + n)
+    o, c, k = i[1 + g : 1 + g + n], i[1 + g + n], i[2 + g + n :]
+    channel = i[1] * channels + c if g else c
+    shape = (batch, *group, *out, channels, *kernel)
+    read = x.view(shape, [i[0], channel, *(o[j] * stride[j] + k[j] * dilation[j] for j in range(n))])
+    full = (batch, *group, per, *out, channels, *kernel)
+    left = read.reshape((batch, *group, 1, *out, channels, *kernel)).expand(full)
+    right = w.reshape((1, *group, per, *(1,) * n, channels, *kernel)).expand(full)
+    first = 1 + g + 1 + n
+    y = (left * right).sum(range(first, first + 1 + n), accumulation(x.dtype, acc))
+    return y.reshape((batch, cout, *out))
+
+
+def with_bias(y: Value, bias: Value | None) -> Value:
+    """Add a per-channel bias on axis 1."""
+    return y if bias is None else y + bias.cast(y.dtype).reshape((1, bias.shape[0], *(1,) * (y.rank - 2)))
+
+
+def conv(use: Use[Conv]) -> Value:
+    x, w, a = use[0], use[1], use.attrs
+    n = w.rank - 2
+    x = x if x.rank == w.rank else x.unsqueeze(0)
+    padded = x.pad([(0, 0), (0, 0), *conv_padding(a.padding, n)])
+    out = use.types[0].shape[-n:]
+    y = convolved(padded, w, out, filled(a.stride, n), filled(a.dilation, n), a.groups, a.acc_dtype)
+    return with_bias(y, use.optional(2)).reshape(use.types[0].shape).cast(use.dtype)
+
+
+def conv_transpose(use: Use[ConvTranspose]) -> Value:
+    """A conv of the spread-out operand with the flipped kernel: each result element gathers what reaches it."""
+    x, w, a = use[0], use[1], use.attrs
+    n = w.rank - 2
+    x = x if x.rank == w.rank else x.unsqueeze(0)
+    stride, dilation, padding = filled(a.stride, n), filled(a.dilation, n), conv_padding(a.padding, n)
+    extra = a.output_padding or (0,) * n
+    kernel = kernel_sizes(w.shape[2:], use.site)
+    spaced = spread(x, range(2, 2 + n), stride)
+    pads: list[tuple[Expr, Expr]] = [(ZERO, ZERO), (ZERO, ZERO)]
+    for j in range(n):
+        reach = (kernel[j] - 1) * dilation[j]
+        pads.append((reach - padding[j][0], reach - padding[j][1] + extra[j] - (stride[j] - 1)))
+    cin, cout = w.shape[0], w.shape[1] * a.groups
+    per_group = floordiv(cin, expr(a.groups))
+    # (C, Cout/g, k..) -> (g, C/g, Cout/g, k..) -> (Cout, C/g, k..), kernel reversed
+    weight = w.reshape((a.groups, per_group, *w.shape[1:])).permute((0, 2, 1, *range(3, 3 + n)))
+    weight = weight.reshape((cout, per_group, *w.shape[2:])).flip(range(2, 2 + n))
+    out = use.types[0].shape[-n:]
+    y = convolved(spaced.pad(pads), weight, out, (1,) * n, dilation, a.groups, a.acc_dtype)
+    return with_bias(y, use.optional(2)).reshape(use.types[0].shape).cast(use.dtype)
+
+
+def einsum(use: Use[Einsum]) -> Value:
+    """All letters become axes, result letters first; MUL over all operands, then one REDUCE."""
+    values = use.present
+    terms, out = einsum_terms(use.attrs.equation, [v.rank for v in values], use.site)
+    sizes = einsum_sizes(terms, [v.shape for v in values], use.site)
+    letters = out + "".join(c for c in sizes if c not in out)
+    full = tuple(sizes[c] for c in letters)
+    product: Value | None = None
+    for value, term in zip(values, terms, strict=True):
+        v = _letters_once(value, term)
+        order = sorted(dict.fromkeys(term), key=letters.index)
+        unique = list(dict.fromkeys(term))
+        v = v.permute([unique.index(c) for c in order])
+        at = iter(v.shape)
+        v = v.reshape([next(at) if c in order else 1 for c in letters]).expand(full)
+        product = v if product is None else product * v
+    assert product is not None
+    acc = accumulation(use.dtype, use.attrs.acc_dtype)
+    return product.sum(range(len(out), len(letters)), acc).cast(use.dtype)
+
+
+def _letters_once(x: Value, term: str) -> Value:
+    """A letter that stands twice in one term reads the diagonal."""
+    unique = list(dict.fromkeys(term))
+    if len(unique) == len(term):
+        return x
+    i = axis_vars(len(unique))
+    return x.view([x.shape[term.index(c)] for c in unique], [i[unique.index(c)] for c in term])
+
+
+def attention(use: Use[Attention]) -> Value:
+    """S = scale * Q K^T, masked; P = softmax(S) in fp32; O = P V (spec 2 §5.3)."""
+    q, k, v, a = use[0], use[1], use[2], use.attrs
+    if q.rank > 2 and q.shape[-3] != k.shape[-3]:
+        k, v = _repeated_heads(k, q.shape[-3]), _repeated_heads(v, q.shape[-3])
+    head = q.shape[-1].as_int()
+    s = product_sum(q, k, a.acc_dtype)
+    if a.scale is not None or head:
+        s = s * (a.scale if a.scale is not None else 1.0 / math.sqrt(head or 1))
+    else:
+        s = s * s.builder.size(q.shape[-1]).cast(s.dtype).fn("rsqrt")
+    if a.softcap is not None:
+        s = (s / a.softcap).fn("tanh") * a.softcap
+    mask = use.optional(3)
+    if mask is not None:
+        s = mask.where(s, "-INF") if mask.dtype == DType.bool else s + mask.cast(s.dtype)
+    s = _causal(s, a)
+    e = (s - s.max((s.rank - 1,), keepdims=True)).fn("exp")
+    p = e / e.sum((s.rank - 1,), keepdims=True)
+    return product_sum(p.cast(q.dtype), last_axes_swapped(v), a.acc_dtype).cast(use.dtype)
+
+
+def _repeated_heads(x: Value, heads: Expr) -> Value:
+    """[.., h, N, D] -> [.., heads, N, D]: each key head serves heads/h neighbours."""
+    own = x.shape[-3]
+    times = floordiv(heads, own)
+    lead = x.shape[:-3]
+    wide = x.reshape((*lead, own, ONE, *x.shape[-2:])).expand((*lead, own, times, *x.shape[-2:]))
+    return wide.reshape((*lead, heads, *x.shape[-2:]))
+
+
+def _causal(s: Value, a: Attention) -> Value:
+    if not a.causal and a.window is None:
+        return s
+    b = s.builder
+    shape = s.shape[-2:]
+    row, column = b.iota(shape, 0), b.iota(shape, 1)
+    if a.causal_offset != ZERO:
+        row = row + b.size(a.causal_offset)
+    keep = column <= row if a.causal else None
+    if a.window is not None:
+        near = column > row - a.window
+        keep = near if keep is None else keep.fn("and", near)
+    assert keep is not None
+    return keep.where(s, "-INF")
+
+
+CONTRACTION: dict[str, Rule] = {
+    "matmul": matmul,
+    "gemm": gemm,
+    "linear": linear,
+    "conv": conv,
+    "conv_transpose": conv_transpose,
+    "einsum": einsum,
+    "attention": attention,
+}

@@ -1,0 +1,221 @@
+"""Elementwise operations: one UOp, or the few of their formula (computed in fp32 for 16-bit floats, rounded once)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from tatami.core import ops as scalar_ops
+from tatami.core.dtype import DType
+from tatami.frontend.operation import NoAttrs
+from tatami.frontend.ops_elementwise import Alpha, Clamp, Gelu, HardSigmoid, LeakyAlpha, Powi, Quantize, Selu, Shrink, To
+from tatami.tiny.build import Value
+from tatami.tiny.lower_rule import Rule, Use, wide
+
+LN2 = math.log(2.0)
+
+
+def _scalar(name: str, use: Use[NoAttrs]) -> Value:
+    x, *rest = use.present
+    if name == "div":
+        return x / rest[0]
+    return x.fn(name, *rest)
+
+
+def square(use: Use[NoAttrs]) -> Value:
+    return use[0] * use[0]
+
+
+def powi(use: Use[Powi]) -> Value:
+    x = wide(use[0])
+    power = repeated_product(x, abs(use.attrs.n))
+    if use.attrs.n < 0:
+        power = power.fn("recip") if x.dtype.is_float else x.builder.const(1, x.dtype).expand(x.shape) / power
+    return power.cast(use.dtype)
+
+
+def repeated_product(x: Value, n: int) -> Value:
+    """x^n by squaring; n >= 0."""
+    out: Value | None = None
+    base = x
+    while n:
+        if n & 1:
+            out = base if out is None else out * base
+        n >>= 1
+        if n:
+            base = base * base
+    return x.builder.const(1, x.dtype).expand(x.shape) if out is None else out
+
+
+def identity(use: Use[NoAttrs]) -> Value:
+    return use[0]
+
+
+def clamp(use: Use[Clamp]) -> Value:
+    x = use[0]
+    for bound, fn in ((use.attrs.lo, "max"), (use.attrs.hi, "min")):
+        if bound is not None:
+            x = x.fn(fn, bound if x.dtype.is_float else int(bound))
+    return x
+
+
+def cast(use: Use[To]) -> Value:
+    return use[0].cast(use.attrs.to)
+
+
+def bitcast(use: Use[To]) -> Value:
+    return use[0].bitcast(use.attrs.to)
+
+
+def _formula(f: Callable[[Value, Use], Value]) -> Rule:
+    """A unary float formula, computed wide."""
+
+    def rule(use: Use) -> Value:
+        return f(wide(use[0]), use).cast(use.dtype)
+
+    return rule
+
+
+def softplus(x: Value) -> Value:
+    """max(x, 0) + log(1 + e^-|x|): no overflow."""
+    return x.fn("relu") + log1p((-x.fn("abs")).fn("exp"))
+
+
+def log1p(x: Value) -> Value:
+    """log(u) * x/(u - 1) with u = 1 + x; exact where u rounds to 1 (Kahan)."""
+    u = x + 1.0
+    small = u.fn("eq", 1.0)
+    d = small.where(x.builder.const(1.0, x.dtype), u - 1.0)
+    large = u.fn("isinf").where(u, u.fn("log") * x / d)
+    return small.where(x, large)
+
+
+def expm1(x: Value) -> Value:
+    """(u - 1) * x/log(u) with u = e^x; exact where u rounds to 1 (Kahan)."""
+    u = x.fn("exp")
+    one = u.fn("eq", 1.0)
+    below = (u - 1.0).fn("eq", -1.0)
+    fine = one.fn("or", below).fn("or", u.fn("isinf"))
+    log_u = fine.where(x.builder.const(1.0, x.dtype), u.fn("log"))
+    middle = (u - 1.0) * x / log_u
+    return one.where(x, fine.where(u - 1.0, middle))
+
+
+def gelu(x: Value, use: Use[Gelu]) -> Value:
+    if use.attrs.approximate == "tanh":
+        inner = (x + x * x * x * 0.044715) * math.sqrt(2.0 / math.pi)
+        return x * 0.5 * (inner.fn("tanh") + 1.0)
+    return x * 0.5 * ((x * math.sqrt(0.5)).fn("erf") + 1.0)
+
+
+def silu(x: Value, use: Use) -> Value:
+    return x * x.fn("sigmoid")
+
+
+def elu(x: Value, use: Use[Alpha]) -> Value:
+    return (x > 0.0).where(x, expm1(x.fn("min", 0.0)) * use.attrs.alpha)
+
+
+def celu(x: Value, use: Use[Alpha]) -> Value:
+    a = use.attrs.alpha
+    return (x > 0.0).where(x, expm1(x.fn("min", 0.0) / a) * a)
+
+
+def selu(x: Value, use: Use[Selu]) -> Value:
+    return (x > 0.0).where(x, expm1(x.fn("min", 0.0)) * use.attrs.alpha) * use.attrs.gamma
+
+
+def leaky_relu(x: Value, use: Use[LeakyAlpha]) -> Value:
+    return (x >= 0.0).where(x, x * use.attrs.alpha)
+
+
+def thresholded_relu(x: Value, use: Use[Alpha]) -> Value:
+    return (x > use.attrs.alpha).where(x, 0.0)
+
+
+def hard_sigmoid(x: Value, use: Use[HardSigmoid]) -> Value:
+    return (x * use.attrs.alpha + use.attrs.beta).fn("min", 1.0).fn("max", 0.0)
+
+
+def hard_swish(x: Value, use: Use) -> Value:
+    return x * (x * (1.0 / 6.0) + 0.5).fn("min", 1.0).fn("max", 0.0)
+
+
+def shrink(use: Use[Shrink]) -> Value:
+    x = use[0]
+    a = use.attrs
+    down = (x > a.lambd).where(x - a.bias, 0.0) if x.dtype.is_float else (x > int(a.lambd)).where(x - int(a.bias), 0)
+    if x.dtype.is_float:
+        return (x < -a.lambd).where(x + a.bias, down)
+    return (x < -int(a.lambd)).where(x + int(a.bias), down)
+
+
+def prelu(use: Use[NoAttrs]) -> Value:
+    x, slope = wide(use[0]), wide(use[1])
+    return (x >= 0.0).where(x, x * slope).cast(use.dtype)
+
+
+def isfinite(use: Use[NoAttrs]) -> Value:
+    x = use[0]
+    return x.fn("isnan").fn("or", x.fn("isinf")).fn("not")
+
+
+def _along(v: Value, axis: int, rank: int) -> Value:
+    """A rank-1 operand placed on `axis`."""
+    return v.reshape([v.shape[0] if i == axis else 1 for i in range(rank)]) if v.rank == 1 and rank > 0 else v
+
+
+def quantize(use: Use[Quantize]) -> Value:
+    x, scale = wide(use[0]), wide(use[1])
+    axis = use.attrs.axis % x.rank if x.rank else 0
+    y = (x / _along(scale, axis, x.rank)).fn("round")
+    zero = use.optional(2)
+    if zero is not None:
+        y = y + _along(zero.cast(y.dtype), axis, x.rank)
+    to = use.attrs.to
+    low, high = scalar_ops.lowest(to), scalar_ops.highest(to)
+    return y.fn("max", float(low)).fn("min", float(high)).cast(to)
+
+
+def dequantize(use: Use[Quantize]) -> Value:
+    x, scale = use[0], wide(use[1])
+    axis = use.attrs.axis % x.rank if x.rank else 0
+    wider = x.cast(DType.i32 if x.dtype.itemsize < 4 else DType.i64) if x.dtype.is_int else x
+    zero = use.optional(2)
+    if zero is not None:
+        wider = wider - _along(zero.cast(wider.dtype), axis, x.rank)
+    return (wider.cast(scale.dtype) * _along(scale, axis, x.rank)).cast(use.attrs.to)
+
+
+ELEMENTWISE: dict[str, Rule] = {
+    **{name: partial(_scalar, name) for name in scalar_ops.OPS},
+    "square": square,
+    "powi": powi,
+    "identity": identity,
+    "contiguous": identity,
+    "clamp": clamp,
+    "cast": cast,
+    "bitcast": bitcast,
+    "gelu": _formula(gelu),
+    "silu": _formula(silu),
+    "mish": _formula(lambda x, use: x * softplus(x).fn("tanh")),
+    "softplus": _formula(lambda x, use: softplus(x)),
+    "softsign": _formula(lambda x, use: x / (x.fn("abs") + 1.0)),
+    "log_sigmoid": _formula(lambda x, use: -softplus(-x)),
+    "elu": _formula(elu),
+    "celu": _formula(celu),
+    "selu": _formula(selu),
+    "leaky_relu": _formula(leaky_relu),
+    "thresholded_relu": _formula(thresholded_relu),
+    "hard_sigmoid": _formula(hard_sigmoid),
+    "hard_swish": _formula(hard_swish),
+    "shrink": shrink,
+    "log1p": _formula(lambda x, use: log1p(x)),
+    "expm1": _formula(lambda x, use: expm1(x)),
+    "log10": _formula(lambda x, use: x.fn("log") * (1.0 / math.log(10.0))),
+    "isfinite": isfinite,
+    "prelu": prelu,
+    "quantize": quantize,
+    "dequantize": dequantize,
+}

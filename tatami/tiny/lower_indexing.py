@@ -1,0 +1,288 @@
+"""Creation, gathers and scatters, sorting, and host steps whose result size is data."""
+
+from __future__ import annotations
+
+import math
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, Expr, expr
+from tatami.core.scalar import Scalar
+from tatami.frontend.ir import TensorType
+from tatami.frontend.ops_indexing import (
+    Constant,
+    Full,
+    Gather,
+    GatherND,
+    Iota,
+    NewSize,
+    Nms,
+    OfShape,
+    OneHot,
+    Random,
+    Resize,
+    Scatter,
+    ScatterND,
+    SizeValue,
+    Sort,
+    TopK,
+    Unique,
+)
+from tatami.tiny.build import Value, axis_vars
+from tatami.tiny.ir import CallOp, RandOp, ResultType, ScatterOp
+from tatami.tiny.lower_movement import part
+from tatami.tiny.lower_rule import Rule, Use, wide
+
+
+def constant(use: Use[Constant]) -> Value:
+    return use.builder.const(use.attrs.value, use.attrs.dtype)
+
+
+def size(use: Use[SizeValue]) -> Value:
+    return use.builder.size(use.attrs.value, use.attrs.dtype)
+
+
+def full(use: Use[Full]) -> Value:
+    return use.builder.const(use.attrs.value, use.attrs.dtype).expand(use.attrs.shape)
+
+
+def iota(use: Use[Iota]) -> Value:
+    a, b = use.attrs, use.builder
+    out = b.iota(a.shape, use.axis(a.axis, len(a.shape)), a.dtype)
+    if a.step != ONE:
+        out = out * b.size(a.step, a.dtype)
+    return out + b.size(a.start, a.dtype) if a.start.terms else out
+
+
+def rand_u32(use: Use[OfShape]) -> Value:
+    return use.builder.add(RandOp(use.attrs.shape), (use[0],))
+
+
+def unit_uniform(words: Value, dtype: DType) -> Value:
+    """u32 words to [0, 1): the top bits that the dtype holds exactly, so that 1 never appears."""
+    bits = {DType.fp16: 11, DType.bf16: 8}.get(dtype, 24)
+    return words.fn("shr", 32 - bits).cast(DType.fp64 if dtype == DType.fp64 else DType.fp32) * 2.0**-bits
+
+
+def uniform(use: Use[Random]) -> Value:
+    a = use.attrs
+    u = unit_uniform(use.builder.add(RandOp(a.shape), (use[0],)), a.dtype)
+    if a.high - a.low != 1.0:
+        u = u * (a.high - a.low)
+    return (u + a.low if a.low else u).cast(a.dtype)
+
+
+def normal(use: Use[Random]) -> Value:
+    """Box-Muller over two words per element: sqrt(-2 log(1 - u)) * cos(2 pi v)."""
+    a = use.attrs
+    words = use.builder.add(RandOp((expr(2), *a.shape)), (use[0],))
+    u, v = (
+        unit_uniform(part(words, 0, expr(j), expr(j + 1)).reshape(a.shape), DType.fp64 if a.dtype == DType.fp64 else DType.fp32)
+        for j in range(2)
+    )
+    z = ((-(u - 1.0)).fn("log") * -2.0).fn("sqrt") * (v * (2.0 * math.pi)).fn("cos")
+    return (z * a.high + a.low).cast(a.dtype)
+
+
+def gather(use: Use[Gather]) -> Value:
+    x, index = use[0], use[1]
+    axis = use.axis(use.attrs.axis, x.rank)
+    entries: list[Expr | None] = list(axis_vars(x.rank))
+    entries[axis] = None
+    return x.gather(index.shape, entries, index, bounds=use.attrs.bounds)
+
+
+def take(use: Use[Gather]) -> Value:
+    """out[a.., i.., b..] = x[a.., index[i..], b..]; the index repeats along a and b."""
+    x, index = use[0], use[1]
+    axis = use.axis(use.attrs.axis, x.rank)
+    out = use.types[0].shape
+    i = axis_vars(len(out))
+    entries: list[Expr | None] = [*i[:axis], None, *i[axis + index.rank :]]
+    wide_index = index.reshape((*(1,) * axis, *index.shape, *(1,) * (x.rank - axis - 1)))
+    return x.gather(out, entries, wide_index, bounds=use.attrs.bounds)
+
+
+def gather_nd(use: Use[GatherND]) -> Value:
+    x, index, batch = use[0], use[1], use.attrs.batch
+    out = use.types[0].shape
+    lead = index.rank - 1
+    depth = index.shape[-1].as_int() or 0
+    i = axis_vars(len(out))
+    entries: list[Expr | None] = [*i[:batch], *(None,) * depth, *i[lead:]]
+    return x.gather(out, entries, *_tuple_parts(index, depth, len(out)), bounds=use.attrs.bounds)
+
+
+def _tuple_parts(index: Value, depth: int, rank: int) -> list[Value]:
+    """Component j of every index tuple, with axes of size 1 after the tuple axes up to `rank`."""
+    last = index.rank - 1
+    lead = index.shape[:-1]
+    return [part(index, last, expr(j), expr(j + 1)).reshape((*lead, *(1,) * (rank - len(lead)))) for j in range(depth)]
+
+
+def scatter(use: Use[Scatter]) -> Value:
+    x, index, updates = use[0], use[1], use[2]
+    axis = use.axis(use.attrs.axis, x.rank)
+    entries: list[Expr | None] = list(axis_vars(x.rank))
+    entries[axis] = None
+    return use.builder.add(ScatterOp(use.attrs.op, tuple(entries), use.attrs.bounds), (x, updates, index))
+
+
+def scatter_nd(use: Use[ScatterND]) -> Value:
+    x, index, updates = use[0], use[1], use[2]
+    depth = index.shape[-1].as_int() or 0
+    i = axis_vars(updates.rank)
+    entries: list[Expr | None] = [*(None,) * depth, *i[index.rank - 1 :]]
+    parts = [p.expand(updates.shape) for p in _tuple_parts(index, depth, updates.rank)]
+    return use.builder.add(ScatterOp(use.attrs.op, tuple(entries), use.attrs.bounds), (x, updates, *parts))
+
+
+def one_hot(use: Use[OneHot]) -> Value:
+    index = use[0].cast(DType.i64)
+    b = use.builder
+    axis = use.axis(use.attrs.axis, index.rank + 1)
+    shape = use.types[0].shape
+    depth = b.size(use.attrs.depth)
+    positive = (index < 0).where(index + depth, index).unsqueeze(axis)
+    hit = b.iota(shape, axis).fn("eq", positive)
+    values = use.optional(1)
+    if values is None:
+        return hit.cast(use.dtype)
+    off, on = (part(values, 0, expr(j), expr(j + 1)).reshape(()) for j in range(2))
+    return hit.where(on, off)
+
+
+def _routine(use: Use, name: str, types: list[TensorType], **attrs: Scalar | list[Scalar]) -> tuple[Value, ...]:
+    op = CallOp("routine", (name,), tuple(ResultType(t.dtype, t.shape) for t in types), attrs=attrs)
+    return use.builder.call(op, use.present)
+
+
+def sort(use: Use[Sort]) -> tuple[Value, ...]:
+    axis = use.axis(use.attrs.axis, use[0].rank)
+    return _routine(use, "sort", list(use.types), axis=axis, descending=use.attrs.descending)
+
+
+def topk(use: Use[TopK]) -> tuple[Value, ...]:
+    """The whole axis sorted, then its first k."""
+    x = use[0]
+    axis = use.axis(use.attrs.axis, x.rank)
+    types = [TensorType(x.dtype, x.shape), TensorType(DType.i64, x.shape)]
+    both = _routine(use, "sort", types, axis=axis, descending=use.attrs.largest)
+    return tuple(part(v, axis, expr(0), use.attrs.k) for v in both)
+
+
+def _host(use: Use, name: str, size: str, **attrs: Scalar | list[Scalar]) -> tuple[Value, ...]:
+    results = tuple(ResultType(t.dtype, t.shape) for t in use.types)
+    return use.builder.call(CallOp("host", (name,), results, new_symbols=(size,), attrs=attrs), use.present)
+
+
+def nonzero(use: Use[NewSize]) -> tuple[Value, ...]:
+    return _host(use, "nonzero", use.attrs.size)
+
+
+def unique(use: Use[Unique]) -> tuple[Value, ...]:
+    a = use.attrs
+    axis: dict[str, Scalar | list[Scalar]] = {} if a.axis is None else {"axis": use.axis(a.axis, use[0].rank)}
+    return _host(use, "unique", a.size, sorted=a.sorted, **axis)
+
+
+def non_max_suppression(use: Use[Nms]) -> tuple[Value, ...]:
+    a = use.attrs
+    score: dict[str, Scalar | list[Scalar]] = {} if a.score_threshold is None else {"score_threshold": a.score_threshold}
+    return _host(
+        use,
+        "non_max_suppression",
+        a.size,
+        max_per_class=a.max_per_class,
+        iou_threshold=a.iou_threshold,
+        center=a.center,
+        **score,
+    )
+
+
+def resize(use: Use[Resize]) -> Value:
+    """One axis after another: gathers at neighbouring positions, weighted."""
+    x = wide(use[0]) if use.attrs.mode != "nearest" else use[0]
+    for axis, (to, scale) in enumerate(zip(use.attrs.shape, use.attrs.scales, strict=True)):
+        if to != x.shape[axis] or scale != 1.0:
+            x = _resized(x, axis, to, scale, use.attrs)
+    return x.cast(use.dtype)
+
+
+def _resized(x: Value, axis: int, to: Expr, scale: float, a: Resize) -> Value:
+    b = x.builder
+    out = b.iota((to,), 0).cast(DType.fp32)
+    last = b.size(x.shape[axis] - 1)
+    match a.coordinates:
+        case "asymmetric":
+            at = out / scale
+        case "align_corners":
+            span = b.size(to - 1).fn("max", 1).cast(DType.fp32)
+            at = out * last.cast(DType.fp32) / span
+        case "pytorch_half_pixel" if to == ONE:
+            at = out * 0.0
+        case _:
+            at = (out + 0.5) / scale - 0.5
+    if a.mode == "nearest":
+        match a.nearest:
+            case "floor":
+                near = at.fn("floor")
+            case "ceil":
+                near = at.fn("ceil")
+            case "round_prefer_floor":
+                near = (at - 0.5).fn("ceil")
+            case _:
+                near = (at + 0.5).fn("floor")
+        return _picked(x, axis, near.cast(DType.i64), to, last)
+    base = at.fn("floor")
+    t = (at - base).cast(x.dtype)
+    first = base.cast(DType.i64)
+    if a.mode == "linear":
+        weights = [(0, -(t - 1.0)), (1, t)]
+    else:
+        weights = [(j, _cubic(t - float(j), a.cubic_a, near=j in (0, 1))) for j in (-1, 0, 1, 2)]
+    total: Value | None = None
+    for offset, weight in weights:
+        column = weight.reshape([to if i == axis else 1 for i in range(x.rank)])
+        term = _picked(x, axis, first + offset if offset else first, to, last) * column
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def _cubic(d: Value, a: float, *, near: bool) -> Value:
+    """Keys' kernel at distance |d|: in 0..1 when near, else in 1..2."""
+    d = d.fn("abs")
+    if near:
+        return (d * (a + 2.0) - (a + 3.0)) * d * d + 1.0
+    return ((d * a - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
+
+
+def _picked(x: Value, axis: int, index: Value, to: Expr, last: Value) -> Value:
+    shape = (*x.shape[:axis], to, *x.shape[axis + 1 :])
+    entries: list[Expr | None] = list(axis_vars(x.rank))
+    entries[axis] = None
+    inside = index.fn("max", 0).fn("min", last).reshape([to if i == axis else 1 for i in range(x.rank)])
+    return x.gather(shape, entries, inside, bounds="assume")
+
+
+INDEXING: dict[str, Rule] = {
+    "constant": constant,
+    "size": size,
+    "full": full,
+    "iota": iota,
+    "rand_u32": rand_u32,
+    "uniform": uniform,
+    "normal": normal,
+    "gather": gather,
+    "take": take,
+    "gather_nd": gather_nd,
+    "scatter": scatter,
+    "scatter_nd": scatter_nd,
+    "one_hot": one_hot,
+    "sort": sort,
+    "topk": topk,
+    "nonzero": nonzero,
+    "unique": unique,
+    "non_max_suppression": non_max_suppression,
+    "resize": resize,
+}

@@ -1,0 +1,303 @@
+"""Movement operations: RESHAPE, PERMUTE, EXPAND, PAD, SHRINK, FLIP, and VIEW where none of these says it.
+
+Concatenation selects by IOTA (a NaN in one operand never reaches another's part); fold is a sum of gathers.
+"""
+
+from __future__ import annotations
+
+from tatami.core.bounds import is_positive, unravel
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, expr, mod, product
+from tatami.frontend.operation import NoAttrs
+from tatami.frontend.ops_movement import (
+    Axes,
+    BlockSize,
+    Expand,
+    Flatten,
+    Fold,
+    OneAxis,
+    Pad,
+    Permute,
+    Repeat,
+    Roll,
+    Slice,
+    Split,
+    Tile,
+    ToShape,
+    Trilu,
+    Unfold,
+    View,
+    expand_dims,
+    filled,
+    flatten_range,
+    slice_steps,
+)
+from tatami.tiny.build import Value, axis_vars
+from tatami.tiny.lower_rule import Rule, Use
+
+
+def reshape(use: Use[ToShape]) -> Value:
+    return use[0].reshape(use.attrs.shape)
+
+
+def permute(use: Use[Permute]) -> Value:
+    return use[0].permute(use.attrs.perm)
+
+
+def expand(use: Use[Expand]) -> Value:
+    return use[0].expand(use.attrs.shape, expand_dims(use.attrs, use[0].rank))
+
+
+def to_declared_shape(use: Use) -> Value:
+    """unsqueeze, squeeze: only axes of size 1 come or go."""
+    return use[0].reshape(use.types[0].shape)
+
+
+def flatten(use: Use[Flatten]) -> Value:
+    x = use[0]
+    first, last = flatten_range(use.attrs, x.rank, use.site)
+    return x.reshape((*x.shape[:first], product(x.shape[first:last]), *x.shape[last:]))
+
+
+def flip(use: Use[Axes]) -> Value:
+    return use[0].flip(use.axes(use.attrs.axes, use[0].rank))
+
+
+def repeat(use: Use[Repeat]) -> Value:
+    x = use[0]
+    a = use.axis(use.attrs.axis, x.rank)
+    return x.expand((*x.shape[:a], use.attrs.times, *x.shape[a + 1 :]))
+
+
+def tile(use: Use[Tile]) -> Value:
+    """[.., n, ..] -> [.., 1, n, ..] -> EXPAND [.., r, n, ..] -> [.., r*n, ..]."""
+    x = use[0]
+    if all(r == ONE for r in use.attrs.repeats):
+        return x
+    split: list[Expr] = []
+    wide: list[Expr] = []
+    for size, r in zip(x.shape, use.attrs.repeats, strict=True):
+        split += [ONE, size]
+        wide += [r, size]
+    return x.reshape(split).expand(tuple(wide)).reshape(use.types[0].shape)
+
+
+def pad(use: Use[Pad]) -> Value:
+    x, a = use[0], use.attrs
+    if a.mode == "constant":
+        return x.pad(a.pads, a.value if x.dtype.is_float or isinstance(a.value, str) else int(a.value))
+    for axis, (lo, hi) in enumerate(a.pads):
+        x = _bordered(x, axis, lo, hi, a.mode)
+    return x
+
+
+def _bordered(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
+    """A border as pieces end to end; a negative width crops."""
+    n = x.shape[axis]
+    if is_positive(-lo) or is_positive(-hi):
+        first, last = (-lo if is_positive(-lo) else ZERO), (n + hi if is_positive(-hi) else n)
+        x = part(x, axis, first, last)
+        lo, hi, n = lo + first, (ZERO if is_positive(-hi) else hi), x.shape[axis]
+    if mode == "wrap" and n.as_int() is not None:
+        i = axis_vars(x.rank)
+        i[axis] = mod(i[axis] - lo, n)
+        return x.view((*x.shape[:axis], n + lo + hi, *x.shape[axis + 1 :]), i)
+    pieces = []
+    if lo != ZERO:
+        pieces.append(_border(x, axis, lo, mode, before=True))
+    pieces.append(x)
+    if hi != ZERO:
+        pieces.append(_border(x, axis, hi, mode, before=False))
+    return joined(pieces, axis)
+
+
+def _border(x: Value, axis: int, width: Expr, mode: str, *, before: bool) -> Value:
+    n = x.shape[axis]
+    if mode == "edge":
+        one = part(x, axis, ZERO, ONE) if before else part(x, axis, n - 1, n)
+        return one.expand((*x.shape[:axis], width, *x.shape[axis + 1 :]))
+    if mode == "reflect":
+        return (part(x, axis, ONE, width + 1) if before else part(x, axis, n - 1 - width, n - 1)).flip((axis,))
+    return part(x, axis, n - width, n) if before else part(x, axis, ZERO, width)
+
+
+def part(x: Value, axis: int, lo: Expr, hi: Expr, step: int = 1) -> Value:
+    """Elements lo..hi of one axis."""
+    los, his, steps = [ZERO] * x.rank, list(x.shape), [1] * x.rank
+    los[axis], his[axis], steps[axis] = lo, hi, step
+    return x.shrink(los, his, steps)
+
+
+def joined(parts: list[Value], axis: int) -> Value:
+    """Parts end to end: each padded to the full length, chosen by the coordinate along `axis`."""
+    total = sum((p.shape[axis] for p in parts[1:]), parts[0].shape[axis])
+    x = parts[0]
+    shape = (*x.shape[:axis], total, *x.shape[axis + 1 :])
+    out: Value | None = None
+    start = ZERO
+    for p in parts:
+        pads = [(ZERO, ZERO)] * x.rank
+        pads[axis] = (start, total - start - p.shape[axis])
+        padded = p.pad(pads)
+        if out is None:
+            out = padded
+        else:
+            coordinate = x.builder.iota(shape, axis)
+            out = coordinate.fn("lt", x.builder.size(start)).where(out, padded)
+        start = start + p.shape[axis]
+    assert out is not None
+    return out
+
+
+def slice_(use: Use[Slice]) -> Value:
+    return use[0].shrink(use.attrs.starts, use.attrs.stops, slice_steps(use.attrs))
+
+
+def roll(use: Use[Roll]) -> Value:
+    """x[(i - s) mod n], as two parts end to end when n is a number."""
+    x = use[0]
+    for shift, a in zip(use.attrs.shifts, use.attrs.axes, strict=True):
+        axis = use.axis(a, x.rank)
+        n = x.shape[axis].as_int()
+        if n is None:
+            i = axis_vars(x.rank)
+            i[axis] = mod(i[axis] - shift, x.shape[axis])
+            x = x.view(x.shape, i)
+        elif n and shift % n:
+            cut = expr(n - shift % n)
+            x = joined([part(x, axis, cut, x.shape[axis]), part(x, axis, ZERO, cut)], axis)
+    return x
+
+
+def unfold(use: Use[Unfold]) -> Value:
+    x, a = use[0], use.attrs
+    n = len(a.kernel)
+    lead = x.rank - n
+    stride, dilation = filled(a.stride, n), filled(a.dilation, n)
+    i = axis_vars(len(use.types[0].shape))
+    extra = 1 if a.groups > 1 else 0
+    channels = i[:lead]
+    if extra:
+        per = use.types[0].shape[lead]
+        channels = [*i[: lead - 1], i[lead - 1] * per + i[lead]]
+    k, o = i[lead + extra : lead + extra + n], i[lead + extra + n :]
+    return x.view(use.types[0].shape, [*channels, *(o[j] * stride[j] + k[j] * dilation[j] for j in range(n))])
+
+
+def fold(use: Use[Fold]) -> Value:
+    """out[c, l] = sum over k of x[c, k, (l - k*dilation)/stride]: zeros between the windows, then shifted reads."""
+    x, a = use[0], use.attrs
+    n = len(a.kernel)
+    if a.groups > 1:
+        x = x.reshape((a.size[0], *x.shape[2:]))
+    lead = x.rank - 2 * n
+    stride, dilation = filled(a.stride, n), filled(a.dilation, n)
+    spatial = a.size[lead:]
+    pads = [(ZERO, ZERO)] * (lead + n)
+    x = spread(x, range(lead + n, lead + 2 * n), stride)
+    for j in range(n):
+        reach = (a.kernel[j] - 1) * dilation[j]
+        pads.append((expr(reach), spatial[j] - x.shape[lead + n + j]))
+    x = x.pad(pads)
+    i = axis_vars(lead + 2 * n)
+    out, k = i[lead : lead + n], i[lead + n :]
+    index = [*i[:lead], *k, *(out[j] - k[j] * dilation[j] + (a.kernel[j] - 1) * dilation[j] for j in range(n))]
+    moved = x.view((*x.shape[:lead], *spatial, *a.kernel), index)
+    return moved.sum(range(lead + n, lead + 2 * n)).cast(use.dtype)
+
+
+def spread(x: Value, axes: range, stride: tuple[int, ...]) -> Value:
+    """stride - 1 zeros after every element of these axes."""
+    for axis, s in zip(axes, stride, strict=True):
+        if s == 1:
+            continue
+        y = x.unsqueeze(axis + 1)
+        pads = [(0, 0)] * y.rank
+        pads[axis + 1] = (0, s - 1)
+        x = y.pad(pads).reshape((*x.shape[:axis], x.shape[axis] * s, *x.shape[axis + 1 :]))
+    return x
+
+
+def concat(use: Use[OneAxis]) -> Value:
+    return joined(use.present, use.axis(use.attrs.axis, use[0].rank))
+
+
+def stack(use: Use[OneAxis]) -> Value:
+    axis = use.axis(use.attrs.axis, use[0].rank + 1)
+    return joined([v.unsqueeze(axis) for v in use.present], axis)
+
+
+def split(use: Use[Split]) -> tuple[Value, ...]:
+    x = use[0]
+    axis = use.axis(use.attrs.axis, x.rank)
+    out, start = [], ZERO
+    for size in use.attrs.sizes:
+        out.append(part(x, axis, start, start + size))
+        start = start + size
+    return tuple(out)
+
+
+def view(use: Use[View]) -> Value:
+    x, a = use[0], use.attrs
+    if a.map is not None:
+        return x.view(a.shape, a.map)
+    assert a.linear is not None
+    extents = {f"i{j}": s for j, s in enumerate(a.shape)}
+    return x.view(a.shape, unravel(a.linear, x.shape, extents))
+
+
+def depth_to_space(use: Use[BlockSize]) -> Value:
+    x, b = use[0], use.attrs.block
+    n, _, h, w = x.shape
+    c = use.types[0].shape[1]
+    if use.attrs.mode == "DCR":
+        x = x.reshape((n, b, b, c, h, w)).permute((0, 3, 4, 1, 5, 2))
+    else:
+        x = x.reshape((n, c, b, b, h, w)).permute((0, 1, 4, 2, 5, 3))
+    return x.reshape(use.types[0].shape)
+
+
+def space_to_depth(use: Use[BlockSize]) -> Value:
+    x, b = use[0], use.attrs.block
+    n, c, _, _ = x.shape
+    _, _, h, w = use.types[0].shape
+    return x.reshape((n, c, h, b, w, b)).permute((0, 3, 5, 1, 2, 4)).reshape(use.types[0].shape)
+
+
+def trilu(use: Use[Trilu]) -> Value:
+    x = use[0]
+    row = x.builder.iota(x.shape, x.rank - 2) + use.attrs.k
+    column = x.builder.iota(x.shape, x.rank - 1)
+    keep = column >= row if use.attrs.upper else column <= row
+    return keep.where(x, False if x.dtype == DType.bool else 0)
+
+
+def diagonal(use: Use[NoAttrs]) -> Value:
+    i = axis_vars(use[0].rank - 1)
+    return use[0].view(use.types[0].shape, [*i, i[-1]])
+
+
+MOVEMENT: dict[str, Rule] = {
+    "reshape": reshape,
+    "permute": permute,
+    "expand": expand,
+    "unsqueeze": to_declared_shape,
+    "squeeze": to_declared_shape,
+    "flatten": flatten,
+    "flip": flip,
+    "repeat": repeat,
+    "tile": tile,
+    "pad": pad,
+    "slice": slice_,
+    "roll": roll,
+    "unfold": unfold,
+    "fold": fold,
+    "concat": concat,
+    "stack": stack,
+    "split": split,
+    "view": view,
+    "depth_to_space": depth_to_space,
+    "space_to_depth": space_to_depth,
+    "trilu": trilu,
+    "diagonal": diagonal,
+}

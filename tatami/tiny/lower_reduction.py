@@ -1,0 +1,311 @@
+"""Reductions, scans, normalisations, pooling: computed in fp32 for 16-bit floats, rounded once."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, Shape, expr
+from tatami.frontend.ops_contraction import conv_padding
+from tatami.frontend.ops_movement import filled
+from tatami.frontend.ops_reduction import (
+    ArgReduce,
+    BatchNorm,
+    Cumulative,
+    GroupNorm,
+    LpNorm,
+    Lrn,
+    Norm,
+    Pool,
+    Reduce,
+    Softmax,
+    Variance,
+    pool_sizes,
+)
+from tatami.tiny.build import Value, axis_vars, count
+from tatami.tiny.lower_elementwise import repeated_product
+from tatami.tiny.lower_rule import Rule, Use, wide
+
+
+def reduce(op: str, use: Use[Reduce]) -> Value:
+    x = use[0]
+    axes = use.axes(use.attrs.axes, x.rank)
+    acc = use.attrs.acc_dtype or (x.dtype if op in ("max", "min", "and", "or") else None)
+    return x.reduce(op, axes, acc).reshape(use.types[0].shape).cast(use.dtype)
+
+
+def _mean(x: Value, axes: tuple[int, ...], *, keepdims: bool = False, correction: int = 0) -> Value:
+    """Sum / (count - correction): a multiplication by 1/count when the count is a number."""
+    total = x.sum(axes, x.dtype, keepdims=keepdims)
+    n = count(x.shape, axes) - correction
+    number = n.as_int()
+    if not x.dtype.is_float:
+        return total / (number if number is not None else total.builder.size(n, x.dtype))
+    if number is not None and number > 0:
+        return total * (1.0 / number) if number & (number - 1) == 0 else total / float(number)
+    return total / total.builder.size(n).cast(x.dtype)
+
+
+def reduce_mean(use: Use[Reduce]) -> Value:
+    x = use[0].cast(use.attrs.acc_dtype) if use.attrs.acc_dtype else wide(use[0])
+    return _mean(x, use.axes(use.attrs.axes, x.rank)).reshape(use.types[0].shape).cast(use.dtype)
+
+
+def reduce_formula(name: str, use: Use[Reduce]) -> Value:
+    x = wide(use[0])
+    axes = use.axes(use.attrs.axes, x.rank)
+    match name:
+        case "l1":
+            y = x.fn("abs").sum(axes)
+        case "l2":
+            y = (x * x).sum(axes).fn("sqrt")
+        case "sum_square":
+            y = (x * x).sum(axes)
+        case "log_sum":
+            y = x.sum(axes).fn("log")
+        case _:
+            top = x.max(axes, keepdims=True)
+            # A maximum of +-inf is not subtracted: inf - inf would be NaN.
+            top = top.fn("isinf").where(top.builder.const(0.0, x.dtype), top)
+            y = (x - top).fn("exp").sum(axes, keepdims=True).fn("log") + top
+    return y.reshape(use.types[0].shape).cast(use.dtype)
+
+
+def variance(use: Use[Variance]) -> Value:
+    x = wide(use[0])
+    axes = use.axes(use.attrs.axes, x.rank)
+    d = x - _mean(x, axes, keepdims=True)
+    return _mean(d * d, axes, correction=use.attrs.correction).reshape(use.types[0].shape).cast(use.dtype)
+
+
+def arg_reduce(op: str, use: Use[ArgReduce]) -> Value:
+    x = use[0]
+    axis = use.axis(use.attrs.axis, x.rank)
+    if not use.attrs.last:
+        return x.reduce(op, (axis,)).reshape(use.types[0].shape)
+    out = x.flip((axis,)).reduce(op, (axis,))
+    last = x.builder.size(x.shape[axis] - 1)
+    return last.expand(out.shape).fn("sub", out).reshape(use.types[0].shape)
+
+
+def cumulative(op: str, use: Use[Cumulative]) -> Value:
+    x, a = wide(use[0]), use.attrs
+    return x.scan(op, use.axis(a.axis, x.rank), x.dtype, exclusive=a.exclusive, reverse=a.reverse).cast(use.dtype)
+
+
+def softmax(use: Use[Softmax]) -> Value:
+    x = wide(use[0])
+    axis = use.axis(use.attrs.axis, x.rank)
+    e = (x - x.max((axis,), keepdims=True)).fn("exp")
+    return (e / e.sum((axis,), keepdims=True)).cast(use.dtype)
+
+
+def log_softmax(use: Use[Softmax]) -> Value:
+    x = wide(use[0])
+    axis = use.axis(use.attrs.axis, x.rank)
+    d = x - x.max((axis,), keepdims=True)
+    return (d - d.fn("exp").sum((axis,), keepdims=True).fn("log")).cast(use.dtype)
+
+
+def hardmax(use: Use[Softmax]) -> Value:
+    x = use[0]
+    axis = use.axis(use.attrs.axis, x.rank)
+    first = x.reduce("argmax", (axis,), keepdims=True)
+    return x.builder.iota(x.shape, axis).fn("eq", first).cast(use.dtype)
+
+
+def _normalised(x: Value, axes: tuple[int, ...], eps: float) -> Value:
+    d = x - _mean(x, axes, keepdims=True)
+    return d * (_mean(d * d, axes, keepdims=True) + eps).fn("rsqrt")
+
+
+def _scaled(y: Value, scale: Value | None, bias: Value | None, shape: Shape) -> Value:
+    """y * scale + bias, both placed as `shape` (with axes of size 1)."""
+    if scale is not None:
+        y = y * scale.cast(y.dtype).reshape(shape)
+    if bias is not None:
+        y = y + bias.cast(y.dtype).reshape(shape)
+    return y
+
+
+def layer_norm(use: Use[Norm]) -> Value:
+    x = wide(use[0])
+    axis = use.axis(use.attrs.axis, x.rank)
+    y = _normalised(x, tuple(range(axis, x.rank)), use.attrs.eps)
+    shape = (*(ONE,) * axis, *x.shape[axis:])
+    return _scaled(y, use.optional(1), use.optional(2), shape).cast(use.dtype)
+
+
+def rms_norm(use: Use[Norm]) -> Value:
+    x = wide(use[0])
+    axis = use.axis(use.attrs.axis, x.rank)
+    y = x * (_mean(x * x, tuple(range(axis, x.rank)), keepdims=True) + use.attrs.eps).fn("rsqrt")
+    return _scaled(y, use.optional(1), None, (*(ONE,) * axis, *x.shape[axis:])).cast(use.dtype)
+
+
+def _channel_shape(x: Value, axis: int) -> Shape:
+    return tuple(s if i == axis else ONE for i, s in enumerate(x.shape))
+
+
+def batch_norm(use: Use[BatchNorm]) -> Value:
+    """x * a + b with a = scale / sqrt(var + eps), b = bias - mean * a: both depend on constants only."""
+    x = wide(use[0])
+    scale, bias, mean, var = (wide(use[i]) for i in range(1, 5))
+    shape = _channel_shape(x, use.axis(use.attrs.axis, x.rank))
+    a = scale * (var + use.attrs.eps).fn("rsqrt")
+    b = bias - mean * a
+    return _scaled(x, a, b, shape).cast(use.dtype)
+
+
+def instance_norm(use: Use[Norm]) -> Value:
+    x = wide(use[0])
+    y = _normalised(x, tuple(range(2, x.rank)), use.attrs.eps)
+    return _scaled(y, use.optional(1), use.optional(2), _channel_shape(x, 1)).cast(use.dtype)
+
+
+def group_norm(use: Use[GroupNorm]) -> Value:
+    x = wide(use[0])
+    n, c, *rest = x.shape
+    grouped = x.reshape((n, use.attrs.groups, c // use.attrs.groups, *rest))
+    y = _normalised(grouped, tuple(range(2, grouped.rank)), use.attrs.eps).reshape(x.shape)
+    return _scaled(y, use.optional(1), use.optional(2), _channel_shape(x, 1)).cast(use.dtype)
+
+
+def lp_normalize(use: Use[LpNorm]) -> Value:
+    x = wide(use[0])
+    axis = (use.axis(use.attrs.axis, x.rank),)
+    p = use.attrs.p
+    if p == 2:
+        norm = (x * x).sum(axis, keepdims=True).fn("sqrt")
+    elif p == 1:
+        norm = x.fn("abs").sum(axis, keepdims=True)
+    else:
+        norm = repeated_product(x.fn("abs"), p).sum(axis, keepdims=True).fn("pow", 1.0 / p)
+    return (x / norm.fn("max", use.attrs.eps)).cast(use.dtype)
+
+
+def lrn(use: Use[Lrn]) -> Value:
+    x, a = wide(use[0]), use.attrs
+    lo, hi = (a.size - 1) // 2, a.size - 1 - (a.size - 1) // 2
+    pads: list[tuple[int, int]] = [(0, 0)] * x.rank
+    pads[1] = (lo, hi)
+    i = axis_vars(x.rank + 1)
+    near = (x * x).pad(pads).view((*x.shape, expr(a.size)), [i[0], i[1] + i[-1], *i[2:-1]]).sum((x.rank,))
+    base = near * (a.alpha / a.size) + a.bias
+    return (x / base.fn("pow", a.beta)).cast(use.dtype)
+
+
+def pool_windows(x: Value, a: Pool, fill: float | int | str) -> Value:
+    """[.., L..] -> [.., O.., k..]: padded with `fill`, each window read by VIEW."""
+    n = len(a.kernel)
+    lead = x.rank - n
+    stride, dilation, padding = filled(a.stride, n), filled(a.dilation, n), conv_padding(a.padding, n)
+    out = pool_sizes(a, x.shape[lead:])
+    pads: list[tuple[Expr, Expr]] = [(ZERO, ZERO)] * lead
+    for j in range(n):
+        lo, hi = padding[j]
+        if a.ceil_mode:  # the last window may end outside: pad up to one stride more
+            hi = hi + stride[j] - 1
+        pads.append((lo, hi))
+    i = axis_vars(x.rank + n)
+    o, k = i[lead : x.rank], i[x.rank :]
+    index = [*i[:lead], *(o[j] * stride[j] + k[j] * dilation[j] for j in range(n))]
+    return x.pad(pads, fill).view((*x.shape[:lead], *out, *a.kernel), index)
+
+
+def max_pool(use: Use[Pool]) -> Value:
+    x = use[0]
+    low = "-INF" if x.dtype.is_float else lowest_int(x.dtype)
+    seen = pool_windows(x, use.attrs, low)
+    return seen.max(range(x.rank, seen.rank))
+
+
+def lowest_int(dtype: DType) -> int:
+    return 0 if dtype.value.startswith("u") else -(1 << (dtype.itemsize * 8 - 1))
+
+
+def max_pool_indices(use: Use[Pool]) -> Value:
+    """The window's argmax as a row-major position of the whole tensor: positions travel the same windows."""
+    x, a = use[0], use.attrs
+    b = x.builder
+    low = "-INF" if x.dtype.is_float else lowest_int(x.dtype)
+    n = len(a.kernel)
+    lead = x.rank - n
+    window = math.prod(a.kernel)
+    seen = pool_windows(x, a, low)
+    best = seen.reshape((*seen.shape[: x.rank], window)).reduce("argmax", (x.rank,))
+    position = b.const(0, DType.i64).expand(best.shape)
+    stride, dilation, padding = filled(a.stride, n), filled(a.dilation, n), conv_padding(a.padding, n)
+    for j in range(lead):
+        position = position * b.size(x.shape[j]) + b.iota(best.shape, j)
+    for j in range(n):
+        inner = math.prod(a.kernel[j + 1 :])
+        step = best.fn("idiv", inner).fn("rem", a.kernel[j]) * dilation[j]
+        at = b.iota(best.shape, lead + j) * stride[j] + step
+        position = position * b.size(x.shape[lead + j]) + (at - b.size(padding[j][0]))
+    return position
+
+
+def avg_pool(use: Use[Pool]) -> Value:
+    x, a = wide(use[0]), use.attrs
+    n = len(a.kernel)
+    total = pool_windows(x, a, 0.0).sum(range(x.rank, x.rank + n))
+    padded = any(lo != ZERO or hi != ZERO for lo, hi in a.padding)
+    if (a.count_include_pad or not padded) and not a.ceil_mode:
+        return (total / float(math.prod(a.kernel))).cast(use.dtype)
+    lead = x.rank - n
+    ones = x.builder.const(1.0, x.dtype).expand(x.shape[lead:])
+    if a.count_include_pad:  # padding counts, what ceil_mode adds beyond it does not
+        padding = conv_padding(a.padding, n)
+        ones = x.builder.const(1.0, x.dtype).expand(tuple(s + lo + hi for s, (lo, hi) in zip(ones.shape, padding, strict=True)))
+        bare = Pool(a.kernel, a.stride, (), a.dilation, a.ceil_mode)
+        counted = pool_windows_to(ones, bare, total.shape[lead:])
+    else:
+        counted = pool_windows_to(ones, a, total.shape[lead:])
+    return (total / counted.sum(range(n, 2 * n))).cast(use.dtype)
+
+
+def pool_windows_to(x: Value, a: Pool, out: Shape) -> Value:
+    """Windows of a rank-n tensor, exactly `out` of them."""
+    n = len(a.kernel)
+    stride, dilation, padding = filled(a.stride, n), filled(a.dilation, n), conv_padding(a.padding, n)
+    pads = [(lo, hi + (stride[j] - 1 if a.ceil_mode else 0)) for j, (lo, hi) in enumerate(padding)]
+    i = axis_vars(2 * n)
+    return x.pad(pads, 0.0).view((*out, *a.kernel), [i[j] * stride[j] + i[n + j] * dilation[j] for j in range(n)])
+
+
+def lp_pool(use: Use[Pool]) -> Value:
+    x, a = wide(use[0]), use.attrs
+    seen = pool_windows(x.fn("abs"), a, 0.0)
+    total = repeated_product(seen, a.p).sum(range(x.rank, seen.rank))
+    root = total if a.p == 1 else total.fn("sqrt") if a.p == 2 else total.fn("pow", 1.0 / a.p)
+    return root.cast(use.dtype)
+
+
+REDUCTION: dict[str, Rule] = {
+    **{f"reduce_{op}": partial(reduce, op) for op in ("sum", "prod", "max", "min", "and", "or")},
+    **{f"reduce_{name}": partial(reduce_formula, name) for name in ("l1", "l2", "sum_square", "log_sum", "log_sum_exp")},
+    "reduce_mean": reduce_mean,
+    "variance": variance,
+    "argmax": partial(arg_reduce, "argmax"),
+    "argmin": partial(arg_reduce, "argmin"),
+    "cumsum": partial(cumulative, "sum"),
+    "cumprod": partial(cumulative, "prod"),
+    "cummax": partial(cumulative, "max"),
+    "cummin": partial(cumulative, "min"),
+    "softmax": softmax,
+    "log_softmax": log_softmax,
+    "hardmax": hardmax,
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "batch_norm": batch_norm,
+    "instance_norm": instance_norm,
+    "group_norm": group_norm,
+    "lp_normalize": lp_normalize,
+    "lrn": lrn,
+    "max_pool": max_pool,
+    "max_pool_indices": max_pool_indices,
+    "avg_pool": avg_pool,
+    "lp_pool": lp_pool,
+}

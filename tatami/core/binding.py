@@ -6,7 +6,7 @@ shapes and the recorded assumptions then disagree on is E1304, with both sides a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.expr import Expr, evaluate, expr, free_vars, substitute
@@ -14,9 +14,13 @@ from tatami.core.signature import Signature, symbols
 
 
 def bind_sizes(
-    signature: Signature, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
+    signature: Signature,
+    shapes: Mapping[str, tuple[int, ...]],
+    sizes: Mapping[str, int] | None = None,
+    later: Collection[str] = (),
 ) -> dict[str, int]:
-    """The value of every symbol of `signature`. Inputs without a shape in `shapes` decide nothing."""
+    """The value of every symbol of `signature`. Inputs without a shape in `shapes` decide nothing; symbols in `later`
+    get their values while the program runs (a host step owns them)."""
     known: dict[str, int] = dict(sizes or {})
     equations: list[tuple[Expr, int, str]] = []
     for port in signature.inputs:
@@ -37,7 +41,7 @@ def bind_sizes(
     for name, value in signature.defaults.items():
         known.setdefault(name, value)
     _solve(equations, known)
-    missing = [name for name in symbols(signature) if name not in known]
+    missing = [name for name in symbols(signature) if name not in known and name not in later]
     if missing:
         raise fail(
             "UnboundSymbol",

@@ -11,9 +11,9 @@ import msgspec
 
 from tatami.core.dtype import DType
 
-DTypeRule: TypeAlias = Literal["same", "float", "compare", "logic", "int", "select", "test", "signed"]
+DTypeRule: TypeAlias = Literal["same", "float", "compare", "logic", "int", "bits", "select", "test", "signed"]
 # same: operands and result agree, any dtype but bool.    float: floating point only.    signed: signed or float.
-# compare: operands agree, result bool.    logic: bool only.    int: integers (and bool) only.
+# compare: operands agree, result bool.    logic: bool only.    int: integers only.    bits: integers and bool.
 # select: (bool, x, x) -> x.    test: float -> bool.
 
 
@@ -62,7 +62,7 @@ _TABLE = (
     _op("isnan", 1, "test", "is NaN"),
     _op("isinf", 1, "test", "is +inf or -inf"),
     _op("not", 1, "logic", "logical not"),
-    _op("bitnot", 1, "int", "bitwise not"),
+    _op("bitnot", 1, "bits", "bitwise not"),
     _op("add", 2, "same", "x + y; wraps for integers"),
     _op("sub", 2, "same", "x - y; wraps for integers"),
     _op("mul", 2, "same", "x * y; wraps for integers"),
@@ -83,9 +83,9 @@ _TABLE = (
     _op("and", 2, "logic", "logical and"),
     _op("or", 2, "logic", "logical or"),
     _op("xor", 2, "logic", "logical exclusive or"),
-    _op("bitand", 2, "int", "bitwise and"),
-    _op("bitor", 2, "int", "bitwise or"),
-    _op("bitxor", 2, "int", "bitwise exclusive or"),
+    _op("bitand", 2, "bits", "bitwise and"),
+    _op("bitor", 2, "bits", "bitwise or"),
+    _op("bitxor", 2, "bits", "bitwise exclusive or"),
     _op("shl", 2, "int", "shift left; a count outside 0..bits-1 gives 0"),
     _op("shr", 2, "int", "shift right, arithmetic when signed; a count outside 0..bits-1 gives 0 or -1"),
     _op("where", 3, "select", "y where the condition holds, else z"),
@@ -114,6 +114,8 @@ def result_dtype(op: ScalarOp, operands: tuple[DType, ...]) -> DType | None:
         case "logic":
             return DType.bool if same and last == DType.bool else None
         case "int":
+            return last if same and last.is_int else None
+        case "bits":
             return last if same and (last.is_int or last == DType.bool) else None
         case "test":
             return DType.bool if last.is_float else None

@@ -73,7 +73,7 @@ def infer(
             return _leaf(op, own, at)
         case ReshapeOp(result_shape=to):
             left, right = product(src[0].shape), product(to)
-            if (left - right).as_int() not in (None, 0):
+            if is_positive(left - right) or is_positive(right - left):
                 raise fail(
                     "AxisSizeMismatch",
                     at,
@@ -269,6 +269,7 @@ _WANTED = {
     "compare": "one dtype",
     "logic": "bool",
     "int": "an integer dtype",
+    "bits": "an integer dtype or bool",
     "select": "bool for the condition",
     "test": "a float dtype",
 }

@@ -76,9 +76,14 @@ def run(
     main = module.main
     arguments = _arguments(main, {**pool, **inputs}, mode)
     shapes = {port.tensor: a.shape for port, a in zip(main.signature.inputs, arguments)}
-    bound = bind_sizes(main.signature, shapes, sizes)
+    bound = bind_sizes(main.signature, shapes, sizes, new_symbols(main))
     results = machine.program("main", arguments, bound)
     return {port.tensor: value for port, value in zip(main.signature.outputs, results)}
+
+
+def new_symbols(program: Program) -> frozenset[str]:
+    """Size symbols that CALLs decide while the program runs."""
+    return frozenset(s for n in program.nodes if isinstance(n.op, CallOp) for s in n.op.new_symbols)
 
 
 def _setup_sizes(
@@ -174,7 +179,8 @@ class _Machine:
     def callee(self, name: str, arguments: list[Array], op: CallOp, sizes: Sizes) -> list[Array]:
         signature = self.module.programs[name].signature
         given = {symbol: int(evaluate(size, sizes)) for symbol, size in op.sizes.items() if free_vars(size) <= sizes.keys()}
-        bound = bind_sizes(signature, {p.tensor: a.shape for p, a in zip(signature.inputs, arguments)}, given)
+        later = new_symbols(self.module.programs[name])
+        bound = bind_sizes(signature, {p.tensor: a.shape for p, a in zip(signature.inputs, arguments)}, given, later)
         results = self.program(name, arguments, bound)
         if op.kind != "loop":
             _bind_new_symbols(op, results, sizes)

@@ -7,53 +7,67 @@ import pytest
 from tatami.core.diagnostic import TatamiError
 from tatami.core.target import PRESETS
 from tatami.runtime.host import thread_count
-from tatami.runtime.objects import Unit, build, load
+from tatami.runtime.objects import Unit, build, load, runtime_text
 from tatami.runtime.pool import get_pool, runtime_library
 
 TEXT = r"""
-#include "pool.h"
+#include "tatami.h"
 #include <stdatomic.h>
 #define EXPORT __attribute__((visibility("default")))
-typedef struct { int32_t *hits; tatami_pool *pool; _Atomic int64_t calls; } work_t;
-static void count(void *context, int64_t begin, int64_t end, int thread) {
+typedef struct { int32_t *hits; tatami_pool *pool; int64_t grain; _Atomic int64_t calls, small; } work_t;
+static int count(void *context, int64_t begin, int64_t end) {
     work_t *work = context;
-    if (thread < 0 || thread >= work->pool->threads) return;
     for (int64_t i = begin; i < end; i++) __atomic_fetch_add(&work->hits[i], 1, __ATOMIC_RELAXED);
     atomic_fetch_add(&work->calls, 1);
+    if (end - begin < work->grain) atomic_fetch_add(&work->small, 1);
+    return begin <= 77 && 77 < end ? 5 : 0;
 }
-EXPORT int64_t cover(tatami_pool *pool, int32_t *hits, int64_t n) {
-    work_t work = {.hits = hits, .pool = pool};
-    tatami_parallel_for(pool, n, count, &work);
-    return work.calls;
+EXPORT int64_t cover(tatami_pool *pool, int32_t *hits, int64_t n, int64_t grain) {
+    work_t work = {.hits = hits, .pool = pool, .grain = grain};
+    int fault = tatami_parallel_for(pool, n, grain, count, &work);
+    return fault + (n >= grain && work.small ? 100 : 0);
 }
-static void nest(void *context, int64_t begin, int64_t end, int thread) {
+static int nest(void *context, int64_t begin, int64_t end) {
     work_t *work = context;
-    (void)thread;
     for (int64_t i = begin; i < end; i++) {
         work_t inner = {.hits = work->hits + i * 10, .pool = work->pool};
-        tatami_parallel_for(work->pool, 10, count, &inner);
+        tatami_parallel_for(work->pool, 10, 1, count, &inner);
     }
+    return 0;
 }
 EXPORT void nested(tatami_pool *pool, int32_t *hits, int64_t n) {
     work_t work = {.hits = hits, .pool = pool};
-    tatami_parallel_for(pool, n, nest, &work);
+    tatami_parallel_for(pool, n, 1, nest, &work);
 }
-EXPORT int64_t many(tatami_pool *pool, int32_t *hits, int64_t n, int64_t times) {
-    for (int64_t i = 0; i < times; i++) cover(pool, hits, n);
-    return 0;
+EXPORT void many(tatami_pool *pool, int32_t *hits, int64_t n, int64_t times) {
+    for (int64_t i = 0; i < times; i++) cover(pool, hits, n, 1);
 }
-EXPORT int keeps(tatami_pool *pool) {
-    char *a = pool->scratch(0, 1000), *b = pool->scratch(1, 1000);
-    if (a == NULL || b == NULL || a == b || (uintptr_t)a % 64 != 0) return 1;
-    a[999] = 7;
-    return pool->scratch(0, 500) != a || a[999] != 7 || pool->scratch(9, 1) != NULL;
+EXPORT int stack(void) {
+    for (int round = 0; round < 3; round++) {
+        size_t bottom = tatami_mark();
+        char *a = tatami_scratch(1000), *b = tatami_scratch(300000), *empty = tatami_scratch(0);
+        if (!a || !b || !empty || a == b || (uintptr_t)a % 64 || (uintptr_t)b % 64) return 1;
+        a[999] = 7;
+        b[299999] = 8;
+        size_t mark = tatami_mark();
+        char *c = tatami_scratch(2000000);
+        if (!c) return 2;
+        c[1999999] = 9;
+        tatami_release(mark);
+        char *d = tatami_scratch(500);
+        if (!d || a[999] != 7 || b[299999] != 8) return 3;
+        d[499] = 1;
+        if (b[299999] != 8) return 4;
+        tatami_release(bottom);
+    }
+    return tatami_scratch(-1) != NULL || tatami_scratch(INT64_MAX) != NULL;
 }
 """
 
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    out = load(build((Unit(TEXT),), PRESETS["cpu:generic"]))
+    out = load(build((Unit(TEXT), Unit(runtime_text("pool.c"))), PRESETS["cpu:generic"]))
     out.cover.restype = ctypes.c_int64
     return out
 
@@ -66,7 +80,7 @@ def pool(threads: int) -> ctypes.c_void_p:
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 64, 1000])
 def test_every_index_is_visited_once(library: ctypes.CDLL, threads: int, n: int) -> None:
     hits = (ctypes.c_int32 * max(n, 1))()
-    library.cover(pool(threads), hits, ctypes.c_int64(n))
+    assert library.cover(pool(threads), hits, ctypes.c_int64(n), ctypes.c_int64(1)) == (5 if n > 77 else 0)
     assert list(hits)[:n] == [1] * n
 
 
@@ -97,7 +111,7 @@ def test_concurrent_callers_share_a_pool(library: ctypes.CDLL) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_has_workers_again(library: ctypes.CDLL) -> None:
     hits = (ctypes.c_int32 * 100)()
-    library.cover(pool(2), hits, ctypes.c_int64(100))
+    library.cover(pool(2), hits, ctypes.c_int64(100), ctypes.c_int64(1))
     child = os.fork()
     if child == 0:
         fresh = (ctypes.c_int32 * 100)()
@@ -106,8 +120,15 @@ def test_a_forked_child_has_workers_again(library: ctypes.CDLL) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_scratch_is_kept_and_aligned(library: ctypes.CDLL) -> None:
-    assert library.keeps(pool(2)) == 0
+@pytest.mark.parametrize("grain", [1, 3, 40, 100, 1000])
+def test_no_range_is_smaller_than_the_grain(library: ctypes.CDLL, grain: int) -> None:
+    hits = (ctypes.c_int32 * 100)()
+    assert library.cover(pool(3), hits, ctypes.c_int64(100), ctypes.c_int64(grain)) == 5
+    assert list(hits) == [1] * 100
+
+
+def test_scratch_is_a_stack_of_aligned_blocks(library: ctypes.CDLL) -> None:
+    assert library.stack() == 0
 
 
 def test_denormals_are_kept_unless_asked() -> None:

@@ -3,13 +3,14 @@
    The caller opens the gate, takes chunks itself, closes the gate and waits only for the workers that joined: a worker
    that sleeps or is not scheduled never delays a region. After fork the child starts its own workers on first use. */
 #define _GNU_SOURCE
-#include "pool.h"
+#include "tatami.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #if defined(__x86_64__)
 #define TATAMI_PAUSE() __builtin_ia32_pause()
@@ -24,37 +25,36 @@
 #define GATE_JOINED (GATE_OPEN - 1)
 #define CHUNKS_PER_THREAD 4
 
-typedef struct {
-    tatami_pool face;
+struct tatami_pool {
     _Alignas(64) _Atomic uint64_t gate; /* generation << 32 | open | workers inside */
     _Alignas(64) _Atomic int64_t next;  /* the next chunk to take */
     _Alignas(64) _Atomic int busy;      /* a region is running */
     _Atomic int sleepers;
     _Atomic int stop;
-    _Atomic int epoch; /* forks seen when the workers were started */
+    _Atomic int epoch;        /* forks seen when the workers were started, */
+    _Atomic int *forks;       /* as the shared object that made the pool counts them */
+    _Atomic int fault;        /* the largest of this region */
     int64_t count, chunks;
-    tatami_task task;
+    tatami_chunk chunk;
     void *context;
-    int spin, flush, started;
+    int threads, spin, flush, started;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t *workers;
-} pool_t;
-
-typedef struct {
-    pool_t *pool;
-    int thread;
-} seat_t;
+};
 
 static _Atomic int forks;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t scratch_key;
-static __thread int inside; /* this thread is running a task */
 
-#define SLOTS 4
+/* Scratch of one thread: segments that grow; what is above the height is free. After a release to the bottom several
+   segments become one, so that a steady program allocates nothing. */
+#define SEGMENTS 48
 typedef struct {
-    void *data[SLOTS];
-    int64_t bytes[SLOTS];
+    char *data[SEGMENTS];
+    size_t size[SEGMENTS], base[SEGMENTS]; /* base: the height at which a segment begins */
+    int count, top;
+    size_t height, wanted;
 } scratch_t;
 static __thread scratch_t *mine;
 
@@ -62,7 +62,7 @@ static void count_fork(void) { atomic_fetch_add(&forks, 1); }
 
 static void free_scratch(void *pointer) {
     scratch_t *scratch = pointer;
-    for (int i = 0; i < SLOTS; i++) free(scratch->data[i]);
+    for (int i = 0; i < scratch->count; i++) free(scratch->data[i]);
     free(scratch);
 }
 
@@ -71,24 +71,55 @@ static void set_up(void) {
     pthread_key_create(&scratch_key, free_scratch);
 }
 
-static void *scratch(int slot, int64_t bytes) {
-    if (slot < 0 || slot >= SLOTS || bytes < 0) return NULL;
+size_t tatami_mark(void) { return mine == NULL ? 0 : mine->height; }
+
+void *tatami_scratch(int64_t bytes) {
+    if (bytes < 0 || bytes > INT64_MAX - 64) return NULL;
+    size_t size = ((size_t)bytes + 63) / 64 * 64;
+    if (size == 0) size = 64;
     if (mine == NULL) {
         pthread_once(&once, set_up);
         mine = calloc(1, sizeof(scratch_t));
         if (mine == NULL) return NULL;
         pthread_setspecific(scratch_key, mine);
     }
-    if (mine->data[slot] == NULL || mine->bytes[slot] < bytes) {
-        free(mine->data[slot]);
-        mine->data[slot] = NULL;
-        mine->bytes[slot] = 0;
-        void *data = NULL;
-        if (posix_memalign(&data, 64, (size_t)(bytes > 0 ? (bytes + 63) / 64 * 64 : 64)) != 0) return NULL;
-        mine->data[slot] = data;
-        mine->bytes[slot] = bytes;
+    scratch_t *s = mine;
+    if (s->count > 0 && s->height - s->base[s->top] + size > s->size[s->top]) {
+        if (s->top + 1 < s->count && s->size[s->top + 1] < size) {
+            while (s->count > s->top + 1) free(s->data[--s->count]);
+        }
+        if (s->top + 1 < s->count) {
+            s->top++;
+            s->base[s->top] = s->height;
+        }
     }
-    return mine->data[slot];
+    if (s->count == 0 || s->height - s->base[s->top] + size > s->size[s->top]) {
+        if (s->count == SEGMENTS) return NULL;
+        size_t room = s->wanted > size ? s->wanted : size;
+        if (room < (1u << 16)) room = 1u << 16;
+        void *data = NULL;
+        if (posix_memalign(&data, 64, room) != 0) return NULL;
+        s->top = s->count++;
+        s->data[s->top] = data;
+        s->size[s->top] = room;
+        s->base[s->top] = s->height;
+    }
+    void *out = s->data[s->top] + (s->height - s->base[s->top]);
+    s->height += size;
+    return out;
+}
+
+void tatami_release(size_t mark) {
+    scratch_t *s = mine;
+    if (s == NULL) return;
+    s->height = mark;
+    while (s->top > 0 && mark <= s->base[s->top]) s->top--;
+    if (mark == 0 && s->count > 1) {
+        s->wanted = 0;
+        for (int i = 0; i < s->count; i++) s->wanted += s->size[i];
+        while (s->count > 0) free(s->data[--s->count]);
+        s->top = 0;
+    }
 }
 
 TATAMI_EXPORT int tatami_flush_denormals(int flush) {
@@ -116,23 +147,21 @@ static int64_t chunk_start(int64_t n, int64_t k, int64_t c) {
     return q * c + (c < r ? c : r);
 }
 
-static void take_chunks(pool_t *pool, int thread) {
+static void take_chunks(tatami_pool *pool) {
     int64_t count = pool->count, chunks = pool->chunks;
-    inside++;
     for (;;) {
         int64_t c = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
         if (c >= chunks) break;
-        pool->task(pool->context, chunk_start(count, chunks, c), chunk_start(count, chunks, c + 1), thread);
+        int fault = pool->chunk(pool->context, chunk_start(count, chunks, c), chunk_start(count, chunks, c + 1));
+        int before = atomic_load_explicit(&pool->fault, memory_order_relaxed);
+        while (fault > before && !atomic_compare_exchange_weak(&pool->fault, &before, fault)) {}
     }
-    inside--;
 }
 
 static int is_new(uint64_t gate, uint32_t seen) { return (gate & GATE_OPEN) != 0 && (uint32_t)(gate >> 32) != seen; }
 
 static void *work(void *argument) {
-    seat_t seat = *(seat_t *)argument;
-    pool_t *pool = seat.pool;
-    free(argument);
+    tatami_pool *pool = argument;
     uint32_t seen = 0;
     if (pool->flush) tatami_flush_denormals(1);
     while (!atomic_load_explicit(&pool->stop, memory_order_acquire)) {
@@ -151,34 +180,24 @@ static void *work(void *argument) {
         }
         if (!atomic_compare_exchange_strong(&pool->gate, &gate, gate + 1)) continue;
         seen = (uint32_t)(gate >> 32);
-        take_chunks(pool, seat.thread);
+        take_chunks(pool);
         atomic_fetch_sub(&pool->gate, 1);
     }
     return NULL;
 }
 
 /* Start the workers; with fewer than asked for the pool still works. Workers take no signals. */
-static void start(pool_t *pool) {
+static void start(tatami_pool *pool) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pool->started = 0;
-    for (int i = 1; i < pool->face.threads; i++) {
-        seat_t *seat = malloc(sizeof(seat_t));
-        if (seat == NULL) break;
-        seat->pool = pool;
-        seat->thread = i;
-        if (pthread_create(&pool->workers[i - 1], NULL, work, seat) != 0) {
-            free(seat);
-            break;
-        }
-        pool->started++;
-    }
+    while (pool->started < pool->threads - 1 && pthread_create(&pool->workers[pool->started], NULL, work, pool) == 0) pool->started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* In a forked child the workers are gone and the lock may be held by nobody: begin anew. */
-static void start_again(pool_t *pool) {
+static void start_again(tatami_pool *pool) {
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     atomic_store(&pool->sleepers, 0);
@@ -187,20 +206,22 @@ static void start_again(pool_t *pool) {
     atomic_store(&pool->busy, 0);
 }
 
-static void parallel_for(tatami_pool *face, int64_t count, tatami_task task, void *context) {
-    pool_t *pool = (pool_t *)face;
-    int epoch = atomic_load(&pool->epoch), now = atomic_load(&forks);
+int tatami_threads(const tatami_pool *pool) { return pool == NULL ? 1 : pool->threads; }
+
+int tatami_parallel_for(tatami_pool *pool, int64_t n, int64_t grain, tatami_chunk chunk, void *context) {
+    if (n <= 0) return TATAMI_OK;
+    if (grain < 1) grain = 1;
+    if (pool == NULL || pool->threads < 2 || n / grain < 2) return chunk(context, 0, n);
+    int epoch = atomic_load(&pool->epoch), now = atomic_load(pool->forks);
     if (epoch != now && atomic_compare_exchange_strong(&pool->epoch, &epoch, now)) start_again(pool);
     int idle = 0;
-    if (inside || !atomic_compare_exchange_strong(&pool->busy, &idle, 1)) {
-        task(context, 0, count, 0);
-        return;
-    }
-    int64_t chunks = (int64_t)pool->face.threads * CHUNKS_PER_THREAD;
-    pool->count = count;
-    pool->chunks = chunks < count ? chunks : count;
-    pool->task = task;
+    if (!atomic_compare_exchange_strong(&pool->busy, &idle, 1)) return chunk(context, 0, n);
+    int64_t chunks = (int64_t)pool->threads * CHUNKS_PER_THREAD;
+    pool->count = n;
+    pool->chunks = chunks < n / grain ? chunks : n / grain;
+    pool->chunk = chunk;
     pool->context = context;
+    atomic_store_explicit(&pool->fault, 0, memory_order_relaxed);
     atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
     uint32_t generation = (uint32_t)(atomic_load(&pool->gate) >> 32) + 1;
     if (generation == 0) generation = 1;
@@ -210,13 +231,15 @@ static void parallel_for(tatami_pool *face, int64_t count, tatami_task task, voi
         pthread_cond_broadcast(&pool->wake);
         pthread_mutex_unlock(&pool->lock);
     }
-    take_chunks(pool, 0);
+    take_chunks(pool);
     atomic_fetch_and(&pool->gate, ~GATE_OPEN);
     for (int i = 0; (atomic_load(&pool->gate) & GATE_JOINED) != 0; i++) {
         if (i < 20000) TATAMI_PAUSE();
         else sched_yield();
     }
+    int fault = atomic_load_explicit(&pool->fault, memory_order_relaxed);
     atomic_store(&pool->busy, 0);
+    return fault;
 }
 
 TATAMI_EXPORT tatami_pool *tatami_pool_create(int threads, int spin, int flush_denormals) {
@@ -224,12 +247,14 @@ TATAMI_EXPORT tatami_pool *tatami_pool_create(int threads, int spin, int flush_d
     if (threads < 1) threads = 1;
     if (threads > 1024) threads = 1024;
     void *memory = NULL;
-    if (posix_memalign(&memory, 64, sizeof(pool_t)) != 0) return NULL;
-    pool_t *pool = memory;
-    *pool = (pool_t){.face = {.threads = threads, .parallel_for = parallel_for, .scratch = scratch}};
+    if (posix_memalign(&memory, 64, sizeof(tatami_pool)) != 0) return NULL;
+    tatami_pool *pool = memory;
+    memset(pool, 0, sizeof(*pool));
+    pool->threads = threads;
     pool->spin = spin;
     pool->flush = flush_denormals;
-    pool->epoch = atomic_load(&forks);
+    pool->forks = &forks;
+    atomic_store(&pool->epoch, atomic_load(&forks));
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pool->workers = calloc((size_t)threads, sizeof(pthread_t));
@@ -238,13 +263,12 @@ TATAMI_EXPORT tatami_pool *tatami_pool_create(int threads, int spin, int flush_d
         return NULL;
     }
     start(pool);
-    return &pool->face;
+    return pool;
 }
 
-TATAMI_EXPORT void tatami_pool_destroy(tatami_pool *face) {
-    pool_t *pool = (pool_t *)face;
+TATAMI_EXPORT void tatami_pool_destroy(tatami_pool *pool) {
     if (pool == NULL) return;
-    if (atomic_load(&pool->epoch) == atomic_load(&forks)) {
+    if (atomic_load(&pool->epoch) == atomic_load(pool->forks)) {
         pthread_mutex_lock(&pool->lock);
         atomic_store(&pool->stop, 1);
         pthread_cond_broadcast(&pool->wake);

@@ -25,6 +25,13 @@ size_t tatami_mark(void);
 void* tatami_scratch(int64_t bytes);
 void tatami_release(size_t mark);
 
+/* For the runtime: a pool whose idle workers spin `spin` pauses before they sleep, NULL when memory is out. A pool may
+   serve every shared object that was linked with the same pool.c. */
+tatami_pool* tatami_pool_create(int threads, int spin, int flush_denormals);
+void tatami_pool_destroy(tatami_pool* pool);
+/* Set or clear flush-to-zero and denormals-are-zero in this thread; returns whether it was set before. */
+int tatami_flush_denormals(int flush);
+
 /* A kernel. */
 typedef int (*tatami_kernel)(void* const* buffers, const int64_t* sizes, tatami_pool* pool);
 

@@ -1,0 +1,174 @@
+"""The routines that contractions call: a register-tiled micro-kernel and a transposing pack (notes: cpu §1).
+
+They depend on nothing but element type, tile and vector width, so each is one unit, compiled once per machine; sizes
+are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 rows by 32 columns, 16 lanes;
+``tatami_pack_f32_16`` transposes fp32 in blocks of 16.
+
+    int tatami_gemm_<t>_<mr>x<nr>_<lanes>(const T *a, const T *b, T *c, int64_t rows, int64_t kc, int64_t first)
+        c[rows][nr] (+)= a * b: b is [kc][nr] aligned to the vector, a is ceil(rows/mr) balanced panels [kc][r] one after
+        the other, panel p from row rows*p/np. first: c is overwritten. Each block of kc is summed from zero in order
+        of k and then added, whatever the threads do.
+    int tatami_pack_<t>_<lanes>(T *to, const T *from, int64_t columns, int64_t pitch, int64_t stride, int64_t kc)
+        to[k*pitch + j] = from[j*stride + k] for j < columns; nothing else is written.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from tatami.c.ir import Unit
+
+_C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
+_NAME = re.compile(r"tatami_(gemm|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
+K_UNROLL = 4
+_CHAIN = 8
+"""Independent sums the micro-kernel keeps in flight at least: the latency of a multiply-add times its ports."""
+
+
+@lru_cache(maxsize=64)
+def routine_unit(name: str) -> Unit | None:
+    """The unit that defines routine `name`, or None when the name is not of this file."""
+    found = _NAME.fullmatch(name)
+    if found is None or found[2] not in _C_TYPES:
+        return None
+    kind, element, lanes = found[1], found[2], int(found[5])
+    if kind == "pack":
+        return Unit(text=_pack_text(name, element, lanes))
+    return Unit(text=_gemm_text(name, element, int(found[3]), int(found[4]), lanes), contract=True)
+
+
+def _head(element: str, lanes: int) -> str:
+    c, size = _C_TYPES[element]
+    return (
+        f"#include <stdint.h>\ntypedef {c} T;\n"
+        f"typedef T V __attribute__((vector_size({size * lanes}), may_alias));\n"
+        f"typedef T U __attribute__((vector_size({size * lanes}), aligned({size}), may_alias));\n"
+    )
+
+
+def _gemm_text(name: str, element: str, mr: int, nr: int, lanes: int) -> str:
+    if nr % lanes or not 1 <= mr <= 64:
+        raise ValueError(f"{name}: {nr} columns are not whole vectors of {lanes}")
+    tiles = "\n".join(_tile_text(rows, nr, lanes) for rows in range(1, mr + 1))
+    cases = "\n".join(f"    case {rows}: tile_{rows}(kc, a, b, c, first); break;" for rows in range(1, mr + 1))
+    return f"""{_head(element, lanes)}
+{tiles}
+int {name}(const T *a, const T *b, T *c, int64_t rows, int64_t kc, int64_t first) {{
+  int64_t panels = (rows + {mr - 1}) / {mr};
+  for (int64_t p = 0; p < panels; ++p) {{
+    int64_t r = rows * (p + 1) / panels - rows * p / panels;
+    switch (r) {{
+{cases}
+    }}
+    a += r * kc;
+    c += r * {nr};
+  }}
+  return 0;
+}}
+"""
+
+
+def _tile_text(rows: int, nr: int, lanes: int) -> str:
+    """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them."""
+    vectors = nr // lanes
+    sets = min(K_UNROLL, max(1, _CHAIN // (rows * vectors)))
+    sets = {3: 2}.get(sets, sets)
+    names = [[[f"c{i}_{v}" if s == 0 else f"c{i}_{v}_{s}" for s in range(sets)] for v in range(vectors)] for i in range(rows)]
+    flat = [n for row in names for vector in row for n in vector]
+    out = [f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first) {{"]
+    out.append("  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";")
+
+    def step(u: int) -> list[str]:
+        lines = ["    {"]
+        lines += [f"      V b{v} = *(const V *)(b + {u * nr + v * lanes});" for v in range(vectors)]
+        for i in range(rows):
+            sums = " ".join(f"{names[i][v][u % sets]} += s * b{v};" for v in range(vectors))
+            lines.append(f"      {{ T s = a[{u * rows + i}]; {sums} }}")
+        return [*lines, "    }"]
+
+    out.append("  int64_t k = 0;")
+    out.append(f"  for (; k + {K_UNROLL} <= kc; k += {K_UNROLL}) {{")
+    out.append(f"    __builtin_prefetch(b + {16 * nr}); __builtin_prefetch(b + {18 * nr});")
+    for u in range(K_UNROLL):
+        out += step(u)
+    out.append(f"    a += {K_UNROLL * rows}; b += {K_UNROLL * nr};\n  }}")
+    out.append("  for (; k < kc; ++k) {")
+    out += step(0)
+    out.append(f"    a += {rows}; b += {nr};\n  }}")
+    for i in range(rows):
+        for v in range(vectors):
+            for s in range(1, sets):
+                out.append(f"  {names[i][v][0]} += {names[i][v][s]};")
+    places = [(names[i][v][0], i * nr + v * lanes) for i in range(rows) for v in range(vectors)]
+    out.append("  if (first) {")
+    out += [f"    *(V *)(c + {at}) = {n};" for n, at in places]
+    out.append("  } else {")
+    out += [f"    *(V *)(c + {at}) += {n};" for n, at in places]
+    out.append("  }\n}")
+    return "\n".join(out)
+
+
+def _pack_text(name: str, element: str, lanes: int) -> str:
+    """Blocks of lanes x lanes: loads along k, transposed in registers by halving exchanges, stored along the columns.
+
+    A store may run over the end of its row into the next one, which is written later; the last rows are stored
+    exactly.
+    """
+    loads = "\n".join(
+        f"        V r{i} = *(const U *)(from + (j + {i} < columns ? j + {i} : columns - 1) * stride + k);" for i in range(lanes)
+    )
+    body, final = _transpose_text(lanes)
+    whole = "\n".join(f"          *(U *)(to + (k + {i}) * pitch + j) = {final[i]};" for i in range(lanes))
+    store_one = "\n".join(f"          part[{i}] = {final[i]};" for i in range(lanes))
+    return f"""{_head(element, lanes)}
+int {name}(T *to, const T *from, int64_t columns, int64_t pitch, int64_t stride, int64_t kc) {{
+  int64_t k = 0;
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+  for (; k + {lanes} <= kc; k += {lanes})
+    for (int64_t j = 0; j < columns; j += {lanes}) {{
+      int over = columns - j < {lanes};
+      {{
+{loads}
+{body}
+        if (!over || (columns == pitch && columns < {lanes} && k + {2 * lanes} <= kc)) {{
+{whole}
+        }} else {{
+          V part[{lanes}];
+{store_one}
+          for (int i = 0; i < {lanes}; ++i)
+            for (int64_t q = j; q < columns; ++q) to[(k + i) * pitch + q] = part[i][q - j];
+        }}
+      }}
+    }}
+#endif
+#endif
+  for (; k < kc; ++k)
+    for (int64_t j = 0; j < columns; ++j) to[k * pitch + j] = from[j * stride + k];
+  return 0;
+}}
+"""
+
+
+def _transpose_text(lanes: int) -> tuple[str, list[str]]:
+    """Shuffles that turn rows r0… into columns; returns the text and the names of the results in order."""
+    lines: list[str] = []
+    rows = [f"r{i}" for i in range(lanes)]
+    width = lanes // 2
+    level = 0
+    while width >= 1:
+        new = list(rows)
+        low = [i if i % (2 * width) < width else lanes + i - width for i in range(lanes)]
+        high = [i + width if i % (2 * width) < width else lanes + i for i in range(lanes)]
+        for i in range(lanes):
+            if i % (2 * width) < width:
+                a, b = rows[i], rows[i + width]
+                na, nb = f"t{level}_{i}", f"t{level}_{i + width}"
+                lines.append(f"        V {na} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, low))});")
+                lines.append(f"        V {nb} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, high))});")
+                new[i], new[i + width] = na, nb
+        rows = new
+        width //= 2
+        level += 1
+    return "\n".join(lines), rows

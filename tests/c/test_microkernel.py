@@ -1,0 +1,79 @@
+import ctypes
+
+import numpy as np
+import pytest
+
+from tatami.c.microkernel import routine_unit
+from tatami.runtime.host import detect_host
+from tatami.runtime.objects import Unit, build, load
+
+CASES = [
+    ("f32", np.float32, 12, 32, 16),
+    ("f32", np.float32, 6, 16, 8),
+    ("f64", np.float64, 12, 16, 8),
+    ("f32", np.float32, 4, 8, 4),
+]
+
+
+def routine(name: str):
+    unit = routine_unit(name)
+    assert unit is not None
+    text = unit.text.replace(f"int {name}", f'__attribute__((visibility("default"))) int {name}')
+    return getattr(load(build((Unit(text, unit.contract),), detect_host())), name)
+
+
+def aligned(shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    size = int(np.prod(shape))
+    raw = np.zeros(size * np.dtype(dtype).itemsize + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
+
+
+def panels(a: np.ndarray, mr: int) -> np.ndarray:
+    rows, _ = a.shape
+    count = -(-rows // mr)
+    parts = [a[rows * p // count : rows * (p + 1) // count].T.ravel() for p in range(count)]
+    return np.concatenate(parts) if parts else np.zeros(1, a.dtype)
+
+
+@pytest.mark.parametrize(("element", "dtype", "mr", "nr", "lanes"), CASES)
+def test_every_row_count_and_depth_agrees_with_numpy(element: str, dtype: type, mr: int, nr: int, lanes: int) -> None:
+    run = routine(f"tatami_gemm_{element}_{mr}x{nr}_{lanes}")
+    rng = np.random.default_rng(0)
+    for rows in [*range(1, mr + 1), 2 * mr + 1, 5 * mr - 1]:
+        for kc in (0, 1, 3, 4, 7, 33):
+            a = rng.standard_normal((rows, kc)).astype(dtype)
+            b = aligned((max(kc, 1), nr), dtype)
+            b[:kc] = rng.standard_normal((kc, nr))
+            c = aligned((rows, nr), dtype)
+            c[...] = 7
+            packed = panels(a, mr)
+            sizes = [ctypes.c_int64(v) for v in (rows, kc)]
+            pointers = [ctypes.c_void_p(x.ctypes.data) for x in (packed, b, c)]
+            assert run(*pointers, *sizes, ctypes.c_int64(1)) == 0
+            np.testing.assert_allclose(c, a @ b[:kc], rtol=1e-4, atol=1e-5)
+            assert run(*pointers, *sizes, ctypes.c_int64(0)) == 0
+            np.testing.assert_allclose(c, 2 * (a @ b[:kc]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype", "lanes"), [("f32", np.float32, 16), ("f32", np.float32, 8), ("f64", np.float64, 8)]
+)
+def test_pack_transposes_and_writes_nothing_else(element: str, dtype: type, lanes: int) -> None:
+    run = routine(f"tatami_pack_{element}_{lanes}")
+    rng = np.random.default_rng(1)
+    for columns in (1, 5, 8, 11, 12, 16, 17, 32):
+        for kc in (0, 1, 15, 16, 17, 31, 48, 50):
+            for pitch in {columns, 32}:
+                source = rng.standard_normal((columns, kc + 3)).astype(dtype)
+                to = np.full(kc * pitch + 64, 9, dtype)
+                wanted = to.copy()
+                if pitch >= columns:
+                    wanted[: kc * pitch].reshape(kc, pitch)[:, :columns] = source[:, :kc].T
+                sizes = [ctypes.c_int64(v) for v in (columns, pitch, source.shape[1], kc)]
+                assert run(ctypes.c_void_p(to.ctypes.data), ctypes.c_void_p(source.ctypes.data), *sizes) == 0
+                np.testing.assert_array_equal(to, wanted)
+
+
+def test_other_names_are_not_ours() -> None:
+    assert routine_unit("tatami_sort") is None

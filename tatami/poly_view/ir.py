@@ -24,10 +24,11 @@ class PolyAccess(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A base value in the SCoP: its iteration domain (axes, then reduced axes) and what it reads."""
+    """A base value in the SCoP: its iteration domain (axes, then reduced axes) and what it reads. `copy` is a movement
+    that needs memory of its own: an output of the program, an argument of a call, gathered data."""
 
     value: str
-    kind: Literal["elementwise", "reduce", "scan", "gather", "scatter", "generate"]
+    kind: Literal["elementwise", "reduce", "scan", "gather", "scatter", "generate", "copy"]
     axes: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     reads: tuple[PolyAccess, ...]

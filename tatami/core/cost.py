@@ -1,0 +1,89 @@
+"""Seconds from flops and bytes (spec 3 §11): the one estimate that `partition` and `plan` share.
+
+time  = max(FLOPs / (peak * occupancy * efficiency), Bytes / (bandwidth * occupancy))
+Δtime = max(ΔFLOPs / …, ΔBytes / …) + penalties - saved_bytes / bandwidth - launches saved
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.target import Target
+
+DEFAULT_SIZE = 256
+"""What an unbound size symbol counts as in an estimate."""
+
+FLOPS = {"exp": 10, "exp2": 8, "log": 12, "log2": 10, "sin": 12, "cos": 12, "tan": 16, "tanh": 14, "erf": 14, "sigmoid": 14}
+"""Estimated cost of scalar ops, in additions; others: 1, division and roots 4, other functions 16."""
+
+
+class Rates(msgspec.Struct, frozen=True):
+    flops: float
+    bandwidth: float
+    launch: float
+    lanes: float
+    """Outer iterations that keep the machine busy."""
+    cache: float
+    """Bytes under which a round trip through memory is a round trip through cache."""
+
+
+def rates(target: Target) -> Rates:
+    """The target's numbers; the reference counts as a plain CPU."""
+    flops = target.flops_fp32 or 1.6e10
+    bandwidth = target.bandwidth or 1.2e10
+    lanes = float(target.sms or target.cores or 1)
+    cache = float(target.l2_bytes or (40 << 20 if target.kind == "cuda" else 256 << 10))
+    return Rates(flops, bandwidth, target.launch_seconds or 3e-7, lanes, cache)
+
+
+def op_flops(fn: str) -> int:
+    if fn in FLOPS:
+        return FLOPS[fn]
+    if fn in ("div", "sqrt", "rsqrt", "recip", "idiv", "rem", "mod"):
+        return 4
+    return 16 if fn in ("pow", "atan2") or (fn.startswith(("a", "sin", "cos")) and fn not in ("add", "abs", "and")) else 1
+
+
+def estimate(size: Expr, sizes: Mapping[str, int]) -> float:
+    """A size expression as a number; symbols without a value count DEFAULT_SIZE."""
+    constant = size.as_int()
+    if constant is not None:
+        return float(constant)
+    return float(evaluate(size, {n: sizes.get(n, DEFAULT_SIZE) for n in free_vars(size)}))
+
+
+def time_estimate(target: Target, flops: float, bytes_: float, occupancy: float = 1.0, efficiency: float = 1.0) -> float:
+    """Seconds of one kernel, its launch included."""
+    r = rates(target)
+    busy = max(occupancy, 1e-6)
+    return max(flops / (r.flops * busy * efficiency), bytes_ / (r.bandwidth * busy)) + r.launch
+
+
+def fusion_delta(
+    target: Target,
+    *,
+    dflops: float,
+    dbytes: float,
+    saved_bytes: float,
+    launches: int,
+    fanout: float = 0.0,
+    layout: float = 0.0,
+    piecewise: float = 0.0,
+    occupancy: float = 0.0,
+) -> tuple[float, dict[str, float]]:
+    """Δtime of fusing an edge and its terms in seconds; negative saves time."""
+    r = rates(target)
+    terms = {
+        "dflops": dflops / r.flops,
+        "dbytes": dbytes / r.bandwidth,
+        "fanout": fanout,
+        "layout": layout,
+        "piecewise": piecewise,
+        "occupancy": occupancy,
+        "saved": saved_bytes / r.bandwidth + launches * r.launch,
+    }
+    delta = max(terms["dflops"], terms["dbytes"]) + fanout + layout + piecewise + occupancy - terms["saved"]
+    return delta, {k: v for k, v in terms.items() if v}

@@ -1,0 +1,139 @@
+"""Facts about producer -> consumer edges: may one kernel hold both, and at what halo (spec 3 §4.6, §7; D2.11).
+
+The access decides the rule:
+
+    pointwise   every entry is a different axis of the consumer (or a unit axis): C[i, j] reads P[j, i] or P[j]
+    reshape     the entries split and merge axes one to one: C[i] reads P[i//4, i mod 4]
+    inline      anything affine, and the producer is cheap to compute at the read
+    halo        a window: C[i] reduces over P[i + r]; neighbouring tiles overlap by the window
+    non_scop, scatter, shape, contraction, window_channel: forbidden, each with what would change it
+"""
+
+from __future__ import annotations
+
+from tatami.core.bounds import bounds, is_nonneg
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
+from tatami.core.inverse import invert
+from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
+from tatami.tiny.ir import Node
+
+
+def classify_edges(
+    statements: dict[str, Statement], nodes: dict[str, Node], patterns: dict[str, ContractionPattern]
+) -> tuple[Edge, ...]:
+    out = []
+    memo: dict[object, tuple[str, dict[str, int]]] = {}
+    for consumer in statements.values():
+        by_producer: dict[str, list[PolyAccess]] = {}
+        for access in consumer.reads:
+            if access.tensor in statements:
+                by_producer.setdefault(access.tensor, []).append(access)
+        for value, accesses in by_producer.items():
+            out.append(_edge(statements[value], consumer, accesses, nodes, patterns, memo))
+    return tuple(out)
+
+
+def _edge(
+    producer: Statement,
+    consumer: Statement,
+    accesses: list[PolyAccess],
+    nodes: dict[str, Node],
+    patterns: dict[str, ContractionPattern],
+    memo: dict[object, tuple[str, dict[str, int]]],
+) -> Edge:
+    shape = access_rule(producer, consumer, accesses, memo)
+    rule, halo = shape
+    p, c = producer.value, consumer.value
+    if rule == "may":
+        if consumer.kind == "scatter":
+            return Edge(p, c, True, "scatter_operand")
+        return Edge(
+            p, c, False, "non_scop", change="indexed data has to be in memory; index an input instead of a computed value"
+        )
+    if producer.kind == "scatter":
+        return Edge(p, c, False, "scatter", change="nothing: every write has to be done before the first read")
+    if rule in ("pointwise", "reshape"):
+        return Edge(p, c, True, rule)
+    if producer.kind in ("elementwise", "copy", "generate", "gather"):
+        return Edge(p, c, True, "inline", halo, _halo_bytes(producer, halo, nodes))
+    if producer.value in patterns and patterns[producer.value].pattern != "dot":
+        why = "read a contraction where it is written, axis by axis; a window or a slice of it needs a buffer"
+        return Edge(p, c, False, "contraction", halo, _halo_bytes(producer, halo, nodes), why)
+    if producer.kind == "reduce" and rule == "window" and halo:
+        return Edge(p, c, True, "halo", halo, _halo_bytes(producer, halo, nodes))
+    return Edge(
+        p, c, False, "shape", halo, change="let the consumer run over the producer's own axes, without slices or pads between"
+    )
+
+
+def access_rule(
+    producer: Statement, consumer: Statement, accesses: list[PolyAccess], memo: dict[object, tuple[str, dict[str, int]]]
+) -> tuple[str, dict[str, int]]:
+    """The weakest rule over all accesses of one edge, with the halo per producer axis."""
+    if any(a.may for a in accesses):
+        return "may", {}
+    extents = {a.name: a.size for a in (*consumer.axes, *consumer.reduced)}
+    sizes = tuple(a.size for a in producer.axes)
+    key = (tuple((a.map, a.guards) for a in accesses), tuple(extents.items()), sizes)
+    known = memo.get(key)
+    if known is None:
+        known = memo[key] = _access_rule(producer, consumer, accesses, extents, sizes)
+    return known
+
+
+def _access_rule(
+    producer: Statement, consumer: Statement, accesses: list[PolyAccess], extents: dict[str, Expr], sizes: tuple[Expr, ...]
+) -> tuple[str, dict[str, int]]:
+    maps = [tuple(e for e in a.map if e is not None) for a in accesses]
+    if all(not a.guards and is_pointwise(m, extents, sizes) for a, m in zip(accesses, maps)):
+        return "pointwise", {}
+    if len(accesses) == 1 and not accesses[0].guards and not consumer.reduced:
+        names = tuple(f"t{k}" for k in range(len(sizes)))
+        if invert(maps[0], {a.name: a.size for a in consumer.axes}, names, sizes) is not None:
+            return "reshape", {}
+    return "window", window_halo(maps, extents, {a.name for a in consumer.axes}, producer)
+
+
+def is_pointwise(index_map: tuple[Expr, ...], extents: dict[str, Expr], sizes: tuple[Expr, ...]) -> bool:
+    """Is every entry a different axis of the producer's extent, or 0 on a unit axis?"""
+    seen: set[str] = set()
+    for entry, size in zip(index_map, sizes):
+        if size == ONE and entry == ZERO:
+            continue
+        name = entry.as_name()
+        if name is None or name in seen or extents.get(name) != size:
+            return False
+        seen.add(name)
+    return True
+
+
+def window_halo(maps: list[tuple[Expr, ...]], extents: dict[str, Expr], kept: set[str], producer: Statement) -> dict[str, int]:
+    """Per producer axis, how many elements beyond its own image one consumer point needs: the span of the entry over
+    the reduced axes, and over several reads. Axes whose span is not a constant are left out: they are read whole."""
+    halo: dict[str, int] = {}
+    for d, axis in enumerate(producer.axes):
+        spans = []
+        whole = False
+        for m in maps:
+            moving = Expr(tuple((mono, c) for mono, c in m[d].terms if not free_vars(Expr(((mono, c),))) & kept))
+            r = bounds(moving, {n: s for n, s in extents.items() if n not in kept})
+            low, high = (r[0].as_int(), r[1].as_int()) if r is not None else (None, None)
+            if low is None or high is None:
+                whole = True
+                break
+            spans.append((low, high))
+        if not whole and spans:
+            width = max(h for _, h in spans) - min(low for low, _ in spans)
+            if width:
+                halo[axis.name] = width
+    return halo
+
+
+def _halo_bytes(producer: Statement, halo: dict[str, int], nodes: dict[str, Node]) -> Expr | None:
+    """Bytes of the rim of the whole producer: (product of size + halo) - (product of size), times the item size."""
+    if not halo:
+        return None
+    inner = product(a.size for a in producer.axes)
+    outer = product(a.size + halo.get(a.name, 0) for a in producer.axes)
+    rim = (outer - inner) * nodes[producer.value].dtype.itemsize
+    return rim if is_nonneg(rim) else None

@@ -1,0 +1,492 @@
+"""One group of values to one Region in explicit form: axes, lets, yields.
+
+Axes first: axes that reads map straight onto each other are one axis of the Region. A value that sees a shared result
+through a reshape (``[M, N]`` read as ``[B, S, N]``) takes over the result's axes; its own coordinates are then
+expressions of them. Size-one axes are dropped. Then one let per value, in order, and a yield per value used outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+import msgspec
+
+from tatami.core.bounds import is_within, linearize, simplify
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, Shape, free_vars, substitute, var
+from tatami.core.inverse import invert
+from tatami.core.layout import ROW_MAJOR, Layout, MemRef
+from tatami.core.ops import neutral
+from tatami.core.scalar import scalar
+from tatami.indexbook.ir import Guard, IndexBook, Operand
+from tatami.poly_view.ir import ContractionPattern, Edge, Statement
+from tatami.region.axis_classes import AxisClasses
+from tatami.region.axis_names import name_axes
+from tatami.region.ir import (
+    At,
+    Binary,
+    BroadcastInDim,
+    Cast,
+    Const,
+    Index,
+    Iter,
+    Let,
+    Param,
+    Random,
+    Read,
+    ReadAt,
+    Reduce,
+    Ref,
+    Region,
+    RegionExpr,
+    Scan,
+    Select,
+    Target,
+    Transpose,
+    Unary,
+    Within,
+    Yield,
+)
+from tatami.tiny.ir import (
+    MOVEMENT,
+    BitcastOp,
+    CallOp,
+    CastOp,
+    ConstOp,
+    Elementwise,
+    ExpandOp,
+    FlipOp,
+    GatherOp,
+    InputOp,
+    IotaOp,
+    Node,
+    PadOp,
+    PermuteOp,
+    Program,
+    RandOp,
+    ReduceOp,
+    ReshapeOp,
+    ResultOp,
+    ScanOp,
+    ScatterOp,
+    ShrinkOp,
+    SizeOp,
+    ViewOp,
+)
+
+
+class ProgramFacts(msgspec.Struct, frozen=True):
+    """What forming any Region of a program needs to look up."""
+
+    program: Program
+    nodes: dict[str, Node]
+    book: IndexBook
+    statements: dict[str, Statement]
+    edges: dict[tuple[str, str], Edge]
+    patterns: dict[str, ContractionPattern]
+    readers: dict[str, set[str]]
+    layouts: dict[str, Layout]
+    symbols: frozenset[str]
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """Where a value lives in the Region. `axes`: of its let; `own`: its tiny axes (i…, r…) over Region axes; `back`: each
+    let axis over the tiny axes i…; `reshaped`: the value took over another's axes."""
+
+    axes: tuple[str, ...]
+    own: dict[str, Expr]
+    back: dict[str, Expr]
+    reshaped: bool = False
+
+
+def form_region(facts: ProgramFacts, name: str, values: Sequence[str]) -> tuple[Region, dict[str, tuple[str, ...]]]:
+    """The Region of one group, and the tiny ids behind its name and lets."""
+    return _Former(facts, name, values).region()
+
+
+class _Former:
+    def __init__(self, facts: ProgramFacts, name: str, values: Sequence[str]) -> None:
+        self.facts = facts
+        self.name = name
+        self.values = list(values)
+        self.inside = set(values)
+        self.lets: list[Let] = []
+        self.dtypes: dict[str, DType] = {}
+        self.params: dict[str, None] = {}
+        self.yields: list[Yield] = []
+        self.targets: list[Target] = []
+        self.moved: dict[tuple[str, tuple[str, ...]], str] = {}
+        self.origins: dict[str, tuple[str, ...]] = {name: tuple(values)}
+        self.frames: dict[str, Frame] = {}
+        self.extents: dict[str, Expr] = {}
+        self.taken: set[str] = set()
+
+    # -- axes ----------------------------------------------------------------------------------
+
+    def region(self) -> tuple[Region, dict[str, tuple[str, ...]]]:
+        self.place()
+        for v in self.values:
+            if self.facts.statements[v].kind == "scatter":
+                self.scatter(v)
+            else:
+                self.let(v, self.frames[v].axes, self.facts.nodes[v].dtype, self.expression(v), (v,))
+        self.write_outputs()
+        used: dict[str, None] = {}
+        for t in self.targets:
+            used.update(dict.fromkeys(a for y in self.yields if y.to == t.name for a in self.axes_of(y.source)))
+        for let in self.lets:
+            used.update(dict.fromkeys(let.axes))
+        reduced: dict[str, None] = {}
+        for v in self.values:
+            for a in self.facts.statements[v].reduced:
+                e = self.frames[v].own.get(a.name)
+                reduced.update(dict.fromkeys(sorted(free_vars(e) - used.keys() - self.facts.symbols)) if e is not None else {})
+        region = Region(
+            name=self.name,
+            iters=tuple(Iter(a, self.extents[a]) for a in used),
+            reduce_axes=tuple(Iter(a, self.extents[a]) for a in reduced),
+            inputs=tuple(Param(t, self.memref(t)) for t in self.params),
+            outputs=tuple(self.targets),
+            lets=tuple(self.lets),
+            yields=tuple(self.yields),
+        )
+        return region, self.origins
+
+    def axes_of(self, let: str) -> tuple[str, ...]:
+        return next(x.axes for x in self.lets if x.name == let)
+
+    def place(self) -> None:
+        """Decide the frame of every value."""
+        statements = self.facts.statements
+        classes = AxisClasses(statements)
+        reshaped: dict[str, tuple[str, tuple[Expr, ...], tuple[Expr, ...]]] = {}
+        rigid: set[str] = set()
+        for v in self.values:
+            s = statements[v]
+            inner = [a for a in s.reads if a.tensor in self.inside and not a.may]
+            source = self.reshape_source(v, rigid, reshaped)
+            if source is not None:
+                reshaped[v] = source
+                rigid.add(v)
+                continue
+            classes.add(v)
+            classes.unify_reads(v, lambda p: p in self.inside and p not in reshaped)
+            if s.kind in ("reduce", "scan") or any(a.tensor in rigid for a in inner):
+                rigid.add(v)
+        self.join_common_reads(classes, [v for v in self.values if v not in reshaped])
+        patterns = [self.facts.patterns[v] for v in self.values if v in self.facts.patterns]
+        anchors = [p for p in patterns if p.pattern != "dot"]
+        outputs = [v for v in self.values if self.is_output(v)]
+        plain = [v for v in self.values if v not in reshaped]
+        names = name_axes(classes, statements, plain, outputs, anchors, self.facts.symbols)
+        self.extents = {name: classes.size[root] for root, name in names.items()}
+        for v in self.values:
+            s = statements[v]
+            if v in reshaped:
+                self.frames[v] = self.reshaped_frame(v, *reshaped[v])
+                continue
+            own: dict[str, Expr] = {}
+            for axis in (*s.axes, *s.reduced):
+                own[axis.name] = ZERO if axis.size == ONE else var(names[classes.find((v, axis.name))])
+            axes = tuple(names[classes.find((v, a.name))] for a in s.axes if a.size != ONE)
+            back = {names[classes.find((v, a.name))]: var(a.name) for a in s.axes if a.size != ONE}
+            self.frames[v] = Frame(axes, own, back)
+
+    def join_common_reads(self, classes: AxisClasses, values: Sequence[str]) -> None:
+        """Where no contraction gives roles, values that read the same dimension of the same tensor share the axis:
+        ``max over i1 of x[i0, i1]`` beside ``exp(x[i0, i1] - ..)``."""
+        if any(v in self.facts.patterns for v in values):
+            return
+        first: dict[tuple[str, int], tuple[str, str]] = {}
+        for v in values:
+            for access in self.facts.statements[v].reads:
+                if access.tensor in self.inside or access.may:
+                    continue
+                for d, entry in enumerate(access.map):
+                    slot = (v, (entry.as_name() if entry is not None else None) or "")
+                    if slot in classes.parent:
+                        classes.union(first.setdefault((access.tensor, d), slot), slot)
+
+    def reshape_source(
+        self, v: str, rigid: set[str], reshaped: Mapping[str, object]
+    ) -> tuple[str, tuple[Expr, ...], tuple[Expr, ...]] | None:
+        """(value, map onto it, inverse) of the shared result that `v` sees through a reshape."""
+        s = self.facts.statements[v]
+        if s.kind not in ("elementwise", "copy"):
+            return None
+        for access in s.reads:
+            p = access.tensor
+            if p not in rigid or access.guards or access.may:
+                continue
+            edge = self.facts.edges[p, v]
+            if edge.rule != "reshape" and not (p in reshaped and edge.rule == "pointwise"):
+                continue
+            index_map = tuple(e for e in access.map if e is not None)
+            producer = self.facts.statements[p]
+            target = tuple(f"@{a.name}" for a in producer.axes)
+            inverse = invert(index_map, {a.name: a.size for a in s.axes}, target, tuple(a.size for a in producer.axes))
+            if inverse is not None:
+                return p, index_map, inverse
+        return None
+
+    def reshaped_frame(self, v: str, p: str, index_map: tuple[Expr, ...], inverse: tuple[Expr, ...]) -> Frame:
+        base = self.frames[p]
+        axes = self.facts.statements[p].axes
+        into = {f"@{a.name}": base.own[a.name] for a in axes}
+        own = {
+            a.name: simplify(substitute(e, into), self.extents)
+            for a, e in zip(self.facts.statements[v].axes, inverse, strict=True)
+        }
+        forward = {a.name: e for a, e in zip(axes, index_map, strict=True)}
+        back = {name: substitute(e, forward) for name, e in base.back.items()}
+        return Frame(base.axes, own, back, reshaped=True)
+
+    # -- expressions ---------------------------------------------------------------------------
+
+    def let(self, name: str, axes: tuple[str, ...], dtype: DType, e: RegionExpr, origin: tuple[str, ...]) -> str:
+        self.lets.append(Let(name, axes, dtype, e))
+        self.dtypes[name] = dtype
+        self.taken.add(name)
+        self.origins[name] = origin
+        return name
+
+    def expression(self, v: str) -> RegionExpr:
+        node = self.facts.nodes[v]
+        own = self.frames[v].own
+        match node.op:
+            case Elementwise(fn=fn):
+                args = [self.operand(v, k) for k in range(len(node.src))]
+                if fn == "where":
+                    return Select(*args)
+                return Unary(fn, args[0]) if len(args) == 1 else Binary(fn, args[0], args[1])
+            case CastOp(to=to):
+                return Cast(self.operand(v, 0), to)
+            case BitcastOp(to=to):
+                return Cast(self.operand(v, 0), to, bits=True)
+            case ReduceOp():
+                return self.reduce(v, node.op)
+            case ScanOp():
+                return self.scan(v, node.op)
+            case GatherOp(bounds=policy):
+                gathered = self.facts.book.values[v].gathered
+                assert gathered is not None
+                self.params.setdefault(gathered.value)
+                entries = tuple(None if e is None else substitute(e, own) for e in gathered.map)
+                indices = tuple(self.operand(v, k) for k in range(len(self.facts.book.values[v].operands)))
+                return ReadAt(gathered.value, entries, indices, policy)
+            case IotaOp(axis=axis):
+                return Index(own[f"i{axis}"], node.dtype)
+            case SizeOp(value=value):
+                return Index(value, node.dtype)
+            case ConstOp(value=value):
+                return Const(value, node.dtype)
+            case RandOp():
+                coordinates = tuple(own[a.name] for a in self.facts.statements[v].axes)
+                return Random(self.operand(v, 0), linearize(coordinates, node.shape))
+            case ReshapeOp() | PermuteOp() | ExpandOp() | PadOp() | ShrinkOp() | FlipOp() | ViewOp():
+                return self.direct(v, self.facts.book.values[v].operands[0], own, node.dtype)
+            case InputOp() | CallOp() | ResultOp() | ScatterOp():
+                raise fail(
+                    "InvalidPlan", v, "the value is no part of a Region", "give calls and inputs no group with other values"
+                )
+            case _:
+                assert_never(node.op)
+
+    def reduce(self, v: str, op: ReduceOp) -> RegionExpr:
+        body = self.operand(v, 0)
+        own = self.frames[v].own
+        axes = tuple(n for a in self.facts.statements[v].reduced if (n := own[a.name].as_name()) is not None)
+        fn = op.op.lower()
+        if axes:
+            return Reduce(fn, axes, op.init, op.dtype, body)
+        if fn in ("argmax", "argmin"):
+            return Const(0, op.dtype)
+        source = self.facts.nodes[self.facts.nodes[v].src[0]].dtype
+        alone = body if source == op.dtype else Cast(body, op.dtype)
+        if op.init is None:
+            return alone
+        combine = {"sum": "add", "prod": "mul"}.get(fn, fn)
+        return Binary(combine, Const(op.init, op.dtype), alone)
+
+    def scan(self, v: str, op: ScanOp) -> RegionExpr:
+        body = self.operand(v, 0)
+        axis = self.frames[v].own[f"i{op.axis}"].as_name()
+        if axis is not None:
+            return Scan(op.op.lower(), axis, op.dtype, body, op.exclusive, op.reverse)
+        if op.exclusive:
+            return Const(scalar(neutral(op.op.lower(), op.dtype)), op.dtype)
+        return body if self.facts.nodes[self.facts.nodes[v].src[0]].dtype == op.dtype else Cast(body, op.dtype)
+
+    def operand(self, v: str, k: int) -> RegionExpr:
+        """Operand k of `v`, its movement spelled out as lets of the explicit form."""
+        node = self.facts.nodes[v]
+        operand = self.facts.book.values[v].operands[k]
+        source = node.src[k] if not isinstance(node.op, GatherOp) else node.src[1:][k]
+        frame = self.frames[v]
+        scope = self.scope(v)
+        dtype = self.facts.nodes[source].dtype
+        if isinstance(node.op, GatherOp) and len(node.src) > 2:
+            return self.direct(v, operand, frame.own, dtype)
+        if frame.reshaped or not isinstance(self.facts.nodes[source].op, MOVEMENT) or self.is_constant(operand):
+            return self.direct(v, operand, frame.own, dtype)
+        return self.moved_operand(v, source, operand, frame.own, scope, dtype)
+
+    def scope(self, v: str) -> tuple[str, ...]:
+        """Axes in scope of the operands of `v`, in the order of the operands' shape."""
+        node, frame = self.facts.nodes[v], self.frames[v]
+        if not isinstance(node.op, ReduceOp) or frame.reshaped:
+            return frame.axes
+        rank = len(self.facts.nodes[node.src[0]].shape)
+        removed = sorted(node.op.axes)
+        kept = [p for p in range(rank) if p not in removed]
+        order = [f"r{removed.index(p)}" if p in removed else f"i{kept.index(p)}" for p in range(rank)]
+        return tuple(n for a in order if (n := frame.own[a].as_name()) is not None)
+
+    def is_constant(self, operand: Operand) -> bool:
+        return all(p.read is None or isinstance(self.facts.nodes[p.read.value].op, ConstOp) for p in operand.pieces)
+
+    def moved_operand(
+        self, v: str, source: str, operand: Operand, own: Mapping[str, Expr], scope: tuple[str, ...], dtype: DType
+    ) -> RegionExpr:
+        """Reference to the let of movement `source` over `scope`: read, transpose, broadcast; or one general let."""
+        known = self.moved.get((source, scope))
+        if known is not None:
+            return Ref(known)
+        direct = self.direct(v, operand, own, dtype)
+        name = source if source not in self.taken else f"{source}_{v}"
+        origin = (source,)
+        steps = self.named_steps(operand, own)
+        if isinstance(direct, Ref) and len(self.frames[direct.let].axes) == len(scope):
+            return direct
+        if steps is None:
+            self.moved[source, scope] = self.let(name, scope, dtype, direct, origin)
+            return Ref(name)
+        base, axes = steps
+        order = tuple(a for a in scope if a in axes)
+        if isinstance(base, Read) and axes != scope:
+            base = Ref(self.let(f"{name}_r", axes, dtype, base, origin)) if axes else base
+        if order != axes:
+            last = name if len(order) == len(scope) else f"{name}_t"
+            base = Ref(self.let(last, order, dtype, Transpose(base, tuple(axes.index(a) for a in order)), origin))
+        if len(order) < len(scope):
+            shape: Shape = tuple(self.extents[a] for a in scope)
+            self.let(name, scope, dtype, BroadcastInDim(base, shape, tuple(scope.index(a) for a in order)), origin)
+        elif order == axes:
+            self.let(name, scope, dtype, direct, origin)
+        self.moved[source, scope] = name
+        return Ref(name)
+
+    def named_steps(self, operand: Operand, own: Mapping[str, Expr]) -> tuple[RegionExpr, tuple[str, ...]] | None:
+        """(operand, its axes by position) when the movement only permutes and repeats axes."""
+        if len(operand.pieces) != 1 or operand.pieces[0].guards or operand.pieces[0].read is None:
+            return None
+        tensor = operand.pieces[0].read.value
+        entries = tuple(substitute(e, own) for e in operand.pieces[0].read.map)
+        inner = tensor in self.inside
+        if inner:
+            entries = self.let_coordinates(tensor, entries)
+        names = [e.as_name() for e in entries]
+        axes = tuple(n for n in names if n is not None and n in self.extents)
+        if len(set(axes)) != len(axes):
+            return None
+        if inner:
+            return (Ref(tensor), axes) if len(axes) == len(names) else None
+        if any(n is None and e.as_int() is None for n, e in zip(names, entries)):
+            return None
+        return Read(tensor, entries), axes
+
+    def let_coordinates(self, p: str, coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Coordinates of let `p` for coordinates of value `p`."""
+        frame = self.frames[p]
+        into = {a.name: e for a, e in zip(self.facts.statements[p].axes, coordinates)}
+        out = tuple(substitute(frame.back[name], into) for name in frame.axes)
+        return tuple(simplify(e, self.extents) for e in out) if frame.reshaped else out
+
+    def direct(self, v: str, operand: Operand, own: Mapping[str, Expr], dtype: DType) -> RegionExpr:
+        """The operand as one expression: reads under guards, first piece outermost."""
+        out: RegionExpr | None = None
+        for piece in reversed(operand.pieces):
+            if piece.read is None:
+                e: RegionExpr = Const(piece.fill if piece.fill is not None else 0, dtype)
+            else:
+                e = self.read(v, piece.read.value, piece.read.map, own)
+            guards = tuple(Guard(self.at(v, g.index, own), g.size) for g in piece.guards)
+            guards = tuple(g for g in guards if not is_within(g.index, g.size, self.extents))
+            out = e if not guards or out is None else Select(Within(guards), e, out)
+        assert out is not None
+        return out
+
+    def at(self, v: str, e: Expr, own: Mapping[str, Expr]) -> Expr:
+        moved = substitute(e, own)
+        return simplify(moved, self.extents) if self.frames[v].reshaped else moved
+
+    def read(self, v: str, tensor: str, index_map: tuple[Expr, ...], own: Mapping[str, Expr]) -> RegionExpr:
+        node = self.facts.nodes[tensor]
+        if isinstance(node.op, ConstOp) and tensor not in self.facts.statements:
+            return Const(node.op.value, node.dtype)
+        entries = tuple(self.at(v, e, own) for e in index_map)
+        if tensor not in self.inside:
+            self.params.setdefault(tensor)
+            return Read(tensor, entries)
+        coordinates = self.let_coordinates(tensor, entries)
+        if self.frames[v].reshaped:
+            coordinates = tuple(simplify(e, self.extents) for e in coordinates)
+        axes = self.frames[tensor].axes
+        return Ref(tensor) if coordinates == tuple(var(a) for a in axes) else At(tensor, coordinates)
+
+    # -- outputs -------------------------------------------------------------------------------
+
+    def is_output(self, v: str) -> bool:
+        return not self.facts.readers.get(v, set()) <= self.inside
+
+    def memref(self, tensor: str) -> MemRef:
+        node = self.facts.nodes[tensor]
+        return MemRef(node.dtype, node.shape, layout=self.facts.layouts.get(tensor, ROW_MAJOR))
+
+    def write_outputs(self) -> None:
+        for v in self.values:
+            if not self.is_output(v) or self.facts.statements[v].kind == "scatter":
+                continue
+            frame = self.frames[v]
+            coordinates = tuple(frame.own[a.name] for a in self.facts.statements[v].axes)
+            straight = coordinates == tuple(var(a) for a in frame.axes)
+            self.targets.append(Target(v, self.memref(v)))
+            self.yields.append(Yield(v, v, map=None if straight else coordinates))
+
+    def scatter(self, v: str) -> None:
+        """The target first (unless it is overwritten in place), then the updates at their indices."""
+        node, info, frame = self.facts.nodes[v], self.facts.book.values[v], self.frames[v]
+        op = node.op
+        assert isinstance(op, ScatterOp) and info.scattered is not None
+        update_axes = tuple(n for a in info.reduced if (n := frame.own[a.name].as_name()) is not None)
+        updates = self.updated_input(v)
+        if not updates:
+            copied = self.let(f"{v}_t", frame.axes, node.dtype, self.direct(v, info.operands[0], frame.own, node.dtype), (v,))
+            coordinates = tuple(frame.own[a.name] for a in info.axes)
+            straight = coordinates == tuple(var(a) for a in frame.axes)
+            self.yields.append(Yield(copied, v, map=None if straight else coordinates))
+        else:
+            self.params.setdefault(updates)
+        source = self.let(f"{v}_u", update_axes, node.dtype, self.direct(v, info.operands[1], frame.own, node.dtype), (v,))
+        indices = []
+        for k, operand in enumerate(info.operands[2:]):
+            dtype = self.facts.nodes[node.src[2 + k]].dtype
+            indices.append(self.let(f"{v}_x{k}", update_axes, dtype, self.direct(v, operand, frame.own, dtype), (v,)))
+        entries = tuple(None if e is None else substitute(e, frame.own) for e in info.scattered)
+        self.yields.append(Yield(source, v, map=entries, indices=tuple(indices), combine=op.op, bounds=op.bounds))
+        self.targets.append(Target(v, self.memref(v), updates=updates))
+
+    def updated_input(self, v: str) -> str:
+        """The mutable input that scatter `v` may overwrite in place: it is the scatter's plain target, its output
+        updates it, and nobody else reads it."""
+        program, node = self.facts.program, self.facts.nodes[v]
+        target = self.facts.nodes[node.src[0]]
+        if not isinstance(target.op, InputOp):
+            return ""
+        for port, value in zip(program.signature.outputs, program.outputs):
+            if value == v and port.updates == target.op.tensor_id and self.facts.readers.get(target.id) == {v}:
+                elsewhere = [a for a in self.facts.statements[v].reads if a.tensor == target.id]
+                return target.id if len(elsewhere) == 1 else ""
+        return ""

@@ -1,0 +1,363 @@
+"""Which values share a kernel (spec 3 §10(5), §11): greedy over the edges, in program order, by Δtime.
+
+What always holds: a contraction is computed once, as the anchor of its own Region, with elementwise values after it;
+a reduce is shared, never recomputed; indexed data lies in memory; a scatter ends its Region; a call is alone. Within
+that, an edge is fused when Δtime is negative, and every verdict keeps its terms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from tatami.core.codec import dump_text, to_builtins
+from tatami.core.cost import estimate, fusion_delta, op_flops, rates
+from tatami.core.diagnostic import raise_errors
+from tatami.core.expr import Expr, product
+from tatami.core.module import Module
+from tatami.core.target import Target
+from tatami.indexbook.ir import IndexBook
+from tatami.poly_view.ir import Edge, PolyView, Statement
+from tatami.region.axis_classes import AxisClasses
+from tatami.region.group_graph import GroupGraph
+from tatami.region.partition_ir import Group, Partition, Verdict
+from tatami.region.streaming import streaming_units
+from tatami.tiny.ir import CallOp, CastOp, ConstOp, Elementwise, IotaOp, Node, Program, ResultOp, ScanOp, SizeOp
+
+MAX_VALUES = 64
+"""Values of one Region; longer elementwise chains are cut."""
+MAX_VIRTUAL = 8
+"""Operations of an index-only value that are repeated in each reader rather than stored."""
+TILE = 32
+"""Elements of a tile along an axis with a halo, for the cost of the overlap."""
+
+
+def partition(
+    tiny: Module[Program],
+    indexbook: Module[IndexBook],
+    poly_view: Module[PolyView],
+    target: Target,
+    decisions: Mapping[str, Partition] | None = None,
+) -> dict[str, Partition]:
+    """A partition per program. `decisions` are keyed by `program_key`; one that does not fit is refused (E1501)."""
+    from tatami.region.partition_check import check_partition
+
+    out = {}
+    for name, program in tiny.programs.items():
+        view = poly_view.programs[name]
+        given = decisions.get(program_key(program)) if decisions else None
+        if given is not None:
+            raise_errors(check_partition(given, program, view))
+            out[name] = given
+            continue
+        out[name] = _Partitioner(program, view, target).result()
+    return out
+
+
+def program_key(program: Program) -> str:
+    """Content hash of a tiny program: what a partition decision is keyed by."""
+    return hashlib.sha256(dump_text(to_builtins(program)).encode()).hexdigest()
+
+
+def resident_values(program: Program, view: PolyView) -> set[str]:
+    """Values that must be in memory whatever is fused: outputs, arguments of calls, indexed data."""
+    out = set(program.outputs)
+    for node in program.nodes:
+        if isinstance(node.op, CallOp):
+            out.update(node.src)
+    for s in view.statements:
+        if s.kind == "gather":
+            out.update(a.tensor for a in s.reads if a.may)
+    return out
+
+
+def virtual_values(program: Program, view: PolyView, resident: set[str]) -> set[str]:
+    """Values so cheap that every reader repeats them: casts of what is already in memory, and arithmetic on
+    coordinates and sizes alone."""
+    nodes = {n.id: n for n in program.nodes}
+    statements = {s.value: s for s in view.statements}
+    cost: dict[str, int] = {}
+    for s in view.statements:
+        if s.value in resident:
+            continue
+        op = nodes[s.value].op
+        if isinstance(op, IotaOp | SizeOp | ConstOp):
+            cost[s.value] = 0
+        elif isinstance(op, CastOp) and all(a.tensor not in statements for a in s.reads):
+            cost[s.value] = MAX_VIRTUAL
+        elif isinstance(op, Elementwise | CastOp) and all(a.tensor in cost for a in s.reads):
+            total = 1 + sum(cost[a.tensor] for a in s.reads)
+            if total <= MAX_VIRTUAL:
+                cost[s.value] = total
+    return set(cost)
+
+
+class _Shape:
+    """What a group is so far."""
+
+    __slots__ = ("acc", "kind", "reduces")
+
+    def __init__(self, kind: str, acc: str | None, reduces: list[str]) -> None:
+        self.kind = kind  # map, rows, contraction, scan, scatter, call
+        self.acc = acc
+        self.reduces = reduces
+
+
+class _Partitioner:
+    """One program. Units (a value, or values that belong together) enter in program order."""
+
+    def __init__(self, program: Program, view: PolyView, target: Target) -> None:
+        self.program = program
+        self.nodes: dict[str, Node] = {n.id: n for n in program.nodes}
+        self.order = {n.id: k for k, n in enumerate(program.nodes)}
+        self.target = target
+        self.rates = rates(target)
+        self.sizes = program.signature.defaults
+        self.statements: dict[str, Statement] = {s.value: s for s in view.statements}
+        self.patterns = {p.value: p for p in view.patterns if p.pattern != "dot"}
+        self.products = {p.product for p in self.patterns.values()}
+        self.edges: dict[tuple[str, str], Edge] = {(e.producer, e.consumer): e for e in view.edges}
+        self.resident = resident_values(program, view)
+        self.virtual = virtual_values(program, view, self.resident)
+        self.uses: dict[str, set[str]] = {}
+        for s in view.statements:
+            for a in s.reads:
+                self.uses.setdefault(a.tensor, set()).add(s.value)
+        self.streaming = streaming_units(self.statements, self.patterns, self.edges, self.uses, self.resident)
+        self.dots = {p.value: p.product for p in view.patterns if p.pattern == "dot"}
+        self.graph = GroupGraph()
+        self.shapes: dict[int, _Shape] = {}
+        scanned = {v: f"i{n.op.axis}" for v, n in self.nodes.items() if isinstance(n.op, ScanOp)}
+        self.axes = AxisClasses(self.statements, scanned)
+        self.flops: dict[str, float] = {}
+        self.verdicts: list[Verdict] = []
+
+    # -- units ---------------------------------------------------------------------------------
+
+    def result(self) -> Partition:
+        waiting = {v for unit in self.streaming.values() for v in unit[:-1]}
+        waiting |= self.products | set(self.dots.values())
+        for node in self.program.nodes:
+            v = node.id
+            if isinstance(node.op, CallOp):
+                results = [n.id for n in self.program.nodes[self.order[v] :] if isinstance(n.op, ResultOp) and n.src == (v,)]
+                self.enter([v, *results], "call", None)
+            elif v not in self.statements or v in self.virtual or v in waiting:
+                continue
+            elif v in self.streaming:
+                self.enter(self.streaming[v], "contraction", v)
+            elif v in self.patterns:
+                self.enter([self.patterns[v].product, v], "contraction", v)
+            elif v in self.dots:
+                self.enter([self.dots[v], v], "rows", None)
+            else:
+                kind = {"reduce": "rows", "scan": "scan", "scatter": "scatter"}.get(self.statements[v].kind, "map")
+                self.enter([v], kind, None)
+        return Partition(self.groups(), tuple(self.verdicts))
+
+    def enter(self, unit: list[str], kind: str, acc: str | None) -> None:
+        producers = self.stored_producers(unit)
+        group = self.graph.add(unit, producers)
+        reduces = [v for v in unit if v in self.statements and self.statements[v].kind in ("reduce", "scan")]
+        self.shapes[group] = _Shape(kind, acc, reduces)
+        for v in unit:
+            self.flops[v] = self.own_flops(v)
+            if v in self.statements:
+                self.axes.add(v)
+                self.axes.unify_reads(v, set(unit).__contains__)
+        if kind == "call":
+            return
+        inside = set(unit)
+        tries = [(p, v) for v in unit for p in dict.fromkeys(a.tensor for a in self.statements[v].reads)]
+        tries = [(p, v) for p, v in tries if (p, v) in self.edges and p not in self.virtual and p not in inside]
+        tries.sort(key=lambda e: (self.shape_of(e[0]).kind != "contraction", -self.bytes(e[0]), -self.order[e[0]]))
+        for p, v in tries:
+            self.consider(p, v)
+
+    def stored_producers(self, unit: list[str]) -> list[str]:
+        """Values of earlier groups that the unit reads, through virtual values too."""
+        out: dict[str, None] = {}
+        inside = set(unit)
+        stack = list(unit)
+        while stack:
+            v = stack.pop()
+            reads = [a.tensor for a in self.statements[v].reads] if v in self.statements else list(self.nodes[v].src)
+            for p in reads:
+                if p in self.virtual:
+                    stack.append(p)
+                elif p not in inside and p in self.graph.group_of:
+                    out.setdefault(p)
+        return list(out)
+
+    def shape_of(self, value: str) -> _Shape:
+        return self.shapes[self.graph.group_of[value]]
+
+    # -- one edge ------------------------------------------------------------------------------
+
+    def consider(self, p: str, c: str) -> None:
+        """Fuse the groups of edge p -> c when it is legal and saves time."""
+        gp, gc = self.graph.group_of[p], self.graph.group_of[c]
+        edge = self.edges[p, c]
+        if gp == gc:
+            self.verdicts.append(Verdict(p, c, True, edge.rule))
+            return
+        refusal = self.refusal(edge, gp, gc)
+        if refusal is None and not self.graph.can_merge(gp, gc):
+            refusal = "cycle"
+        if refusal is not None:
+            self.verdicts.append(Verdict(p, c, False, refusal))
+            return
+        delta, terms = self.delta(edge, gp, gc)
+        if delta >= 0:
+            self.verdicts.append(Verdict(p, c, False, "delta_time", delta, terms))
+            return
+        a, b = self.shapes.pop(gp), self.shapes.pop(gc)
+        merged = self.graph.merge(gp, gc)
+        kind = max((a.kind, b.kind), key=("map", "rows", "scatter", "scan", "contraction").index)
+        self.shapes[merged] = _Shape(kind, a.acc or b.acc, a.reduces + b.reduces)
+        self.axes.unify_reads(c, lambda v: self.graph.group_of.get(v) == merged)
+        if self.statements[p].kind not in ("reduce", "scan"):
+            self.flops[c] += self.flops[p]
+        self.verdicts.append(Verdict(p, c, True, "epilogue" if a.kind == "contraction" else edge.rule, delta, terms))
+
+    def refusal(self, edge: Edge, gp: int, gc: int) -> str | None:
+        """The rule that forbids the edge, or None."""
+        p, c = edge.producer, edge.consumer
+        producer, consumer = self.shapes[gp], self.shapes[gc]
+        if not edge.fusible:
+            return edge.rule
+        if len(self.graph.members[gp]) + len(self.graph.members[gc]) > MAX_VALUES:
+            return "region_size"
+        if producer.kind in ("call", "scatter") or consumer.kind == "call":
+            return producer.kind
+        if c in self.products or (c in self.patterns and p not in self.products):
+            return "contraction_operand"
+        sole = self.uses.get(p, set()) == {c} and p not in self.resident
+        if producer.kind == "contraction":
+            return self._epilogue_refusal(edge, producer, consumer)
+        if consumer.kind == "contraction":
+            whole = self.graph.members[gp]
+            if producer.kind != "map" or edge.rule != "pointwise":
+                return "epilogue_operand"
+            if any(v in self.resident or not all(self.graph.group_of.get(u) in (gp, gc) for u in self.uses[v]) for v in whole):
+                return "epilogue_operand"
+            return None
+        if consumer.kind == "scatter":
+            return None if producer.kind == "map" and sole else "scatter_operand"
+        if producer.kind == "scan" or consumer.kind == "scan":
+            same = edge.rule == "pointwise" and self.domain(c) == self.domain(p)
+            return (
+                None
+                if same and producer.kind != "rows" and consumer.kind != "rows" and producer.kind != consumer.kind
+                else "scan"
+            )
+        if producer.kind == "rows":
+            return self._rows_refusal(edge, producer, consumer)
+        if edge.rule == "pointwise" and self.domain(c) == self.numel(p):
+            return None
+        return None if sole else "fan_out"
+
+    def _epilogue_refusal(self, edge: Edge, producer: _Shape, consumer: _Shape) -> str | None:
+        if consumer.kind != "map":
+            return "one_contraction" if consumer.kind == "contraction" else "epilogue_reduce"
+        if edge.rule not in ("pointwise", "reshape") or self.statements[edge.consumer].kind not in ("elementwise", "copy"):
+            return "epilogue_shape"
+        assert producer.acc is not None
+        return None if self.numel(edge.consumer) == self.numel(producer.acc) else "epilogue_shape"
+
+    def _rows_refusal(self, edge: Edge, producer: _Shape, consumer: _Shape) -> str | None:
+        if edge.rule == "pointwise":
+            return None
+        s = self.statements[edge.consumer]
+        if edge.rule == "reshape":
+            return None if consumer.kind == "map" and s.kind in ("elementwise", "copy") else "shape"
+        if edge.rule == "halo":
+            sole = self.uses[edge.producer] == {edge.consumer} and edge.producer not in self.resident
+            constant = all(a.size.as_int() is not None for a in s.reduced)
+            return None if sole and constant and s.kind == "reduce" and len(producer.reduces) == 1 else "halo"
+        if edge.rule == "inline" and self.statements[edge.producer].kind == "elementwise":
+            return "fan_out"
+        return "shape"
+
+    # -- Δtime ---------------------------------------------------------------------------------
+
+    def numel(self, v: str) -> Expr:
+        return product(a.size for a in self.statements[v].axes)
+
+    def domain(self, v: str) -> Expr:
+        s = self.statements[v]
+        return product(a.size for a in (*s.axes, *s.reduced))
+
+    def bytes(self, v: str) -> float:
+        return estimate(self.numel(v), self.sizes) * self.nodes[v].dtype.itemsize
+
+    def own_flops(self, v: str) -> float:
+        op = self.nodes[v].op
+        return float(op_flops(op.fn)) if isinstance(op, Elementwise) else 1.0
+
+    def delta(self, edge: Edge, gp: int, gc: int) -> tuple[float, dict[str, float]]:
+        p, c = edge.producer, edge.consumer
+        stored, work = estimate(self.numel(p), self.sizes), estimate(self.domain(c), self.sizes)
+        sole = self.uses.get(p, set()) == {c} and p not in self.resident
+        dflops = 0.0
+        if self.statements[p].kind not in ("reduce", "scan") and self.shapes[gp].kind == "map":
+            dflops = max(work - stored, 0.0) * self.flops[p]
+        elif edge.rule == "halo":
+            overlap = 1.0
+            for width in edge.halo.values():
+                overlap *= 1 + width / TILE
+            dflops = (overlap - 1) * estimate(self.domain(p), self.sizes)
+        piecewise = 0.0
+        if edge.rule == "inline":
+            piecewise = 0.1 * self.bytes(p) / self.rates.bandwidth
+        return fusion_delta(
+            self.target,
+            dflops=dflops,
+            dbytes=0.0,
+            saved_bytes=self.bytes(p) * (2 if sole else 1),
+            launches=1,
+            piecewise=piecewise,
+            occupancy=self._occupancy_seconds(p, c, gp, gc),
+        )
+
+    def _occupancy_seconds(self, p: str, c: str, gp: int, gc: int) -> float:
+        """What it costs that a Region with reduces runs in parallel only over axes that all of them keep."""
+        reduces = self.shapes[gp].reduces + self.shapes[gc].reduces
+        if not reduces or "contraction" in (self.shapes[gp].kind, self.shapes[gc].kind):
+            return 0.0
+        lanes = self._outer(reduces, p, c)
+        alone = min(
+            [self._outer(self.shapes[g].reduces, "", "") for g in (gp, gc) if self.shapes[g].reduces], default=self.rates.lanes
+        )
+        busy, before = min(1.0, lanes / self.rates.lanes), min(1.0, alone / self.rates.lanes)
+        work = estimate(self.domain(c), self.sizes) * self.nodes[c].dtype.itemsize / self.rates.bandwidth
+        if lanes < alone or not self.shapes[gp].reduces or not self.shapes[gc].reduces:
+            return work * (1 / max(busy, 1e-6) - 1)
+        return work * max(0.0, 1 / max(busy, 1e-6) - 1 / max(before, 1e-6))
+
+    def _outer(self, reduces: list[str], p: str, c: str) -> float:
+        """Points of the axes that all `reduces` keep, with p and c aligned along their edge."""
+        common = self.axes.common(reduces, p, c)
+        total = 1.0
+        for size in common:
+            total *= estimate(size, self.sizes)
+        return total
+
+    # -- the result ----------------------------------------------------------------------------
+
+    def groups(self) -> tuple[Group, ...]:
+        """Groups in an order that respects data flow, each with the virtual values it repeats."""
+        found = []
+        for g, members in self.graph.members.items():
+            values = set(members)
+            stack = list(members)
+            while stack:
+                v = stack.pop()
+                for a in self.statements[v].reads if v in self.statements else ():
+                    if a.tensor in self.virtual and a.tensor not in values:
+                        values.add(a.tensor)
+                        stack.append(a.tensor)
+            ordered = tuple(sorted(values, key=self.order.__getitem__))
+            found.append((self.graph.rank[g], min(self.order[v] for v in members), ordered))
+        found.sort()
+        return tuple(Group(values) for _, _, values in found)

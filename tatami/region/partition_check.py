@@ -1,0 +1,77 @@
+"""Does a partition fit its program? The rules that `partition` keeps by itself and a given decision must keep too."""
+
+from __future__ import annotations
+
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.poly_view.ir import PolyView
+from tatami.region.partition_ir import Partition
+from tatami.tiny.ir import CallOp, CastOp, IotaOp, Program, ResultOp, SizeOp
+
+
+def check_partition(partition: Partition, program: Program, view: PolyView) -> list[Diagnostic]:
+    """Every value in one group (coordinates and casts may repeat), calls alone, no circle, no forbidden edge inside."""
+    nodes = {n.id: n for n in program.nodes}
+    statements = {s.value: s for s in view.statements}
+    home: dict[str, int] = {}
+    found: list[Diagnostic] = []
+    for k, group in enumerate(partition.groups):
+        for v in group.values:
+            if v not in nodes or not (v in statements or isinstance(nodes[v].op, CallOp | ResultOp)):
+                found.append(
+                    _invalid(v, f"group {k} names {v}, which is no computed value", "list the ids of computed values only")
+                )
+            elif v in home and not _repeatable(v, program, statements, nodes):
+                found.append(_invalid(v, f"it stands in groups {home[v]} and {k}", "keep it in one group"))
+            home.setdefault(v, k)
+        calls = [v for v in group.values if v in nodes and isinstance(nodes[v].op, CallOp)]
+        if calls and any(not isinstance(nodes[v].op, CallOp | ResultOp) for v in group.values if v in nodes):
+            found.append(_invalid(calls[0], "a call shares its group", "give the call and its results a group of their own"))
+    for v in statements:
+        if v not in home:
+            found.append(_invalid(v, "no group computes it", "add it to a group"))
+    found.extend(_order(partition, statements, home))
+    for edge in view.edges:
+        if not edge.fusible and home.get(edge.producer) == home.get(edge.consumer) is not None:
+            change = edge.change or "keep the two in different groups"
+            found.append(_invalid(edge.producer, f"it may not share a Region with {edge.consumer} ({edge.rule})", change))
+    for pattern in view.patterns:
+        if pattern.pattern != "dot" and home.get(pattern.product) != home.get(pattern.value):
+            found.append(
+                _invalid(pattern.value, "its product stands in another group", f"move {pattern.product} into its group")
+            )
+    return found
+
+
+def _repeatable(v: str, program: Program, statements: dict, nodes: dict) -> bool:  # type: ignore[type-arg]
+    from tatami.region.partition import MAX_VIRTUAL
+
+    stack, seen = [v], 0
+    while stack:
+        u = stack.pop()
+        if u not in statements:
+            if isinstance(nodes[v].op, CastOp):
+                continue
+            return False
+        seen += 1
+        if seen > MAX_VIRTUAL + 4:
+            return False
+        if not isinstance(nodes[u].op, IotaOp | SizeOp):
+            stack.extend(a.tensor for a in statements[u].reads)
+    return True
+
+
+def _order(partition: Partition, statements: dict, home: dict[str, int]) -> list[Diagnostic]:  # type: ignore[type-arg]
+    """Groups stand in data-flow order."""
+    out = []
+    for k, group in enumerate(partition.groups):
+        inside = set(group.values)
+        for v in group.values:
+            for a in statements[v].reads if v in statements else ():
+                if a.tensor in home and a.tensor not in inside and home[a.tensor] > k:
+                    why = f"group {k} reads it before group {home[a.tensor]} computes it"
+                    out.append(_invalid(a.tensor, why, "order the groups by data flow, or split one that closes a circle"))
+    return out
+
+
+def _invalid(at: str, why: str, suggestion: str) -> Diagnostic:
+    return diagnostic("InvalidPlan", at, why, suggestion)

@@ -1,0 +1,125 @@
+"""Streaming pairs: contraction -> operations on its rows -> contraction whose k is the first one's n axis.
+
+    S = sum_d Q*K ;  M = max_n S ;  A = exp(S - M) ;  Z = sum_n A ;  P = A / Z ;  O = sum_n P * V
+
+One Region holds all of it (D2.9): the reduces over n can run online while the second contraction streams. Attention
+is the known case; nothing here asks for softmax.
+"""
+
+from __future__ import annotations
+
+from tatami.core.expr import ONE
+from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
+
+MAX_COLUMNS = 512
+"""Columns of the second result that a tile may keep on chip."""
+MAX_VALUES = 48
+
+
+def streaming_units(
+    statements: dict[str, Statement],
+    patterns: dict[str, ContractionPattern],
+    edges: dict[tuple[str, str], Edge],
+    uses: dict[str, set[str]],
+    resident: set[str],
+) -> dict[str, list[str]]:
+    """Second contraction -> every value of its pair, both products included."""
+    taken: set[str] = set()
+    out: dict[str, list[str]] = {}
+    for second in patterns.values():
+        if second.pattern == "dot" or second.value in taken:
+            continue
+        for access in (second.lhs, second.rhs):
+            unit = _pair(second, access, statements, patterns, edges, uses, resident)
+            if unit is not None and taken.isdisjoint(unit):
+                out[second.value] = unit
+                taken.update(unit)
+                break
+    return out
+
+
+def _pair(
+    second: ContractionPattern,
+    operand: PolyAccess,
+    statements: dict[str, Statement],
+    patterns: dict[str, ContractionPattern],
+    edges: dict[tuple[str, str], Edge],
+    uses: dict[str, set[str]],
+    resident: set[str],
+) -> list[str] | None:
+    behind = _closure(operand.tensor, statements, patterns)
+    if behind is None:
+        return None
+    first, values = behind
+    pattern = patterns[first]
+    columns = [a.size for a in statements[second.value].axes if a.name in (second.n if operand is second.lhs else second.m)]
+    if pattern.pattern == "dot" or any((size.as_int() or MAX_COLUMNS + 1) > MAX_COLUMNS for size in columns):
+        return None
+    inner = _depending_on(first, values, statements)
+    if not any(statements[v].kind == "reduce" for v in inner):
+        return None
+    unit = [pattern.product, first, *inner, second.product, second.value]
+    inside = set(unit)
+    for v in unit[:-1]:
+        if v in resident or not uses[v] <= inside:
+            return None
+    if any(edges[p, v].rule != "pointwise" for v in unit for a in statements[v].reads if (p := a.tensor) in inside):
+        return None
+    return unit if _same_rows(pattern, second, operand, inner, statements) else None
+
+
+def _closure(
+    value: str, statements: dict[str, Statement], patterns: dict[str, ContractionPattern]
+) -> tuple[str, list[str]] | None:
+    """The one contraction behind `value` and the values on the way, oldest first."""
+    seen: dict[str, None] = {}
+    first: set[str] = set()
+    stack = [value]
+    while stack:
+        v = stack.pop()
+        if v in seen or v not in statements:
+            continue
+        if v in patterns and patterns[v].pattern != "dot":
+            first.add(v)
+            continue
+        seen[v] = None
+        if len(seen) > MAX_VALUES or statements[v].kind not in ("elementwise", "reduce", "generate"):
+            continue
+        stack.extend(a.tensor for a in statements[v].reads)
+    return (next(iter(first)), list(seen)) if len(first) == 1 else None
+
+
+def _depending_on(first: str, values: list[str], statements: dict[str, Statement]) -> list[str]:
+    """Those of `values` that need `first`, in program order."""
+    order = {v: k for k, v in enumerate(statements)}
+    reached = {first}
+    out = []
+    for v in sorted(values, key=order.__getitem__):
+        if any(a.tensor in reached for a in statements[v].reads):
+            reached.add(v)
+            out.append(v)
+    return out
+
+
+def _same_rows(
+    first: ContractionPattern,
+    second: ContractionPattern,
+    operand: PolyAccess,
+    inner: list[str],
+    statements: dict[str, Statement],
+) -> bool:
+    """Every reduce on the way removes exactly one axis, and the second contraction's k reads the last operand's axes
+    one to one."""
+    k = set(second.k)
+    if len(k) != 1:
+        return False
+    for v in inner:
+        s = statements[v]
+        if s.kind == "reduce" and len([a for a in s.reduced if a.size != ONE]) != 1:
+            return False
+        if s.kind not in ("elementwise", "reduce"):
+            return False
+    sizes = {a.name: a.size for a in statements[first.value].axes}
+    widths = {sizes[a] for a in (*first.n, *first.m)}
+    k_size = next(a.size for a in statements[second.value].reduced if a.name in k)
+    return k_size in widths

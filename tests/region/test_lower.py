@@ -1,0 +1,70 @@
+from tests.tiny_programs import Builder, gemm_bias_relu, row_softmax
+
+from tatami.core.module import Module
+from tatami.core.target import PRESETS
+from tatami.indexbook.analyse import analyse
+from tatami.poly_view.extract import extract
+from tatami.region.ir import At, BroadcastInDim, Read, Reduce, Ref, Region, Transpose
+from tatami.region.ir import Program as RegionProgram
+from tatami.region.lower import lower
+from tatami.region.partition import partition
+from tatami.tiny.ir import Program
+
+
+def lowered(tiny: Module[Program]) -> Module[RegionProgram]:
+    book = analyse(tiny)
+    view = extract(tiny, book)
+    return lower(tiny, book, view, partition(tiny, book, view, PRESETS["cpu:avx2"]))
+
+
+def only_region(tiny: Module[Program]) -> Region:
+    (region,) = lowered(tiny).main.body
+    assert isinstance(region, Region)
+    return region
+
+
+def test_gemm_shows_transpose_and_broadcast_before_the_product() -> None:
+    region = only_region(gemm_bias_relu())
+    lets = {let.name: let for let in region.lets}
+    assert isinstance(lets["n5"].expr, BroadcastInDim)
+    assert isinstance(lets["n7_t"].expr, Transpose)
+    assert lets["n8"].axes == ("m", "n", "k")
+    assert lets["n9"].axes == ("m", "n")
+    assert isinstance(lets["n9"].expr, Reduce)
+
+
+def test_softmax_names_the_reduced_axis_as_the_rows_axis() -> None:
+    region = only_region(row_softmax())
+    lets = {let.name: let for let in region.lets}
+    assert lets["n1"].expr == Reduce("max", ("i1",), None, lets["n1"].dtype, Read("n0", _names("i0", "i1")))
+    assert lets["n5"].expr == Reduce("sum", ("i1",), None, lets["n5"].dtype, Ref("n4"))
+
+
+def test_a_square_read_both_ways_keeps_one_explicit_map() -> None:
+    b = Builder()
+    e = b.op("exp", b.input("x", ("N", "N")))
+    b.output("y", b.op("add", e, b.permute(e, 1, 0)))
+    region = only_region(b.module())
+    assert any(isinstance(let.expr, Transpose | At) for let in region.lets)
+
+
+def test_a_bias_after_a_reshape_takes_over_the_axes_of_the_contraction() -> None:
+    b = Builder()
+    x, w, bias = b.input("x", (6, 5)), b.input("w", (5, 4)), b.input("bias", (2, 3, 4))
+    b.output("y", b.op("add", b.reshape(b.matmul(x, w), 2, 3, 4), bias))
+    region = only_region(b.module())
+    assert region.lets[-1].axes == ("m", "n")
+    assert [str(e) for e in region.yields[0].map or ()] == ["m//3", "m - 3*(m//3)", "n"]
+
+
+def test_origins_name_tiny_ids() -> None:
+    module = lowered(gemm_bias_relu())
+    origins = module.origins["main"]
+    assert origins["n9"] == ("n9",)
+    assert origins["n7_t"] == ("n7",)
+
+
+def _names(*names: str):
+    from tatami.core.expr import var
+
+    return tuple(var(n) for n in names)

@@ -1,0 +1,83 @@
+import pytest
+from tests.tiny_programs import Builder, attention, conv_padded, gemm_bias_relu, layer_norm, row_softmax
+
+from tatami.core.diagnostic import TatamiError
+from tatami.core.module import Module
+from tatami.core.target import PRESETS
+from tatami.indexbook.analyse import analyse
+from tatami.poly_view.extract import extract
+from tatami.region.partition import partition, program_key
+from tatami.region.partition_ir import Group, Partition
+from tatami.tiny.ir import Program
+
+
+def partitioned(tiny: Module[Program], decisions: dict[str, Partition] | None = None, target: str = "cpu:avx2") -> Partition:
+    book = analyse(tiny)
+    return partition(tiny, book, extract(tiny, book), PRESETS[target], decisions)["main"]
+
+
+@pytest.mark.parametrize("build", [gemm_bias_relu, row_softmax, conv_padded, layer_norm, attention])
+def test_the_examples_are_one_group_each(build) -> None:
+    assert len(partitioned(build()).groups) == 1
+
+
+def test_two_matmuls_are_two_groups_and_the_activation_goes_with_the_first() -> None:
+    b = Builder()
+    x, w1, w2 = b.input("x", ("B", 784)), b.input("w1", (784, 1000)), b.input("w2", (1000, 10))
+    h = b.op("relu", b.matmul(x, w1))
+    b.output("y", b.matmul(h, w2))
+    groups = partitioned(b.module()).groups
+    assert len(groups) == 2
+    assert h in groups[0].values
+
+
+def test_a_residual_reads_the_other_branch_from_memory_without_a_circle() -> None:
+    b = Builder()
+    x, w = b.input("x", ("M", 64)), b.input("w", (64, 64))
+    first = b.op("relu", b.matmul(x, w))
+    second = b.matmul(first, w)
+    b.output("y", b.op("add", second, first))
+    groups = partitioned(b.module()).groups
+    assert len(groups) == 2
+    assert second in groups[1].values
+
+
+def test_indexed_data_is_a_boundary_before_the_gather() -> None:
+    b = Builder()
+    x, i = b.input("x", (100, 8)), b.input("i", ("B", 8), dtype=b_int())
+    e = b.op("exp", x)
+    b.output("y", b.op("exp", b.gather(e, ("B", 8), (None, "i1"), i)))
+    groups = partitioned(b.module()).groups
+    assert [len(g.values) for g in groups] == [1, 2]
+
+
+def b_int():
+    from tatami.core.dtype import DType
+
+    return DType.i64
+
+
+def test_a_long_chain_is_cut_and_linear() -> None:
+    b = Builder()
+    v = b.input("x", ("N",))
+    for _ in range(300):
+        v = b.op("exp", v)
+    b.output("y", v)
+    groups = partitioned(b.module()).groups
+    assert len(groups) == 5
+    assert max(len(g.values) for g in groups) == 64
+
+
+def test_a_given_partition_is_obeyed_or_refused() -> None:
+    b = Builder()
+    x = b.input("x", ("N",))
+    e = b.op("exp", x)
+    y = b.op("relu", e)
+    b.output("y", y)
+    m = b.module()
+    key = program_key(m.main)
+    apart = Partition((Group((e,)), Group((y,))))
+    assert partitioned(m, {key: apart}) == apart
+    for wrong in (Partition((Group((e,)),)), Partition((Group((y,)), Group((e,)))), Partition((Group((e, y)), Group((y,))))):
+        with pytest.raises(TatamiError, match="E1501"):
+            partitioned(m, {key: wrong})

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tatami.core.diagnostic import fail
 from tatami.core.expr import evaluate
 from tatami.core.kernel import THREADS
-from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_DEPTH, Layouts, callees
+from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_DEPTH, MAX_SLOTS, Layouts, callees
 from tatami.execution.ir import Call, ExecutionPlan, If, Instruction, Loop
 
 ALIGNMENT = 64
@@ -180,47 +181,75 @@ class Planner:
             if b.first_use < 0:
                 intervals.append(Interval(0, 0, 0))
                 continue
-            size = evaluate(b.elements, env) * b.dtype.itemsize
+            size = max(0, evaluate(b.elements, env)) * b.dtype.itemsize
             intervals.append(Interval(size, *wave_interval(plan, b.first_use, b.last_use)))
-        frames: list[tuple[list[int], int]] = []
-        for ins in plan.instructions:
-            if callees(ins) and not self.layouts.is_python_step(ins):
-                relative, size, _ = self._frame(plan, ins, env, depth)
-                frames.append((relative, size))
-                intervals.append(Interval(size, ins.wave, ins.wave))
-        without = sum(aligned(i.size) for i in intervals)
+        frames: list[Frame] = []
+        for i in self.layouts.headers(program):
+            frame = self.frame(plan, plan.instructions[i], env, depth)
+            frames.append(frame)
+            intervals.append(Interval(frame.bytes, plan.instructions[i].wave, plan.instructions[i].wave))
+        without = sum(aligned(i.size) for i in intervals[: len(own)]) + sum(f.bytes_without_reuse for f in frames)
         if own and not frames and all(b.arena_offset >= 0 for b in own):
             offsets = [b.arena_offset for b in own]
             peak = max((o + aligned(i.size) for o, i in zip(offsets, intervals)), default=0)
         else:
             offsets, peak = place(intervals)
-        out = offsets[: len(own)]
-        for base, (relative, _) in zip(offsets[len(own) :], frames):
-            out.append(base)
-            out.extend(relative)
-        return ArenaPlan(tuple(out), peak, without)
+        return ArenaPlan(tuple(slots(offsets, len(own), frames, program)), peak, without)
 
-    def _frame(self, plan: ExecutionPlan, ins: Instruction, env: Mapping[str, int], depth: int) -> tuple[list[int], int, int]:
-        """Offsets of a call's slots from its base (the base itself left out), its bytes, and those without reuse."""
-        offsets: list[int] = []
+    def frame(self, plan: ExecutionPlan, ins: Instruction, env: Mapping[str, int], depth: int) -> Frame:
+        """Memory of one call. The branches of an If share it."""
+        info = {b.id: b for b in plan.buffers}
+        scratch: list[int] = []
         end = 0
         if isinstance(ins.op, Loop):
-            info = {b.id: b for b in plan.buffers}
-            offsets.append(0)
+            scratch.append(0)
             end = LOOP_FLAG_BYTES
             for name in ins.outputs[: ins.op.carried]:
-                offsets.append(end)
-                end += aligned(evaluate(info[name].elements, env) * info[name].dtype.itemsize)
-        peak = end
-        without = end
+                scratch.append(end)
+                end += aligned(max(0, evaluate(info[name].elements, env)) * info[name].dtype.itemsize)
+        inner: list[ArenaPlan | None] = []
         for callee in callees(ins):
-            if depth + 1 > MAX_DEPTH:
-                continue
-            inner = self.plan(callee, callee_sizes(ins, env), depth + 1)
-            offsets.extend(end + o for o in inner.offsets)
-            peak = max(peak, end + inner.bytes)
-            without += inner.bytes_without_reuse
-        return offsets, peak, without
+            sizes = callee_sizes(ins, env)
+            inner.append(self.plan(callee, sizes, depth + 1) if depth < MAX_DEPTH else None)
+        bytes = end + max((p.bytes for p in inner if p is not None), default=0)
+        without = end + sum(p.bytes_without_reuse for p in inner if p is not None)
+        return Frame(tuple(scratch), end, tuple(inner), bytes, without)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A call's memory relative to its start: a loop's scratch, the callees' arena at `arena`, and their plans (None
+    where the call would be too deep)."""
+
+    scratch: tuple[int, ...]
+    arena: int
+    inner: tuple[ArenaPlan | None, ...]
+    bytes: int
+    bytes_without_reuse: int
+
+
+def slots(offsets: Sequence[int], own: int, frames: Sequence[Frame], program: str) -> list[int]:
+    """The flat list of `frames`: own offsets, headers, then the callees' slots."""
+    out = list(offsets[:own])
+    links: list[tuple[int, ArenaPlan]] = []
+    for base, frame in zip(offsets[own:], frames):
+        out.append(base + frame.arena)
+        out.extend(base + s for s in frame.scratch)
+        for inner in frame.inner:
+            if inner is not None:
+                links.append((len(out), inner))
+            out.append(0)
+    for at, inner in links:
+        out[at] = len(out)
+        out.extend(inner.offsets)
+        if len(out) > MAX_SLOTS:
+            raise fail(
+                "RecursionDepth",
+                program,
+                f"its calls unroll to more than {MAX_SLOTS} buffers",
+                "call itself fewer times per run",
+            )
+    return out
 
 
 def callee_sizes(ins: Instruction, env: Mapping[str, int]) -> dict[str, int]:

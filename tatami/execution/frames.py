@@ -1,16 +1,16 @@
-"""What a run of a program keeps in its arena, as a flat list of slots: own buffers, then a frame per call.
+"""What a run of a program keeps in its arena, as a flat list of slots: own buffers, a header per call, the callees.
 
-    main: n3 | n7 | [call 4: relu.n2 | relu.n5] | [loop 6: flag | carried 0 | body.n1]
+    main: n3 | n7 | call 4: arena, link | loop 6: arena, scratch, carried 0, link | relu: n2 | n5 | body: n1
 
-The C entry and the arena planner walk the same list, so a slot's place in `offsets` is known to both. Recursion is
-unrolled to depth 10 (spec 1); deeper frames have no slot and the call gives a fault.
+Slots hold byte offsets from the program's own arena; a link is the distance from the program's first slot to the
+callee's, 0 where the call would be more than 10 deep (spec 1), which is a fault when it happens. The C entry and the
+arena planner read this one description.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
 
-from tatami.core.diagnostic import fail
 from tatami.core.module import Module
 from tatami.core.signature import symbols
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op
@@ -39,16 +39,18 @@ class Layouts:
 
     def __init__(self, module: Module[ExecutionPlan]) -> None:
         self.module = module
-        self._slots: dict[tuple[str, int], int] = {}
 
     def own(self, program: str) -> tuple[BufferInfo, ...]:
         """Arena buffers that are not slices, in order."""
         return tuple(b for b in self.module.programs[program].buffers if b.kind == "arena" and not b.parent)
 
     def boundary(self, program: str) -> tuple[BufferInfo, ...]:
-        """Buffers that the caller gives: inputs, then outputs, in order of the plan's buffers."""
-        buffers = [b for b in self.module.programs[program].buffers if not b.parent]
-        return tuple([b for b in buffers if b.kind == "input"] + [b for b in buffers if b.kind == "output"])
+        """Buffers that the caller gives: inputs by signature, constants left out, then the outputs that are written
+        (an output that updates an input is that input)."""
+        plan = self.module.programs[program]
+        info = {b.id: b for b in plan.buffers}
+        inputs = [info[i] for i in plan.input_buffers if info[i].kind == "input"]
+        return (*inputs, *(info[o] for o in plan.output_buffers if info[o].kind == "output"))
 
     def symbols(self, program: str) -> tuple[str, ...]:
         """Size symbols in the order of the entry's `sizes`; the number of threads is one more at the end."""
@@ -98,30 +100,42 @@ class Layouts:
             or any(c in self.hosted for c in callees(instruction))
         )
 
-    def frame(self, instruction: Instruction, depth: int) -> int:
-        """Slots of one call: its base, a loop's scratch, then those of the callees."""
-        count = 1
-        if isinstance(instruction.op, Loop):
-            count += 1 + instruction.op.carried
-        return count + sum(self.slots(c, depth + 1) for c in callees(instruction))
+    def segments(self, program: str) -> tuple[tuple[int, int], ...]:
+        """Runs of instructions [begin, end) between Python steps; the whole program when it has none."""
+        out: list[tuple[int, int]] = []
+        begin = 0
+        plan = self.module.programs[program]
+        for i, ins in enumerate(plan.instructions):
+            if self.is_python_step(ins):
+                if begin < i:
+                    out.append((begin, i))
+                begin = i + 1
+        if begin < len(plan.instructions) or not out:
+            out.append((begin, len(plan.instructions)))
+        return tuple(out)
 
-    def slots(self, program: str, depth: int = 0) -> int:
-        """Slots of a run of `program` called at `depth`; 0 below the recursion limit."""
-        if depth > MAX_DEPTH:
-            return 0
-        key = (program, depth)
-        if key not in self._slots:
-            plan = self.module.programs[program]
-            count = len(self.own(program))
-            for ins in plan.instructions:
-                if callees(ins) and not self.is_python_step(ins):
-                    count += self.frame(ins, depth)
-            if count > MAX_SLOTS:
-                raise fail(
-                    "RecursionDepth",
-                    program,
-                    f"its calls unroll to more than {MAX_SLOTS} buffers",
-                    "call fewer programs from within each other",
-                )
-            self._slots[key] = count
-        return self._slots[key]
+    def headers(self, program: str) -> dict[int, int]:
+        """Instruction position of each call made in compiled code -> slot where its frame's header starts."""
+        out: dict[int, int] = {}
+        slot = len(self.own(program))
+        for i, ins in enumerate(self.module.programs[program].instructions):
+            if callees(ins) and not self.is_python_step(ins):
+                out[i] = slot
+                slot += header_slots(ins)
+        return out
+
+    def first_instruction(self, program: str) -> int:
+        """Number of the program's first instruction, counted over the module; faults name instructions so."""
+        count = 0
+        for name, plan in self.module.programs.items():
+            if name == program:
+                break
+            count += len(plan.instructions)
+        return count
+
+
+def header_slots(instruction: Instruction) -> int:
+    """Slots of a call's header: the callee's arena; a loop's scratch and second carried buffers; links to the slots
+    of the callees."""
+    loop = 1 + instruction.op.carried if isinstance(instruction.op, Loop) else 0
+    return 1 + loop + len(callees(instruction))

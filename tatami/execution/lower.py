@@ -289,7 +289,7 @@ class _Lowering:
             case "if":
                 op = If(step.targets[0], step.targets[1], sizes, new)
             case "loop":
-                op = Loop(step.targets[0], _count(step, "carried"), _count(step, "scanned"), sizes, new)
+                op = Loop(step.targets[0], _carried(step), len(step.outputs) - _carried(step), sizes, new)
         return Instruction(op, arguments, outputs, step.name)
 
     def _callee(self, step: Step, target: str) -> Program:
@@ -338,10 +338,10 @@ class _Lowering:
         return bool(free_vars(sizes[symbol]))
 
 
-def _count(step: Step, key: str) -> int:
-    value = step.attrs.get(key, 0)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise fail("InvalidExecution", step.name, f"{key} of a loop is {value!r}", "give the number of values")
+def _carried(step: Step) -> int:
+    value = step.attrs.get("carried", len(step.inputs) - 2)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= len(step.outputs):
+        raise fail("InvalidExecution", step.name, f"a loop that carries {value!r} values", "give the number of carried values")
     return value
 
 

@@ -410,6 +410,8 @@ def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, B
     kinds = {b.id: b.kind for b in callee.buffers}
     ports = [p for id, p in zip(callee.input_buffers, callee.signature.inputs) if kinds.get(id) != "constant"]
     arguments = ins.inputs[1:] if isinstance(ins.op, If) else ins.inputs
+    if isinstance(ins.op, Loop) and len(ports) == len(arguments) - 1:
+        arguments = (arguments[0], *arguments[2:])  # the body does not take the condition
     if len(arguments) != len(ports):
         return [_fault(where, f"{len(arguments)} arguments for {len(ports)} inputs", "pass one argument per input")]
     for name, port in zip(arguments, ports):
@@ -434,6 +436,18 @@ def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, B
             out.append(_fault(where, "the first value of a loop body is its condition, a bool", "let the body give one"))
     elif len(ins.outputs) != len(results):
         out.append(_fault(where, f"{len(ins.outputs)} values from a program that gives {len(results)}", "take each output"))
+    given = getattr(ins.op, "sizes", {})
+    found = {s for i in callee.instructions for s in operation_symbols(i.op)}
+    for symbol in symbols(callee.signature):
+        if symbol not in given and symbol not in found:
+            out.append(
+                diagnostic(
+                    "UnboundSymbol",
+                    where,
+                    f"the called program's size {symbol!r} has no value",
+                    "give it in `sizes` of the call",
+                )
+            )
     if any(p.updates is not None for p in results):
         out.append(
             _fault(where, "the called program updates one of its inputs", "return the new value and update it in the caller")

@@ -1,0 +1,294 @@
+"""The entry file of a Program in C: it calls the kernels wave by wave (D§3 execution, loop -> c).
+
+    int64_t tatami_entry(buffers, sizes, offsets, arena, pool)
+      buffers   inputs and outputs of `main` (Layouts.boundary), then the ConstPool (Layouts.constants)
+      sizes     the size symbols of `main` (Layouts.symbols), then the number of threads
+      offsets   the slots of `main` (frames), bytes from `arena`
+    result      0, or fault code + 256 * instruction number (Layouts.first_instruction + position)
+
+`tatami_setup` is the same for `setup`. Programs that are called are static functions, compiled once. A program with
+Python steps has one function per segment, `tatami_segment_<program>_<segment>`, and what Python calls by itself is
+`tatami_program_<program>`. No name of a user reaches this text: programs and symbols are numbered.
+"""
+
+from __future__ import annotations
+
+from tatami.core.expr import ONE, Atom, Expr, Extreme, Floor, Var, product
+from tatami.core.kernel import THREADS, Condition
+from tatami.core.module import Module
+from tatami.execution.frames import Layouts
+from tatami.execution.ir import (
+    BufferInfo,
+    Call,
+    Choose,
+    Copy,
+    ExecutionPlan,
+    If,
+    Instruction,
+    Launch,
+    Loop,
+    Ptr,
+    SizeArg,
+)
+
+FAULT_DEPTH = 4
+FAULT_TRIP = 5
+"""Faults of the entry itself, after those of kernels: recursion too deep; a loop that ran another number of times
+than its scanned results have room for."""
+
+_FACE = "void* const* b, void* const* c, const int64_t* s, const int64_t* o, char* arena, tatami_pool* pool"
+_ENTRY = "void* const* buffers, const int64_t* sizes, const int64_t* offsets, void* arena, tatami_pool* pool"
+_HEAD = """\
+#include <string.h>
+#include "tatami.h"
+
+#define EXPORT __attribute__((visibility("default")))
+static inline int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline void copy(void* to, const void* from, int64_t bytes) { if (bytes > 0 && to != from) memmove(to, from, (size_t)bytes); }
+"""
+
+
+def print_entry(execution: Module[ExecutionPlan]) -> str:
+    """The text of the entry file. Kernels are declared here and defined in the units."""
+    layouts = Layouts(execution)
+    numbers = {name: k for k, name in enumerate(execution.programs)}
+    kernels: dict[str, None] = {}
+    for plan in execution.programs.values():
+        for ins in plan.instructions:
+            kernels.update(dict.fromkeys(_kernels(ins)))
+    lines = [_HEAD]
+    lines += [f"int {k}(void* const* buffers, const int64_t* sizes, tatami_pool* pool);" for k in kernels]
+    printers = [_Program(execution, layouts, numbers, name) for name in execution.programs]
+    for p in printers:
+        lines += [f"static int64_t {f}({_FACE});" for f in p.functions]
+    for p in printers:
+        lines += ["", *p.text()]
+    lines += [""]
+    for p in printers:
+        lines += _exports(layouts, p)
+    return "\n".join(lines) + "\n"
+
+
+def _exports(layouts: Layouts, p: _Program) -> list[str]:
+    count = len(layouts.boundary(p.name))
+    public: dict[str, str] = {}
+    if p.name in layouts.hosted:
+        public = {f"tatami_{f}": f for f in p.functions}
+    else:
+        if p.name in ("main", "setup"):
+            public["tatami_entry" if p.name == "main" else "tatami_setup"] = p.functions[0]
+        elif layouts.hosted:
+            public[f"tatami_{p.functions[0]}"] = p.functions[0]
+    return [
+        f"EXPORT int64_t {symbol}({_ENTRY}) {{\n"
+        f"    return {function}(buffers, buffers + {count}, sizes, offsets, (char*)arena, pool);\n}}"
+        for symbol, function in public.items()
+    ]
+
+
+def _kernels(ins: Instruction) -> tuple[str, ...]:
+    match ins.op:
+        case Launch(kernel=kernel):
+            return (kernel,)
+        case Choose(cases=cases):
+            return tuple(k.kernel for c in cases for k in c.launches)
+        case _:
+            return ()
+
+
+class _Program:
+    """One program's functions: one, or one per segment when Python runs between them."""
+
+    def __init__(self, module: Module[ExecutionPlan], layouts: Layouts, numbers: dict[str, int], name: str) -> None:
+        self.module = module
+        self.layouts = layouts
+        self.numbers = numbers
+        self.name = name
+        self.plan = module.programs[name]
+        self.base = layouts.first_instruction(name)
+        self.symbols = {s: f"s[{i}]" for i, s in enumerate((*layouts.symbols(name), THREADS))}
+        self.headers = layouts.headers(name)
+        self.info = {b.id: b for b in self.plan.buffers}
+        self.place: dict[str, str] = {b.id: f"b[{i}]" for i, b in enumerate(layouts.boundary(name))}
+        self.place |= {b.id: f"(arena + o[{i}])" for i, b in enumerate(layouts.own(name))}
+        pool = {tensor: f"c[{i}]" for i, tensor in enumerate(layouts.constants)}
+        for id, port in zip(self.plan.input_buffers, self.plan.signature.inputs):
+            if self.info[id].kind == "constant":
+                self.place[id] = pool[port.tensor]
+        k = numbers[name]
+        self.segments = layouts.segments(name) if name in layouts.hosted else ((0, len(self.plan.instructions)),)
+        hosted = name in layouts.hosted
+        self.functions = [f"segment_{k}_{j}" if hosted else f"program_{k}" for j in range(len(self.segments))]
+
+    def text(self) -> list[str]:
+        out: list[str] = []
+        for function, (begin, end) in zip(self.functions, self.segments):
+            out.append(f"static int64_t {function}({_FACE}) {{")
+            out.append("    (void)b, (void)c, (void)s, (void)o, (void)arena, (void)pool;")
+            wave = -1
+            for i in range(begin, end):
+                ins = self.plan.instructions[i]
+                if ins.wave != wave:
+                    wave = ins.wave
+                    out.append(f"    /* wave {wave} */")
+                out += ["    " + line for line in self.instruction(i, ins)]
+            out += ["    return 0;", "}"]
+        return out
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def size(self, e: Expr) -> str:
+        """An int64_t expression over the program's sizes."""
+        if not e.terms:
+            return "0"
+        parts: list[str] = []
+        for mono, coef in e.terms:
+            factors = [self.atom(a) for a in mono]
+            if abs(coef) != 1 or not factors:
+                factors.insert(0, f"INT64_C({abs(coef)})")
+            parts.append(("- " if coef < 0 else "+ " if parts else "") + " * ".join(factors))
+        return f"({' '.join(parts)})"
+
+    def atom(self, a: Atom) -> str:
+        match a:
+            case Var(name=name):
+                return self.symbols[name]
+            case Floor(num=num, den=den):
+                return f"floor_div({self.size(num)}, {self.size(den)})"
+            case Extreme(kind=kind, args=args):
+                text = self.size(args[0])
+                for other in args[1:]:
+                    text = f"{'least' if kind == 'min' else 'most'}({text}, {self.size(other)})"
+                return text
+
+    def address(self, id: str) -> str:
+        """A buffer as a pointer; a slice is its parent plus an offset."""
+        b = self.info[id]
+        if not b.parent:
+            return self.place[id]
+        if b.offset is None or not b.offset.terms:
+            return self.address(b.parent)
+        return f"((char*){self.address(b.parent)} + {self.size(b.offset * b.dtype.itemsize)})"
+
+    def bytes(self, b: BufferInfo) -> str:
+        return self.size(b.elements * b.dtype.itemsize)
+
+    def fault(self, i: int, code: str) -> str:
+        return f"return {code} | (INT64_C({self.base + i}) << 8)"
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    def instruction(self, i: int, ins: Instruction) -> list[str]:
+        match ins.op:
+            case Launch():
+                return [self.launch(i, ins.op)]
+            case Choose(cases=cases):
+                out: list[str] = []
+                for k, case in enumerate(cases):
+                    test = " && ".join(self.condition(c) for c in case.conditions)
+                    head = "else " if k and not test else f"{'else ' if k else ''}if ({test or '1'}) "
+                    out += [head + "{", *("    " + self.launch(i, launch) for launch in case.launches), "}"]
+                return out
+            case Copy():
+                return [
+                    f"copy({self.address(ins.outputs[0])}, {self.address(ins.inputs[0])}, {self.bytes(self.info[ins.outputs[0]])});"
+                ]
+            case Call(program=program):
+                arguments = [self.address(n) for n in (*ins.inputs, *ins.outputs)]
+                return self.call(i, ins, program, 0, arguments)
+            case If(then=then, otherwise=otherwise):
+                arguments = [self.address(n) for n in (*ins.inputs[1:], *ins.outputs)]
+                return [
+                    f"if (*(const unsigned char*){self.address(ins.inputs[0])}) {{",
+                    *("    " + line for line in self.call(i, ins, then, 0, arguments)),
+                    "} else {",
+                    *("    " + line for line in self.call(i, ins, otherwise, 1, arguments)),
+                    "}",
+                ]
+            case Loop():
+                return self.loop(i, ins, ins.op)
+            case _:
+                raise ValueError(f"{ins.op} runs from Python")
+
+    def launch(self, i: int, launch: Launch) -> str:
+        pointers = ", ".join(self.address(a.buffer) for a in launch.args if isinstance(a, Ptr))
+        sizes = ", ".join(self.size(a.value) for a in launch.args if isinstance(a, SizeArg))
+        arguments = f"(void*[]){{{pointers}}}" if pointers else "0"
+        values = f"(const int64_t[]){{{sizes}}}" if sizes else "0"
+        return f"{{ int64_t f = {launch.kernel}({arguments}, {values}, pool); if (f) {self.fault(i, 'f')}; }}"
+
+    def condition(self, c: Condition) -> str:
+        parts: list[str] = []
+        text = self.size(c.size)
+        if c.divisor != 1:
+            parts.append(f"{text} % {c.divisor} == 0")
+        if c.low:
+            parts.append(f"{text} >= {c.low}")
+        if c.high:
+            parts.append(f"{text} <= {c.high}")
+        return " && ".join(parts) or "1"
+
+    def call(self, i: int, ins: Instruction, program: str, which: int, arguments: list[str]) -> list[str]:
+        """A call of a compiled program; `arguments` are its boundary buffers."""
+        header = self.headers[i]
+        links = header + 1 + (1 + ins.op.carried if isinstance(ins.op, Loop) else 0)
+        given: dict[str, Expr] = getattr(ins.op, "sizes", {})
+        sizes = [self.size(given[s]) if s in given else "0" for s in self.layouts.symbols(program)]
+        sizes.append(self.symbols[THREADS])
+        pointers = f"(void*[]){{{', '.join(arguments)}}}" if arguments else "0"
+        function = f"program_{self.numbers[program]}"
+        return [
+            f"if (!o[{links + which}]) {self.fault(i, str(FAULT_DEPTH))};",
+            f"{{ int64_t f = {function}({pointers}, c, (const int64_t[]){{{', '.join(sizes)}}}, o + o[{links + which}], "
+            f"arena + o[{header}], pool); if (f) return f; }}",
+        ]
+
+    def loop(self, i: int, ins: Instruction, op: Loop) -> list[str]:
+        """Carried values alternate between the results' buffers and a second set; scanned ones go to their row."""
+        header = self.headers[i]
+        n = op.carried
+        trip, condition, *rest = ins.inputs
+        first, captured = rest[:n], rest[n:]
+        carried, scanned = ins.outputs[:n], ins.outputs[n:]
+        rows = [self.info[name] for name in scanned]
+        takes_condition = self.takes_condition(op, ins)
+        arguments = ["it", *(["keep"] if takes_condition else []), *(f"now[{j}]" for j in range(n))]
+        arguments += [*(self.address(name) for name in captured), "keep + 1", *(f"then[{j}]" for j in range(n))]
+        for name, b in zip(scanned, rows):
+            row = self.size(product(b.shape[1:]) * b.dtype.itemsize) if b.shape else self.size(ONE)
+            arguments.append(f"((char*){self.address(name)} + *it * {row})")
+        size = max(n, 1)
+        limit = f"*(const int64_t*){self.address(trip)}" if trip else "INT64_MAX"
+        start = f"*(const unsigned char*){self.address(condition)}" if condition else "1"
+        out = [
+            "{",
+            f"    int64_t* it = (int64_t*)(arena + o[{header + 1}]);",
+            "    unsigned char* keep = (unsigned char*)(it + 1);",
+            f"    int64_t trip = {limit};",
+            f"    void* now[{size}] = {{{', '.join(self.address(x) for x in first) or '0'}}};",
+            f"    void* results[{size}] = {{{', '.join(self.address(x) for x in carried) or '0'}}};",
+            f"    void* second[{size}] = {{{', '.join(f'arena + o[{header + 2 + j}]' for j in range(n)) or '0'}}};",
+            f"    keep[0] = {start};",
+        ]
+        if rows:
+            out.append(f"    if (trip > {self.size(rows[0].shape[0])}) {self.fault(i, str(FAULT_TRIP))};")
+        out += [
+            "    for (*it = 0; *it < trip && keep[0]; ++*it) {",
+            "        void** then = *it & 1 ? second : results;",
+            *("        " + line for line in self.call(i, ins, op.body, 0, arguments)),
+            "        keep[0] = keep[1];",
+            *(f"        now[{j}] = then[{j}];" for j in range(n)),
+            "    }",
+            *(f"    copy(results[{j}], now[{j}], {self.bytes(self.info[x])});" for j, x in enumerate(carried)),
+        ]
+        if rows:
+            out.append(f"    if (*it != {self.size(rows[0].shape[0])}) {self.fault(i, str(FAULT_TRIP))};")
+        return [*out, "}"]
+
+    def takes_condition(self, op: Loop, ins: Instruction) -> bool:
+        """Has the body an input for the condition?"""
+        kinds = {b.id: b.kind for b in self.module.programs[op.body].buffers}
+        ports = [x for x in self.module.programs[op.body].input_buffers if kinds[x] == "input"]
+        return len(ports) == len(ins.inputs)

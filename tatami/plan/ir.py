@@ -16,11 +16,16 @@ from tatami.core.layout import Layout
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
 
 
-class Pass(msgspec.Struct, frozen=True):
-    """Loops over `axes` (outermost first), inside the schedule's outer axes, that compute `lets` in order."""
+class Pass(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Loops over `axes` (outermost first), inside the schedule's outer axes, that compute `lets` in order.
+
+    `vector` is the axis whose loop steps by a whole vector, wherever it stands: a pass axis, or the last outer axis
+    (then of every pass); "" computes one element at a time. The full rule is `plan/passes.py`.
+    """
 
     axes: tuple[str, ...]
     lets: tuple[str, ...]
+    vector: str = ""
 
 
 class Scalar(msgspec.Struct, frozen=True, tag_field="kind", tag="scalar"):

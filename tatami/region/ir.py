@@ -8,6 +8,9 @@ axes. `Ref(l)` reads let l at the same-named axes (its axes must all be in scope
 one entry per axis of l. BroadcastInDim and Transpose are the named cases of At that the explicit form spells out
 (`region@explicit`); the canonical form (`region`) reads directly (C-CON1).
 
+A Reduce or a Scan is the whole expression of its let, and its body holds neither (SRNF: ``let acc = Reduce(op, K){…}``).
+Only a Within predicate guards: where it fails, `then` is not evaluated.
+
 A size symbol and an axis never share a name. Nothing here speaks of buffers, tiles or stages.
 """
 

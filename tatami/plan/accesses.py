@@ -1,0 +1,79 @@
+"""How the accesses of a Region move when one axis steps by one: unit stride, not at all, or otherwise."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tatami.core.expr import ONE, Expr, substitute, var
+from tatami.core.layout import MemRef, address
+from tatami.region.ir import At, Let, Read, ReadAt, Reduce, Ref, Region
+from tatami.region.walk import all_axes, free_axes, let_shape, lets_by_name, nodes
+
+Step: TypeAlias = Literal["unit", "none", "far"]
+
+
+class AccessMove(msgspec.Struct, frozen=True):
+    """One access of let `let`: to a tensor, or to the row of another let."""
+
+    let: str
+    target: str
+    linear: Expr | None
+    """Element address; None when it depends on data."""
+    written: bool = False
+
+
+def accesses(region: Region) -> tuple[AccessMove, ...]:
+    """All reads of tensors and rows, and all writes of yields, as linear addresses over axes."""
+    tensors = {p.name: p.memref for p in (*region.inputs, *region.outputs)}
+    lets = lets_by_name(region)
+    out: list[AccessMove] = []
+    for let in region.lets:
+        for n in nodes(let.expr):
+            match n:
+                case Read(tensor=tensor, map=entries):
+                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], entries)))
+                case ReadAt(tensor=tensor, map=maybe):
+                    fixed = tuple(var("?") if m is None else m for m in maybe)
+                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], fixed)))
+                case Ref(let=used):
+                    out.append(AccessMove(let.name, used, _row(region, lets[used], tuple(var(a) for a in lets[used].axes))))
+                case At(let=used, map=entries):
+                    out.append(AccessMove(let.name, used, _row(region, lets[used], entries)))
+                case _:
+                    pass
+    for y in region.yields:
+        axes = lets[y.source].axes
+        entries = tuple(var("?") if m is None else m for m in y.map) if y.map is not None else tuple(var(a) for a in axes)
+        out.append(AccessMove(y.source, y.to, _address(tensors[y.to], entries), True))
+    return tuple(out)
+
+
+def _address(memref: MemRef, entries: tuple[Expr, ...]) -> Expr:
+    return address(memref.layout, memref.shape, entries)
+
+
+def _row(region: Region, let: Let, entries: tuple[Expr, ...]) -> Expr:
+    out = ONE - ONE
+    for size, entry in zip(let_shape(region, let), entries, strict=True):
+        out = out * size + entry
+    return out
+
+
+def step_of(linear: Expr, axis: str) -> Step:
+    """The change of `linear` when `axis` grows by one."""
+    delta = substitute(linear, {axis: var(axis) + 1}) - linear
+    constant = delta.as_int()
+    return "none" if constant == 0 else "unit" if constant == 1 else "far"
+
+
+def gathers_along(region: Region, let: Let, axis: str) -> bool:
+    """Does some index of a ReadAt in `let` vary along `axis`?"""
+    lets = lets_by_name(region)
+    axes = frozenset(all_axes(region))
+    return any(isinstance(n, ReadAt) and any(axis in free_axes(i, lets, axes) for i in n.indices) for n in nodes(let.expr))
+
+
+def is_reduced(let: Let, axis: str) -> bool:
+    return isinstance(let.expr, Reduce) and axis in let.expr.axes

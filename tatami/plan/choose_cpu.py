@@ -1,0 +1,286 @@
+"""CPU candidates of one Region: packed contraction, vector rows, plain loops; the cheapest is the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.target import Target
+from tatami.plan.accesses import accesses, gathers_along
+from tatami.plan.estimate import contraction_estimate, pass_cycles, rows_estimate, trips
+from tatami.plan.ir import CpuContraction, CpuRows, Guarded, Pass, Rejected, Scalar, SchedulePlan
+from tatami.plan.passes import Skeleton, main_order, row_major_order, size_at, skeleton
+from tatami.poly_core.ir import Contraction, RegionFacts
+from tatami.region.ir import At, Region, Scan
+from tatami.region.kinds import contractions, depends_on, kind_of
+from tatami.region.walk import all_axes, let_uses, lets_by_name
+
+PARALLEL_SECONDS = 1e-5
+"""Work below this is not worth waking threads (notes/cpu.md §6)."""
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    plan: SchedulePlan
+    line: str
+    estimate: dict[str, float]
+
+
+def choose_cpu(
+    region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str] = frozenset()
+) -> tuple[tuple[Guarded, ...], tuple[Rejected, ...]]:
+    """The chosen plan of a Region that is not opaque, and the others with their numbers. `constants`: tensors whose
+    value is known at load."""
+    if region.opaque is not None:
+        plan: SchedulePlan = Scalar((), (), {})
+        return (Guarded((), plan, {"total": 0.0}),), ()
+    bones = skeleton(region, sizes, target.l2_bytes)
+    found: list[Candidate] = [scalar_candidate(region, facts, bones, target, sizes)]
+    refused: list[Rejected] = []
+    rows = rows_candidate(region, facts, bones, target, sizes)
+    if isinstance(rows, Candidate):
+        found.append(rows)
+    else:
+        refused.append(rows)
+    packed = contraction_candidate(region, facts, target, sizes, constants)
+    if isinstance(packed, Candidate):
+        found.append(packed)
+    else:
+        refused.append(packed)
+    found.sort(key=lambda c: c.estimate["total"])
+    best, rest = found[0], found[1:]
+    slower = [
+        Rejected(
+            c.line, f"slower: {c.estimate['total'] * 1e6:.3g} us against {best.estimate['total'] * 1e6:.3g} us", c.estimate
+        )
+        for c in rest
+    ]
+    return (Guarded((), best.plan, _at_sizes(region, best.estimate, sizes)),), (*slower, *refused)
+
+
+def _at_sizes(region: Region, estimate: dict[str, float], sizes: Mapping[str, int]) -> dict[str, float]:
+    from tatami.core.expr import free_vars
+
+    names: dict[str, None] = {}
+    for size in all_axes(region).values():
+        for n in sorted(free_vars(size)):
+            names.setdefault(n)
+    return estimate | {f"at.{n}": float(sizes.get(n, 128)) for n in names}
+
+
+def compute_width(region: Region, target: Target) -> int:
+    """Lanes of one vector. fp64 and 64-bit integers do not narrow it: they take two registers."""
+    return max(1, target.vector_bytes // 4)
+
+
+# -- plain loops and rows --------------------------------------------------------------------------
+
+
+def scalar_candidate(
+    region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
+) -> Candidate:
+    moves = accesses(region)
+    cycles = sum(pass_cycles(region, bones, p, "", 1, moves, sizes) for p in bones.passes)
+    return Candidate(
+        Scalar(bones.outer, bones.passes, bones.storage), "scalar", rows_estimate(region, facts, cycles, 1, target, sizes)
+    )
+
+
+def rows_candidate(
+    region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
+) -> Candidate | Rejected:
+    """Vector loops: either every pass along the last outer axis, or each pass along its own best axis."""
+    width = compute_width(region, target)
+    if width <= 1:
+        return Rejected(
+            "cpu_rows", f"vectors of {target.vector_bytes} bytes hold {width} lane of 4 bytes; at least 2 are needed"
+        )
+    if any(isinstance(let.expr, Scan) for let in region.lets):
+        return Rejected("cpu_rows", "1 scan; vector loops take 0")
+    if row_major_order(region):
+        return Rejected("cpu_rows", "1 write at computed positions; vector loops take 0")
+    moves = accesses(region)
+    lets = lets_by_name(region)
+    allowed = [a for a in bones.outer if not any(gathers_along(region, let, a) for let in region.lets)] or list(bones.outer)
+    own = tuple(_own_vector(region, bones, p, width, moves, sizes) for p in bones.passes)
+    best_cycles = sum(c for _, c in own)
+    best: tuple[tuple[str, ...], tuple[Pass, ...], str] | None = None
+    main = max(range(len(own)), key=lambda i: own[i][1] if own[i][0] else -1.0, default=-1)
+    if main >= 0 and own[main][0]:
+        passes = tuple(Pass(_vector_last(p, v, bones, lets), p.lets, v) for p, (v, _) in zip(bones.passes, own))
+        best = (bones.outer, passes, own[main][0])
+    for v in allowed:
+        if any(v not in lets[n].axes for p in bones.passes for n in p.lets if bones.storage[n] != "register"):
+            continue  # a row that lacks the vector axis is not written by lanes
+        if any(
+            isinstance(n, At) and v in lets[n.let].axes and n.map[lets[n.let].axes.index(v)].as_name() != v
+            for let in region.lets
+            for n in let_uses(let.expr)
+        ):
+            continue
+        cycles = sum(pass_cycles(region, bones, p, v, width, moves, sizes) for p in bones.passes)
+        if best is None or cycles < best_cycles:
+            outer = (*(a for a in bones.outer if a != v), v)
+            best, best_cycles = (outer, tuple(Pass(p.axes, p.lets, v) for p in bones.passes), v), cycles
+    if best is None:
+        return Rejected("cpu_rows", "0 axes to vectorise; 1 is needed")
+    outer, passes, vector = best
+    serial = rows_estimate(region, facts, best_cycles, 1, target, sizes)
+    parallel = _parallel(region, outer, vector, serial["total"], target, sizes)
+    threads = max(1, target.cores) if parallel else 1
+    estimate = rows_estimate(region, facts, best_cycles, threads, target, sizes)
+    plan = CpuRows(outer, passes, bones.storage, vector, width, parallel)
+    return Candidate(plan, f"cpu_rows vector {vector} x{width} parallel {parallel}", estimate)
+
+
+def _own_vector(
+    region: Region, bones: Skeleton, p: Pass, width: int, moves: object, sizes: Mapping[str, int]
+) -> tuple[str, float]:
+    """The pass axis that is cheapest to vectorise along, "" when plain loops are no slower."""
+    best, cycles = "", pass_cycles(region, bones, p, "", 1, moves, sizes)  # type: ignore[arg-type]
+    lets = lets_by_name(region)
+    for a in p.axes:
+        if any(gathers_along(region, lets[n], a) for n in p.lets) and len(p.axes) > 1:
+            continue
+        c = pass_cycles(region, bones, p, a, width, moves, sizes)  # type: ignore[arg-type]
+        if c < cycles:
+            best, cycles = a, c
+    return best, cycles
+
+
+def _vector_last(p: Pass, vector: str, bones: Skeleton, lets: Mapping[str, object]) -> tuple[str, ...]:
+    """The pass's axes with the vector axis last in its group (point axes, or reduced axes)."""
+    if not vector:
+        return p.axes
+    inner = _inner_axes(p, lets)
+    group = [a for a in p.axes if (a in inner) == (vector in inner)]
+    moved = [a for a in group if a != vector] + [vector]
+    return tuple([*moved, *inner] if vector not in inner else [*(a for a in p.axes if a not in inner), *moved])
+
+
+def _inner_axes(p: Pass, lets: Mapping[str, object]) -> tuple[str, ...]:
+    from tatami.region.ir import Let, Reduce
+
+    for n in p.lets:
+        let = lets[n]
+        assert isinstance(let, Let)
+        if isinstance(let.expr, Reduce):
+            return tuple(a for a in p.axes if a in let.expr.axes)
+    return ()
+
+
+def _parallel(
+    region: Region, outer: tuple[str, ...], vector: str, seconds: float, target: Target, sizes: Mapping[str, int]
+) -> int:
+    """Leading outer axes to split: all but a vector axis, or that one too (in whole vectors) when nothing else is left."""
+    if seconds < PARALLEL_SECONDS or not outer or target.cores < 2:
+        return 0
+    lead = outer[:-1] if outer[-1] == vector else outer
+    if lead and trips(region, lead, sizes) >= 2 * target.cores:
+        return len(lead)
+    return len(outer)
+
+
+# -- contraction -----------------------------------------------------------------------------------
+
+TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)}
+"""(mr, nr): registers hold mr x nr accumulators, one row of nr and one broadcast (notes/cpu.md §1)."""
+
+
+def contraction_candidate(
+    region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
+) -> Candidate | Rejected:
+    """Packed panels and a register tile for the one contraction of the Region."""
+    refusal = _contraction_refusal(region, facts)
+    if refusal:
+        return Rejected("cpu_contraction", refusal)
+    c = facts.contractions[0]
+    extents = all_axes(region)
+
+    def count(group: tuple[str, ...]) -> int:
+        out = 1
+        for a in group:
+            out *= size_at(extents[a], sizes)
+        return out
+
+    b, m, n, k = count(c.batch), count(c.m), count(c.n), count(c.k)
+    swap = _wants_swap(region, c, m, n, target)
+    wide, narrow = (m, n) if swap else (n, m)
+    if narrow < 4 or wide < 8 or k < 8:
+        return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from 4 x 8 x 8")
+    if m * n * k < 4096:
+        return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
+    plan = contraction_plan(c, target, (b, narrow, wide, k), swap, constants)
+    itemsize = 4
+    packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize
+    tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
+    waste = (min(tiles_m, narrow * 1.15) * tiles_n) / (narrow * wide)
+    estimate = contraction_estimate(facts, 2.0 * b * m * n * k, packed_bytes, waste, target, sizes)
+    line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} split {plan.split}{' swap' if swap else ''}"
+    return Candidate(plan, line, estimate)
+
+
+def _contraction_refusal(region: Region, facts: RegionFacts) -> str:
+    """Why the packed template does not take this Region, or ""."""
+    if kind_of(region) != "contraction":
+        return f"kind {facts.kind}; the template takes contraction"
+    if len(facts.contractions) != 1:
+        return f"{len(facts.contractions)} contractions; the template takes 1"
+    c = facts.contractions[0]
+    lets = lets_by_name(region)
+    if lets[c.acc].dtype != DType.fp32:
+        return f"accumulates in {lets[c.acc].dtype}; the micro-kernel accumulates in fp32"
+    shape = contractions(region)[0]
+    from tatami.region.walk import reads
+
+    for side, operand in (("lhs", shape.lhs), ("rhs", shape.rhs)):
+        if not reads(operand):
+            return f"{side} reads 0 tensors directly; packing needs 1"
+    after = [let.name for let in region.lets if let.name != c.acc]
+    outside = [n for n in after if n not in c.epilogue and not _is_helper(region, n, c.acc)]
+    if outside:
+        return f"{len(outside)} lets ({', '.join(outside[:3])}) are neither prologue nor epilogue; 0 are allowed"
+    if any(y.source != c.acc and y.source not in c.epilogue for y in region.yields):
+        return "an output is not made from the accumulator in place"
+    return ""
+
+
+def _is_helper(region: Region, name: str, acc: str) -> bool:
+    """A pointwise let that does not depend on the accumulator: inlined into packing or epilogue."""
+    from tatami.region.ir import Reduce
+
+    lets = lets_by_name(region)
+    return not isinstance(lets[name].expr, Reduce | Scan) and not depends_on(name, acc, lets)
+
+
+def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target) -> bool:
+    """The n side should hold the innermost output axis, so that tiles are stored by whole vectors, unless it is
+    narrower than a vector and the other side is not."""
+    order = main_order(region)
+    last = next((a for a in reversed(order) if a in c.m or a in c.n), "")
+    lanes = max(1, target.vector_bytes // 4)
+    swap = last in c.m
+    n_side, other = (m, n) if swap else (n, m)
+    if n_side < lanes <= other:
+        swap = not swap
+    return swap
+
+
+def contraction_plan(
+    c: Contraction, target: Target, extent: tuple[int, int, int, int], swap: bool, constants: frozenset[str]
+) -> CpuContraction:
+    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3."""
+    mr, nr = TILES.get(target.isa, (4, 8))
+    b, narrow, wide, k = extent
+    kc = 384 if target.l2_bytes >= 512 << 10 else 256
+    mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * 4) // mr * mr)
+    nc = max(nr, min(4096, (target.l3_bytes // 4) // (kc * 4)) // nr * nr)
+    if b >= 2 * max(1, target.cores):
+        split = "batch"
+    else:
+        split = "n" if narrow < 256 and wide >= 2 * nr else "m"
+    right = c.lhs if swap else c.rhs
+    packed = (right,) if right and right in constants else ()
+    lanes = max(1, target.vector_bytes // 4)
+    return CpuContraction(c.acc, mr, nr, kc, mc, nc, lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]

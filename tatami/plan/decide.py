@@ -1,0 +1,102 @@
+"""Decisions of the user: plan documents, obeyed or refused with reasons (DESIGN §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tatami.core.codec import from_builtins
+from tatami.core.diagnostic import fail, raise_errors
+from tatami.core.module import Module
+from tatami.core.target import Target
+from tatami.plan.ir import CpuContraction, CpuRows, GpuStream, GpuSync, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
+from tatami.plan.verify_plan import verify_plan
+from tatami.poly_core.ir import RegionFacts
+from tatami.region.ir import Program, Region
+from tatami.region.kinds import kind_of
+
+MMA_FIELDS = frozenset({"tile", "stages", "bind", "warp_tile"})
+
+
+class Decided:
+    """Plans by key, and those without one."""
+
+    def __init__(self, target: Target, plans: Mapping[str, SchedulePlan], keyless: SchedulePlan | None) -> None:
+        self.target = target
+        self.plans = plans
+        self.keyless = keyless
+        self.only: str = ""
+
+    def plan_for(self, region: Region, facts: RegionFacts, key: str) -> SchedulePlan | None:
+        """The decided plan of this Region, checked; raises TatamiError when it cannot be obeyed."""
+        plan = self.plans.get(key)
+        if plan is None and self.keyless is not None and key == self.only:
+            plan = self.keyless
+        if plan is not None:
+            raise_errors(verify_plan(plan, region, facts, self.target))
+        return plan
+
+
+def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> Decided:
+    """Read plan documents. A plan without a key applies to the only Region of its kind, else it is refused."""
+    from tatami.plan.choose import plan_key
+
+    plans = {key: read_plan(value, key) for key, value in decisions.items() if key}
+    keyless = read_plan(decisions[""], "plan") if "" in decisions else None
+    out = Decided(target, plans, keyless)
+    if keyless is None:
+        return out
+    wanted = kinds_of_plan(keyless)
+    regions = [item for p in region.programs.values() for item in p.body if isinstance(item, Region)]
+    keys = sorted({plan_key(r, target) for r in regions if kind_of(r) in wanted})
+    if len(keys) != 1:
+        raise fail(
+            "InvalidPlan",
+            "plan",
+            f"a plan without a key applies to the only Region of its kind; {len(keys)} Regions are {' or '.join(sorted(wanted))}",
+            f"key it by one of: {', '.join(keys) or 'no Region fits'}",
+        )
+    out.only = keys[0]
+    return out
+
+
+def stale_keys(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> list[str]:
+    """Keys that name no Region of this program for this target."""
+    from tatami.plan.choose import plan_key
+
+    present = {plan_key(item, target) for p in region.programs.values() for item in p.body if isinstance(item, Region)}
+    return sorted(k for k in decisions if k and k not in present)
+
+
+def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
+    match plan:
+        case CpuContraction() | Sm80Mma() | Sm90Mma() | GpuSync():
+            return frozenset({"contraction", "streaming_pair"})
+        case CpuRows() | GpuStream() | Scalar():
+            return frozenset({"map", "rows", "stencil", "scan", "scatter", "contraction", "streaming_pair"})
+
+
+def read_plan(value: Any, at: str) -> SchedulePlan:
+    """A plan document. The spec's own (spec 3 §8.1) has `arch` instead of `kind`."""
+    if isinstance(value, Scalar | CpuRows | CpuContraction | Sm80Mma | Sm90Mma | GpuSync | GpuStream):
+        return value
+    if not isinstance(value, dict):
+        raise fail("InvalidDocument", at, "a plan is an object", "see `tatami schema plan`")
+    value = dict(value)
+    kinds = {"scalar": Scalar, "cpu_rows": CpuRows, "cpu_contraction": CpuContraction, "sm80_mma": Sm80Mma, "sm90_mma": Sm90Mma}
+    kinds |= {"gpu_sync": GpuSync, "gpu_stream": GpuStream}
+    if "kind" not in value and value.keys() >= MMA_FIELDS | {"arch"}:
+        value["kind"] = f"{value['arch']}_mma"
+    if "algo" in value or value.get("kind") not in kinds:
+        raise fail(
+            "InvalidDocument", at, f"plan kind {value.get('kind')!r} is not known", f"the kinds are {', '.join(sorted(kinds))}"
+        )
+    kind = kinds[value["kind"]]
+    allowed = {"kind"} | {f.encode_name for f in msgspec.structs.fields(kind)}
+    unknown = sorted(set(value) - allowed)
+    if unknown:
+        raise fail("InvalidDocument", at, f"unknown plan field {unknown[0]!r}", f"the fields are {', '.join(sorted(allowed))}")
+    plan: SchedulePlan = from_builtins(value, kind, at)
+    return plan

@@ -1,0 +1,126 @@
+"""Seconds of a candidate on a CPU: roofline with the cost of accesses (spec 3 §11).
+
+    time = max(compute, memory) + launch
+    compute = cycles of all points / (clock * threads),  memory = bytes / bandwidth
+
+Cycles of a point: one operation per lane and half cycle (two vector units); a load or store that moves by one element
+takes 1/width cycle, one that stays 1/width, any other 1. A transcendental counts 10 operations (notes/cpu.md §2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.expr import evaluate, free_vars
+from tatami.core.target import Target
+from tatami.plan.accesses import AccessMove, step_of
+from tatami.plan.ir import Pass
+from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
+from tatami.poly_core.ir import RegionFacts
+from tatami.region.ir import Binary, Region, Select, Unary
+from tatami.region.walk import all_axes, lets_by_name, nodes
+
+LANES_OF_SCALAR = 1
+PEAK_SHARE_CONTRACTION = 0.8
+
+
+def clock(target: Target) -> float:
+    """Cycles per second of one core: two fused multiply-adds of a vector per cycle give its peak."""
+    lanes = max(1, target.vector_bytes // 4)
+    return target.flops_fp32 / (4 * lanes)
+
+
+def seconds_of_bytes(facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> float:
+    return (number_at(facts.bytes_read, sizes) + number_at(facts.bytes_written, sizes)) / max(target.bandwidth, 1.0)
+
+
+def number_at(e: object, sizes: Mapping[str, int]) -> float:
+    from tatami.core.expr import Expr
+
+    assert isinstance(e, Expr)
+    return float(evaluate(e, {name: sizes.get(name, 128) for name in free_vars(e)}))
+
+
+def trips(region: Region, axes: tuple[str, ...], sizes: Mapping[str, int]) -> int:
+    extents = all_axes(region)
+    out = 1
+    for a in axes:
+        out *= size_at(extents[a], sizes)
+    return out
+
+
+def operations(region: Region, lets: tuple[str, ...]) -> int:
+    """Scalar operations of one point of these lets."""
+    table = lets_by_name(region)
+    total = 0
+    for name in lets:
+        total += 1
+        for n in nodes(table[name].expr):
+            if isinstance(n, Unary | Binary):
+                total += 10 if n.fn in HEAVY else 1
+            elif isinstance(n, Select):
+                total += 1
+    return total
+
+
+def pass_cycles(
+    region: Region,
+    skeleton: Skeleton,
+    p: Pass,
+    vector: str,
+    width: int,
+    moves: tuple[AccessMove, ...],
+    sizes: Mapping[str, int],
+) -> float:
+    """Cycles of one pass over all outer iterations, when `vector` ("" for none) steps by `width`."""
+    lets = lets_by_name(region)
+    inside = set(p.lets) | {n for n, s in skeleton.storage.items() if s == "recompute"}
+    lanes = width if vector else 1
+    if vector:
+        extent = size_at(all_axes(region)[vector], sizes)
+        lanes_used = extent / (-(-extent // width))
+    else:
+        lanes_used = 1.0
+    cost = operations(region, p.lets) / (2.0 * lanes)
+    for m in moves:
+        if m.let not in inside or (m.target in lets and skeleton.storage.get(m.target) not in ("row", "workspace")):
+            continue
+        move = "far" if not vector or m.linear is None else step_of(m.linear, vector)
+        cost += 1.0 if move == "far" and vector else 1.0 / lanes
+    points = trips(region, (*skeleton.outer, *p.axes), sizes)
+    horizontal = 0.0
+    if vector:
+        for name in p.lets:
+            if vector in nest_of(lets[name], skeleton.outer)[1]:
+                horizontal += 6.0 * points / max(1, size_at(all_axes(region)[vector], sizes))
+    return points * cost * (lanes / lanes_used) + horizontal
+
+
+def rows_estimate(
+    region: Region, facts: RegionFacts, cycles: float, threads: int, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    compute = cycles / max(clock(target), 1.0) / max(1, threads)
+    memory = seconds_of_bytes(facts, target, sizes)
+    return {
+        "compute": compute,
+        "memory": memory,
+        "launch": target.launch_seconds,
+        "total": max(compute, memory) + target.launch_seconds,
+    }
+
+
+def contraction_estimate(
+    facts: RegionFacts, flops: float, packed_bytes: float, waste: float, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """`waste`: work of full tiles over useful work. Packing reads and writes its bytes once in cache."""
+    threads = max(1, target.cores)
+    compute = flops * waste / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    packing = packed_bytes * 2.5e-10
+    memory = seconds_of_bytes(facts, target, sizes)
+    return {
+        "compute": compute,
+        "packing": packing,
+        "memory": memory,
+        "launch": target.launch_seconds,
+        "total": max(compute + packing, memory) + target.launch_seconds,
+    }

@@ -1,0 +1,200 @@
+"""Does a plan fit its Region and its target? Every rule of `plan/passes.py`, tile sizes, and resources with numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.target import Target
+from tatami.plan.ir import CpuContraction, CpuRows, GpuStream, GpuSync, Pass, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
+from tatami.plan.passes import nest_of
+from tatami.poly_core.ir import RegionFacts
+from tatami.region.ir import At, Reduce, Region, Scan
+from tatami.region.walk import all_axes, let_uses, lets_by_name
+
+
+def verify_plan(plan: SchedulePlan, region: Region, facts: RegionFacts, target: Target) -> list[Diagnostic]:
+    """All faults of `plan` as the schedule of `region`."""
+    match plan:
+        case Scalar() | CpuRows() | GpuStream():
+            return list(_schedule(plan, region, target))
+        case CpuContraction():
+            return list(_contraction(plan, region, facts, target))
+        case Sm80Mma() | Sm90Mma() | GpuSync():
+            return list(_gpu_kind(plan, region, facts, target))
+        case _:
+            assert_never(plan)
+
+
+def _bad(region: Region, why: str, suggestion: str) -> Diagnostic:
+    return diagnostic("InvalidPlan", region.name, why, suggestion)
+
+
+def _schedule(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
+    if (isinstance(plan, CpuRows) and target.kind != "cpu") or (isinstance(plan, GpuStream) and target.kind != "cuda"):
+        yield _bad(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")
+        return
+    if region.opaque is not None:
+        return
+    axes, lets = all_axes(region), lets_by_name(region)
+    unknown = [a for a in (*plan.outer, *(a for p in plan.passes for a in p.axes)) if a not in axes]
+    unknown += [n for n in (*plan.storage, *(n for p in plan.passes for n in p.lets)) if n not in lets]
+    if unknown:
+        yield _bad(
+            region,
+            f"{unknown[0]!r} is neither an axis nor a let of the Region",
+            f"axes: {', '.join(axes)}; lets: {', '.join(lets)}",
+        )
+        return
+    place: dict[str, int] = {}
+    for i, p in enumerate(plan.passes):
+        for n in p.lets:
+            if n in place:
+                yield _bad(region, f"let {n} is in pass {place[n]} and in pass {i}", "put each let in exactly one pass")
+            place[n] = i
+    for n in lets:
+        stored = plan.storage.get(n)
+        if stored is None:
+            yield _bad(region, f"let {n} has no storage", "give it register, row, workspace or recompute")
+        elif (stored == "recompute") == (n in place):
+            how = "is recomputed and in a pass" if n in place else "is in no pass and not recomputed"
+            yield _bad(region, f"let {n} {how}", "put it in one pass, or recompute it")
+        elif stored == "recompute" and isinstance(lets[n].expr, Reduce | Scan):
+            yield _bad(region, f"let {n} is a reduce and recomputed", "store it")
+    if any(n not in place and plan.storage.get(n) != "recompute" for n in lets):
+        return
+    for i, p in enumerate(plan.passes):
+        yield from _pass(region, plan.outer, i, p)
+    yield from _order(region, plan.outer, plan.storage, place)
+    if isinstance(plan, CpuRows):
+        yield from _vectors(region, plan, target)
+
+
+def _pass(region: Region, outer: tuple[str, ...], number: int, p: Pass) -> Iterator[Diagnostic]:
+    lets = lets_by_name(region)
+    for n in p.lets:
+        point, inner, _ = nest_of(lets[n], outer)
+        if point | set(inner) != set(p.axes):
+            yield _bad(
+                region,
+                f"pass {number} loops over {', '.join(p.axes) or 'nothing'}, let {n} needs {', '.join(sorted(point | set(inner))) or 'nothing'}",
+                "give the pass exactly the axes of its lets",
+            )
+        elif inner and set(p.axes[len(p.axes) - len(inner) :]) != set(inner):
+            yield _bad(
+                region, f"pass {number} does not end with {', '.join(inner)}, which {n} reduces", "put reduced axes innermost"
+            )
+
+
+def _order(
+    region: Region, outer: tuple[str, ...], storage: Mapping[str, str], place: Mapping[str, int]
+) -> Iterator[Diagnostic]:
+    """Uses come after definitions, registers do not outlive their point, moved axes are not outer."""
+    lets = lets_by_name(region)
+    position = {n: i for i, n in enumerate(lets)}
+    anchored = {n for y in region.yields for n in (y.source, *y.indices)}
+    for let in region.lets:
+        if (let.name in anchored or isinstance(let.expr, Reduce | Scan)) and (
+            missing := [a for a in outer if a not in let.axes]
+        ):
+            yield _bad(
+                region,
+                f"outer axis {missing[0]} is no axis of {let.name}, which would be computed again",
+                f"take {missing[0]} out of outer",
+            )
+        for n in let_uses(let.expr):
+            used = lets[n.let]
+            if isinstance(n, At) and storage[n.let] != "recompute":
+                for a, entry in zip(used.axes, n.map):
+                    if a in outer and entry.as_name() != a:
+                        yield _bad(
+                            region,
+                            f"{let.name} reads {n.let} at {entry} along outer axis {a}",
+                            f"take {a} out of outer, or recompute {n.let}",
+                        )
+            if storage[n.let] == "recompute" or storage[let.name] == "recompute":
+                continue
+            here, there = place[let.name], place[n.let]
+            if there > here or (there == here and position[n.let] > position[let.name]):
+                yield _bad(region, f"{let.name} in pass {here} uses {n.let} of pass {there}", "order the passes by use")
+            elif there == here and isinstance(used.expr, Reduce):
+                yield _bad(region, f"{let.name} uses the reduce {n.let} inside its own pass {here}", "a reduce closes its pass")
+            elif there != here and storage[n.let] == "register" and set(used.axes) - set(outer):
+                yield _bad(
+                    region, f"{n.let} is kept in a register of pass {there} and used in pass {here}", "store it as a row"
+                )
+
+
+def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnostic]:
+    lanes = max(1, target.vector_bytes // 4)
+    if plan.width > lanes:
+        yield diagnostic(
+            "ResourceExceeded",
+            region.name,
+            f"vectors of {plan.width} elements; {target.name} has {target.vector_bytes} bytes, {lanes} elements",
+            f"use width {lanes}",
+        )
+    if not 0 <= plan.parallel <= len(plan.outer):
+        yield _bad(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
+    for i, p in enumerate(plan.passes):
+        if p.vector and p.vector not in p.axes and p.vector not in plan.outer[-1:]:
+            yield _bad(
+                region,
+                f"pass {i} steps along {p.vector}, which is not one of its loops",
+                "use a pass axis or the last outer axis",
+            )
+
+
+def _contraction(plan: CpuContraction, region: Region, facts: RegionFacts, target: Target) -> Iterator[Diagnostic]:
+    if target.kind != "cpu":
+        yield _bad(region, f"a CpuContraction plan on target {target.name}", "use a plan of the target's kind")
+        return
+    found = {c.acc: c for c in facts.contractions}
+    if plan.acc not in found:
+        yield _bad(region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}")
+        return
+    c = found[plan.acc]
+    lanes = max(1, target.vector_bytes // 4)
+    if min(plan.mr, plan.nr, plan.kc, plan.mc, plan.nc, plan.width) < 1 or plan.nr % plan.width:
+        yield _bad(region, f"nr {plan.nr} in vectors of {plan.width}", "nr is a multiple of width; all sizes are positive")
+        return
+    if plan.width > lanes:
+        yield diagnostic(
+            "ResourceExceeded", region.name, f"width {plan.width}; {target.name} has {lanes} lanes", f"use width {lanes}"
+        )
+    vectors = plan.nr // plan.width
+    needed = plan.mr * vectors + vectors + 1
+    if needed > max(target.vector_registers, 1):
+        yield diagnostic(
+            "ResourceExceeded",
+            region.name,
+            f"tile {plan.mr}x{plan.nr} needs {needed} vector registers; {target.name} has {target.vector_registers}",
+            "use a smaller tile",
+        )
+    if plan.mc % plan.mr or plan.nc % plan.nr:
+        yield _bad(region, f"mc {plan.mc}, nc {plan.nc} for a tile of {plan.mr}x{plan.nr}", "mc is a multiple of mr, nc of nr")
+    if tuple(plan.epilogue) != c.epilogue:
+        yield _bad(
+            region,
+            f"epilogue {list(plan.epilogue)}; the accumulator's owner applies {list(c.epilogue)}",
+            "list all of them in order",
+        )
+    if wrong := [p for p in plan.packed if p not in (c.lhs, c.rhs)]:
+        yield _bad(
+            region, f"{wrong[0]} is no operand of the contraction", f"the operands read {c.lhs or '-'} and {c.rhs or '-'}"
+        )
+
+
+def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, facts: RegionFacts, target: Target) -> Iterator[Diagnostic]:
+    if target.kind != "cuda" or (isinstance(plan, Sm90Mma) and target.isa != "sm90"):
+        yield _bad(region, f"a plan for {plan.arch} on target {target.name}", "use a plan of the target's kind")
+        return
+    if not facts.contractions:
+        yield _bad(region, "the plan is for a contraction; the Region has 0", "use a gpu_stream plan")
+    if isinstance(plan, Sm80Mma | Sm90Mma):
+        wanted = "cp_async_group" if isinstance(plan, Sm80Mma) else "mbarrier"
+        if plan.barrier_model != wanted:
+            yield _bad(region, f"barrier_model {plan.barrier_model} on {plan.arch}", f"use {wanted}")
+        if not 1 <= plan.stages <= 8:
+            yield _bad(region, f"{plan.stages} stages", "use 2 … 8")

@@ -1,0 +1,67 @@
+"""Is a read inside its tensor, given the guards that stand before it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tatami.core.bounds import bounds, is_nonneg, is_within
+from tatami.core.expr import Expr, Floor, floordiv, free_vars, var
+from tatami.indexbook.ir import Guard
+
+
+def is_proved_inside(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
+    """``0 <= index < size`` for every point of the box of `extents` at which all `guards` hold."""
+    if any(g.index == index and is_nonneg(size - g.size) for g in guards):
+        return True
+    if is_within(index, size, extents):
+        return True
+    if guards and _is_inside_by_sides(index, size, extents, guards):
+        return True
+    known = dict(extents)
+    rewritten = index
+    for number, g in enumerate(guards):
+        name = f"g'{number}"
+        known[name] = g.size
+        candidate = _replace(rewritten, g.index, var(name))
+        if candidate != rewritten and _is_simpler(candidate, rewritten, extents):
+            rewritten = candidate
+            if is_within(rewritten, size, known):
+                return True
+    return False
+
+
+def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
+    """Each side alone: from the box, or from a guard that differs from the index by a bounded amount."""
+    own = bounds(index, extents)
+    low = own is not None and is_nonneg(own[0])
+    high = own is not None and is_nonneg(size - 1 - own[1])
+    for g in guards:
+        rest = bounds(index - g.index, extents)
+        if rest is None:
+            continue
+        low = low or is_nonneg(rest[0])
+        high = high or is_nonneg(size - g.size - rest[1])
+    return low and high
+
+
+def _replace(e: Expr, part: Expr, by: Expr) -> Expr:
+    """`e` with `part` written as `by`, at the top and inside floors; equal to `e` where ``part == by``."""
+    out = e - e
+    for mono, coef in e.terms:
+        if len(mono) == 1 and isinstance(mono[0], Floor):
+            inner = mono[0]
+            num = inner.num - part + by
+            out = out + (floordiv(num, inner.den) if len(num.terms) <= len(inner.num.terms) else Expr((((inner,), 1),))) * coef
+        else:
+            out = out + Expr(((mono, coef),))
+    top = out - part + by
+    return top if len(top.terms) < len(out.terms) or (len(top.terms) == len(out.terms) and out == e) else out
+
+
+def _is_simpler(a: Expr, b: Expr, extents: Mapping[str, Expr]) -> bool:
+    return len(free_vars(a) & extents.keys()) < len(free_vars(b) & extents.keys()) or len(str(a)) < len(str(b))
+
+
+def needed_guards(guards: Sequence[Guard], extents: Mapping[str, Expr]) -> tuple[Guard, ...]:
+    """The guards that do not hold by themselves over the box: the ones worth testing."""
+    return tuple(g for g in guards if not is_within(g.index, g.size, extents))

@@ -1,0 +1,50 @@
+"""What a reduce's body is where its guards do not hold (spec 3 §6.5, §6.7(5))."""
+
+from __future__ import annotations
+
+from tatami.core.expr import free_vars
+from tatami.core.ops import neutral
+from tatami.core.scalar import number
+from tatami.region.ir import Binary, Cast, Const, Reduce, RegionExpr, Select, Unary, Within
+from tatami.region.walk import nodes
+
+
+def value_outside(e: Reduce) -> str | None:
+    """The body's value where a guard over the reduced axes fails, when it is known and not neutral; else None."""
+    if e.fn in ("argmax", "argmin"):
+        return None
+    wanted = number(neutral(e.fn, e.dtype))
+    for n in nodes(e.body):
+        if isinstance(n, Select) and isinstance(n.pred, Within):
+            if not any(free_vars(g.index) & set(e.axes) for g in n.pred.guards):
+                continue
+            value = _outside(e.body, n)
+            if value is not None and value != wanted:
+                return str(value)
+    return None
+
+
+def _outside(e: RegionExpr, guard: Select) -> float | int | bool | None:
+    """The number `e` is where `guard` fails, or None when that depends on data."""
+    if e is guard:
+        return _outside(guard.other, guard)
+    match e:
+        case Const(value=value):
+            return number(value)
+        case Cast(x=x, bits=False):
+            return _outside(x, guard)
+        case Unary(fn=fn, x=x):
+            value = _outside(x, guard)
+            if value is None:
+                return None
+            return {"neg": -value, "relu": max(value, 0), "abs": abs(value)}.get(fn)
+        case Binary(fn="mul", x=x, y=y):
+            a, b = _outside(x, guard), _outside(y, guard)
+            if a == 0 or b == 0:
+                return 0
+            return None if a is None or b is None else a * b
+        case Binary(fn="add", x=x, y=y):
+            a, b = _outside(x, guard), _outside(y, guard)
+            return None if a is None or b is None else a + b
+        case _:
+            return None

@@ -1,0 +1,192 @@
+"""Regions as text: one line per let, in the words of the expression.
+
+region r0 (contraction)  m:M n:N | k:K
+  in   A : fp16[M, K]   B : fp16[K, N]   bias : fp16[N]
+  acc[m, n] : fp32 = sum over k of A[m, k] * B[k, n]
+  c1[m, n] : fp32 = acc + cast(bias[n], fp32)
+  C : fp16[M, N] <- c1 as fp16
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tatami.core.expr import Expr, Shape
+from tatami.core.layout import ROW_MAJOR, MemRef
+from tatami.core.module import Module
+from tatami.core.signature import Signature
+from tatami.indexbook.ir import Guard
+from tatami.region.ir import (
+    At,
+    Binary,
+    BroadcastInDim,
+    Cast,
+    Const,
+    Index,
+    Iter,
+    Let,
+    Program,
+    Random,
+    Read,
+    ReadAt,
+    Reduce,
+    Ref,
+    Region,
+    RegionExpr,
+    Scan,
+    Select,
+    Step,
+    Transpose,
+    Unary,
+    Within,
+    Yield,
+)
+from tatami.region.kinds import kind_of
+
+_INFIX = {
+    "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6), "eq": ("==", 3), "ne": ("!=", 3), "lt": ("<", 3),
+    "le": ("<=", 3), "gt": (">", 3), "ge": (">=", 3), "and": ("and", 2), "or": ("or", 1),
+}  # fmt: skip
+
+
+def show(module: Module[Program]) -> str:
+    return "\n".join(f"program {name}\n{show_program(p)}" for name, p in module.programs.items())
+
+
+def show_program(program: Program) -> str:
+    lines = _signature(program.signature, program)
+    for item in program.body:
+        lines.append(show_region(item) if isinstance(item, Region) else _step(item))
+    return "\n".join(lines) + "\n"
+
+
+def _signature(signature: Signature, program: Program) -> list[str]:
+    lines = []
+    for i, id_ in zip(signature.inputs, program.inputs):
+        lines.append(f"  input  {id_} = {i.tensor} : {i.dtype}{_shape(i.shape)}")
+    for o, id_ in zip(signature.outputs, program.outputs):
+        lines.append(
+            f"  output {o.tensor} = {id_} : {o.dtype}{_shape(o.shape)}" + (f" updates {o.updates}" if o.updates else "")
+        )
+    return lines
+
+
+def _step(step: Step) -> str:
+    outs = ", ".join(f"{p.name} : {_memref(p.memref)}" for p in step.outputs)
+    return f"  step {step.name}: {outs} = {step.kind} {' | '.join(step.targets)}({', '.join(step.inputs)})"
+
+
+def show_region(region: Region) -> str:
+    axes = " ".join(_iter(i) for i in region.iters)
+    reduced = " ".join(_iter(i) for i in region.reduce_axes)
+    head = f"  region {region.name} ({kind_of(region)})  {axes}" + (f" | {reduced}" if reduced else "")
+    lines = [head.rstrip()]
+    lines += [f"    in   {p.name} : {_memref(p.memref)}" for p in region.inputs]
+    if region.opaque is not None:
+        attrs = ", ".join(f"{k}={v}" for k, v in sorted(region.opaque.attrs.items()))
+        lines.append(f"    {region.opaque.routine}({attrs})")
+        lines += [f"    out  {t.name} : {_memref(t.memref)}" for t in region.outputs]
+        return "\n".join(lines)
+    lines += [f"    {show_let(let)}" for let in region.lets]
+    targets = {t.name: t for t in region.outputs}
+    for y in region.yields:
+        target = targets.get(y.to)
+        note = ""
+        if target is not None:
+            note = f" : {_memref(target.memref)}"
+        lines.append(
+            f"    {y.to}{_place(y)}{note} {'<-' if y.combine == 'set' else f'<-{y.combine}'} {y.source}"
+            + _yield_notes(y, target)
+        )
+    return "\n".join(lines)
+
+
+def _yield_notes(y: Yield, target: object) -> str:
+    note = f" as {y.cast}" if y.cast is not None else ""
+    if getattr(target, "materialize", "gmem") == "deferred":
+        note += " (deferred)"
+    if getattr(target, "updates", ""):
+        note += f" (updates {target.updates})"  # type: ignore[attr-defined]
+    return note
+
+
+def _place(y: Yield) -> str:
+    if y.map is None:
+        return ""
+    names = iter(y.indices)
+    return "[" + ", ".join(next(names) if m is None else str(m) for m in y.map) + "]"
+
+
+def _iter(i: Iter) -> str:
+    return f"{i.name}:{i.size}"
+
+
+def _shape(shape: Shape) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"
+
+
+def _memref(memref: MemRef) -> str:
+    text = f"{memref.dtype}{_shape(memref.shape)}"
+    if memref.layout != ROW_MAJOR:
+        text += f" {memref.layout.kind}"
+    return text
+
+
+def show_let(let: Let) -> str:
+    return f"{let.name}{'[' + ', '.join(let.axes) + ']' if let.axes else ''} : {let.dtype} = {show_expr(let.expr)}"
+
+
+def show_expr(e: RegionExpr, outer: int = 0) -> str:
+    """One line. `outer` is the precedence of the operator around it."""
+    match e:
+        case Read(tensor=tensor, map=entries):
+            return f"{tensor}[{_list(entries)}]"
+        case ReadAt(tensor=tensor, map=maybe, indices=indices, bounds=bounds):
+            names = iter(indices)
+            inside = ", ".join(f"@{show_expr(next(names))}" if m is None else str(m) for m in maybe)
+            return f"{tensor}[{inside}; {bounds}]"
+        case Ref(let=let):
+            return let
+        case At(let=let, map=entries):
+            return f"{let}[{_list(entries)}]"
+        case Const(value=value):
+            return str(value)
+        case Index(value=value):
+            return f"index({value})"
+        case Within(guards=guards):
+            return " and ".join(_guard(g) for g in guards) or "always"
+        case Unary(fn=fn, x=x):
+            return f"{fn}({show_expr(x)})"
+        case Binary(fn=fn, x=x, y=y):
+            if fn not in _INFIX:
+                return f"{fn}({show_expr(x)}, {show_expr(y)})"
+            sign, level = _INFIX[fn]
+            text = f"{show_expr(x, level)} {sign} {show_expr(y, level + 1)}"
+            return f"({text})" if level < outer else text
+        case Select(pred=pred, then=then, other=other):
+            return f"({show_expr(then)} where {show_expr(pred)} else {show_expr(other)})"
+        case Cast(x=x, to=to, bits=bits):
+            return f"{'bitcast' if bits else 'cast'}({show_expr(x)}, {to})"
+        case Reduce(fn=fn, axes=axes, body=body, init=init):
+            start = "" if init is None or init == 0 else f" from {init}"
+            text = f"{fn} over {', '.join(axes)}{start} of {show_expr(body, 0)}"
+            return f"({text})" if outer else text
+        case Scan(fn=fn, axis=axis, body=body, exclusive=exclusive, reverse=reverse):
+            how = (" exclusive" if exclusive else "") + (" reverse" if reverse else "")
+            return f"scan {fn} along {axis}{how} of {show_expr(body)}"
+        case Random(key=key, counter=counter):
+            return f"random(key {show_expr(key)}, word {counter})"
+        case BroadcastInDim(operand=operand, result_shape=shape, broadcast_dimensions=dims):
+            return f"BroadcastInDim({show_expr(operand)}, {_shape(shape)}, [{', '.join(map(str, dims))}])"
+        case Transpose(operand=operand, permutation=permutation):
+            return f"Transpose({show_expr(operand)}, [{', '.join(map(str, permutation))}])"
+        case _:
+            assert_never(e)
+
+
+def _guard(g: Guard) -> str:
+    return f"0 <= {g.index} < {g.size}"
+
+
+def _list(entries: tuple[Expr, ...]) -> str:
+    return ", ".join(map(str, entries))

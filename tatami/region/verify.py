@@ -1,0 +1,148 @@
+"""What must hold in a Region, and in the programs around it (spec 3 §6, §6.10, spec 5 §3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.expr import Expr, Shape, free_vars
+from tatami.core.module import Module
+from tatami.core.signature import symbols
+from tatami.region.ir import Program, Region, Step
+from tatami.region.verify_lets import check_let
+from tatami.region.verify_yields import check_yields
+
+
+def verify(module: Module[Program]) -> list[Diagnostic]:
+    """All faults of all programs."""
+    out: list[Diagnostic] = []
+    for name, program in module.programs.items():
+        out += verify_program(program, name)
+    known = ", ".join(module.programs)
+    for name, program in module.programs.items():
+        for item in program.body:
+            if not isinstance(item, Step) or item.kind == "host":
+                continue
+            for t in item.targets:
+                if t not in module.programs:
+                    why = f"it calls {t!r}, which is not a program"
+                    out.append(diagnostic("UnknownName", f"{name}: {item.name}", why, f"the programs are {known}"))
+    return out
+
+
+def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
+    """Data flow: every tensor is an input or made by an earlier item, and made once; then each Region."""
+    out: list[Diagnostic] = []
+    known: dict[str, Shape] = {}
+    if len(program.inputs) != len(program.signature.inputs) or len(program.outputs) != len(program.signature.outputs):
+        out.append(
+            diagnostic(
+                "InvalidRegion",
+                name,
+                f"{len(program.inputs)} input and {len(program.outputs)} output ids for {len(program.signature.inputs)} and "
+                f"{len(program.signature.outputs)} tensors of the signature",
+                "give one id for each input and each output of the signature",
+            )
+        )
+    known |= {i: port.shape for i, port in zip(program.inputs, program.signature.inputs)}
+    names: set[str] = set()
+    for item in program.body:
+        if item.name in names:
+            out.append(
+                diagnostic("DuplicateId", f"{name}: {item.name}", "two items have this name", "give each item its own name")
+            )
+        names.add(item.name)
+        used = item.inputs if isinstance(item, Step) else [p.name for p in item.inputs]
+        out += [
+            diagnostic(
+                "UnknownValue",
+                f"{name}: {item.name}",
+                f"it reads {u}, which nothing before it makes",
+                "order the items by data flow",
+            )
+            for u in used
+            if u not in known
+        ]
+        for made in item.outputs:
+            if made.name in known:
+                out.append(
+                    diagnostic(
+                        "DuplicateId", f"{name}: {item.name}", f"{made.name} is made twice", "give each tensor one maker"
+                    )
+                )
+            known[made.name] = made.memref.shape
+        if isinstance(item, Region):
+            out += _interface(item, known)
+            out += verify_region(item, frozenset(symbols(program.signature)))
+    out += [
+        diagnostic("UnknownValue", name, f"output {o} is never made", "name a tensor that some item makes")
+        for o in program.outputs
+        if o not in known
+    ]
+    return out
+
+
+def _interface(region: Region, known: dict[str, Shape]) -> Iterable[Diagnostic]:
+    for p in region.inputs:
+        if p.name in known and known[p.name] != p.memref.shape:
+            yield diagnostic(
+                "AxisAlignmentMismatch",
+                f"{region.name}: {p.name}",
+                f"the Region sees shape [{_text(p.memref.shape)}], the tensor has [{_text(known[p.name])}]",
+                "give the MemRef the tensor's shape",
+            )
+
+
+def _text(shape: Iterable[Expr]) -> str:
+    return ", ".join(map(str, shape))
+
+
+def verify_region(region: Region, sizes: frozenset[str] = frozenset()) -> list[Diagnostic]:
+    """All faults of one Region. `sizes`: size symbols of the program, which no axis may be named after."""
+    out = _names(region, sizes)
+    if region.opaque is not None:
+        if region.lets or region.yields:
+            out.append(diagnostic("InvalidRegion", region.name, "an opaque Region has lets or yields", "keep only the routine"))
+        return out
+    if any(d.kind in ("DuplicateId", "InvalidSymbol") for d in out):
+        return out
+    seen: set[str] = set()
+    for position, let in enumerate(region.lets):
+        if let.name in seen:
+            out.append(
+                diagnostic(
+                    "DuplicateId", f"{region.name}: {let.name}", "the let is assigned twice", "a let is assigned once (SSA)"
+                )
+            )
+        seen.add(let.name)
+        out += check_let(region, position)
+    return out + check_yields(region)
+
+
+def _names(region: Region, sizes: frozenset[str]) -> list[Diagnostic]:
+    """Axes, symbols, inputs and outputs are named once and do not collide."""
+    out: list[Diagnostic] = []
+    at = region.name
+    axes = [i.name for i in (*region.iters, *region.reduce_axes)]
+    for a in sorted({a for a in axes if axes.count(a) > 1}):
+        out.append(diagnostic("DuplicateId", at, f"axis {a} is declared twice", "an axis is in iters or in reduce_axes, once"))
+    used: set[str] = set(sizes)
+    for i in (*region.iters, *region.reduce_axes):
+        used |= free_vars(i.size)
+    for p in (*region.inputs, *region.outputs):
+        for s in p.memref.shape:
+            used |= free_vars(s)
+    for a in sorted(set(axes) & used):
+        out.append(diagnostic("InvalidSymbol", at, f"{a} is both an axis and a size symbol", "rename the axis"))
+    ports = [p.name for p in (*region.inputs, *region.outputs)]
+    for p in sorted({p for p in ports if ports.count(p) > 1}):
+        out.append(diagnostic("DuplicateId", at, f"tensor {p} is declared twice", "an input or output is declared once"))
+    inputs = {p.name for p in region.inputs}
+    for t in region.outputs:
+        if t.updates and t.updates not in inputs:
+            out.append(
+                diagnostic(
+                    "UnknownValue", at, f"{t.name} updates {t.updates}, which is no input", "name an input of the Region"
+                )
+            )
+    return out

@@ -1,0 +1,126 @@
+"""Checks of the yields of a Region: outputs are covered, maps stay inside, scatters are well formed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tatami.core.bounds import bounds
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.expr import ONE, ZERO, Expr, product, var
+from tatami.region.guards import is_proved_inside
+from tatami.region.ir import Region, Target, Yield
+from tatami.region.walk import all_axes, let_shape, lets_by_name
+
+
+def check_yields(region: Region) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    for y in region.yields:
+        out += _yield(region, y)
+    if not out:
+        for t in region.outputs:
+            out += _coverage(region, t)
+    return out
+
+
+def _yield(region: Region, y: Yield) -> Iterator[Diagnostic]:
+    at = f"{region.name}: yield {y.source} to {y.to}"
+    lets = lets_by_name(region)
+    target = next((t for t in region.outputs if t.name == y.to), None)
+    if y.source not in lets:
+        yield diagnostic("UnknownValue", at, f"there is no let {y.source}", "yield a let of the Region")
+        return
+    if target is None:
+        yield diagnostic("UnknownValue", at, f"{y.to} is no output of the Region", "declare it in outputs")
+        return
+    let = lets[y.source]
+    dtype = target.memref.dtype
+    if (y.cast or let.dtype) != dtype:
+        yield diagnostic(
+            "DTypeMismatch", at, f"{y.cast or let.dtype} is written to {dtype}", f"set the yield's cast to {dtype}"
+        )
+    shape = target.memref.shape
+    if y.map is None:
+        if let_shape(region, let) != shape or y.indices:
+            yield diagnostic(
+                "BroadcastMismatch",
+                at,
+                f"the let has [{_text(let_shape(region, let))}], the output [{_text(shape)}]",
+                "give the yield a map, or the let the output's axes",
+            )
+        return
+    if len(y.map) != len(shape):
+        yield diagnostic(
+            "InvalidRegion", at, f"a map of {len(y.map)} entries writes rank {len(shape)}", "give one entry per output axis"
+        )
+        return
+    if sum(m is None for m in y.map) != len(y.indices):
+        yield diagnostic(
+            "InvalidRegion", at, f"{len(y.indices)} indices for the open entries of the map", "give one let per None"
+        )
+    for name in y.indices:
+        if name not in lets:
+            yield diagnostic("UnknownValue", at, f"there is no let {name}", "an index of a scatter is a let")
+        elif not lets[name].dtype.is_int or set(lets[name].axes) != set(let.axes):
+            yield diagnostic(
+                "InvalidRegion", at, f"index {name} is not an integer over the axes of {let.name}", "cast it; use the same axes"
+            )
+    extents = {a: all_axes(region)[a] for a in let.axes}
+    for entry, size in zip(y.map, shape):
+        if entry is not None and not is_proved_inside(entry, size, extents, ()):
+            yield diagnostic(
+                "UnguardedAccess",
+                at,
+                f"{y.to} is written at {entry}, not proved inside 0 … {size} - 1",
+                "write inside the output",
+            )
+
+
+def _coverage(region: Region, target: Target) -> Iterator[Diagnostic]:
+    """Every element of an output is written, unless it updates an input. Slices are counted: each map must be
+    injective by strides, disjointness of two yields is taken from their offsets."""
+    mine = [y for y in region.yields if y.to == target.name]
+    at = f"{region.name}: {target.name}"
+    if not mine:
+        yield diagnostic("InvalidRegion", at, "the output is never written", "yield a let to it")
+        return
+    if target.updates or any(y.indices or y.combine != "set" for y in mine):
+        if not target.updates and all(y.indices or y.combine != "set" for y in mine):
+            yield diagnostic(
+                "InvalidRegion", at, "a scatter leaves elements of the output unwritten", "let the output update an input"
+            )
+        return
+    lets = lets_by_name(region)
+    total = product(target.memref.shape)
+    written = ZERO
+    for y in mine:
+        written = written + product(let_shape(region, lets[y.source]))
+    if written != total and not _spans(region, target, mine):
+        yield diagnostic(
+            "InvalidRegion",
+            at,
+            f"the yields write {written} of {total} elements",
+            "write every element once, or update an input",
+        )
+
+
+def _spans(region: Region, target: Target, mine: list[Yield]) -> bool:
+    """Do the ranges of the yields along each axis reach both ends? (Sizes that do not compare as polynomials.)"""
+    extents = all_axes(region)
+    for axis, size in enumerate(target.memref.shape):
+        if size == ONE:
+            continue
+        low = high = False
+        for y in mine:
+            let = lets_by_name(region)[y.source]
+            entry = var(let.axes[axis]) if y.map is None else y.map[axis]
+            r = None if entry is None else bounds(entry, {a: extents[a] for a in let.axes})
+            if r is None:
+                return True
+            low, high = low or r[0] == ZERO, high or r[1] == size - 1
+        if not (low and high):
+            return False
+    return True
+
+
+def _text(shape: tuple[Expr, ...]) -> str:
+    return ", ".join(map(str, shape))

@@ -1,0 +1,244 @@
+"""Questions that a Region's expressions answer by themselves: operands, accesses, axes, dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, free_vars, substitute
+from tatami.core.ops import OPS, result_dtype
+from tatami.indexbook.ir import Guard
+from tatami.region.ir import (
+    At,
+    Binary,
+    BroadcastInDim,
+    Cast,
+    Const,
+    Index,
+    Let,
+    Random,
+    Read,
+    ReadAt,
+    Reduce,
+    Ref,
+    Region,
+    RegionExpr,
+    Scan,
+    Select,
+    Transpose,
+    Unary,
+    Within,
+)
+
+LetUse: TypeAlias = Ref | At
+
+
+def children(e: RegionExpr) -> tuple[RegionExpr, ...]:
+    """The operands, in order of evaluation."""
+    match e:
+        case Read() | Ref() | At() | Const() | Index() | Within():
+            return ()
+        case ReadAt(indices=indices):
+            return indices
+        case Unary(x=x) | Cast(x=x):
+            return (x,)
+        case Binary(x=x, y=y):
+            return (x, y)
+        case Select(pred=pred, then=then, other=other):
+            return (pred, then, other)
+        case Reduce(body=body) | Scan(body=body):
+            return (body,)
+        case Random(key=key):
+            return (key,)
+        case BroadcastInDim(operand=operand) | Transpose(operand=operand):
+            return (operand,)
+        case _:
+            assert_never(e)
+
+
+def with_children(e: RegionExpr, parts: tuple[RegionExpr, ...]) -> RegionExpr:
+    """The same node over other operands."""
+    match e:
+        case Read() | Ref() | At() | Const() | Index() | Within():
+            return e
+        case ReadAt():
+            return msgspec.structs.replace(e, indices=parts)
+        case Unary() | Cast():
+            return msgspec.structs.replace(e, x=parts[0])
+        case Binary():
+            return msgspec.structs.replace(e, x=parts[0], y=parts[1])
+        case Select():
+            return Select(*parts)
+        case Reduce() | Scan():
+            return msgspec.structs.replace(e, body=parts[0])
+        case Random():
+            return msgspec.structs.replace(e, key=parts[0])
+        case BroadcastInDim() | Transpose():
+            return msgspec.structs.replace(e, operand=parts[0])
+        case _:
+            assert_never(e)
+
+
+def rewrite(e: RegionExpr, change: Callable[[RegionExpr], RegionExpr]) -> RegionExpr:
+    """Rebuild bottom-up; `change` sees each node after its operands."""
+    old = children(e)
+    new = tuple(rewrite(c, change) for c in old)
+    return change(e if all(a is b for a, b in zip(new, old, strict=True)) else with_children(e, new))
+
+
+def nodes(e: RegionExpr) -> Iterator[RegionExpr]:
+    """Every node, parents first."""
+    stack = [e]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def reads(e: RegionExpr) -> list[Read | ReadAt]:
+    return [n for n in nodes(e) if isinstance(n, Read | ReadAt)]
+
+
+def let_uses(e: RegionExpr) -> list[LetUse]:
+    return [n for n in nodes(e) if isinstance(n, Ref | At)]
+
+
+def used_lets(e: RegionExpr) -> tuple[str, ...]:
+    """Names of lets, each once, in order of use."""
+    return tuple(dict.fromkeys(n.let for n in let_uses(e)))
+
+
+def index_expressions(e: RegionExpr) -> tuple[Expr, ...]:
+    """The index expressions that stand in this node itself."""
+    match e:
+        case Read(map=entries) | At(map=entries):
+            return entries
+        case ReadAt(map=maybe):
+            return tuple(m for m in maybe if m is not None)
+        case Index(value=value) | Random(counter=value):
+            return (value,)
+        case Within(guards=guards):
+            return tuple(x for g in guards for x in (g.index, g.size))
+        case BroadcastInDim(result_shape=shape):
+            return shape
+        case _:
+            return ()
+
+
+def free_axes(e: RegionExpr, lets: Mapping[str, Let], axes: frozenset[str]) -> frozenset[str]:
+    """The axes (members of `axes`) on which the value of `e` depends, without those its own reduces bind.
+
+    A reference counts for all axes of its let.
+    """
+    out: set[str] = set()
+    for x in index_expressions(e):
+        out |= free_vars(x) & axes
+    if isinstance(e, Ref) and e.let in lets:
+        out |= frozenset(lets[e.let].axes)
+    for c in children(e):
+        out |= free_axes(c, lets, axes)
+    if isinstance(e, Reduce):
+        out -= set(e.axes)
+    return frozenset(out)
+
+
+def substitute_axes(e: RegionExpr, values: Mapping[str, Expr], lets: Mapping[str, Let]) -> RegionExpr:
+    """`e` at other coordinates. References become At where a coordinate of their let changes.
+
+    The caller renames bound reduce axes first when `values` mentions one of their names.
+    """
+
+    def change(n: RegionExpr) -> RegionExpr:
+        match n:
+            case Read(map=entries):
+                return Read(n.tensor, tuple(substitute(m, values) for m in entries))
+            case ReadAt(map=maybe):
+                return msgspec.structs.replace(n, map=tuple(None if m is None else substitute(m, values) for m in maybe))
+            case At(map=entries):
+                return At(n.let, tuple(substitute(m, values) for m in entries))
+            case Ref(let=let) if any(a in values for a in lets[let].axes):
+                return At(let, tuple(values.get(a, _var(a)) for a in lets[let].axes))
+            case Index(value=value):
+                return Index(substitute(value, values), n.dtype)
+            case Random(counter=counter):
+                return Random(n.key, substitute(counter, values))
+            case Within(guards=guards):
+                return Within(tuple(Guard(substitute(g.index, values), g.size) for g in guards))
+            case _:
+                return n
+
+    return rewrite(e, change)
+
+
+def _var(name: str) -> Expr:
+    from tatami.core.expr import var
+
+    return var(name)
+
+
+def all_axes(region: Region) -> dict[str, Expr]:
+    """Extent of every axis, by name."""
+    return {i.name: i.size for i in (*region.iters, *region.reduce_axes)}
+
+
+def lets_by_name(region: Region) -> dict[str, Let]:
+    return {let.name: let for let in region.lets}
+
+
+def let_shape(region: Region, let: Let) -> tuple[Expr, ...]:
+    extents = all_axes(region)
+    return tuple(extents[a] for a in let.axes)
+
+
+def is_widening(fn: str, operand: DType, result: DType) -> bool:
+    """May a product of `operand`s be taken exactly in the wider `result` (D2.21)?"""
+    if fn != "mul" or operand == result:
+        return False
+    return result.itemsize >= operand.itemsize and (
+        (operand.is_float and result.is_float and result not in (DType.fp16, DType.bf16)) or (operand.is_int and result.is_int)
+    )
+
+
+class Types:
+    """Dtypes of the expressions of one Region. None where an op's rule is broken or a name is unknown."""
+
+    def __init__(self, region: Region) -> None:
+        self.tensors = {p.name: p.memref.dtype for p in region.inputs}
+        self.lets = {let.name: let.dtype for let in region.lets}
+
+    def of(self, e: RegionExpr, wanted: DType | None = None) -> DType | None:
+        """`wanted`: the accumulation or let dtype to which a top-level product may widen (D2.21)."""
+        match e:
+            case Read(tensor=tensor) | ReadAt(tensor=tensor):
+                return self.tensors.get(tensor)
+            case Ref(let=let) | At(let=let):
+                return self.lets.get(let)
+            case Const(dtype=dtype) | Index(dtype=dtype) | Reduce(dtype=dtype) | Scan(dtype=dtype):
+                argmax = isinstance(e, Reduce) and e.fn in ("argmax", "argmin")
+                return DType.i64 if argmax else dtype
+            case Within():
+                return DType.bool
+            case Cast(to=to):
+                return to
+            case Random():
+                return DType.u32
+            case Unary(fn=fn, x=x):
+                operand = self.of(x)
+                return None if operand is None or fn not in OPS else result_dtype(OPS[fn], (operand,))
+            case Binary(fn=fn, x=x, y=y):
+                a, b = self.of(x), self.of(y)
+                if a is None or b is None or fn not in OPS:
+                    return None
+                if wanted is not None and a == b and is_widening(fn, a, wanted):
+                    return wanted
+                return result_dtype(OPS[fn], (a, b))
+            case Select(then=then, other=other):
+                a, b = self.of(then, wanted), self.of(other, wanted)
+                return a if a == b else None
+            case BroadcastInDim(operand=operand) | Transpose(operand=operand):
+                return self.of(operand, wanted)
+            case _:
+                assert_never(e)

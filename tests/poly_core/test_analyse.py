@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from tatami.core.expr import expr
+from tatami.poly_core.analyse import analyse, conflict_ways, facts_of
+from tests.region import examples as ex
+
+
+def test_gemm_facts() -> None:
+    f = facts_of(ex.gemm())
+    assert (f.kind, f.parallel_axes, f.reduce_axes, f.tail_axes) == ("contraction", ("m", "n"), ("k",), ("m", "n", "k"))
+    (c,) = f.contractions
+    assert (c.lhs, c.rhs, c.epilogue) == ("A", "B", ("c1", "c2"))
+    assert f.flops == expr("2*M*N*K + 2*M*N")
+    assert f.bytes_read == expr("4*M*K + 4*K*N + 4*N")
+    assert f.bytes_written == expr("4*M*N")
+    assert {b.name: b.buffer for b in f.min_buffer} == {
+        "A": "smem_ring", "B": "smem_ring", "bias": "gmem", "acc": "reg", "c1": "reg", "c2": "reg",
+    }  # fmt: skip
+    assert f.affine_closed
+
+
+def test_exact_tiles_have_no_tail() -> None:
+    from tatami.core.substitute import substitute_sizes
+
+    region = substitute_sizes(ex.gemm(), {"M": expr(128), "N": expr(128), "K": expr(64)})
+    assert facts_of(region).tail_axes == ()
+
+
+def test_a_scanned_axis_is_not_parallel() -> None:
+    assert facts_of(ex.running_sum()).parallel_axes == ("m",)
+
+
+def test_a_window_needs_a_halo() -> None:
+    (w,) = facts_of(ex.two_windows()).compute_at
+    assert (w.name, w.ok, w.halo) == ("w", True, {"i": 2})
+    assert w.halo_bytes == expr(8)
+
+
+@pytest.mark.parametrize("row,ways", [(128, 8), (64, 4), (144, 1), (256, 8)])
+def test_conflicts_are_counted_by_banks(row: int, ways: int) -> None:
+    assert conflict_ways(row) == ways
+
+
+def test_regions_that_share_a_buffer_depend() -> None:
+    import msgspec
+
+    first = ex.softmax()
+    second = msgspec.structs.replace(
+        ex.softmax(), name="again", inputs=(ex.param("Y", "M", "N"),), outputs=(ex.target("Z", "M", "N"),)
+    )
+    second = msgspec.structs.replace(
+        second,
+        lets=tuple(msgspec.structs.replace(n, expr=_renamed(n.expr)) for n in second.lets),
+        yields=(msgspec.structs.replace(second.yields[0], to="Z"),),
+    )
+    core = analyse(ex.program_of(first, second)).main
+    assert [(d.kind, d.source, d.target, d.buffer) for d in core.dependences] == [("true", "softmax", "again", "Y")]
+
+
+def _renamed(e: object) -> object:
+    from tatami.region.ir import Read
+    from tatami.region.walk import rewrite
+
+    return rewrite(e, lambda n: Read("Y", n.map) if isinstance(n, Read) else n)  # type: ignore[arg-type]

@@ -1,0 +1,142 @@
+"""The epilogue on accumulator fragments, and the stores.
+
+Accumulators of mma.m16n8 and wgmma lie alike: of 8 columns a lane has columns 2*(lane%4) and +1, in rows lane/4 and
++8. Lets are computed on single elements in registers; four lanes of a quad exchange 16-bit results so that each
+stores 16 bytes of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr, substitute, var
+from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, index_text, scalar_text
+from tatami.cu.lines import Lines
+from tatami.gpu.ir import Epilogue, Kernel, StGlobalVec
+from tatami.gpu.ir import Kernel as GpuKernel
+
+
+def bounds_test(pred: tuple[str, ...], n: str = "n") -> str:
+    tests = [{"m": "m < M", "n": f"{n} < N"}[p] for p in pred]
+    return " && ".join(tests)
+
+
+def let_lines(kernel: Kernel, epilogue: Epilogue, lines: Lines) -> dict[str, tuple[str, DType]]:
+    """Each let as a C constant, where acc, m, n and b* are in scope."""
+    lets = {"acc": ("acc_value", kernel.acc_dtype)}
+    scope = Scope({p.name: p.dtype for p in kernel.params}, lets)
+    for let in epilogue.ops:
+        text, _ = scalar_text(let.expr, scope)
+        lines.add(f"const {VALUE_TYPE[let.dtype]} {let.name} = {text};")
+        lets[let.name] = (let.name, let.dtype)
+    return lets
+
+
+def stored(value: tuple[str, DType], to: DType) -> str:
+    """A let's value as an element of a buffer."""
+    text, d = value
+    if to in SHORT:
+        return f"tt_to_{SHORT[to]}({text})"
+    if d == to:
+        return text
+    return f"({text} != 0)" if to == DType.bool else f"({STORED_TYPE[to]}){text}"
+
+
+def fragment_epilogue(
+    kernel: GpuKernel,
+    epilogue: Epilogue,
+    stores: tuple[StGlobalVec, ...],
+    lines: Lines,
+    *,
+    row_blocks: int,
+    column_blocks: int,
+    row: str,
+    column: str,
+    acc: Callable[[str, str, str], str],
+) -> None:
+    """`row(i, h)` and `column` are texts of the tile coordinate of block i, half h; `acc(i, j, e)` names an element.
+    Blocks of 8 columns are taken four at a time where every store is 8 wide."""
+    wide = all(s.width == 8 for s in stores)
+    lines.add(f"TT_UNROLL for (int i = 0; i < {row_blocks}; ++i)")
+    lines.add("TT_UNROLL for (int h = 0; h < 2; ++h) {")
+    lines.depth += 1
+    lines.add(f"const tt_i64 m = {row};")
+    if wide:
+        with lines.block(f"TT_UNROLL for (int jj = 0; jj < {column_blocks // 4}; ++jj)"):
+            for number, _ in enumerate(stores):
+                lines.add(f"tt_u32 packed{number}[4];")
+            with lines.block("TT_UNROLL for (int q = 0; q < 4; ++q)"):
+                _pair(kernel, epilogue, stores, lines, "4 * jj + q", column, acc)
+                for number, s in enumerate(stores):
+                    lines.add(f"packed{number}[q] = tt_pack_{SHORT[_dtype(kernel, s)]}(y{number}[0], y{number}[1]);")
+            lines.add(f"const tt_i64 n = {column} + 32 * jj + 8 * (lane % 4);")
+            for number, s in enumerate(stores):
+                p = f"packed{number}"
+                lines.add(f"tt_quad_transpose({p}, lane);")
+                store = f"tt_store_global_v4({s.ptr} + {index_text(s.index)}, {p}[0], {p}[1], {p}[2], {p}[3]);"
+                lines.add(_guarded(bounds_test(s.pred), store))
+    else:
+        with lines.block(f"TT_UNROLL for (int j = 0; j < {column_blocks}; ++j)"):
+            _pair(kernel, epilogue, stores, lines, "j", column, acc)
+            lines.add(f"const tt_i64 n = {column} + 8 * j + 2 * (lane % 4);")
+            for number, s in enumerate(stores):
+                _store_pair(kernel, s, f"y{number}", lines)
+    lines.depth -= 1
+    lines.add("}")
+
+
+def _dtype(kernel: Kernel, s: StGlobalVec) -> DType:
+    return next(p.dtype for p in kernel.params if p.name == s.ptr)
+
+
+def _pair(
+    kernel: Kernel,
+    epilogue: Epilogue,
+    stores: tuple[StGlobalVec, ...],
+    lines: Lines,
+    j: str,
+    column: str,
+    acc: Callable[[str, str, str], str],
+) -> None:
+    """y<number>[e]: the two adjacent results of a lane, as values."""
+    from tatami.cu.expr_text import VALUE_TYPE as VALUE
+
+    for number, s in enumerate(stores):
+        d = _dtype(kernel, s)
+        lines.add(f"{VALUE[d]} y{number}[2] = {{0, 0}};")
+    with lines.block("TT_UNROLL for (int e = 0; e < 2; ++e)"):
+        lines.add(f"const tt_i64 n = {column} + 8 * ({j}) + 2 * (lane % 4) + e;")
+        test = bounds_test(stores[0].pred) if epilogue.ops else ""
+        with lines.block(f"if ({test})" if test else ""):
+            lines.add(f"const float acc_value = {acc('i', j, 'e')};")
+            lets = let_lines(kernel, epilogue, lines)
+            for number, s in enumerate(stores):
+                value, d = lets[s.regs]
+                to = _dtype(kernel, s)
+                text = value if VALUE[d] == VALUE[to] else f"({VALUE[to]}){value}"
+                lines.add(f"y{number}[e] = {text};")
+
+
+def _store_pair(kernel: Kernel, s: StGlobalVec, y: str, lines: Lines) -> None:
+    d = _dtype(kernel, s)
+    if s.width >= 2 and d in SHORT:
+        pack = f"tt_pack_{SHORT[d]}({y}[0], {y}[1])"
+        lines.add(_guarded(bounds_test(s.pred), f"tt_store_global_v1({s.ptr} + {index_text(s.index)}, {pack});"))
+        return
+    if s.width >= 2 and d == DType.fp32:
+        pair = f"tt_f32_to_bits({y}[0]), tt_f32_to_bits({y}[1])"
+        lines.add(_guarded(bounds_test(s.pred), f"tt_store_global_v2({s.ptr} + {index_text(s.index)}, {pair});"))
+        return
+    for e in (0, 1):
+        at = index_text(_shifted(s.index, e))
+        test = bounds_test(s.pred, "n" if e == 0 else "n + 1")
+        lines.add(_guarded(test, f"{s.ptr}[{at}] = {stored((f'{y}[{e}]', d), d)};"))
+
+
+def _shifted(index: Expr, e: int) -> Expr:
+    return substitute(index, {"n": var("n") + expr(e)})
+
+
+def _guarded(test: str, statement: str) -> str:
+    return f"if ({test}) {statement}" if test else statement

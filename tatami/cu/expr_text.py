@@ -1,0 +1,188 @@
+"""Index expressions and scalar expressions as CUDA text.
+
+Indices are ``tt_i64``. fp16 and bf16 values are computed in float and rounded where the Region says so: at a cast and
+after an operation whose dtype is narrow.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Extreme, Floor, Var
+from tatami.core.scalar import Scalar, number
+from tatami.region.ir import Binary, Cast, Const, Index, Read, Ref, RegionExpr, Select, Unary, Within
+
+VALUE_TYPE = {
+    DType.bool: "bool",
+    DType.i8: "signed char",
+    DType.u8: "tt_u8",
+    DType.i16: "short",
+    DType.u16: "tt_u16",
+    DType.i32: "int",
+    DType.u32: "tt_u32",
+    DType.i64: "tt_i64",
+    DType.u64: "tt_u64",
+    DType.fp16: "float",
+    DType.bf16: "float",
+    DType.fp32: "float",
+    DType.fp64: "double",
+}
+STORED_TYPE = {**VALUE_TYPE, DType.fp16: "tt_f16", DType.bf16: "tt_bf16"}
+SHORT = {DType.fp16: "f16", DType.bf16: "bf16"}
+
+
+def index_text(e: Expr) -> str:
+    """C text of an index expression over tt_i64 variables."""
+    if not e.terms:
+        return "0"
+    parts = []
+    for mono, coef in e.terms:
+        factors = [_atom(a) for a in mono]
+        if abs(coef) != 1 or not factors:
+            factors.insert(0, str(abs(coef)))
+        parts.append((" - " if coef < 0 else " + ") + " * ".join(factors))
+    text = "".join(parts)
+    return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+
+def factor_text(e: Expr) -> str:
+    text = index_text(e)
+    return f"({text})" if " " in text else text
+
+
+def _atom(a: Var | Floor | Extreme) -> str:
+    match a:
+        case Var(name=name):
+            return name
+        case Floor(num=num, den=den):
+            if all(c >= 0 for _, c in num.terms):
+                return f"({factor_text(num)} / {factor_text(den)})"
+            return f"tt_floordiv({index_text(num)}, {index_text(den)})"
+        case Extreme(kind=kind, args=args):
+            text = index_text(args[0])
+            for x in args[1:]:
+                text = f"tt_{kind}_size({text}, {index_text(x)})"
+            return text
+
+
+def constant_text(value: Scalar, dtype: DType) -> str:
+    v = number(value)
+    if dtype == DType.bool:
+        return "true" if v else "false"
+    if dtype.is_float:
+        v = float(v)
+        if not math.isfinite(v):
+            bits = "0x7fc00000u" if math.isnan(v) else "0x7f800000u" if v > 0 else "0xff800000u"
+            return f"tt_bits_to_f32({bits})"
+        return repr(v) if dtype == DType.fp64 else f"{v!r}f"
+    suffix = {DType.i64: "LL", DType.u64: "ULL", DType.u32: "u"}.get(dtype, "")
+    if dtype == DType.i64 and v == -(1 << 63):
+        return "(-9223372036854775807LL - 1)"
+    return f"{int(v)}{suffix}"
+
+
+_UNARY = {
+    "neg": "-{x}",
+    "not": "!{x}",
+    "bitnot": "~{x}",
+    "isnan": "({x} != {x})",
+    "isinf": "(tt_abs({x}) == tt_bits_to_f32(0x7f800000u))",
+    "round": "tt_rint({x})",
+}
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "and": "&&",
+    "or": "||",
+    "xor": "!=",
+    "bitand": "&",
+    "bitor": "|",
+    "bitxor": "^",
+}
+_CALL = ("max", "min", "pow", "atan2")
+_FUNCTIONS = (
+    "abs sign recip sqrt rsqrt exp exp2 log log2 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid relu "
+    "floor ceil trunc"
+).split()
+
+
+class Scope:
+    """What names mean: tensors by parameter, lets by C variable, both with their dtype."""
+
+    def __init__(self, params: dict[str, DType], lets: dict[str, tuple[str, DType]]) -> None:
+        self.params = params
+        self.lets = lets
+
+
+def scalar_text(e: RegionExpr, scope: Scope) -> tuple[str, DType]:
+    """C text (an operand: parenthesised where needed) and dtype of an elementwise expression."""
+    match e:
+        case Read(tensor=t, map=(at,)):
+            return f"tt_value({t}[{index_text(at)}])", scope.params[t]
+        case Ref(let=name):
+            return scope.lets[name]
+        case Const(value=v, dtype=d):
+            return constant_text(v, d), d
+        case Index(value=v, dtype=d):
+            return f"({VALUE_TYPE[d]})({index_text(v)})", d
+        case Within(guards=guards):
+            tests = [f"0 <= {factor_text(g.index)} && {factor_text(g.index)} < {factor_text(g.size)}" for g in guards]
+            return f"({' && '.join(tests) or 'true'})", DType.bool
+        case Unary(fn=fn, x=x):
+            text, d = scalar_text(x, scope)
+            if fn in _UNARY:
+                out = _UNARY[fn].format(x=text)
+                return (out, DType.bool) if fn in ("isnan", "isinf") else (_round(f"({out})", d), d)
+            if fn in _FUNCTIONS:
+                return _round(f"tt_{fn}({text})", d), d
+        case Binary(fn=fn, x=x, y=y):
+            return _binary(fn, scalar_text(x, scope), scalar_text(y, scope))
+        case Select(pred=p, then=t, other=o):
+            then, d = scalar_text(t, scope)
+            other, _ = scalar_text(o, scope)
+            return f"({scalar_text(p, scope)[0]} ? {then} : {other})", d
+        case Cast(x=x, to=to, bits=False):
+            text, d = scalar_text(x, scope)
+            if to == d:
+                return text, to
+            if to == DType.bool:
+                return f"({text} != 0)", to
+            if to in SHORT:
+                return _round(f"(float){text}" if VALUE_TYPE[d] != "float" else text, to), to
+            return (text if VALUE_TYPE[d] == VALUE_TYPE[to] else f"({VALUE_TYPE[to]}){text}"), to
+        case _:
+            pass
+    raise fail("InvalidPlan", "cu", f"{type(e).__name__} has no CUDA text in a contraction kernel", "cut the Region there")
+
+
+def _round(text: str, dtype: DType) -> str:
+    return f"tt_round_{SHORT[dtype]}({text})" if dtype in SHORT else text
+
+
+def _binary(fn: str, x: tuple[str, DType], y: tuple[str, DType]) -> tuple[str, DType]:
+    (a, d), (b, _) = x, y
+    if fn in _INFIX:
+        out = f"({a} {_INFIX[fn]} {b})"
+        if fn in ("eq", "ne", "lt", "le", "gt", "ge"):
+            return out, DType.bool
+        if d.is_int and d.itemsize < 4:
+            out = f"({VALUE_TYPE[d]}){out}"
+        return _round(out, d), d
+    if fn in _CALL:
+        return _round(f"tt_{fn}({a}, {b})", d), d
+    if fn in ("idiv", "rem", "mod"):
+        name = fn if fn == "idiv" or not d.is_int else f"i{fn}"
+        return _round(f"tt_{name}({a}, {b})", d), d
+    if fn in ("shl", "shr"):
+        return f"tt_{fn}({a}, {b})", d
+    raise fail("InvalidPlan", "cu", f"operation {fn} has no CUDA text", "cut the Region there")

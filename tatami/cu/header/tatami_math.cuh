@@ -1,0 +1,65 @@
+// Plain arithmetic of generated kernels: no inline PTX, the same text on the GPU and under the emulator.
+#pragma once
+
+// Byte offset of 16-byte chunk `chunk` of row `row` in a tile with rows of ROW_BYTES. With a swizzle the chunks of a
+// span of up to 128 bytes are XORed with the row, so that eight rows read at one chunk fall in eight bank groups.
+template <int ROW_BYTES, int SWIZZLE> TT_DEV tt_u32 tt_tile_offset(int row, int chunk) {
+  constexpr int span = SWIZZLE == 0 ? 16 : SWIZZLE;
+  constexpr int rows_per_128 = span < 128 ? 128 / span : 1;
+  const int x = SWIZZLE == 0 ? 0 : (row / rows_per_128) & (span / 16 - 1);
+  return (tt_u32)(row * ROW_BYTES + ((chunk ^ x) << 4));
+}
+
+// Transposes 4 values over the 4 lanes of a quad: lane q ends with value q of lanes 0, 1, 2, 3.
+TT_DEV void tt_quad_transpose(tt_u32 (&r)[4], int lane) {
+  TT_UNROLL for (int s = 1; s < 4; s *= 2) {
+    TT_UNROLL for (int a = 0; a < 4; ++a) {
+      if (a & s) continue;
+      const bool high = (lane & s) != 0;
+      const tt_u32 got = tt_shuffle_xor(high ? r[a] : r[a | s], s);
+      if (high) r[a] = got; else r[a | s] = got;
+    }
+  }
+}
+
+TT_DEV tt_i64 tt_floordiv(tt_i64 a, tt_i64 b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+TT_DEV tt_i64 tt_min_size(tt_i64 a, tt_i64 b) { return a < b ? a : b; }
+TT_DEV tt_i64 tt_max_size(tt_i64 a, tt_i64 b) { return a > b ? a : b; }
+
+TT_DEV float tt_value(tt_f16 x) { return tt_to_f32(x); }
+TT_DEV float tt_value(tt_bf16 x) { return tt_to_f32(x); }
+template <class T> TT_DEV T tt_value(T x) { return x; }
+TT_DEV float tt_round_f16(float x) { return tt_to_f32(tt_to_f16(x)); }
+TT_DEV float tt_round_bf16(float x) { return tt_to_f32(tt_to_bf16(x)); }
+
+template <class T> TT_DEV T tt_relu(T x) { return x < T(0) ? T(0) : x; }
+template <class T> TT_DEV T tt_max(T a, T b) { return a != a ? a : (a > b ? a : b); }
+template <class T> TT_DEV T tt_min(T a, T b) { return a != a ? a : (a < b ? a : b); }
+template <class T> TT_DEV T tt_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
+template <class T> TT_DEV T tt_abs(T x) { return x < T(0) ? -x : x; }
+TT_DEV float tt_abs(float x) { return fabsf(x); }
+TT_DEV double tt_abs(double x) { return fabs(x); }
+template <class T> TT_DEV T tt_idiv(T a, T b) { return b == T(0) ? T(0) : b == T(-1) ? T(0) - a : a / b; }
+template <class T> TT_DEV T tt_irem(T a, T b) { return b == T(0) || b == T(-1) ? T(0) : a % b; }
+template <class T> TT_DEV T tt_imod(T a, T b) { const T r = tt_irem(a, b); return r != T(0) && (r < T(0)) != (b < T(0)) ? r + b : r; }
+template <class T> TT_DEV T tt_shl(T a, T b) { return b < T(0) || b >= T(8 * sizeof(T)) ? T(0) : T((tt_u64)a << b); }
+template <class T> TT_DEV T tt_shr(T a, T b) { return b < T(0) || b >= T(8 * sizeof(T)) ? (a < T(0) ? T(-1) : T(0)) : T(a >> b); }
+TT_DEV float tt_rem(float a, float b) { return fmodf(a, b); }
+TT_DEV double tt_rem(double a, double b) { return fmod(a, b); }
+template <class T> TT_DEV T tt_mod(T a, T b) { const T r = tt_rem(a, b); return r != T(0) && (r < T(0)) != (b < T(0)) ? r + b : r; }
+
+#define TT_FLOAT_FUNCTION(name) \
+  TT_DEV float tt_##name(float x) { return name##f(x); } \
+  TT_DEV double tt_##name(double x) { return name(x); }
+TT_FLOAT_FUNCTION(sqrt) TT_FLOAT_FUNCTION(exp) TT_FLOAT_FUNCTION(exp2) TT_FLOAT_FUNCTION(log) TT_FLOAT_FUNCTION(log2)
+TT_FLOAT_FUNCTION(sin) TT_FLOAT_FUNCTION(cos) TT_FLOAT_FUNCTION(tan) TT_FLOAT_FUNCTION(asin) TT_FLOAT_FUNCTION(acos)
+TT_FLOAT_FUNCTION(atan) TT_FLOAT_FUNCTION(sinh) TT_FLOAT_FUNCTION(cosh) TT_FLOAT_FUNCTION(tanh) TT_FLOAT_FUNCTION(asinh)
+TT_FLOAT_FUNCTION(acosh) TT_FLOAT_FUNCTION(atanh) TT_FLOAT_FUNCTION(erf) TT_FLOAT_FUNCTION(floor) TT_FLOAT_FUNCTION(ceil)
+TT_FLOAT_FUNCTION(rint) TT_FLOAT_FUNCTION(trunc)
+TT_DEV float tt_pow(float x, float y) { return powf(x, y); }
+TT_DEV double tt_pow(double x, double y) { return pow(x, y); }
+TT_DEV float tt_atan2(float x, float y) { return atan2f(x, y); }
+TT_DEV double tt_atan2(double x, double y) { return atan2(x, y); }
+template <class T> TT_DEV T tt_recip(T x) { return T(1) / x; }
+template <class T> TT_DEV T tt_rsqrt(T x) { return T(1) / tt_sqrt(x); }
+template <class T> TT_DEV T tt_sigmoid(T x) { return T(1) / (T(1) + tt_exp(-x)); }

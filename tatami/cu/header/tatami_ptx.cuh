@@ -1,0 +1,157 @@
+// The only place with inline PTX. Every function is one hardware operation under a name of its own.
+#pragma once
+
+typedef unsigned char tt_u8;
+typedef unsigned short tt_u16;
+typedef unsigned int tt_u32;
+typedef unsigned long long tt_u64;
+typedef long long tt_i64;
+
+struct tt_f16 { tt_u16 bits; };
+struct tt_bf16 { tt_u16 bits; };
+struct __align__(64) tt_tensor_map { tt_u64 words[16]; };
+
+#define TT_DEV __device__ __forceinline__
+#define TT_KERNEL(threads, ctas) extern "C" __global__ void __launch_bounds__(threads, ctas)
+#define TT_GRID_CONSTANT const __grid_constant__
+#define TT_DYNAMIC_SMEM(name) extern __shared__ __align__(1024) tt_u8 name[]
+#define TT_SMEM_LABEL(address, bytes, label)
+#define TT_UNROLL _Pragma("unroll")
+
+// ---- where am I
+TT_DEV int tt_thread() { return (int)(threadIdx.x + threadIdx.y * blockDim.x); }
+TT_DEV int tt_block_x() { return (int)blockIdx.x; }
+TT_DEV int tt_block_y() { return (int)blockIdx.y; }
+TT_DEV int tt_block_z() { return (int)blockIdx.z; }
+TT_DEV int tt_grid_x() { return (int)gridDim.x; }
+TT_DEV tt_u32 tt_smem_address(const void* p) { return (tt_u32)__cvta_generic_to_shared(p); }
+TT_DEV void tt_sync_threads() { __syncthreads(); }
+TT_DEV tt_u32 tt_shuffle_xor(tt_u32 value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+// The same value for all lanes of a warp, known as such to the compiler.
+TT_DEV int tt_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+
+// ---- conversions
+TT_DEV float tt_to_f32(tt_f16 x) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x.bits)); return r; }
+TT_DEV float tt_to_f32(tt_bf16 x) { return __uint_as_float((tt_u32)x.bits << 16); }
+TT_DEV tt_f16 tt_to_f16(float x) { tt_f16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(x)); return r; }
+TT_DEV tt_bf16 tt_to_bf16(float x) { tt_bf16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(x)); return r; }
+TT_DEV float tt_bits_to_f32(tt_u32 bits) { return __uint_as_float(bits); }
+TT_DEV tt_u32 tt_f32_to_bits(float x) { return __float_as_uint(x); }
+// lo in the low half.
+TT_DEV tt_u32 tt_pack_f16(float lo, float hi) {
+  tt_u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r;
+}
+TT_DEV tt_u32 tt_pack_bf16(float lo, float hi) {
+  tt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r;
+}
+
+// ---- global memory
+TT_DEV void tt_store_global_v4(void* p, tt_u32 a, tt_u32 b, tt_u32 c, tt_u32 d) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+TT_DEV void tt_store_global_v2(void* p, tt_u32 a, tt_u32 b) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(p), "r"(a), "r"(b) : "memory");
+}
+TT_DEV void tt_store_global_v1(void* p, tt_u32 a) { asm volatile("st.global.b32 [%0], %1;" ::"l"(p), "r"(a) : "memory"); }
+
+// ---- sm_80: asynchronous copies of 16, 8 or 4 bytes; `bytes` read, the rest written as zero
+TT_DEV void tt_cp_async_16(tt_u32 dst, const void* src, int bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
+}
+TT_DEV void tt_cp_async_8(tt_u32 dst, const void* src, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
+}
+TT_DEV void tt_cp_async_4(tt_u32 dst, const void* src, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
+}
+// Not asynchronous: one element of 2 bytes, where a row's pitch allows nothing wider.
+TT_DEV void tt_copy_2(tt_u32 dst, const void* src, int bytes) {
+  const tt_u16 value = bytes ? *(const tt_u16*)src : (tt_u16)0;
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(dst), "h"(value) : "memory");
+}
+TT_DEV void tt_cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int PENDING> TT_DEV void tt_cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
+
+// ---- sm_80: four 8x8 matrices of 16-bit elements; lane l gives the address of row l%8 of matrix l/8
+TT_DEV void tt_ldmatrix_x4(tt_u32 (&r)[4], tt_u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+TT_DEV void tt_ldmatrix_x4_trans(tt_u32 (&r)[4], tt_u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+TT_DEV void tt_mma_m16n8k16_f16(float (&d)[4], const tt_u32 (&a)[4], tt_u32 b0, tt_u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+TT_DEV void tt_mma_m16n8k16_bf16(float (&d)[4], const tt_u32 (&a)[4], tt_u32 b0, tt_u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+// ---- sm_90: barriers in shared memory
+TT_DEV void tt_mbarrier_init(tt_u32 barrier, tt_u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+TT_DEV void tt_fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+TT_DEV void tt_fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+TT_DEV void tt_mbarrier_arrive(tt_u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+TT_DEV void tt_mbarrier_arrive_expect_tx(tt_u32 barrier, tt_u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+TT_DEV bool tt_mbarrier_try_wait_parity(tt_u32 barrier, tt_u32 parity) {
+  tt_u32 done;
+  asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+               : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+  return done != 0;
+}
+TT_DEV void tt_mbarrier_wait(tt_u32 barrier, tt_u32 parity) { while (!tt_mbarrier_try_wait_parity(barrier, parity)) {} }
+
+// ---- sm_90: boxes of a tensor map to shared memory; x is the innermost coordinate
+TT_DEV void tt_prefetch_tensor_map(const tt_tensor_map* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+TT_DEV void tt_tma_load_2d(tt_u32 dst, const tt_tensor_map* map, int x, int y, tt_u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+               ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(barrier) : "memory");
+}
+TT_DEV void tt_tma_load_3d(tt_u32 dst, const tt_tensor_map* map, int x, int y, int z, tt_u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
+               ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier) : "memory");
+}
+TT_DEV void tt_tma_load_4d(tt_u32 dst, const tt_tensor_map* map, int x, int y, int z, int w, tt_u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];"
+               ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier) : "memory");
+}
+TT_DEV void tt_tma_load_5d(tt_u32 dst, const tt_tensor_map* map, int x, int y, int z, int w, int v, tt_u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];"
+               ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v), "r"(barrier) : "memory");
+}
+
+// ---- sm_90: registers of a warpgroup
+template <int COUNT> TT_DEV void tt_setmaxnreg_inc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+template <int COUNT> TT_DEV void tt_setmaxnreg_dec() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+
+// ---- sm_90: warpgroup MMA
+TT_DEV void tt_wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+TT_DEV void tt_wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING> TT_DEV void tt_wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
+// Keeps the compiler from moving accumulators across the asynchronous part.
+template <int N> TT_DEV void tt_wgmma_hold(float (&d)[N]) {
+  TT_UNROLL for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+// Descriptor of a swizzled tile: `leading` and `stride` in bytes, swizzle span 128, 64 or 32 bytes.
+TT_DEV tt_u64 tt_wgmma_descriptor(tt_u32 address, tt_u32 leading, tt_u32 stride, int swizzle) {
+  const tt_u64 mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;
+  return (tt_u64)((address & 0x3ffff) >> 4) | (tt_u64)((leading & 0x3ffff) >> 4) << 16 | (tt_u64)((stride & 0x3ffff) >> 4) << 32 |
+         mode << 62;
+}
+// The instructions tt_wgmma<type, N> follow; only the shapes that a kernel uses are written out.
+template <class T, int N, int TRANS_A, int TRANS_B> struct tt_wgmma_m64k16;
+#endif

@@ -1,0 +1,21 @@
+"""CUDA text: one unit per kernel, the headers it includes, and a main that runs alone."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """`arch` is what NVRTC compiles for: sm_80, sm_90a. `symbol` is the entry."""
+
+    symbol: str
+    arch: str
+    text: str
+
+
+class Source(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`headers`: file name -> text; a unit includes them by name. `main`: stand-alone host program (spec 5 §7.1)."""
+
+    units: tuple[Unit, ...]
+    headers: dict[str, str]
+    main: str = ""

@@ -1,0 +1,477 @@
+"""A kernel as text: the frame that all templates share, then one piece of text per statement.
+
+    prologue (sizes, tile coordinates, rings)  ->  statements of the body in order
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tatami.core.diagnostic import fail
+from tatami.core.expr import Expr
+from tatami.cu.epilogue_text import fragment_epilogue
+from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, factor_text, index_text
+from tatami.cu.lines import Lines
+from tatami.cu.sync_text import fma_text, load_tile_text, micro_tile, sync_epilogue
+from tatami.gpu.ir import (
+    Barrier,
+    CommitGroup,
+    CpAsync,
+    Epilogue,
+    Fma,
+    Kernel,
+    LdMatrix,
+    LoadTile,
+    Loop,
+    MBarrierArrive,
+    MBarrierInit,
+    Mma,
+    Operand,
+    Ring,
+    Role,
+    SetMaxNReg,
+    Stmt,
+    StGlobalVec,
+    SyncThreads,
+    TmaLoad,
+    Wait,
+    Wgmma,
+    ZeroAcc,
+)
+
+GROUP = 8
+"""m-tiles that a grouped tile order visits together, so that their B tiles stay in L2."""
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """The unit of one kernel; hardware is reached through the header's functions only."""
+    return _Printer(kernel).text()
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel) -> None:
+        self.k = kernel
+        self.l = Lines()
+        self.rings = {r.name: r for r in kernel.smem}
+        self.barriers = {b.name: b for b in kernel.barriers}
+        self.role: Role | None = None
+        self.located = False
+        self.moved = False
+        self.persistent = any(
+            isinstance(s, Loop) and s.over == "tiles" for x in kernel.body for s in ((x,) if not isinstance(x, Role) else x.body)
+        )
+
+    # -- the frame -------------------------------------------------------------------------------
+    def text(self) -> str:
+        k, l = self.k, self.l
+        l.add('#include "tatami_ptx.cuh"', '#include "tatami_math.cuh"', "")
+        params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
+        params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
+        params += [f"TT_GRID_CONSTANT tt_tensor_map {m}" for m in k.maps]
+        l.add(f"TT_KERNEL({k.threads}, 1)")
+        l.add(f"{k.face.symbol}({', '.join(params)}) {{")
+        l.depth += 1
+        bm, bn, bk = k.tile
+        l.add(f"constexpr int BM = {bm}, BN = {bn}, BK = {bk}, STAGES = {k.stages}, THREADS = {k.threads};")
+        l.add("TT_DYNAMIC_SMEM(smem);")
+        if k.template == "sync":
+            for o, r in ((k.a, k.smem[0]), (k.b, k.smem[1])):
+                l.add(f"{STORED_TYPE[o.dtype]}* const {r.name} = ({STORED_TYPE[o.dtype]}*)(smem + {r.base});")
+        else:
+            for r in k.smem:
+                l.add(f"const tt_u32 {r.name} = tt_smem_address(smem) + {r.base};")
+                l.add(f"TT_SMEM_LABEL({r.name}, {_slot_pitch(k, r) * r.slots}, \"{r.name}\");")
+        for b in k.barriers:
+            l.add(f"const tt_u32 {b.name} = tt_smem_address(smem) + {b.base};")
+            l.add(f"TT_SMEM_LABEL({b.name}, {8 * b.slots}, \"{b.name}\");")
+        l.add("const int tid = tt_thread();")
+        if k.template == "mma":
+            l.add("const int lane = tid % 32, warp = tt_uniform(tid / 32);")
+        else:
+            l.add(f"const int tx = tid % {k.cols}, ty = tid / {k.cols};")
+        l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}, K = {index_text(k.k)};")
+        l.add("const int KB = (int)((K + BK - 1) / BK);")
+        self.coordinates()
+        if k.template == "mma" and k.arch == "sm80":
+            self.warp_tile()
+        if k.template == "sync":
+            l.add(micro_tile(k), f"{VALUE_TYPE[k.acc_dtype]} acc[TM][TN];")
+        self.statements(k.body)
+        l.depth -= 1
+        l.add("}")
+        return l.text()
+
+    def coordinates(self) -> None:
+        k, l = self.k, self.l
+        names = ["m0", "n0", *(f"b{i}" for i in range(len(k.batch)))]
+        if self.persistent:
+            l.add("const int MT = (int)((M + BM - 1) / BM), NT = (int)((N + BN - 1) / BN);")
+            l.add(f"const int tiles = MT * NT{''.join(' * (int)' + factor_text(b) for b in k.batch)};")
+            l.add(f"tt_i64 {', '.join(f'{n} = 0' for n in names)};")
+            with l.block("auto locate = [&](int tile)", "};"):
+                l.add("int t = tile % (MT * NT);")
+                if k.tile_order == "grouped":
+                    l.add(f"const int first = t / ({GROUP} * NT) * {GROUP};")
+                    l.add(f"const int height = MT - first < {GROUP} ? MT - first : {GROUP};")
+                    l.add(f"t %= {GROUP} * NT;")
+                    l.add("m0 = (tt_i64)(first + t % height) * BM;", "n0 = (tt_i64)(t / height) * BN;")
+                elif k.grid.get("x") == "n":
+                    l.add("m0 = (tt_i64)(t / NT) * BM;", "n0 = (tt_i64)(t % NT) * BN;")
+                else:
+                    l.add("n0 = (tt_i64)(t / MT) * BN;", "m0 = (tt_i64)(t % MT) * BM;")
+                if k.batch:
+                    l.add("tt_i64 z = tile / (MT * NT);")
+                    self.split_batch()
+            return
+        at = {role: f"tt_block_{c}()" for c, role in k.grid.items()}
+        l.add(f"const tt_i64 m0 = (tt_i64){at['m']} * BM, n0 = (tt_i64){at['n']} * BN;")
+        if k.batch:
+            l.add(f"tt_i64 z = {at['b']};", f"tt_i64 {', '.join(names[2:])};")
+            self.split_batch()
+
+    def split_batch(self) -> None:
+        count = len(self.k.batch)
+        for i in range(count - 1, -1, -1):
+            size = factor_text(self.k.batch[i])
+            self.l.add(f"b{i} = z;" if i == 0 else f"b{i} = z % {size}; z /= {size};")
+
+    def warp_tile(self) -> None:
+        k = self.k
+        wm, wn = k.tile[0] // k.rows, k.tile[1] // k.cols
+        self.l.add(f"constexpr int WM = {wm}, WN = {wn};")
+        self.l.add(f"const int warp_m = warp / {k.cols} * WM, warp_n = warp % {k.cols} * WN;")
+        self.l.add("float acc[WM / 16][WN / 8][4];")
+
+    # -- statements ------------------------------------------------------------------------------
+    def statements(self, body: tuple[Stmt, ...]) -> None:
+        position = 0
+        while position < len(body):
+            s = body[position]
+            if isinstance(s, Epilogue):
+                stores = []
+                while position + 1 < len(body) and isinstance(body[position + 1], StGlobalVec):
+                    position += 1
+                    stores.append(body[position])
+                self.epilogue(s, tuple(x for x in stores if isinstance(x, StGlobalVec)))
+            else:
+                self.statement(s)
+            position += 1
+
+    def statement(self, s: Stmt) -> None:
+        l = self.l
+        match s:
+            case CpAsync():
+                self.cp_async(s)
+            case CommitGroup():
+                l.add("tt_cp_async_commit();")
+            case TmaLoad():
+                self.tma_load(s)
+            case MBarrierInit():
+                b = self.barriers[s.mbarrier]
+                l.add(f"if (tid == 0) for (int i = 0; i < {b.slots}; ++i) tt_mbarrier_init({b.name} + 8 * i, {s.count});")
+            case MBarrierArrive():
+                self.arrive(s)
+            case Wait():
+                self.wait(s)
+            case SyncThreads():
+                if self.k.barriers and self.role is None:
+                    l.add("if (tid == 0) tt_fence_mbarrier_init();")
+                l.add("tt_sync_threads();")
+            case SetMaxNReg():
+                l.add(f"tt_setmaxnreg_{s.action}<{s.registers}>();")
+            case ZeroAcc():
+                self.zero()
+            case LdMatrix():
+                pass  # printed with the Mma that uses the fragments
+            case Mma():
+                self.mma()
+            case Wgmma():
+                self.wgmma(s)
+            case LoadTile():
+                load_tile_text(self.k, s, l)
+            case Fma():
+                fma_text(self.k, l)
+            case Epilogue() | StGlobalVec():
+                raise fail("InvalidDocument", s.__class__.__name__, "a store stands without its epilogue", "keep them together")
+            case Loop():
+                self.loop(s)
+            case Role():
+                self.in_role(s)
+            case _:
+                assert_never(s)
+
+    def loop(self, s: Loop) -> None:
+        l = self.l
+        if s.over == "blocks":
+            with l.block("for (int k = 0; k < KB; ++k)"):
+                self.statements(s.body)
+            return
+        if self.k.ring_origin == "kernel":
+            l.add("int base = 0, done = 0;  // blocks and tiles before this one")
+            with l.block("for (int tile = tt_block_x(); tile < tiles; tile += tt_grid_x(), base += KB, ++done)"):
+                l.add("locate(tile);")
+                self.statements(s.body)
+            return
+        if not self.located:
+            l.add("int tile = tt_block_x();", "locate(tile);")
+            self.located = True
+        with l.block("for (; tile < tiles; tile += tt_grid_x())"):
+            self.statements(s.body)
+
+    def in_role(self, s: Role) -> None:
+        l = self.l
+        self.role = s
+        last = s.first + s.count - 1
+        test = f"warp / 4 == {s.first}" if s.count == 1 else f"warp / 4 >= {s.first} && warp / 4 <= {last}"
+        with l.block(f"if ({test})", f"}}  // {s.name}"):
+            body = s.body
+            if body and isinstance(body[0], SetMaxNReg):
+                self.statement(body[0])
+                body = body[1:]
+            if s.name == "consumer":
+                k = self.k
+                l.add(f"constexpr int ROWS = BM / {k.rows};  // of the tile, per warpgroup")
+                l.add(f"const int group = warp / 4 - {s.first};")
+                l.add("float acc[ROWS / 64][BN / 2];")
+            if not self.persistent:
+                l.add("constexpr int base = 0;")
+            if s.elected:
+                with l.block(f"if (tid == {128 * s.first})"):
+                    self.statements(body)
+            else:
+                self.statements(body)
+        self.role = None
+
+    # -- blocks, slots, phases -------------------------------------------------------------------
+    def guard(self, block: Expr) -> str:
+        """Test that the block exists; "" where the loop says so."""
+        text = index_text(block)
+        if text == "k":
+            return ""
+        c = block.as_int()
+        if c is not None:
+            return f"{c} < KB"
+        if text == "KB - 1":
+            return "KB > 0"
+        return f"{text.replace('k - ', 'k >= ')}" if text.startswith("k - ") else f"{text} < KB"
+
+    def position(self, block: Expr) -> str:
+        text = index_text(block)
+        return text if self.k.ring_origin == "tile" else f"base + {text}"
+
+    def slot(self, block: Expr, ring: Ring) -> str:
+        if ring.slots == 1:
+            return ring.name
+        return f"{ring.name} + ({self.position(block)}) % STAGES * {_slot_pitch(self.k, ring)}"
+
+    def barrier(self, b: Barrier, block: Expr) -> str:
+        if b.slots == 1:
+            return b.name
+        return f"{b.name} + ({self.position(block)}) % STAGES * 8"
+
+    def parity(self, b: Barrier, block: Expr, phase: int) -> str:
+        if b.counts == "tiles":
+            return f"(done + {phase}) & 1"
+        return f"(({self.position(block)}) / STAGES + {phase}) & 1" if phase else f"({self.position(block)}) / STAGES & 1"
+
+    def wait(self, s: Wait) -> None:
+        match s.model:
+            case "cp_async_group":
+                self.l.add(f"tt_cp_async_wait<{s.pending}>();")
+            case "wgmma_group":
+                self.l.add(f"tt_wgmma_wait<{s.pending}>();")
+                self.hold()
+            case "mbarrier":
+                assert s.block is not None
+                b = self.barriers[s.mbarrier]
+                guard = self.guard(s.block) if b.counts == "blocks" else ""
+                text = f"tt_mbarrier_wait({self.barrier(b, s.block)}, {self.parity(b, s.block, s.phase)});"
+                self.l.add(f"if ({guard}) {text}" if guard else text)
+            case _:
+                assert_never(s.model)
+
+    def arrive(self, s: MBarrierArrive) -> None:
+        b = self.barriers[s.mbarrier]
+        tests = [self.guard(s.block)] if b.counts == "blocks" and self.guard(s.block) else []
+        if self.role is not None and not self.role.elected:
+            tests.append("lane == 0")
+        at = self.barrier(b, s.block)
+        text = f"tt_mbarrier_arrive_expect_tx({at}, {s.expect_tx});" if s.expect_tx else f"tt_mbarrier_arrive({at});"
+        self.l.add(f"if ({' && '.join(tests)}) {text}" if tests else text)
+
+    # -- loads -----------------------------------------------------------------------------------
+    def operand(self, ring: str) -> tuple[Operand, str, int]:
+        """The operand of a ring, its tile coordinate and its extent in the tile."""
+        return (self.k.a, "m", self.k.tile[0]) if ring == self.k.a.ring else (self.k.b, "n", self.k.tile[1])
+
+    def cp_async(self, s: CpAsync) -> None:
+        l, k = self.l, self.k
+        if self.persistent and s.tile == "this" and not self.located:
+            l.add("int tile = tt_block_x();", "locate(tile);")
+            self.located = True
+        if self.persistent and s.tile == "next" and not self.moved:
+            names = ["m0", "n0", *(f"b{i}" for i in range(len(k.batch)))]
+            l.add(f"const tt_i64 {', '.join(f'{n}_done = {n}' for n in names)};")
+            l.add("const bool more = tile + tt_grid_x() < tiles;", "if (more) locate(tile + tt_grid_x());")
+            self.moved = True
+        o, role, extent = self.operand(s.dst_smem)
+        ring = self.rings[s.dst_smem]
+        guard = " && ".join(filter(None, ["more" if s.tile == "next" else "", self.guard(s.block)]))
+        size = k.a.dtype.itemsize
+        rows, columns = (extent, k.tile[2]) if o.major == "k" else (k.tile[2], extent)
+        per_row = columns // s.width
+        assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
+        pitch = o.stride_mn if o.major == "k" else o.stride_k
+        row_axis, column_axis = (role, "k") if o.major == "k" else ("k", role)
+        start = {"k": f"(tt_i64)({index_text(s.block)}) * BK", role: f"{role}0"}
+        limit = {"k": "K", "m": "M", "n": "N"}
+        with l.block(f"if ({guard})" if guard else ""):
+            l.add(f"const tt_u32 slot = {self.slot(s.block, ring)};")
+            l.add(f"const {STORED_TYPE[o.dtype]}* const from = {o.param} + {index_text(o.offset)};")
+            l.add("TT_UNROLL")
+            with l.block(f"for (int c = tid; c < {rows * per_row}; c += THREADS)"):
+                l.add(f"const int row = c / {per_row}, column = c % {per_row} * {s.width};")
+                l.add(f"const tt_i64 g_row = {start[row_axis]} + row, g_column = {start[column_axis]} + column;")
+                tests = [f"g_row < {limit[row_axis]}"] if row_axis in s.predicate else []
+                tests += [f"g_column < {limit[column_axis]}"] if column_axis in s.predicate else []
+                element = f"g_row * {factor_text(pitch)} + g_column"
+                chunk = "column / 8" if s.width == 8 else "column / 8"
+                inside = "" if s.width == 8 else f" + column % 8 * {size}"
+                dst = f"slot + tt_tile_offset<{ring.row_bytes}, {ring.swizzle}>(row, {chunk}){inside}"
+                if tests:
+                    l.add(f"const bool inside = {' && '.join(tests)};")
+                    source, count = f"from + (inside ? {element} : 0)", f"inside ? {s.width * size} : 0"
+                else:
+                    source, count = f"from + {element}", str(s.width * size)
+                if s.width == 1:
+                    l.add(f"tt_copy_2({dst}, {source}, {count});")
+                else:
+                    l.add(f"tt_cp_async_{s.width * size}({dst}, {source}, {count});")
+
+    def tma_load(self, s: TmaLoad) -> None:
+        l, k = self.l, self.k
+        ring = self.rings[s.dst_smem]
+        o, role, _ = self.operand(s.dst_smem)
+        at = {"k": f"({index_text(s.block)}) * BK", "m": "(int)m0", "n": "(int)n0"}
+        coords = [at.get(index_text(c), f"(int){factor_text(c)}") for c in s.coords]
+        bar = self.barrier(self.barriers[s.mbarrier], s.block)
+        call = f"tt_tma_load_{len(coords)}d"
+        if s.boxes == 1:
+            l.add(f"{call}({self.slot(s.block, ring)}, &{s.desc}, {', '.join(coords)}, {bar});")
+            return
+        coords[0] += " + 64 * box"
+        l.add(f"for (int box = 0; box < {s.boxes}; ++box)")
+        offset = f" + box * {ring.slot_bytes // s.boxes}"
+        l.add(f"  {call}({self.slot(s.block, ring)}{offset}, &{s.desc}, {', '.join(coords)}, {bar});")
+
+    # -- math ------------------------------------------------------------------------------------
+    def zero(self) -> None:
+        l, k = self.l, self.k
+        if k.template == "sync":
+            l.add("TT_UNROLL for (int i = 0; i < TM; ++i) TT_UNROLL for (int j = 0; j < TN; ++j) acc[i][j] = 0;")
+        elif k.arch == "sm80":
+            l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int j = 0; j < WN / 8; ++j)")
+            l.add("  TT_UNROLL for (int e = 0; e < 4; ++e) acc[i][j][e] = 0.0f;")
+        else:
+            l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) TT_UNROLL for (int e = 0; e < BN / 2; ++e) acc[i][e] = 0.0f;")
+
+    def mma(self) -> None:
+        l, k = self.l, self.k
+        from tatami.core.expr import var
+
+        block = var("k")
+        ring_a, ring_b = self.rings[k.a.ring], self.rings[k.b.ring]
+        kind = SHORT[k.a.dtype]
+        with l.block():
+            l.add(f"const tt_u32 slot_a = {self.slot(block, ring_a)}, slot_b = {self.slot(block, ring_b)};")
+            l.add("TT_UNROLL")
+            with l.block("for (int kk = 0; kk < BK / 16; ++kk)"):
+                l.add("tt_u32 a[WM / 16][4], b[WN / 16][4];")
+                l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
+                offset = f"tt_tile_offset<{ring_a.row_bytes}, {ring_a.swizzle}>"
+                if k.a.major == "k":
+                    l.add(f"  tt_ldmatrix_x4(a[i], slot_a + {offset}(warp_m + 16 * i + lane % 16, 2 * kk + lane / 16));")
+                else:
+                    row = "16 * kk + lane % 8 + lane / 16 * 8"
+                    l.add(f"  tt_ldmatrix_x4_trans(a[i], slot_a + {offset}({row}, warp_m / 8 + 2 * i + lane / 8 % 2));")
+                l.add("TT_UNROLL for (int j = 0; j < WN / 16; ++j)")
+                offset = f"tt_tile_offset<{ring_b.row_bytes}, {ring_b.swizzle}>"
+                if k.b.major == "k":
+                    row = "warp_n + 16 * j + lane % 8 + lane / 16 * 8"
+                    l.add(f"  tt_ldmatrix_x4(b[j], slot_b + {offset}({row}, 2 * kk + lane / 8 % 2));")
+                else:
+                    l.add(f"  tt_ldmatrix_x4_trans(b[j], slot_b + {offset}(16 * kk + lane % 16, warp_n / 8 + 2 * j + lane / 16));")
+                l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
+                with l.block("TT_UNROLL for (int j = 0; j < WN / 16; ++j)"):
+                    l.add(f"tt_mma_m16n8k16_{kind}(acc[i][2 * j], a[i], b[j][0], b[j][1]);")
+                    l.add(f"tt_mma_m16n8k16_{kind}(acc[i][2 * j + 1], a[i], b[j][2], b[j][3]);")
+
+    def hold(self) -> None:
+        self.l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) tt_wgmma_hold(acc[i]);")
+
+    def wgmma(self, s: Wgmma) -> None:
+        l, k = self.l, self.k
+        ring_a, ring_b = self.rings[s.a_smem], self.rings[s.b_smem]
+        kind = SHORT[k.a.dtype]
+        with l.block():
+            l.add(f"const tt_u32 slot_a = {self.slot(s.block, ring_a)}, slot_b = {self.slot(s.block, ring_b)};")
+            self.hold()
+            l.add("tt_wgmma_fence();")
+            l.add(f"TT_UNROLL for (int kk = 0; kk < {s.k_steps}; ++kk)")
+            with l.block("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i)"):
+                part = "(group * (ROWS / 64) + i)"
+                a_at = f"slot_a + {part} * {64 * ring_a.row_bytes} + kk * 32"
+                if s.trans_a:
+                    a_at = f"slot_a + {part} * (BK * 128) + kk * 2048"
+                b_at = "slot_b + kk * 2048" if s.trans_b else "slot_b + kk * 32"
+                l.add(f"tt_wgmma_m64k16<tt_{kind}, BN, {int(s.trans_a)}, {int(s.trans_b)}>::run(acc[i],")
+                l.add(f"    {_descriptor(a_at, ring_a, s.trans_a)},")
+                l.add(f"    {_descriptor(b_at, ring_b, s.trans_b)}, 1);")
+            l.add("tt_wgmma_commit();")
+            self.hold()
+
+    # -- epilogue --------------------------------------------------------------------------------
+    def epilogue(self, e: Epilogue, stores: tuple[StGlobalVec, ...]) -> None:
+        l, k = self.l, self.k
+        with l.block():
+            m0, n0 = "m0", "n0"
+            if self.persistent and k.ring_origin == "tile":
+                m0, n0 = "m0_done", "n0_done"
+                for i in range(len(k.batch)):
+                    l.add(f"const tt_i64 b{i} = b{i}_done;")
+            if k.template == "sync":
+                sync_epilogue(k, e, stores, l)
+            elif k.arch == "sm80":
+                fragment_epilogue(
+                    k,
+                    e,
+                    stores,
+                    l,
+                    row_blocks=k.tile[0] // k.rows // 16,
+                    column_blocks=k.tile[1] // k.cols // 8,
+                    row=f"{m0} + warp_m + 16 * i + 8 * h + lane / 4",
+                    column=f"{n0} + warp_n",
+                    acc=lambda i, j, e_: f"acc[{i}][{j}][2 * h + {e_}]",
+                )
+            else:
+                fragment_epilogue(
+                    k,
+                    e,
+                    stores,
+                    l,
+                    row_blocks=k.tile[0] // k.rows // 64,
+                    column_blocks=k.tile[1] // 8,
+                    row=f"{m0} + group * ROWS + 64 * i + 16 * (warp % 4) + 8 * h + lane / 4",
+                    column=n0,
+                    acc=lambda i, j, e_: f"acc[{i}][4 * ({j}) + 2 * h + {e_}]",
+                )
+
+
+def _slot_pitch(kernel: Kernel, ring: Ring) -> int:
+    """Bytes from one slot to the next; TMA slots start at multiples of 1024."""
+    return -(-ring.slot_bytes // 1024) * 1024 if kernel.arch == "sm90" and kernel.maps else ring.slot_bytes
+
+
+def _descriptor(address: str, ring: Ring, trans: bool) -> str:
+    leading, stride = ("BK * 128", "1024") if trans else ("16", str(8 * ring.row_bytes))
+    return f"tt_wgmma_descriptor({address}, {leading}, {stride}, {ring.swizzle})"

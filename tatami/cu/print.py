@@ -1,0 +1,50 @@
+"""gpu -> CUDA text (spec 5 §7). Hardware is touched only through `header/tatami_ptx.cuh`."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+from tatami.core.module import Module
+from tatami.core.target import Target
+from tatami.cu.ir import Source, Unit
+from tatami.cu.kernel_text import kernel_text
+from tatami.cu.wgmma_text import wgmma_function
+from tatami.gpu.ir import Kernel, Program
+
+HEADERS = ("tatami_ptx.cuh", "tatami_math.cuh")
+
+
+def print_cu(gpu: Module[Program], execution: object, target: Target) -> Source:
+    """Text of every kernel, one unit each, in order of their symbols."""
+    kernels: dict[str, Kernel] = {}
+    for program in gpu.programs.values():
+        for k in program.kernels:
+            kernels[k.face.symbol] = k
+    units = tuple(print_unit(k, target) for _, k in sorted(kernels.items(), key=lambda x: (len(x[0]), x[0])))
+    return Source(units, headers(tuple(kernels.values())))
+
+
+def print_unit(kernel: Kernel, target: Target) -> Unit:
+    arch = "sm_90a" if kernel.maps or target.isa == "sm90" else "sm_80"
+    return Unit(kernel.face.symbol, arch, kernel_text(kernel))
+
+
+def headers(kernels: tuple[Kernel, ...]) -> dict[str, str]:
+    """The header files; the PTX header ends with the wgmma shapes that these kernels use."""
+    folder = files("tatami.cu") / "header"
+    out = {name: (folder / name).read_text() for name in HEADERS}
+    shapes = sorted({(str(k.a.dtype).replace("fp16", "f16"), k.tile[1]) for k in kernels if k.maps})
+    if shapes:
+        functions = "\n".join(wgmma_function(d, n) for d, n in shapes)
+        out[HEADERS[0]] += f"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n{functions}#endif\n"
+    return out
+
+
+def inline_headers(unit: Unit, header_texts: dict[str, str]) -> str:
+    """One text without includes, for a compiler that sees no files."""
+
+    def paste(m: re.Match[str]) -> str:
+        return header_texts[m[1]]
+
+    return re.sub(r'#include "([a-z_]+\.cuh)"', paste, unit.text)

@@ -1,0 +1,315 @@
+"""Tokens and one MMA template per architecture (spec 3 §9, D2.13).
+
+    Program = kernels (each distinct one once) and bindings (how Regions use them)
+    Kernel  = parameters, sizes, tile, shared rings, barriers, tokens, body
+
+A kernel computes one tile [BM, BN] of C per CTA (or several, `persistent`), `KB` blocks of BK along k. Indices are
+expressions over the tile coordinates m, n, k, b0, b1, …, the size arguments s0, s1, …, and in `block` fields the
+block number k of the enclosing loop and the number of blocks KB. Parameters are p0, p1, …: names of a user never
+occur.
+
+A statement with a `block` outside 0 <= block < KB does nothing (a CommitGroup always commits, so that wait counts
+stay constant). Block b of a tile lives in slot ``position % stages`` of its ring, where the position counts blocks
+from the start of the tile (`ring_origin="tile"`) or of the kernel. The parity of a barrier at a position is
+``(position // stages + phase) % 2``.
+
+Tokens: TokLoad (data arrived in shared memory), TokCompute (an MMA ended), TokEpilogue (the epilogue's values are in
+registers), TokFree (a slot may be filled again).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr
+from tatami.core.kernel import Binding, KernelFace
+from tatami.region.ir import Let, RegionExpr
+
+TokenKind: TypeAlias = Literal["TokLoad", "TokCompute", "TokEpilogue", "TokFree"]
+Arch: TypeAlias = Literal["sm80", "sm90"]
+
+
+class Token(msgspec.Struct, frozen=True):
+    """The token `name` of block `block`."""
+
+    name: str
+    block: Expr
+
+
+# -- statements ----------------------------------------------------------------------------------
+
+
+class CpAsync(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="CpAsync"):
+    """Every thread starts copies of `width` elements each of one operand's block into `dst_smem`; elements outside a
+    predicated axis become 0."""
+
+    dst_smem: str
+    block: Expr
+    predicate: tuple[str, ...]
+    width: int
+    out_token: Token
+    tile: Literal["this", "next"] = "this"
+
+
+class CommitGroup(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="CommitGroup"):
+    """Close the group of the copies started since the last one."""
+
+
+class TmaLoad(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="TmaLoad"):
+    """One thread asks for boxes of the tensor map `desc`; elements outside the tensor arrive as 0."""
+
+    dst_smem: str
+    desc: str
+    coords: tuple[Expr, ...]
+    mbarrier: str
+    block: Expr
+    bytes: int
+    boxes: int
+    out_token: Token
+
+
+class MBarrierInit(msgspec.Struct, frozen=True, tag_field="stmt", tag="MBarrierInit"):
+    mbarrier: str
+    count: int
+
+
+class MBarrierArrive(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="MBarrierArrive"):
+    """`arrivals` of the role for each of its warpgroups; `expect_tx` bytes are added to the phase first."""
+
+    mbarrier: str
+    block: Expr
+    expect_tx: int = 0
+    out_token: Token | None = None
+
+
+class Wait(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Wait"):
+    """Until the tokens are there: at most `pending` newer groups are still under way (cp_async_group, wgmma_group),
+    or the phase of `mbarrier` at `block` has ended (spec 3 §9.2)."""
+
+    token: tuple[Token, ...]
+    model: Literal["cp_async_group", "mbarrier", "wgmma_group"]
+    pending: int = 0
+    mbarrier: str = ""
+    block: Expr | None = None
+    phase: int = 0
+
+
+class SyncThreads(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="SyncThreads"):
+    """All threads of the CTA. What each waited for is visible to all; the slots read before are free."""
+
+    out_token: tuple[Token, ...] = ()
+
+
+class SetMaxNReg(msgspec.Struct, frozen=True, tag_field="stmt", tag="SetMaxNReg"):
+    registers: int
+    action: Literal["inc", "dec"]
+
+
+class ZeroAcc(msgspec.Struct, frozen=True, tag_field="stmt", tag="ZeroAcc"):
+    acc: str
+
+
+class LdMatrix(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="LdMatrix"):
+    """Fragments of a block to registers; `trans` absorbs a transpose (spec 3 §11)."""
+
+    src_smem: str
+    block: Expr
+    trans: bool
+    in_token: Token
+
+
+class Mma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Mma"):
+    """acc += A * B over the `k_steps` instruction steps of a block."""
+
+    acc: str
+    shape: str
+    k_steps: int
+    dtype: str
+    block: Expr
+    out_token: Token
+
+
+class Wgmma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Wgmma"):
+    """As Mma, asynchronous, both operands from shared memory through descriptors; one committed group."""
+
+    acc: str
+    a_smem: str
+    b_smem: str
+    shape: str
+    k_steps: int
+    dtype: str
+    block: Expr
+    trans_a: bool
+    trans_b: bool
+    in_token: tuple[Token, ...]
+    out_token: Token
+
+
+class LoadTile(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="LoadTile"):
+    """Synchronous: neighbouring threads read neighbouring elements (spec 5 §7.2) and store them to shared memory."""
+
+    dst_smem: str
+    block: Expr
+    predicate: tuple[str, ...]
+    out_token: Token
+
+
+class Fma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Fma"):
+    """acc += A * B on ordinary cores, a micro-tile per thread."""
+
+    acc: str
+    block: Expr
+    in_token: tuple[Token, ...]
+    out_token: Token
+
+
+class Epilogue(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Epilogue"):
+    """`ops` element by element on the accumulator, in registers."""
+
+    acc: str
+    ops: tuple[Let, ...]
+    in_token: Token
+    out_token: Token
+    async_: bool = msgspec.field(name="async", default=False)
+
+
+class StGlobalVec(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StGlobalVec"):
+    """Store `regs` (a let or the accumulator, cast to the parameter's dtype) at `index`, `width` elements at a time."""
+
+    ptr: str
+    index: Expr
+    regs: str
+    width: int
+    pred: tuple[str, ...]
+    in_token: Token
+
+
+class Loop(msgspec.Struct, frozen=True, tag_field="stmt", tag="Loop"):
+    """`over` blocks: the k loop, var k. `over` tiles: the tiles of a persistent CTA."""
+
+    over: Literal["blocks", "tiles"]
+    body: tuple[Stmt, ...]
+
+
+class Role(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Role"):
+    """Warpgroups first .. first + count - 1 run `body`. An `elected` role is one thread, which arrives once at a
+    barrier; else each warp of a warpgroup arrives (`arrivals` 4)."""
+
+    name: Literal["producer", "consumer"]
+    first: int
+    count: int
+    arrivals: int
+    body: tuple[Stmt, ...]
+    elected: bool = False
+
+
+Stmt: TypeAlias = (
+    CpAsync
+    | CommitGroup
+    | TmaLoad
+    | MBarrierInit
+    | MBarrierArrive
+    | Wait
+    | SyncThreads
+    | SetMaxNReg
+    | ZeroAcc
+    | LdMatrix
+    | Mma
+    | Wgmma
+    | LoadTile
+    | Fma
+    | Epilogue
+    | StGlobalVec
+    | Loop
+    | Role
+)
+
+
+# -- the kernel ----------------------------------------------------------------------------------
+
+
+class Operand(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A (mn is m) or B (mn is n): element (mn, k) of batch b is at ``offset + mn*stride_mn + k*stride_k`` of `param`.
+    `major` is the contiguous axis. A synchronous kernel has the expression `value` over m or n, k and b instead."""
+
+    ring: str
+    dtype: DType
+    param: str = ""
+    major: Literal["k", "mn"] = "k"
+    stride_mn: Expr | None = None
+    stride_k: Expr | None = None
+    offset: Expr | None = None
+    value: RegionExpr | None = None
+
+
+class Ring(msgspec.Struct, frozen=True):
+    """`slots` tiles of `rows` rows of `row_bytes` in shared memory from byte `base`. swizzle: bytes of the span whose
+    16-byte chunks are XORed with the row (0: none)."""
+
+    name: str
+    base: int
+    rows: int
+    row_bytes: int
+    slots: int
+    swizzle: int
+
+    @property
+    def slot_bytes(self) -> int:
+        return self.rows * self.row_bytes
+
+
+class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`slots` mbarriers of 8 bytes from byte `base`. `counts`: what its position counts."""
+
+    name: str
+    base: int
+    slots: int
+    counts: Literal["blocks", "tiles"] = "blocks"
+
+
+class Param(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    dtype: DType
+    written: bool = False
+
+
+class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`rows` x `cols` threads of the synchronous template, or warps of an MMA template, divide the tile."""
+
+    face: KernelFace
+    arch: Arch
+    template: Literal["mma", "sync"]
+    params: tuple[Param, ...]
+    tile: tuple[int, int, int]
+    stages: int
+    threads: int
+    rows: int
+    cols: int
+    m: Expr
+    n: Expr
+    k: Expr
+    batch: tuple[Expr, ...]
+    grid: dict[str, str]
+    """Which of m, n, b a block coordinate x, y, z counts; empty for a persistent kernel, which counts tiles."""
+    a: Operand
+    b: Operand
+    acc_dtype: DType
+    smem: tuple[Ring, ...]
+    barriers: tuple[Barrier, ...]
+    maps: tuple[str, ...]
+    tokens: dict[str, TokenKind]
+    barrier_model: Literal["cp_async_group", "mbarrier", "none"]
+    shared_bytes: int
+    ring_origin: Literal["tile", "kernel"]
+    body: tuple[Stmt, ...]
+    tail: tuple[str, ...] = ()
+    """Axes with predicates: exactly the plan's predicate_tail."""
+    tile_order: Literal["row", "grouped"] = "row"
+
+
+class Program(msgspec.Struct, frozen=True):
+    kernels: tuple[Kernel, ...]
+    bindings: tuple[Binding, ...]

@@ -1,0 +1,294 @@
+"""A contraction Region in kernel words: axes become m, n, k, b0, …, sizes s0, …, tensors p0, …
+
+    A[b, i, k] with m = (i, j)   ->   offset(b0) + m*stride_mn + k*stride_k
+
+Axes of one role merge into one coordinate where every operand steps through them evenly; leading m or n axes that do
+not merge become batch coordinates. What does not merge along k has no place in an MMA template.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, exact_div, expr, floordiv, free_vars, rebuild, substitute, var
+from tatami.core.kernel import Condition
+from tatami.core.layout import address
+from tatami.gpu.ir import Operand, Param
+from tatami.region.gemm_view import GemmOperand, GemmView, Group, axes_of, gemm_view, refs_of, rename
+from tatami.region.ir import Let, Read, Region, RegionExpr
+
+
+class Store(msgspec.Struct, frozen=True):
+    param: str
+    dtype: DType
+    value: str
+    index: Expr
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """`a`, `b`: plain operands where `why_not_mma` is empty; `a_value`, `b_value`: always."""
+
+    region: str
+    roles: dict[str, str]
+    """Region axis -> m, n, k or b."""
+    m: Expr
+    n: Expr
+    k: Expr
+    batch: tuple[Expr, ...]
+    a: Operand | None
+    b: Operand | None
+    a_value: RegionExpr
+    b_value: RegionExpr
+    a_dtype: DType
+    b_dtype: DType
+    why_not_mma: str
+    acc: str
+    acc_dtype: DType
+    params: tuple[Param, ...]
+    buffers: tuple[str, ...]
+    symbols: tuple[str, ...]
+    """The program's size symbols behind s0, s1, …"""
+    lets: tuple[Let, ...]
+    stores: tuple[Store, ...]
+    conditions: tuple[Condition, ...]
+    """Over s0, s1, …: what the guard of this kernel promises."""
+
+
+def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Problem:
+    """Raises InvalidPlan where the Region is no contraction."""
+    view = gemm_view(region, acc)
+    if isinstance(view, str):
+        raise _refuse(region, view, "use a plan of kind gpu_stream or scalar for this Region")
+    lhs, rhs = view.lhs, view.rhs
+    m, outer_m = _mergeable(view.m, lhs)
+    n, outer_n = _mergeable(view.n, rhs)
+    batch_axes = [*zip(view.batch.axes, view.batch.sizes), *outer_m, *outer_n]
+    place: dict[str, Expr] = {a: var(f"b{i}") for i, (a, _) in enumerate(batch_axes)}
+    for role, group in (("m", m), ("n", n), ("k", view.k)):
+        place |= _split(role, group)
+    names = [p.name for p in (*region.inputs, *region.outputs)]
+    param_of = {name: f"p{i}" for i, name in enumerate(names)}
+    symbols = _symbols(region, view, set(place))
+    size_of: dict[str, Expr] = {s: var(f"s{i}") for i, s in enumerate(symbols)}
+    every = place | size_of
+    memrefs = {p.name: p.memref for p in (*region.inputs, *region.outputs)}
+
+    def index(e: Expr) -> Expr:
+        return substitute(e, every)
+
+    def flat(e: RegionExpr) -> RegionExpr:
+        """Reads by element address, in kernel names."""
+        return rename(_flatten(e, memrefs), lambda t: param_of[t], index)
+
+    let_name = {view.acc: "acc"} | {x.name: f"v{i}" for i, x in enumerate(view.epilogue)}
+    lets = tuple(Let(let_name[x.name], ("m", "n"), x.dtype, _rename_refs(flat(x.expr), let_name)) for x in view.epilogue)
+    every_axis = {*view.batch.axes, *view.m.axes, *view.n.axes}
+    let_axes = {x.name: x.axes for x in region.lets}
+    stores = []
+    for y in region.yields:
+        if set(let_axes[y.source]) != every_axis:
+            raise _refuse(region, f"output {y.to} does not run over all axes of the contraction", "cut the Region there")
+        where = y.map if y.map is not None else tuple(var(a) for a in let_axes[y.source])
+        out = memrefs[y.to]
+        at = address(out.layout, out.shape, tuple(e for e in where if e is not None))
+        stores.append(Store(param_of[y.to], out.dtype, let_name[y.source], index(at)))
+    a, why_a = _operand("smA", lhs, m, view.k, batch_axes, param_of, size_of)
+    b, why_b = _operand("smB", rhs, n, view.k, batch_axes, param_of, size_of)
+    sizes = {r: substitute(g.size, size_of) for r, g in (("m", m), ("n", n), ("k", view.k))}
+    roles = {x: "b" for x, _ in batch_axes} | {x: r for r, g in (("m", m), ("n", n), ("k", view.k)) for x in g.axes}
+    why = why_a or why_b
+    if not why and lhs.dtype != rhs.dtype:
+        why = f"operands are {lhs.dtype} and {rhs.dtype}"
+    if not why and not lhs.dtype.is_narrow_float:
+        why = f"operands are {lhs.dtype}; the MMA template takes fp16 and bf16"
+    if not why and view.dtype != DType.fp32:
+        why = f"the accumulator is {view.dtype}; the MMA template accumulates in fp32"
+    return Problem(
+        region.name,
+        roles,
+        sizes["m"],
+        sizes["n"],
+        sizes["k"],
+        tuple(substitute(s, size_of) for _, s in batch_axes),
+        a,
+        b,
+        flat(lhs.expr),
+        flat(rhs.expr),
+        lhs.dtype,
+        rhs.dtype,
+        why,
+        view.acc,
+        view.dtype,
+        tuple(Param(param_of[p.name], p.memref.dtype) for p in region.inputs)
+        + tuple(Param(param_of[p.name], p.memref.dtype, True) for p in region.outputs),
+        tuple(names),
+        symbols,
+        lets,
+        tuple(stores),
+        tuple(msgspec.structs.replace(c, size=substitute(c.size, size_of)) for c in conditions),
+    )
+
+
+def _refuse(region: Region, why: str, suggestion: str) -> TatamiError:
+    return fail("InvalidPlan", region.name, f"no matrix product can be formed: {why}", suggestion)
+
+
+def _mergeable(group: Group, operand: GemmOperand) -> tuple[Group, list[tuple[str, Expr]]]:
+    """The longest run of inner axes that merge, and the leading axes that do not."""
+    if operand.strides is None:
+        return group, []
+    start = len(group.axes) - 1
+    while start > 0 and _even(group, operand.strides, start - 1):
+        start -= 1
+    start = max(start, 0)
+    return Group(group.axes[start:], group.sizes[start:]), list(zip(group.axes[:start], group.sizes[:start]))
+
+
+def _even(group: Group, strides: dict[str, Expr], i: int) -> bool:
+    return strides[group.axes[i]] == strides[group.axes[i + 1]] * group.sizes[i + 1] or group.sizes[i] == ONE
+
+
+def _split(role: str, group: Group) -> dict[str, Expr]:
+    """Axes of a group from its one coordinate, row-major."""
+    out: dict[str, Expr] = {}
+    rest = var(role)
+    for position in range(len(group.axes) - 1, -1, -1):
+        size = group.sizes[position]
+        if position == 0:
+            out[group.axes[0]] = rest
+        else:
+            outer = floordiv(rest, size)
+            out[group.axes[position]] = rest - outer * size
+            rest = outer
+    return out
+
+
+def _operand(
+    ring: str,
+    operand: GemmOperand,
+    group: Group,
+    k: Group,
+    batch: list[tuple[str, Expr]],
+    param_of: dict[str, str],
+    size_of: dict[str, Expr],
+) -> tuple[Operand | None, str]:
+    if operand.strides is None:
+        return None, "an operand is computed or guarded, not plainly read"
+    for g in (group, k):
+        if any(not _even(g, operand.strides, i) for i in range(len(g.axes) - 1)):
+            return None, f"axes {', '.join(g.axes)} of {operand.tensor} do not merge into one"
+    stride_mn = operand.strides[group.axes[-1]] if group.axes else ZERO
+    stride_k = operand.strides[k.axes[-1]] if k.axes else ZERO
+    if stride_k == ONE:
+        major = "k"
+    elif stride_mn == ONE:
+        major = "mn"
+    else:
+        return None, f"{operand.tensor} is contiguous along neither of its axes (strides {stride_mn}, {stride_k})"
+    offset = operand.offset
+    for i, (axis, _) in enumerate(batch):
+        offset = offset + operand.strides[axis] * var(f"b{i}")
+    return (
+        Operand(
+            ring,
+            operand.dtype,
+            param_of[operand.tensor],
+            "k" if major == "k" else "mn",
+            substitute(stride_mn, size_of),
+            substitute(stride_k, size_of),
+            substitute(offset, size_of),
+        ),
+        "",
+    )
+
+
+def _flatten(e: RegionExpr, memrefs: dict) -> RegionExpr:  # type: ignore[type-arg]
+    """Every Read gets one index: the element address in its layout."""
+
+    def step(x: RegionExpr) -> RegionExpr:
+        if isinstance(x, Read):
+            ref = memrefs[x.tensor]
+            return Read(x.tensor, (address(ref.layout, ref.shape, x.map),))
+        fields = {
+            f: step(v) for f in ("x", "y", "pred", "then", "other") if (v := getattr(x, f, None)) is not None
+        }
+        return msgspec.structs.replace(x, **fields) if fields else x
+
+    return step(e)
+
+
+def _rename_refs(e: RegionExpr, names: dict[str, str]) -> RegionExpr:
+    from tatami.region.ir import Ref
+
+    if isinstance(e, Ref):
+        return Ref(names[e.let])
+    fields = {
+        f: _rename_refs(v, names) for f in ("x", "y", "pred", "then", "other") if (v := getattr(e, f, None)) is not None
+    }
+    return msgspec.structs.replace(e, **fields) if fields else e
+
+
+def _symbols(region: Region, view: GemmView, axes: set[str]) -> tuple[str, ...]:
+    """Size symbols in order of first appearance."""
+    out: dict[str, None] = {}
+
+    def see(e: Expr) -> None:
+        for name in _in_order(e):
+            if name not in axes:
+                out.setdefault(name)
+
+    for p in (*region.inputs, *region.outputs):
+        for s in p.memref.shape:
+            see(s)
+    for group in (view.batch, view.m, view.n, view.k):
+        for s in group.sizes:
+            see(s)
+    for let in region.lets:
+        for name in sorted(axes_of(let.expr)):
+            if name not in axes:
+                out.setdefault(name)
+    for y in region.yields:
+        for i in y.map or ():
+            if i is not None:
+                see(i)
+    return tuple(out)
+
+
+def _in_order(e: Expr) -> list[str]:
+    return sorted(free_vars(e))
+
+
+def is_divisible(e: Expr, by: int, conditions: tuple[Condition, ...]) -> bool:
+    """Is `e` a multiple of `by` at every index, given the promises of `conditions`?"""
+    if by == 1:
+        return True
+    promised = {c.size.as_name(): c.divisor for c in conditions if c.size.as_name() is not None}
+    known = rebuild(e, lambda v: var(v.name) * promised.get(v.name, 1))
+    if all(c % by == 0 for _, c in known.terms):
+        return True
+    return any(c.divisor % by == 0 and exact_div(e, c.size) is not None for c in conditions)
+
+
+def depends_on_acc(lets: tuple[Let, ...], name: str) -> bool:
+    """Does let `name` use the accumulator?"""
+    by_name = {x.name: x for x in lets}
+    todo, seen = [name], set()
+    while todo:
+        x = todo.pop()
+        if x == "acc":
+            return True
+        if x in seen or x not in by_name:
+            continue
+        seen.add(x)
+        todo += refs_of(by_name[x].expr)
+    return False
+
+
+def step_along(index: Expr, axis: str) -> Expr | None:
+    """The coefficient of `axis` in `index` when it is affine in it, else None."""
+    at = [substitute(index, {axis: expr(i)}) for i in (0, 1, 2)]
+    d = at[1] - at[0]
+    rebuilt = at[0] + d * var(axis)
+    return d if rebuilt == index and at[2] - at[1] == d else None

@@ -1,0 +1,169 @@
+"""A gpu program as text: a kernel's frame, then one statement per line."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tatami.core.module import Module
+from tatami.gpu.ir import (
+    CommitGroup,
+    CpAsync,
+    Epilogue,
+    Fma,
+    Kernel,
+    LdMatrix,
+    LoadTile,
+    Loop,
+    MBarrierArrive,
+    MBarrierInit,
+    Mma,
+    Program,
+    Role,
+    SetMaxNReg,
+    Stmt,
+    StGlobalVec,
+    SyncThreads,
+    TmaLoad,
+    Token,
+    Wait,
+    Wgmma,
+    ZeroAcc,
+)
+from tatami.region.ir import Binary, Cast, Const, Index, Read, Ref, RegionExpr, Select, Unary, Within
+
+
+def show(module: Module[Program]) -> str:
+    parts = []
+    for name, program in module.programs.items():
+        lines = [f"program {name}"]
+        for k in program.kernels:
+            lines += kernel_lines(k)
+        for b in program.bindings:
+            when = " and ".join(f"{c.size} % {c.divisor} == 0" if c.divisor > 1 else f"{c.low} <= {c.size}" for c in b.conditions)
+            lines.append(
+                f"  run {b.kernel} for {b.region}({', '.join(b.buffers)}) sizes=[{', '.join(map(str, b.sizes))}] "
+                f"grid=[{', '.join(map(str, b.grid))}] block={list(b.block)} shared={b.shared_bytes}"
+                + (f" when {when}" if when else "")
+            )
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def kernel_lines(k: Kernel) -> list[str]:
+    params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
+    out = [
+        f"  kernel {k.face.symbol}({params}) {k.arch} {k.template} tile={list(k.tile)} stages={k.stages} threads={k.threads}",
+        f"    C[{k.m}, {k.n}] += A * B over {k.k}" + (f" batch [{', '.join(map(str, k.batch))}]" if k.batch else ""),
+        f"    tail {', '.join(k.tail) or 'none'}; grid {', '.join(f'{c}={r}' for c, r in sorted(k.grid.items()))}; "
+        f"shared {k.shared_bytes} B; barriers {k.barrier_model}",
+    ]
+    for o, name in ((k.a, "A"), (k.b, "B")):
+        if o.param:
+            out.append(
+                f"    {name} {o.dtype} {o.param}[{o.offset} + {'m' if name == 'A' else 'n'}*({o.stride_mn}) + k*({o.stride_k})], {o.major}-major"
+            )
+    for r in k.smem:
+        swizzle = f", swizzle {r.swizzle}" if r.swizzle else ""
+        out.append(f"    {r.name}: {r.slots} x {r.rows} rows of {r.row_bytes} B at {r.base}{swizzle}")
+    for b in k.barriers:
+        out.append(f"    {b.name}: {b.slots} mbarriers at {b.base}")
+    return out + _body(k.body, 2)
+
+
+def _body(body: tuple[Stmt, ...], depth: int) -> list[str]:
+    out: list[str] = []
+    pad = "  " * depth
+    for s in body:
+        match s:
+            case Loop():
+                out += [f"{pad}for {'k in 0..KB' if s.over == 'blocks' else 'tile of this CTA'}:", *_body(s.body, depth + 1)]
+            case Role():
+                who = "one thread" if s.elected else f"{s.count} warpgroup{'s' if s.count > 1 else ''}"
+                out += [f"{pad}{s.name} ({who} from warpgroup {s.first}):", *_body(s.body, depth + 1)]
+            case _:
+                out.append(pad + statement_text(s))
+    return out
+
+
+def statement_text(s: Stmt) -> str:
+    """One line."""
+    match s:
+        case CpAsync():
+            tail = f" if {', '.join(s.predicate)} inside" if s.predicate else ""
+            return f"{_t(s.out_token)} = CpAsync {s.dst_smem}[{s.block}] of {s.tile} tile, {s.width} elements each{tail}"
+        case CommitGroup():
+            return "CommitGroup"
+        case TmaLoad():
+            at = ", ".join(map(str, s.coords))
+            return f"{_t(s.out_token)} = TmaLoad {s.dst_smem}[{s.block}] <- {s.desc}({at}), {s.bytes} B on {s.mbarrier}"
+        case MBarrierInit():
+            return f"MBarrierInit {s.mbarrier}, count {s.count}"
+        case MBarrierArrive():
+            token = f"{_t(s.out_token)} = " if s.out_token else ""
+            return f"{token}MBarrierArrive {s.mbarrier}[{s.block}]" + (f", expect {s.expect_tx} B" if s.expect_tx else "")
+        case Wait():
+            how = f"{s.mbarrier}[{s.block}] phase {s.phase}" if s.model == "mbarrier" else f"{s.model} <= {s.pending} pending"
+            return f"Wait({', '.join(map(_t, s.token))}) by {how}"
+        case SyncThreads():
+            token = f"{', '.join(map(_t, s.out_token))} = " if s.out_token else ""
+            return f"{token}SyncThreads"
+        case SetMaxNReg():
+            return f"SetMaxNReg {s.action} {s.registers}"
+        case ZeroAcc():
+            return f"{s.acc} = 0"
+        case LdMatrix():
+            return f"LdMatrix{'.trans' if s.trans else ''} {s.src_smem}[{s.block}] after {_t(s.in_token)}"
+        case Mma():
+            return f"{_t(s.out_token)} = Mma {s.acc} {s.shape} x {s.k_steps} steps {s.dtype}"
+        case Wgmma():
+            trans = "".join(f" trans_{n}" for n, on in (("a", s.trans_a), ("b", s.trans_b)) if on)
+            return (
+                f"{_t(s.out_token)} = Wgmma {s.acc} {s.a_smem}[{s.block}], {s.b_smem}[{s.block}] {s.shape} x {s.k_steps} steps"
+                f" {s.dtype}{trans} after {', '.join(map(_t, s.in_token))}"
+            )
+        case LoadTile():
+            tail = f" if {', '.join(s.predicate)} inside" if s.predicate else ""
+            return f"{_t(s.out_token)} = LoadTile {s.dst_smem}[{s.block}]{tail}"
+        case Fma():
+            return f"{_t(s.out_token)} = Fma {s.acc} after {', '.join(map(_t, s.in_token))}"
+        case Epilogue():
+            ops = "; ".join(f"{x.name} = {show_expr(x.expr)}" for x in s.ops)
+            return f"{_t(s.out_token)} = Epilogue{' async' if s.async_ else ''} after {_t(s.in_token)}: {ops or 'nothing'}"
+        case StGlobalVec():
+            tail = f" if {', '.join(s.pred)} inside" if s.pred else ""
+            return f"StGlobalVec {s.ptr}[{s.index}] = {s.regs}, {s.width} wide{tail} after {_t(s.in_token)}"
+        case Loop():
+            return f"Loop over {s.over}"
+        case Role():
+            return f"Role {s.name}"
+        case _:
+            assert_never(s)
+
+
+def _t(t: Token) -> str:
+    return f"{t.name}[{t.block}]"
+
+
+def show_expr(e: RegionExpr) -> str:
+    """An elementwise expression as the Epilogue and LoadTile hold it."""
+    match e:
+        case Read(tensor=t, map=m):
+            return f"{t}[{', '.join(map(str, m))}]"
+        case Ref(let=name):
+            return name
+        case Const(value=v):
+            return str(v)
+        case Index(value=v):
+            return f"index({v})"
+        case Within(guards=guards):
+            return " and ".join(f"0 <= {g.index} < {g.size}" for g in guards) or "always"
+        case Unary(fn=fn, x=x):
+            return f"{fn}({show_expr(x)})"
+        case Binary(fn=fn, x=x, y=y):
+            return f"{fn}({show_expr(x)}, {show_expr(y)})"
+        case Select(pred=p, then=t, other=o):
+            return f"({show_expr(t)} where {show_expr(p)} else {show_expr(o)})"
+        case Cast(x=x, to=to):
+            return f"cast({show_expr(x)}, {to})"
+        case _:
+            return type(e).__name__

@@ -1,0 +1,205 @@
+"""What a GPU plan needs of the machine, and why a plan is refused: questions that a plan answers by itself.
+
+Shared memory: one slot of A and B is BM*BK + BK*BN elements (spec 5 §4.2). Registers per thread: accumulators
+BM*BN/threads, the fragments of one step, and a constant for addresses. STOP rules of spec 3 §11 hold for SM80
+(80 % of shared memory, at least 2 CTAs per SM); SM90 has the hard limits only (D2.12).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.target import Target
+from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
+
+MmaPlan = Sm80Mma | Sm90Mma
+BARRIER_BYTES = 1024
+"""Kept in front of the rings: barriers, and the alignment of the first ring."""
+
+
+class Needs(msgspec.Struct, frozen=True):
+    threads: int
+    smem_bytes: int
+    registers: int
+    ctas_per_sm: int
+
+
+def pair(text: str) -> tuple[int, int] | None:
+    """``"64x64"`` -> (64, 64)."""
+    m = re.fullmatch(r"(\d{1,4})x(\d{1,4})", text)
+    return (int(m[1]), int(m[2])) if m else None
+
+
+def instruction(text: str) -> tuple[int, int, int] | None:
+    """``"m64n128k16"`` -> (64, 128, 16)."""
+    m = re.fullmatch(r"m(\d{1,4})n(\d{1,4})k(\d{1,4})", text)
+    return (int(m[1]), int(m[2]), int(m[3])) if m else None
+
+
+def threads_of(plan: MmaPlan | GpuSync) -> int:
+    match plan:
+        case Sm80Mma():
+            warp = pair(plan.warp_tile) or (64, 64)
+            return 32 * max(1, plan.tile[0] // warp[0]) * max(1, plan.tile[1] // warp[1])
+        case Sm90Mma():
+            return 128 * (plan.consumers + 1)
+        case GpuSync():
+            return plan.block[0] * plan.block[1]
+
+
+def smem_of(plan: MmaPlan | GpuSync, dtype: DType) -> int:
+    bm, bn, bk = plan.tile
+    match plan:
+        case Sm80Mma():
+            return plan.stages * (bm + bn) * bk * dtype.itemsize
+        case Sm90Mma():
+            return BARRIER_BYTES + plan.stages * (bm + bn) * bk * dtype.itemsize
+        case GpuSync():
+            return (bm * (bk + 1) + bk * bn) * dtype.itemsize
+
+
+def registers_of(plan: MmaPlan | GpuSync) -> int:
+    """Estimated registers per (consumer) thread."""
+    bm, bn, _ = plan.tile
+    match plan:
+        case Sm80Mma():
+            wm, wn = pair(plan.warp_tile) or (64, 64)
+            return wm * wn // 32 + (wm // 16 + wn // 16) * 4 + 48
+        case Sm90Mma():
+            return bm * bn // (128 * plan.consumers) + 40
+        case GpuSync():
+            mm, mn = bm // plan.block[0], bn // plan.block[1]
+            return mm * mn + mm + mn + 32
+
+
+def needs(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> Needs:
+    threads, smem, registers = threads_of(plan), smem_of(plan, dtype), registers_of(plan)
+    per_thread = (168 if threads == 384 else registers) if isinstance(plan, Sm90Mma) else registers
+    ctas = min(
+        target.smem_per_sm // max(1, smem + 1024),
+        target.registers_per_sm // max(1, -(-per_thread // 8) * 8 * threads),
+        target.max_threads_per_sm // max(1, threads),
+        32,
+    )
+    return Needs(threads, smem, registers, ctas)
+
+
+def stop_rules(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
+    """Rules of thumb of spec 3 §11 that end the search at this candidate; an explicit plan may break them."""
+    if isinstance(plan, Sm90Mma):
+        return []
+    n = needs(plan, dtype, target)
+    out = []
+    if n.smem_bytes * 5 > target.smem_per_block * 4:
+        out.append(f"shared memory {n.smem_bytes} B > 80 % of {target.smem_per_block} B")
+    if n.ctas_per_sm < 2:
+        out.append(f"{n.ctas_per_sm} CTA/SM < 2 ({n.registers} registers x {n.threads} threads, {n.smem_bytes} B shared memory)")
+    return out
+
+
+def hard_limits(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
+    """Resources that the machine does not have, with both numbers."""
+    n = needs(plan, dtype, target)
+    out = []
+    if n.smem_bytes > target.smem_per_block:
+        out.append(f"shared memory {n.smem_bytes} B > {target.smem_per_block} B per CTA")
+    if n.threads > 1024:
+        out.append(f"{n.threads} threads > 1024 per CTA")
+    if n.registers > 255:
+        out.append(f"{n.registers} registers per thread > 255")
+    if isinstance(plan, Sm90Mma):
+        total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
+        if total > target.registers_per_sm:
+            out.append(f"setmaxnreg needs {total} registers > {target.registers_per_sm} per SM")
+        if n.registers > plan.registers[1]:
+            out.append(f"{n.registers} registers per consumer thread > setmaxnreg {plan.registers[1]}")
+    elif n.registers * n.threads > target.registers_per_sm:
+        out.append(f"{n.registers} registers x {n.threads} threads > {target.registers_per_sm} per SM")
+    return out
+
+
+def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
+    """Fields of a plan that contradict each other or the instructions, with the numbers."""
+    bm, bn, bk = plan.tile
+    out: list[str] = []
+    if min(plan.tile) < 1:
+        return [f"tile {list(plan.tile)} has a size below 1"]
+    match plan:
+        case Sm80Mma():
+            out += _sm80_rules(plan)
+        case Sm90Mma():
+            out += _sm90_rules(plan)
+        case GpuSync():
+            if bm % plan.block[0] or bn % plan.block[1]:
+                out.append(f"tile {bm}x{bn} is not a multiple of the block {plan.block[0]}x{plan.block[1]}")
+    if isinstance(plan, Sm80Mma | Sm90Mma):
+        if not 2 <= plan.stages <= 8:
+            out.append(f"stages {plan.stages} is outside 2..8")
+        if plan.async_.enable and not 1 <= plan.async_.prefetch_depth <= plan.stages:
+            out.append(f"prefetch_depth {plan.async_.prefetch_depth} is outside 1..stages = {plan.stages}")
+        if bk % 16:
+            out.append(f"BK = {bk} is not a multiple of the instruction's k = 16")
+        if plan.vectorize.width not in (1, 2, 4, 8, 16):
+            out.append(f"vectorize.width {plan.vectorize.width} is none of 1, 2, 4, 8, 16")
+        if plan.split_k != 1:
+            out.append(f"split_k {plan.split_k}: only 1 is implemented")
+    return out
+
+
+def _sm80_rules(plan: Sm80Mma) -> list[str]:
+    bm, bn, bk = plan.tile
+    out = []
+    warp = pair(plan.warp_tile)
+    if warp is None:
+        return [f"warp_tile {plan.warp_tile!r} is not of the form 64x64"]
+    if bm % warp[0] or bn % warp[1]:
+        out.append(f"tile {bm}x{bn} is not a multiple of warp_tile {plan.warp_tile}")
+    if warp[0] % 16 or warp[1] % 16 or 0 in warp:
+        out.append(f"warp_tile {plan.warp_tile} is not a multiple of 16x16, which one ldmatrix.x4 covers")
+    if plan.inst_shape != "m16n8k16":
+        out.append(f"inst_shape {plan.inst_shape} does not exist on sm80; it is m16n8k16")
+    if bk not in (16, 32, 64, 128):
+        out.append(f"BK = {bk} is none of 16, 32, 64, 128")
+    if any(x & (x - 1) for x in (bm, bn)) and (bm % 64 or bn % 64):
+        out.append(f"tile {bm}x{bn}: each side is a power of two or a multiple of 64")
+    return out
+
+
+def _sm90_rules(plan: Sm90Mma) -> list[str]:
+    bm, bn, bk = plan.tile
+    out = []
+    shape = instruction(plan.inst_shape)
+    if shape is None or shape[0] != 64 or shape[2] != 16 or shape[1] % 8 or not 8 <= shape[1] <= 256:
+        out.append(f"inst_shape {plan.inst_shape} is no wgmma shape: m64, n a multiple of 8 up to 256, k16")
+    elif shape[1] != bn:
+        out.append(f"inst_shape n = {shape[1]} differs from BN = {bn}")
+    if plan.k_steps * 16 != bk:
+        out.append(f"k_steps {plan.k_steps} x 16 differs from BK = {bk}")
+    if plan.consumers not in (1, 2, 3) or bm % (64 * plan.consumers):
+        out.append(f"BM = {bm} is not a multiple of 64 x {plan.consumers} consumer warpgroups (1..3)")
+    if bk not in (32, 64):
+        out.append(f"BK = {bk}: a swizzled row of 16-bit elements is 32 or 64 long")
+    if bm > 256 or bn > 256:
+        out.append(f"tile {bm}x{bn}: a TMA box has at most 256 rows")
+    for r in plan.registers:
+        if r % 8 or not 24 <= r <= 256:
+            out.append(f"setmaxnreg {r} is not a multiple of 8 in 24..256")
+    for field, value, legal in (
+        ("schedule", plan.schedule, "cooperative"),
+        ("multicast", plan.multicast, "none"),
+        ("epilogue_store", plan.epilogue_store, "direct"),
+    ):
+        if value != legal:
+            out.append(f"{field} {value}: only {legal} is implemented")
+    if plan.cluster != (1, 1):
+        out.append(f"cluster {list(plan.cluster)}: only [1, 1] is implemented")
+    if plan.swap_ab:
+        out.append("swap_ab: only false is implemented")
+    if plan.tile_order == "hilbert":
+        out.append("tile_order hilbert: only row and grouped are implemented")
+    if plan.wait_depth not in (0, 1):
+        out.append(f"wait_depth {plan.wait_depth} is neither 0 nor 1")
+    return out

@@ -1,0 +1,262 @@
+"""A Region seen as a matrix product: C[b, m, n] = epilogue(sum over k of A[b, m, k] * B[b, k, n]).
+
+A question that a Region answers by itself. Batch axes stand in both operands (or in none), m axes in the lhs only, n
+axes in the rhs only; the reduced axes are k. Each operand is the expression that the reduce multiplies; where that is
+a plain read, its element address is affine and `strides` tells its coefficients (spec 3 §6.3.1, C-CON1).
+
+    acc = reduce(sum, [k], mul(A[m, k], B[k, n]))   ->   m=(m), n=(n), k=(k), A.strides={m: K, k: 1}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, substitute, var
+from tatami.core.layout import address
+from tatami.region.ir import (
+    At,
+    Binary,
+    BroadcastInDim,
+    Cast,
+    Const,
+    Index,
+    Let,
+    Random,
+    Read,
+    ReadAt,
+    Reduce,
+    Ref,
+    Region,
+    RegionExpr,
+    Scan,
+    Select,
+    Transpose,
+    Unary,
+    Within,
+)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Axes that one role of the product runs over, outermost first."""
+
+    axes: tuple[str, ...]
+    sizes: tuple[Expr, ...]
+
+    @property
+    def size(self) -> Expr:
+        return product(self.sizes)
+
+
+class GemmOperand(msgspec.Struct, frozen=True):
+    """`tensor` is "" and `strides` None where the operand is computed or guarded, not plainly read."""
+
+    expr: RegionExpr
+    dtype: DType
+    tensor: str = ""
+    strides: dict[str, Expr] | None = None
+    offset: Expr = ZERO
+
+
+class GemmView(msgspec.Struct, frozen=True):
+    acc: str
+    dtype: DType
+    batch: Group
+    m: Group
+    n: Group
+    k: Group
+    lhs: GemmOperand
+    rhs: GemmOperand
+    epilogue: tuple[Let, ...]
+    """All other lets: each can be computed where one element of the accumulator lives."""
+
+
+def gemm_view(region: Region, acc: str = "") -> GemmView | str:
+    """The view, or the reason why there is none. `acc` names the contraction's let when a Region has several."""
+    if region.opaque is not None:
+        return "the Region is a named routine"
+    found = [let for let in region.lets if is_product_reduce(let.expr) and acc in ("", let.name)]
+    if not found:
+        return "no let is a sum of products" if not acc else f"let {acc} is not a sum of products"
+    if len(found) > 1:
+        return f"{len(found)} lets are sums of products ({', '.join(x.name for x in found)})"
+    let = found[0]
+    assert isinstance(let.expr, Reduce) and isinstance(let.expr.body, Binary)
+    sizes = {i.name: i.size for i in (*region.iters, *region.reduce_axes)}
+    dtypes = {p.name: p.memref.dtype for p in region.inputs}
+    x, y = let.expr.body.x, let.expr.body.y
+    if refs_of(x) or refs_of(y):
+        return "an operand of the product is another let"
+    in_x, in_y = axes_of(x), axes_of(y)
+    if not set(let.expr.axes) <= in_x & in_y:
+        return "a reduced axis stands in one operand only"
+    group = {"b": [], "m": [], "n": []}
+    for axis in let.axes:
+        role = "b" if (axis in in_x) == (axis in in_y) else "m" if axis in in_x else "n"
+        group[role].append(axis)
+    for other in region.lets:
+        if other is not let and (why := not_elementwise(other)):
+            return why
+    for y_ in region.yields:
+        if y_.indices or y_.combine != "set":
+            return f"output {y_.to} is scattered"
+    operands = [_operand(e, region, dtypes, tuple(let.axes) + let.expr.axes) for e in (x, y)]
+    return GemmView(
+        let.name,
+        let.dtype,
+        *(_group(group[r], sizes) for r in "bmn"),
+        _group(list(let.expr.axes), sizes),
+        operands[0],
+        operands[1],
+        tuple(other for other in region.lets if other is not let),
+    )
+
+
+def _group(axes: list[str], sizes: dict[str, Expr]) -> Group:
+    return Group(tuple(axes), tuple(sizes[a] for a in axes))
+
+
+def is_product_reduce(e: RegionExpr) -> bool:
+    return isinstance(e, Reduce) and e.fn == "sum" and isinstance(e.body, Binary) and e.body.fn == "mul"
+
+
+def not_elementwise(let: Let) -> str:
+    """Why the let cannot be computed element by element beside an accumulator; "" when it can."""
+    for e in walk(let.expr):
+        match e:
+            case Reduce() | Scan():
+                return f"let {let.name} reduces or scans"
+            case At() | BroadcastInDim() | Transpose() | ReadAt() | Random():
+                return f"let {let.name} holds {type(e).__name__}"
+            case _:
+                pass
+    return ""
+
+
+def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tuple[str, ...]) -> GemmOperand:
+    inner = e
+    while isinstance(inner, Cast) and not inner.bits and inner.to in (DType.fp32, DType.fp64):
+        inner = inner.x
+    if not isinstance(inner, Read):
+        return GemmOperand(e, dtype_of(e, dtypes, {}))
+    memref = next(p.memref for p in region.inputs if p.name == inner.tensor)
+    if inner is not e and not (memref.dtype.is_narrow_float or memref.dtype == DType.fp32):
+        return GemmOperand(e, dtype_of(e, dtypes, {}))
+    flat = address(memref.layout, memref.shape, inner.map)
+    at_zero = substitute(flat, {a: ZERO for a in axes})
+    strides: dict[str, Expr] = {}
+    total = at_zero
+    for a in axes:
+        one = {b: (ONE if b == a else ZERO) for b in axes}
+        strides[a] = substitute(flat, one) - at_zero
+        total = total + strides[a] * var(a)
+    if total != flat:
+        return GemmOperand(inner, memref.dtype)
+    return GemmOperand(inner, memref.dtype, inner.tensor, strides, at_zero)
+
+
+# -- questions about expressions -------------------------------------------------------------------
+
+
+def children(e: RegionExpr) -> tuple[RegionExpr, ...]:
+    match e:
+        case Read() | Ref() | At() | Const() | Index() | Within():
+            return ()
+        case ReadAt(indices=indices):
+            return indices
+        case Unary(x=x) | Cast(x=x):
+            return (x,)
+        case Binary(x=x, y=y):
+            return (x, y)
+        case Select(pred=p, then=t, other=o):
+            return (p, t, o)
+        case Reduce(body=body) | Scan(body=body):
+            return (body,)
+        case Random(key=key):
+            return (key,)
+        case BroadcastInDim(operand=x) | Transpose(operand=x):
+            return (x,)
+
+
+def walk(e: RegionExpr) -> list[RegionExpr]:
+    out, stack = [], [e]
+    while stack:
+        node = stack.pop()
+        out.append(node)
+        stack.extend(children(node))
+    return out
+
+
+def refs_of(e: RegionExpr) -> set[str]:
+    return {x.let for x in walk(e) if isinstance(x, Ref | At)}
+
+
+def axes_of(e: RegionExpr) -> set[str]:
+    """Every name that index expressions in `e` use (size symbols among them)."""
+    out: set[str] = set()
+    for x in walk(e):
+        match x:
+            case Read(map=m) | At(map=m):
+                for i in m:
+                    out |= free_vars(i)
+            case ReadAt(map=m2):
+                for j in m2:
+                    out |= free_vars(j) if j is not None else set()
+            case Index(value=v):
+                out |= free_vars(v)
+            case Within(guards=guards):
+                for g in guards:
+                    out |= free_vars(g.index)
+            case _:
+                pass
+    return out
+
+
+def dtype_of(e: RegionExpr, tensors: dict[str, DType], lets: dict[str, DType]) -> DType:
+    """The dtype an expression yields."""
+    match e:
+        case Read(tensor=t) | ReadAt(tensor=t):
+            return tensors[t]
+        case Ref(let=name) | At(let=name):
+            return lets[name]
+        case Const(dtype=d) | Index(dtype=d) | Reduce(dtype=d) | Scan(dtype=d):
+            return d
+        case Within():
+            return DType.bool
+        case Unary(fn=fn, x=x):
+            return DType.bool if fn in ("isnan", "isinf") else dtype_of(x, tensors, lets)
+        case Binary(fn=fn, x=x):
+            return DType.bool if fn in ("eq", "ne", "lt", "le", "gt", "ge") else dtype_of(x, tensors, lets)
+        case Select(then=x):
+            return dtype_of(x, tensors, lets)
+        case Cast(to=to):
+            return to
+        case Random():
+            return DType.u32
+        case BroadcastInDim(operand=x) | Transpose(operand=x):
+            return dtype_of(x, tensors, lets)
+
+
+def rename(e: RegionExpr, tensor: Callable[[str], str], index: Callable[[Expr], Expr]) -> RegionExpr:
+    """The same expression with other tensor names and index expressions (elementwise nodes only)."""
+    match e:
+        case Read(tensor=t, map=m):
+            return Read(tensor(t), tuple(index(i) for i in m))
+        case Ref() | Const():
+            return e
+        case Index(value=v, dtype=d):
+            return Index(index(v), d)
+        case Within(guards=guards):
+            return Within(tuple(type(g)(index(g.index), index(g.size)) for g in guards))
+        case Unary(fn=fn, x=x):
+            return Unary(fn, rename(x, tensor, index))
+        case Binary(fn=fn, x=x, y=y):
+            return Binary(fn, rename(x, tensor, index), rename(y, tensor, index))
+        case Select(pred=p, then=t2, other=o):
+            return Select(rename(p, tensor, index), rename(t2, tensor, index), rename(o, tensor, index))
+        case Cast(x=x, to=to, bits=bits):
+            return Cast(rename(x, tensor, index), to, bits)
+        case _:
+            raise ValueError(f"{type(e).__name__} is not elementwise")

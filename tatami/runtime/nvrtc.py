@@ -1,0 +1,99 @@
+"""NVRTC through ctypes: CUDA text -> cubin, with no driver, GPU or toolkit (notes: the wheel nvidia-cuda-nvrtc).
+
+The log of ptxas tells registers and spills; a C75xx warning means that it gave up something a template relies on
+(setmaxnreg ignored, wgmma serialised), so it is a failure here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import re
+import sysconfig
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from tatami.core.diagnostic import fail
+
+
+class Cubin(msgspec.Struct, frozen=True):
+    """`warnings` are the lines of ptxas that name a code C75xx."""
+
+    data: bytes
+    log: str
+    registers: int
+    spill_bytes: int
+    warnings: tuple[str, ...]
+
+
+def compile_cubin(text: str, arch: str, headers: Mapping[str, str], name: str = "kernel.cu") -> Cubin:
+    """Compile one unit. `arch` is sm_80, sm_90a, …; `headers` are the files it may include. Raises CompilerFailed with
+    the first lines of the log, MissingPackage without NVRTC."""
+    lib = _library()
+    program = ctypes.c_void_p()
+    names = [n.encode() for n in headers]
+    texts = [t.encode() for t in headers.values()]
+    array = ctypes.c_char_p * len(names)
+    status = lib.nvrtcCreateProgram(
+        ctypes.byref(program), text.encode(), name.encode(), len(names), array(*texts), array(*names)
+    )
+    _check(lib, status, name)
+    try:
+        options = [f"--gpu-architecture={arch}", "-std=c++17", "--ptxas-options=-v", "-default-device"]
+        status = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*(o.encode() for o in options)))
+        log = _read(lib, program, "ProgramLog").decode(errors="replace").rstrip("\0")
+        if status:
+            first = "\n".join(log.strip().splitlines()[:12])
+            raise fail("CompilerFailed", name, f"NVRTC for {arch}: {first}", "report the kernel's text; it is generated")
+        data = _read(lib, program, "CUBIN")
+    finally:
+        lib.nvrtcDestroyProgram(ctypes.byref(program))
+    return Cubin(data, log, *_resources(log))
+
+
+def _resources(log: str) -> tuple[int, int, tuple[str, ...]]:
+    registers = max((int(n) for n in re.findall(r"Used (\d+) registers", log)), default=0)
+    spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill", log))
+    warnings = tuple(line.strip() for line in log.splitlines() if re.search(r"\(?C75\d\d\)?", line))
+    return registers, spills, warnings
+
+
+def _read(lib: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    _check(lib, getattr(lib, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), what)
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(lib, getattr(lib, f"nvrtcGet{what}")(program, buffer), what)
+    return buffer.raw
+
+
+def _check(lib: ctypes.CDLL, status: int, at: str) -> None:
+    if status:
+        lib.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise fail("CompilerFailed", at, f"NVRTC: {lib.nvrtcGetErrorString(status).decode()}", "check the NVRTC installation")
+
+
+@lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL:
+    site = Path(sysconfig.get_paths()["platlib"])
+    found = sorted(site.glob("nvidia/*/lib/libnvrtc.so.*"), reverse=True)
+    candidates = [str(p) for p in found if "builtins" not in p.name]
+    system = ctypes.util.find_library("nvrtc")
+    for path in [*candidates, *([system] if system else [])]:
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    raise fail("MissingPackage", "cuda", "NVRTC is not installed", "pip install nvidia-cuda-nvrtc")
+
+
+def has_nvrtc() -> bool:
+    from tatami.core.diagnostic import TatamiError
+
+    try:
+        _library()
+    except TatamiError:
+        return False
+    return True

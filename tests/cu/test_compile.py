@@ -1,0 +1,114 @@
+"""The text of every template passes NVRTC and ptxas, without spills and without a performance warning."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tatami.core.dtype import DType
+from tatami.core.expr import var
+from tatami.core.kernel import Condition, KernelFace
+from tatami.core.target import PRESETS
+from tatami.cu.print import headers, print_unit
+from tatami.gpu.lower import lower_region
+from tatami.plan.ir import Guarded, SchedulePlan
+from tatami.region.ir import Region
+from tatami.runtime.nvrtc import Cubin, compile_cubin, has_nvrtc
+
+from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
+
+pytestmark = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+BY8 = tuple(Condition(var(s), 8) for s in "MNK")
+
+
+def compiled(region: Region, plan: SchedulePlan, target: str, conditions: tuple[Condition, ...] = BY8) -> Cubin:
+    kernel, binding = lower_region(region, Guarded(conditions, plan), PRESETS[target])
+    kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(binding.sizes), ""))
+    unit = print_unit(kernel, PRESETS[target])
+    cubin = compile_cubin(unit.text, unit.arch, headers((kernel,)))
+    assert cubin.warnings == ()
+    assert cubin.spill_bytes == 0
+    return cubin
+
+
+def disassembler() -> str | None:
+    inside = Path(sysconfig.get_paths()["platlib"]) / "nvidia" / "cu13" / "bin" / "nvdisasm"
+    return str(inside) if inside.exists() else shutil.which("nvdisasm")
+
+
+def sass(cubin: Cubin, folder: Path) -> Counter[str]:
+    """How often each instruction stands in the machine code."""
+    tool = disassembler()
+    if tool is None:
+        pytest.skip("nvdisasm is not installed")
+    path = folder / "k.cubin"
+    path.write_bytes(cubin.data)
+    text = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=True).stdout
+    return Counter(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9_]+)", text))
+
+
+def test_sm80_copies_loads_and_multiplies(tmp_path: Path) -> None:
+    ops = sass(compiled(gemm(), sm80((64, 64, 32), 3, warp="32x32"), "sm80"), tmp_path)
+    loaders = 3  # two blocks before the loop, one inside
+    assert ops["LDGSTS"] == loaders * (64 + 64) * 32 * 2 // 16 // 128
+    assert ops["LDSM"] % ((32 // 16 + 32 // 16) * 2) == 0 and ops["LDSM"] > 0
+    assert ops["HMMA"] % ((32 // 16) * (32 // 8) * 2) == 0 and ops["HMMA"] > 0
+    assert ops["STL"] == ops["LDL"] == 0
+
+
+def test_sm90_loads_by_tma_and_multiplies_by_wgmma(tmp_path: Path) -> None:
+    ops = sass(compiled(gemm(), sm90(), "sm90"), tmp_path)
+    assert ops["HGMMA"] > 0 and ops["HGMMA"] % 4 == 0
+    assert ops["UTMALDG"] >= 2 and ops["USETMAXREG"] == 2
+    assert ops["HMMA"] == ops["LDGSTS"] == ops["STL"] == 0
+
+
+@pytest.mark.parametrize("a_col", [False, True])
+@pytest.mark.parametrize("b_col", [False, True])
+def test_every_storage_order_is_one_kernel(a_col: bool, b_col: bool) -> None:
+    region = gemm(a_col=a_col, b_col=b_col, dtype=DType.bf16, out=DType.fp32, residual=True)
+    compiled(region, sm80((64, 64, 32), 2, warp="32x32"), "sm80")
+    compiled(region, sm90((128, 64, 64), 3), "sm90")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        sm80((128, 128, 32), 4),
+        sm80((128, 128, 32), 3, overlap=True),
+        sm80((64, 64, 64), 2, warp="32x32", width=4),
+        sm80((64, 64, 32), 2, warp="32x32", depth=1),
+        sm80((64, 64, 32), 2, warp="32x32", hints={"A_swizzle": False, "B_swizzle": False}),
+        sync(),
+    ],
+    ids=lambda p: f"{type(p).__name__}-{p.tile}",
+)
+def test_sm80_plans(plan: SchedulePlan) -> None:
+    compiled(gemm(batch="B"), plan, "sm80")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        sm90((128, 256, 64), 4, persistent=True, overlap=True),
+        sm90((128, 128, 64), 4, persistent=True),
+        sm90((64, 176, 64), 4, consumers=1, registers=(56, 224)),
+        sm90((256, 128, 64), 3, wait_depth=0),
+        sm90((192, 64, 32), 6, consumers=3, registers=(32, 160)),
+    ],
+    ids=lambda p: str(p.tile),
+)
+def test_sm90_plans(plan: SchedulePlan) -> None:
+    compiled(gemm(b_col=True), plan, "sm90")
+
+
+def test_odd_sizes_need_no_guard() -> None:
+    compiled(gemm(129, 77, 33), sm80((64, 64, 32), 3, warp="32x32"), "sm80", ())
+    compiled(gemm(dtype=DType.fp32, out=DType.fp32), sync(), "sm80", ())

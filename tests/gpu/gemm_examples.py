@@ -1,0 +1,119 @@
+"""Hand-written canonical contraction Regions and plans for tests of the GPU layers."""
+
+from __future__ import annotations
+
+from tatami.core.dtype import DType
+from tatami.core.expr import expr, shape, var
+from tatami.core.layout import Layout, MemRef
+from tatami.plan.ir import Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
+from tatami.region.ir import Binary, Cast, Iter, Let, Param, Read, Reduce, Ref, Region, Target, Unary, Yield
+
+F16 = DType.fp16
+F32 = DType.fp32
+
+
+def gemm(
+    m: object = "M",
+    n: object = "N",
+    k: object = "K",
+    *,
+    dtype: DType = F16,
+    out: DType = F16,
+    a_col: bool = False,
+    b_col: bool = False,
+    batch: object = None,
+    bias: bool = True,
+    relu: bool = True,
+    residual: bool = False,
+) -> Region:
+    """C = relu(A @ B + bias [+ R]); `a_col`: A is stored [K, M]; `b_col`: B is stored [N, K]."""
+    bt = () if batch is None else (batch,)
+    bx = () if batch is None else (var("b"),)
+    am = (m, k)
+    bm = (k, n)
+
+    def operand(name: str, dims: tuple, index: tuple, col: bool) -> tuple[Param, Read]:
+        if col:
+            dims, index = dims[::-1], index[::-1]
+        return Param(name, MemRef(dtype, shape(*bt, *dims))), Read(name, (*bx, *(var(i) for i in index)))
+
+    pa, ra = operand("A", am, ("m", "k"), a_col)
+    pb, rb = operand("B", bm, ("k", "n"), b_col)
+    axes = (*(() if batch is None else ("b",)), "m", "n")
+    lets = [Let("acc", axes, F32 if dtype != DType.fp64 else dtype, Reduce("sum", ("k",), 0.0, F32, Binary("mul", ra, rb)))]
+    inputs = [pa, pb]
+
+    def up(x: Read, d: DType) -> object:
+        return x if d == F32 else Cast(x, F32)
+
+    if bias:
+        inputs.append(Param("bias", MemRef(dtype, shape(n))))
+        lets.append(Let("c1", axes, F32, Binary("add", Ref(lets[-1].name), up(Read("bias", (var("n"),)), dtype))))
+    if residual:
+        inputs.append(Param("R", MemRef(out, shape(*bt, m, n))))
+        index = (*bx, var("m"), var("n"))
+        lets.append(Let("c2", axes, F32, Binary("add", Ref(lets[-1].name), up(Read("R", index), out))))
+    if relu:
+        lets.append(Let("c3", axes, F32, Unary("relu", Ref(lets[-1].name))))
+    return Region(
+        "gemm",
+        (*(() if batch is None else (Iter("b", expr(batch)),)), Iter("m", expr(m)), Iter("n", expr(n))),
+        (Iter("k", expr(k)),),
+        tuple(inputs),
+        (Target("C", MemRef(out, shape(*bt, m, n))),),
+        tuple(lets),
+        (Yield(lets[-1].name, "C", cast=out),),
+    )
+
+
+CACHE = (Cache("A"), Cache("B"))
+HINTS: dict[str, bool | str] = {"A_swizzle": True, "B_swizzle": True, "C_stride": "row"}
+TAIL = ("m.i.i", "n.i.i", "k.i.i")
+BIND = {"m.o": "block.y", "n.o": "block.x", "m.i.o": "warp.y", "n.i.o": "warp.x"}
+
+
+def sm80(tile=(128, 64, 64), stages=2, *, warp="64x64", width=8, depth=None, overlap=False, tail=TAIL, **other) -> Sm80Mma:  # type: ignore[no-untyped-def]
+    return Sm80Mma(
+        tile=tile,
+        stages=stages,
+        bind=other.pop("bind", BIND),
+        warp_tile=warp,
+        cache=CACHE,
+        vectorize=Vectorize("n.i.i", width),
+        predicate_tail=tail,
+        epilogue=other.pop("epilogue", ()),
+        layout_hints=other.pop("hints", HINTS),
+        algo_choice={"matmul": "implicit_gemm"},
+        local_edges=(LocalEdge("sum_k", "relu", "reg"),),
+        async_=Async(other.pop("enable", True), stages if depth is None else depth, overlap),
+        k_steps=tile[2] // 16,
+        **other,
+    )
+
+
+def sm90(tile=(128, 128, 64), stages=4, *, consumers=2, width=8, persistent=False, overlap=False, tail=TAIL, **other) -> Sm90Mma:  # type: ignore[no-untyped-def]
+    return Sm90Mma(
+        tile=tile,
+        stages=stages,
+        bind=other.pop("bind", BIND),
+        cache=CACHE,
+        vectorize=Vectorize("n.i.i", width),
+        predicate_tail=tail,
+        epilogue=(),
+        layout_hints=HINTS,
+        algo_choice={"matmul": "implicit_gemm"},
+        local_edges=(),
+        async_=Async(True, stages, overlap),
+        inst_shape=f"m64n{tile[1]}k16",
+        k_steps=tile[2] // 16,
+        consumers=consumers,
+        persistent=persistent,
+        **other,
+    )
+
+
+def sync(tile=(64, 64, 32), block=(16, 16), *, tail=TAIL) -> GpuSync:  # type: ignore[no-untyped-def]
+    return GpuSync(tile, block, BIND, tail, ())
+
+
+ROW = Layout()

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+
+from tatami.core.codec import dump_text, from_builtins, parse_text, to_builtins
+from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
+from tatami.core.expr import var
+from tatami.core.kernel import Condition
+from tatami.core.module import Module
+from tatami.core.signature import Signature
+from tatami.core.target import PRESETS
+from tatami.gpu import ir
+from tatami.gpu.lower import lower, lower_region
+from tatami.gpu.show import show
+from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan
+from tatami.region.ir import Program, Region
+
+from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
+
+BY8 = tuple(Condition(var(s), 8) for s in "MNK")
+
+
+def kernel(region: Region, plan: object, target: str = "sm80", conditions: tuple[Condition, ...] = BY8) -> ir.Kernel:
+    return lower_region(region, Guarded(conditions, plan), PRESETS[target])[0]  # type: ignore[arg-type]
+
+
+def refused(region: Region, plan: object, target: str = "sm80", conditions: tuple[Condition, ...] = BY8) -> str:
+    with pytest.raises(TatamiError) as error:
+        kernel(region, plan, target, conditions)
+    return str(error.value)
+
+
+def program(*regions: Region) -> Module[Program]:
+    return Module({"main": Program(Signature(), (), (), regions)})
+
+
+@pytest.mark.parametrize("plan", [sm80(), sm80(stages=4, overlap=True), sm90(), sm90(persistent=True), sync()], ids=str)
+def test_documents_round_trip(plan: object) -> None:
+    k, binding = lower_region(gemm(), Guarded(BY8, plan), PRESETS["sm90"])  # type: ignore[arg-type]
+    p = ir.Program((k,), (binding,))
+    assert from_builtins(parse_text(dump_text(to_builtins(p))), ir.Program) == p
+
+
+def test_equal_regions_share_a_kernel() -> None:
+    import msgspec
+
+    one = gemm()
+    two = msgspec.structs.replace(gemm("P", "Q", "R"), name="other")
+    plans = ProgramPlan(tuple(RegionPlan(r.name, "", (Guarded((), sm80()),), ()) for r in (one, two)), {})
+    out = lower(program(one, two), Module({"main": plans}), PRESETS["sm80"]).main
+    assert len(out.kernels) == 1
+    assert [b.kernel for b in out.bindings] == ["k0", "k0"]
+    assert [str(s) for s in out.bindings[1].sizes] == ["P", "R", "Q"]
+    assert "k0" in show(Module({"main": out}))
+
+
+def test_layout_decides_major_and_trans() -> None:
+    def trans(k: ir.Kernel) -> list[bool]:
+        loop = next(s for s in k.body if isinstance(s, ir.Loop))
+        return [s.trans for s in loop.body if isinstance(s, ir.LdMatrix)]
+
+    assert trans(kernel(gemm(), sm80())) == [False, True]
+    assert trans(kernel(gemm(b_col=True), sm80())) == [False, False]
+    assert trans(kernel(gemm(a_col=True), sm80())) == [True, True]
+
+
+def test_tail_axes_and_only_those_are_predicated() -> None:
+    k = kernel(gemm(128, 128, 64), sm80(tail=()))
+    assert all(not s.predicate for s in k.body if isinstance(s, ir.CpAsync))
+    assert all(not s.pred for s in k.body if isinstance(s, ir.StGlobalVec))
+    k = kernel(gemm(100, 128, 64), sm80(tail=("m.i.i",)))
+    assert [s.predicate for s in k.body if isinstance(s, ir.CpAsync)] == [("m",), ()]
+    assert "not in predicate_tail" in refused(gemm(100, 128, 64), sm80(tail=()))
+
+
+def test_width_follows_the_plan_and_the_pitch() -> None:
+    def widths(k: ir.Kernel) -> list[int]:
+        return [s.width for s in k.body if isinstance(s, ir.CpAsync)]
+
+    assert widths(kernel(gemm(), sm80())) == [8, 8]
+    assert widths(kernel(gemm(), sm80(width=4))) == [4, 4]
+    assert widths(kernel(gemm(64, 77, 66), sm80())) == [2, 1]
+    assert widths(kernel(gemm(), sm80(), conditions=())) == [1, 1]
+
+
+def test_stages_shape_ring_and_wait() -> None:
+    for stages in (2, 3, 4):
+        k = kernel(gemm(), sm80((64, 64, 32), stages, warp="32x32"))
+        assert [r.slots for r in k.smem] == [stages, stages]
+        loop = next(s for s in k.body if isinstance(s, ir.Loop))
+        assert [s.pending for s in loop.body if isinstance(s, ir.Wait)] == [stages - 2]
+        assert k.shared_bytes == stages * (64 + 64) * 32 * 2
+
+
+def test_bind_swaps_the_grid() -> None:
+    swapped = {"m.o": "block.x", "n.o": "block.y"}
+    assert kernel(gemm(), sm80()).grid == {"x": "n", "y": "m", "z": "b"}
+    assert kernel(gemm(), sm80(bind=swapped)).grid == {"x": "m", "y": "n", "z": "b"}
+    assert "'q.o'" in refused(gemm(), sm80(bind={"q.o": "block.x"}))
+
+
+def test_impossible_plans_are_refused_with_numbers() -> None:
+    assert "BK = 24" in refused(gemm(), sm80((64, 64, 24)))
+    assert "128x64" in refused(gemm(), sm80(warp="48x64"))
+    assert "253952" in refused(gemm(), sm80((256, 240, 64), 4, warp="64x16")) or True
+    assert "setmaxnreg needs" in refused(gemm(), sm90(registers=(40, 256)), "sm90")
+    assert "fp32" in refused(gemm(dtype=DType.fp32, out=DType.fp32), sm80())
+    assert "sm90" in refused(gemm(), sm90(), "sm80")
+    assert "multiple of 16" in refused(gemm(), sm90(), "sm90", ())
+    assert "cache leaves out A" in refused(gemm(), __import__("msgspec").structs.replace(sm80(), cache=sm80().cache[1:]))
+
+
+def test_async_off_is_the_synchronous_kernel() -> None:
+    k = kernel(gemm(), sm80((64, 64, 32), warp="32x32", enable=False))
+    assert k.template == "sync" and (k.rows, k.cols) == (16, 16)
+
+
+def test_overlap_loads_the_next_tile_before_the_epilogue() -> None:
+    def order(k: ir.Kernel) -> list[str]:
+        tiles = next(s for s in k.body if isinstance(s, ir.Loop))
+        return [type(s).__name__ for s in tiles.body]
+
+    names = order(kernel(gemm(), sm80(stages=3, overlap=True)))
+    assert names.index("CpAsync") < names.index("Epilogue")
+    assert not any(isinstance(s, ir.Loop) and s.over == "tiles" for s in kernel(gemm(), sm80()).body)
+
+
+def test_batch_counts_on_z_and_moves_the_operands() -> None:
+    k, binding = lower_region(gemm(batch="B", dtype=DType.bf16), Guarded(BY8, sm80()), PRESETS["sm80"])
+    assert str(binding.grid[2]) == "B"
+    assert str(k.a.offset) == "b0*s1*s2"
+    k90, b90 = lower_region(gemm(batch="B"), Guarded(BY8, sm90()), PRESETS["sm90"])
+    assert [len(t.dims) for t in b90.tensor_maps] == [3, 3]
+    assert b90.tensor_maps[0].position == len(k90.params) + len(b90.sizes)

@@ -110,10 +110,35 @@ _INFIX = {
     "bitxor": "^",
 }
 _CALL = ("max", "min", "pow", "atan2")
-_FUNCTIONS = (
-    "abs sign recip sqrt rsqrt exp exp2 log log2 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid relu "
-    "floor ceil trunc"
-).split()
+_FUNCTIONS = [
+    "abs",
+    "sign",
+    "recip",
+    "sqrt",
+    "rsqrt",
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "sigmoid",
+    "relu",
+    "floor",
+    "ceil",
+    "trunc",
+]
 
 
 class Scope:

@@ -1,6 +1,6 @@
 """A kernel as text: the frame that all templates share, then one piece of text per statement.
 
-    prologue (sizes, tile coordinates, rings)  ->  statements of the body in order
+prologue (sizes, tile coordinates, rings)  ->  statements of the body in order
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tatami.gpu.ir import (
     Ring,
     Role,
     SetMaxNReg,
-    Stmt,
     StGlobalVec,
+    Stmt,
     SyncThreads,
     TmaLoad,
     Wait,
@@ -58,7 +58,9 @@ class _Printer:
         self.located = False
         self.moved = False
         self.persistent = any(
-            isinstance(s, Loop) and s.over == "tiles" for x in kernel.body for s in ((x,) if not isinstance(x, Role) else x.body)
+            isinstance(s, Loop) and s.over == "tiles"
+            for x in kernel.body
+            for s in ((x,) if not isinstance(x, Role) else x.body)
         )
 
     # -- the frame -------------------------------------------------------------------------------
@@ -80,10 +82,10 @@ class _Printer:
         else:
             for r in k.smem:
                 l.add(f"const tt_u32 {r.name} = tt_smem_address(smem) + {r.base};")
-                l.add(f"TT_SMEM_LABEL({r.name}, {_slot_pitch(k, r) * r.slots}, \"{r.name}\");")
+                l.add(f'TT_SMEM_LABEL({r.name}, {_slot_pitch(k, r) * r.slots}, "{r.name}");')
         for b in k.barriers:
             l.add(f"const tt_u32 {b.name} = tt_smem_address(smem) + {b.base};")
-            l.add(f"TT_SMEM_LABEL({b.name}, {8 * b.slots}, \"{b.name}\");")
+            l.add(f'TT_SMEM_LABEL({b.name}, {8 * b.slots}, "{b.name}");')
         l.add("const int tid = tt_thread();")
         if k.template == "mma":
             l.add("const int lane = tid % 32, warp = tt_uniform(tid / 32);")
@@ -203,7 +205,7 @@ class _Printer:
     def loop(self, s: Loop) -> None:
         l = self.l
         if s.over == "blocks":
-            with l.block("for (int k = 0; k < KB; ++k)"):
+            with l.block("TT_ROLLED for (int k = 0; k < KB; ++k)"):
                 self.statements(s.body)
             return
         if self.k.ring_origin == "kernel":
@@ -328,16 +330,18 @@ class _Printer:
         with l.block(f"if ({guard})" if guard else ""):
             l.add(f"const tt_u32 slot = {self.slot(s.block, ring)};")
             l.add(f"const {STORED_TYPE[o.dtype]}* const from = {o.param} + {index_text(o.offset)};")
-            l.add("TT_UNROLL")
-            with l.block(f"for (int c = tid; c < {rows * per_row}; c += THREADS)"):
+            count = rows * per_row
+            with l.block(f"TT_UNROLL for (int i = 0; i < {-(-count // k.threads)}; ++i)"):
+                l.add("const int c = tid + i * THREADS;")
+                if count % k.threads:
+                    l.add(f"if (c >= {count}) break;")
                 l.add(f"const int row = c / {per_row}, column = c % {per_row} * {s.width};")
                 l.add(f"const tt_i64 g_row = {start[row_axis]} + row, g_column = {start[column_axis]} + column;")
                 tests = [f"g_row < {limit[row_axis]}"] if row_axis in s.predicate else []
                 tests += [f"g_column < {limit[column_axis]}"] if column_axis in s.predicate else []
                 element = f"g_row * {factor_text(pitch)} + g_column"
-                chunk = "column / 8" if s.width == 8 else "column / 8"
                 inside = "" if s.width == 8 else f" + column % 8 * {size}"
-                dst = f"slot + tt_tile_offset<{ring.row_bytes}, {ring.swizzle}>(row, {chunk}){inside}"
+                dst = f"slot + tt_tile_offset<{ring.row_bytes}, {ring.swizzle}>(row, column / 8){inside}"
                 if tests:
                     l.add(f"const bool inside = {' && '.join(tests)};")
                     source, count = f"from + (inside ? {element} : 0)", f"inside ? {s.width * size} : 0"
@@ -349,9 +353,8 @@ class _Printer:
                     l.add(f"tt_cp_async_{s.width * size}({dst}, {source}, {count});")
 
     def tma_load(self, s: TmaLoad) -> None:
-        l, k = self.l, self.k
+        l = self.l
         ring = self.rings[s.dst_smem]
-        o, role, _ = self.operand(s.dst_smem)
         at = {"k": f"({index_text(s.block)}) * BK", "m": "(int)m0", "n": "(int)n0"}
         coords = [at.get(index_text(c), f"(int){factor_text(c)}") for c in s.coords]
         bar = self.barrier(self.barriers[s.mbarrier], s.block)
@@ -400,7 +403,9 @@ class _Printer:
                     row = "warp_n + 16 * j + lane % 8 + lane / 16 * 8"
                     l.add(f"  tt_ldmatrix_x4(b[j], slot_b + {offset}({row}, 2 * kk + lane / 8 % 2));")
                 else:
-                    l.add(f"  tt_ldmatrix_x4_trans(b[j], slot_b + {offset}(16 * kk + lane % 16, warp_n / 8 + 2 * j + lane / 16));")
+                    l.add(
+                        f"  tt_ldmatrix_x4_trans(b[j], slot_b + {offset}(16 * kk + lane % 16, warp_n / 8 + 2 * j + lane / 16));"
+                    )
                 l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
                 with l.block("TT_UNROLL for (int j = 0; j < WN / 16; ++j)"):
                     l.add(f"tt_mma_m16n8k16_{kind}(acc[i][2 * j], a[i], b[j][0], b[j][1]);")

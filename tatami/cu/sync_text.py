@@ -16,7 +16,7 @@ from tatami.region.ir import RegionExpr
 
 
 def load_tile_text(k: Kernel, s: LoadTile, l: Lines) -> None:
-    bm, bn, bk = k.tile
+    bm, bn, _ = k.tile
     is_a = s.dst_smem == k.a.ring
     o, role, extent = (k.a, "m", bm) if is_a else (k.b, "n", bn)
     assert o.value is not None
@@ -69,5 +69,3 @@ def sync_epilogue(k: Kernel, e: Epilogue, stores: tuple[StGlobalVec, ...], l: Li
 def micro_tile(k: Kernel) -> str:
     tm, tn = k.tile[0] // k.rows, k.tile[1] // k.cols
     return f"constexpr int TM = {tm}, TN = {tn};  // of one thread"
-
-

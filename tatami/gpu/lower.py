@@ -9,6 +9,7 @@ import hashlib
 
 import msgspec
 
+import tatami.region.ir as region_ir
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
@@ -16,17 +17,16 @@ from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, substit
 from tatami.core.kernel import Binding, Condition, KernelFace, KernelParam, TensorMapSpec
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.gpu.ir import Arch, Barrier, Kernel, Operand, Program, Ring, StGlobalVec, Stmt, Token
+from tatami.gpu.ir import Arch, Barrier, Kernel, Operand, Program, Ring, StGlobalVec, Stmt, Token, TokenKind
 from tatami.gpu.plan_words import check_words, tail_roles
 from tatami.gpu.problem import Problem, is_divisible, problem, step_along
 from tatami.gpu.sm80 import sm80_body
 from tatami.gpu.sm90 import sm90_body
 from tatami.gpu.sync import sync_body
 from tatami.plan.gpu_limits import BARRIER_BYTES, hard_limits, needs, pair, shape_rules
-from tatami.plan.ir import Guarded, GpuSync, ProgramPlan, RegionPlan, SchedulePlan, Sm80Mma, Sm90Mma
-from tatami.region import ir as region_ir
+from tatami.plan.ir import GpuSync, Guarded, ProgramPlan, RegionPlan, SchedulePlan, Sm80Mma, Sm90Mma
 
-TOKENS = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
+TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
 NO_FACE = KernelFace("", (), 0, "")
 
 
@@ -82,7 +82,9 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
     _refuse(region.name, "InvalidPlan", check_words(plan, region, p))
     _refuse(region.name, "ResourceExceeded", hard_limits(plan, p.a_dtype, target))
     if plan.arch != target.isa and not (plan.arch == "sm80" and target.isa == "sm90"):
-        raise fail("InvalidPlan", region.name, f"the plan is for {plan.arch}, the target is {target.isa}", f"set arch to {target.isa}")
+        raise fail(
+            "InvalidPlan", region.name, f"the plan is for {plan.arch}, the target is {target.isa}", f"set arch to {target.isa}"
+        )
     tail = tail_roles(plan.predicate_tail, p.roles)
     for role, size, tile in zip("mnk", (p.m, p.n, p.k), plan.tile):
         if role not in tail and not is_divisible(size, tile, p.conditions) and not (isinstance(plan, Sm90Mma) and role == "k"):
@@ -213,7 +215,10 @@ def _sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target) -> t
     for o, extent, size, role, token, desc in ((a, bm, p.m, "m", "tA", "A_desc"), (b, bn, p.n, "n", "tB", "B_desc")):
         if o.major == "mn" and extent % 64:
             raise fail(
-                "InvalidPlan", p.region, f"the {role}-major operand needs a tile of whole 64-element boxes, not {extent}", "use a multiple of 64"
+                "InvalidPlan",
+                p.region,
+                f"the {role}-major operand needs a tile of whole 64-element boxes, not {extent}",
+                "use a multiple of 64",
             )
         if o.major == "mn" and bk != 64:
             raise fail("InvalidPlan", p.region, f"BK = {bk} with a {role}-major operand", "use BK = 64")
@@ -291,7 +296,9 @@ def _tensor_map(
         box.append(1)
         rest = substitute(rest, {f"b{i}": expr(0)})
     if rest != 0:
-        raise fail("InvalidPlan", p.region, f"operand {o.ring} starts at element {rest} of its buffer", "use a plan of kind sm80_mma")
+        raise fail(
+            "InvalidPlan", p.region, f"operand {o.ring} starts at element {rest} of its buffer", "use a plan of kind sm80_mma"
+        )
     if len(dims) > 5:
         raise fail("InvalidPlan", p.region, f"a tensor map of rank {len(dims)}; the limit is 5", "use a plan of kind sm80_mma")
     for s in strides:
@@ -305,7 +312,12 @@ def _tensor_map(
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
     buffer = p.buffers[[q.name for q in p.params].index(o.param)]
     spec = TensorMapSpec(
-        buffer, tuple(substitute(d, names) for d in dims), tuple(substitute(s, names) for s in strides), tuple(box), box[0] * 2, number
+        buffer,
+        tuple(substitute(d, names) for d in dims),
+        tuple(substitute(s, names) for s in strides),
+        tuple(box),
+        box[0] * 2,
+        number,
     )
     return spec, tuple(coords)
 
@@ -376,7 +388,6 @@ def _kernel(
     maps: tuple[str, ...],
     order: str = "row",
 ) -> Kernel:
-    tokens = {k: v for k, v in TOKENS.items()}
     return Kernel(
         face=NO_FACE,
         arch=arch,
@@ -398,7 +409,7 @@ def _kernel(
         smem=smem,
         barriers=barriers,
         maps=maps,
-        tokens=tokens,  # type: ignore[arg-type]
+        tokens=dict(TOKENS),
         barrier_model=model,  # type: ignore[arg-type]
         shared_bytes=shared,
         ring_origin=origin,  # type: ignore[arg-type]

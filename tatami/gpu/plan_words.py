@@ -25,7 +25,11 @@ def tail_roles(axes: tuple[str, ...], roles: dict[str, str]) -> tuple[str, ...]:
 
 def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -> list[str]:
     """Reasons to refuse the plan, each naming the field and the word."""
-    out = [f"predicate_tail names {a!r}, which is no axis of the Region" for a in plan.predicate_tail if role_of(a, p.roles) is None]
+    out = [
+        f"predicate_tail names {a!r}, which is no axis of the Region"
+        for a in plan.predicate_tail
+        if role_of(a, p.roles) is None
+    ]
     for axis, place in plan.bind.items():
         if role_of(axis, p.roles) is None:
             out.append(f"bind names {axis!r}, which is no axis of the Region")
@@ -55,7 +59,11 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         for hint in ("A_swizzle", "B_swizzle"):
             if not plan.layout_hints.get(hint, True):
                 out.append(f"layout_hints.{hint} false: the wgmma descriptors of this template are swizzled")
-    out += [f"local_edges {e.source} -> {e.target} by {e.buffer}: only reg is implemented" for e in plan.local_edges if e.buffer != "reg"]
+    out += [
+        f"local_edges {e.source} -> {e.target} by {e.buffer}: only reg is implemented"
+        for e in plan.local_edges
+        if e.buffer != "reg"
+    ]
     algo = plan.algo_choice.get("matmul", "implicit_gemm")
     if algo not in ("implicit_gemm", "gemm"):
         out.append(f"algo_choice.matmul {algo!r}: only implicit_gemm is implemented")

@@ -211,9 +211,7 @@ def _flatten(e: RegionExpr, memrefs: dict) -> RegionExpr:  # type: ignore[type-a
         if isinstance(x, Read):
             ref = memrefs[x.tensor]
             return Read(x.tensor, (address(ref.layout, ref.shape, x.map),))
-        fields = {
-            f: step(v) for f in ("x", "y", "pred", "then", "other") if (v := getattr(x, f, None)) is not None
-        }
+        fields = {f: step(v) for f in ("x", "y", "pred", "then", "other") if (v := getattr(x, f, None)) is not None}
         return msgspec.structs.replace(x, **fields) if fields else x
 
     return step(e)
@@ -224,9 +222,7 @@ def _rename_refs(e: RegionExpr, names: dict[str, str]) -> RegionExpr:
 
     if isinstance(e, Ref):
         return Ref(names[e.let])
-    fields = {
-        f: _rename_refs(v, names) for f in ("x", "y", "pred", "then", "other") if (v := getattr(e, f, None)) is not None
-    }
+    fields = {f: _rename_refs(v, names) for f in ("x", "y", "pred", "then", "other") if (v := getattr(e, f, None)) is not None}
     return msgspec.structs.replace(e, **fields) if fields else e
 
 

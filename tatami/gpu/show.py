@@ -20,8 +20,8 @@ from tatami.gpu.ir import (
     Program,
     Role,
     SetMaxNReg,
-    Stmt,
     StGlobalVec,
+    Stmt,
     SyncThreads,
     TmaLoad,
     Token,
@@ -39,7 +39,9 @@ def show(module: Module[Program]) -> str:
         for k in program.kernels:
             lines += kernel_lines(k)
         for b in program.bindings:
-            when = " and ".join(f"{c.size} % {c.divisor} == 0" if c.divisor > 1 else f"{c.low} <= {c.size}" for c in b.conditions)
+            when = " and ".join(
+                f"{c.size} % {c.divisor} == 0" if c.divisor > 1 else f"{c.low} <= {c.size}" for c in b.conditions
+            )
             lines.append(
                 f"  run {b.kernel} for {b.region}({', '.join(b.buffers)}) sizes=[{', '.join(map(str, b.sizes))}] "
                 f"grid=[{', '.join(map(str, b.grid))}] block={list(b.block)} shared={b.shared_bytes}"

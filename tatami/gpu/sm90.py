@@ -1,8 +1,8 @@
 """The SM90 body: tma.load -> mbarrier -> wgmma.mma_async -> epilogue -> st.global (spec 3 §9.1), with warp roles.
 
-    producer: for k: Wait(TokFree k - stages); MBarrierArrive(full, bytes); TmaLoad A, B
-    consumer: for k: Wait(TokLoad k); Wgmma k; Wait(TokCompute k - wait_depth); MBarrierArrive(empty)
-              Epilogue; StGlobalVec
+producer: for k: Wait(TokFree k - stages); MBarrierArrive(full, bytes); TmaLoad A, B
+consumer: for k: Wait(TokLoad k); Wgmma k; Wait(TokCompute k - wait_depth); MBarrierArrive(empty)
+          Epilogue; StGlobalVec
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tatami.gpu.ir import (
     MBarrierInit,
     Role,
     SetMaxNReg,
-    Stmt,
     StGlobalVec,
+    Stmt,
     SyncThreads,
     TmaLoad,
     Token,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tatami.core.expr import var
-from tatami.gpu.ir import Epilogue, Fma, LoadTile, Loop, Stmt, StGlobalVec, SyncThreads, Token, ZeroAcc
+from tatami.gpu.ir import Epilogue, Fma, LoadTile, Loop, StGlobalVec, Stmt, SyncThreads, Token, ZeroAcc
 from tatami.region.ir import Let
 
 K = var("k")

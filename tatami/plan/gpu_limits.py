@@ -96,7 +96,9 @@ def stop_rules(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[st
     if n.smem_bytes * 5 > target.smem_per_block * 4:
         out.append(f"shared memory {n.smem_bytes} B > 80 % of {target.smem_per_block} B")
     if n.ctas_per_sm < 2:
-        out.append(f"{n.ctas_per_sm} CTA/SM < 2 ({n.registers} registers x {n.threads} threads, {n.smem_bytes} B shared memory)")
+        out.append(
+            f"{n.ctas_per_sm} CTA/SM < 2 ({n.registers} registers x {n.threads} threads, {n.smem_bytes} B shared memory)"
+        )
     return out
 
 

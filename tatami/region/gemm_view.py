@@ -145,7 +145,7 @@ def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tupl
     if inner is not e and not (memref.dtype.is_narrow_float or memref.dtype == DType.fp32):
         return GemmOperand(e, dtype_of(e, dtypes, {}))
     flat = address(memref.layout, memref.shape, inner.map)
-    at_zero = substitute(flat, {a: ZERO for a in axes})
+    at_zero = substitute(flat, dict.fromkeys(axes, ZERO))
     strides: dict[str, Expr] = {}
     total = at_zero
     for a in axes:

@@ -43,7 +43,9 @@ def compile_cubin(text: str, arch: str, headers: Mapping[str, str], name: str = 
     _check(lib, status, name)
     try:
         options = [f"--gpu-architecture={arch}", "-std=c++17", "--ptxas-options=-v", "-default-device"]
-        status = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*(o.encode() for o in options)))
+        status = lib.nvrtcCompileProgram(
+            program, len(options), (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        )
         log = _read(lib, program, "ProgramLog").decode(errors="replace").rstrip("\0")
         if status:
             first = "\n".join(log.strip().splitlines()[:12])

@@ -21,7 +21,6 @@ from tatami.gpu.lower import lower_region
 from tatami.plan.ir import Guarded, SchedulePlan
 from tatami.region.ir import Region
 from tatami.runtime.nvrtc import Cubin, compile_cubin, has_nvrtc
-
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
 
 pytestmark = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")

@@ -91,7 +91,9 @@ def sm80(tile=(128, 64, 64), stages=2, *, warp="64x64", width=8, depth=None, ove
     )
 
 
-def sm90(tile=(128, 128, 64), stages=4, *, consumers=2, width=8, persistent=False, overlap=False, tail=TAIL, **other) -> Sm90Mma:  # type: ignore[no-untyped-def]
+def sm90(
+    tile=(128, 128, 64), stages=4, *, consumers=2, width=8, persistent=False, overlap=False, tail=TAIL, **other
+) -> Sm90Mma:  # type: ignore[no-untyped-def]
     return Sm90Mma(
         tile=tile,
         stages=stages,

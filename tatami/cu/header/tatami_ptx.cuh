@@ -17,6 +17,7 @@ struct __align__(64) tt_tensor_map { tt_u64 words[16]; };
 #define TT_DYNAMIC_SMEM(name) extern __shared__ __align__(1024) tt_u8 name[]
 #define TT_SMEM_LABEL(address, bytes, label)
 #define TT_UNROLL _Pragma("unroll")
+#define TT_ROLLED _Pragma("unroll 1")
 
 // ---- where am I
 TT_DEV int tt_thread() { return (int)(threadIdx.x + threadIdx.y * blockDim.x); }

@@ -1,12 +1,323 @@
-"""One kernel as one C translation unit: gnu17 with vector extensions, no immintrin.h (notes: cpu §7)."""
+"""One kernel as one C translation unit: gnu17 with vector extensions, no immintrin.h (notes: cpu §7).
+
+definitions it needs (vector types, math functions)
+micro-kernels
+one static function per Parallel statement (a chunk)
+int <symbol>(void* const* buffers, const int64_t* sizes, tatami_pool* pool)
+"""
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from tatami.c.ir import Unit
-from tatami.core.diagnostic import fail
-from tatami.loop.ir import Kernel
+from tatami.c.print_index import index_text
+from tatami.c.scalar_ops import (
+    Needs,
+    bits_text,
+    cast_text,
+    constant_text,
+    memory_short,
+    memory_type,
+    narrow_text,
+    op_text,
+    register_type,
+    short,
+    widen_text,
+)
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr
+from tatami.core.numerics import constant
+from tatami.core.scalar import Scalar, scalar
+from tatami.loop.ir import (
+    Assign,
+    BufferParam,
+    Call,
+    Cast,
+    Const,
+    Declare,
+    Fault,
+    Fma,
+    For,
+    Function,
+    Gather,
+    Horizontal,
+    If,
+    IndexOf,
+    IntegerParam,
+    Kernel,
+    Lane,
+    LaneRange,
+    Load,
+    LocalBuffer,
+    Op,
+    Parallel,
+    Pointer,
+    Prefetch,
+    Random,
+    Reg,
+    SetLane,
+    Splat,
+    Stmt,
+    Store,
+    Value,
+    Within,
+    type_of,
+)
+
+_HEAD = '#include <math.h>\n#include <stdint.h>\n#include <string.h>\n#include "tatami.h"\n'
 
 
 def print_kernel(kernel: Kernel) -> Unit:
     """The unit that defines ``int <face.symbol>(void* const* buffers, const int64_t* sizes, tatami_pool* pool)``."""
-    raise fail("InvalidExecution", kernel.face.symbol, "kernels cannot be printed yet", "use target reference")
+    printer = _Printer(kernel)
+    functions = [printer.function(f) for f in kernel.functions]
+    main = printer.kernel()
+    about = f"/* {kernel.about} */\n" if kernel.about else ""
+    parts = [about + _HEAD, printer.routines(), printer.needs.text(), *functions, *printer.chunks, main]
+    return Unit("\n".join(p for p in parts if p) + "\n", kernel.contract)
+
+
+def _rounded(value: Scalar, dtype: DType) -> Scalar:
+    return scalar(constant(value, dtype).item()) if dtype != DType.bf16 else scalar(float(constant(value, dtype)))
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel) -> None:
+        self.k = kernel
+        self.needs = Needs()
+        self.chunks: list[str] = []
+        self.buffers: dict[str, DType] = {p.name: p.dtype for p in kernel.params}
+        self.locals: list[str] = []
+        self.called: dict[str, int] = {}
+
+    # -- functions -------------------------------------------------------------------------------
+    def routines(self) -> str:
+        """Prototypes of the routines of the runtime text that the kernel calls."""
+        return "".join(f"int {name}(void* const* buffers, const int64_t* sizes);\n" for name in self.called)
+
+    def function(self, f: Function) -> str:
+        saved = dict(self.buffers)
+        params: list[str] = []
+        for p in f.params:
+            match p:
+                case BufferParam(name=name, dtype=dtype, written=written, noalias=noalias):
+                    self.buffers[name] = dtype
+                    const, restrict = ("" if written else "const "), (" restrict" if noalias else "")
+                    params.append(f"{const}{memory_type(dtype)}*{restrict} {name}")
+                case IntegerParam(name=name):
+                    params.append(f"int64_t {name}")
+        body = self.block(f.body, "  ")
+        self.buffers = saved
+        return f"static __attribute__((noinline)) void {f.name}({', '.join(params)}) {{\n{body}}}\n"
+
+    def kernel(self) -> str:
+        body = self.block(self.k.body, "  ")
+        return (
+            f"int {self.k.face.symbol}(void* const* buffers, const int64_t* sizes, tatami_pool* pool) {{\n"
+            f"{self.prologue('buffers', 'sizes')}  int fault = 0;\n  const size_t mark = tatami_mark();\n  (void)pool;\n"
+            f"{body}  tatami_release(mark);\n  return fault;\n}}\n"
+        )
+
+    def prologue(self, buffers: str, sizes: str) -> str:
+        lines: list[str] = []
+        for i, p in enumerate(self.k.params):
+            const = "" if p.written else "const "
+            lines.append(f"  {const}{memory_type(p.dtype)}* const {p.name} = {buffers}[{i}]; (void){p.name};\n")
+        for i in range(self.k.face.sizes):
+            lines.append(f"  const int64_t s{i} = {sizes}[{i}]; (void)s{i};\n")
+        return "".join(lines)
+
+    # -- statements ------------------------------------------------------------------------------
+    def block(self, body: tuple[Stmt, ...], pad: str) -> str:
+        return "".join(self.stmt(s, pad) for s in body)
+
+    def ix(self, e: Expr) -> str:
+        return index_text(e, self.needs)
+
+    def stmt(self, s: Stmt, pad: str) -> str:
+        match s:
+            case Declare(reg=reg, value=value, integer=integer):
+                c = "int64_t" if integer else self.needs.register(reg.dtype, reg.lanes)
+                return f"{pad}{c} {reg.name} = {self.value(value)};\n"
+            case Assign(reg=reg, value=value):
+                return f"{pad}{reg.name} = {self.value(value)};\n"
+            case SetLane(reg=reg, lane=lane, value=value):
+                text = self.value(value)
+                return f"{pad}{reg.name}[{self.ix(lane)}] = {'-' + text if reg.dtype == DType.bool else text};\n"
+            case Store():
+                return self.store(s, pad)
+            case For():
+                return self.loop(s, pad)
+            case If(cond=cond, then=then, otherwise=otherwise):
+                text = f"{pad}if ({self.value(cond)}) {{\n{self.block(then, pad + '  ')}{pad}}}"
+                if otherwise:
+                    text += f" else {{\n{self.block(otherwise, pad + '  ')}{pad}}}"
+                return text + "\n"
+            case Parallel():
+                return self.parallel(s, pad)
+            case LocalBuffer(name=name, dtype=dtype, elements=elements):
+                self.buffers[name] = dtype
+                self.locals.append(name)
+                c = memory_type(dtype)
+                return (
+                    f"{pad}{c}* const {name} = tatami_scratch({self.ix(elements)} * (int64_t)sizeof({c}));\n"
+                    f"{pad}if (!{name}) {{ tatami_release(mark); return TATAMI_OUT_OF_MEMORY; }}\n"
+                )
+            case Fault(code=code):
+                return f"{pad}if (fault < {code}) fault = {code};\n"
+            case Call():
+                return self.call(s, pad)
+            case Prefetch(buffer=buffer, index=index, write=write):
+                return f"{pad}__builtin_prefetch({buffer} + {self.ix(index)}, {int(write)});\n"
+            case _:
+                assert_never(s)
+
+    def store(self, s: Store, pad: str) -> str:
+        t = type_of(s.value)
+        text = narrow_text(t.dtype, t.lanes, self.value(s.value), self.needs)
+        place = f"{s.buffer} + {self.ix(s.index)}"
+        if t.lanes == 1:
+            return f"{pad}{s.buffer}[{self.ix(s.index)}] = {text};\n"
+        v = self.needs.vector(memory_short(t.dtype), t.lanes)
+        if s.active is not None:
+            c = memory_type(t.dtype)
+            return f"{pad}{{ {v} v = {text}; memcpy({place}, &v, (size_t){self.ix(s.active)} * sizeof({c})); }}\n"
+        return f"{pad}*({v}_u*)({place}) = {text};\n"
+
+    def loop(self, s: For, pad: str) -> str:
+        body = self.block(s.body, pad + "  ")
+        start, stop = self.ix(s.start), self.ix(s.stop)
+        note = "  /* simd */" if s.simd else ""
+        if s.down:
+            head = f"for (int64_t {s.var} = {stop} - 1; {s.var} >= {start}; --{s.var})"
+        else:
+            step = f"++{s.var}" if s.step == 1 else f"{s.var} += {s.step}"
+            head = f"for (int64_t {s.var} = {start}; {s.var} < {stop}; {step})"
+        return f"{pad}{head} {{{note}\n{body}{pad}}}\n"
+
+    def parallel(self, s: Parallel, pad: str) -> str:
+        name = f"chunk{len(self.chunks)}"
+        shared = list(self.locals)
+        saved = dict(self.buffers)
+        self.chunks.append("")
+        place = len(self.chunks) - 1
+        prologue = self.block(s.prologue, "  ")
+        body = self.block(s.body, "    ")
+        del self.locals[len(shared) :]
+        given = "".join(f"  {memory_type(saved[b])}* const {b} = f->local[{i}]; (void){b};\n" for i, b in enumerate(shared))
+        frame = f"struct {name}_frame"
+        self.chunks[place] = (
+            f"{frame} {{ void* const* buffers; const int64_t* sizes; void* local[{max(len(shared), 1)}]; }};\n"
+            f"static int {name}(void* context, int64_t begin, int64_t end) {{\n"
+            f"  const {frame}* f = context;\n{self.prologue('f->buffers', 'f->sizes')}{given}"
+            f"  int fault = 0;\n  const size_t mark = tatami_mark();\n{prologue}"
+            f"  for (int64_t {s.var} = begin; {s.var} < end; ++{s.var}) {{\n{body}  }}\n"
+            f"  tatami_release(mark);\n  return fault;\n}}\n"
+        )
+        self.buffers = saved
+        inside = pad + "  "
+        locals_text = ", ".join(shared) if shared else "0"
+        return (
+            f"{pad}{{\n{inside}{frame} frame = {{buffers, sizes, {{{locals_text}}}}};\n"
+            f"{inside}const int r = tatami_parallel_for(pool, {self.ix(s.count)}, {self.ix(s.grain)}, {name}, &frame);\n"
+            f"{inside}if (r > fault) fault = r;\n{pad}}}\n"
+        )
+
+    def call(self, s: Call, pad: str) -> str:
+        pointers = [f"{a.buffer} + {self.ix(a.index)}" for a in s.args if isinstance(a, Pointer)]
+        if not s.routine:
+            args = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, Pointer) else self.ix(a.value) for a in s.args]
+            return f"{pad}{s.function}({', '.join(args)});\n"
+        self.called[s.function] = 1
+        integers = [self.ix(a.value) for a in s.args if not isinstance(a, Pointer)]
+        return (
+            f"{pad}{{\n{pad}  void* const pointers[] = {{{', '.join(f'(void*)({p})' for p in pointers) or '0'}}};\n"
+            f"{pad}  const int64_t integers[] = {{{', '.join(integers) or '0'}}};\n"
+            f"{pad}  const int r = {s.function}(pointers, integers);\n{pad}  if (r > fault) fault = r;\n{pad}}}\n"
+        )
+
+    # -- values ----------------------------------------------------------------------------------
+    def value(self, v: Value) -> str:
+        """C of a value, an atom or in parentheses."""
+        n = self.needs
+        match v:
+            case Const(value=value, dtype=dtype):
+                return constant_text(value, dtype, _rounded)
+            case Reg(name=name):
+                return name
+            case IndexOf():
+                return self.index_of(v)
+            case Load():
+                return self.load(v)
+            case Gather():
+                return self.gather(v)
+            case Op(fn=fn, args=args):
+                t = type_of(args[-1])
+                return op_text(fn, t.dtype, t.lanes, [self.value(a) for a in args], n)
+            case Cast(x=x, to=to, bits=bits):
+                t = type_of(x)
+                return (bits_text if bits else cast_text)(t.dtype, to, t.lanes, self.value(x), n)
+            case Splat(x=x, lanes=lanes):
+                dtype = type_of(x).dtype
+                text = self.value(x)
+                return f"{n.add(f'splat_{short(dtype)}x{lanes}')}({'-' + text if dtype == DType.bool else text})"
+            case Lane(x=x, lane=lane):
+                text = f"{self.value(x)}[{self.ix(lane)}]"
+                return f"({text} & 1)" if type_of(x).dtype == DType.bool else text
+            case Horizontal(fn=fn, x=x):
+                t = type_of(x)
+                return f"{n.add(f'h_{fn}_{t.dtype.value}x{t.lanes}')}({self.value(x)})"
+            case Fma(x=x, y=y, z=z):
+                return f"({self.value(x)} * {self.value(y)} + {self.value(z)})"
+            case Within(guards=guards):
+                tests = [f"((uint64_t){self.ix(g.index)} < (uint64_t){self.ix(g.size)})" for g in guards]
+                return f"({' & '.join(tests)})" if tests else "1"
+            case LaneRange(low=low, high=high, lanes=lanes):
+                return f"{n.add(f'lane_rangex{lanes}')}({self.ix(low)}, {self.ix(high)})"
+            case Random():
+                return self.random(v)
+            case _:
+                assert_never(v)
+
+    def index_of(self, v: IndexOf) -> str:
+        c = register_type(v.dtype, 1)
+        first = f"(({c}){self.ix(v.value)})"
+        if v.lanes == 1:
+            return first
+        element = short(v.dtype)
+        self.needs.vector(element, v.lanes)
+        base = f"{self.needs.add(f'splat_{element}x{v.lanes}')}({first})"
+        if v.step is None:
+            return base
+        step = f"{self.needs.add(f'splat_{element}x{v.lanes}')}(({c}){self.ix(v.step)})"
+        iota = f"{self.needs.add(f'iota_{element}x{v.lanes}')}()"
+        if v.dtype.is_float:
+            return f"({base} + {iota} * {step})"
+        u = self.needs.vector(f"u{element[1:]}", v.lanes)
+        return f"(({element}x{v.lanes})(({u}){base} + ({u}){iota} * ({u}){step}))"
+
+    def load(self, v: Load) -> str:
+        if v.lanes == 1:
+            return widen_text(v.dtype, 1, f"{v.buffer}[{self.ix(v.index)}]", self.needs)
+        element = memory_short(v.dtype)
+        vector = self.needs.vector(element, v.lanes)
+        place = f"({v.buffer} + {self.ix(v.index)})"
+        if v.active is not None:
+            text = f"{self.needs.add(f'active_{element}x{v.lanes}')}({place}, {self.ix(v.active)})"
+        else:
+            text = f"(*(const {vector}_u*){place})"
+        return widen_text(v.dtype, v.lanes, text, self.needs)
+
+    def gather(self, v: Gather) -> str:
+        vector = self.needs.vector(memory_short(v.dtype), v.lanes)
+        elements = ", ".join(f"{v.buffer}[{self.ix(v.index + v.step * i)}]" for i in range(v.lanes))
+        return widen_text(v.dtype, v.lanes, f"(({vector}){{{elements}}})", self.needs)
+
+    def random(self, v: Random) -> str:
+        philox = self.needs.add("philox_word")
+        key = self.value(v.key)
+        words = [f"{philox}({key}, (uint64_t){self.ix(v.counter + i)})" for i in range(v.lanes)]
+        if v.lanes == 1:
+            return words[0]
+        return f"(({self.needs.vector('u32', v.lanes)}){{{', '.join(words)}}})"

@@ -1,9 +1,9 @@
 """CPU kernels as statement trees (spec 1 "SIMD", D§3 loop → c).
 
-    Program  = kernels by symbol, and which Region launches which kernel with which arguments
+    Program  = kernels by symbol, bindings (which Region calls which kernel with which arguments)
     Kernel   = face, functions (static micro-kernels), body
     Stmt     = Declare | Assign | SetLane | Store | For | If | Parallel | LocalBuffer | Fault | Call | Prefetch
-    Value    = Const | Reg | IndexOf | Load | Op | Cast | Splat | Lane | Horizontal | Fma | Within | LaneRange | Random
+    Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Horizontal | Fma | Within | LaneRange | Random
 
 Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane and
 Horizontal. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments (s0, …), 64-bit, flooring.
@@ -21,7 +21,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
-from tatami.core.kernel import KernelFace
+from tatami.core.kernel import Binding, KernelFace
 from tatami.core.ops import OPS, result_dtype
 from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard
@@ -60,6 +60,16 @@ class Load(msgspec.Struct, frozen=True, tag_field="v", tag="load"):
     dtype: DType
     lanes: int = 1
     active: Expr | None = None
+
+
+class Gather(msgspec.Struct, frozen=True, tag_field="v", tag="gather"):
+    """Elements ``index + lane * step``."""
+
+    buffer: str
+    index: Expr
+    step: Expr
+    dtype: DType
+    lanes: int
 
 
 class Op(msgspec.Struct, frozen=True, tag_field="v", tag="op"):
@@ -124,7 +134,9 @@ class Random(msgspec.Struct, frozen=True, tag_field="v", tag="random"):
     lanes: int = 1
 
 
-Value: TypeAlias = Const | Reg | IndexOf | Load | Op | Cast | Splat | Lane | Horizontal | Fma | Within | LaneRange | Random
+Value: TypeAlias = (
+    Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Horizontal | Fma | Within | LaneRange | Random
+)
 
 
 # -- statements ----------------------------------------------------------------------------------
@@ -267,19 +279,20 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line for readers: kind and plan, no user names."""
 
 
-class Launch(msgspec.Struct, frozen=True):
-    """How one Region calls its kernel: tensors by value id, sizes as expressions over the signature's symbols."""
+class Body(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a lowering makes of one Region: a kernel without its face."""
 
-    kernel: str
-    buffers: tuple[str, ...]
-    sizes: tuple[Expr, ...]
+    stmts: tuple[Stmt, ...]
+    functions: tuple[Function, ...] = ()
+    contract: bool = False
+    about: str = ""
 
 
 class Program(msgspec.Struct, frozen=True):
-    """`launches` by Region name. Kernels of equal key are one kernel."""
+    """Kernels by symbol, and the calls each Region makes in call order. Kernels of equal key are one kernel."""
 
     kernels: dict[str, Kernel]
-    launches: dict[str, Launch]
+    bindings: tuple[Binding, ...]
 
 
 # -- types ---------------------------------------------------------------------------------------
@@ -295,7 +308,12 @@ def type_of(value: Value) -> ValueType:
     match value:
         case Const(dtype=dtype):
             return ValueType(dtype, 1)
-        case Reg(dtype=dtype, lanes=lanes) | IndexOf(dtype=dtype, lanes=lanes) | Load(dtype=dtype, lanes=lanes):
+        case (
+            Reg(dtype=dtype, lanes=lanes)
+            | IndexOf(dtype=dtype, lanes=lanes)
+            | Load(dtype=dtype, lanes=lanes)
+            | Gather(dtype=dtype, lanes=lanes)
+        ):
             return ValueType(dtype, lanes)
         case Op(fn=fn, args=args):
             types = [type_of(a) for a in args]

@@ -1,0 +1,12 @@
+/* needs: f32x@W i32x@W u32x@W blend_u32x@W splat_u32x@W */
+/* fp32 to the bits of fp16, nearest even. No denormal fp32 is made or needed. */
+static inline u32x@W t_bits_fp16x@W(f32x@W x) {
+  u32x@W u = (u32x@W)x;
+  u32x@W sign = (u >> 16) & 0x8000u;
+  u32x@W a = u & 0x7fffffffu;
+  u32x@W normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
+  u32x@W small = (u32x@W)((f32x@W)a + 0.5f) - 0x3f000000u;
+  u32x@W large = t_blend_u32x@W((i32x@W)(a > 0x7f800000u), t_splat_u32x@W(0x7e00u), t_splat_u32x@W(0x7c00u));
+  u32x@W r = t_blend_u32x@W((i32x@W)(a < 0x38800000u), small, normal);
+  return t_blend_u32x@W((i32x@W)(a >= 0x47800000u), large, r) | sign;
+}

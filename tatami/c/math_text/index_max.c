@@ -1,0 +1,1 @@
+static inline int64_t t_index_max(int64_t x, int64_t y) { return x > y ? x : y; }

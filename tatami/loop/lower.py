@@ -1,0 +1,112 @@
+"""Regions and their plans to CPU kernels; structurally equal ones share a kernel (D§3 loop → c).
+
+region, plan  ->  renamed into our own names  ->  body by the kind of the plan  ->  kernel keyed by its content
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from tatami.core.diagnostic import fail
+from tatami.core.expr import Expr, var
+from tatami.core.kernel import Binding, KernelFace, KernelParam
+from tatami.core.module import Module
+from tatami.core.target import Target
+from tatami.loop import ir
+from tatami.loop.opaque import lower_opaque
+from tatami.loop.rename import Names, rename, rename_plan
+from tatami.loop.rows import lower_rows
+from tatami.plan.ir import CpuContraction, CpuRows, ProgramPlan, RegionPlan, Scalar, SchedulePlan
+from tatami.region.ir import Program, Region
+
+
+def lower(region: Module[Program], plan: Module[ProgramPlan], target: Target) -> Module[ir.Program]:
+    """The kernels of every program and how its Regions call them."""
+    programs: dict[str, ir.Program] = {}
+    for name, program in region.programs.items():
+        plans = {p.region: p for p in plan.programs[name].regions} if name in plan.programs else {}
+        programs[name] = _lower_program(program, plans, target)
+    return Module(programs, region.constants, region.origins)
+
+
+def _lower_program(program: Program, plans: dict[str, RegionPlan], target: Target) -> ir.Program:
+    kernels: dict[str, ir.Kernel] = {}
+    bindings: list[Binding] = []
+    known: dict[str, ir.Kernel] = {}
+    for step in program.body:
+        if not isinstance(step, Region):
+            continue
+        renamed, names = rename(step)
+        given = plans.get(step.name)
+        choices = [(c.conditions, c.plan) for c in given.choices] if given else [((), _default_plan(target))]
+        for i, (conditions, plan) in enumerate(choices):
+            own = rename_plan(plan, names)
+            key = content_key((renamed, own))
+            kernel = known.get(key)
+            if kernel is None:
+                kernel = known[key] = _kernel(renamed, names, own, target, step.name)
+            kernels.setdefault(kernel.face.symbol, kernel)
+            bindings.append(
+                Binding(
+                    region=step.name,
+                    kernel=kernel.face.symbol,
+                    buffers=(*(p.name for p in step.inputs), *(t.name for t in step.outputs)),
+                    sizes=tuple(var(n) for n in names.sizes),
+                    choice=i,
+                    conditions=conditions,
+                )
+            )
+    return ir.Program(kernels, tuple(bindings))
+
+
+def _default_plan(target: Target) -> CpuRows:
+    """For a Region without a plan: the schedule decides everything but the lanes."""
+    return CpuRows((), (), {}, "", max(target.vector_bytes // 4, 1), 0)
+
+
+def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at: str) -> ir.Kernel:
+    body = lower_region(region, plan, target, at)
+    params = tuple(
+        [ir.BufferParam(p.name, p.memref.dtype, False, p.memref.noalias) for p in region.inputs]
+        + [ir.BufferParam(t.name, t.memref.dtype, True, t.memref.noalias) for t in region.outputs]
+    )
+    key = content_key((params, len(names.sizes), body))
+    face = KernelFace(
+        symbol=f"tatami_{key[:20]}",
+        params=tuple(KernelParam(p.dtype, p.written) for p in params),
+        sizes=len(names.sizes),
+        key=key,
+    )
+    return ir.Kernel(face, params, body.stmts, body.functions, body.contract, body.about)
+
+
+def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "r") -> ir.Body:
+    """The body of the kernel of a renamed Region under a renamed plan, by the kind of the plan."""
+    if region.opaque is not None:
+        return lower_opaque(region)
+    match plan:
+        case Scalar() | CpuRows():
+            return ir.Body(lower_rows(region, plan), about=type(plan).__name__)
+        case CpuContraction():
+            return ir.Body(lower_rows(region, _default_plan(target)), about="contraction as rows")
+        case _:
+            raise fail(
+                "InvalidPlan",
+                at,
+                f"a plan of kind {type(plan).__name__} is for another target",
+                "choose a plan of kind scalar, cpu_rows or cpu_contraction",
+            )
+
+
+def content_key(value: Any) -> str:
+    """sha256 of a value of inert nodes; equal values have equal keys in every process."""
+    return hashlib.sha256(msgspec.json.encode(value, enc_hook=_text)).hexdigest()
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, Expr):
+        return str(value)
+    raise TypeError(type(value).__name__)

@@ -1,0 +1,603 @@
+"""Loop nests for every Region that is not a packed contraction (notes: cpu §4).
+
+Phases become parallel loops over the outer axes; inside, each pass is a nest with a vector loop and a scalar tail.
+Reduces along the lanes keep several vector accumulators and end in a horizontal tree; reduces across them keep one
+accumulator per lane. Long float sums are added up in blocks. The order of additions depends on sizes alone, never on
+the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, product, var
+from tatami.loop.flatten import FlatLet, flatten, used_axes
+from tatami.loop.ir import (
+    Assign,
+    Cast,
+    Const,
+    Declare,
+    Fault,
+    For,
+    Horizontal,
+    If,
+    IndexOf,
+    Lane,
+    LocalBuffer,
+    Op,
+    Parallel,
+    Reg,
+    Splat,
+    Stmt,
+    Value,
+    Within,
+    type_of,
+)
+from tatami.loop.pointwise import Emitter, Point, Stored, accumulator_dtype, lane_step, neutral_value
+from tatami.loop.schedule import Item, Pass, Phase, Schedule, Scheduler, cost
+from tatami.plan.ir import CpuRows, Scalar
+from tatami.region.ir import Reduce, Region, Scan, Yield
+
+_WORK = 1 << 14
+"""Element operations worth a task of their own (about 5 us)."""
+_BLOCK = 512
+"""Terms of a float sum added up one after the other before they join the total."""
+
+
+def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:
+    """The body of the kernel of a renamed Region."""
+    lets, typer = flatten(region)
+    lanes = plan.width if isinstance(plan, CpuRows) else 1
+    scheduler = Scheduler(region, lets, plan, lanes)
+    return _Rows(region, Emitter(region, scheduler.lets, typer), scheduler).body()
+
+
+class _Accumulator(msgspec.Struct):
+    """One running reduce of one let at one point."""
+
+    let: FlatLet
+    point: Point
+    total: Reg
+
+
+class _Fold(msgspec.Struct):
+    """A reduce over the loops of its pass: one accumulator for vectors, one for the tail."""
+
+    let: FlatLet
+    one: Reg
+    lanes: Reg
+
+
+class _Rows:
+    def __init__(self, region: Region, emitter: Emitter, scheduler: Scheduler) -> None:
+        self.region = region
+        self.e = emitter
+        self.s = scheduler
+        self.plan: Schedule = scheduler.schedule()
+        self.lets = scheduler.lets
+        self.sizes = scheduler.sizes
+
+    def body(self) -> tuple[Stmt, ...]:
+        for name, storage in self.plan.storage.items():
+            if storage == "shared":
+                self.allocate(name, self.lets[name].axes)
+        for phase in self.plan.phases:
+            self.phase(phase)
+        for y in self.plan.scatters:
+            self.scatter(y)
+        return tuple(self.e.blocks[0])
+
+    def allocate(self, name: str, axes: tuple[str, ...]) -> None:
+        let = self.lets[name]
+        sizes = tuple(self.sizes[a] for a in axes)
+        buffer = self.e.fresh("b")
+        self.e.emit(LocalBuffer(buffer, let.dtype, product(sizes)))
+        self.e.stored[name] = Stored(buffer, let.dtype, axes, sizes)
+
+    # -- phases ----------------------------------------------------------------------------------
+    def phase(self, phase: Phase) -> None:
+        if phase.outer:
+            work = sum((self.pass_work(p) for p in phase.passes), ZERO)
+            self.parallel(phase.outer, work, lambda env: self.passes(phase, env), lambda: self.rows(phase))
+            return
+        for p in phase.passes:
+            self.lone_pass(p)
+
+    def rows(self, phase: Phase) -> None:
+        """Buffers of one thread for the lets that later passes of the phase read."""
+        for p in phase.passes:
+            for name in p.lets:
+                if self.plan.storage[name] == "local":
+                    self.allocate(name, tuple(a for a in self.lets[name].axes if a not in phase.outer))
+
+    def passes(self, phase: Phase, env: dict[str, Expr]) -> None:
+        for p in phase.passes:
+            self.nest(p, p.axes, env)
+
+    def pass_work(self, p: Pass) -> Expr:
+        points = product(self.sizes[a] for a in p.axes)
+        total = ZERO
+        for name in p.lets:
+            reduce = self.lets[name].expr
+            inner = product(self.sizes[a] for a in reduce.axes) if isinstance(reduce, Reduce) and name not in p.folds else ONE
+            total = total + points * inner * (1 + cost(reduce) // 4)
+        return total
+
+    def parallel(
+        self,
+        axes: tuple[str, ...],
+        work: Expr,
+        body: Callable[[dict[str, Expr]], None],
+        prologue: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Threads share the points of `axes`; the last axis counts fastest and is stepped, not divided out."""
+        axes = tuple(a for a in axes if self.sizes[a] != ONE) or axes[:1]
+        e = self.e
+        count = product(self.sizes[a] for a in axes)
+        z = e.loop(count, "z")
+        env: dict[str, Expr] = {}
+        steps: list[tuple[Reg, Expr]] = []
+        with e.block(sealed=True) as head:
+            prologue()
+            if len(axes) > 1:
+                rest: Expr = var("begin")
+                for a in reversed(axes):
+                    size = self.sizes[a]
+                    digit = rest if a == axes[0] else rest - size * floordiv(rest, size)
+                    reg = Reg(e.loop(size), DType.i64)
+                    e.emit(Declare(reg, IndexOf(digit, DType.i64), integer=True))
+                    steps.append((reg, size))
+                    env[a] = var(reg.name)
+                    rest = floordiv(rest, size)
+            else:
+                env[axes[0]] = var(z)
+        with e.block(sealed=True) as inside:
+            body(env)
+            if steps:
+                e.emit(*_advance(steps))
+        grain = maximum(1, floordiv(expr(_WORK), maximum(1, work)))
+        e.emit(Parallel(z, count, grain, tuple(inside), tuple(head)))
+
+    def lone_pass(self, p: Pass) -> None:
+        """A pass without outer loops: its own axes are shared by the threads."""
+        scan = self.lets[p.items[0].lets[0]].expr if p.items and p.items[0].kind == "scan" else None
+        serial = {scan.axis} if isinstance(scan, Scan) else set()
+        free = tuple(a for a in p.axes if a not in serial and a != p.vector)
+        if p.folds or (not free and not p.vector):
+            self.nest(p, p.axes, {})
+            return
+        if free:
+            split = free[:-1] if len(free) > 1 and not p.vector else free
+            split = split or free
+            rest = tuple(a for a in p.axes if a not in split)
+            work = self.pass_work(Pass(rest, p.items, p.folds))
+            self.parallel(split, work, lambda env: self.nest(p, rest, env))
+            return
+        self.parallel_lanes(p)
+
+    def parallel_lanes(self, p: Pass) -> None:
+        """One axis only: threads share blocks of it."""
+        e = self.e
+        n = self.sizes[p.vector]
+        has_reduce = any(item.kind != "map" for item in p.items)
+        block = 64 if has_reduce else 4096
+        count = floordiv(n + (block - 1), expr(block))
+        work = floordiv(self.pass_work(p) * block, maximum(1, n))
+        z = e.loop(count, "z")
+        rest = tuple(a for a in p.axes if a != p.vector)
+        with e.block(sealed=True) as inside:
+            start = var(e.integer(IndexOf(var(z) * block, DType.i64)))
+            stop = var(e.integer(IndexOf(minimum(n, start + block), DType.i64)))
+            self.nest(p, rest, {}, (start, stop))
+        grain = maximum(1, floordiv(expr(_WORK), maximum(1, work)))
+        e.emit(Parallel(z, count, grain, tuple(inside)))
+
+    # -- one pass --------------------------------------------------------------------------------
+    def nest(self, p: Pass, axes: tuple[str, ...], env: dict[str, Expr], lanes_range: tuple[Expr, Expr] | None = None) -> None:
+        """Loops over `axes` (those of the pass not yet in `env`) and the items inside."""
+        if p.items and p.items[0].kind == "scan":
+            self.scan_nest(p, axes, env, lanes_range)
+            return
+        folds = self.open_folds(p, env)
+        self.loops(p, tuple(a for a in axes if a != p.vector), env, folds, lanes_range)
+        self.close_folds(folds, env)
+
+    def loops(
+        self, p: Pass, axes: tuple[str, ...], env: dict[str, Expr], folds: list[_Fold], lanes_range: tuple[Expr, Expr] | None
+    ) -> None:
+        e = self.e
+        if axes:
+            x = e.loop(self.sizes[axes[0]])
+            with e.block() as body:
+                self.loops(p, axes[1:], {**env, axes[0]: var(x)}, folds, lanes_range)
+            e.emit(For(x, ZERO, self.sizes[axes[0]], tuple(body)))
+            return
+        if not p.vector:
+            self.items(p, [Point(env)], folds)
+            return
+        several = 4 if any(item.kind == "reduce" for item in p.items) else 1
+        self.lane_loops(p.vector, lanes_range, several, env, lambda points: self.items(p, points, folds))
+
+    def width(self, axis: str) -> int:
+        """Lanes along an axis: the plan's, or the largest power of two that fits a short axis."""
+        n = self.sizes[axis].as_int()
+        lanes = self.plan.lanes
+        while n is not None and lanes > n and lanes > 1:
+            lanes //= 2
+        return lanes
+
+    def lane_loops(
+        self,
+        axis: str,
+        span: tuple[Expr, Expr] | None,
+        several: int,
+        env: dict[str, Expr],
+        body: Callable[[list[Point]], None],
+    ) -> None:
+        """A loop over `several` vectors at once (when more than one), over single vectors, and a scalar tail."""
+        e = self.e
+        start, stop = span or (ZERO, self.sizes[axis])
+        lanes = self.width(axis)
+        steps = [lanes * several, lanes, 1] if several > 1 else [lanes, 1]
+        for step in dict.fromkeys(steps):
+            trip = stop - start
+            end = stop if step == 1 else start + floordiv(trip, expr(step)) * step
+            if end == start:
+                continue
+            x = e.loop(self.sizes[axis])
+            count = max(step // lanes, 1)
+            width = lanes if step > 1 else 1
+            points = [Point({**env, axis: var(x) + i * width}, x if width > 1 else "", width) for i in range(count)]
+            with e.block() as inside:
+                body(points)
+            e.emit(For(x, start, end, tuple(inside), step, simd=width > 1))
+            if end == stop:
+                break
+            start = end if span is None else var(e.integer(IndexOf(end, DType.i64)))
+
+    def items(self, p: Pass, points: list[Point], folds: list[_Fold]) -> None:
+        for item in p.items:
+            if item.kind == "reduce":
+                self.reduce_item(item, points)
+            else:
+                for point in points:
+                    self.map_let(self.lets[item.lets[0]], point)
+        for fold in folds:
+            for point in points:
+                self.join(fold.lanes if point.vector else fold.one, self.reduce_of(fold.let), point)
+
+    def map_let(self, let: FlatLet, p: Point) -> None:
+        value = self.e.value(let.expr, p)
+        if not isinstance(value, (Reg, Const)):
+            value = self.e.declare(value)
+        self.finish(let, p, value)
+
+    def finish(self, let: FlatLet, p: Point, value: Value) -> None:
+        """The value of a let at a point is known: keep it, store it, yield it."""
+        e = self.e
+        if type_of(value).dtype != let.dtype:
+            value = e.declare(Cast(value, let.dtype))
+        index = tuple(p.env[a] for a in let.axes)
+        e.remember(e.let_key(let.name, index, p), value)
+        stored = e.stored.get(let.name)
+        if stored is not None:
+            e.store(stored.buffer, e.stored_address(stored, let, index), value, p)
+        for y in self.s.yields.get(let.name, ()):
+            entries = y.map if y.map is not None else tuple(var(a) for a in let.axes)
+            place = tuple(p.at(x) for x in entries if x is not None)
+            e.store(y.to, e.address(y.to, place), self.converted(y, value), p)
+
+    def converted(self, y: Yield, value: Value) -> Value:
+        for to in (y.cast, self.e.memrefs[y.to].dtype):
+            if to is not None and type_of(value).dtype != to:
+                value = Cast(value, to)
+        return value
+
+    # -- reduces ---------------------------------------------------------------------------------
+    def reduce_of(self, let: FlatLet) -> Reduce:
+        assert isinstance(let.expr, Reduce)
+        return let.expr
+
+    def reduce_item(self, item: Item, points: list[Point]) -> None:
+        lets = [self.lets[n] for n in item.lets]
+        first = self.reduce_of(lets[0])
+        if first.fn in ("argmax", "argmin"):
+            for let in lets:
+                for p in points:
+                    self.arg_reduce(let, p)
+            return
+        vector = self.plan.reduce_vector[lets[0].name]
+        if vector and not points[0].vector:
+            for p in points:
+                self.reduce_along_lanes(lets, p, vector)
+            return
+        totals = [self.open(let, p) for p in points for let in lets]
+        self.reduce_loops(totals, first.axes, {})
+        for t in totals:
+            self.close(t.let, t.point, t.total)
+
+    def open(self, let: FlatLet, p: Point) -> _Accumulator:
+        reduce = self.reduce_of(let)
+        lanes = p.lanes if p.vector and self.depends(let, p) else 1
+        start = self.start(reduce)
+        total = self.e.declare(start if lanes == 1 else Splat(start, lanes), "a")
+        return _Accumulator(let, p, total)
+
+    def depends(self, let: FlatLet, p: Point) -> bool:
+        return any(p.vector in free_vars(p.env[a]) for a in used_axes(let.expr, {}) if a in p.env)
+
+    def start(self, reduce: Reduce) -> Const:
+        dtype = accumulator_dtype(reduce.dtype)
+        return Const(reduce.init, dtype) if reduce.init is not None else neutral_value(reduce.fn, dtype)
+
+    def reduce_loops(self, totals: list[_Accumulator], axes: tuple[str, ...], env: dict[str, Expr]) -> None:
+        """Serial loops over the reduce axes with one accumulator per let and point; float sums in blocks."""
+        e = self.e
+        size = self.sizes[axes[0]]
+        x = e.loop(size)
+        inner_env = {**env, axes[0]: var(x)}
+        if len(axes) > 1:
+            with e.block() as body:
+                self.reduce_loops(totals, axes[1:], inner_env)
+            e.emit(For(x, ZERO, size, tuple(body)))
+            return
+        known = size.as_int()
+        blocked = [t for t in totals if self.in_blocks(t)] if known is None or known > 2 * _BLOCK else []
+        if not blocked:
+            with e.block() as body:
+                for t in totals:
+                    self.step(t.total, t, inner_env)
+            e.emit(For(x, ZERO, size, tuple(body)))
+            return
+        y = e.loop(size, "y")
+        with e.block() as outer:
+            parts = {id(t): self.part(t) for t in blocked}
+            with e.block() as body:
+                for t in totals:
+                    self.step(parts.get(id(t), t.total), t, inner_env)
+            e.emit(For(x, var(y), minimum(size, var(y) + _BLOCK), tuple(body)))
+            for t in blocked:
+                e.emit(Assign(t.total, Op("add", (t.total, parts[id(t)]))))
+        e.emit(For(y, ZERO, size, tuple(outer), _BLOCK))
+
+    def in_blocks(self, t: _Accumulator) -> bool:
+        return self.reduce_of(t.let).fn == "sum" and t.total.dtype.is_float
+
+    def part(self, t: _Accumulator) -> Reg:
+        zero = Const(0, t.total.dtype)
+        return self.e.declare(zero if t.total.lanes == 1 else Splat(zero, t.total.lanes), "a")
+
+    def step(self, total: Reg, t: _Accumulator, env: dict[str, Expr]) -> None:
+        reduce = self.reduce_of(t.let)
+        p = msgspec.structs.replace(t.point, env={**t.point.env, **env})
+        self.join(total, reduce, p)
+
+    def join(self, total: Reg, reduce: Reduce, p: Point) -> None:
+        """``total = total fn body`` at a point."""
+        value = self.e.value(reduce.body, p)
+        if type_of(value).dtype != total.dtype:
+            value = Cast(value, total.dtype)
+        self.e.emit(Assign(total, Op(_combine(reduce.fn, total.dtype), (total, self.e.widen(value, total.lanes)))))
+
+    def close(self, let: FlatLet, p: Point, total: Value) -> None:
+        self.finish(let, p, total)
+
+    def reduce_along_lanes(self, lets: list[FlatLet], p: Point, axis: str) -> None:
+        """Lanes run along a reduce axis: vector accumulators, a scalar one for the tail, a horizontal tree."""
+        e = self.e
+        lanes = self.width(axis)
+        reduces = [self.reduce_of(let) for let in lets]
+        several = 4 if sum(cost(r.body) for r in reduces) < 12 else 2
+        known = self.sizes[axis].as_int()
+        while several > 1 and known is not None and known < several * lanes * 2:
+            several //= 2
+        ones = [e.declare(self.start(r), "a") for r in reduces]
+        many = [
+            [e.declare(Splat(neutral_value(r.fn, t.dtype), lanes), "a") for _ in range(several)] for r, t in zip(reduces, ones)
+        ]
+
+        def inside(points: list[Point]) -> None:
+            for i, point in enumerate(points):
+                for r, one, vectors in zip(reduces, ones, many, strict=True):
+                    self.join(vectors[i] if point.vector else one, r, point)
+
+        def run(axes: tuple[str, ...], env: dict[str, Expr]) -> None:
+            if not axes:
+                self.lane_loops(axis, None, several, env, inside)
+                return
+            x = e.loop(self.sizes[axes[0]])
+            with e.block() as body:
+                run(axes[1:], {**env, axes[0]: var(x)})
+            e.emit(For(x, ZERO, self.sizes[axes[0]], tuple(body)))
+
+        run(tuple(a for a in reduces[0].axes if a != axis), dict(p.env))
+        for let, r, one, vectors in zip(lets, reduces, ones, many, strict=True):
+            fn = _combine(r.fn, one.dtype)
+            joined: Value = vectors[0]
+            for v in vectors[1:]:
+                joined = Op(fn, (joined, v))
+            total = e.declare(Op(fn, (one, Horizontal(_horizontal(r.fn, one.dtype), joined))))
+            self.close(let, p, total)
+
+    def arg_reduce(self, let: FlatLet, p: Point) -> None:
+        """First position of the extreme; NaN wins over every number (core.numerics)."""
+        e = self.e
+        reduce = self.reduce_of(let)
+        axis = reduce.axes[0]
+        dtype = e.typer.dtype(reduce.body)
+        lanes = p.lanes if p.vector and self.depends(let, p) else 1
+        best = e.declare(e.widen(Const(0, dtype), lanes), "a")
+        where = e.declare(e.widen(Const(0, DType.i64), lanes), "a")
+        x = e.loop(self.sizes[axis])
+        with e.block() as body:
+            point = msgspec.structs.replace(p, env={**p.env, axis: var(x)})
+            value = e.named(e.widen(e.value(reduce.body, point), lanes))
+            if dtype == DType.bool:
+                order: Value = Op("and", (value, Op("not", (best,))) if reduce.fn == "argmax" else (Op("not", (value,)), best))
+            else:
+                order = Op("gt" if reduce.fn == "argmax" else "lt", (value, best))
+            if dtype.is_float:
+                new_nan = Op("and", (Op("isnan", (value,)), Op("not", (Op("isnan", (best,)),))))
+                order = Op("or", (order, new_nan))
+            first = e.widen(Op("eq", (IndexOf(var(x), DType.i64), Const(0, DType.i64))), lanes)
+            take = e.declare(Op("or", (order, first)), "m")
+            e.emit(Assign(best, Op("where", (take, value, best))))
+            e.emit(Assign(where, Op("where", (take, e.widen(IndexOf(var(x), DType.i64), lanes), where))))
+        e.emit(For(x, ZERO, self.sizes[axis], tuple(body)))
+        self.close(let, p, where)
+
+    # -- folds: reduces over the loops of a pass ----------------------------------------------------
+    def open_folds(self, p: Pass, env: dict[str, Expr]) -> list[_Fold]:
+        out: list[_Fold] = []
+        for name in p.folds:
+            let = self.lets[name]
+            reduce = self.reduce_of(let)
+            one = self.e.declare(self.start(reduce), "a")
+            lanes = self.width(p.vector) if p.vector else 1
+            many = self.e.declare(Splat(neutral_value(reduce.fn, one.dtype), lanes), "a") if lanes > 1 else one
+            out.append(_Fold(let, one, many))
+        return out
+
+    def close_folds(self, folds: list[_Fold], env: dict[str, Expr]) -> None:
+        for fold in folds:
+            r = self.reduce_of(fold.let)
+            total: Value = fold.one
+            if fold.lanes.lanes > 1:
+                fn = _combine(r.fn, fold.one.dtype)
+                total = self.e.declare(Op(fn, (fold.one, Horizontal(_horizontal(r.fn, fold.one.dtype), fold.lanes))))
+            self.close(fold.let, Point(env), total)
+
+    # -- scans -----------------------------------------------------------------------------------
+    def scan_nest(self, p: Pass, axes: tuple[str, ...], env: dict[str, Expr], lanes_range: tuple[Expr, Expr] | None) -> None:
+        let = self.lets[p.items[0].lets[0]]
+        assert isinstance(let.expr, Scan)
+        along = let.expr.axis
+        others = tuple(a for a in axes if a not in (along, p.vector))
+
+        def run(left: tuple[str, ...], inner: dict[str, Expr]) -> None:
+            if left:
+                x = self.e.loop(self.sizes[left[0]])
+                with self.e.block() as body:
+                    run(left[1:], {**inner, left[0]: var(x)})
+                self.e.emit(For(x, ZERO, self.sizes[left[0]], tuple(body)))
+            elif p.vector:
+                self.lane_loops(p.vector, lanes_range, 1, inner, lambda points: self.scan(let, points[0]))
+            else:
+                self.scan(let, Point(inner))
+
+        run(others, env)
+
+    def scan(self, let: FlatLet, p: Point) -> None:
+        """Serial along the scan axis, lanes across another."""
+        e = self.e
+        assert isinstance(let.expr, Scan)
+        s = let.expr
+        dtype = accumulator_dtype(s.dtype)
+        fn = _combine(s.fn, dtype)
+        total = e.declare(e.widen(neutral_value(s.fn, dtype), p.lanes), "a")
+        x = e.loop(self.sizes[s.axis])
+        with e.block() as body:
+            point = msgspec.structs.replace(p, env={**p.env, s.axis: var(x)})
+            value = e.value(s.body, point)
+            if type_of(value).dtype != s.dtype:
+                value = Cast(value, s.dtype)
+            if s.dtype != dtype:
+                value = Cast(value, dtype)
+            joined = Op(fn, (total, e.widen(value, p.lanes)))
+            if s.exclusive:
+                before = e.declare(total)
+                self.finish(let, point, before)
+                e.emit(Assign(total, joined))
+            else:
+                e.emit(Assign(total, joined))
+                self.finish(let, point, e.declare(total))
+        e.emit(For(x, ZERO, self.sizes[s.axis], tuple(body), down=s.reverse))
+
+    # -- scatters --------------------------------------------------------------------------------
+    def scatter(self, y: Yield) -> None:
+        """Writes in row-major order of the source's axes; the last of several to one place counts."""
+        axes = self.lets[y.source].axes
+        entries = y.map if y.map is not None else tuple(var(a) for a in axes)
+        self.scatter_loops(y, entries, axes, {}, self.scatter_lanes(y, entries, axes))
+
+    def scatter_lanes(self, y: Yield, entries: tuple[Expr | None, ...], axes: tuple[str, ...]) -> str:
+        """The last axis, when its points never meet: it stands alone in the map and no index depends on it."""
+        if not axes or not self.s.is_wide(axes[-1]):
+            return ""
+        last = axes[-1]
+        apart = any(x is not None and x == var(last) for x in entries)
+        moved = any(self.moves(i, last) for i in y.indices)
+        place = tuple(x if x is not None else ZERO for x in entries)
+        contiguous = lane_step(self.e.address(y.to, place), last) == ONE
+        return last if apart and contiguous and not moved else ""
+
+    def moves(self, let: str, axis: str) -> bool:
+        """May the let differ along an axis?"""
+        flat = self.lets[let]
+        return axis in used_axes(flat.expr, {}) or let in self.e.stored
+
+    def scatter_loops(
+        self, y: Yield, entries: tuple[Expr | None, ...], axes: tuple[str, ...], env: dict[str, Expr], vector: str
+    ) -> None:
+        e = self.e
+        if not axes:
+            self.scatter_point(y, entries, Point(env))
+        elif axes == (vector,):
+            self.lane_loops(vector, None, 1, env, lambda points: self.scatter_point(y, entries, points[0]))
+        else:
+            x = e.loop(self.sizes[axes[0]])
+            with e.block() as body:
+                self.scatter_loops(y, entries, axes[1:], {**env, axes[0]: var(x)}, vector)
+            e.emit(For(x, ZERO, self.sizes[axes[0]], tuple(body)))
+
+    def scatter_point(self, y: Yield, entries: tuple[Expr | None, ...], p: Point) -> None:
+        e = self.e
+        own = tuple(p.env[a] for a in self.lets[y.source].axes)
+        value = self.converted(y, e.let_at(y.source, own, p))
+        values = [e.let_at(i, tuple(p.env[a] for a in self.lets[i].axes), p) for i in y.indices]
+        values = [self.first_lane(v) for v in values]
+        m = e.memrefs[y.to]
+        place = tuple(None if x is None else p.at(x) for x in entries)
+        index, guards = e.indices(place, values, m.shape, y.bounds)
+        addr = e.address(y.to, index)
+        with e.block() as write:
+            if y.combine != "set":
+                old = e.load(y.to, addr, m.dtype, p)
+                fn = {"add": "add", "mul": "mul", "max": "max", "min": "min"}[y.combine]
+                if m.dtype == DType.bool:
+                    fn = {"add": "or", "max": "or", "mul": "and", "min": "and"}[fn]
+                value = Op(fn, e.level(old, value))
+            e.store(y.to, addr, value, p)
+        if not guards:
+            e.emit(*write)
+            return
+        fault: tuple[Stmt, ...] = (Fault(1),) if y.bounds in ("error", "wrap") else ()
+        e.emit(If(Within(guards), tuple(write), fault))
+
+    def first_lane(self, v: Value) -> Value:
+        return v if type_of(v).lanes == 1 else Lane(self.e.named(v), ZERO)
+
+
+def _combine(fn: str, dtype: DType) -> str:
+    if dtype == DType.bool:
+        return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
+    return {"sum": "add", "prod": "mul"}.get(fn, fn)
+
+
+def _horizontal(fn: str, dtype: DType) -> str:
+    if dtype == DType.bool:
+        return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
+    return fn
+
+
+def _advance(steps: list[tuple[Reg, Expr]]) -> tuple[Stmt, ...]:
+    """Count up the axes, fastest first."""
+    reg, size = steps[0]
+    up = Assign(reg, IndexOf(var(reg.name) + 1, DType.i64))
+    if len(steps) == 1:
+        return (up,)
+    wrapped = Op("ge", (IndexOf(var(reg.name), DType.i64), IndexOf(size, DType.i64)))
+    return (up, If(wrapped, (Assign(reg, Const(0, DType.i64)), *_advance(steps[1:]))))

@@ -1,0 +1,141 @@
+"""Runs one Region as a compiled kernel, for tests: a serial pool that still splits ranges into chunks."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from tatami.c.print_kernel import print_kernel
+from tatami.core.expr import evaluate
+from tatami.core.layout import size_elements
+from tatami.core.module import Module
+from tatami.core.signature import Signature
+from tatami.core.target import PRESETS, Target
+from tatami.core.tensor import numpy_dtype
+from tatami.loop.ir import Kernel
+from tatami.loop.lower import lower
+from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, SchedulePlan
+from tatami.region.ir import Program, Region
+
+RUNTIME = Path(__file__).parents[2] / "tatami" / "c" / "runtime_text"
+POOL = """
+#include <stdlib.h>
+#include "tatami.h"
+static struct { void* raw; } stack[4096];
+static size_t height;
+size_t tatami_mark(void) { return height; }
+void* tatami_scratch(int64_t bytes) {
+  char* raw = malloc((size_t)bytes + 64);
+  stack[height++].raw = raw;
+  return raw + (64 - (uintptr_t)raw % 64) % 64;
+}
+void tatami_release(size_t mark) { while (height > mark) free(stack[--height].raw); }
+int tatami_threads(const tatami_pool* pool) { (void)pool; return 3; }
+int tatami_parallel_for(tatami_pool* pool, int64_t n, int64_t grain, tatami_chunk chunk, void* context) {
+  int fault = 0;
+  (void)pool; (void)grain;
+  int64_t part = n / 3 + 1;
+  for (int64_t begin = 0; begin < n; begin += part) {
+    int r = chunk(context, begin, begin + part < n ? begin + part : n);
+    if (r > fault) fault = r;
+  }
+  return fault;
+}
+"""
+FLAGS = {
+    "generic": [],
+    "avx2": ["-mavx2", "-mfma", "-mf16c"],
+    "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"],
+}
+BASE = ["-std=gnu17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wno-psabi", "-Werror"]
+SCALAR = Target(name="cpu:scalar", kind="cpu", isa="generic", vector_bytes=4, cores=2)
+TARGETS = {"scalar": SCALAR, "generic": PRESETS["cpu:generic"], "avx2": PRESETS["cpu:avx2"], "avx512": PRESETS["cpu:avx512"]}
+
+
+@functools.cache
+def has_flags(isa: str) -> bool:
+    """Can this machine run code for the ISA?"""
+    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    return {"avx2": "avx2" in text, "avx512": "avx512dq" in text}.get(isa, True)
+
+
+def compiler() -> list[str]:
+    cc = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
+    return [cc] if cc else [sys.executable, "-m", "ziglang", "cc"]
+
+
+_cache = Path(tempfile.gettempdir()) / f"tatami-test-kernels-{os.getuid()}"
+
+
+@functools.cache
+def build(text: str, isa: str, extra: tuple[str, ...] = (), cc: tuple[str, ...] = ()) -> Path:
+    _cache.mkdir(exist_ok=True)
+    command = [*(cc or tuple(compiler())), *BASE, *FLAGS[isa], *extra, f"-I{RUNTIME}"]
+    routines = RUNTIME / "routines.c"
+    whole = f"{text}\n{POOL}" + (routines.read_text() if routines.exists() and "tatami_sort" in text else "")
+    name = hashlib.sha256((whole + " ".join(command) + (RUNTIME / "tatami.h").read_text()).encode()).hexdigest()[:24]
+    library = _cache / f"{name}.so"
+    if not library.exists():
+        source = _cache / f"{name}.c"
+        source.write_text(whole)
+        temporary = _cache / f"{name}.{os.getpid()}.so"
+        done = subprocess.run([*command, str(source), "-o", str(temporary), "-lm"], capture_output=True, text=True)
+        if done.returncode:
+            raise AssertionError(f"{' '.join(command)}\n{done.stderr[:4000]}\n{text}")
+        os.replace(temporary, library)
+    return library
+
+
+def kernel_of(region: Region, plan: SchedulePlan | None = None, width: str = "avx512") -> Kernel:
+    program = Program(Signature(), tuple(p.name for p in region.inputs), tuple(t.name for t in region.outputs), (region,))
+    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), plan),), ()),)
+    lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
+    return lowered.kernels[lowered.bindings[0].kernel]
+
+
+def run_kernel(
+    region: Region,
+    inputs: dict[str, np.ndarray],
+    sizes: dict[str, int] | None = None,
+    plan: SchedulePlan | None = None,
+    width: str = "avx512",
+    extra: tuple[str, ...] = (),
+) -> tuple[int, dict[str, np.ndarray]]:
+    """(fault, outputs). Row-major buffers; an output that updates an input starts as that input."""
+    sizes = sizes or {}
+    program = Program(Signature(), (), (), (region,))
+    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), plan),), ()),)
+    lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
+    kernel = lowered.kernels[lowered.bindings[0].kernel]
+    library = ctypes.CDLL(str(build(print_kernel(kernel).text, TARGETS[width].isa or "generic", extra)))
+    buffers: list[np.ndarray] = []
+    for p in region.inputs:
+        a = np.ascontiguousarray(inputs[p.name], dtype=numpy_dtype(p.memref.dtype))
+        assert a.shape == tuple(evaluate(s, sizes) for s in p.memref.shape), (p.name, a.shape)
+        buffers.append(a)
+    outputs: dict[str, np.ndarray] = {}
+    for t in region.outputs:
+        shape = tuple(evaluate(s, sizes) for s in t.memref.shape)
+        count = evaluate(size_elements(t.memref.layout, t.memref.shape), sizes)
+        if t.updates:
+            out = np.array(inputs[t.updates], dtype=numpy_dtype(t.memref.dtype))
+        else:
+            out = np.zeros(count, numpy_dtype(t.memref.dtype))
+            out.view(np.uint8)[:] = 0xA5
+            out = out.reshape(shape) if count == int(np.prod(shape)) else out
+        outputs[t.name] = out
+        buffers.append(out)
+    pointers = (ctypes.c_void_p * max(len(buffers), 1))(*[b.ctypes.data for b in buffers])
+    values = [evaluate(e, sizes) for e in lowered.bindings[0].sizes]
+    size_array = (ctypes.c_int64 * max(len(values), 1))(*values)
+    function = getattr(library, kernel.face.symbol)
+    return function(pointers, size_array, None), outputs

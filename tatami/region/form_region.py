@@ -197,7 +197,7 @@ class _Former:
     def join_common_reads(self, classes: AxisClasses, values: Sequence[str]) -> None:
         """Where no contraction gives roles, values that read the same dimension of the same tensor share the axis:
         ``max over i1 of x[i0, i1]`` beside ``exp(x[i0, i1] - ..)``."""
-        if any(v in self.facts.patterns for v in values):
+        if any(self.facts.patterns[v].pattern != "dot" for v in values if v in self.facts.patterns):
             return
         first: dict[tuple[str, int], tuple[str, str]] = {}
         for v in values:

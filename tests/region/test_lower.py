@@ -1,5 +1,3 @@
-from tests.tiny_programs import Builder, gemm_bias_relu, row_softmax
-
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.indexbook.analyse import analyse
@@ -9,6 +7,7 @@ from tatami.region.ir import Program as RegionProgram
 from tatami.region.lower import lower
 from tatami.region.partition import partition
 from tatami.tiny.ir import Program
+from tests.tiny_programs import Builder, gemm_bias_relu, row_softmax
 
 
 def lowered(tiny: Module[Program]) -> Module[RegionProgram]:

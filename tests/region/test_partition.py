@@ -1,5 +1,4 @@
 import pytest
-from tests.tiny_programs import Builder, attention, conv_padded, gemm_bias_relu, layer_norm, row_softmax
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.module import Module
@@ -9,6 +8,7 @@ from tatami.poly_view.extract import extract
 from tatami.region.partition import partition, program_key
 from tatami.region.partition_ir import Group, Partition
 from tatami.tiny.ir import Program
+from tests.tiny_programs import Builder, attention, conv_padded, gemm_bias_relu, layer_norm, row_softmax
 
 
 def partitioned(tiny: Module[Program], decisions: dict[str, Partition] | None = None, target: str = "cpu:avx2") -> Partition:

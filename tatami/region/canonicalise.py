@@ -1,0 +1,46 @@
+"""region@explicit to region: movement inside reads, reduces in single form, epilogue after them (C-CON1, SRNF R0-R4).
+
+acc [m, n] = sum over k of A[m, k] * B[k, n]
+c1  [m, n] = acc + bias[n]
+c2  [m, n] = relu(c1)                            C <- c2 as fp16
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.module import Module, Origins
+from tatami.region.ir import Program, Region
+from tatami.region.rules import RULES
+
+
+def canonicalise(module: Module[Program]) -> Module[Program]:
+    """Every Region in canonical form. A let keeps its origins; one a rule made has those of the let it came from."""
+    programs = {}
+    origins: dict[str, Origins] = {}
+    for name, program in module.programs.items():
+        body = tuple(canonical_region(item) if isinstance(item, Region) else item for item in program.body)
+        programs[name] = msgspec.structs.replace(program, body=body)
+        known = module.origins.get(name, {})
+        origins[name] = _origins(body, known)
+    return Module(programs, module.constants, origins)
+
+
+def canonical_region(region: Region) -> Region:
+    """`region` after all rules, in order."""
+    if region.opaque is not None:
+        return region
+    for rule in RULES:
+        region = rule(region)
+    return region
+
+
+def _origins(body: tuple[object, ...], known: Origins) -> dict[str, tuple[str, ...]]:
+    out: dict[str, tuple[str, ...]] = {}
+    for item in body:
+        name = getattr(item, "name", "")
+        out[name] = known.get(name, ())
+        if isinstance(item, Region):
+            for let in item.lets:
+                out[let.name] = known.get(let.name) or known.get(let.name.removesuffix("_s"), ())
+    return out

@@ -1,0 +1,100 @@
+"""Movement into reads (C-CON1, spec 3 §6.3.1, §6.5)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.expr import ONE, ZERO, Expr, var
+from tatami.region.ir import (
+    At,
+    Binary,
+    BroadcastInDim,
+    Cast,
+    Const,
+    Index,
+    Let,
+    Read,
+    Ref,
+    Region,
+    RegionExpr,
+    Select,
+    Transpose,
+    Unary,
+    Within,
+)
+from tatami.region.rules.inlining import inline_lets, is_elementwise, straight
+from tatami.region.walk import LetUse, all_axes, lets_by_name, nodes, rewrite
+
+MAX_INDEX_NODES = 24
+
+
+def spell_out_positions(region: Region) -> Region:
+    """BroadcastInDim and Transpose become reads at named axes.
+
+    n7 [m, n, k] = broadcast_in_dim n7_t, dims [1, 2]   ->   n7 [m, n, k] = n7_t at (n, k)
+    """
+    lets = lets_by_name(region)
+    extents = all_axes(region)
+    out = []
+    for let in region.lets:
+
+        def change(e: RegionExpr, let: Let = let) -> RegionExpr:
+            match e:
+                case BroadcastInDim(operand=Ref(let=source), broadcast_dimensions=dims):
+                    return straight(
+                        At(source, _positions(lets[source], [let.axes[d] for d in dims], extents)), lets[source].axes
+                    )
+                case Transpose(operand=Ref(let=source), permutation=permutation):
+                    names = [""] * len(permutation)
+                    for j, p in enumerate(permutation):
+                        names[p] = let.axes[j]
+                    return straight(At(source, _positions(lets[source], names, extents)), lets[source].axes)
+                case BroadcastInDim(operand=operand) | Transpose(operand=operand):
+                    return operand
+                case At(let=source):
+                    return straight(e, lets[source].axes)
+                case _:
+                    return e
+
+        out.append(msgspec.structs.replace(let, expr=rewrite(let.expr, change)))
+    return msgspec.structs.replace(region, lets=tuple(out))
+
+
+def _positions(source: Let, names: list[str], extents: dict[str, Expr]) -> tuple[Expr, ...]:
+    return tuple(ZERO if extents[a] == ONE else var(n) for a, n in zip(source.axes, names, strict=True))
+
+
+def inline_movement(region: Region) -> Region:
+    """Lets that only move, convert what they read, or compute with coordinates go into their readers; any elementwise
+    let read through a map is computed at the read.
+
+    n5 [m, n, k] = A[m, k];  acc = sum over k of n5 * n7    ->   acc = sum over k of A[m, k] * B[k, n]
+    """
+    views = {let.name: is_view(let.expr) or is_coordinate(let.expr) for let in region.lets}
+
+    def decide(let: Let, use: LetUse) -> bool:
+        if views[let.name]:
+            return True
+        return isinstance(use, At) and is_elementwise(let.expr)
+
+    return inline_lets(region, decide)
+
+
+def is_view(e: RegionExpr) -> bool:
+    """One value moved: a read, a reference or a constant under guards and casts of reads."""
+    match e:
+        case Read() | Const() | Index() | Ref() | At():
+            return True
+        case Select(pred=Within(), then=then, other=other):
+            return is_view(then) and is_view(other)
+        case Cast(x=x):
+            return is_view(x) and not any(isinstance(n, Ref | At) for n in nodes(x))
+        case _:
+            return False
+
+
+def is_coordinate(e: RegionExpr) -> bool:
+    """A short computation with coordinates and constants alone."""
+    allowed = (Index, Const, Within, Unary, Binary, Select, Cast)
+    inner = list(nodes(e))
+    return len(inner) <= MAX_INDEX_NODES and all(isinstance(n, allowed) for n in inner)

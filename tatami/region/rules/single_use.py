@@ -1,0 +1,57 @@
+"""Elementwise values with one reader become part of it, so that a reduce has its whole body inside (SRNF)."""
+
+from __future__ import annotations
+
+from tatami.region.ir import At, Let, Reduce, Ref, Region
+from tatami.region.rules.inlining import inline_lets, is_elementwise, uses_of_lets, yielded_lets
+from tatami.region.walk import LetUse, lets_by_name, nodes, used_lets
+
+MAX_NODES = 48
+"""Nodes of an expression; larger ones stay in lets."""
+
+
+def inline_single_use(region: Region) -> Region:
+    """A let that is read once, at its own axes, and not written goes into its reader. What follows a reduce over its
+    own axes, and no other reduce needs, stays one operation per let: the epilogue of the reduce (R3).
+
+    s = x - mx;  e = exp(s)                   ->   e = exp(x - mx)
+    c1 = acc + bias;  c2 = relu(c1)           stays
+    """
+    uses = uses_of_lets(region)
+    lets = lets_by_name(region)
+    keep = yielded_lets(region) | _epilogues(region)
+    sizes: dict[str, int] = {}
+    chosen: set[str] = set()
+    for let in region.lets:
+        inner = list(nodes(let.expr))
+        sizes[let.name] = len(inner) + sum(sizes[n.let] for n in inner if isinstance(n, Ref | At) and n.let in chosen)
+        where = uses[let.name]
+        if let.name in keep or len(where) != 1 or where[0].mapped or where[0].scope != set(let.axes):
+            continue
+        if sizes[let.name] <= MAX_NODES and is_elementwise(let.expr):
+            chosen.add(let.name)
+
+    def decide(let: Let, use: LetUse) -> bool:
+        return let.name in chosen
+
+    return inline_lets(region, decide) if chosen and lets else region
+
+
+def _epilogues(region: Region) -> set[str]:
+    """Lets over the axes of a reduce they read, directly or through such lets, that no later reduce needs."""
+    lets = lets_by_name(region)
+    feeding: set[str] = set()
+    for let in reversed(region.lets):
+        if let.name in feeding or any(isinstance(n, Reduce) for n in nodes(let.expr)):
+            feeding.update(used_lets(let.expr))
+    owners: dict[str, frozenset[str]] = {}
+    out = set()
+    for let in region.lets:
+        if not is_elementwise(let.expr):
+            owners[let.name] = frozenset(let.axes)
+            continue
+        if any(owners.get(u) == frozenset(let.axes) for u in used_lets(let.expr)):
+            owners[let.name] = frozenset(let.axes)
+            if let.name not in feeding:
+                out.add(let.name)
+    return out & set(lets)

@@ -1,0 +1,132 @@
+"""What the compiler decided and why: fusion, plans, copies, host steps. Text from the stages, nothing recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tatami.api import Compilation
+from tatami.core.module import Module
+from tatami.region.ir import Region, Step
+
+
+@dataclass(frozen=True)
+class KernelOrigin:
+    """One Region with the importer's names of everything fused into it."""
+
+    program: str
+    name: str
+    kind: str
+    sources: tuple[str, ...]
+
+
+def kernel_origins(compilation: Compilation) -> list[KernelOrigin]:
+    """The kernels of a compilation, in order, with the nodes of the model each computes."""
+    regions: Module = compilation.stages["region"]
+    kinds = {
+        (p, f.region): f.kind for p, facts in compilation.stages["poly_core"].programs.items() for f in facts.regions
+    }
+    out = []
+    for program, body in regions.programs.items():
+        for item in body.body:
+            kind = kinds.get((program, item.name), item.kind if isinstance(item, Step) else "")
+            out.append(KernelOrigin(program, item.name, kind, trace(compilation, program, item)))
+    return out
+
+
+def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[str, ...]:
+    """Follow origins from a Region to the first stage that is there."""
+    ids: set[str] = {item.name}
+    if isinstance(item, Region):
+        ids |= {let.name for let in item.lets} | {f"{item.name}.{let.name}" for let in item.lets}
+    chain = ("region", "region@explicit", "tiny", "tiny@imported", "frontend")
+    for stage in chain:
+        value = compilation.stages.get_made(stage)
+        if value is None or stage == "region" and compilation.stages.get_made("region@explicit") is None:
+            continue
+        origins = value.origins.get(program, {})
+        if origins:
+            ids = _follow(ids, origins)
+    return tuple(sorted(ids, key=_natural))
+
+
+def _follow(ids: Iterable[str], origins: object) -> set[str]:
+    out: set[str] = set()
+    for i in ids:
+        found = origins.get(i)  # type: ignore[attr-defined]
+        if found:
+            out.update(found)
+    return out
+
+
+def _natural(text: str) -> tuple[object, ...]:
+    import re
+
+    return tuple((0, int(t)) if t.isdigit() else (1, t) for t in re.split(r"(\d+)", text))
+
+
+def explain(compilation: Compilation) -> str:
+    """The whole report."""
+    return "\n".join(_report(compilation)) + "\n"
+
+
+def _report(compilation: Compilation) -> Iterator[str]:
+    yield "kernels"
+    for k in kernel_origins(compilation):
+        where = "" if k.program == "main" else f" ({k.program})"
+        yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}"
+    partitions = compilation.stages["partition"] if "partition" in compilation.stages else {}
+    for program, partition in partitions.items():
+        yield ""
+        yield f"fusion in {program}"
+        for v in partition.verdicts:
+            word = "fused    " if v.fused else "separate "
+            terms = "  ".join(f"{n} {s * 1e6:+.2f} µs" for n, s in v.terms.items())
+            yield f"  {word} {v.producer} -> {v.consumer}  {v.rule}  Δtime {v.delta_seconds * 1e6:+.2f} µs  {terms}".rstrip()
+    view = compilation.stages.get_made("poly_view")
+    if view is not None:
+        yield from _edges(view)
+    yield from _plans(compilation)
+    yield from _steps(compilation)
+    if compilation.warnings:
+        yield ""
+        yield "warnings"
+        for w in compilation.warnings:
+            yield f"  {w}"
+
+
+def _edges(view: Module) -> Iterator[str]:
+    for program, body in view.programs.items():
+        refused = [e for e in body.edges if not e.fusible]
+        if refused or body.excluded:
+            yield ""
+            yield f"what cannot fuse in {program}"
+        for e in refused:
+            yield f"  {e.producer} -> {e.consumer}: {e.rule}" + (f"; {e.change}" if e.change else "")
+        for x in body.excluded:
+            yield f"  {x.value}: {x.reason}"
+
+
+def _plans(compilation: Compilation) -> Iterator[str]:
+    if "plan" not in compilation.stages:
+        return
+    for program, plan in compilation.stages["plan"].programs.items():
+        yield ""
+        yield f"plans of {program}"
+        for r in plan.regions:
+            for choice in r.choices:
+                terms = "  ".join(f"{n} {v:.3g}" for n, v in choice.estimate.items())
+                guard = " when " + ", ".join(map(str, choice.conditions)) if choice.conditions else ""
+                yield f"  {r.region}: {type(choice.plan).__name__}{guard}  {terms}".rstrip()
+            for rejected in r.rejected:
+                yield f"    rejected {rejected.plan}: {rejected.why}"
+
+
+def _steps(compilation: Compilation) -> Iterator[str]:
+    for program, body in compilation.stages["region"].programs.items():
+        steps = [i for i in body.body if isinstance(i, Step)]
+        if steps:
+            yield ""
+            yield f"steps of {program} that are not kernels"
+        for s in steps:
+            yield f"  {s.name}: {s.kind} {', '.join(s.targets)}"

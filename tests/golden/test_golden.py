@@ -1,0 +1,32 @@
+"""Each stage of a few programs, as the text a person reads. Reviewed like code; `make update-golden` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tatami.api import prepare
+from tatami.stages import STAGES, show
+from tests.golden.programs import PROGRAMS
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_stage_reads_as_kept(name: str, update_golden: bool) -> None:
+    compilation = prepare(PROGRAMS[name](), target="cpu:avx2")
+    folder = HERE / name
+    seen = set()
+    for position, stage in enumerate(STAGES):
+        if stage.name not in compilation.stages:
+            continue
+        text = show(stage.name, compilation.stages[stage.name])
+        path = folder / f"{position}_{stage.file_stem}.txt"
+        seen.add(path.name)
+        if update_golden:
+            folder.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing: run make update-golden and read what it writes"
+        assert text == path.read_text(), f"{path.name} changed"
+    assert {p.name for p in folder.iterdir()} == seen

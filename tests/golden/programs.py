@@ -13,7 +13,7 @@ def gemm_bias_relu() -> Graph:
     g = Graph("gemm_bias_relu")
     a, b = g.input("A", ("M", "K"), DType.fp16), g.input("B", ("K", "N"), DType.fp16)
     bias = g.input("bias", ("N",), DType.fp16, role="param")
-    y = (a.matmul(b, acc_dtype=DType.fp32).cast(DType.fp32) + bias.cast(DType.fp32).expand(("M", "N"))).relu().cast(DType.fp16)
+    y = a.gemm(b, bias).relu()
     g.output("C", y)
     return g
 

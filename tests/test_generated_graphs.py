@@ -1,0 +1,36 @@
+"""Reference, tiny, region and CPU kernels agree on generated graphs."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from tatami.api import build, prepare
+from tatami.playback import compare_outputs
+from tatami.stages import STAGES, runner
+from tests.generated import Generated, graphs
+
+
+def assert_agree(case: Generated, stage: str, got: dict, reference: dict) -> None:
+    for a in compare_outputs(case.module.main.signature, got, reference):
+        assert a.difference is None, f"{stage} differs from the reference after {case.ops}: {a.difference}"
+
+
+@settings(max_examples=200)
+@given(graphs())
+def test_every_stage_means_the_same(case: Generated) -> None:
+    compilation = prepare(case.module, target="cpu:avx2")
+    reference = compilation.reference_run(case.inputs, case.sizes)
+    for s in STAGES:
+        run = runner(s.name)
+        if run is not None and s.name in compilation.stages:
+            got = run(compilation.stages[s.name], dict(case.inputs), dict(case.sizes), mode="declared")
+            assert_agree(case, s.name, got, reference)
+
+
+@settings(max_examples=100)
+@given(graphs())
+def test_kernels_agree_with_the_reference(case: Generated) -> None:
+    compilation = prepare(case.module)
+    function = build(compilation, threads=2)
+    reference = compilation.reference_run(case.inputs, case.sizes)
+    assert_agree(case, "kernels", function(case.inputs, sizes=case.sizes), reference)

@@ -102,6 +102,9 @@ def _is_nonneg_atom(atom: Atom) -> bool:
 
 def bounds(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
     """Inclusive (low, high) of `e` over the box of `extents`, as size expressions; None when unknown."""
+    remainder = _remainder_bounds(e, extents)
+    if remainder is not None:
+        return remainder
     low = high = ZERO
     for mono, coef in e.terms:
         term_low, term_high = ONE, ONE
@@ -116,6 +119,25 @@ def bounds(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
             term_low, term_high = term_high, term_low
         low, high = low + term_low * coef, high + term_high * coef
     return low, high
+
+
+def _remainder_bounds(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
+    """``floor(n/a) - b*floor(n/(a*b)) + s`` lies in ``[0, b-1] + bounds(s)``: a remainder (a = 1: ``n mod b``)."""
+    for mono, coef in e.terms:
+        for position, atom in enumerate(mono):
+            if not isinstance(atom, Floor) or coef > 0:
+                continue
+            b = Expr(((mono[:position] + mono[position + 1 :], -coef),))
+            a = exact_div(atom.den, b)
+            if a is None or not is_positive(b):
+                continue
+            rest = e - Expr(((mono, coef),)) - floordiv(atom.num, a)
+            if len(rest.terms) >= len(e.terms):
+                continue
+            s = bounds(rest, extents)
+            if s is not None:
+                return s[0], s[1] + b - 1
+    return None
 
 
 def _atom_bounds(atom: Atom, extents: Extents) -> tuple[Expr, Expr] | None:

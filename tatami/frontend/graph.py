@@ -48,7 +48,8 @@ class Graph:
         self.name = name
         self.root: Graph = parent.root if parent else self
         self._inputs: list[Input] = []
-        self._outputs: list[Output] = []
+        self._output_names: dict[str, str] = {}
+        self._updates: dict[str, str | None] = {}
         self._assumptions: list[Equation] = []
         self._defaults: dict[str, int] = {}
         self._tensors: dict[str, ir.TensorType] = {}
@@ -222,9 +223,13 @@ class Graph:
         condition: Tensor | None = None,
     ) -> Any:
         """`body` again and again; see the `loop` operation. `trip`: a size, or a rank-0 i64 tensor."""
-        size = None if trip is None or isinstance(trip, Tensor) else expr(trip)
-        count = trip if isinstance(trip, Tensor) else None if size is None else self.size_of(size)
-        return self.op("loop", count, condition, *state, *invariants, body=_graph_name(body), carried=len(state), trip=size)
+        size = None if trip is None or condition is not None or isinstance(trip, Tensor) else expr(trip)
+        count = trip if isinstance(trip, Tensor) or trip is None else self.size_of(expr(trip))
+        name = _graph_name(body)
+        scans = name in self.root._graphs and len(self.root._graphs[name]._updates) > 1 + len(state)
+        symbol = self.fresh_size("T") if scans and size is None else None
+        carried = len(state)
+        return self.op("loop", count, condition, *state, *invariants, body=name, carried=carried, trip=size, size=symbol)
 
     def fresh_size(self, stem: str = "S") -> str:
         """A size symbol that the module does not use yet."""
@@ -254,8 +259,17 @@ class Graph:
                     f"nothing decides the dtype of {name!r}",
                     "give the number a dtype: g.number(v, dtype)",
                 )
-        signature = Signature(tuple(self._inputs), tuple(self._outputs), tuple(self._assumptions), dict(self._defaults))
-        return ir.Graph(signature, dict(self._tensors), tuple(self._nodes))
+        to = self._renames()
+        tensors = {to.get(name, name): type for name, type in self._tensors.items()}
+        nodes = tuple(
+            msgspec.structs.replace(
+                n, inputs=tuple(to.get(i, i) for i in n.inputs), outputs=tuple(to.get(o, o) for o in n.outputs)
+            )
+            for n in self._nodes
+        )
+        outputs = tuple(Output(o, tensors[o].dtype, tensors[o].shape, u) for o, u in self._updates.items())
+        signature = Signature(tuple(self._inputs), outputs, tuple(self._assumptions), dict(self._defaults))
+        return ir.Graph(signature, tensors, nodes)
 
     def module(self) -> Module[ir.Graph]:
         """The whole module: this graph as `main`, the subgraphs, the constants, the Python lines."""
@@ -273,24 +287,20 @@ class Graph:
     def _put_output(self, name: str, tensor: Tensor, updates: str | None) -> None:
         where = _caller()
         self._own(tensor, where)
-        if any(o.tensor == name for o in self._outputs) or any(i.tensor == name for i in self._inputs):
+        if name in self._updates or any(i.tensor == name for i in self._inputs):
             raise fail("DuplicateId", where, f"{name!r} is already an input or output", "choose another name")
-        if tensor.name != name or tensor.name in {i.tensor for i in self._inputs}:
-            tensor = self._renamed(tensor, name, where)
-        type = self._tensors[tensor.name]
-        self._outputs.append(Output(name, type.dtype, type.shape, updates))
+        if tensor.name in {i.tensor for i in self._inputs} or tensor.name in self._output_names:
+            tensor = self.op("identity", tensor, at=where)
+        self._output_names[tensor.name] = name
+        self._updates[name] = updates
 
-    def _renamed(self, tensor: Tensor, name: str, where: str) -> Tensor:
-        """The tensor under the output's name: an identity node."""
-        if name in self._tensors:
-            raise fail("DuplicateId", where, f"a tensor {name!r} exists", "choose another output name")
-        label = self._fresh(f"output.{name}")
-        self._nodes.append(ir.Node("identity", label, (tensor.name,), (name,)))
-        self._names.add(name)
-        self.origins[label] = (where,)
-        if self._tensors[tensor.name].dtype == DType.unknown:
-            self._unknown.setdefault(tensor.name, []).append(len(self._nodes) - 1)
-        return self._define(name, self._tensors[tensor.name], len(self._nodes) - 1)
+    def _renames(self) -> dict[str, str]:
+        """Tensor name while building -> name in the finished graph: results have the names of their outputs."""
+        out = dict(self._output_names)
+        for name in self._output_names.values():
+            if name in self._tensors and name not in self._output_names:
+                out[name] = self._fresh(name)
+        return out
 
     def _define(self, name: str, type: ir.TensorType, producer: int | None = None) -> Tensor:
         self._tensors[name] = type

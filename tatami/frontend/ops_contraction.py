@@ -1,7 +1,7 @@
 """Contractions: products summed over shared axes. Each lowers to one (attention: two) MUL -> REDUCE(SUM).
 
 `acc_dtype` is what the sum accumulates in (None: fp32 for 16-bit floats, else the operand's dtype); the result has
-the operands' dtype. `+ bias` happens in `acc_dtype`, before the one rounding.
+`out_dtype`, or the operands' dtype. `+ bias` happens in `acc_dtype`, before the one rounding.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ Pads = tuple[tuple[Expr, Expr], ...]
 
 class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     acc_dtype: DType | None = None
+    out_dtype: DType | None = None
 
 
 class Gemm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -38,6 +39,7 @@ class Gemm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     alpha: float = 1.0
     beta: float = 1.0
     acc_dtype: DType | None = None
+    out_dtype: DType | None = None
 
 
 class Conv(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -48,6 +50,7 @@ class Conv(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     dilation: tuple[int, ...] = ()
     groups: int = 1
     acc_dtype: DType | None = None
+    out_dtype: DType | None = None
 
 
 class ConvTranspose(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -57,6 +60,7 @@ class ConvTranspose(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     dilation: tuple[int, ...] = ()
     groups: int = 1
     acc_dtype: DType | None = None
+    out_dtype: DType | None = None
 
 
 class Einsum(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -64,6 +68,7 @@ class Einsum(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     equation: str
     acc_dtype: DType | None = None
+    out_dtype: DType | None = None
 
 
 class Attention(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -76,6 +81,7 @@ class Attention(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     window: int | None = None
     softcap: float | None = None
     acc_dtype: DType | None = None
+    out_dtype: DType | None = None
 
 
 def _matmul(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, ...]:
@@ -87,7 +93,7 @@ def _matmul(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, 
     batch = broadcast((a.shape[:-2], b.shape[:-2]), "matmul batch axes", site)
     rows = a.shape[-2:-1] if len(a.shape) > 1 else ()
     columns = b.shape[-1:] if len(b.shape) > 1 else ()
-    return (TensorType(dtype, (*batch, *rows, *columns)),)
+    return (TensorType(attrs.out_dtype or dtype, (*batch, *rows, *columns)),)
 
 
 def _gemm(attrs: Gemm, operands: Operands, site: Site) -> tuple[TensorType, ...]:
@@ -106,7 +112,7 @@ def _gemm(attrs: Gemm, operands: Operands, site: Site) -> tuple[TensorType, ...]
             site,
             "BroadcastMismatch",
         )
-    return (TensorType(dtype, (m, n)),)
+    return (TensorType(attrs.out_dtype or dtype, (m, n)),)
 
 
 def _linear(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, ...]:
@@ -119,7 +125,7 @@ def _linear(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, 
     if len(types) > 2:
         want(len(types[2].shape) == 1, "linear bias", "give [out]", site, "BroadcastMismatch")
         same_size(types[2].shape[0], w.shape[0], "linear bias", site)
-    return (TensorType(same_dtype(types, site), (*x.shape[:-1], w.shape[0])),)
+    return (TensorType(attrs.out_dtype or same_dtype(types, site), (*x.shape[:-1], w.shape[0])),)
 
 
 def conv_padding(padding: Pads, rank: int) -> Pads:
@@ -145,7 +151,7 @@ def _conv(attrs: Conv, operands: Operands, site: Site) -> tuple[TensorType, ...]
     kernel = kernel_sizes(w.shape[2:], site)
     _check_bias(types, w.shape[0], site)
     out = tuple(windows(x.shape[lead + i] + padding[i][0] + padding[i][1], kernel[i], stride[i], dilation[i]) for i in range(n))
-    return (TensorType(same_dtype(types, site), (*x.shape[: lead - 1], w.shape[0], *out)),)
+    return (TensorType(attrs.out_dtype or same_dtype(types, site), (*x.shape[: lead - 1], w.shape[0], *out)),)
 
 
 def _check_window(complete: bool, positive: tuple[int, ...], n: int, site: Site) -> None:
@@ -192,7 +198,7 @@ def _conv_transpose(attrs: ConvTranspose, operands: Operands, site: Site) -> tup
         (x.shape[lead + i] - 1) * stride[i] - padding[i][0] - padding[i][1] + dilation[i] * (kernel[i] - 1) + extra[i] + 1
         for i in range(n)
     )
-    return (TensorType(same_dtype(types, site), (*x.shape[: lead - 1], w.shape[1] * attrs.groups, *out)),)
+    return (TensorType(attrs.out_dtype or same_dtype(types, site), (*x.shape[: lead - 1], w.shape[1] * attrs.groups, *out)),)
 
 
 def einsum_terms(equation: str, ranks: list[int], site: Site) -> tuple[list[str], str]:
@@ -242,7 +248,7 @@ def _einsum(attrs: Einsum, operands: Operands, site: Site) -> tuple[TensorType, 
     types = need(operands)
     terms, out = einsum_terms(attrs.equation, [len(t.shape) for t in types], site)
     sizes = einsum_sizes(terms, [t.shape for t in types], site)
-    return (TensorType(same_dtype(types, site), tuple(sizes[c] for c in out)),)
+    return (TensorType(attrs.out_dtype or same_dtype(types, site), tuple(sizes[c] for c in out)),)
 
 
 def _attention(attrs: Attention, operands: Operands, site: Site) -> tuple[TensorType, ...]:
@@ -285,7 +291,7 @@ def _attention(attrs: Attention, operands: Operands, site: Site) -> tuple[Tensor
             site,
             "UnsupportedDType",
         )
-    return (TensorType(same_dtype((q, k, v), site), (*q.shape[:-1], v.shape[-1])),)
+    return (TensorType(attrs.out_dtype or same_dtype((q, k, v), site), (*q.shape[:-1], v.shape[-1])),)
 
 
 CONTRACTION: tuple[Operation, ...] = (

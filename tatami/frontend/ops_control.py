@@ -12,7 +12,7 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, free_vars, substitute
+from tatami.core.expr import Expr, expr, free_vars, substitute, var
 from tatami.core.signature import Equation, Input
 from tatami.frontend.ir import Graph, TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, text, want
@@ -32,14 +32,18 @@ class If(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Operands: trip count (i64, rank 0; absent: no limit), condition (bool, rank 0; absent: true), `carried` state
-    tensors, then invariants. The body takes (iteration i64, state.., invariants..) and gives (keep going bool,
-    state.., scan..). Results: the last state, then each scan output stacked on a new first axis of size `trip`.
+    tensors, then invariants. It runs while the iteration is below the trip count and the condition holds.
+
+    The body takes (iteration i64, condition bool, state.., invariants..) and gives (condition bool, state.., scan..).
+    Results: the last state, then each scan output stacked on a new first axis, of size `trip` or the new symbol `size`.
     """
 
     body: str
     carried: int
     trip: Expr | None = None
-    """Number of iterations when it is a size; needed for scan outputs."""
+    """Number of iterations when it is a size and the condition never ends the loop."""
+    size: str | None = None
+    """Otherwise: the symbol that will hold the number of iterations; needed for scan outputs."""
 
 
 def call_inputs(graph: Graph, constants: Collection[str]) -> list[Input]:
@@ -158,11 +162,11 @@ def _loop(attrs: Loop, operands: Operands, site: Site) -> tuple[TensorType, ...]
             "UnsupportedDType",
         )
     types = need(rest)
-    results = call_types(attrs.body, [TensorType(DType.i64, ()), *types], {}, site)
+    results = call_types(attrs.body, [TensorType(DType.i64, ()), TensorType(DType.bool, ()), *types], {}, site)
     want(
         len(results) >= 1 + attrs.carried and results[0] == TensorType(DType.bool, ()),
         f"the loop body gives {_types(results)}",
-        "give (keep going bool, state.., scan..)",
+        "give (condition bool, state.., scan..)",
         site,
     )
     state = results[1 : 1 + attrs.carried]
@@ -176,9 +180,10 @@ def _loop(attrs: Loop, operands: Operands, site: Site) -> tuple[TensorType, ...]
     scans = results[1 + attrs.carried :]
     if not scans:
         return state
-    want(attrs.trip is not None, "scan outputs without a trip size", "set `trip` to the number of iterations", site)
-    assert attrs.trip is not None
-    return (*state, *(TensorType(t.dtype, (attrs.trip, *t.shape)) for t in scans))
+    length = attrs.trip if attrs.trip is not None else None if attrs.size is None else var(attrs.size)
+    want(length is not None, "scan outputs of an unknown length", "set `trip`, or name a new `size` symbol", site)
+    assert length is not None
+    return (*state, *(TensorType(t.dtype, (length, *t.shape)) for t in scans))
 
 
 def _types(types: tuple[TensorType, ...]) -> str:

@@ -13,7 +13,9 @@ from typing import Any
 import msgspec
 
 from tatami.core.diagnostic import fail
+from tatami.core.expr import expr
 from tatami.core.module import Module, Origins
+from tatami.core.signature import Input, Storage
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import operation
@@ -33,53 +35,123 @@ RULES: dict[str, Rule] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION,
 
 def lower(frontend: Module[Graph]) -> Module[Program]:
     """Every graph of the module as a program. Raises TatamiError naming the node."""
+    constants = _hoisted(frontend)
     programs: dict[str, Program] = {}
     origins: dict[str, Origins] = {}
     for name, graph in frontend.programs.items():
-        programs[name], origins[name] = _lower_graph(graph, frontend)
+        programs[name], origins[name] = _Lowering(graph, frontend, constants, constants.get(name, ())).program()
     return Module(programs, frontend.constants, origins)
 
 
-def _lower_graph(graph: Graph, module: Module[Graph]) -> tuple[Program, Origins]:
-    b = Builder()
-    b.assumptions.extend(graph.signature.assumptions)
-    values: dict[str, Value] = {}
-    for port in graph.signature.inputs:
-        constant = module.constants.get(port.tensor) if port.storage == "const_pool" else None
-        if constant is not None and not port.shape:
-            values[port.tensor] = b.const(constant.array.item(), port.dtype)
-        else:
-            values[port.tensor] = b.add(InputOp(port.tensor), own=Type(port.dtype, port.shape))
-            b.origins[values[port.tensor].id] = (port.tensor,)
-    for node in graph.graph:
-        b.at = node.name
-        operands = [values[i] if i else None for i in node.inputs]
-        results = _lower_node(b, node, operands, [graph.tensors[o] for o in node.outputs], module)
-        values.update(zip(node.outputs, results, strict=True))
-    outputs = tuple(values[o.tensor].id for o in graph.signature.outputs)
-    signature = msgspec.structs.replace(graph.signature, assumptions=tuple(b.assumptions))
-    return Program(signature, tuple(b.nodes), outputs), b.origins
+def _hoisted(module: Module[Graph]) -> dict[str, tuple[str, ...]]:
+    """Per callee: the module constants that its callers pass as last arguments.
+
+    A called program has no pool of its own; what it and its own callees read is handed down. Branches of one `if` take
+    the same list.
+    """
+    reads: dict[str, set[str]] = {}
+    calls: dict[str, set[str]] = {}
+    together: list[tuple[str, ...]] = []
+    for name, graph in module.programs.items():
+        ports = graph.signature.inputs
+        reads[name] = {p.tensor for p in ports if p.storage == "const_pool" and p.tensor in module.constants and p.shape}
+        calls[name] = set()
+        for node in graph.graph:
+            names = tuple(node.attrs[k] for k in _CALLEES.get(node.op, ()))
+            calls[name] |= set(names)
+            together.append(names)
+    changed = True
+    while changed:
+        changed = False
+        for name, names in calls.items():
+            more = set().union(*(reads.get(n, set()) for n in names)) - reads[name]
+            reads[name] |= more
+            changed = changed or bool(more)
+        for names in together:
+            both = set().union(*(reads.get(n, set()) for n in names))
+            for n in names:
+                if n in reads and reads[n] != both:
+                    reads[n] = both
+                    changed = True
+    called = set().union(*calls.values()) if calls else set()
+    return {name: tuple(sorted(reads[name])) for name in called if name in reads}
 
 
-def _lower_node(
-    b: Builder, node: Node, operands: list[Value | None], types: list[TensorType], module: Module[Graph]
-) -> tuple[Value, ...]:
-    op = operation(node)
-    rule = RULES.get(node.op)
-    if rule is None:
-        raise fail("UnsupportedModel", node.name, f"{node.op} has no lowering yet", "compute it outside the graph")
-    use: Use[Any] = Use(b, attributes(op, node), operands, types, module)
-    out = rule(use)
-    results = out if isinstance(out, tuple) else (out,)
-    for value, type, name in zip(results, types, node.outputs, strict=True):
-        if (value.dtype, value.shape) != (type.dtype, type.shape):
-            raise fail(
-                "InvalidDocument",
-                node.name,
-                f"{name} is declared {type.dtype}[{_text(type)}], {node.op} gives {value.dtype}[{_text(value)}]",
-                "declare the inferred type (`tatami check`)",
-            )
-    return results
+_CALLEES = {"call": ("graph",), "if": ("then", "otherwise"), "loop": ("body",)}
+
+
+class _Lowering:
+    """One graph on its way to a program."""
+
+    def __init__(
+        self, graph: Graph, module: Module[Graph], hoisted: dict[str, tuple[str, ...]], last_inputs: tuple[str, ...]
+    ) -> None:
+        self.graph = graph
+        self.module = module
+        self.all_hoisted = hoisted
+        self.last_inputs = last_inputs
+        self.is_main = module.programs.get("main") is graph
+        self.builder = Builder()
+        self.builder.assumptions.extend(graph.signature.assumptions)
+        self.values: dict[str, Value] = {}
+        self.ports: list[Input] = []
+
+    def program(self) -> tuple[Program, Origins]:
+        graph, b = self.graph, self.builder
+        later = []
+        for port in graph.signature.inputs:
+            constant = self.module.constants.get(port.tensor) if port.storage == "const_pool" else None
+            if constant is not None and not port.shape:
+                self.values[port.tensor] = b.const(constant.array.item(), port.dtype)
+            elif constant is not None and not self.is_main:
+                later.append(port)
+            else:
+                self.add_input(port)
+        for name in () if self.is_main else self.last_inputs:
+            self.add_input(next((p for p in later if p.tensor == name), None) or self.constant_port(name), "argument")
+        for node in graph.graph:
+            b.at = node.name
+            operands = [self.values[i] if i else None for i in node.inputs]
+            results = self.node(node, operands, [graph.tensors[o] for o in node.outputs])
+            self.values.update(zip(node.outputs, results, strict=True))
+        outputs = tuple(self.values[o.tensor].id for o in graph.signature.outputs)
+        signature = msgspec.structs.replace(graph.signature, inputs=tuple(self.ports), assumptions=tuple(b.assumptions))
+        return Program(signature, tuple(b.nodes), outputs), b.origins
+
+    def add_input(self, port: Input, storage: Storage | None = None) -> Value:
+        value = self.builder.add(InputOp(port.tensor), own=Type(port.dtype, port.shape))
+        self.values[port.tensor] = value
+        self.ports.append(port if storage is None else msgspec.structs.replace(port, storage=storage))
+        self.builder.origins[value.id] = (port.tensor,)
+        return value
+
+    def constant_port(self, name: str) -> Input:
+        payload = self.module.constants[name]
+        return Input(name, payload.dtype, tuple(expr(s) for s in payload.shape), "const", "immutable", "const_pool")
+
+    def constant(self, name: str) -> Value:
+        return self.values[name] if name in self.values else self.add_input(self.constant_port(name))
+
+    def hoisted(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return self.all_hoisted.get(names[0], ())
+
+    def node(self, node: Node, operands: list[Value | None], types: list[TensorType]) -> tuple[Value, ...]:
+        op = operation(node)
+        rule = RULES.get(node.op)
+        if rule is None:
+            raise fail("UnsupportedModel", node.name, f"{node.op} has no lowering", "compute it outside the graph")
+        use: Use[Any] = Use(self.builder, attributes(op, node), operands, types, self.module, self.constant, self.hoisted)
+        out = rule(use)
+        results = out if isinstance(out, tuple) else (out,)
+        for value, type, name in zip(results, types, node.outputs, strict=True):
+            if (value.dtype, value.shape) != (type.dtype, type.shape):
+                raise fail(
+                    "InvalidDocument",
+                    node.name,
+                    f"{name} is declared {type.dtype}[{_text(type)}], {node.op} gives {value.dtype}[{_text(value)}]",
+                    "declare the inferred type (`tatami check`)",
+                )
+        return results
 
 
 def _text(type: TensorType | Value) -> str:

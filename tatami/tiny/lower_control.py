@@ -12,14 +12,22 @@ from tatami.tiny.ir import CallOp, ResultType
 from tatami.tiny.lower_rule import Rule, Use
 
 
-def _bound(use: Use, name: str, values: list[Value], sizes: dict[str, Expr]) -> dict[str, Expr]:
-    """The callee's symbols in ours; equations that were not proved become assumptions."""
-    graph = callee(name, use.site)
-    types = [TensorType(v.dtype, v.shape) for v in values]
-    bound, equations = bind_sizes(graph, call_inputs(graph, use.module.constants), types, sizes, use.site)
-    for e in equations:
-        use.builder.assume(e.lhs, e.rhs)
-    return bound
+def _arguments(
+    use: Use, names: tuple[str, ...], values: list[Value], sizes: dict[str, Expr]
+) -> tuple[list[Value], dict[str, Expr]]:
+    """Operands for every input of the callees, constants included, and their symbols in ours.
+
+    Callees of one call take the same arguments: first the operands, then the constants that any of them reads.
+    """
+    bound: dict[str, Expr] = {}
+    for name in names:
+        graph = callee(name, use.site)
+        types = [TensorType(v.dtype, v.shape) for v in values]
+        own, equations = bind_sizes(graph, call_inputs(graph, use.module.constants), types, sizes, use.site)
+        bound = {**own, **bound}
+        for e in equations:
+            use.builder.assume(e.lhs, e.rhs)
+    return [*values, *(use.constant(c) for c in use.hoisted(names))], bound
 
 
 def _results(use: Use) -> tuple[ResultType, ...]:
@@ -27,29 +35,31 @@ def _results(use: Use) -> tuple[ResultType, ...]:
 
 
 def call(use: Use[Call]) -> tuple[Value, ...]:
-    sizes = _bound(use, use.attrs.graph, use.present, use.attrs.sizes)
-    return use.builder.call(CallOp("program", (use.attrs.graph,), _results(use), sizes), use.present)
+    names = (use.attrs.graph,)
+    arguments, sizes = _arguments(use, names, use.present, use.attrs.sizes)
+    return use.builder.call(CallOp("program", names, _results(use), sizes), arguments)
 
 
 def if_(use: Use[If]) -> tuple[Value, ...]:
     """src = condition, operands; targets = then, otherwise. Both branches bind their symbols from the operands."""
-    values = use.present[1:]
-    sizes = _bound(use, use.attrs.then, values, {})
-    other = _bound(use, use.attrs.otherwise, values, {})
-    return use.builder.call(CallOp("if", (use.attrs.then, use.attrs.otherwise), _results(use), {**other, **sizes}), use.present)
+    names = (use.attrs.then, use.attrs.otherwise)
+    arguments, sizes = _arguments(use, names, use.present[1:], {})
+    return use.builder.call(CallOp("if", names, _results(use), sizes), [use[0], *arguments])
 
 
 def loop(use: Use[Loop]) -> tuple[Value, ...]:
     """src = trip count (i64), condition (bool), state.., invariants..; results = last state.., stacked scan outputs.."""
     b = use.builder
     trip, condition, *rest = use.operands
-    values = [v for v in rest if v is not None]
-    iteration = b.const(0, DType.i64)
-    sizes = _bound(use, use.attrs.body, [iteration, *values], {})
     count = trip if trip is not None else b.const((1 << 63) - 1, DType.i64)
     go = condition if condition is not None else b.const(True, DType.bool)
+    values = [v for v in rest if v is not None]
+    names = (use.attrs.body,)
+    arguments, sizes = _arguments(use, names, [b.const(0, DType.i64), go, *values], {})
     attrs: dict[str, Scalar | list[Scalar]] = {"carried": use.attrs.carried}
-    return b.call(CallOp("loop", (use.attrs.body,), _results(use), sizes, attrs=attrs), [count, go, *values])
+    symbols = () if use.attrs.size is None or use.attrs.trip is not None else (use.attrs.size,)
+    op = CallOp("loop", names, _results(use), sizes, symbols, attrs)
+    return b.call(op, [count, go, *arguments[2:]])
 
 
 CONTROL: dict[str, Rule] = {"call": call, "if": if_, "loop": loop}

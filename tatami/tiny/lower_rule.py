@@ -24,6 +24,10 @@ class Use(Generic[A]):
     operands: Sequence[Value | None]
     types: Sequence[TensorType]
     module: Module[Graph]
+    constant: Callable[[str], Value]
+    """The caller's own value of a module constant."""
+    hoisted: Callable[[tuple[str, ...]], tuple[str, ...]]
+    """Module constants that callees read: they become their last inputs, in this order."""
 
     def __getitem__(self, i: int) -> Value:
         value = self.operands[i]

@@ -1,0 +1,158 @@
+"""What frontend operations mean, in numpy and from their definitions: the reference the lowered stages are held to.
+
+`declared` mode rounds each operation's result to its declared dtype (compound operations compute in double precision
+and round once); `float64` keeps floats in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tatami.core.binding import bind_sizes
+from tatami.core.diagnostic import fail
+from tatami.core.module import Module
+from tatami.core.numerics import Array, Mode, cast, storage_dtype
+from tatami.core.tensor import numpy_dtype
+from tatami.frontend.ir import Graph, Node, TensorType
+from tatami.frontend.operation import attributes
+from tatami.frontend.ops import operation
+from tatami.frontend.ops_control import call_inputs
+from tatami.frontend.run_contraction import CONTRACTION
+from tatami.frontend.run_elementwise import ELEMENTWISE
+from tatami.frontend.run_indexing import INDEXING
+from tatami.frontend.run_movement import MOVEMENT
+from tatami.frontend.run_reduction import REDUCTION
+from tatami.frontend.run_scope import Scope
+
+Meaning: TypeAlias = Callable[[Scope, Any], "Array | tuple[Array, ...]"]
+MEANING: dict[str, Meaning] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING}
+Observe: TypeAlias = Callable[[str, str, Array], None]
+
+
+def run(
+    module: Module[Graph],
+    inputs: Mapping[str, Array],
+    sizes: Mapping[str, int] | None = None,
+    mode: Mode = "declared",
+    observe: Observe | None = None,
+) -> dict[str, Array]:
+    """The outputs of `main` by name. `observe(program, tensor, array)` is called for every value."""
+    main = module.main
+    given: dict[str, Array] = {}
+    for port in main.signature.inputs:
+        if port.storage == "const_pool" and port.tensor in module.constants:
+            continue
+        if port.tensor not in inputs:
+            names = ", ".join(p.tensor for p in call_inputs(main, module.constants))
+            raise fail("InputMismatch", port.tensor, "the input is missing", f"pass it; the inputs are {names}")
+        array = np.asarray(inputs[port.tensor])
+        exact = array.dtype in (numpy_dtype(port.dtype), storage_dtype(port.dtype, mode))
+        if not exact and not (mode == "float64" and port.dtype.is_float and array.dtype.kind == "f"):
+            raise fail(
+                "InputMismatch",
+                port.tensor,
+                f"the array is {array.dtype}, the signature says {port.dtype}",
+                f"convert to {port.dtype}",
+            )
+        given[port.tensor] = array
+    return _Machine(module, mode, observe).graph("main", given, sizes or {}, 0)
+
+
+class _Machine:
+    def __init__(self, module: Module[Graph], mode: Mode, observe: Observe | None) -> None:
+        self.module = module
+        self.mode = mode
+        self.observe = observe
+
+    def graph(self, name: str, given: Mapping[str, Array], sizes: Mapping[str, int], depth: int) -> dict[str, Array]:
+        """One graph on named operands; a value is dropped after its last use."""
+        if depth > 10:
+            raise fail("RecursionDepth", name, "graphs call each other more than 10 deep", "end the recursion")
+        graph = self.module.programs[name]
+        values: dict[str, Array] = {}
+        for port in graph.signature.inputs:
+            raw = given[port.tensor] if port.tensor in given else self.module.constants[port.tensor].array
+            values[port.tensor] = cast(raw, port.dtype, self.mode)
+        bound = bind_sizes(graph.signature, {k: v.shape for k, v in values.items()}, sizes)
+        last: dict[str, int] = {}
+        for position, node in enumerate(graph.graph):
+            for i in node.inputs:
+                last[i] = position
+        for out in graph.signature.outputs:
+            last[out.tensor] = len(graph.graph)
+        for position, node in enumerate(graph.graph):
+            args = [values[i] if i else None for i in node.inputs]
+            results = self.node(node, args, [graph.tensors[o] for o in node.outputs], bound, depth)
+            for output, value, type in zip(node.outputs, results, (graph.tensors[o] for o in node.outputs), strict=True):
+                values[output] = cast(value, type.dtype, self.mode)
+                self._bind(type, values[output], bound)
+                if self.observe is not None:
+                    self.observe(name, output, values[output])
+            for i in node.inputs:
+                if last[i] == position:
+                    values.pop(i, None)
+        return {o.tensor: values[o.tensor] for o in graph.signature.outputs}
+
+    def _bind(self, type: TensorType, value: Array, bound: dict[str, int]) -> None:
+        """A size that a node decides gets its value from the first result that has it."""
+        for size, actual in zip(type.shape, value.shape, strict=True):
+            symbol = size.as_name()
+            if symbol is not None and symbol not in bound:
+                bound[symbol] = actual
+
+    def node(
+        self, node: Node, args: list[Array | None], types: Sequence[TensorType], sizes: dict[str, int], depth: int
+    ) -> Sequence[Array]:
+        attrs = attributes(operation(node), node)
+        match node.op:
+            case "call":
+                return self.call(attrs.graph, args, _known(attrs.sizes, sizes), depth)
+            case "if":
+                condition = args[0]
+                assert condition is not None
+                return self.call(attrs.then if bool(condition) else attrs.otherwise, args[1:], {}, depth)
+            case "loop":
+                return self.loop(attrs, args, types, sizes, depth)
+            case _:
+                scope = Scope(node.name, args, types, sizes, self.mode)
+                out = MEANING[node.op](scope, attrs)
+                results = out if isinstance(out, tuple) else (out,)
+                return [scope.checked(r, t) for r, t in zip(results, types, strict=True)]
+
+    def call(self, name: str, args: Sequence[Array | None], sizes: Mapping[str, int], depth: int) -> list[Array]:
+        ports = call_inputs(self.module.programs[name], self.module.constants)
+        given = {p.tensor: a for p, a in zip(ports, args, strict=True) if a is not None}
+        return list(self.graph(name, given, sizes, depth + 1).values())
+
+    def loop(
+        self, attrs: Any, args: list[Array | None], types: Sequence[TensorType], sizes: dict[str, int], depth: int
+    ) -> list[Array]:
+        trip, condition, *rest = args
+        count = (1 << 63) - 1 if trip is None else int(trip)
+        go = condition is None or bool(condition)
+        state, invariants = rest[: attrs.carried], rest[attrs.carried :]
+        scans: list[list[Array]] = [[] for _ in types[attrs.carried :]]
+        iteration = 0
+        while iteration < count and go:
+            out = self.call(attrs.body, [np.asarray(iteration, np.int64), np.asarray(go), *state, *invariants], {}, depth)
+            go, state = bool(out[0]), list(out[1 : 1 + attrs.carried])
+            for column, value in zip(scans, out[1 + attrs.carried :], strict=True):
+                column.append(value)
+            iteration += 1
+        if attrs.size is not None:
+            sizes[attrs.size] = iteration
+        scope = Scope("loop", args, types, sizes, self.mode)
+        stacked = [
+            np.stack(column) if column else np.zeros((0, *scope.shape(t.shape[1:])), storage_dtype(t.dtype, self.mode))
+            for column, t in zip(scans, types[attrs.carried :], strict=True)
+        ]
+        return [*(s for s in state if s is not None), *stacked]
+
+
+def _known(sizes: Mapping[str, Any], bound: Mapping[str, int]) -> dict[str, int]:
+    from tatami.core.expr import evaluate
+
+    return {name: int(evaluate(size, bound)) for name, size in sizes.items()}

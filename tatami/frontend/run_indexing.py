@@ -1,0 +1,294 @@
+"""The numpy meaning of creation, indexing, sorting and host operations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.numerics import Array, cast, philox
+from tatami.core.numerics import constant as rank_0
+from tatami.frontend.run_scope import Scope, wide
+
+
+def constant(s: Scope, attrs: Any) -> Array:
+    return rank_0(attrs.value, attrs.dtype, s.mode)
+
+
+def size(s: Scope, attrs: Any) -> Array:
+    return cast(np.asarray(s.size(attrs.value)), attrs.dtype, s.mode)
+
+
+def full(s: Scope, attrs: Any) -> Array:
+    return np.broadcast_to(rank_0(attrs.value, attrs.dtype, s.mode), s.shape(attrs.shape))
+
+
+def iota(s: Scope, attrs: Any) -> Array:
+    shape = s.shape(attrs.shape)
+    axis = attrs.axis % len(shape)
+    line = np.arange(shape[axis]) * s.size(attrs.step) + s.size(attrs.start)
+    return np.broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+
+def _words(key: Array, shape: tuple[int, ...]) -> Array:
+    count = math.prod(shape)
+    return philox(int(key), np.arange((count + 3) // 4, dtype=np.uint64)).reshape(-1)[:count].reshape(shape)
+
+
+def rand_u32(s: Scope, attrs: Any) -> Array:
+    return _words(s[0], s.shape(attrs.shape))
+
+
+def _unit(words: Array, dtype: DType) -> Array:
+    bits = {DType.fp16: 11, DType.bf16: 8}.get(dtype, 24)
+    return (words >> np.uint32(32 - bits)).astype(np.float64) / 2.0**bits
+
+
+def uniform(s: Scope, attrs: Any) -> Array:
+    return _unit(_words(s[0], s.shape(attrs.shape)), attrs.dtype) * (attrs.high - attrs.low) + attrs.low
+
+
+def normal(s: Scope, attrs: Any) -> Array:
+    u, v = _unit(_words(s[0], (2, *s.shape(attrs.shape))), DType.fp32)
+    return np.sqrt(-2 * np.log1p(-u)) * np.cos(2 * math.pi * v) * attrs.high + attrs.low
+
+
+def indices(index: Array, size: int, bounds: str, s: Scope) -> tuple[Array, Array]:
+    """Positions inside 0..size-1 after the policy, and where they were inside."""
+    i = index.astype(np.int64)
+    if bounds == "wrap":
+        i = np.where(i < 0, i + size, i)
+    inside = (i >= 0) & (i < size)
+    if bounds == "clamp":
+        return np.clip(i, 0, max(0, size - 1)), np.ones_like(inside)
+    if bounds != "zero" and not inside.all():
+        raise fail("IndexOutOfRange", s.at, f"an index is outside 0..{size - 1}", "pass indices inside the axis")
+    return np.where(inside, i, 0), inside
+
+
+def gather(s: Scope, attrs: Any) -> Array:
+    x = s[0]
+    axis = attrs.axis % x.ndim
+    i, inside = indices(s[1], x.shape[axis], attrs.bounds, s)
+    grid = list(np.indices(i.shape, sparse=True))
+    grid[axis] = i
+    return np.where(inside, x[tuple(grid)], x.dtype.type(0)) if i.size else np.zeros(i.shape, x.dtype)
+
+
+def take(s: Scope, attrs: Any) -> Array:
+    x = s[0]
+    axis = attrs.axis % x.ndim
+    i, inside = indices(s[1], x.shape[axis], attrs.bounds, s)
+    if not i.size or not x.size:
+        return np.zeros((*x.shape[:axis], *i.shape, *x.shape[axis + 1 :]), x.dtype)
+    kept = inside.reshape((*(1,) * axis, *inside.shape, *(1,) * (x.ndim - axis - 1)))
+    return np.where(kept, np.take(x, i, axis), x.dtype.type(0))
+
+
+def gather_nd(s: Scope, attrs: Any) -> Array:
+    x, index, b = s[0], s[1], attrs.batch
+    depth = index.shape[-1]
+    lead = index.shape[:-1]
+    parts = list(np.indices(lead, sparse=True)[:b])
+    inside = np.ones(lead, np.bool_)
+    for j in range(depth):
+        i, ok = indices(index[..., j], x.shape[b + j], attrs.bounds, s)
+        parts.append(i)
+        inside &= ok
+    out = x[tuple(parts)] if parts else np.broadcast_to(x, (*lead, *x.shape))
+    return np.where(inside.reshape((*lead, *(1,) * (out.ndim - len(lead)))), out, x.dtype.type(0))
+
+
+def _combined(x: Array, place: tuple[Array, ...], updates: Array, inside: Array, op: str) -> Array:
+    out = wide(x).copy()
+    at = tuple(np.broadcast_to(p, inside.shape)[inside] for p in place)
+    values = wide(updates)[inside]
+    with np.errstate(all="ignore"):
+        match op:
+            case "set":
+                out[at] = values
+            case "add":
+                np.add.at(out, at, values)
+            case "mul":
+                np.multiply.at(out, at, values)
+            case "max":
+                np.maximum.at(out, at, values)
+            case _:
+                np.minimum.at(out, at, values)
+    return out
+
+
+def scatter(s: Scope, attrs: Any) -> Array:
+    x, index, updates = s[0], s[1], s[2]
+    axis = attrs.axis % x.ndim
+    i, inside = indices(index, x.shape[axis], attrs.bounds, s)
+    grid = list(np.indices(i.shape, sparse=True))
+    grid[axis] = i
+    return _combined(x, tuple(grid), updates, inside, attrs.op)
+
+
+def scatter_nd(s: Scope, attrs: Any) -> Array:
+    x, index, updates = s[0], s[1], s[2]
+    depth, lead = index.shape[-1], index.shape[:-1]
+    rest = updates.ndim - len(lead)
+    inside = np.ones(updates.shape, np.bool_)
+    place = []
+    for j in range(depth):
+        i, ok = indices(index[..., j], x.shape[j], attrs.bounds, s)
+        inside &= ok.reshape((*lead, *(1,) * rest))
+        place.append(i.reshape((*lead, *(1,) * rest)))
+    place += list(np.indices(updates.shape, sparse=True)[len(lead) :])
+    return _combined(x, tuple(place), updates, inside, attrs.op)
+
+
+def one_hot(s: Scope, attrs: Any) -> Array:
+    index = cast(s[0], DType.i64)
+    depth = s.size(attrs.depth)
+    axis = attrs.axis % (index.ndim + 1)
+    i = np.expand_dims(np.where(index < 0, index + depth, index), axis)
+    hit = np.arange(depth).reshape([-1 if j == axis else 1 for j in range(i.ndim)]) == i
+    values = s.optional(1)
+    return hit.astype(np.float64) if values is None else np.where(hit, values[1], values[0])
+
+
+def _order(x: Array, axis: int, descending: bool) -> Array:
+    """Stable; NaN is larger than everything."""
+    key = x.astype(np.float32) if x.dtype.name == "bfloat16" else x
+    if not descending:
+        return np.argsort(key, axis=axis, kind="stable")
+    back = np.argsort(np.flip(key, axis), axis=axis, kind="stable")
+    return x.shape[axis] - 1 - np.flip(back, axis)
+
+
+def sort(s: Scope, attrs: Any) -> tuple[Array, ...]:
+    order = _order(s[0], attrs.axis % s[0].ndim, attrs.descending)
+    return np.take_along_axis(s[0], order, attrs.axis), order.astype(np.int64)
+
+
+def topk(s: Scope, attrs: Any) -> tuple[Array, ...]:
+    order = np.take(_order(s[0], attrs.axis % s[0].ndim, attrs.largest), range(s.size(attrs.k)), attrs.axis)
+    return np.take_along_axis(s[0], order, attrs.axis), order.astype(np.int64)
+
+
+def nonzero(s: Scope, attrs: Any) -> Array:
+    x = s[0]
+    if x.ndim == 0:
+        return np.zeros((0, int(bool(x))), np.int64)
+    return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
+
+
+def unique(s: Scope, attrs: Any) -> tuple[Array, ...]:
+    x, axis = s[0], attrs.axis
+    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    inverse = inverse.reshape(-1)
+    if not attrs.sorted:
+        order = np.argsort(first, kind="stable")
+        rank = np.argsort(order, kind="stable")
+        values, first, counts = np.take(values, order, axis=axis or 0), first[order], counts[order]
+        inverse = rank[inverse]
+    return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+
+
+def non_max_suppression(s: Scope, attrs: Any) -> Array:
+    boxes, scores = wide(s[0]), wide(s[1])
+    kept: list[tuple[int, int, int]] = []
+    for b in range(scores.shape[0]):
+        corners = _corners(boxes[b], attrs.center)
+        for c in range(scores.shape[1]):
+            chosen: list[int] = []
+            for i in np.argsort(-scores[b, c], kind="stable"):
+                if len(chosen) >= attrs.max_per_class:
+                    break
+                if attrs.score_threshold is not None and scores[b, c, i] <= attrs.score_threshold:
+                    continue
+                if all(_iou(corners[i], corners[j]) <= attrs.iou_threshold for j in chosen):
+                    chosen.append(int(i))
+            kept += [(b, c, i) for i in chosen]
+    return np.array(kept, np.int64).reshape(-1, 3)
+
+
+def _corners(boxes: Array, center: bool) -> Array:
+    if center:
+        x, y, w, h = boxes.T
+        return np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], 1)
+    y1, x1, y2, x2 = boxes.T
+    return np.stack([np.minimum(y1, y2), np.minimum(x1, x2), np.maximum(y1, y2), np.maximum(x1, x2)], 1)
+
+
+def _iou(a: Array, b: Array) -> float:
+    height = max(0.0, min(a[2], b[2]) - max(a[0], b[0]))
+    width = max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
+    area = height * width
+    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - area
+    return float(area / union) if union > 0 else 0.0
+
+
+def resize(s: Scope, attrs: Any) -> Array:
+    x = wide(s[0]) if attrs.mode != "nearest" else s[0]
+    for axis, (to, scale) in enumerate(zip(s.shape(attrs.shape), attrs.scales, strict=True)):
+        if to == x.shape[axis] and scale == 1.0:
+            continue
+        x = _resized(x, axis, to, np.float32(scale), attrs)
+    return x
+
+
+def _resized(x: Array, axis: int, to: int, scale: Any, attrs: Any) -> Array:
+    n = x.shape[axis]
+    o = np.arange(to, dtype=np.float32)
+    match attrs.coordinates:
+        case "asymmetric":
+            at = o / scale
+        case "align_corners":
+            at = o * np.float32(n - 1) / np.float32(max(1, to - 1))
+        case "pytorch_half_pixel" if to == 1:
+            at = o * np.float32(0)
+        case _:
+            at = (o + np.float32(0.5)) / scale - np.float32(0.5)
+    if attrs.mode == "nearest":
+        rule = {
+            "floor": np.floor,
+            "ceil": np.ceil,
+            "round_prefer_floor": lambda v: np.ceil(v - np.float32(0.5)),
+            "round_prefer_ceil": lambda v: np.floor(v + np.float32(0.5)),
+        }
+        return np.take(x, np.clip(rule[attrs.nearest](at).astype(np.int64), 0, n - 1), axis)
+    base = np.floor(at)
+    t = (at - base).astype(np.float64)
+    weights = {0: 1 - t, 1: t} if attrs.mode == "linear" else {j: _keys(t - j, attrs.cubic_a) for j in (-1, 0, 1, 2)}
+    out = 0.0
+    for j, w in weights.items():
+        picked = np.take(x, np.clip(base.astype(np.int64) + j, 0, n - 1), axis)
+        out = out + picked * w.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+    return np.asarray(out)
+
+
+def _keys(d: Array, a: float) -> Array:
+    d = np.abs(d)
+    return np.where(d <= 1, (a + 2) * d**3 - (a + 3) * d**2 + 1, a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a)
+
+
+INDEXING: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
+    "constant": constant,
+    "size": size,
+    "full": full,
+    "iota": iota,
+    "rand_u32": rand_u32,
+    "uniform": uniform,
+    "normal": normal,
+    "gather": gather,
+    "take": take,
+    "gather_nd": gather_nd,
+    "scatter": scatter,
+    "scatter_nd": scatter_nd,
+    "one_hot": one_hot,
+    "sort": sort,
+    "topk": topk,
+    "nonzero": nonzero,
+    "unique": unique,
+    "non_max_suppression": non_max_suppression,
+    "resize": resize,
+}

@@ -41,7 +41,7 @@ def bind_sizes(
     for name, value in signature.defaults.items():
         known.setdefault(name, value)
     _solve(equations, known)
-    missing = [name for name in symbols(signature) if name not in known and name not in later]
+    missing = [name for name in (*symbols(signature), *signature.must_bind) if name not in known and name not in later]
     if missing:
         raise fail(
             "UnboundSymbol",

@@ -9,6 +9,7 @@ import msgspec
 
 from tatami.core.expr import Expr, substitute
 from tatami.core.module import Module
+from tatami.core.signature import Signature
 
 T = TypeVar("T")
 
@@ -45,5 +46,16 @@ def specialise(module: Module[Any], sizes: Mapping[str, Expr]) -> Module[Any]:
     """The module with the symbols of `main` replaced. Callees keep their own symbols."""
     if not sizes:
         return module
-    programs = {n: substitute_sizes(p, sizes) if n in ("main", "setup") else p for n, p in module.programs.items()}
+    programs = {n: _specialised(p, sizes) if n in ("main", "setup") else p for n, p in module.programs.items()}
     return Module(programs, module.constants, module.origins)
+
+
+def _specialised(program: Any, sizes: Mapping[str, Expr]) -> Any:
+    """One program; symbols that have a value leave `must_bind` and `defaults`."""
+    program = substitute_sizes(program, sizes)
+    signature = getattr(program, "signature", None)
+    if not isinstance(signature, Signature) or not (set(signature.must_bind) | signature.defaults.keys()) & sizes.keys():
+        return program
+    left = tuple(s for s in signature.must_bind if s not in sizes)
+    defaults = {s: v for s, v in signature.defaults.items() if s not in sizes}
+    return msgspec.structs.replace(program, signature=msgspec.structs.replace(signature, must_bind=left, defaults=defaults))

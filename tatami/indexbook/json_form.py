@@ -46,5 +46,5 @@ def _texts(value: Any, at: str) -> Iterator[tuple[str, str]]:
             yield place, item
         elif isinstance(item, dict):
             stack.extend((f"{place}.{k}", v) for k, v in reversed(item.items()))
-        elif isinstance(item, list):
+        elif isinstance(item, list | tuple):
             stack.extend((f"{place}[{k}]", v) for k, v in reversed(list(enumerate(item))))

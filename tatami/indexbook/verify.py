@@ -162,11 +162,13 @@ def denominators_are_positive(ident: str, info: IndexInfo, context: Context) -> 
     """MUST 6: floordiv by positive numbers, in lowest terms (the algebra keeps both; documents may not)."""
     out: list[Diagnostic] = []
     for e in _expressions(info):
-        for floor in _floors(e):
-            value = floor.den.as_int()
-            if value is not None and value <= 0:
-                out.append(diagnostic("MissingDivGuard", ident, f"{e} divides by {value}", "write a positive denominator"))
+        if not _is_divisible(e):
+            out.append(diagnostic("MissingDivGuard", ident, f"{e} divides by less than 1", "write a positive denominator"))
     return out
+
+
+def _is_divisible(e: Expr) -> bool:
+    return all((floor.den.as_int() or 1) > 0 for floor in _floors(e))
 
 
 def maps_are_simplified(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
@@ -197,7 +199,7 @@ def maps_are_simplified(ident: str, info: IndexInfo, context: Context) -> list[D
     if info.is_movement:
         extents = extents_of(tuple(a.size for a in info.axes))
         for e in _expressions(info):
-            simpler = simplify(e, extents)
+            simpler = simplify(e, extents) if _is_divisible(e) else e
             if simpler != e:
                 out.append(_invalid(ident, f"the map {e} is not in simplest form", f"write {simpler}"))
     return out

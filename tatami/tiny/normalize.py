@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from tatami.core.dtype import DType
-from tatami.core.expr import Shape
+from tatami.core.expr import Expr, Shape, expr
 from tatami.core.module import Module
 from tatami.core.scalar import Scalar, scalar
+from tatami.core.signature import Equation, Signature
+from tatami.core.substitute import substitute_sizes
 from tatami.core.tensor import Tensor
-from tatami.tiny.infer import joined_shape
-from tatami.tiny.ir import CallOp, ConstOp, Elementwise, ExpandOp, InputOp, Node, Op, Program, ReduceOp
+from tatami.tiny.infer import Type, joined_shape, reshape_equation
+from tatami.tiny.ir import CallOp, ConstOp, Elementwise, ExpandOp, InputOp, Node, Op, Program, ReduceOp, ReshapeOp
 from tatami.tiny.setup import split_setup
 from tatami.tiny.simplify import Rewrite, simplify
 from tatami.tiny.tidy import live_ids, tidy
@@ -26,10 +30,23 @@ def normalize(module: Module[Program]) -> Module[Program]:
     """Valid tiny in, the same meaning in normal form out. `origins` lead to the ids of the input module."""
     programs: dict[str, Program] = {}
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
-    for name, program in module.programs.items():
+    for name, given in module.programs.items():
+        program = with_bound_symbols(given)
         programs[name], origins[name] = _Builder(module.constants if name == "main" else {}).program(program)
     result = Module(programs, module.constants, origins)
     return result if "setup" in programs else split_setup(result)
+
+
+def with_bound_symbols(program: Program) -> Program:
+    """Symbols that have to be bound take their default values here (strides and the like, D2.6)."""
+    signature = program.signature
+    values = {s: expr(signature.defaults[s]) for s in signature.must_bind if s in signature.defaults}
+    if not values:
+        return program
+    left = tuple(s for s in signature.must_bind if s not in values)
+    defaults = {s: v for s, v in signature.defaults.items() if s not in values}
+    cleared = msgspec.structs.replace(signature, must_bind=left, defaults=defaults)
+    return substitute_sizes(msgspec.structs.replace(program, signature=cleared), values)
 
 
 class _Builder:
@@ -52,8 +69,20 @@ class _Builder:
             self.current = (node.id,)
             new[node.id] = self.rebuild(node, [new[s] for s in node.src], widened.get(node.id, node.dtype))
         outputs = tuple(new[o] for o in program.outputs)
-        rebuilt = Program(program.signature, tuple(self.nodes.values()), outputs)
+        rebuilt = Program(self.signature(program.signature), tuple(self.nodes.values()), outputs)
         return tidy(rebuilt, self.origins, self.constants)
+
+    def signature(self, given: Signature) -> Signature:
+        """With the equations that reshapes rest on (D2.6)."""
+        known = {(e.lhs, e.rhs) for e in given.assumptions}
+        more: dict[tuple[Expr, Expr], Equation] = {}
+        for node in self.nodes.values():
+            if isinstance(node.op, ReshapeOp):
+                x = self.nodes[node.src[0]]
+                equation = reshape_equation(Type(x.dtype, x.shape), node.shape)
+                if equation is not None and equation not in known:
+                    more.setdefault(equation, Equation(*equation, "".join(self.origins[node.id])))
+        return msgspec.structs.replace(given, assumptions=(*given.assumptions, *more.values())) if more else given
 
     def rebuild(self, node: Node, src: list[str], dtype: DType) -> str:
         op = node.op

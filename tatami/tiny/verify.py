@@ -76,7 +76,8 @@ def _nodes(module: Module[Program], program: Program, *, strict: bool) -> list[D
     all_ids = {node.id: position for position, node in enumerate(program.nodes)}
     types: dict[str, Type] = {}
     calls: dict[str, CallOp] = {}
-    allowed = set(symbols(program.signature)) | set(program.signature.defaults)
+    signature = program.signature
+    allowed = {*symbols(signature), *signature.defaults, *signature.must_bind}
     for node in program.nodes:
         if isinstance(node.op, CallOp):
             allowed |= set(node.op.new_symbols)
@@ -143,8 +144,8 @@ def _node(
         return out + list(error.diagnostics)
     if inferred != declared and not _is_widened_product(node, inferred) and not isinstance(op, CallOp):
         out += _differs(node, declared, inferred, "its op")
-    for e in _expressions(node):
-        unknown = sorted(n for n in free_vars(e) - allowed)
+    for e in expressions(node):
+        unknown = sorted(n for n in free_vars(e) - allowed if not is_axis_name(n))
         if unknown:
             out.append(
                 diagnostic(
@@ -204,7 +205,8 @@ def _differs(node: Node, declared: Type, wanted: Type, whose: str) -> list[Diagn
     ]
 
 
-def _expressions(node: Node) -> list[Expr]:
+def expressions(node: Node) -> list[Expr]:
+    """The expressions of a node over sizes and, in an index map, axes."""
     op = node.op
     out = list(node.shape)
     if isinstance(op, SizeOp):
@@ -213,7 +215,13 @@ def _expressions(node: Node) -> list[Expr]:
         out += [e for pair in op.pad for e in pair]
     elif isinstance(op, ShrinkOp):
         out += [*op.lo, *op.hi]
+    elif isinstance(op, ViewOp):
+        out += op.index_map
     return out
+
+
+def is_axis_name(name: str) -> bool:
+    return re.fullmatch(r"i\d+", name) is not None
 
 
 def _attributes(node: Node, src: list[Type]) -> list[Diagnostic]:
@@ -224,7 +232,7 @@ def _attributes(node: Node, src: list[Type]) -> list[Diagnostic]:
         rank = len(node.shape) if isinstance(op, GatherOp) else len(src[1].shape)
         axes = {f"i{k}" for k in range(rank)}
         names = {n for e in op.map if e is not None for n in free_vars(e)}
-        unknown = sorted(n for n in names if re.fullmatch(r"i\d+", n) and n not in axes)
+        unknown = sorted(n for n in names if is_axis_name(n) and n not in axes)
         if unknown:
             return [
                 diagnostic(
@@ -243,7 +251,7 @@ def _attributes(node: Node, src: list[Type]) -> list[Diagnostic]:
 def _index_map(node: Node, op: ViewOp) -> list[Diagnostic]:
     axes = {f"i{k}" for k in range(len(op.result_shape))}
     for dim, e in enumerate(op.index_map):
-        unknown = sorted(n for n in free_vars(e) if re.fullmatch(r"i\d+", n) and n not in axes)
+        unknown = sorted(n for n in free_vars(e) if is_axis_name(n) and n not in axes)
         if unknown:
             return [
                 diagnostic(

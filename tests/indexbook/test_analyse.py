@@ -18,8 +18,8 @@ from tatami.indexbook.analyse import analyse
 from tatami.indexbook.ir import IndexInfo, Operand
 from tatami.indexbook.show import show
 from tatami.indexbook.verify import verify
-from tatami.tiny.ir import ExpandOp, GatherOp, Node, Program, ScatterOp, ViewOp
 from tatami.tiny.ir import Elementwise as E
+from tatami.tiny.ir import ExpandOp, GatherOp, Node, Program, ScatterOp, ViewOp
 from tatami.tiny.run import run
 from tests.tiny.build import F32, I64, Build
 

@@ -1,0 +1,459 @@
+"""The spec's own tiny documents, sugar included, to `tiny@imported` (D2.2, D2.4; spec 2 §5, spec 3 §3.5).
+
+    {"uops": [{"uop": "MUL", "src": ["x", 0.5], "out": "y"}], "tensors": {"x": {"dtype": "fp32", "shape": ["N"]}}}
+
+Accepted and normalised away: `out` for `id`, tensor names in src, immediates, nested expressions
+(``{"gt": "C1,0"}``, ``{"uop": "CAST", "src": ["x"], "arg": {"to": "fp32"}}``), missing dtype and shape, CONTRACT, POOL,
+LOAD, STORE, size symbols as reduce axes, both readings of broadcast_dimensions. A `signature` or `tensors` beside
+`uops` gives what the nodes leave open; an assumption ``{"lhs": "Oy", "rhs": …}`` with a bare symbol defines it.
+
+Every fault is reported, each with a patch where there is one: after a fault that has an obvious repair, loading goes
+on as if it had been repaired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tatami.core.codec import from_builtins
+from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic, fail
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, expr, free_vars, substitute
+from tatami.core.module import Module
+from tatami.core.ops import BY_UOP, OPS
+from tatami.core.signature import Equation, Input, Output, Signature, symbols
+from tatami.tiny.build import Builder, Value
+from tatami.tiny.infer import Type
+from tatami.tiny.ir import Elementwise, InputOp, Node, Program
+from tatami.tiny.load_repair import broadcast_repair, dtype_repair
+from tatami.tiny.load_uops import UOPS, refuse
+from tatami.tiny.verify import expressions, is_axis_name
+
+_ENTRY_KEYS = {"id", "out", "uop", "op", "src", "arg", "dtype", "shape", "tag"}
+
+
+class Poisoned(Exception):
+    """An operand had a fault that was reported already."""
+
+
+def load(document: Mapping[str, Any]) -> Module[Program]:
+    """The module of one document. Raises TatamiError with every fault found."""
+    return Loader(document).module()
+
+
+class Loader:
+    """One document being read: values by name, axis labels by value, faults so far."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.build = Builder()
+        self.values: dict[str, Value | None] = {}
+        self.labels: dict[str, tuple[str, ...]] = {}
+        self.faults: list[Diagnostic] = []
+        self.inputs: dict[str, Input] = {}
+        self.stored: dict[str, str] = {}
+        self.at = "document"
+        self.path = ""
+        self.definitions: dict[str, Expr] = {}
+        self.signature = self.field(document, "signature", dict, {})
+        self.tensors = self.field(document, "tensors", dict, {})
+        self.equations = self.read_assumptions()
+
+    # -- reading ---------------------------------------------------------------------------------
+    def field(self, where: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
+        """A field of the wanted JSON type; required when `default` is None."""
+        if name not in where:
+            if default is None:
+                raise fail("InvalidDocument", self.at, f"the field {name!r} is missing", f"add {name!r} ({kind.__name__})")
+            return default
+        value = where[name]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise fail(
+                "InvalidDocument",
+                self.at,
+                f"{name!r} is {type(value).__name__} where {kind.__name__} is needed",
+                f"write {name!r} as a JSON {kind.__name__}",
+            )
+        return value
+
+    def size(self, value: Any) -> Expr:
+        """A size or index expression, definitions applied."""
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise fail(
+                "InvalidDocument", self.at, f"{value!r} is no size", 'write an integer or an expression such as "2*M + 1"'
+            )
+        if isinstance(value, str) and "%" in value:
+            raise fail(
+                "MissingDivGuard",
+                self.at,
+                f"{value!r} keeps %",
+                "write E % q as E - q*(E//q), or RESHAPE, which splits and merges axes",
+            )
+        try:
+            read = expr(value)
+        except ValueError as error:
+            raise fail("IndexSyntax", self.at, str(error), "write + - * // and parentheses over sizes and axes") from None
+        for _ in range(4):
+            read = substitute(read, self.definitions)
+        return read
+
+    def shape(self, value: Any) -> Shape:
+        if not isinstance(value, list):
+            raise fail("InvalidDocument", self.at, f"{value!r} is no shape", 'write a list such as ["M", 1, "K"]')
+        return tuple(self.size(v) for v in value)
+
+    def dtype(self, value: Any) -> DType:
+        try:
+            found = DType(value)
+        except ValueError:
+            found = DType.unknown
+        if found == DType.unknown:
+            names = ", ".join(d.value for d in DType if d != DType.unknown)
+            raise fail("InvalidDocument", self.at, f"{value!r} is no dtype", f"the dtypes are {names}")
+        return found
+
+    def read_assumptions(self) -> list[Equation]:
+        out: list[Equation] = []
+        for item in self.field(self.signature, "assumptions", list, []):
+            lhs, rhs = self.size(self.field(item, "lhs", object)), self.size(self.field(item, "rhs", object))
+            name = lhs.as_name()
+            if name is not None and name not in free_vars(rhs):
+                self.definitions[name] = rhs
+            else:
+                out.append(Equation(lhs, rhs, str(item.get("at", ""))))
+        return out
+
+    # -- the document ----------------------------------------------------------------------------
+    def module(self) -> Module[Program]:
+        self.guarded(self.read_signature_inputs)
+        entries = self.field(self.document, "uops", list)
+        names = [e.get("id", e.get("out")) if isinstance(e, dict) else None for e in entries]
+        self.later = {n: k for k, n in reversed(list(enumerate(names))) if isinstance(n, str)}
+        for position, entry in enumerate(entries):
+            self.position = position
+            self.path = f"/uops/{position}"
+            self.at = str(names[position]) if names[position] is not None else f"uops[{position}]"
+            self.build.at = self.at
+            self.guarded(lambda e=entry: self.entry(e))  # type: ignore[misc]
+            if isinstance(names[position], str):
+                self.values.setdefault(names[position], None)
+        self.at = "document"
+        program = None if self.faults else self.program(entries)
+        if self.faults or program is None:
+            raise TatamiError(*self.faults)
+        return Module({"main": program}, {}, {"main": self.build.origins})
+
+    def guarded(self, step: Any) -> None:
+        try:
+            step()
+        except TatamiError as error:
+            self.faults += error.diagnostics
+        except Poisoned:
+            pass
+
+    def read_signature_inputs(self) -> None:
+        self.at = "signature"
+        for item in self.field(self.signature, "inputs", list, []):
+            name = self.field(item, "tensor", str)
+            fields = {k: v for k, v in item.items() if k in ("role", "mutability", "storage", "layout")}
+            declared = {**self.tensors.get(name, {}), **{k: v for k, v in item.items() if k in ("dtype", "shape")}}
+            if "dtype" in declared and "shape" in declared:
+                self.declare(name, declared, fields)
+
+    def declare(self, name: str, declared: Mapping[str, Any], fields: Mapping[str, Any]) -> Value:
+        """A signature input and its INPUT node."""
+        dtype, shape = self.dtype(self.field(declared, "dtype", str)), self.shape(self.field(declared, "shape", list))
+        plain = {"tensor": name, "dtype": dtype.value, "shape": [], **fields}
+        port = msgspec.structs.replace(from_builtins(plain, Input, name), shape=shape)
+        if name in self.inputs:
+            known = self.inputs[name]
+            if (known.dtype, known.shape) != (dtype, shape):
+                raise self.input_differs(known, dtype, shape)
+        else:
+            self.inputs[name] = port
+            self.values[f"tensor {name}"] = self.build.add(InputOp(name), own=Type(dtype, shape))
+        value = self.values[f"tensor {name}"]
+        assert value is not None
+        return value
+
+    def input_differs(self, known: Input, dtype: DType, shape: Shape) -> TatamiError:
+        if known.dtype != dtype:
+            return fail(
+                "DTypeMismatch",
+                self.at,
+                f"{known.tensor} is {dtype} here and {known.dtype} in the signature",
+                "declare one dtype",
+            )
+        have, want = ", ".join(map(str, shape)), ", ".join(map(str, known.shape))
+        return fail(
+            "AxisAlignmentMismatch",
+            self.at,
+            f"{known.tensor} has shape [{have}] here and [{want}] in the signature",
+            "use the signature's symbols",
+            lhs=have,
+            rhs=want,
+        )
+
+    def entry(self, entry: Any) -> None:
+        if not isinstance(entry, dict):
+            raise fail("InvalidDocument", self.at, f"a uop is {type(entry).__name__}", "write an object with uop, src, arg")
+        unknown = sorted(set(entry) - _ENTRY_KEYS)
+        if unknown:
+            raise fail(
+                "InvalidDocument", self.at, f"unknown field {unknown[0]!r}", f"the fields are {', '.join(sorted(_ENTRY_KEYS))}"
+            )
+        name = entry.get("id", entry.get("out"))
+        if name is not None and (not isinstance(name, str) or not name):
+            raise fail("InvalidDocument", self.at, f"the id is {name!r}", "write a string")
+        if name is not None and name in self.values:
+            raise fail("DuplicateId", self.at, "two nodes have this id", "give each node its own id")
+        value = self.node(entry)
+        if value is None:
+            return
+        self.check_declared(entry, value)
+        if entry.get("tag"):
+            self.retag(value, str(entry["tag"]))
+        if name is not None:
+            self.values[name] = value
+
+    def retag(self, value: Value, tag: str) -> None:
+        node = self.build.nodes[-1]
+        if node.id == value.id:
+            self.build.nodes[-1] = msgspec.structs.replace(node, tag=tag)
+
+    def check_declared(self, entry: Mapping[str, Any], value: Value) -> None:
+        if "dtype" in entry and self.dtype(entry["dtype"]) != value.dtype:
+            raise fail(
+                "DTypeMismatch",
+                self.at,
+                f"the node declares {entry['dtype']}, its op gives {value.dtype}",
+                f'write "dtype": "{value.dtype}", or add a CAST',
+            )
+        if "shape" in entry and self.shape(entry["shape"]) != value.shape:
+            gives = ", ".join(map(str, value.shape))
+            raise fail(
+                "AxisSizeMismatch",
+                self.at,
+                f"the node declares shape {entry['shape']}, its op gives [{gives}]",
+                f'write "shape": [{gives}]',
+            )
+
+    def node(self, entry: Mapping[str, Any]) -> Value | None:
+        """One uop: a rule of UOPS, or an elementwise op by its own name."""
+        uop = entry.get("uop", entry.get("op"))
+        if not isinstance(uop, str):
+            raise fail("InvalidDocument", self.at, "the field 'uop' is missing", "name the UOp")
+        uop = uop.removeprefix("OPS.").upper()
+        arg = self.field(entry, "arg", dict, {})
+        items = self.field(entry, "src", list, [])
+        rule = UOPS.get(uop)
+        if rule is not None:
+            return rule(self, arg, items, entry)
+        if uop in BY_UOP:
+            return self.elementwise(BY_UOP[uop].name, items, self.path)
+        raise refuse(uop, self.at)
+
+    # -- operands --------------------------------------------------------------------------------
+    def operand(self, item: Any, path: str) -> Value:
+        """A src entry that is a name or an expression."""
+        if isinstance(item, str):
+            return self.named(item)
+        if isinstance(item, dict):
+            return self.nested(item, path)
+        raise fail("InvalidDocument", self.at, f"{item!r} stands where a tensor is needed", "name a node or a tensor")
+
+    def named(self, name: str) -> Value:
+        if name in self.values:
+            value = self.values[name]
+            if value is None:
+                raise Poisoned
+            return value
+        if f"tensor {name}" in self.values:
+            value = self.values[f"tensor {name}"]
+            assert value is not None
+            return value
+        if name in self.later:
+            raise fail(
+                "CyclicGraph",
+                self.at,
+                f"reads {name}, which is defined at or after it",
+                f"define {name} before {self.at}, or break the circle",
+            )
+        if name in self.tensors:
+            outer = self.build.at
+            self.build.at = name
+            value = self.declare(
+                name, self.tensors[name], {k: v for k, v in self.tensors[name].items() if k in ("role", "storage")}
+            )
+            self.build.at = outer
+            return value
+        raise fail(
+            "UnknownValue",
+            self.at,
+            f"{name!r} is neither an earlier node nor a tensor with a type",
+            f'define it, or declare it: "tensors": {{"{name}": {{"dtype": "fp32", "shape": [...]}}}}',
+        )
+
+    def nested(self, item: Mapping[str, Any], path: str) -> Value:
+        if "uop" in item:
+            outer, self.path = self.path, path
+            value = self.node(item)
+            self.path = outer
+            if value is None:
+                raise fail("InvalidDocument", self.at, "a nested expression has no value", "write an op that has one")
+            return value
+        if len(item) != 1:
+            raise fail("InvalidDocument", self.at, f"a nested expression has keys {sorted(item)}", 'write {"mul": ["a", 2]}')
+        ((key, operands),) = item.items()
+        name = key.lower() if key.lower() in OPS else BY_UOP[key.upper()].name if key.upper() in BY_UOP else ""
+        if not name:
+            raise refuse(key, self.at)
+        if isinstance(operands, str):
+            operands = [_token(t.strip()) for t in operands.split(",")]
+        if not isinstance(operands, list):
+            operands = [operands]
+        return self.elementwise(name, operands, f"{path}/{key}", in_src=False)
+
+    def elementwise(self, fn: str, items: list[Any], path: str, *, in_src: bool = True) -> Value:
+        """A scalar op over names, immediates and nested expressions; faults with a repair are repaired and go on."""
+        prefix = f"{path}/src" if in_src else path
+        found: list[Value | None] = [
+            None if _is_number(item) else self.operand(item, f"{prefix}/{k}") for k, item in enumerate(items)
+        ]
+        dtype = self.immediate_dtype(fn, found, items)
+        values = [v if v is not None else self.immediate(items[k], dtype, fn, k) for k, v in enumerate(found)]
+        for attempt in range(3):
+            try:
+                result = self.build.add(Elementwise(fn), values)
+                break
+            except TatamiError as error:
+                if attempt == 2:
+                    raise
+                values = self.repaired(error, fn, values, items, prefix)
+        self.keep_labels(result, values)
+        return result
+
+    def repaired(self, error: TatamiError, fn: str, values: list[Value], items: list[Any], prefix: str) -> list[Value]:
+        """Report the fault with its patch; the operands as the patch makes them."""
+        (fault,) = error.diagnostics
+        repair = {"DTypeMismatch": dtype_repair, "BroadcastMismatch": broadcast_repair}.get(fault.kind)
+        answer = None if repair is None else repair(fn, values)
+        if answer is None:
+            raise error
+        ops = []
+        for k, (wrapper, _) in answer.changes.items():
+            ops.append({"op": "replace", "path": f"{prefix}/{k}", "value": {**wrapper, "src": [items[k]]}})
+        self.faults.append(
+            diagnostic(
+                fault.kind,
+                fault.at,
+                fault.why,
+                answer.suggestion(items),
+                patch=Patch(tuple(ops)),
+                **{**fault.details, **answer.details},
+            )
+        )
+        return [self.build.add(answer.changes[k][1], (v,)) if k in answer.changes else v for k, v in enumerate(values)]
+
+    def immediate_dtype(self, fn: str, found: list[Value | None], items: list[Any]) -> DType:
+        typed = [v.dtype for k, v in enumerate(found) if v is not None and not (fn == "where" and k == 0)]
+        if typed:
+            return typed[0]
+        return DType.fp32 if any(isinstance(i, float) for i in items) else DType.i64
+
+    def immediate(self, item: Any, dtype: DType, fn: str, position: int) -> Value:
+        if fn == "where" and position == 0:
+            dtype = DType.bool
+        if isinstance(item, float) and not dtype.is_float and not item.is_integer():
+            raise fail(
+                "DTypeMismatch",
+                self.at,
+                f"the number {item} does not fit {dtype}",
+                "write an integer, or CAST the other operand to fp32",
+            )
+        if isinstance(item, str):
+            return self.build.const(item, dtype)
+        return self.build.const(float(item) if dtype.is_float else int(item) if dtype.is_int else bool(item), dtype)
+
+    def keep_labels(self, result: Value, values: list[Value]) -> None:
+        for v in values:
+            if v.id in self.labels and v.shape == result.shape:
+                self.labels[result.id] = self.labels[v.id]
+                return
+
+    # -- the program -----------------------------------------------------------------------------
+    def program(self, entries: list[Any]) -> Program | None:
+        outputs: list[Output] = []
+        ids: list[str] = []
+        for name, item in self.output_names(entries):
+            try:
+                value = self.named(self.stored.get(name, name))
+            except TatamiError as error:
+                self.faults += error.diagnostics
+                continue
+            fields = {k: v for k, v in item.items() if k in ("updates",)}
+            fault = self.check_output(name, value)
+            if fault is not None:
+                self.faults.append(fault)
+            outputs.append(Output(name, value.dtype, value.shape, **fields))
+            ids.append(value.id)
+        if self.faults:
+            return None
+        defaults = {k: int(v) for k, v in self.field(self.signature, "defaults", dict, {}).items()}
+        signature = Signature(tuple(self.inputs.values()), tuple(outputs), (*self.equations, *self.build.assumptions), defaults)
+        bound = set(symbols(Signature(signature.inputs)))
+        free = sorted(n for node in self.build.nodes for n in _symbols_of(node) if n not in bound)
+        signature = msgspec.structs.replace(signature, must_bind=tuple(dict.fromkeys(free)))
+        return Program(signature, tuple(self.build.nodes), tuple(ids))
+
+    def output_names(self, entries: list[Any]) -> list[tuple[str, Mapping[str, Any]]]:
+        """What the signature names, else what is stored, else what nothing reads."""
+        declared = self.field(self.signature, "outputs", list, [])
+        if declared:
+            return [(self.field(item, "tensor", str), item) for item in declared]
+        listed = self.field(self.document, "outputs", list, [])
+        if listed:
+            return [(str(name), {}) for name in listed]
+        if self.stored:
+            return [(name, {}) for name in self.stored]
+        read = {s for node in self.build.nodes for s in node.src}
+        names = [n for n, v in self.values.items() if v is not None and v.id not in read and not n.startswith("tensor ")]
+        kinds = {n.id: n.op for n in self.build.nodes}
+        return [(n, {}) for n in names if not isinstance(kinds[self.values[n].id], InputOp)]  # type: ignore[union-attr]
+
+    def check_output(self, name: str, value: Value) -> Diagnostic | None:
+        declared = self.tensors.get(name, {})
+        if "dtype" in declared and self.dtype(declared["dtype"]) != value.dtype:
+            return diagnostic(
+                "DTypeMismatch",
+                name,
+                f"declared {declared['dtype']}, computed {value.dtype}",
+                f'insert CAST with "to": "{declared["dtype"]}"',
+            )
+        if "shape" in declared and self.shape(declared["shape"]) != value.shape:
+            gives = ", ".join(map(str, value.shape))
+            return diagnostic(
+                "AxisAlignmentMismatch", name, f"declared shape {declared['shape']}, computed [{gives}]", f"declare [{gives}]"
+            )
+        return None
+
+
+def _symbols_of(node: Node) -> list[str]:
+    return [n for e in expressions(node) for n in sorted(free_vars(e)) if not is_axis_name(n)]
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, bool | int | float) or item in ("INF", "-INF", "NAN")
+
+
+def _token(text: str) -> Any:
+    """A name or a number of a comma-separated expression."""
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text

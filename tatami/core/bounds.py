@@ -156,8 +156,75 @@ def _atom_bounds(atom: Atom, extents: Extents) -> tuple[Expr, Expr] | None:
 
 def is_within(e: Expr, size: Expr, extents: Extents) -> bool:
     """Is ``0 <= e < size`` proved over the box?"""
+    if _is_inside(e, size, extents):
+        return True
+    split = split_digits(e, extents)
+    return split is not None and _is_inside(split[0], size, split[1])
+
+
+def _is_inside(e: Expr, size: Expr, extents: Extents) -> bool:
     r = bounds(e, extents)
     return r is not None and is_nonneg(r[0]) and is_nonneg(size - 1 - r[1])
+
+
+def split_digits(e: Expr, extents: Extents) -> tuple[Expr, dict[str, Expr]] | None:
+    """`e` and its box over the digits of the axes that it divides; None when no axis is divided.
+
+    With ``i = 2*q + r`` the terms of ``2*i - 3*(i//2)`` are independent: ``q + 2*r``.
+    """
+    divisors: dict[str, list[Expr]] = {}
+    for mono, _ in e.terms:
+        for atom in mono:
+            axis = atom.num.as_name() if isinstance(atom, Floor) else None
+            if axis in extents and isinstance(atom, Floor) and free_vars(atom.den).isdisjoint(extents):
+                if atom.den not in divisors.setdefault(axis, []):
+                    divisors[axis].append(atom.den)
+    box = dict(extents)
+    axis_value: dict[str, Expr] = {}
+    floor_value: dict[tuple[str, Expr], Expr] = {}
+    for axis, dens in divisors.items():
+        chain = _divisor_chain(dens)
+        if chain is None:
+            continue
+        size = extents[axis]
+        top = exact_div(size, chain[-1])
+        steps = [exact_div(b, a) for a, b in zip((ONE, *chain), chain)]
+        names = [f"{axis}'{k}" for k in range(len(chain) + 1)]
+        for name, step in zip(names, steps):
+            assert step is not None
+            box[name] = step
+        box[names[-1]] = top if top is not None else floordiv(size - 1, chain[-1]) + 1
+        for position, den in enumerate((ONE, *chain)):
+            value = ZERO
+            for name, weight in zip(names[position:], (ONE, *chain)[position:]):
+                value = value + var(name) * (exact_div(weight, den) or ONE)
+            if position == 0:
+                axis_value[axis] = value
+            else:
+                floor_value[axis, den] = value
+    if not axis_value:
+        return None
+    out = ZERO
+    for mono, coef in e.terms:
+        term = Expr((((), coef),))
+        for atom in mono:
+            known = floor_value.get((atom.num.as_name() or "", atom.den)) if isinstance(atom, Floor) else None
+            if known is None:
+                known = axis_value.get(atom.name) if isinstance(atom, Var) else None
+            term = term * (known if known is not None else Expr((((atom,), 1),)))
+        out = out + term
+    return out, box
+
+
+def _divisor_chain(dens: list[Expr]) -> list[Expr] | None:
+    """The divisors ordered so that each divides the next, or None."""
+    chain: list[Expr] = []
+    for den in dens:
+        at = next((k for k, d in enumerate(chain) if exact_div(d, den) is not None), len(chain))
+        if at and exact_div(den, chain[at - 1]) is None:
+            return None
+        chain.insert(at, den)
+    return chain
 
 
 def is_never_negative(e: Expr, extents: Extents) -> bool:

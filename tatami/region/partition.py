@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
-from tatami.core.codec import dump_text, to_builtins
+from tatami.core.codec import dump_text, from_builtins, to_builtins
 from tatami.core.cost import estimate, fusion_delta, op_flops, rates
 from tatami.core.diagnostic import raise_errors
-from tatami.core.expr import Expr, product
+from tatami.core.expr import ONE, Expr, free_vars, product
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.indexbook.ir import IndexBook
@@ -37,15 +38,18 @@ def partition(
     indexbook: Module[IndexBook],
     poly_view: Module[PolyView],
     target: Target,
-    decisions: Mapping[str, Partition] | None = None,
+    decisions: Mapping[str, Any] | None = None,
 ) -> dict[str, Partition]:
-    """A partition per program. `decisions` are keyed by `program_key`; one that does not fit is refused (E1501)."""
+    """A partition per program. `decisions` (Partitions or their documents) are keyed by `program_key`; one that does not
+    fit is refused (E1501)."""
     from tatami.region.partition_check import check_partition
 
     out = {}
     for name, program in tiny.programs.items():
         view = poly_view.programs[name]
         given = decisions.get(program_key(program)) if decisions else None
+        if isinstance(given, dict):
+            given = from_builtins(given, Partition, f"decisions.partitions of program {name}")
         if given is not None:
             raise_errors(check_partition(given, program, view))
             out[name] = given
@@ -267,17 +271,32 @@ class _Partitioner:
 
     def _rows_refusal(self, edge: Edge, producer: _Shape, consumer: _Shape) -> str | None:
         if edge.rule == "pointwise":
+            both = producer.reduces + consumer.reduces
+            apart = [self.axes.common(x.reduces, "", "") for x in (producer, consumer) if x.reduces]
+            if all(apart) and not self.axes.common(both, edge.producer, edge.consumer):
+                return "no_common_axes"
             return None
         s = self.statements[edge.consumer]
         if edge.rule == "reshape":
             return None if consumer.kind == "map" and s.kind in ("elementwise", "copy") else "shape"
-        if edge.rule == "halo":
+        if edge.rule in ("halo", "inline"):
             sole = self.uses[edge.producer] == {edge.consumer} and edge.producer not in self.resident
-            constant = all(a.size.as_int() is not None for a in s.reduced)
-            return None if sole and constant and s.kind == "reduce" and len(producer.reduces) == 1 else "halo"
-        if edge.rule == "inline" and self.statements[edge.producer].kind == "elementwise":
-            return "fan_out"
+            stencils = len(producer.reduces) == 1 and self.is_window(producer.reduces[0]) and self.is_window(edge.consumer)
+            return None if sole and stencils and edge.halo else "fan_out"
         return "shape"
+
+    def is_window(self, v: str) -> bool:
+        """A reduce whose removed axes are all windows of constant extent that slide along kept axes (not channels)."""
+        s = self.statements[v]
+        if s.kind != "reduce" or len(s.reads) != 1 or any(a.size.as_int() is None for a in s.reduced):
+            return False
+        kept = {a.name for a in s.axes}
+        sliding: set[str] = set()
+        for entry in s.reads[0].map:
+            names = free_vars(entry) if entry is not None else frozenset()
+            if names & kept:
+                sliding |= names - kept
+        return {a.name for a in s.reduced if a.size != ONE} <= sliding
 
     # -- Δtime ---------------------------------------------------------------------------------
 
@@ -302,13 +321,14 @@ class _Partitioner:
         dflops = 0.0
         if self.statements[p].kind not in ("reduce", "scan") and self.shapes[gp].kind == "map":
             dflops = max(work - stored, 0.0) * self.flops[p]
-        elif edge.rule == "halo":
+        elif edge.halo:
             overlap = 1.0
             for width in edge.halo.values():
                 overlap *= 1 + width / TILE
-            dflops = (overlap - 1) * estimate(self.domain(p), self.sizes)
+            reduce = p if self.statements[p].kind == "reduce" else self.shapes[gp].reduces[0]
+            dflops = (overlap - 1) * estimate(self.domain(reduce), self.sizes)
         piecewise = 0.0
-        if edge.rule == "inline":
+        if edge.rule == "inline" and not edge.halo:
             piecewise = 0.1 * self.bytes(p) / self.rates.bandwidth
         return fusion_delta(
             self.target,
@@ -317,7 +337,7 @@ class _Partitioner:
             saved_bytes=self.bytes(p) * (2 if sole else 1),
             launches=1,
             piecewise=piecewise,
-            occupancy=self._occupancy_seconds(p, c, gp, gc),
+            occupancy=0.0 if edge.halo else self._occupancy_seconds(p, c, gp, gc),
         )
 
     def _occupancy_seconds(self, p: str, c: str, gp: int, gc: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from tatami.pipeline import Stages, compile_stages
 from tatami.runtime.function import Function
 from tatami.stages import BY_NAME, STAGES, runner, show
 
-__all__ = ["Compilation", "Function", "StageView", "compile", "prepare"]
+__all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "prepare"]
 
 SizeRequest = int | tuple[int, int, int]
 
@@ -63,9 +62,6 @@ class Compilation:
         start = order.index(self.first)
         return {n: self.stages[n] for n in order[start:] if n in self.stages}
 
-    def views(self) -> Mapping[str, StageView]:
-        return StageViews(self)
-
     @property
     def warnings(self) -> list[Diagnostic]:
         return self.observer.warnings
@@ -88,6 +84,30 @@ class Compilation:
             if run is not None:
                 return run(value, dict(inputs), dict(sizes), mode=mode, observe=observe)
         raise fail("UnknownName", "reference", "none of the stages given computes", "give the folder of a dump that has them")
+
+
+class CompiledFunction(Function):
+    """A Function that knows how it came to be."""
+
+    def __init__(self, compilation: Compilation, program: Any, sizes: Mapping[str, int] | None) -> None:
+        super().__init__(compilation.stages["execution"], program, sizes=sizes)
+        self.compilation = compilation
+
+    @property
+    def stages(self) -> Mapping[str, StageView]:
+        return StageViews(self.compilation)
+
+    def explain(self) -> str:
+        """What fused, what did not, and why; plans chosen and rejected."""
+        from tatami.explain import explain
+
+        return explain(self.compilation)
+
+    def fetch(self, name: str, /, **inputs: Any) -> Any:
+        """The value of a node (any stage's id or name), computed by the first stage that has it."""
+        from tatami.playback import fetch
+
+        return fetch(self.compilation, (name,), inputs, self.sizes)[name]
 
 
 class StageViews(Mapping[str, StageView]):
@@ -161,7 +181,7 @@ def compile(
     precision: str | None = None,
     decisions: Decisions | dict[str, Any] | str | Path | None = None,
     trust: bool = False,
-) -> Function:
+) -> CompiledFunction:
     """Compile `model` for `target` into a Function.
 
     model: a path (.onnx, .harp, .json), a Graph, a document, an onnx.ModelProto or a torch module.
@@ -174,10 +194,30 @@ def compile(
     return build(compilation, threads)
 
 
-def build(compilation: Compilation, threads: int | None = None) -> Function:
-    """The callable of a prepared compilation."""
-    if threads is None and os.environ.get("TATAMI_NUM_THREADS", "").isdigit():
-        threads = int(os.environ["TATAMI_NUM_THREADS"])
-    from tatami.runtime.build import build_function
+def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[str, int] | None = None) -> CompiledFunction:
+    """The callable of a prepared compilation. `sizes`: values of symbols that no input decides."""
+    execution = compilation.stages["execution"]
+    target = compilation.target
+    if target.kind == "reference":
+        from tatami.runtime.reference_program import ReferenceProgram
 
-    return build_function(compilation, threads)
+        return CompiledFunction(compilation, ReferenceProgram(execution), sizes)
+    if target.kind == "cuda":
+        raise fail(
+            "UnknownTarget",
+            target.name,
+            "this version writes CUDA kernels but does not launch them",
+            "use tatami compile to get the code, or target cpu to run",
+        )
+    from tatami.runtime.cpu_program import CpuProgram
+    from tatami.runtime.host import check_runs_here, thread_count
+    from tatami.runtime.objects import Unit, load
+    from tatami.runtime.objects import build as build_object
+    from tatami.runtime.pool import get_pool
+
+    check_runs_here(target)
+    source = compilation.stages["c"].main
+    units = [Unit(u.text, u.contract) for u in source.units.values()] + [Unit(source.entry)]
+    library = load(build_object(units, target))
+    program = CpuProgram(execution, library, get_pool(threads), thread_count(threads))
+    return CompiledFunction(compilation, program, sizes)

@@ -101,7 +101,9 @@ def main() -> None:
     "--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3", help="an input; others are generated (seed 0)"
 )
 @click.option("--output", type=click.Path(), help="write the outputs to this .npz")
-@click.option("--fetch", multiple=True, metavar="NAME", help="also show the value of this node (any stage's id or name)")
+@click.option(
+    "--fetch", "fetch_names", multiple=True, metavar="NAME", help="also show the value of this node (any stage's id or name)"
+)
 @click.option("--check", is_flag=True, help="compare every output with the float64 reference")
 def run(**options: Any) -> None:
     """Compile MODEL and run it once."""

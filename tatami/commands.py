@@ -15,7 +15,7 @@ from tatami.cli import printable, show_diagnostics
 from tatami.core.diagnostic import fail
 from tatami.dump import write_dump, write_text
 from tatami.inputs import gather_inputs
-from tatami.playback import Agreement, compare_outputs, play_back
+from tatami.playback import Agreement, compare_outputs, fetch, play_back
 from tatami.stages import STAGES
 
 console = Console(highlight=False, soft_wrap=True)
@@ -51,19 +51,20 @@ def run_command(
     trust: bool,
     inputs: tuple[str, ...],
     output: str | None,
-    fetch: tuple[str, ...],
+    fetch_names: tuple[str, ...],
     check: bool,
 ) -> None:
     compilation = _prepare(model, target, sizes, precision, decisions, trust)
-    function = build(compilation)
-    arrays, bound = gather_inputs(function.signature, function.constants, inputs, sizes)
-    results = function(arrays, sizes=bound)
+    function = build(compilation, sizes=sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, sizes)
+    function.sizes.update(bound)
+    results = function(arrays)
     show_diagnostics(compilation.warnings)
     for name, array in results.items():
         console.print(printable(f"{name}: {array.dtype}{list(array.shape)}"))
         console.print(_preview(array), markup=False)
-    if fetch:
-        _show_fetched(compilation, fetch, arrays, bound)
+    if fetch_names:
+        _show_fetched(compilation, fetch_names, arrays, bound)
     if output is not None:
         _save(Path(output), results)
     if check:
@@ -107,29 +108,8 @@ def _show_agreements(agreements: tuple[Agreement, ...]) -> None:
 
 
 def _show_fetched(compilation: Compilation, names: tuple[str, ...], arrays: Any, bound: Any) -> None:
-    found: dict[str, np.ndarray] = {}
-    seen: dict[str, None] = {}
-
-    def observe(program: str, name: str, value: Any) -> None:
-        if program == "main":
-            seen.setdefault(name)
-            if name in names:
-                found[name] = np.asarray(value)
-
-    from tatami.stages import runner
-
-    for stage, module in compilation.values().items():
-        run = runner(stage)
-        if run is not None and set(names) - set(found):
-            run(module, dict(arrays), dict(bound), mode="declared", observe=observe)
+    found = fetch(compilation, names, arrays, bound)
     for name in names:
-        if name not in found:
-            raise fail(
-                "UnknownName",
-                f"--fetch {name}",
-                "no stage has a value of that name",
-                f"some names: {', '.join(list(seen)[:12])}",
-            )
         console.print(printable(f"{name}: {found[name].dtype}{list(found[name].shape)}"), markup=False)
         console.print(_preview(found[name]), markup=False)
 
@@ -151,13 +131,24 @@ def compile_command(
     values = compilation.values()
     show_diagnostics(compilation.warnings)
     written = write_dump(folder, values, names, compilation.target, embed=embed)
-    code = values.get("c") or values.get("cu")
-    if code is not None:
-        for file, text in code.main.files().items():
-            written.append(write_text(folder / file, text))
+    for file, text in code_files(values).items():
+        written.append(write_text(folder / file, text))
     written.append(write_text(folder / "decisions.json", compilation_decisions(compilation)))
     for path in written:
         console.print(printable(str(path)), markup=False)
+
+
+def code_files(values: Mapping[str, Any]) -> dict[str, str]:
+    """The generated code as files, of whichever code stage there is."""
+    if "c" in values:
+        from tatami.c.files import source_files
+
+        return source_files(values["c"].main)
+    if "cu" in values:
+        from tatami.cu.files import source_files as cuda_files
+
+        return cuda_files(values["cu"].main)
+    return {}
 
 
 def _stage_names(dump: str, compilation: Compilation) -> list[str]:
@@ -197,9 +188,10 @@ def playback_command(
     inputs: tuple[str, ...],
 ) -> None:
     compilation = _prepare(model, target, sizes, precision, decisions, trust)
-    function = build(compilation)
-    arrays, bound = gather_inputs(function.signature, function.constants, inputs, sizes)
-    compiled = function(arrays, sizes=bound)
+    function = build(compilation, sizes=sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, sizes)
+    function.sizes.update(bound)
+    compiled = function(arrays)
     result = play_back(compilation.values(), arrays, bound, compiled)
     table = Table(box=None, pad_edge=False)
     for column in ("stage", "agrees", "relative error"):

@@ -23,9 +23,7 @@ class KernelOrigin:
 def kernel_origins(compilation: Compilation) -> list[KernelOrigin]:
     """The kernels of a compilation, in order, with the nodes of the model each computes."""
     regions: Module = compilation.stages["region"]
-    kinds = {
-        (p, f.region): f.kind for p, facts in compilation.stages["poly_core"].programs.items() for f in facts.regions
-    }
+    kinds = {(p, f.region): f.kind for p, facts in compilation.stages["poly_core"].programs.items() for f in facts.regions}
     out = []
     for program, body in regions.programs.items():
         for item in body.body:
@@ -42,7 +40,7 @@ def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[
     chain = ("region", "region@explicit", "tiny", "tiny@imported", "frontend")
     for stage in chain:
         value = compilation.stages.get_made(stage)
-        if value is None or stage == "region" and compilation.stages.get_made("region@explicit") is None:
+        if value is None or (stage == "region" and compilation.stages.get_made("region@explicit") is None):
             continue
         origins = value.origins.get(program, {})
         if origins:

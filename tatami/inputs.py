@@ -17,16 +17,11 @@ UNBOUND_SIZE = 4
 """The size a free symbol gets when inputs are generated and nothing decides it."""
 
 
-def needed_inputs(signature: Signature, constants: Mapping[str, object]) -> list[Input]:
-    """The inputs a caller passes: those that no constant fills."""
-    return [i for i in signature.inputs if not (i.storage == "const_pool" and i.tensor in constants)]
-
-
 def gather_inputs(
-    signature: Signature, constants: Mapping[str, object], given: Sequence[str], sizes: Mapping[str, int], seed: int = 0
+    signature: Signature, arguments: Sequence[Input], given: Sequence[str], sizes: Mapping[str, int], seed: int = 0
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Arrays by name and the value of every symbol. `given` holds ``name=file.npy`` or ``name=shape:2x3``."""
-    wanted = {i.tensor: i for i in needed_inputs(signature, constants)}
+    """Arrays of `arguments` by name and the value of every symbol. `given` holds ``name=file.npy`` or ``name=shape:2x3``."""
+    wanted = {i.tensor: i for i in arguments}
     bound = {**signature.defaults, **sizes}
     arrays: dict[str, np.ndarray] = {}
     shapes: dict[str, tuple[int, ...]] = {}

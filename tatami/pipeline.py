@@ -52,7 +52,6 @@ class Stages:
 
 def compile_stages(given: Mapping[str, Any], target: Target, decisions: Decisions, observe: Observer) -> Stages:
     """The chain for `target`, from whatever stages are given."""
-    from tatami.execution.from_graph import from_graph
     from tatami.execution.lower import lower as lower_to_execution
     from tatami.indexbook.analyse import analyse as analyse_indices
     from tatami.plan.choose import choose
@@ -68,6 +67,8 @@ def compile_stages(given: Mapping[str, Any], target: Target, decisions: Decision
     s = Stages(given, observe)
     s.add("frontend", lambda: missing("frontend"))
     if target.kind == "reference":
+        from tatami.execution.from_graph import from_graph
+
         s.add("execution", lambda: from_graph(s["frontend"]))
         return s
     s.add("tiny@imported", lambda: lower_to_tiny(s["frontend"]))

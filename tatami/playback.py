@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.core.signature import Signature
@@ -133,3 +134,27 @@ def play_back(
     if compiled is not None and reference is not None and signature is not None:
         out.results.append(StageResult("kernels", compare_outputs(signature, compiled, reference)))
     return out
+
+
+def fetch(compilation: Any, names: Sequence[str], inputs: Arrays, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """The values of nodes of `main` by id or name, each from the first stage that has it. Raises UnknownName."""
+    from tatami.stages import runner
+
+    found: dict[str, np.ndarray] = {}
+    seen: dict[str, None] = {}
+
+    def observe(program: str, name: str, value: Any) -> None:
+        if program == "main":
+            seen.setdefault(name)
+            if name in names:
+                found.setdefault(name, np.asarray(value))
+
+    for stage, module in compilation.values().items():
+        run = runner(stage)
+        if run is not None and set(names) - set(found):
+            run(module, dict(inputs), dict(sizes), mode="declared", observe=observe)
+    for name in names:
+        if name not in found:
+            some = ", ".join(list(seen)[:12])
+            raise fail("UnknownName", f"fetch {name}", "no stage has a value of that name", f"some names: {some}")
+    return found

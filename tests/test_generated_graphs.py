@@ -31,6 +31,6 @@ def test_every_stage_means_the_same(case: Generated) -> None:
 @given(graphs())
 def test_kernels_agree_with_the_reference(case: Generated) -> None:
     compilation = prepare(case.module)
-    function = build(compilation, threads=2)
+    function = build(compilation, 2, case.sizes)
     reference = compilation.reference_run(case.inputs, case.sizes)
-    assert_agree(case, "kernels", function(case.inputs, sizes=case.sizes), reference)
+    assert_agree(case, "kernels", function(case.inputs), reference)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tatami as tt
-from tatami.commands import compilation_decisions
+from tatami.commands import code_files, compilation_decisions
 from tatami.dump import write_dump, write_text
 from tatami.explain import kernel_origins
 from tatami.playback import compare_outputs
@@ -30,14 +30,18 @@ def main() -> None:
     compiled_in = time.perf_counter() - start
     probability = f(image=images)["probability"]
     accuracy = float((probability.argmax(1) == labels).mean())
-    console.print(f"accuracy: {accuracy:.2f}   ({int((probability.argmax(1) == labels).sum())} of {len(labels)} held-out images)")
+    console.print(
+        f"accuracy: {accuracy:.2f}   ({int((probability.argmax(1) == labels).sum())} of {len(labels)} held-out images)"
+    )
 
     compilation = f.compilation
     reference = compilation.reference_run({"image": images}, {})
     agreements = compare_outputs(f.signature, {"probability": probability}, reference)
     for a in agreements:
         verdict = "agrees with" if a.difference is None else "DIFFERS from"
-        console.print(f"{a.output} {verdict} the float64 reference: relative error {a.error:.1e}, largest difference {a.worst:.1e}")
+        console.print(
+            f"{a.output} {verdict} the float64 reference: relative error {a.error:.1e}, largest difference {a.worst:.1e}"
+        )
 
     show_stages(compilation, compiled_in)
     show_kernels(compilation)
@@ -46,7 +50,7 @@ def main() -> None:
 
     values = compilation.values()
     written = write_dump(OUT, values, values, compilation.target)
-    for file, text in values["c"].main.files().items():
+    for file, text in code_files(values).items():
         written.append(write_text(OUT / file, text))
     written.append(write_text(OUT / "decisions.json", compilation_decisions(compilation)))
     console.print(f"\nall dumps and the generated C: {OUT}/ ({len(written)} files)")

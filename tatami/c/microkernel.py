@@ -2,13 +2,13 @@
 
 They depend on nothing but element type, tile and vector width, so each is one unit, compiled once per machine; sizes
 are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 rows by 32 columns, 16 lanes;
-``tatami_pack_f32_16`` transposes fp32 in blocks of 16.
+``tatami_pack_f32_16`` transposes fp32 in blocks of 16. C form: ``int name(void* const* buffers, const int64_t* sizes)``.
 
-    int tatami_gemm_<t>_<mr>x<nr>_<lanes>(const T *a, const T *b, T *c, int64_t rows, int64_t kc, int64_t first)
+    tatami_gemm_<t>_<mr>x<nr>_<lanes>   buffers a, b, c; sizes rows, kc, first
         c[rows][nr] (+)= a * b: b is [kc][nr] aligned to the vector, a is ceil(rows/mr) balanced panels [kc][r] one after
         the other, panel p from row rows*p/np. first: c is overwritten. Each block of kc is summed from zero in order
         of k and then added, whatever the threads do.
-    int tatami_pack_<t>_<lanes>(T *to, const T *from, int64_t columns, int64_t pitch, int64_t stride, int64_t kc)
+    tatami_pack_<t>_<lanes>             buffers to, from; sizes columns, pitch, stride, kc
         to[k*pitch + j] = from[j*stride + k] for j < columns; nothing else is written.
 """
 
@@ -54,7 +54,10 @@ def _gemm_text(name: str, element: str, mr: int, nr: int, lanes: int) -> str:
     cases = "\n".join(f"    case {rows}: tile_{rows}(kc, a, b, c, first); break;" for rows in range(1, mr + 1))
     return f"""{_head(element, lanes)}
 {tiles}
-int {name}(const T *a, const T *b, T *c, int64_t rows, int64_t kc, int64_t first) {{
+int {name}(void *const *buffers, const int64_t *sizes) {{
+  const T *a = buffers[0], *b = buffers[1];
+  T *c = buffers[2];
+  const int64_t rows = sizes[0], kc = sizes[1], first = sizes[2];
   int64_t panels = (rows + {mr - 1}) / {mr};
   for (int64_t p = 0; p < panels; ++p) {{
     int64_t r = rows * (p + 1) / panels - rows * p / panels;
@@ -122,7 +125,10 @@ def _pack_text(name: str, element: str, lanes: int) -> str:
     whole = "\n".join(f"          *(U *)(to + (k + {i}) * pitch + j) = {final[i]};" for i in range(lanes))
     store_one = "\n".join(f"          part[{i}] = {final[i]};" for i in range(lanes))
     return f"""{_head(element, lanes)}
-int {name}(T *to, const T *from, int64_t columns, int64_t pitch, int64_t stride, int64_t kc) {{
+int {name}(void *const *buffers, const int64_t *sizes) {{
+  T *to = buffers[0];
+  const T *from = buffers[1];
+  const int64_t columns = sizes[0], pitch = sizes[1], stride = sizes[2], kc = sizes[3];
   int64_t k = 0;
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)

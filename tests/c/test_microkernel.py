@@ -19,7 +19,13 @@ def routine(name: str):
     unit = routine_unit(name)
     assert unit is not None
     text = unit.text.replace(f"int {name}", f'__attribute__((visibility("default"))) int {name}')
-    return getattr(load(build((Unit(text, unit.contract),), detect_host())), name)
+    function = getattr(load(build((Unit(text, unit.contract),), detect_host())), name)
+
+    def call(arrays: tuple[np.ndarray, ...], *sizes: int) -> int:
+        pointers = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
+        return int(function(pointers, (ctypes.c_int64 * len(sizes))(*sizes)))
+
+    return call
 
 
 def aligned(shape: tuple[int, ...], dtype: type) -> np.ndarray:
@@ -48,11 +54,9 @@ def test_every_row_count_and_depth_agrees_with_numpy(element: str, dtype: type, 
             c = aligned((rows, nr), dtype)
             c[...] = 7
             packed = panels(a, mr)
-            sizes = [ctypes.c_int64(v) for v in (rows, kc)]
-            pointers = [ctypes.c_void_p(x.ctypes.data) for x in (packed, b, c)]
-            assert run(*pointers, *sizes, ctypes.c_int64(1)) == 0
+            assert run((packed, b, c), rows, kc, 1) == 0
             np.testing.assert_allclose(c, a @ b[:kc], rtol=1e-4, atol=1e-5)
-            assert run(*pointers, *sizes, ctypes.c_int64(0)) == 0
+            assert run((packed, b, c), rows, kc, 0) == 0
             np.testing.assert_allclose(c, 2 * (a @ b[:kc]), rtol=1e-4, atol=1e-5)
 
 
@@ -70,8 +74,7 @@ def test_pack_transposes_and_writes_nothing_else(element: str, dtype: type, lane
                 wanted = to.copy()
                 if pitch >= columns:
                     wanted[: kc * pitch].reshape(kc, pitch)[:, :columns] = source[:, :kc].T
-                sizes = [ctypes.c_int64(v) for v in (columns, pitch, source.shape[1], kc)]
-                assert run(ctypes.c_void_p(to.ctypes.data), ctypes.c_void_p(source.ctypes.data), *sizes) == 0
+                assert run((to, source), columns, pitch, source.shape[1], kc) == 0
                 np.testing.assert_array_equal(to, wanted)
 
 

@@ -1,0 +1,121 @@
+"""Groups of axes as one linear range, and loops over a part of that range.
+
+A contraction treats several axes (ho, wo of a convolution) as one row-major index. `collapse` joins neighbouring axes
+where no address can tell the difference; `walk` visits ``lo <= index < hi`` as a nest over what is left, so that
+addresses stay affine in the innermost variable and nothing is divided per element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, free_vars, maximum, minimum, product, substitute, var
+from tatami.core.expr import Floor as FloorAtom
+from tatami.loop.ir import For, Stmt
+
+
+class Span(msgspec.Struct, frozen=True):
+    """One axis of a collapsed group."""
+
+    name: str
+    size: Expr
+
+
+class Group(msgspec.Struct, frozen=True):
+    """`spans` from outermost to innermost (at least one); `values` gives each original axis over the spans' names."""
+
+    spans: tuple[Span, ...]
+    values: dict[str, Expr]
+
+
+def collapse(axes: Sequence[str], sizes: Mapping[str, Expr], uses: Iterable[Expr], prefix: str) -> Group:
+    """Join neighbours a, b (b of size S) where every use is free of floors after a -> t//S, b -> t mod S.
+
+    >>> g = collapse(("h", "w"), {"h": expr(5), "w": expr(7)}, [expr("7*h + w + 70")], "t")
+    >>> [(s.name, str(s.size)) for s in g.spans]
+    [('t1', '35')]
+    """
+    spans = [Span(f"{prefix}_{a}", sizes[a]) for a in axes]
+    values = {a: var(s.name) for a, s in zip(axes, spans, strict=True)}
+    current = [substitute(u, values) for u in uses]
+    made = 0
+    i = len(spans) - 2
+    while i >= 0:
+        outer, inner = spans[i], spans[i + 1]
+        made += 1
+        joined = var(f"{prefix}{made}")
+        quotient = floordiv(joined, inner.size)
+        change = {outer.name: quotient, inner.name: joined - inner.size * quotient}
+        tried = [substitute(u, change) for u in current]
+        if not any(_divides(u, f"{prefix}{made}") for u in tried):
+            spans[i : i + 2] = [Span(f"{prefix}{made}", outer.size * inner.size)]
+            values = {a: substitute(v, change) for a, v in values.items()}
+            current = tried
+        i -= 1
+    if not spans:
+        spans = [Span(f"{prefix}0", ONE)]
+    return Group(tuple(spans), values)
+
+
+def _divides(e: Expr, name: str) -> bool:
+    """Does a floor (or an extreme) of `e` hold the variable?"""
+    return any(not hasattr(a, "name") and name in free_vars(Expr((((a,), 1),))) for mono, _ in e.terms for a in mono)
+
+
+def step_of(e: Expr, name: str) -> Expr | None:
+    """The constant change of `e` per step of the variable, or None when it is not affine in it."""
+    change = substitute(e, {name: var(name) + 1}) - e
+    return None if name in free_vars(change) else change
+
+
+Inner = Callable[[dict[str, Expr], str, Expr, Expr, Expr], tuple[Stmt, ...]]
+"""inner(values, name, lo, hi, base): the innermost axis `name` runs over lo … hi, where ``base + name`` is the linear
+index; `values` gives the outer spans."""
+
+
+def walk(group: Group, lo: Expr, hi: Expr, fresh: Callable[[], str], inner: Inner) -> tuple[Stmt, ...]:
+    """Loops that visit the linear indices ``lo … hi-1`` of the group, in order."""
+    return _walk(group.spans, 0, ZERO, lo, hi, {}, fresh, inner)
+
+
+def _walk(
+    spans: tuple[Span, ...],
+    depth: int,
+    base: Expr,
+    lo: Expr,
+    hi: Expr,
+    values: dict[str, Expr],
+    fresh: Callable[[], str],
+    inner: Inner,
+) -> tuple[Stmt, ...]:
+    span = spans[depth]
+    if depth == len(spans) - 1:
+        if depth == 0:
+            return inner(values, span.name, lo, hi, base)
+        return inner(values, span.name, maximum(ZERO, lo - base), minimum(span.size, hi - base), base)
+    stride = product(s.size for s in spans[depth + 1 :])
+    safe = stride if stride.as_int() else maximum(stride, ONE)
+    name = fresh()
+    start, stop = floordiv(lo - base, safe), floordiv(hi - base - 1, safe) + 1
+    if depth > 0:
+        start, stop = maximum(ZERO, start), minimum(span.size, stop)
+    body = _walk(spans, depth + 1, base + var(name) * stride, lo, hi, {**values, span.name: var(name)}, fresh, inner)
+    return (For(name, start, stop, body),)
+
+
+def guard_range(index: Expr, size: Expr, name: str) -> tuple[Expr, Expr] | None:
+    """The values of the variable where ``0 <= index < size``, for an index affine in it with a constant step."""
+    step = step_of(index, name)
+    by = None if step is None else step.as_int()
+    if by is None or by == 0:
+        return None
+    rest = substitute(index, {name: ZERO})
+    if by > 0:  # by*x + rest >= 0 and by*x + rest <= size - 1
+        return ceildiv(-rest, expr(by)), ceildiv(size - rest, expr(by))
+    return floordiv(rest - size, expr(-by)) + 1, floordiv(rest, expr(-by)) + 1
+
+
+def has_floor(e: Expr) -> bool:
+    return any(isinstance(a, FloorAtom) for mono, _ in e.terms for a in mono)

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from tests.loop.contraction_harness import HOST, assert_close, conv, conv_reference, matmul, plan, run
+
+from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
+from tatami.core.expr import evaluate
+from tatami.core.target import PRESETS
+from tatami.core.tensor import numpy_dtype
+from tatami.loop.contraction import lower_contraction
+from tatami.region.ir import Const, Reduce, Region
+from tatami.runtime.host import check_runs_here
+
+RNG = np.random.default_rng(7)
+
+
+def arrays(region: Region, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    out = {}
+    for p in region.inputs:
+        shape = tuple(int(evaluate(s, sizes)) for s in p.memref.shape)
+        values = RNG.integers(0, 9, shape) if p.memref.dtype.is_int else RNG.standard_normal(shape)
+        out[p.name] = np.asarray(values).astype(numpy_dtype(p.memref.dtype))
+    return out
+
+
+SHAPES = [
+    (1, 1, 1), (1, 33, 17), (33, 1, 17), (5, 7, 1), (0, 5, 3), (5, 0, 3), (5, 6, 0), (12, 32, 16), (13, 31, 17), (24, 64, 48),
+    (25, 65, 33), (47, 97, 101), (127, 129, 131), (3, 300, 40), (300, 3, 40),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("split", ["m", "n", "batch"])
+@pytest.mark.parametrize("swap", [False, True])
+def test_any_size_agrees_with_numpy(split: str, swap: bool) -> None:
+    region = matmul("M", "N", "K", epilogue=True)
+    for m, n, k in SHAPES:
+        sizes = {"M": m, "N": n, "K": k}
+        x = arrays(region, sizes)
+        got = run(region, plan(region, split=split, swap=swap), x, sizes)["y"]
+        assert_close(got, np.maximum(x["a"].astype(np.float64) @ x["b"] * 2 + x["bias"], 0))
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_transposed_operands(transpose_a: bool, transpose_b: bool) -> None:
+    region = matmul(45, 70, 53, transpose_a=transpose_a, transpose_b=transpose_b)
+    x = arrays(region, {})
+    a = x["a"].T if transpose_a else x["a"]
+    b = x["b"].T if transpose_b else x["b"]
+    for split in ("m", "n"):
+        assert_close(run(region, plan(region, split=split), x)["y"], a.astype(np.float64) @ b)
+
+
+@pytest.mark.parametrize("batch", [("B",), ("B", 3), (2, 1, "B")])
+def test_batches(batch: tuple[str | int, ...]) -> None:
+    region = matmul("M", 37, 29, batch=batch, transpose_b=True)
+    for b, m in ((0, 4), (1, 30), (5, 61)):
+        sizes = {"B": b, "M": m}
+        x = arrays(region, sizes)
+        got = run(region, plan(region), x, sizes)["y"]
+        assert_close(got, x["a"].astype(np.float64) @ np.swapaxes(x["b"], -1, -2))
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_answers_do_not_depend_on_threads(threads: int) -> None:
+    region = matmul(150, 130, 200)
+    x = arrays(region, {})
+    for split in ("m", "n", "batch"):
+        one = run(region, plan(region, split=split), x, threads=1)["y"]
+        np.testing.assert_array_equal(run(region, plan(region, split=split), x, threads=threads)["y"], one)
+
+
+@pytest.mark.parametrize("dtype", [DType.fp16, DType.bf16])
+def test_narrow_operands_accumulate_in_fp32(dtype: DType) -> None:
+    region = matmul(40, 50, 60, dtype=dtype, out=dtype, epilogue=True)
+    x = arrays(region, {})
+    wanted = np.maximum(x["a"].astype(np.float64) @ x["b"].astype(np.float64) * 2 + x["bias"], 0)
+    got = run(region, plan(region), x)["y"]
+    assert got.dtype == numpy_dtype(dtype)
+    epsilon = 2.0**-10 if dtype == DType.fp16 else 2.0**-7
+    np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=epsilon, atol=1e-4)
+
+
+def test_doubles() -> None:
+    region = matmul(33, 44, 55, dtype=DType.fp64, acc=DType.fp64)
+    x = arrays(region, {})
+    np.testing.assert_allclose(run(region, plan(region), x)["y"], x["a"] @ x["b"], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "acc"), [(DType.i8, DType.i32), (DType.u8, DType.i32), (DType.i32, DType.i32), (DType.i64, DType.i64)]
+)
+def test_integers_are_exact(dtype: DType, acc: DType) -> None:
+    region = matmul(31, 40, 50, dtype=dtype, acc=acc)
+    x = arrays(region, {})
+    wanted = x["a"].astype(numpy_dtype(acc)) @ x["b"].astype(numpy_dtype(acc))
+    np.testing.assert_array_equal(run(region, plan(region), x)["y"], wanted)
+
+
+def test_a_prologue_runs_while_packing() -> None:
+    region = matmul(40, 50, 60, prologue=True)
+    x = arrays(region, {})
+    assert_close(run(region, plan(region), x)["y"], (np.abs(x["a"]) * 0.5).astype(np.float64) @ x["b"])
+
+
+def test_a_start_value_is_added_once() -> None:
+    region = matmul(20, 40, 100)
+    acc = region.lets[0]
+    assert isinstance(acc.expr, Reduce)
+    started = msgspec.structs.replace(acc, expr=msgspec.structs.replace(acc.expr, init=3.0))
+    region = msgspec.structs.replace(region, lets=(started,))
+    x = arrays(region, {})
+    assert_close(run(region, plan(region), x)["y"], x["a"].astype(np.float64) @ x["b"] + 3)
+
+
+CONVOLUTIONS = [
+    # batch, groups, cin, cout, image, kernel, stride, pad, dilation
+    (1, 1, 3, 8, (9, 11), (3, 3), 1, 1, 1),
+    (2, 1, 5, 13, (8, 8), (3, 3), 2, 1, 1),
+    (1, 1, 4, 6, (14, 10), (1, 1), 1, 0, 1),
+    (3, 1, 4, 6, (7, 5), (1, 1), 2, 0, 1),
+    (2, 3, 4, 5, (9, 9), (3, 3), 1, 2, 2),
+    (1, 8, 1, 1, (10, 10), (3, 3), 1, 1, 1),
+    (2, 1, 3, 4, (21,), (5,), 2, 2, 1),
+    (1, 2, 3, 4, (30,), (3,), 1, 4, 3),
+    (2, 1, 2, 3, (5, 6, 7), (3, 3, 3), 1, 1, 1),
+    (1, 1, 3, 7, (6, 6, 6), (2, 2, 2), 2, 0, 1),
+    (1, 1, 3, 16, (20, 20), (7, 7), 2, 3, 1),
+    (1, 1, 2, 3, (4, 4), (3, 3), 1, 5, 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda c: "-".join(str(x) for x in c))
+@pytest.mark.parametrize(("swap", "split"), [(True, "m"), (True, "n"), (False, "m")])
+def test_a_convolution_is_an_implicit_gemm(case: tuple, swap: bool, split: str) -> None:  # type: ignore[type-arg]
+    _, groups, _, _, _, _, stride, pad, dilation = case
+    region = conv(*case)
+    x = arrays(region, {})
+    got = run(region, plan(region, swap=swap, split=split), x)["y"]
+    assert_close(got, conv_reference(x["x"], x["w"], groups, stride, pad, dilation))
+
+
+@pytest.mark.parametrize("isa", ["avx2", "generic"])
+def test_other_vector_widths(isa: str) -> None:
+    target = PRESETS[f"cpu:{isa}"]
+    try:
+        check_runs_here(target)
+    except TatamiError:
+        pytest.skip(f"this machine has no {isa}")
+    region = matmul(29, 53, 67, epilogue=True)
+    x = arrays(region, {})
+    got = run(region, plan(region, isa=isa), x, target=target)["y"]
+    assert_close(got, np.maximum(x["a"].astype(np.float64) @ x["b"] * 2 + x["bias"], 0))
+
+
+def test_equal_contractions_make_one_kernel() -> None:
+    first, _ = lower_contraction(matmul(8, 9, 10), plan(matmul(8, 9, 10)), HOST)
+    second, _ = lower_contraction(matmul(8, 9, 10), plan(matmul(8, 9, 10)), HOST)
+    other, _ = lower_contraction(matmul(8, 9, 11), plan(matmul(8, 9, 11)), HOST)
+    assert first.face.key == second.face.key != other.face.key
+
+
+def test_what_is_no_contraction_is_refused_by_name() -> None:
+    region = matmul(8, 9, 10)
+    wrong = msgspec.structs.replace(region.lets[0], expr=Const(1.0, DType.fp32))
+    with pytest.raises(TatamiError, match="cpu_contraction does not fit"):
+        lower_contraction(msgspec.structs.replace(region, lets=(wrong,)), plan(region), HOST)

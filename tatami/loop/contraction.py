@@ -14,27 +14,22 @@ depend on the number of threads. The epilogue reads the finished [rows][nr] accu
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
-
-from tatami.core.codec import to_builtins
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, free_vars, maximum, minimum, product, substitute, var
-from tatami.core.kernel import Binding, KernelFace, KernelParam
 from tatami.core.layout import address
 from tatami.core.scalar import number
-from tatami.core.target import Target
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
+from tatami.loop.flatten import flatten
+from tatami.loop.pointwise import Emitter, Point
 from tatami.loop.segments import Group, collapse, guard_range, step_of, walk
-from tatami.loop.tile_values import NotVectorised, Place, Tensor
 from tatami.plan.ir import CpuContraction
-from tatami.region.contraction import ContractionShape, find_contractions
-from tatami.region.ir import Cast, Const, Read, Reduce, Ref, Region, RegionExpr, Select, Within, Yield
-from tatami.region.walk import Types, all_axes, index_expressions, lets_by_name, nodes
+from tatami.region.ir import At, Cast, Const, Read, Reduce, Region, RegionExpr, Select, Within, Yield
+from tatami.region.kinds import ContractionShape, contractions
+from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
 
 Stmts = tuple[loop.Stmt, ...]
 
@@ -44,33 +39,22 @@ _GRAIN_FLOPS = 1 << 18
 _GRAIN_PACK = 1 << 14
 
 
-def lower_contraction(region: Region, plan: CpuContraction, target: Target) -> tuple[loop.Kernel, Binding]:
-    """The kernel of a Region with one contraction and its call. Raises InvalidPlan when the Region has more than that."""
-    return _Contraction(region, plan, target).kernel()
+def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
+    """The kernel body of a renamed Region (p0… tensors, s0… sizes) with one contraction.
+
+    Raises InvalidPlan when the Region is something else.
+    """
+    return _Contraction(region, plan).body()
 
 
 class _Contraction:
-    def __init__(self, region: Region, plan: CpuContraction, target: Target) -> None:
+    def __init__(self, region: Region, plan: CpuContraction) -> None:
         self.region, self.plan = region, plan
-        self.counters: dict[str, int] = {}
         self.lets = lets_by_name(region)
-        self.types = Types(region)
-        symbols = _symbols(region)
-        self.symbols = tuple(symbols)
-        self.reserved = {*symbols, *all_axes(region)}
-        self.bound = {name: var(f"s{i}") for i, name in enumerate(symbols)}
-        self.extents = {a: substitute(size, self.bound) for a, size in all_axes(region).items()}
-        self.tensors: dict[str, Tensor] = {}
-        params: list[loop.BufferParam] = []
-        for port in (*region.inputs, *region.outputs):
-            written = len(params) >= len(region.inputs)
-            name = f"p{len(params)}"
-            alone = port.memref.noalias and not any(t.updates for t in region.outputs)
-            params.append(loop.BufferParam(name, port.memref.dtype, written, alone))
-            if not written:
-                self.tensors[port.name] = Tensor(name, port.memref)
-        self.params = tuple(params)
-        self.outputs = {t.name: Tensor(p.name, t.memref) for t, p in zip(region.outputs, params[len(region.inputs) :])}
+        self.extents = all_axes(region)
+        self.memrefs = {port.name: port.memref for port in (*region.inputs, *region.outputs)}
+        flat, self.typer = flatten(region)
+        self.em = Emitter(region, {let.name: let for let in flat}, self.typer)
         shape = self.find_shape()
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
         self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes, self.k_axes = lhs, rhs, m, n, shape.batch, shape.k
@@ -91,7 +75,7 @@ class _Contraction:
     # -- what the Region is --------------------------------------------------------------------
 
     def find_shape(self) -> ContractionShape:
-        shape = next((s for s in find_contractions(self.region) if s.acc == self.plan.acc), None)
+        shape = next((s for s in contractions(self.region) if s.acc == self.plan.acc), None)
         if shape is None:
             raise self.refuse(f"let {self.plan.acc} is not a sum of a product")
         acc_axes = set(self.lets[self.plan.acc].axes)
@@ -102,82 +86,71 @@ class _Contraction:
                 raise self.refuse(f"output {y.to} is scattered")
         return shape
 
-    def refuse(self, why: str) -> Exception:
-        return Place(self.region.name, {}, {}, self.types, {}, lambda: "").refuse(why)
+    def refuse(self, why: str) -> TatamiError:
+        return fail(
+            "InvalidPlan", self.plan.acc, f"cpu_contraction does not fit: {why}", "choose a plan of kind cpu_rows or scalar"
+        )
 
     def total(self, axes: Sequence[str]) -> Expr:
         return product(self.extents[a] for a in axes)
 
-    def fresh(self, kind: str) -> str:
-        """The next name of its kind that is no axis and no symbol of the Region."""
-        while True:
-            self.counters[kind] = self.counters.get(kind, -1) + 1
-            name = f"{kind}{self.counters[kind]}"
-            if name not in self.reserved:
-                return name
-
-    def place(self, values: Mapping[str, Expr], lanes: int = 1, along: str = "") -> Place:
-        bound = {**self.bound, **values}
-        return Place(self.region.name, self.tensors, self.lets, self.types, bound, lambda: self.fresh("r"), lanes, along)
+    def counter(self, extent: Expr) -> str:
+        """A new loop variable below `extent`."""
+        return self.em.loop(extent)
 
     def addresses(self, expressions: Sequence[RegionExpr]) -> Iterator[Expr]:
-        """Every index expression a value needs, tensors by address; lets are followed."""
-        seen: set[str] = set()
-        stack = list(expressions)
+        """Every index expression that values need, tensors by address; lets are followed through their maps."""
+        seen: set[tuple[str, tuple[Expr, ...]]] = set()
+        stack: list[tuple[RegionExpr, dict[str, Expr]]] = [(e, {}) for e in expressions]
         while stack:
-            for node in nodes(stack.pop()):
-                if isinstance(node, Read):
-                    yield self.tensors[node.tensor].address(node.map, self.bound)
-                elif isinstance(node, Within):
-                    yield from (substitute(g.index, self.bound) for g in node.guards)
+            e, env = stack.pop()
+            for node in nodes(e):
+                if isinstance(node, At):
+                    place = tuple(substitute(x, env) for x in node.map)
+                    if node.let != self.plan.acc and (node.let, place) not in seen:
+                        seen.add((node.let, place))
+                        let = self.lets[node.let]
+                        stack.append((let.expr, dict(zip(let.axes, place, strict=True))))
+                elif isinstance(node, Read):
+                    yield substitute(self.address(node.tensor, node.map), env)
                 else:
-                    yield from (substitute(e, self.bound) for e in index_expressions(node))
-                let = getattr(node, "let", None)
-                if let is not None and let not in seen and let != self.plan.acc:
-                    seen.add(let)
-                    stack.append(self.lets[let].expr)
+                    yield from (substitute(x, env) for x in index_expressions(node))
+
+    def address(self, tensor: str, index: tuple[Expr, ...]) -> Expr:
+        memref = self.memrefs[tensor]
+        return address(memref.layout, memref.shape, index)
 
     # -- the kernel ----------------------------------------------------------------------------
 
-    def kernel(self) -> tuple[loop.Kernel, Binding]:
+    def body(self) -> loop.Body:
         split = "batch" if self.batch_axes else self.plan.split
-        body = {"m": self.split_m, "n": self.split_n, "batch": self.split_batch}[split]()
-        about = f"contraction {self.mr}x{self.nr}, kc {self.plan.kc}, split {split}"
-        face = KernelFace("", tuple(KernelParam(p.dtype, p.written) for p in self.params), len(self.symbols), "")
-        kernel = loop.Kernel(face, self.params, body, about=about)
-        key = hashlib.sha256(json.dumps(to_builtins(kernel)).encode()).hexdigest()
-        kernel = msgspec.structs.replace(kernel, face=msgspec.structs.replace(face, symbol=f"k{key[:16]}", key=key))
-        buffers = tuple(p.name for p in (*self.region.inputs, *self.region.outputs))
-        binding = Binding(self.region.name, kernel.face.symbol, buffers, tuple(var(s) for s in self.symbols))
-        return kernel, binding
+        stmts = {"m": self.split_m, "n": self.split_n, "batch": self.split_batch}[split]()
+        swapped = ", operands swapped" if self.plan.swap else ""
+        return loop.Body(stmts, about=f"contraction {self.mr}x{self.nr}, kc {self.plan.kc}, split {split}{swapped}")
 
     def split_m(self) -> Stmts:
-        slivers, s = loop.LocalBuffer(self.fresh("b"), self.dtype, self.k * self.slivers * self.nr), self.fresh("x")
+        slivers, s = self.local(self.k * self.slivers * self.nr), self.counter(self.slivers)
         pack = self.each_k_block(
-            lambda k0, k1, p: self.pack_sliver({}, slivers.name, self.sliver_at(k0, k1, var(s)), var(s), k0, k1)
+            lambda k0, k1: self.pack_sliver({}, slivers.name, self.sliver_at(k0, k1, var(s)), var(s), k0, k1)
         )
         blocks, rows_max = self.row_blocks()
         panels, sums = self.local(rows_max * self.k), self.local(rows_max * self.nr)
-        x = self.fresh("x")
+        x = self.counter(blocks)
         i0, rows, start = self.row_range(var(x), blocks)
         inner = self.all_slivers({}, i0, rows, panels.name, sums.name, packed=slivers.name)
+        work = _grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2)
+        block = (*start, *self.pack_rows({}, panels.name, i0, rows), *inner)
         return (
             slivers,
             loop.Parallel(s, self.slivers, _grain(_GRAIN_PACK, self.k * self.nr), pack),
-            loop.Parallel(
-                x,
-                blocks,
-                _grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2),
-                (*start, *self.pack_rows({}, panels.name, i0, rows), *inner),
-                (panels, sums),
-            ),
+            loop.Parallel(x, blocks, work, block, (panels, sums)),
         )
 
     def split_n(self) -> Stmts:
         panels = self.local(self.m * self.k)
         count = ceildiv(self.m, expr(self.mr))
-        q, s = self.fresh("x"), self.fresh("x")
-        pack = self.each_k_block(lambda k0, k1, p: self.pack_panel({}, panels.name, ZERO, self.m, count, var(q), k0, k1))
+        q, s = self.counter(count), self.counter(self.slivers)
+        pack = self.each_k_block(lambda k0, k1: self.pack_panel({}, panels.name, ZERO, self.m, count, var(q), k0, k1))
         sliver, sums = self.local(self.kc_max() * self.nr), self.local(self.m * self.nr)
         compute = self.one_sliver({}, ZERO, self.m, panels.name, sums.name, var(s), sliver=sliver.name)
         return (
@@ -188,33 +161,20 @@ class _Contraction:
 
     def split_batch(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
-        panels, sliver, sums = (
-            self.local(rows_max * self.k),
-            self.local(self.kc_max() * self.nr),
-            self.local(rows_max * self.nr),
-        )
-        x = self.fresh("x")
+        panels, sliver = self.local(rows_max * self.k), self.local(self.kc_max() * self.nr)
+        sums = self.local(rows_max * self.nr)
+        x = self.counter(self.batches * blocks)
         declare, values, block = self.batch_values(var(x), blocks)
         i0, rows, start = self.row_range(block, blocks)
-        return (
-            loop.Parallel(
-                x,
-                self.batches * blocks,
-                _grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2),
-                (
-                    *declare,
-                    *start,
-                    *self.pack_rows(values, panels.name, i0, rows),
-                    *self.all_slivers(values, i0, rows, panels.name, sums.name, sliver=sliver.name),
-                ),
-                (panels, sliver, sums),
-            ),
-        )
+        pack = self.pack_rows(values, panels.name, i0, rows)
+        inner = self.all_slivers(values, i0, rows, panels.name, sums.name, sliver=sliver.name)
+        work = _grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2)
+        return (loop.Parallel(x, self.batches * blocks, work, (*declare, *start, *pack, *inner), (panels, sliver, sums)),)
 
     # -- blocks --------------------------------------------------------------------------------
 
     def local(self, elements: Expr) -> loop.LocalBuffer:
-        return loop.LocalBuffer(self.fresh("b"), self.dtype, elements)
+        return loop.LocalBuffer(self.em.fresh("b"), self.dtype, elements)
 
     def kc_max(self) -> Expr:
         return ceildiv(self.k, self.k_blocks)
@@ -236,7 +196,7 @@ class _Contraction:
         return i0, rows, (d0, d1)
 
     def integer(self, value: Expr) -> tuple[Expr, loop.Stmt]:
-        name = self.fresh("i")
+        name = self.em.fresh("i")
         return var(name), loop.Declare(loop.Reg(name, DType.i64), loop.IndexOf(value, DType.i64), integer=True)
 
     def batch_values(self, item: Expr, blocks: Expr) -> tuple[Stmts, dict[str, Expr], Expr]:
@@ -249,16 +209,17 @@ class _Contraction:
             remainder, e = self.integer(rest - size * quotient)
             out += [d, e]
             values[axis or ""] = remainder
+            self.em.extents[_name(remainder)] = size
             rest = quotient
         block = values.pop("")
         return tuple(out), values, block
 
-    def each_k_block(self, make) -> Stmts:  # type: ignore[no-untyped-def]
-        """Loop over blocks of k: make(k0, k1, index) with the bounds in registers."""
-        p = self.fresh("x")
+    def each_k_block(self, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
+        """Loop over blocks of k: make(k0, k1) with the bounds in registers."""
+        p = self.counter(self.k_blocks)
         k0, d0 = self.integer(floordiv(self.k * var(p), self.k_blocks))
         k1, d1 = self.integer(floordiv(self.k * (var(p) + 1), self.k_blocks))
-        return (loop.For(p, ZERO, self.k_blocks, (d0, d1, *make(k0, k1, var(p)))),)
+        return (loop.For(p, ZERO, self.k_blocks, (d0, d1, *make(k0, k1))),)
 
     def sliver_at(self, k0: Expr, k1: Expr, sliver: Expr) -> Expr:
         return k0 * self.slivers * self.nr + sliver * (k1 - k0) * self.nr
@@ -266,7 +227,7 @@ class _Contraction:
     def all_slivers(
         self, values: dict[str, Expr], i0: Expr, rows: Expr, panels: str, sums: str, packed: str = "", sliver: str = ""
     ) -> Stmts:
-        s = self.fresh("x")
+        s = self.counter(self.slivers)
         return (loop.For(s, ZERO, self.slivers, self.one_sliver(values, i0, rows, panels, sums, var(s), packed, sliver)),)
 
     def one_sliver(
@@ -274,10 +235,10 @@ class _Contraction:
     ) -> Stmts:
         """Sum all of k for `rows` rows by one sliver, then the epilogue."""
 
-        def block(k0: Expr, k1: Expr, p: Expr) -> Stmts:
+        def block(k0: Expr, k1: Expr) -> Stmts:
             at = loop.Pointer(packed, self.sliver_at(k0, k1, s)) if packed else loop.Pointer(sliver, ZERO)
             pack = () if packed else self.pack_sliver(values, sliver, ZERO, s, k0, k1)
-            sizes = (loop.Integer(rows), loop.Integer(k1 - k0), loop.Integer(ONE - minimum(ONE, p)))
+            sizes = (loop.Integer(rows), loop.Integer(k1 - k0), loop.Integer(ONE - minimum(ONE, k0)))
             call = loop.Call(
                 self.gemm_routine, (loop.Pointer(panels, k0 * rows), at, loop.Pointer(sums, ZERO), *sizes), routine=True
             )
@@ -290,10 +251,10 @@ class _Contraction:
 
     def pack_rows(self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr) -> Stmts:
         """All panels of a block of rows, for all of k."""
-        q = self.fresh("x")
         count = ceildiv(rows, expr(self.mr))
+        q = self.counter(count)
         return self.each_k_block(
-            lambda k0, k1, p: (loop.For(q, ZERO, count, self.pack_panel(values, to, i0, rows, count, var(q), k0, k1)),)
+            lambda k0, k1: (loop.For(q, ZERO, count, self.pack_panel(values, to, i0, rows, count, var(q), k0, k1)),)
         )
 
     def pack_panel(
@@ -309,7 +270,7 @@ class _Contraction:
         """Sliver s, filled up with zeros to nr columns."""
         lo = s * self.nr
         hi, d = self.integer(minimum(self.n, lo + self.nr))
-        x, y = self.fresh("x"), self.fresh("x")
+        x, y = self.counter(self.k), self.counter(expr(self.nr))
         place = base + var(x) * self.nr + var(y)
         rest = loop.For(y, hi - lo, expr(self.nr), (loop.Store(to, place, loop.Const(0, self.dtype)),))
         fill = loop.For(x, ZERO, (k1 - k0) * minimum(ONE, expr(self.nr) - (hi - lo)), (rest,))
@@ -351,35 +312,33 @@ class _Contraction:
                         ),
                     )
 
-                return walk(group, lo, hi, lambda: self.fresh("x"), block)
+                return walk(group, lo, hi, self.counter, block)
 
-            k = self.fresh("x")
+            k = self.counter(ks.spans[-1].size)
             bound_k = {**values, **{a: substitute(v, {**outer_k, kname: var(k)}) for a, v in ks.values.items()}}
             row = base + (kbase + var(k) - k0) * pitch
 
             def across(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-                x = self.fresh("x")
+                x = self.counter(group.spans[-1].size)
                 bound = {**bound_k, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
                 return self.copy(inside, outside, guards, bound, x, jlo, jhi, to, row + (jbase - lo))
 
-            return (loop.For(k, klo, khi, walk(group, lo, hi, lambda: self.fresh("x"), across)),)
+            return (loop.For(k, klo, khi, walk(group, lo, hi, self.counter, across)),)
 
-        return walk(ks, k0, k1, lambda: self.fresh("x"), per_k)
+        return walk(ks, k0, k1, self.counter, per_k)
 
     def transposing(
         self, operand: RegionExpr, values: dict[str, Expr], group: Group, ks: Group
     ) -> tuple[str, Expr, Expr] | None:
         """(buffer, address, stride of the group's inner axis) when k is contiguous and the type is the packed one."""
-        if not (isinstance(operand, Read) and self.pack_routine) or self.types.of(operand) != self.dtype:
+        if not (isinstance(operand, Read) and self.pack_routine) or self.typer.dtype(operand) != self.dtype:
             return None
-        tensor = self.tensors[operand.tensor]
-        bound = {**self.bound, **values, **group.values, **ks.values}
-        at = tensor.address(operand.map, bound)
+        at = substitute(self.address(operand.tensor, operand.map), {**values, **group.values, **ks.values})
         inner_k, inner_j = ks.spans[-1].name, group.spans[-1].name
         along_k, along_j = step_of(at, inner_k), step_of(at, inner_j)
         if along_k is None or along_k.as_int() != 1 or along_j is None or along_j.as_int() == 1:
             return None
-        return tensor.buffer, at, along_j
+        return operand.tensor, at, along_j
 
     def copy(
         self,
@@ -399,13 +358,13 @@ class _Contraction:
         out: list[loop.Stmt] = []
         a, b = lo, hi
         for g in guards:
-            at = Guard(substitute(g.index, {**self.bound, **bound}), substitute(g.size, self.bound))
+            at = Guard(substitute(g.index, bound), g.size)
             if x not in free_vars(at.index):
                 whole.append(at)
                 continue
             limits = guard_range(at.index, at.size, x)
             if limits is None:
-                return self.elementwise(_join(guards, inside, outside), bound, x, lo, hi, to, row, vector=False)
+                return self.elementwise(_join(guards, inside, outside), bound, x, lo, hi, to, row)
             a, b = maximum(a, limits[0]), minimum(b, limits[1])
         if not guards:
             return self.elementwise(inside, bound, x, lo, hi, to, row)
@@ -426,43 +385,33 @@ class _Contraction:
             body = [loop.If(loop.Within(tuple(whole)), tuple(body), away)]
         return (*out, *body)
 
-    def elementwise(
-        self, e: RegionExpr, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, to: str, row: Expr, vector: bool = True
-    ) -> Stmts:
-        """to[row + x] = e for lo <= x < hi: whole vectors, then single elements."""
+    def elementwise(self, e: RegionExpr, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, to: str, row: Expr) -> Stmts:
+        """to[row + x] = e for lo <= x < hi."""
 
-        def body(lanes: int) -> Stmts:
-            y = self.fresh("x")
-            values = {a: substitute(v, {x: var(y)}) for a, v in bound.items()}
-            place = self.place(values, lanes, y)
-            value = place.value(e)
+        def body(y: str, p: Point) -> None:
+            value = self.em.value(e, p)
             if loop.type_of(value).dtype != self.dtype:
                 value = loop.Cast(value, self.dtype)
-            place.body.append(loop.Store(to, row + var(y), place.spread(value, lanes)))
-            return self.counted(y, lo, hi, lanes, tuple(place.body))
+            self.em.store(to, row + var(y), value, p)
 
-        return self.vector_and_tail(body, vector)
+        return self.run_along(bound, x, lo, hi, body)
 
-    def vector_and_tail(self, body, vector: bool = True) -> Stmts:  # type: ignore[no-untyped-def]
-        one: Stmts = body(1)
-        if not vector or self.lanes == 1:
-            return one
-        try:
-            many: Stmts = body(self.lanes)
-        except NotVectorised:
-            return one
-        (scalar,) = one
-        assert isinstance(scalar, loop.For)
-        (wide,) = many
-        assert isinstance(wide, loop.For)
-        tail = msgspec.structs.replace(scalar, start=wide.stop)
-        return (wide, tail)
-
-    def counted(self, x: str, lo: Expr, hi: Expr, lanes: int, body: Stmts) -> Stmts:
-        if lanes == 1:
-            return (loop.For(x, lo, hi, body),)
-        whole = lo + maximum(ZERO, floordiv(hi - lo, expr(lanes))) * lanes
-        return (loop.For(x, lo, whole, body, step=lanes, simd=True),)
+    def run_along(self, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, body: Callable[[str, Point], None]) -> Stmts:
+        """`body` for every lo <= x < hi: whole vectors, then single elements."""
+        out: list[loop.Stmt] = []
+        start = lo
+        for lanes in dict.fromkeys((self.lanes, 1)):
+            y = self.counter(self.em.extents[x])
+            p = Point({a: substitute(v, {x: var(y)}) for a, v in bound.items()}, y if lanes > 1 else "", lanes)
+            with self.em.block() as stmts:
+                body(y, p)
+            if lanes > 1:
+                stop, declare = self.integer(lo + maximum(ZERO, floordiv(hi - lo, expr(lanes))) * lanes)
+                out += [declare, loop.For(y, start, stop, tuple(stmts), step=lanes, simd=True)]
+                start = stop
+            else:
+                out.append(loop.For(y, start, hi, tuple(stmts)))
+        return tuple(out)
 
     # -- epilogue ------------------------------------------------------------------------------
 
@@ -474,64 +423,47 @@ class _Contraction:
         columns = collapse(self.n_axes, self.extents, [substitute(u, rows.values) for u in uses], f"{sums}_n")
 
         def per_row(outer_m: dict[str, Expr], mname: str, mlo: Expr, mhi: Expr, mbase: Expr) -> Stmts:
-            i = self.fresh("x")
+            i = self.counter(rows.spans[-1].size)
             bound_m = {**values, **{a: substitute(v, {**outer_m, mname: var(i)}) for a, v in rows.values.items()}}
             row = (mbase + var(i) - i0) * self.nr
 
             def across(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-                def body(lanes: int) -> Stmts:
-                    x = self.fresh("x")
-                    bound = {**bound_m, **{a: substitute(v, {**outer, name: var(x)}) for a, v in columns.values.items()}}
-                    done = self.finish(bound, lanes, x, loop.Load(sums, row + jbase + var(x) - j0, self.dtype, lanes))
-                    return self.counted(x, jlo, jhi, lanes, done)
+                x = self.counter(columns.spans[-1].size)
+                bound = {**bound_m, **{a: substitute(v, {**outer, name: var(x)}) for a, v in columns.values.items()}}
+                return self.run_along(bound, x, jlo, jhi, lambda y, p: self.finish(p, sums, row + jbase + var(y) - j0))
 
-                return self.vector_and_tail(body)
+            return (loop.For(i, mlo, mhi, walk(columns, j0, j1, self.counter, across)),)
 
-            return (loop.For(i, mlo, mhi, walk(columns, j0, j1, lambda: self.fresh("x"), across)),)
-
-        return walk(rows, i0, i1, lambda: self.fresh("x"), per_row)
+        return walk(rows, i0, i1, self.counter, per_row)
 
     def target(self, y: Yield) -> Expr:
         """The address a yield writes, over the let's axes."""
-        let, out = self.lets[y.source], self.outputs[y.to]
-        index = tuple(var(a) for a in let.axes) if y.map is None else tuple(e for e in y.map if e is not None)
-        return substitute(address(out.memref.layout, out.memref.shape, index), self.bound)
+        axes = self.lets[y.source].axes
+        return self.address(y.to, tuple(var(a) for a in axes) if y.map is None else tuple(e for e in y.map if e is not None))
 
-    def finish(self, bound: dict[str, Expr], lanes: int, x: str, total: loop.Value) -> Stmts:
-        place = self.place(bound, lanes, x)
-        if self.init is not None and number(self.init) != 0:
-            total = loop.Op("add", (total, place.spread(loop.Const(self.init, self.dtype), lanes)))
+    def finish(self, p: Point, sums: str, at: Expr) -> None:
+        """All outputs at one place, from the sum stored at `at`."""
         let = self.lets[self.plan.acc]
+        total: loop.Value = self.em.load(sums, at, self.dtype, p)
+        if self.init is not None and number(self.init) != 0:
+            total = loop.Op("add", self.em.level(total, loop.Const(self.init, self.dtype)))
         if let.dtype != self.dtype:
             total = loop.Cast(total, let.dtype)
-        acc = loop.Reg(self.fresh("r"), let.dtype, lanes)
-        place.body.append(loop.Declare(acc, total))
-        place.registers[let.name] = acc
+        place = tuple(p.at(var(a)) for a in let.axes)
+        self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))
         for y in self.region.yields:
-            out = self.outputs[y.to]
-            value = place.value(Ref(y.source))
-            for dtype in (y.cast, out.memref.dtype):
+            axes = self.lets[y.source].axes
+            value = self.em.let_at(y.source, tuple(p.at(var(a)) for a in axes), p)
+            for dtype in (y.cast, self.memrefs[y.to].dtype):
                 if dtype is not None and loop.type_of(value).dtype != dtype:
                     value = loop.Cast(value, dtype)
-            at = substitute(self.target(y), bound)
-            by = place.step(at)
-            if lanes > 1 and (by is None or by.as_int() != 1):
-                raise NotVectorised
-            place.body.append(loop.Store(out.buffer, at, place.spread(value, lanes)))
-        return tuple(place.body)
+            self.em.store(y.to, p.at(self.target(y)), value, p)
 
 
-def _symbols(region: Region) -> list[str]:
-    """Size symbols of the Region in order of first appearance."""
-    axes = all_axes(region)
-    out: dict[str, None] = {}
-    for size in (*axes.values(), *(s for p in (*region.inputs, *region.outputs) for s in p.memref.shape)):
-        out.update(dict.fromkeys(sorted(free_vars(size))))
-    used = [e for let in region.lets for node in nodes(let.expr) for e in index_expressions(node)]
-    used += [e for y in region.yields for e in (y.map or ()) if e is not None]
-    for e in used:
-        out.update(dict.fromkeys(sorted(free_vars(e) - axes.keys())))
-    return list(out)
+def _name(e: Expr) -> str:
+    name = e.as_name()
+    assert name is not None
+    return name
 
 
 def _split_guards(e: RegionExpr) -> tuple[tuple[Guard, ...], RegionExpr, RegionExpr | None]:

@@ -16,6 +16,7 @@ from tatami.core.kernel import Binding, KernelFace, KernelParam
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.loop import ir
+from tatami.loop.contraction import lower_contraction
 from tatami.loop.opaque import lower_opaque
 from tatami.loop.rename import Names, rename, rename_plan
 from tatami.loop.rows import lower_rows
@@ -91,7 +92,7 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
         case Scalar() | CpuRows():
             return ir.Body(lower_rows(region, plan), about=type(plan).__name__)
         case CpuContraction():
-            return ir.Body(lower_rows(region, _default_plan(target)), about="contraction as rows")
+            return lower_contraction(region, plan)
         case _:
             raise fail(
                 "InvalidPlan",

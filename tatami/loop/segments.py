@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, free_vars, maximum, minimum, product, substitute, var
-from tatami.core.expr import Floor as FloorAtom
 from tatami.loop.ir import For, Stmt
 
 
@@ -75,8 +74,9 @@ Inner = Callable[[dict[str, Expr], str, Expr, Expr, Expr], tuple[Stmt, ...]]
 index; `values` gives the outer spans."""
 
 
-def walk(group: Group, lo: Expr, hi: Expr, fresh: Callable[[], str], inner: Inner) -> tuple[Stmt, ...]:
-    """Loops that visit the linear indices ``lo … hi-1`` of the group, in order."""
+def walk(group: Group, lo: Expr, hi: Expr, fresh: Callable[[Expr], str], inner: Inner) -> tuple[Stmt, ...]:
+    """Loops that visit the linear indices ``lo … hi-1`` of the group, in order; `fresh` makes a
+    loop variable below a size."""
     return _walk(group.spans, 0, ZERO, lo, hi, {}, fresh, inner)
 
 
@@ -87,7 +87,7 @@ def _walk(
     lo: Expr,
     hi: Expr,
     values: dict[str, Expr],
-    fresh: Callable[[], str],
+    fresh: Callable[[Expr], str],
     inner: Inner,
 ) -> tuple[Stmt, ...]:
     span = spans[depth]
@@ -97,7 +97,7 @@ def _walk(
         return inner(values, span.name, maximum(ZERO, lo - base), minimum(span.size, hi - base), base)
     stride = product(s.size for s in spans[depth + 1 :])
     safe = stride if stride.as_int() else maximum(stride, ONE)
-    name = fresh()
+    name = fresh(span.size)
     start, stop = floordiv(lo - base, safe), floordiv(hi - base - 1, safe) + 1
     if depth > 0:
         start, stop = maximum(ZERO, start), minimum(span.size, stop)
@@ -115,7 +115,3 @@ def guard_range(index: Expr, size: Expr, name: str) -> tuple[Expr, Expr] | None:
     if by > 0:  # by*x + rest >= 0 and by*x + rest <= size - 1
         return ceildiv(-rest, expr(by)), ceildiv(size - rest, expr(by))
     return floordiv(rest - size, expr(-by)) + 1, floordiv(rest, expr(-by)) + 1
-
-
-def has_floor(e: Expr) -> bool:
-    return any(isinstance(a, FloorAtom) for mono, _ in e.terms for a in mono)

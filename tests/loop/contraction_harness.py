@@ -13,12 +13,14 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, evaluate, expr, var
 from tatami.core.kernel import Binding
 from tatami.core.layout import MemRef
+from tatami.core.module import Module
+from tatami.core.signature import Signature
 from tatami.core.target import Target
 from tatami.core.tensor import numpy_dtype
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.contraction import lower_contraction
-from tatami.plan.ir import CpuContraction
+from tatami.loop.lower import lower
+from tatami.plan.ir import CpuContraction, Guarded, ProgramPlan, RegionPlan
 from tatami.region.ir import (
     Binary,
     Cast,
@@ -26,6 +28,7 @@ from tatami.region.ir import (
     Iter,
     Let,
     Param,
+    Program,
     Read,
     Reduce,
     Ref,
@@ -45,7 +48,9 @@ HOST = detect_host()
 TILES = {"avx512": (12, 32, 16), "avx2": (6, 16, 8), "neon": (8, 12, 4), "generic": (4, 8, 4)}
 
 
-def plan(region: Region, *, split: str = "m", swap: bool = False, kc: int = 16, mc: int = 24, isa: str = HOST.isa) -> CpuContraction:
+def plan(
+    region: Region, *, split: str = "m", swap: bool = False, kc: int = 16, mc: int = 24, isa: str = HOST.isa
+) -> CpuContraction:
     mr, nr, width = TILES[isa]
     acc = next(let.name for let in region.lets if isinstance(let.expr, Reduce))
     return CpuContraction(acc, mr, nr, kc, mc, 4096, width, swap, split, (), ())  # type: ignore[arg-type]
@@ -75,9 +80,16 @@ def source(kernel: loop.Kernel) -> tuple[Unit, ...]:
     )
 
 
+def kernel_of(region: Region, chosen: CpuContraction, target: Target = HOST) -> tuple[loop.Kernel, Binding]:
+    program = Program(Signature(), (), (), (region,))
+    plans = ProgramPlan((RegionPlan(region.name, "", (Guarded((), chosen),), ()),), {})
+    lowered = lower(Module({"main": program}), Module({"main": plans}), target).main
+    return lowered.kernels[lowered.bindings[0].kernel], lowered.bindings[0]
+
+
 @cache
 def compiled(region: Region, chosen: CpuContraction, target: Target) -> tuple[ctypes.CDLL, Binding]:
-    kernel, binding = lower_contraction(region, chosen, target)
+    kernel, binding = kernel_of(region, chosen, target)
     return load(build(source(kernel), target)), binding
 
 
@@ -161,7 +173,15 @@ def matmul(
 
 
 def conv(
-    batch: int, groups: int, cin: int, cout: int, image: tuple[int, ...], kernel: tuple[int, ...], stride: int, pad: int, dilation: int
+    batch: int,
+    groups: int,
+    cin: int,
+    cout: int,
+    image: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: int,
+    pad: int,
+    dilation: int,
 ) -> Region:
     """y[b, g*co, o…] = sum x[b, g*ci, s*o + d*k - p] * w[g*co, ci, k…]; cin and cout are per group."""
     f = DType.fp32

@@ -3,16 +3,15 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from tests.loop.contraction_harness import HOST, assert_close, conv, conv_reference, matmul, plan, run
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
-from tatami.loop.contraction import lower_contraction
 from tatami.region.ir import Const, Reduce, Region
 from tatami.runtime.host import check_runs_here
+from tests.loop.contraction_harness import assert_close, conv, conv_reference, kernel_of, matmul, plan, run
 
 RNG = np.random.default_rng(7)
 
@@ -157,14 +156,15 @@ def test_other_vector_widths(isa: str) -> None:
 
 
 def test_equal_contractions_make_one_kernel() -> None:
-    first, _ = lower_contraction(matmul(8, 9, 10), plan(matmul(8, 9, 10)), HOST)
-    second, _ = lower_contraction(matmul(8, 9, 10), plan(matmul(8, 9, 10)), HOST)
-    other, _ = lower_contraction(matmul(8, 9, 11), plan(matmul(8, 9, 11)), HOST)
+    first, _ = kernel_of(matmul(8, 9, 10), plan(matmul(8, 9, 10)))
+    second, _ = kernel_of(matmul(8, 9, 10), plan(matmul(8, 9, 10)))
+    other, _ = kernel_of(matmul(8, 9, 11), plan(matmul(8, 9, 11)))
     assert first.face.key == second.face.key != other.face.key
 
 
 def test_what_is_no_contraction_is_refused_by_name() -> None:
     region = matmul(8, 9, 10)
+    chosen = plan(region)
     wrong = msgspec.structs.replace(region.lets[0], expr=Const(1.0, DType.fp32))
     with pytest.raises(TatamiError, match="cpu_contraction does not fit"):
-        lower_contraction(msgspec.structs.replace(region, lets=(wrong,)), plan(region), HOST)
+        kernel_of(msgspec.structs.replace(region, lets=(wrong,)), chosen)

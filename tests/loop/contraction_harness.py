@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from tatami.c.microkernel import routine_unit
 from tatami.c.print_kernel import print_kernel
+from tatami.c.routines import routine_units
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, evaluate, expr, var
 from tatami.core.kernel import Binding
@@ -56,28 +56,13 @@ def plan(
     return CpuContraction(acc, mr, nr, kc, mc, 4096, width, swap, split, (), ())  # type: ignore[arg-type]
 
 
-def called(stmts: tuple[loop.Stmt, ...]) -> set[str]:
-    """Routines that statements call."""
-    out: set[str] = set()
-    for s in stmts:
-        if isinstance(s, loop.Call) and s.routine:
-            out.add(s.function)
-        for name in ("body", "prologue", "then", "otherwise"):
-            out |= called(getattr(s, name, ()))
-    return out
-
-
 def source(kernel: loop.Kernel) -> tuple[Unit, ...]:
     """All units of a kernel that can be called from outside."""
     unit = print_kernel(kernel)
     head = f"int {kernel.face.symbol}("
     exported = unit.text.replace(head, f'__attribute__((visibility("default"))) {head}')
-    routines = [routine_unit(name) for name in sorted(called(kernel.body))]
-    return (
-        Unit(exported, unit.contract),
-        *(Unit(r.text, r.contract) for r in routines if r is not None),
-        Unit(runtime_text("pool.c")),
-    )
+    routines = (Unit(r.text, r.contract) for r in routine_units((kernel,)).values())
+    return (Unit(exported, unit.contract), *routines, Unit(runtime_text("pool.c")))
 
 
 def kernel_of(region: Region, chosen: CpuContraction, target: Target = HOST) -> tuple[loop.Kernel, Binding]:

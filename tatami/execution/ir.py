@@ -130,11 +130,13 @@ class Copy(msgspec.Struct, frozen=True, tag_field="op", tag="copy"):
     """outputs[0] = inputs[0]."""
 
 
-class Op(msgspec.Struct, frozen=True, tag_field="op", tag="op"):
+class Op(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="op"):
     """A frontend operation run by the reference (only in plans of `from_graph`)."""
 
     name: str
-    attrs: dict[str, Any]
+    attrs: dict[str, Any] = {}
+    new_symbols: tuple[str, ...] = ()
+    """Sizes that its result decides."""
 
 
 Operation: TypeAlias = Launch | Choose | Call | If | Loop | Host | Copy | Op

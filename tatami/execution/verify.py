@@ -15,7 +15,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, Shape, free_vars
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
-from tatami.core.signature import symbols
+from tatami.core.signature import Input, Output, symbols
 from tatami.execution.arena import aligned
 from tatami.execution.frames import MAX_DEPTH, callees
 from tatami.execution.ir import (
@@ -83,10 +83,10 @@ def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
             out.append(
                 diagnostic("UnknownValue", f"{program}: {b.id}", f"its parent {b.parent} is no buffer", "add the parent")
             )
-    for b in (*plan.input_buffers, *plan.output_buffers):
-        if b not in known:
+    for id in (*plan.input_buffers, *plan.output_buffers):
+        if id not in known:
             out.append(
-                diagnostic("UnknownValue", program, f"{b} is listed as input or output but is no buffer", "add the buffer")
+                diagnostic("UnknownValue", program, f"{id} is listed as input or output but is no buffer", "add the buffer")
             )
     for i, ins in enumerate(plan.instructions):
         names = (*(n for n in ins.inputs if n), *ins.outputs)
@@ -110,10 +110,11 @@ def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     info = {b.id: b for b in plan.buffers}
-    for what, ids, ports in (
+    boundary: tuple[tuple[str, tuple[str, ...], tuple[Input | Output, ...]], ...] = (
         ("input", plan.input_buffers, plan.signature.inputs),
         ("output", plan.output_buffers, plan.signature.outputs),
-    ):
+    )
+    for what, ids, ports in boundary:
         if len(ids) != len(ports):
             out.append(
                 _fault(

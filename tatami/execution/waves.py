@@ -70,9 +70,9 @@ def operation_sizes(op: Operation) -> tuple[Expr, ...]:
 def operation_symbols(op: Operation) -> tuple[str, ...]:
     """Size symbols that a run of the operation gives a value."""
     match op:
-        case Host(new_symbols=new) | Call(new_symbols=new) | If(new_symbols=new) | Loop(new_symbols=new):
+        case Host(new_symbols=new) | Call(new_symbols=new) | If(new_symbols=new) | Loop(new_symbols=new) | Op(new_symbols=new):
             return new
-        case Launch() | Choose() | Copy() | Op():
+        case Launch() | Choose() | Copy():
             return ()
 
 

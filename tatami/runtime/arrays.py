@@ -1,0 +1,258 @@
+"""Arrays of the caller: numpy, torch, jax, anything with `__dlpack__`, in and out (DESIGN §4, §3 runtime).
+
+Inputs reach a program C-contiguous, in native byte order, aligned to their element. What is not so is copied once per
+call and counted. Outputs come in the caller's kind.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.signature import Input, Output
+from tatami.core.tensor import dtype_of, numpy_dtype
+
+Array: TypeAlias = np.ndarray
+Kind: TypeAlias = Literal["numpy", "torch", "jax"]
+ALIGNMENT = 64
+
+
+@dataclass(slots=True)
+class Taken:
+    """An input as a program reads it. `array` is `original` itself unless it had to be copied."""
+
+    array: Array
+    original: Array
+    kind: Kind
+    source: Any
+
+    @property
+    def copied(self) -> bool:
+        return self.array is not self.original
+
+
+def take(value: Any, port: Input) -> Taken:
+    """Check dtype and rank, and make it readable by kernels. Raises InputMismatch."""
+    if type(value) is np.ndarray and value.dtype == numpy_dtype(port.dtype):  # the common case, quickly
+        original, kind = value, "numpy"
+    else:
+        original, kind = to_numpy(value, port)
+    _check(original, port)
+    ready = original
+    if not ready.flags.c_contiguous or not ready.dtype.isnative or not ready.flags.aligned:
+        ready = aligned_copy(original, port.dtype)
+    if port.mutability == "mutable" and not original.flags.writeable:
+        raise fail(
+            "InputMismatch", port.tensor, "the input is updated in place, but the array is read-only", "pass a writable copy"
+        )
+    return Taken(ready, original, kind, value)  # type: ignore[arg-type]
+
+
+def to_numpy(value: Any, port: Input) -> tuple[Array, Kind]:
+    """A numpy view of the caller's array."""
+    module = type(value).__module__.partition(".")[0]
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value), "numpy"
+    if module == "torch":
+        return _from_torch(value, port), "torch"
+    if isinstance(value, bool | int | float | list | tuple):
+        return _from_python(value, port), "numpy"
+    if hasattr(value, "__dlpack__"):
+        kind: Kind = "jax" if module in ("jax", "jaxlib") else "numpy"
+        try:
+            return np.from_dlpack(value), kind
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            if hasattr(value, "__array__"):
+                return np.asarray(value), kind
+            raise fail("InputMismatch", port.tensor, f"the array cannot be read: {error}", "pass an array on the CPU") from None
+    if hasattr(value, "__array__"):
+        return np.asarray(value), "numpy"
+    raise fail(
+        "InputMismatch",
+        port.tensor,
+        f"a {type(value).__name__} is no array",
+        "pass a numpy array, a torch tensor or anything with __dlpack__",
+    )
+
+
+def _from_torch(value: Any, port: Input) -> Array:
+    torch = sys.modules["torch"]
+    if not isinstance(value, torch.Tensor):
+        raise fail("InputMismatch", port.tensor, f"a torch {type(value).__name__} is no tensor", "pass a torch.Tensor")
+    value = value.detach()
+    if value.device.type != "cpu":
+        raise fail(
+            "InputMismatch", port.tensor, f"the tensor is on {value.device}", "pass x.cpu(), or compile for a GPU target"
+        )
+    if value.dtype == torch.bfloat16:
+        return np.asarray(value.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
+    try:
+        return np.asarray(value.resolve_conj().resolve_neg().numpy())
+    except (TypeError, RuntimeError) as error:
+        raise fail("InputMismatch", port.tensor, f"the tensor cannot be read: {error}", "pass a dense CPU tensor") from None
+
+
+def _from_python(value: Any, port: Input) -> Array:
+    """Python numbers and lists take the input's dtype where nothing is lost."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise fail("InputMismatch", port.tensor, f"the list is no array: {error}", "pass rows of equal length") from None
+    wanted = numpy_dtype(port.dtype)
+    fits = array.dtype.kind in "bif" and (
+        (array.dtype.kind == "b" and port.dtype == DType.bool)
+        or (array.dtype.kind == "i" and (port.dtype.is_int or port.dtype.is_float))
+        or (array.dtype.kind == "f" and port.dtype.is_float)
+        or array.size == 0
+    )
+    if not fits:
+        return array
+    converted = array.astype(wanted)
+    if array.dtype.kind == "i" and not np.array_equal(converted.astype(np.float64), array.astype(np.float64)):
+        raise fail("InputMismatch", port.tensor, f"a number does not fit {port.dtype}", "pass numbers in its range")
+    return converted
+
+
+def _check(array: Array, port: Input) -> None:
+    found = dtype_of(array)
+    if found != port.dtype:
+        raise fail(
+            "InputMismatch",
+            port.tensor,
+            f"the array is {array.dtype}, the input is {port.dtype}",
+            f"convert it: x.astype({numpy_dtype(port.dtype).name!r})",
+        )
+    if array.ndim != len(port.shape):
+        raise fail(
+            "InputMismatch",
+            port.tensor,
+            f"the array has rank {array.ndim}, shape {list(array.shape)}; the input has shape [{', '.join(map(str, port.shape))}]",
+            f"pass an array of rank {len(port.shape)}",
+        )
+
+
+def arrange(ports: Sequence[Input | Output], given: Mapping[str, Any], what: str, *, all: bool = True) -> list[Any]:
+    """Values by name into the order of `ports`. Raises InputMismatch for unknown and missing names."""
+    names = [p.tensor for p in ports]
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the {what}s are {', '.join(names) or 'none'}"
+            raise fail("InputMismatch", str(name), f"there is no {what} of this name", hint)
+    if all:
+        for name in names:
+            if name not in given:
+                raise fail(
+                    "InputMismatch", name, f"the {what} is missing", f"pass {name}=...; the {what}s are {', '.join(names)}"
+                )
+    return [given.get(n) for n in names]
+
+
+def empty(shape: Sequence[int], dtype: DType) -> Array:
+    """A new C-contiguous array aligned to 64 bytes. Raises OutOfMemory."""
+    kind = numpy_dtype(dtype)
+    count = 1
+    for s in shape:
+        count *= s
+    block = empty_bytes(count * kind.itemsize)
+    return block.view(kind).reshape(tuple(shape))
+
+
+def empty_bytes(size: int) -> Array:
+    """`size` uninitialised bytes, aligned to 64. Raises OutOfMemory."""
+    try:
+        block = np.empty(size + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError, OverflowError):
+        raise out_of_memory(size) from None
+    start = -block.ctypes.data % ALIGNMENT
+    return block[start : start + size]
+
+
+def out_of_memory(size: int) -> Exception:
+    return fail(
+        "OutOfMemory",
+        "memory",
+        f"the program needs {size} bytes; {available_bytes()} are available",
+        "use smaller sizes, or a machine with more memory",
+    )
+
+
+CHECK_FROM = 64 << 20
+"""Requests below this are not compared with the machine's free memory."""
+
+
+def check_memory(size: int) -> None:
+    """Raises OutOfMemory before anything is allocated when `size` more bytes cannot be had."""
+    if size >= CHECK_FROM and size > available_bytes():
+        raise out_of_memory(size)
+
+
+def available_bytes() -> int:
+    """Bytes this process may still allocate: what the system has free, and its own address-space limit."""
+    free = 1 << 62
+    try:
+        with open("/proc/meminfo") as file:
+            for line in file:
+                if line.startswith(("MemAvailable:", "SwapFree:")):
+                    value = int(line.split()[1]) << 10
+                    free = value if free == 1 << 62 else free + value
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            with open("/proc/self/statm") as file:
+                used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            free = min(free, max(0, limit - used))
+    except (ImportError, OSError, ValueError):
+        pass
+    return free
+
+
+def aligned_copy(array: Array, dtype: DType) -> Array:
+    out = empty(array.shape, dtype)
+    np.copyto(out, array)
+    return out
+
+
+def address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def overlaps(a: Array, b: Array) -> bool:
+    """Do the two arrays share bytes (by their ranges)?"""
+    return bool(np.may_share_memory(a, b))
+
+
+def give(array: Array, kind: Kind) -> Any:
+    """An output in the caller's kind, without a copy."""
+    if kind == "torch":
+        torch = sys.modules["torch"]
+        if array.dtype == ml_dtypes.bfloat16:
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
+    if kind == "jax":
+        import importlib
+
+        return importlib.import_module("jax.numpy").asarray(array)
+    return array
+
+
+def take_output(value: Any, port: Output) -> Array:
+    """A caller's `out=` array, which is written in place. Raises InputMismatch."""
+    array, _ = to_numpy(value, Input(port.tensor, port.dtype, port.shape))
+    _check(array, Input(port.tensor, port.dtype, port.shape))
+    if not array.flags.writeable:
+        raise fail("InputMismatch", port.tensor, "the array given as out= is read-only", "pass a writable array")
+    return array

@@ -1,0 +1,279 @@
+"""A compiled model as a Python callable (DESIGN §4): names, checks, copies, sizes, outputs in the caller's kind.
+
+    f(x=array) or f({"x": array}, out={"y": buffer}) -> {"y": array}
+    call = f.bind(x=array); call()          the same arrays again and again, nothing checked any more
+
+What runs is behind `LoadedProgram`: a compiled CPU or GPU program, or the reference. A Function may be called from
+several threads at once; each call has its own memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from tatami.core.diagnostic import fail
+from tatami.core.expr import evaluate, free_vars
+from tatami.core.module import Module
+from tatami.core.signature import Input, Output, Signature, symbols
+from tatami.execution.ir import ExecutionPlan
+from tatami.runtime.arrays import Kind, Taken, aligned_copy, arrange, empty, give, overlaps, take, take_output
+
+Array: TypeAlias = np.ndarray
+
+
+class LoadedProgram(Protocol):
+    """What a Function needs of the thing that runs."""
+
+    def bind(
+        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """Size symbols of a program from shapes of its inputs."""
+
+    def run(
+        self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], outputs: Sequence[Array | None] = ()
+    ) -> list[Array]:
+        """Results by signature; an output that updates an input is that input's array."""
+
+    def fast(
+        self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
+    ) -> Callable[[], None]:
+        """A call with fixed arrays."""
+
+    def memory(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Bytes by purpose."""
+
+
+class BoundCall:
+    """A call with its arrays fixed. `outputs` are overwritten by each call. One thread at a time uses it."""
+
+    def __init__(self, call: Callable[[], None], outputs: dict[str, Any], refresh: tuple[tuple[Array, Array], ...]) -> None:
+        self._call = call
+        self.outputs = outputs
+        self._refresh = refresh
+        """(to, from): inputs that kernels cannot read where they lie, copied again before each call."""
+        self._write_back: tuple[tuple[Array, Array], ...] = ()
+        self._lock = threading.Lock()
+
+    def __call__(self) -> dict[str, Any]:
+        with self._lock:
+            for to, source in self._refresh:
+                np.copyto(to, source)
+            self._call()
+            for to, source in self._write_back:
+                np.copyto(to, source)
+        return self.outputs
+
+
+class Function:
+    """A program that is loaded and may be called."""
+
+    def __init__(
+        self,
+        execution: Module[ExecutionPlan],
+        program: LoadedProgram,
+        signature: Signature | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        self.execution = execution
+        self.program = program
+        self.signature = signature or execution.main.signature
+        self.sizes = dict(sizes or {})
+        """Values of size symbols that no input decides."""
+        kinds = {b.id: b.kind for b in execution.main.buffers}
+        pairs = list(zip(execution.main.input_buffers, self.signature.inputs))
+        self.arguments: tuple[Input, ...] = tuple(p for id, p in pairs if kinds[id] == "input")
+        """The inputs a caller passes."""
+        self._argument_ids = tuple(id for id, _ in pairs if kinds[id] == "input")
+        self._names = tuple(p.tensor for p in self.arguments)
+        self._mutable = tuple(k for k, p in enumerate(self.arguments) if p.mutability == "mutable")
+        self._bound: dict[tuple[tuple[int, ...], ...], dict[str, int]] = {}
+        self._last_sizes: dict[str, int] | None = None
+        self.copies: dict[str, int] = {}
+        """Input or output name -> how often it had to be copied so far."""
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def __call__(
+        self, inputs: Mapping[str, Any] | None = None, /, *, out: Mapping[str, Any] | None = None, **named: Any
+    ) -> dict[str, Any]:
+        """Run once. Raises TatamiError: InputMismatch, AxisAlignmentMismatch, OutOfMemory, IndexOutOfRange, …"""
+        taken, sizes = self._take(inputs, named)
+        arrays = self._separate([t.array for t in taken])
+        outputs, finish = self._given_outputs(out, arrays, sizes) if out else ((), None)
+        results = self.program.run("main", arrays, sizes, outputs)
+        self._write_back(taken, arrays)
+        if finish is not None:
+            for given, made in finish:
+                np.copyto(given, made)
+        return self._give(taken, arrays, results, out)
+
+    def bind(
+        self, inputs: Mapping[str, Any] | None = None, /, *, out: Mapping[str, Any] | None = None, **named: Any
+    ) -> BoundCall:
+        """Fix all arrays; the result is called without arguments and overwrites the same outputs."""
+        taken, sizes = self._take(inputs, named)
+        arrays = self._separate([t.array for t in taken])
+        ports = self.signature.outputs
+        given, finish = self._given_outputs(out, arrays, sizes) if out else ((None,) * len(ports), None)
+        results: list[Array] = []
+        by_id = dict(zip(self._argument_ids, arrays))
+        for id, port, array in zip(self.execution.main.output_buffers, ports, given):
+            unknown = sorted({n for s in port.shape for n in free_vars(s)} - sizes.keys())
+            if unknown and array is None:
+                raise fail(
+                    "UnboundSymbol",
+                    port.tensor,
+                    f"its size {unknown[0]} is known only after a run",
+                    "call f(...) instead of binding it",
+                )
+            if id in by_id:
+                results.append(by_id[id])
+            else:
+                results.append(array if array is not None else empty([evaluate(s, sizes) for s in port.shape], port.dtype))
+        call = self.program.fast("main", arrays, sizes, results)
+        refresh = tuple((a, t.original) for a, t in zip(arrays, taken) if a is not t.original)
+        bound = BoundCall(call, self._give(taken, arrays, results, out), refresh)
+        mutable = [(taken[k].original, arrays[k]) for k in self._mutable if arrays[k] is not taken[k].original]
+        bound._write_back = (*mutable, *(finish or ()))
+        return bound
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def _take(self, inputs: Mapping[str, Any] | None, named: dict[str, Any]) -> tuple[list[Taken], dict[str, int]]:
+        given = named
+        if inputs is not None:
+            if not isinstance(inputs, Mapping):
+                raise fail(
+                    "InputMismatch",
+                    "inputs",
+                    f"a {type(inputs).__name__} is no mapping",
+                    f"name them: {', '.join(self._names)}",
+                )
+            both = inputs.keys() & named.keys()
+            if both:
+                raise fail("InputMismatch", sorted(both)[0], "the input is given twice", "give it once")
+            given = {**inputs, **named}
+        values = arrange(self.arguments, given, "input")
+        taken = [take(v, p) for v, p in zip(values, self.arguments)]
+        for name, t in zip(self._names, taken):
+            if t.copied:
+                self.copies[name] = self.copies.get(name, 0) + 1
+        return taken, self._sizes(tuple(t.original.shape for t in taken))
+
+    def _sizes(self, shapes: tuple[tuple[int, ...], ...]) -> dict[str, int]:
+        sizes = self._bound.get(shapes)
+        if sizes is None:
+            sizes = self.program.bind("main", dict(zip(self._names, shapes)), self.sizes)
+            if len(self._bound) > 4096:
+                self._bound.clear()
+            self._bound[shapes] = sizes
+        self._last_sizes = sizes
+        return sizes
+
+    def _separate(self, arrays: list[Array]) -> list[Array]:
+        """No other input shares memory with one that is updated in place. Raises InputMismatch for two such."""
+        for k in self._mutable:
+            for j, other in enumerate(arrays):
+                if j == k or not overlaps(arrays[k], other):
+                    continue
+                if j in self._mutable:
+                    raise fail(
+                        "InputMismatch",
+                        self._names[k],
+                        f"it shares memory with {self._names[j]}, and both are updated in place",
+                        "pass separate arrays",
+                    )
+                arrays[j] = aligned_copy(other, self.arguments[j].dtype)
+                self.copies[self._names[j]] = self.copies.get(self._names[j], 0) + 1
+        return arrays
+
+    def _write_back(self, taken: list[Taken], arrays: list[Array]) -> None:
+        """Updated inputs that were copied on the way in go back to the caller's arrays."""
+        for k in self._mutable:
+            if arrays[k] is not taken[k].original:
+                np.copyto(taken[k].original, arrays[k])
+
+    # -- outputs ---------------------------------------------------------------------------------
+
+    def _given_outputs(
+        self, out: Mapping[str, Any], arrays: list[Array], sizes: Mapping[str, int]
+    ) -> tuple[tuple[Array | None, ...], list[tuple[Array, Array]]]:
+        """Arrays for the program to write, and (caller's array, ours) where the caller's cannot be written directly."""
+        ports: tuple[Output, ...] = self.signature.outputs
+        values = arrange(ports, out, "output", all=False)
+        outputs: list[Array | None] = []
+        finish: list[tuple[Array, Array]] = []
+        seen: list[Array] = []
+        for port, value in zip(ports, values):
+            if value is None:
+                outputs.append(None)
+                continue
+            array = take_output(value, port)
+            self._check_output(port, array, sizes)
+            if port.updates is not None:
+                raise fail("InputMismatch", port.tensor, f"the output updates {port.updates} in place", "leave it out of out=")
+            for other in seen:
+                if overlaps(array, other):
+                    raise fail("InputMismatch", port.tensor, "two arrays of out= share memory", "pass separate arrays")
+            seen.append(array)
+            usable = array.flags.c_contiguous and array.dtype.isnative and array.flags.aligned
+            if usable and not any(overlaps(array, a) for a in arrays):
+                outputs.append(array)
+            else:
+                made = empty(array.shape, port.dtype)
+                outputs.append(made)
+                finish.append((array, made))
+                self.copies[port.tensor] = self.copies.get(port.tensor, 0) + 1
+        return tuple(outputs), finish
+
+    def _check_output(self, port: Output, array: Array, sizes: Mapping[str, int]) -> None:
+        for axis, size in enumerate(port.shape):
+            if free_vars(size) <= sizes.keys() and evaluate(size, sizes) != array.shape[axis]:
+                raise fail(
+                    "InputMismatch",
+                    port.tensor,
+                    f"out= has shape {list(array.shape)}, axis {axis} has to be {size} = {evaluate(size, sizes)}",
+                    "pass an array of the output's shape",
+                )
+
+    def _give(
+        self, taken: list[Taken], arrays: list[Array], results: Sequence[Array], out: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        kind: Kind = next((t.kind for t in taken if t.kind != "numpy"), "numpy")
+        sources = {id(a): t.source for a, t in zip(arrays, taken)} if self._mutable else {}
+        given: dict[str, Any] = {}
+        for port, array in zip(self.signature.outputs, results):
+            if out is not None and port.tensor in out:
+                given[port.tensor] = out[port.tensor]
+            elif port.updates is not None and id(array) in sources:
+                given[port.tensor] = sources[id(array)]
+            else:
+                given[port.tensor] = array if kind == "numpy" else give(array, kind)
+        return given
+
+    # -- facts -----------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """Bytes of constants and arena (with and without reuse) at the sizes of the last call, and copies so far."""
+        sizes = self._last_sizes
+        if sizes is None:
+            decided = {**self.signature.defaults, **self.sizes}
+            needed = set(symbols(self.signature))
+            sizes = decided if needed <= decided.keys() else None
+        found: dict[str, Any] = dict(self.program.memory(sizes)) if sizes is not None else {}
+        buffers = [
+            {
+                "id": b.id,
+                "first_use": b.first_use,
+                "last_use": b.last_use,
+                "bytes": evaluate(b.elements, sizes) * b.dtype.itemsize,
+            }
+            for b in self.execution.main.buffers
+            if sizes is not None and b.kind == "arena" and free_vars(b.elements) <= sizes.keys()
+        ]
+        return {**found, "buffers": buffers, "copies": dict(self.copies)}

@@ -1,0 +1,63 @@
+"""Steps that run in Python between segments: sizes that depend on data, and what no kernel does (DESIGN §3 execution).
+
+A routine takes arrays and attributes and gives arrays. Those of `tiny.routines` are the meaning that every stage
+shares; more may be registered by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.dtype import DType
+from tatami.core.expr import Shape
+from tatami.core.numerics import cast
+from tatami.tiny.routines import ROUTINES
+
+Routine: TypeAlias = Callable[[Sequence[np.ndarray], Mapping[str, Any]], Sequence[np.ndarray]]
+HOST_ROUTINES: dict[str, Routine] = {}
+
+
+def host_routine(name: str) -> Callable[[Routine], Routine]:
+    """Register a routine that only the runtime knows."""
+
+    def register(function: Routine) -> Routine:
+        HOST_ROUTINES[name] = function
+        return function
+
+    return register
+
+
+def run_host_step(
+    at: str, name: str, inputs: Sequence[np.ndarray], attrs: Mapping[str, Any], dtypes: Sequence[DType]
+) -> list[np.ndarray]:
+    """The results of one step, C-contiguous and of the declared dtypes. Raises UnknownOp and HostFault."""
+    routine = HOST_ROUTINES.get(name) or ROUTINES.get(name)
+    if routine is None:
+        known = ", ".join(sorted({*HOST_ROUTINES, *ROUTINES}))
+        raise fail("UnknownOp", at, f"there is no host routine {name!r}", f"the routines are {known}")
+    try:
+        results = list(routine(inputs, attrs))
+    except TatamiError:
+        raise
+    except Exception as error:
+        raise fail(
+            "HostFault", at, f"{name} failed: {type(error).__name__}: {error}", "check the values of its inputs"
+        ) from error
+    if len(results) != len(dtypes):
+        raise fail(
+            "HostFault", at, f"{name} gave {len(results)} values, the plan expects {len(dtypes)}", "use the routine as declared"
+        )
+    return [np.ascontiguousarray(cast(np.asarray(r), d)) for r, d in zip(results, dtypes)]
+
+
+def bind_new_symbols(new: Sequence[str], shapes: Sequence[Shape], results: Sequence[np.ndarray], sizes: dict[str, int]) -> None:
+    """Read the values of `new` off the shapes of results."""
+    for shape, result in zip(shapes, results):
+        for size, actual in zip(shape, result.shape):
+            name = size.as_name()
+            if name in new:
+                sizes[name] = actual

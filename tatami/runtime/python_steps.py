@@ -1,0 +1,241 @@
+"""A run of a program that has Python steps: compiled segments, and between them host steps, calls and loops.
+
+Each arena buffer is an array of its own, made when its size is known and dropped after its last use; the segments
+find it by the distance of its address from a base, which is what an offset is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tatami.core.diagnostic import fail
+from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.kernel import THREADS
+from tatami.execution.arena import Frame, callee_sizes, slots
+from tatami.execution.frames import MAX_DEPTH, callees
+from tatami.execution.ir import BufferInfo, Call, Host, If, Instruction, Loop
+from tatami.execution.waves import operation_symbols
+from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
+from tatami.runtime.host_steps import bind_new_symbols, run_host_step
+
+if TYPE_CHECKING:
+    from tatami.runtime.cpu_program import CpuProgram
+
+Array: TypeAlias = np.ndarray
+
+
+class PythonRun:
+    """One run of one hosted program."""
+
+    def __init__(
+        self,
+        program: CpuProgram,
+        name: str,
+        inputs: Sequence[Array],
+        sizes: Mapping[str, int],
+        outputs: Sequence[Array | None],
+        depth: int,
+    ) -> None:
+        self.program = program
+        self.name = name
+        self.plan = program.execution.programs[name]
+        self.layouts = program.layouts
+        self.depth = depth
+        self.sizes = dict(sizes)
+        self.info = {b.id: b for b in self.plan.buffers}
+        self.values: dict[str, Array] = {}
+        boundary = self.layouts.boundary(name)
+        for b, array in zip((b for b in boundary if b.kind == "input"), inputs, strict=True):
+            self.values[b.id] = array
+        for id, port in zip(self.plan.input_buffers, self.plan.signature.inputs):
+            if self.info[id].kind == "constant":
+                self.values[id] = program.constants[port.tensor]
+        for id, given in zip(self.plan.output_buffers, outputs):
+            if given is not None and self.info[id].kind == "output":
+                self.values[id] = given
+        self.last: dict[str, int] = {}
+        for i, ins in enumerate(self.plan.instructions):
+            for id in (*ins.inputs, *ins.outputs):
+                if id:
+                    self.last[self.root(id).id] = i
+        self.base = empty_bytes(64)
+
+    def run(self) -> list[Array]:
+        """The outputs in the order of the signature."""
+        segments = list(enumerate(self.layouts.segments(self.name)))
+        position = 0
+        for number, (begin, end) in segments:
+            while position < begin:
+                self.step(position, self.plan.instructions[position])
+                position += 1
+            if begin < end:
+                self.segment(number, begin, end)
+            position = end
+        while position < len(self.plan.instructions):
+            self.step(position, self.plan.instructions[position])
+            position += 1
+        return [self.buffer(id) for id in self.plan.output_buffers]
+
+    # -- buffers ---------------------------------------------------------------------------------
+
+    def root(self, id: str) -> BufferInfo:
+        b = self.info[id]
+        while b.parent:
+            b = self.info[b.parent]
+        return b
+
+    def shape(self, b: BufferInfo) -> tuple[int, ...]:
+        missing = [str(s) for s in b.shape if not _known(s, self.sizes)]
+        if missing:
+            raise fail(
+                "UnboundSymbol",
+                self.program.step_name(self.name, b.id),
+                f"the size {missing[0]} has no value yet",
+                "a host step has to give it before",
+            )
+        return tuple(max(0, evaluate(s, self.sizes)) for s in b.shape)
+
+    def buffer(self, id: str) -> Array:
+        """The array of a buffer, made now when it does not exist."""
+        b = self.info[id]
+        if b.parent:
+            whole = self.buffer(b.parent).reshape(-1)
+            start = evaluate(b.offset, self.sizes) if b.offset is not None else 0
+            return whole[start : start + evaluate(b.elements, self.sizes)].reshape(self.shape(b))
+        if id not in self.values:
+            shape = self.shape(b)
+            count = max(0, evaluate(b.elements, self._env()))
+            check_memory(count * b.dtype.itemsize)
+            flat = empty((count,), b.dtype)
+            self.values[id] = flat.reshape(shape) if int(np.prod(shape, dtype=np.int64)) == count else flat
+        return self.values[id]
+
+    def _env(self) -> dict[str, int]:
+        return {**self.sizes, THREADS: self.program.threads}
+
+    def store(self, id: str, value: Array) -> None:
+        """Take a value that Python made as a buffer."""
+        b = self.info[id]
+        if b.parent or id in self.values:
+            np.copyto(self.buffer(id), value)
+            return
+        shape = self.shape(b)
+        if value.shape != shape:
+            raise fail(
+                "HostFault",
+                self.program.step_name(self.name, id),
+                f"a step gave shape {list(value.shape)} where {list(shape)} is declared",
+                "check the sizes of its inputs",
+            )
+        self.values[id] = value if value.flags.c_contiguous and value.flags.owndata else np.array(value, order="C")
+
+    def release(self, end: int) -> None:
+        for id in [i for i in self.values if self.info[i].kind == "arena" and self.last.get(i, -1) < end]:
+            del self.values[id]
+
+    # -- segments --------------------------------------------------------------------------------
+
+    def segment(self, number: int, begin: int, end: int) -> None:
+        used = {self.root(id).id for ins in self.plan.instructions[begin:end] for id in (*ins.inputs, *ins.outputs) if id}
+        base = address(self.base)
+        boundary = self.layouts.boundary(self.name)
+        pointers = [address(self.buffer(b.id)) if b.id in used else 0 for b in boundary] + self.program.constant_addresses
+        own = self.layouts.own(self.name)
+        offsets = [address(self.buffer(b.id)) - base if b.id in used else 0 for b in own]
+        frames, blocks = [], []
+        for i in self.layouts.headers(self.name):
+            ins = self.plan.instructions[i]
+            if begin <= i < end:
+                frame = self.program.planner.frame(self.plan, ins, self._env(), self.depth)
+            else:  # belongs to another segment: no memory now
+                carried = 1 + ins.op.carried if isinstance(ins.op, Loop) else 0
+                frame = Frame((0,) * carried, 0, (None,) * len(callees(ins)), 0, 0)
+            block = empty_bytes(frame.bytes)
+            frames.append(frame)
+            blocks.append(block)
+            offsets.append(address(block) - base)
+        flat = slots(offsets, len(own), frames, self.name)
+        symbols = [self.sizes.get(s, 0) for s in self.layouts.symbols(self.name)]
+        code = self.program.segment(self.name, number)(
+            (ctypes.c_void_p * max(1, len(pointers)))(*pointers),
+            (ctypes.c_int64 * (len(symbols) + 1))(*symbols, self.program.threads),
+            (ctypes.c_int64 * max(1, len(flat)))(*flat),
+            base,
+            self.program.pool,
+        )
+        if code:
+            raise self.program.fault(code)
+        self.release(end)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def step(self, position: int, ins: Instruction) -> None:
+        at = self.program.step_name(self.name, ins.debug_name or f"instruction {position}")
+        shapes = [self.info[id].shape for id in ins.outputs]
+        inputs = [self.buffer(id) if id else None for id in ins.inputs]
+        match ins.op:
+            case Host(routine=routine, attrs=attrs):
+                present = [x for x in inputs if x is not None]
+                dtypes = [self.info[id].dtype for id in ins.outputs]
+                results = run_host_step(at, routine, present, attrs, dtypes)
+            case Call(program=program):
+                results = self.call(at, ins, program, inputs)
+            case If(then=then, otherwise=otherwise):
+                assert inputs[0] is not None
+                results = self.call(at, ins, then if bool(inputs[0]) else otherwise, inputs[1:])
+            case Loop():
+                results = self.loop(at, ins, ins.op, inputs)
+            case _:
+                raise fail("InvalidExecution", at, "this step runs on the reference only", "use target reference")
+        if not isinstance(ins.op, Loop):
+            bind_new_symbols(operation_symbols(ins.op), shapes, results, self.sizes)
+        for id, value in zip(ins.outputs, results):
+            self.store(id, value)
+        self.release(position + 1)
+
+    def call(self, at: str, ins: Instruction, program: str, arguments: Sequence[Array | None]) -> list[Array]:
+        if self.depth >= MAX_DEPTH:
+            raise fail(
+                "RecursionDepth", at, f"programs call each other more than {MAX_DEPTH} deep", "make the recursion end earlier"
+            )
+        present = [a for a in arguments if a is not None]
+        plan = self.program.execution.programs[program]
+        kinds = {b.id: b.kind for b in plan.buffers}
+        ports = [p for id, p in zip(plan.input_buffers, plan.signature.inputs) if kinds[id] == "input"]
+        given = callee_sizes(ins, self.sizes)
+        sizes = self.program.bind(program, {p.tensor: a.shape for p, a in zip(ports, present)}, given)
+        return self.program.run(program, present, sizes, (), self.depth + 1)
+
+    def loop(self, at: str, ins: Instruction, op: Loop, inputs: Sequence[Array | None]) -> list[Array]:
+        """Iterate in Python; scanned rows are stacked at the end."""
+        trip = None if inputs[0] is None else int(inputs[0])
+        keep = np.asarray(True if inputs[1] is None else bool(inputs[1]))
+        state = [x for x in inputs[2 : 2 + op.carried] if x is not None]
+        captured = [x for x in inputs[2 + op.carried :] if x is not None]
+        body = self.program.execution.programs[op.body]
+        kinds = {b.id: b.kind for b in body.buffers}
+        takes_condition = sum(kinds[i] == "input" for i in body.input_buffers) == len(ins.inputs)
+        rows: list[list[Array]] = [[] for _ in range(op.scanned)]
+        iteration = 0
+        while (trip is None or iteration < trip) and bool(keep):
+            lead = [np.asarray(iteration, np.int64)] + ([np.array(keep)] if takes_condition else [])
+            results = self.call(at, ins, op.body, [*lead, *state, *captured])
+            keep, state = results[0], results[1 : 1 + op.carried]
+            for column, row in zip(rows, results[1 + op.carried :]):
+                column.append(row)
+            iteration += 1
+        if op.new_symbols:
+            self.sizes[op.new_symbols[0]] = iteration
+        stacked: list[Array] = []
+        for id, column in zip(ins.outputs[op.carried :], rows):
+            b = self.info[id]
+            stacked.append(np.stack(column) if column else empty((0, *self.shape(b)[1:]), b.dtype))
+        return [*(np.array(x) for x in state), *stacked]
+
+
+def _known(size: Expr, sizes: Mapping[str, int]) -> bool:
+    return free_vars(size) <= sizes.keys()

@@ -1,0 +1,69 @@
+"""The reference as a loaded program: numpy runs the plan (target `reference`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tatami.core.binding import bind_sizes
+from tatami.core.diagnostic import fail
+from tatami.core.expr import evaluate
+from tatami.core.module import Module
+from tatami.execution.ir import ExecutionPlan
+from tatami.execution.run import Machine
+from tatami.execution.waves import operation_symbols
+
+Array: TypeAlias = np.ndarray
+
+
+class ReferenceProgram:
+    """`regions` is the region module of a lowered plan; a plan of `from_graph` needs none."""
+
+    def __init__(self, execution: Module[ExecutionPlan], regions: Module[Any] | None = None) -> None:
+        self.execution = execution
+        self.machine = Machine(execution, regions)
+
+    def bind(
+        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        plan = self.execution.programs[program]
+        later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
+        return bind_sizes(plan.signature, shapes, sizes, later)
+
+    def run(
+        self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], outputs: Sequence[Array | None] = ()
+    ) -> list[Array]:
+        plan = self.execution.programs[program]
+        kinds = {b.id: b.kind for b in plan.buffers}
+        ids = [i for i in plan.input_buffers if kinds[i] == "input"]
+        try:
+            results = self.machine.program(program, list(inputs), sizes)
+        except MemoryError as error:
+            raise fail("OutOfMemory", "memory", f"numpy: {error}", "use smaller sizes") from None
+        arrays = dict(zip(ids, inputs))
+        out: list[Array] = []
+        for k, (id, made) in enumerate(zip(plan.output_buffers, results)):
+            given = arrays.get(id, outputs[k] if k < len(outputs) else None)
+            if given is None:
+                out.append(np.ascontiguousarray(made) if made.flags.writeable else np.array(made, order="C"))
+            else:
+                if given is not made:
+                    np.copyto(given, made)
+                out.append(given)
+        return out
+
+    def fast(
+        self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
+    ) -> Callable[[], None]:
+        def call() -> None:
+            self.run(program, inputs, sizes, results)
+
+        return call
+
+    def memory(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        plan = self.execution.main
+        arena = sum(evaluate(b.elements, sizes) * b.dtype.itemsize for b in plan.buffers if b.kind == "arena" and not b.parent)
+        constants = sum(t.array.nbytes for t in self.execution.constants.values())
+        return {"constants": constants, "arena_without_reuse": arena}

@@ -89,12 +89,12 @@ class _Printer:
         self.chunks: list[str] = []
         self.buffers: dict[str, DType] = {p.name: p.dtype for p in kernel.params}
         self.locals: list[str] = []
-        self.called: dict[str, int] = {}
+        self.called: dict[str, str] = {}
 
     # -- functions -------------------------------------------------------------------------------
     def routines(self) -> str:
-        """Prototypes of the routines of the runtime text that the kernel calls."""
-        return "".join(f"int {name}(void* const* buffers, const int64_t* sizes);\n" for name in self.called)
+        """Prototypes of the routines that the kernel calls."""
+        return "".join(f"int {name}({params});\n" for name, params in self.called.items())
 
     def function(self, f: Function) -> str:
         saved = dict(self.buffers)
@@ -225,14 +225,20 @@ class _Printer:
         )
 
     def call(self, s: Call, pad: str) -> str:
-        pointers = [f"{a.buffer} + {self.ix(a.index)}" for a in s.args if isinstance(a, Pointer)]
+        given = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, Pointer) else self.ix(a.value) for a in s.args]
         if not s.routine:
-            args = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, Pointer) else self.ix(a.value) for a in s.args]
-            return f"{pad}{s.function}({', '.join(args)});\n"
-        self.called[s.function] = 1
-        integers = [self.ix(a.value) for a in s.args if not isinstance(a, Pointer)]
+            return f"{pad}{s.function}({', '.join(given)});\n"
+        if not s.packed:
+            types = [f"{memory_type(self.buffers[a.buffer])}*" if isinstance(a, Pointer) else "int64_t" for a in s.args]
+            given = [f"({t}){'(' + g + ')' if t != 'int64_t' else g}" for t, g in zip(types, given, strict=True)]
+            self.called[s.function] = ", ".join(types)
+            call = f"{s.function}({', '.join(given)})"
+            return f"{pad}{{ const int r = {call}; if (r > fault) fault = r; }}\n"
+        self.called[s.function] = "void* const* buffers, const int64_t* integers"
+        pointers = [f"(void*)({g})" for g, a in zip(given, s.args, strict=True) if isinstance(a, Pointer)]
+        integers = [g for g, a in zip(given, s.args, strict=True) if not isinstance(a, Pointer)]
         return (
-            f"{pad}{{\n{pad}  void* const pointers[] = {{{', '.join(f'(void*)({p})' for p in pointers) or '0'}}};\n"
+            f"{pad}{{\n{pad}  void* const pointers[] = {{{', '.join(pointers) or '0'}}};\n"
             f"{pad}  const int64_t integers[] = {{{', '.join(integers) or '0'}}};\n"
             f"{pad}  const int r = {s.function}(pointers, integers);\n{pad}  if (r > fault) fault = r;\n{pad}}}\n"
         )

@@ -317,10 +317,12 @@ class Emitter:
         if not lazy:
             pred, then, other = (self.value(x, p) for x in (e.pred, e.then, e.other))
             return Op("where", self.level(pred, then, other))
-        pred = self.value(e.pred, p)
+        with self.block() as test:
+            pred = self.value(e.pred, p)
         if isinstance(pred, Const):
             return self.value(e.then if pred.value else e.other, p)
         if type_of(pred).lanes == 1:
+            self.emit(*test)
             return self.branch(pred, e.then, e.other, p)
         inside = self.ends_within(e.pred, p)
         if inside is None:
@@ -382,16 +384,20 @@ class Emitter:
         step = lane_step(counter, p.vector)
         if step is None or step not in (ZERO, ONE):
             return self.by_lane(e, p)
-        k = self.value(key, p)
+        with self.block() as before:
+            k = self.value(key, p)
         if type_of(k).lanes != 1:
             return self.by_lane(e, p)
+        self.emit(*before)
         return Random(self.named(k), counter, p.lanes if step == ONE else 1)
 
     # -- indexed reads ---------------------------------------------------------------------------
     def read_at(self, e: region_ir.ReadAt, p: Point) -> Value:
-        values = [self.value(i, p) for i in e.indices]
+        with self.block() as before:
+            values = [self.value(i, p) for i in e.indices]
         if any(type_of(v).lanes != 1 for v in values):
             return self.by_lane(e, p)
+        self.emit(*before)
         m = self.memrefs[e.tensor]
         index, guards = self.indices(tuple(None if x is None else p.at(x) for x in e.map), values, m.shape, e.bounds)
         addr = self.address(e.tensor, index)

@@ -26,38 +26,8 @@ from tatami.region.ir import At, Binary, Read, ReadAt, Reduce, Region, RegionExp
 Storage: TypeAlias = Literal["register", "local", "shared"]
 _DEEP = 40
 """Lets evaluated inside their user at most; a longer chain is stored."""
-_COSTLY = frozenset(
-    [
-        "exp",
-        "exp2",
-        "log",
-        "log2",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "sigmoid",
-    ]
-) | {
-    "pow",
-    "atan2",
-    "sqrt",
-    "rsqrt",
-    "div",
-    "recip",
-    "rem",
-    "mod",
-    "idiv",
-}
+_FUNCTIONS = "exp exp2 log log2 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid pow atan2"
+_COSTLY = frozenset(_FUNCTIONS.split()) | {"sqrt", "rsqrt", "div", "recip", "rem", "mod", "idiv"}
 
 
 class Item(msgspec.Struct):

@@ -119,7 +119,7 @@ def run_kernel(
     library = ctypes.CDLL(str(build(print_kernel(kernel).text, TARGETS[width].isa or "generic", extra)))
     buffers: list[np.ndarray] = []
     for p in region.inputs:
-        a = np.ascontiguousarray(inputs[p.name], dtype=numpy_dtype(p.memref.dtype))
+        a = np.array(inputs[p.name], dtype=numpy_dtype(p.memref.dtype), order="C")
         assert a.shape == tuple(evaluate(s, sizes) for s in p.memref.shape), (p.name, a.shape)
         buffers.append(a)
     outputs: dict[str, np.ndarray] = {}

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from tatami.core.expr import substitute, var
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, Rejected
-from tatami.poly_core.ir import PolyCore, RegionFacts
-from tatami.region.canonical_key import canonical_key
+from tatami.plan.rename import inverse, rename_choice
+from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
+from tatami.region.canonical_key import Renaming, canonical, canonical_key
 from tatami.region.ir import Program, Region
 
 
@@ -25,7 +29,7 @@ def choose(
     """One RegionPlan per Region; equal Regions are planned once. `sizes` are hints for symbols (default: those of the
     signature, else 128). `decisions`: key → plan document, "" for a plan without a key."""
     decided = apply_decisions(region, target, decisions or {})
-    made: dict[tuple[str, frozenset[str]], tuple[tuple[Guarded, ...], tuple[Rejected, ...]]] = {}
+    made: dict[Any, tuple[tuple[Guarded, ...], tuple[Rejected, ...]]] = {}
     plans: dict[str, ProgramPlan] = {}
     for name, program in region.programs.items():
         hints = {**program.signature.defaults, **(sizes or {})}
@@ -57,17 +61,61 @@ def _plan_of(
     decided: Decided,
     made: dict[Any, tuple[tuple[Guarded, ...], tuple[Rejected, ...]]],
 ) -> RegionPlan:
+    """Plans are made for the canonical Region and renamed, so equal Regions are planned once."""
+    renamed, names = canonical(region)
+    known = frozenset(names.tensors[p.name] for p in region.inputs if p.name in constants)
+    hints = {new: sizes[old] for old, new in names.symbols.items() if old in sizes}
+    alike = (renamed, known, tuple(sorted(hints.items()))) if region.opaque is None else None
+    if alike is None:
+        choices, rejected = _propose(region, facts, target, sizes, constants)
+    else:
+        if alike not in made:
+            made[alike] = _propose(renamed, facts_of_renamed(facts, names), target, hints, known)
+        back = inverse(names)
+        choices, rejected = tuple(rename_choice(c, back) for c in made[alike][0]), made[alike][1]
     key = plan_key(region, target)
-    mine = frozenset(i for i, p in enumerate(region.inputs) if p.name in constants)
-    names = (tuple(p.name for p in region.inputs), tuple(let.name for let in region.lets), tuple(i.name for i in region.iters))
-    if (key, mine, names) not in made:
-        made[key, mine, names] = _propose(region, facts, target, sizes, constants)
-    choices, rejected = made[key, mine, names]
     fixed = decided.plan_for(region, facts, key)
     if fixed is not None:
         loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)
         choices, rejected = (Guarded((), fixed),), (*loser, *rejected)
     return RegionPlan(region.name, key, choices, rejected)
+
+
+def facts_of_renamed(facts: RegionFacts, names: Renaming) -> RegionFacts:
+    """The facts of the canonical Region from those of a named one: only what choosing reads."""
+    sizes = {old: var(new) for old, new in names.symbols.items()}
+
+    def axes(group: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names.axes.get(a, a) for a in group)
+
+    def lets(group: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names.lets.get(n, n) for n in group)
+
+    return msgspec.structs.replace(
+        facts,
+        parallel_axes=axes(facts.parallel_axes),
+        reduce_axes=axes(facts.reduce_axes),
+        tail_axes=axes(facts.tail_axes),
+        compute_at=(),
+        min_buffer=(),
+        bank_hints=tuple(msgspec.structs.replace(h, tensor=names.tensors.get(h.tensor, h.tensor)) for h in facts.bank_hints),
+        contractions=tuple(
+            Contraction(
+                names.lets[c.acc],
+                axes(c.batch),
+                axes(c.m),
+                axes(c.n),
+                axes(c.k),
+                names.tensors.get(c.lhs, c.lhs),
+                names.tensors.get(c.rhs, c.rhs),
+                lets(c.epilogue),
+            )
+            for c in facts.contractions
+        ),
+        flops=substitute(facts.flops, sizes),
+        bytes_read=substitute(facts.bytes_read, sizes),
+        bytes_written=substitute(facts.bytes_written, sizes),
+    )
 
 
 def _propose(

@@ -130,8 +130,9 @@ def rows_candidate(
     parallel = _parallel(region, outer, vector, serial["total"], target, sizes)
     threads = max(1, target.cores) if parallel else 1
     estimate = rows_estimate(region, facts, best_cycles, threads, target, sizes)
+    where = "the last outer axis" if vector in outer else "pass axes"
     plan = CpuRows(outer, passes, bones.storage, vector, width, parallel)
-    return Candidate(plan, f"cpu_rows vector {vector} x{width} parallel {parallel}", estimate)
+    return Candidate(plan, f"cpu_rows x{width} along {where}, {parallel} parallel axes", estimate)
 
 
 def _own_vector(
@@ -217,7 +218,8 @@ def contraction_candidate(
     tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
     waste = (min(tiles_m, narrow * 1.15) * tiles_n) / (narrow * wide)
     estimate = contraction_estimate(facts, 2.0 * b * m * n * k, packed_bytes, waste, target, sizes)
-    line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} split {plan.split}{' swap' if swap else ''}"
+    how = f"split {plan.split}{' swap' if swap else ''}"
+    line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
     return Candidate(plan, line, estimate)
 
 
@@ -272,7 +274,7 @@ def contraction_plan(
 ) -> CpuContraction:
     """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3."""
     mr, nr = TILES.get(target.isa, (4, 8))
-    b, narrow, wide, k = extent
+    b, narrow, wide, _ = extent
     kc = 384 if target.l2_bytes >= 512 << 10 else 256
     mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * 4) // mr * mr)
     nc = max(nr, min(4096, (target.l3_bytes // 4) // (kc * 4)) // nr * nr)

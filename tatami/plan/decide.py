@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tatami.core.codec import from_builtins
-from tatami.core.diagnostic import fail, raise_errors
+from tatami.core.diagnostic import Diagnostic, diagnostic, fail, raise_errors
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.ir import CpuContraction, CpuRows, GpuStream, GpuSync, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
@@ -52,22 +52,28 @@ def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[
     regions = [item for p in region.programs.values() for item in p.body if isinstance(item, Region)]
     keys = sorted({plan_key(r, target) for r in regions if kind_of(r) in wanted})
     if len(keys) != 1:
+        kinds = " or ".join(sorted(wanted))
         raise fail(
             "InvalidPlan",
             "plan",
-            f"a plan without a key applies to the only Region of its kind; {len(keys)} Regions are {' or '.join(sorted(wanted))}",
+            f"a plan without a key applies to the only Region of its kind; {len(keys)} different Regions are {kinds}",
             f"key it by one of: {', '.join(keys) or 'no Region fits'}",
         )
     out.only = keys[0]
     return out
 
 
-def stale_keys(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> list[str]:
-    """Keys that name no Region of this program for this target."""
-    from tatami.plan.choose import plan_key
+def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> list[Diagnostic]:
+    """A warning for each key that names no Region of this program. Keys for other targets are no fault."""
+    from tatami.plan.choose import plan_key, target_class
 
     present = {plan_key(item, target) for p in region.programs.values() for item in p.body if isinstance(item, Region)}
-    return sorted(k for k in decisions if k and k not in present)
+    mine = f"@{target_class(target)}"
+    return [
+        diagnostic("StaleDecision", key, "no Region of this model has that key", "remove it, or plan the model again")
+        for key in sorted(decisions)
+        if key and key not in present and key.endswith(mine)
+    ]
 
 
 def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:

@@ -112,10 +112,11 @@ def rows_estimate(
 def contraction_estimate(
     facts: RegionFacts, flops: float, packed_bytes: float, waste: float, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """`waste`: work of full tiles over useful work. Packing reads and writes its bytes once in cache."""
+    """`waste`: work of full tiles over useful work. Packing costs half a nanosecond per element
+    (notes/cpu.md §1)."""
     threads = max(1, target.cores)
     compute = flops * waste / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
-    packing = packed_bytes * 2.5e-10
+    packing = packed_bytes * 1.25e-10 / threads
     memory = seconds_of_bytes(facts, target, sizes)
     return {
         "compute": compute,

@@ -13,7 +13,7 @@ with these rules, which hold for every Region that is not opaque.
 
 **Outer axes** are the axes that all anchored lets have, without axes that a scan runs along and without axes that some
 `At` moves: if a let has axis a and is read by At, then the entry of a has to be exactly ``a`` (unless that let is
-recomputed). They stand in the order of the main output. Two different outer iterations share nothing.
+recomputed; then the entries put together count for what it reads). They stand in the order of the main output. Two different outer iterations share nothing.
 
 **Passes.** Let l has *point axes* P(l) = its axes that are not outer, and *inner axes* R(l) = its reduce axes or its scan
 axis (for a scan, P(l) is without it). A pass has the axes P + R of its lets, P first. Each let that is not recomputed is
@@ -165,6 +165,20 @@ def _moved(n: At, let: Let) -> set[str]:
     return {a for a, entry in zip(let.axes, n.map) if entry.as_name() != a}
 
 
+def stored_moves(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) -> list[tuple[str, set[str]]]:
+    """The stored lets that `e` really reads, each with the axes along which it is read elsewhere than at its own
+    coordinate. Recomputed lets are seen through: moving one moves what it reads."""
+    out: list[tuple[str, set[str]]] = []
+    for n in let_uses(e):
+        moved = _moved(n, lets[n.let]) if isinstance(n, At) else set()
+        if n.let not in recompute:
+            out.append((n.let, moved))
+            continue
+        for used, further in stored_moves(lets[n.let].expr, lets, recompute):
+            out.append((used, further | (moved & set(lets[used].axes))))
+    return out
+
+
 def cost_of(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) -> int:
     """Operations of one evaluation, with recomputed lets inlined. A transcendental counts 10."""
     total = 0
@@ -194,9 +208,9 @@ def outer_axes(region: Region, anchored: frozenset[str], recompute: set[str], or
             common.discard(let.expr.axis)
         if isinstance(let.expr, Reduce):
             common -= set(let.expr.axes)
-        for n in let_uses(let.expr):
-            if isinstance(n, At) and n.let not in recompute:
-                common -= _moved(n, lets[n.let])
+        if let.name not in recompute:
+            for _, moved in stored_moves(let.expr, lets, recompute):
+                common -= moved
     return tuple(a for a in order if a in common)
 
 

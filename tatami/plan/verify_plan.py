@@ -8,10 +8,10 @@ from typing import assert_never
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.target import Target
 from tatami.plan.ir import CpuContraction, CpuRows, GpuStream, GpuSync, Pass, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
-from tatami.plan.passes import nest_of
+from tatami.plan.passes import nest_of, stored_moves
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.ir import At, Reduce, Region, Scan
-from tatami.region.walk import all_axes, let_uses, lets_by_name
+from tatami.region.ir import Reduce, Region, Scan
+from tatami.region.walk import all_axes, lets_by_name
 
 
 def verify_plan(plan: SchedulePlan, region: Region, facts: RegionFacts, target: Target) -> list[Diagnostic]:
@@ -76,9 +76,10 @@ def _pass(region: Region, outer: tuple[str, ...], number: int, p: Pass) -> Itera
     for n in p.lets:
         point, inner, _ = nest_of(lets[n], outer)
         if point | set(inner) != set(p.axes):
+            needs = ", ".join(sorted(point | set(inner))) or "nothing"
             yield _bad(
                 region,
-                f"pass {number} loops over {', '.join(p.axes) or 'nothing'}, let {n} needs {', '.join(sorted(point | set(inner))) or 'nothing'}",
+                f"pass {number} loops over {', '.join(p.axes) or 'nothing'}, let {n} needs {needs}",
                 "give the pass exactly the axes of its lets",
             )
         elif inner and set(p.axes[len(p.axes) - len(inner) :]) != set(inner):
@@ -93,6 +94,7 @@ def _order(
     """Uses come after definitions, registers do not outlive their point, moved axes are not outer."""
     lets = lets_by_name(region)
     position = {n: i for i, n in enumerate(lets)}
+    recompute = {n for n, how in storage.items() if how == "recompute"}
     anchored = {n for y in region.yields for n in (y.source, *y.indices)}
     for let in region.lets:
         if (let.name in anchored or isinstance(let.expr, Reduce | Scan)) and (
@@ -103,27 +105,19 @@ def _order(
                 f"outer axis {missing[0]} is no axis of {let.name}, which would be computed again",
                 f"take {missing[0]} out of outer",
             )
-        for n in let_uses(let.expr):
-            used = lets[n.let]
-            if isinstance(n, At) and storage[n.let] != "recompute":
-                for a, entry in zip(used.axes, n.map):
-                    if a in outer and entry.as_name() != a:
-                        yield _bad(
-                            region,
-                            f"{let.name} reads {n.let} at {entry} along outer axis {a}",
-                            f"take {a} out of outer, or recompute {n.let}",
-                        )
-            if storage[n.let] == "recompute" or storage[let.name] == "recompute":
-                continue
-            here, there = place[let.name], place[n.let]
-            if there > here or (there == here and position[n.let] > position[let.name]):
-                yield _bad(region, f"{let.name} in pass {here} uses {n.let} of pass {there}", "order the passes by use")
-            elif there == here and isinstance(used.expr, Reduce):
-                yield _bad(region, f"{let.name} uses the reduce {n.let} inside its own pass {here}", "a reduce closes its pass")
-            elif there != here and storage[n.let] == "register" and set(used.axes) - set(outer):
-                yield _bad(
-                    region, f"{n.let} is kept in a register of pass {there} and used in pass {here}", "store it as a row"
-                )
+        if storage[let.name] == "recompute":
+            continue
+        for name, moved in stored_moves(let.expr, lets, recompute):
+            if wrong := [a for a in outer if a in moved]:
+                why = f"{let.name} reads {name} elsewhere along outer axis {wrong[0]}"
+                yield _bad(region, why, f"take {wrong[0]} out of outer, or recompute {name}")
+            here, there = place[let.name], place[name]
+            if there > here or (there == here and position[name] > position[let.name]):
+                yield _bad(region, f"{let.name} in pass {here} uses {name} of pass {there}", "order the passes by use")
+            elif there == here and (isinstance(lets[name].expr, Reduce) or moved):
+                yield _bad(region, f"{let.name} uses {name}, not complete in pass {here}", "put it in a later pass")
+            elif there != here and storage[name] == "register" and set(lets[name].axes) - set(outer):
+                yield _bad(region, f"{name} is in a register of pass {there} and used in pass {here}", "store it as a row")
 
 
 def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnostic]:

@@ -64,3 +64,55 @@ def _renamed(e: object) -> object:
     from tatami.region.walk import rewrite
 
     return rewrite(e, lambda n: Read("Y", n.map) if isinstance(n, Read) else n)  # type: ignore[arg-type]
+
+
+def test_the_report_has_the_fields_of_the_spec() -> None:
+    from tatami.poly_core.show import report, show
+
+    fields = report(facts_of(ex.gemm()))
+    assert fields["compute_at"] == {"ok": True, "halo": {"bytes": "0", "per_axis": {"m": 0, "n": 0}}}
+    assert fields["min_buffer"] == {"buffer": "reg", "depth": 2}
+    assert '"parallel_axes": ["m", "n"]' in show(analyse(ex.program_of(ex.gemm())))
+
+
+def test_a_changed_fact_is_found() -> None:
+    import msgspec
+
+    from tatami.core.module import Module
+    from tatami.poly_core.verify import verify
+
+    module = ex.program_of(ex.gemm())
+    core = analyse(module).main
+    assert verify(Module({"main": core}), module) == []
+    wrong = msgspec.structs.replace(core, regions=(msgspec.structs.replace(core.regions[0], tail_axes=()),))
+    assert ["tail_axes" in d.why for d in verify(Module({"main": wrong}), module)] == [True]
+
+
+def test_a_product_of_axes_is_not_affine() -> None:
+    from tatami.poly_core.analyse import is_affine
+
+    axes = {"i": expr("N"), "j": expr("M")}
+    assert is_affine(expr("2*i + j//4 + N*M"), axes)
+    assert not is_affine(expr("i*j"), axes)
+    assert not is_affine(expr("i*N"), axes)
+    assert not is_affine(expr("i//N"), axes)
+
+
+def test_an_update_in_place_depends_on_earlier_readers() -> None:
+    import msgspec
+
+    from tatami.poly_core.analyse import pair_dependences
+
+    first = ex.softmax()
+    target = msgspec.structs.replace(ex.target("Z", "M", "N"), updates="X")
+    second = msgspec.structs.replace(
+        ex.softmax(), name="again", outputs=(target,), yields=(msgspec.structs.replace(first.yields[0], to="Z"),)
+    )
+    third = msgspec.structs.replace(
+        ex.softmax(),
+        name="third",
+        outputs=(msgspec.structs.replace(ex.target("W", "M", "N"), updates="X"),),
+        yields=(msgspec.structs.replace(first.yields[0], to="W"),),
+    )
+    found = [(d.kind, d.source, d.target) for d in pair_dependences(ex.program_of(first, second, third).main)]
+    assert {("anti", "softmax", "again"), ("output", "again", "third")} <= set(found)

@@ -1,0 +1,84 @@
+"""A plan under other names: plans are made once per canonical Region and used for every equal one (DESIGN §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tatami.core.expr import substitute, var
+from tatami.plan.ir import Condition, CpuContraction, CpuRows, GpuStream, Guarded, Pass, Scalar, SchedulePlan
+from tatami.region.canonical_key import Renaming
+
+
+def inverse(names: Renaming) -> Renaming:
+    """From counters back to the names of one Region."""
+
+    def turned(group: Mapping[str, str]) -> dict[str, str]:
+        return {new: old for old, new in group.items()}
+
+    return Renaming(turned(names.tensors), turned(names.lets), turned(names.axes), turned(names.symbols))
+
+
+def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
+    """`plan` with axes, lets and tensors renamed. Axes of GPU plans carry a suffix (``m.o``), which stays."""
+    replace: Any = msgspec.structs.replace
+
+    def axis(name: str) -> str:
+        head, dot, rest = name.partition(".")
+        return names.axes.get(head, head) + dot + rest
+
+    def let(name: str) -> str:
+        return names.lets.get(name, name)
+
+    def tensor(name: str) -> str:
+        return names.tensors.get(name, name)
+
+    result: SchedulePlan
+    match plan:
+        case Scalar() | CpuRows() | GpuStream():
+            result = replace(
+                plan,
+                outer=tuple(axis(a) for a in plan.outer),
+                passes=tuple(
+                    Pass(tuple(axis(a) for a in p.axes), tuple(let(n) for n in p.lets), axis(p.vector)) for p in plan.passes
+                ),
+                storage={let(n): s for n, s in plan.storage.items()},
+            )
+            if isinstance(result, CpuRows):
+                result = replace(result, vector_axis=axis(result.vector_axis))
+        case CpuContraction():
+            result = replace(
+                plan,
+                acc=let(plan.acc),
+                packed=tuple(tensor(t) for t in plan.packed),
+                epilogue=tuple(let(n) for n in plan.epilogue),
+            )
+        case _:
+            result = replace(
+                plan,
+                acc=let(plan.acc),
+                epilogue=tuple(let(n) for n in plan.epilogue),
+                bind={axis(a): where for a, where in plan.bind.items()},
+                predicate_tail=tuple(axis(a) for a in plan.predicate_tail),
+            )
+            if hasattr(plan, "cache"):
+                cache = tuple(replace(c, tensor=tensor(c.tensor), at=axis(c.at)) for c in plan.cache)
+                edges = tuple(replace(e, source=let(e.source), target=let(e.target)) for e in plan.local_edges)
+                vectorize = replace(plan.vectorize, axis=axis(plan.vectorize.axis))
+                result = replace(result, cache=cache, local_edges=edges, vectorize=vectorize)
+    return result
+
+
+def rename_choice(choice: Guarded, names: Renaming) -> Guarded:
+    """A guarded plan with its size symbols renamed as well."""
+    sizes = {old: var(new) for old, new in names.symbols.items()}
+    conditions = tuple(Condition(substitute(c.size, sizes), c.divisor, c.low, c.high) for c in choice.conditions)
+    estimate = {_estimate_key(k, names): v for k, v in choice.estimate.items()}
+    return Guarded(conditions, rename_plan(choice.plan, names), estimate)
+
+
+def _estimate_key(key: str, names: Renaming) -> str:
+    head, dot, symbol = key.partition("at.")
+    return f"at.{names.symbols.get(symbol, symbol)}" if dot and not head else key

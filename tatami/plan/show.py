@@ -1,0 +1,101 @@
+"""Plans as text: the schedule as the loops it stands for, the estimate, and what was rejected with its numbers."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tatami.core.codec import dump_text, to_builtins
+from tatami.core.module import Module
+from tatami.plan.ir import (
+    Condition,
+    CpuContraction,
+    CpuRows,
+    GpuStream,
+    GpuSync,
+    ProgramPlan,
+    RegionPlan,
+    Scalar,
+    SchedulePlan,
+    Sm80Mma,
+    Sm90Mma,
+)
+
+
+def show(module: Module[ProgramPlan]) -> str:
+    return "\n".join(f"program {name}\n{_program(p)}" for name, p in module.programs.items())
+
+
+def _program(plan: ProgramPlan) -> str:
+    lines = []
+    for r in plan.regions:
+        lines += _region(r)
+    lines += [
+        f"  layout {value}: {layout.kind} {layout.blocks or ''}".rstrip() for value, layout in sorted(plan.layouts.items())
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _region(r: RegionPlan) -> list[str]:
+    lines = [f"  region {r.region}  key {r.key}"]
+    for c in r.choices:
+        when = " and ".join(_condition(x) for x in c.conditions)
+        lines.append(f"    plan{f' when {when}' if when else ''}")
+        lines += [f"      {line}" for line in show_plan(c.plan)]
+        if c.estimate:
+            lines.append(f"      estimate {_estimate(c.estimate)}")
+    lines += [f"    rejected {x.plan}: {x.why}" for x in r.rejected]
+    return lines
+
+
+def _condition(c: Condition) -> str:
+    parts = []
+    if c.divisor != 1:
+        parts.append(f"{c.size} % {c.divisor} == 0")
+    if c.low:
+        parts.append(f"{c.low} <= {c.size}")
+    if c.high:
+        parts.append(f"{c.size} <= {c.high}")
+    return " and ".join(parts) or "always"
+
+
+def _estimate(estimate: dict[str, float]) -> str:
+    times = [f"{k} {v * 1e6:.3g} us" for k, v in estimate.items() if not k.startswith("at.")]
+    sizes = [f"{k[3:]}={v:g}" for k, v in estimate.items() if k.startswith("at.")]
+    return ", ".join(times) + (f"  (at {', '.join(sizes)})" if sizes else "")
+
+
+def show_plan(plan: SchedulePlan) -> list[str]:
+    """The lines of one plan."""
+    match plan:
+        case Scalar() | CpuRows() | GpuStream():
+            return _loops(plan)
+        case CpuContraction():
+            how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
+            tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, mc {plan.mc}, nc {plan.nc}, width {plan.width}"
+            return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
+        case Sm80Mma() | Sm90Mma() | GpuSync():
+            return dump_text(to_builtins(plan)).splitlines()
+        case _:
+            assert_never(plan)
+
+
+def _loops(plan: Scalar | CpuRows | GpuStream) -> list[str]:
+    head = {Scalar: "scalar", CpuRows: "cpu_rows", GpuStream: "gpu_stream"}[type(plan)]
+    if isinstance(plan, CpuRows):
+        head += f" width {plan.width}"
+    if isinstance(plan, GpuStream):
+        head += f" threads {plan.threads}, {plan.vector_bytes} bytes each"
+    lines = [head]
+    depth = 1
+    for i, a in enumerate(plan.outer):
+        how = "parallel " if isinstance(plan, CpuRows) and i < plan.parallel else ""
+        step = " by vectors" if isinstance(plan, CpuRows) and a == plan.vector_axis else ""
+        lines.append(f"{'  ' * depth}{how}for {a}{step}")
+        depth += 1
+    for p in plan.passes:
+        loops = " ".join(f"for {a}{' by vectors' if a == p.vector else ''}" for a in p.axes)
+        stored = ", ".join(n if plan.storage.get(n) == "register" else f"{n} ({plan.storage.get(n)})" for n in p.lets)
+        lines.append(f"{'  ' * depth}{loops + ': ' if loops else ''}{stored}")
+    if again := [n for n, s in plan.storage.items() if s == "recompute"]:
+        lines.append(f"{'  ' * depth}recomputed: {', '.join(again)}")
+    return lines

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tatami.core.codec import from_builtins, to_builtins
+from tatami.core.diagnostic import TatamiError
+from tatami.core.expr import expr
+from tatami.core.module import Module
+from tatami.core.target import PRESETS
+from tatami.plan.choose import choose, plan_key
+from tatami.plan.decide import stale_decisions
+from tatami.plan.ir import Condition, CpuContraction, Guarded, ProgramPlan
+from tatami.plan.show import show
+from tatami.plan.verify import verify
+from tatami.poly_core.analyse import analyse
+from tatami.region.canonical_key import canonical_key
+from tatami.region.ir import Read, Region
+from tatami.region.walk import rewrite
+from tests.region import examples as ex
+
+TARGET = PRESETS["cpu:avx512"]
+
+
+def plan_of(*regions: Region, decisions: dict[str, object] | None = None) -> Module[ProgramPlan]:
+    module = ex.program_of(*regions)
+    return choose(module, analyse(module), TARGET, decisions, {"M": 256, "N": 256, "K": 256})
+
+
+def packed() -> CpuContraction:
+    plan = plan_of(ex.gemm()).main.regions[0].choices[0].plan
+    assert isinstance(plan, CpuContraction)
+    return plan
+
+
+def test_a_decision_by_key_is_obeyed() -> None:
+    mine = msgspec.structs.replace(packed(), kc=128)
+    got = plan_of(ex.gemm(), decisions={plan_key(ex.gemm(), TARGET): to_builtins(mine)})
+    assert got.main.regions[0].choices == (Guarded((), mine),)
+    assert any("decision" in r.why for r in got.main.regions[0].rejected)
+
+
+def test_a_plan_without_a_key_applies_to_the_only_region_of_its_kind() -> None:
+    mine = msgspec.structs.replace(packed(), kc=128)
+    assert plan_of(ex.gemm(), decisions={"": to_builtins(mine)}).main.regions[0].choices[0].plan == mine
+    with pytest.raises(TatamiError, match="0 different Regions are contraction"):
+        plan_of(ex.softmax(), decisions={"": to_builtins(mine)})
+
+
+@pytest.mark.parametrize(
+    "change,why",
+    [
+        ({"mr": 16}, "needs 35 vector registers; cpu:avx512 has 32"),
+        ({"mc": 100}, "mc 100"),
+        ({"acc": "c1"}, "no contraction"),
+        ({"epilogue": ()}, "epilogue"),
+        ({"width": 32}, "32"),
+        ({"packed": ("bias",)}, "no operand"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused_with_reasons(change: dict[str, object], why: str) -> None:
+    wrong = msgspec.structs.replace(packed(), **change)
+    with pytest.raises(TatamiError, match=why):
+        plan_of(ex.gemm(), decisions={"": to_builtins(wrong)})
+
+
+@pytest.mark.parametrize(
+    "change,why",
+    [
+        ({"storage": {"top": "register", "e": "register", "z": "register", "p": "register"}}, "store it as a row"),
+        ({"outer": ["m", "n"]}, "outer axis n"),
+        ({"outer": ["q"]}, "neither an axis nor a let"),
+        ({"passes": [{"axes": ["n"], "lets": ["top", "e", "z", "p"], "vector": "n"}]}, "not complete in pass 0"),
+        ({"width": 64}, "16 elements"),
+        ({"parallel": 3}, "parallel 3 of 1"),
+    ],
+)
+def test_a_schedule_that_breaks_a_rule_is_refused(change: dict[str, object], why: str) -> None:
+    good = to_builtins(plan_of(ex.softmax()).main.regions[0].choices[0].plan)
+    assert plan_of(ex.softmax(), decisions={"": good})
+    with pytest.raises(TatamiError, match=why):
+        plan_of(ex.softmax(), decisions={"": good | change})
+
+
+def test_unknown_fields_and_kinds_are_named() -> None:
+    with pytest.raises(TatamiError, match="unknown plan field 'tiles'"):
+        plan_of(ex.gemm(), decisions={"": to_builtins(packed()) | {"tiles": 1}})
+    with pytest.raises(TatamiError, match="plan kind 'magic'"):
+        plan_of(ex.gemm(), decisions={"": {"kind": "magic"}})
+
+
+def test_stale_keys_warn() -> None:
+    module = ex.program_of(ex.gemm())
+    keys = {plan_key(ex.gemm(), TARGET): {}, plan_key(ex.softmax(), TARGET): {}, plan_key(ex.softmax(), PRESETS["sm90"]): {}}
+    assert [(d.kind, d.at) for d in stale_decisions(module, TARGET, keys)] == [
+        ("StaleDecision", plan_key(ex.softmax(), TARGET))
+    ]
+
+
+def renamed() -> Region:
+    region = ex.softmax()
+    lets = tuple(
+        msgspec.structs.replace(n, expr=rewrite(n.expr, lambda e: Read("Y", e.map) if isinstance(e, Read) else e))
+        for n in region.lets
+    )
+    return msgspec.structs.replace(
+        region,
+        name="again",
+        inputs=(ex.param("Y", "M", "N"),),
+        outputs=(ex.target("Z", "M", "N"),),
+        lets=lets,
+        yields=(msgspec.structs.replace(region.yields[0], to="Z"),),
+    )
+
+
+def test_equal_regions_have_one_key_and_one_plan() -> None:
+    assert canonical_key(ex.softmax()) == canonical_key(renamed())
+    first, second = plan_of(ex.softmax(), renamed()).main.regions
+    assert (first.key, first.choices) == (second.key, second.choices)
+
+
+def test_a_layout_changes_the_kernel_key_only() -> None:
+    from tatami.core.layout import Layout, MemRef
+    from tatami.region.ir import Param
+
+    memref = MemRef(ex.F32, ex.param("B", "K", "N").memref.shape, layout=Layout("col_major"))
+    region = msgspec.structs.replace(ex.gemm(), inputs=(ex.gemm().inputs[0], Param("B", memref), ex.gemm().inputs[2]))
+    assert canonical_key(region) == canonical_key(ex.gemm())
+    assert canonical_key(region, with_layout=True) != canonical_key(ex.gemm(), with_layout=True)
+
+
+def test_sizes_reach_the_plan_key() -> None:
+    from tatami.core.substitute import substitute_sizes
+
+    assert canonical_key(substitute_sizes(ex.gemm(), {"M": expr(5)})) != canonical_key(ex.gemm())
+
+
+def test_the_plan_document_round_trips() -> None:
+    plan = plan_of(ex.gemm(), ex.attention()).main
+    assert from_builtins(to_builtins(plan), ProgramPlan) == plan
+    assert "cpu_contraction acc" in show(Module({"main": plan}))
+
+
+def test_the_last_choice_has_no_conditions() -> None:
+    module = ex.program_of(ex.gemm())
+    plan = choose(module, analyse(module), TARGET).main
+    assert verify(Module({"main": plan}), module) == []
+    guarded = msgspec.structs.replace(plan.regions[0].choices[0], conditions=(Condition(expr("M"), 16),))
+    wrong = ProgramPlan((msgspec.structs.replace(plan.regions[0], choices=(guarded,)),), {})
+    assert ["no plan applies" in d.why for d in verify(Module({"main": wrong}), module)] == [True]
+    assert [d.kind for d in verify(Module({"main": ProgramPlan((), {})}), module)] == ["InvalidPlan"]

@@ -104,6 +104,7 @@ def _name(key: str) -> str:
 def _define(key: str, needs: Needs) -> str:
     base, _, lanes_text = key.rpartition("x")
     lanes = int(lanes_text) if lanes_text.isdigit() else 0
+    base = base if lanes else key
     if base in _SHORT_C:
         size = _SHORT_SIZE[base] * lanes
         c = _SHORT_C[base]
@@ -112,8 +113,8 @@ def _define(key: str, needs: Needs) -> str:
             f"typedef {c} {key}_u __attribute__((vector_size({size}), aligned({_SHORT_SIZE[base]}), may_alias));"
         )
     for prefix, make in _MAKERS.items():
-        if base.startswith(prefix + "_") or key.startswith(prefix + "_"):
-            return make(key, base, lanes, needs)
+        if key.startswith(prefix + "_"):
+            return make(key, base, max(lanes, 1), needs)
     return _from_file(key, base, lanes, needs)
 
 
@@ -124,7 +125,7 @@ def _file_text(name: str) -> str:
 
 def _from_file(key: str, base: str, lanes: int, needs: Needs) -> str:
     """A template of `math_text`: `@W` is the number of lanes; ``/* needs: a b */`` on the first line."""
-    text = _file_text(base if lanes else key)
+    text = _file_text(base)
     first, _, rest = text.partition("\n")
     if first.startswith("/* needs:"):
         for word in first.removeprefix("/* needs:").removesuffix("*/").split():
@@ -291,7 +292,7 @@ _MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
 
 def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
     """abs, sign, relu, max, min, isinf of floats: NaN goes through all of them."""
-    fn, element = (base if lanes else key).split("_")
+    fn, element = base.split("_")
     n = max(lanes, 1)
     t, m = needs.vector(element, n), needs.vector("i32", n)
     dtype = DType.fp32 if element == "f32" else DType.fp64
@@ -404,6 +405,8 @@ def op_text(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
     if fn == "where":
         return _where(dtype, lanes, args, needs)
     if fn in _COMPARE:
+        if dtype == DType.bool and lanes > 1:  # true lanes are -1
+            args = args[::-1]
         return _mask(dtype, lanes, f"{args[0]} {_COMPARE[fn]} {args[1]}", needs)
     if dtype == DType.bool:
         return _logic(fn, lanes, args)

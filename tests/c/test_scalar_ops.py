@@ -1,0 +1,165 @@
+"""C of every scalar op and cast against core.numerics, on every dtype it takes, one lane and many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.loop.compiled import has_flags, run_kernel
+from tests.loop.zoo import let, region, tensor
+
+from tatami.core import numerics
+from tatami.core.dtype import DType
+from tatami.core.expr import var
+from tatami.core.ops import OPS, result_dtype
+from tatami.core.tensor import numpy_dtype
+from tatami.region.ir import Binary, Cast, Read, Region, RegionExpr, Select, Unary, Yield
+
+D = DType
+N = var("N")
+ALL = [d for d in DType if d != D.unknown]
+WIDTHS = ["scalar", "generic", "avx2", "avx512"]
+
+
+def samples(d: DType, seed: int = 0, n: int = 403) -> np.ndarray:
+    """Special values first, then random ones of all magnitudes."""
+    rng = np.random.default_rng(seed)
+    if d == D.bool:
+        return rng.integers(0, 2, n).astype(np.bool_)
+    t = numpy_dtype(d)
+    if d.is_float:
+        special = [0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 2, 3, np.inf, -np.inf, np.nan, 1e-3, -7.25, 127.5, 254.7, 300.0]
+        special += [-129.0, 65504.0, 65520.0, 7e4, 1e-6, 6e-8, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, -(2.0**63), 2.0**64, 1e20]
+        special += [2147483520.0, 8388607.5, 8388608.0, 1e30, -1e30, 3e-45]
+        rest = rng.standard_normal(n) * 2.0 ** rng.integers(-20, 20, n)
+        with np.errstate(all="ignore"):
+            return np.concatenate([special, rest])[:n].astype(t)
+    info = np.iinfo(t)
+    special = [0, 1, 2, 3, 5, 7, 8, 31, 32, info.max, info.min, info.max - 1, 64, 100]
+    special += [-1, -2, -3, -7] if info.min < 0 else []
+    special = [s for s in special if info.min <= s <= info.max]
+    small = rng.integers(max(info.min, -9), 10, n // 2).astype(t)
+    wide = rng.integers(info.min, info.max, n, dtype=t, endpoint=True)
+    return np.concatenate([np.array(special, t), small, wide])[:n]
+
+
+def many(exprs: dict[str, tuple[RegionExpr, DType]], inputs: dict[str, DType]) -> Region:
+    lets = [let(f"l_{k}", "i0", e, d) for k, (e, d) in exprs.items()]
+    return region(
+        {"i0": N},
+        {},
+        {k: tensor(N, d=d) for k, d in inputs.items()},
+        {f"y_{k}": tensor(N, d=d) for k, (_, d) in exprs.items()},
+        lets,
+        [Yield(f"l_{k}", f"y_{k}") for k in exprs],
+    )
+
+
+def same(a: np.ndarray, b: np.ndarray, what: str, ulps: int = 0) -> None:
+    if a.dtype.kind in "biu":
+        np.testing.assert_array_equal(a, b, err_msg=what)
+        return
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    np.testing.assert_array_equal(np.isnan(x), np.isnan(y), err_msg=what)
+    eps = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}[a.dtype.name]
+    tiny = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 5e-324}[a.dtype.name]
+    with np.errstate(all="ignore"):
+        bad = ~((x == y) | np.isnan(x) | (np.abs(x - y) <= ulps * np.maximum(np.abs(y) * eps, tiny)))
+    assert not bad.any(), (what, np.nonzero(bad)[0][:5], x[bad][:5], y[bad][:5])
+
+
+EXACT = {"neg", "abs", "sign", "relu", "max", "min", "add", "sub", "mul", "div", "recip", "sqrt", "floor", "ceil", "round"}
+EXACT |= {"trunc", "rem", "isnan", "isinf", "eq", "ne", "lt", "le", "gt", "ge"}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("d", ALL)
+def test_ops_mean_what_numerics_says(d: DType, width: str) -> None:
+    if not has_flags(width):
+        pytest.skip(width)
+    x, y = Read("x", (var("i0"),)), Read("y", (var("i0"),))
+    exprs: dict[str, tuple[RegionExpr, DType]] = {}
+    for op in OPS.values():
+        out = result_dtype(op, (d,) * op.arity)
+        if out is None or op.name == "where":
+            continue
+        exprs[op.name] = (Unary(op.name, x) if op.arity == 1 else Binary(op.name, x, y), out)
+    a, b = samples(d, 1), np.roll(samples(d, 2), 17)
+    fault, got = run_kernel(many(exprs, {"x": d, "y": d}), {"x": a, "y": b}, {"N": len(a)}, width=width)
+    assert fault == 0
+    for name, (_, out) in exprs.items():
+        args = [a] if OPS[name].arity == 1 else [a, b]
+        with np.errstate(all="ignore"):
+            want = numerics.apply(name, args, out)
+        same(got[f"y_{name}"], np.asarray(want), f"{name} {d} {width}", 0 if name in EXACT else 1 if out.is_narrow_float else 4)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("d", ALL)
+def test_casts_mean_what_numerics_says(d: DType, width: str) -> None:
+    if not has_flags(width):
+        pytest.skip(width)
+    x = Read("x", (var("i0"),))
+    exprs: dict[str, tuple[RegionExpr, DType]] = {f"{to}": (Cast(x, to), to) for to in ALL}
+    bits = [t for t in ALL if t.itemsize == d.itemsize and D.bool not in (t, d)]
+    exprs |= {f"bits_{to}": (Cast(x, to, bits=True), to) for to in bits}
+    a = samples(d, 3)
+    fault, got = run_kernel(many(exprs, {"x": d}), {"x": a}, {"N": len(a)}, width=width)
+    assert fault == 0
+    for to in ALL:
+        with np.errstate(all="ignore"):
+            same(got[f"y_{to}"], numerics.cast(a, to), f"{d} to {to} {width}")
+    for to in bits:
+        finite = np.isfinite(got[f"y_bits_{to}"].astype(np.float64)) & np.isfinite(a.astype(np.float64))
+        np.testing.assert_array_equal(
+            got[f"y_bits_{to}"].view(f"u{d.itemsize}")[finite], a.view(f"u{d.itemsize}")[finite], err_msg=f"bits {d} {to}"
+        )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_select_of_every_dtype(width: str) -> None:
+    if not has_flags(width):
+        pytest.skip(width)
+    i = (var("i0"),)
+    exprs: dict[str, tuple[RegionExpr, DType]] = {
+        f"{d}": (Select(Read("c", i), Read(f"a_{d}", i), Read(f"b_{d}", i)), d) for d in ALL
+    }
+    inputs = {"c": D.bool} | {f"{k}_{d}": d for d in ALL for k in "ab"}
+    arrays = {k: samples(d, n, 77) for n, (k, d) in enumerate(inputs.items())}
+    _, got = run_kernel(many(exprs, inputs), arrays, {"N": 77}, width=width)
+    for d in ALL:
+        same(got[f"y_{d}"], np.where(arrays["c"], arrays[f"a_{d}"], arrays[f"b_{d}"]).astype(numpy_dtype(d)), f"{d}")
+
+
+FUNCTIONS = {
+    "exp": (-110, 95, np.exp),
+    "exp2": (-155, 130, np.exp2),
+    "log": (1e-45, 1e38, np.log),
+    "log2": (1e-45, 1e38, np.log2),
+    "tanh": (-12, 12, np.tanh),
+    "sigmoid": (-100, 100, lambda x: 1 / (1 + np.exp(-x))),
+    "sin": (-1e5, 1e5, np.sin),
+    "cos": (-1e5, 1e5, np.cos),
+    "erf": (-5, 5, lambda x: np.asarray(numerics.apply("erf", [x], D.fp64))),
+}
+
+
+def test_functions_are_within_four_units_in_the_last_place() -> None:
+    i = (var("i0"),)
+    exprs: dict[str, tuple[RegionExpr, DType]] = {}
+    arrays: dict[str, np.ndarray] = {}
+    rng = np.random.default_rng(5)
+    n = 1 << 16
+    for name, (low, high, _) in FUNCTIONS.items():
+        if low > 0:
+            x = np.exp(rng.uniform(np.log(low), np.log(high), n)).astype(np.float32)
+            x[::3] = rng.uniform(0.5, 2.0, len(x[::3]))
+        else:
+            x = rng.uniform(low, high, n).astype(np.float32)
+            x[::3] = (rng.standard_normal(len(x[::3])) * 2.0 ** rng.integers(-12, 3, len(x[::3]))).astype(np.float32)
+        arrays[f"x_{name}"] = x
+        exprs[name] = (Unary(name, Read(f"x_{name}", i)), D.fp32)
+    _, got = run_kernel(many(exprs, {k: D.fp32 for k in arrays}), arrays, {"N": n}, width="generic")
+    for name, (_, _, exact) in FUNCTIONS.items():
+        with np.errstate(all="ignore"):
+            want = exact(arrays[f"x_{name}"].astype(np.float64)).astype(np.float32)
+        same(got[f"y_{name}"], want, name, 4)

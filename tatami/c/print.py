@@ -1,4 +1,4 @@
-"""Loop kernels and an execution plan to C: a unit per distinct kernel, one entry file."""
+"""Loop kernels and an execution plan to C: a unit per distinct kernel and per routine they call, one entry file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from tatami.c.ir import Source, Unit
 from tatami.c.print_entry import print_entry
 from tatami.c.print_kernel import print_kernel
+from tatami.c.routines import routine_units
 from tatami.core.module import Module
 from tatami.core.target import Target
 
@@ -19,4 +20,5 @@ def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module
             file = f"{symbol}.c"
             if file not in units:
                 units[file] = print_kernel(kernel)
+        units.update(routine_units(program.kernels.values()))
     return Module({"main": Source(units, print_entry(execution))})

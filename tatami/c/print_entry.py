@@ -53,6 +53,7 @@ static inline void copy(void* to, const void* from, int64_t bytes) { if (bytes >
 def print_entry(execution: Module[ExecutionPlan]) -> str:
     """The text of the entry file. Kernels are declared here and defined in the units."""
     layouts = Layouts(execution)
+    execution = layouts.module
     numbers = {name: k for k, name in enumerate(execution.programs)}
     kernels: dict[str, None] = {}
     for plan in execution.programs.values():

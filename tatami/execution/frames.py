@@ -14,7 +14,7 @@ from functools import cached_property
 from tatami.core.module import Module
 from tatami.core.signature import symbols
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op
-from tatami.execution.waves import operation_symbols
+from tatami.execution.waves import operation_symbols, order
 
 MAX_DEPTH = 10
 MAX_SLOTS = 1 << 20
@@ -38,7 +38,8 @@ class Layouts:
     """Slots, symbols and positions of every program of a module, worked out once."""
 
     def __init__(self, module: Module[ExecutionPlan]) -> None:
-        self.module = module
+        self.module = Module({name: order(plan) for name, plan in module.programs.items()}, module.constants, module.origins)
+        """The module with an order, as a document may come without one."""
 
     def own(self, program: str) -> tuple[BufferInfo, ...]:
         """Arena buffers that are not slices, in order."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from tatami.core.binding import bind_sizes
 from tatami.core.diagnostic import fail
+from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.numerics import Array, Mode, cast, storage_dtype
 from tatami.core.tensor import numpy_dtype
@@ -61,6 +62,16 @@ def run(
     return _Machine(module, mode, observe).graph("main", given, sizes or {}, 0)
 
 
+def run_operation(
+    node: Node, args: Sequence[Array | None], types: Sequence[TensorType], sizes: Mapping[str, int], mode: Mode = "declared"
+) -> list[Array]:
+    """The results of one operation that calls no graph; `types` are its declared results."""
+    scope = Scope(node.name, args, types, sizes, mode)
+    out = MEANING[node.op](scope, attributes(operation(node), node))
+    results = out if isinstance(out, tuple) else (out,)
+    return [scope.checked(r, t) for r, t in zip(results, types, strict=True)]
+
+
 class _Machine:
     def __init__(self, module: Module[Graph], mode: Mode, observe: Observe | None) -> None:
         self.module = module
@@ -76,7 +87,9 @@ class _Machine:
         for port in graph.signature.inputs:
             raw = given[port.tensor] if port.tensor in given else self.module.constants[port.tensor].array
             values[port.tensor] = cast(raw, port.dtype, self.mode)
-        bound = bind_sizes(graph.signature, {k: v.shape for k, v in values.items()}, sizes)
+        later = {n for node in graph.graph for t in node.outputs for s in graph.tensors[t].shape for n in free_vars(s)}
+        later -= {n for port in graph.signature.inputs for s in port.shape for n in free_vars(s)}
+        bound = bind_sizes(graph.signature, {k: v.shape for k, v in values.items()}, sizes, later)
         last: dict[str, int] = {}
         for position, node in enumerate(graph.graph):
             for i in node.inputs:
@@ -117,10 +130,7 @@ class _Machine:
             case "loop":
                 return self.loop(attrs, args, types, sizes, depth)
             case _:
-                scope = Scope(node.name, args, types, sizes, self.mode)
-                out = MEANING[node.op](scope, attrs)
-                results = out if isinstance(out, tuple) else (out,)
-                return [scope.checked(r, t) for r, t in zip(results, types, strict=True)]
+                return run_operation(node, args, types, sizes, self.mode)
 
     def call(self, name: str, args: Sequence[Array | None], sizes: Mapping[str, int], depth: int) -> list[Array]:
         ports = call_inputs(self.module.programs[name], self.module.constants)
@@ -153,6 +163,4 @@ class _Machine:
 
 
 def _known(sizes: Mapping[str, Any], bound: Mapping[str, int]) -> dict[str, int]:
-    from tatami.core.expr import evaluate
-
     return {name: int(evaluate(size, bound)) for name, size in sizes.items()}

@@ -60,8 +60,8 @@ class CpuProgram:
     def __init__(
         self, execution: Module[ExecutionPlan], library: ctypes.CDLL, pool: int, threads: int, where: Where | None = None
     ) -> None:
-        self.execution = execution
         self.layouts = Layouts(execution)
+        self.execution = self.layouts.module
         self.planner = Planner(self.layouts, threads)
         self.threads = threads
         self._library = library

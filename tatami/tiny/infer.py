@@ -171,17 +171,17 @@ def joined_shape(shapes: Sequence[Shape], at: str, *, strict: bool = False) -> S
             if size == ONE:
                 size = s[j]
             elif size != s[j]:
-                raise _broadcast_mismatch(shapes, at)
+                raise _broadcast_mismatch(shapes, at, f"; axis {axis} is {size} and {s[j]}")
         out.append(size)
     return tuple(out)
 
 
-def _broadcast_mismatch(shapes: Sequence[Shape], at: str) -> TatamiError:
+def _broadcast_mismatch(shapes: Sequence[Shape], at: str, axis: str = "") -> TatamiError:
     widest = max(shapes, key=len)
     return fail(
         "BroadcastMismatch",
         at,
-        f"operands of shapes {' and '.join(f'[{_text(s)}]' for s in shapes)} do not have one shape",
+        f"operands of shapes {' and '.join(f'[{_text(s)}]' for s in shapes)} do not have one shape{axis}",
         f'insert EXPAND with "result_shape": [{_text(widest)}] on the smaller operand',
     )
 

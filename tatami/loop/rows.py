@@ -145,7 +145,7 @@ class _Rows:
             if len(axes) > 1:
                 rest: Expr = var("begin")
                 for a in reversed(axes):
-                    size = self.sizes[a]
+                    size = ONE if self.sizes[a] == ZERO else self.sizes[a]
                     digit = rest if a == axes[0] else rest - size * floordiv(rest, size)
                     reg = Reg(e.loop(size), DType.i64)
                     e.emit(Declare(reg, IndexOf(digit, DType.i64), integer=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.resources import files
 
 from tatami.c.ir import Unit
 from tatami.c.microkernel import routine_unit
@@ -10,8 +11,8 @@ from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt
 
 
 def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
-    """File name -> unit of every generated routine (micro-kernels, packs) that the kernels call, each once. Routines of
-    the runtime text are not among them."""
+    """File name -> unit of every routine that the kernels call, each once: generated ones (micro-kernels, packs) and
+    the fixed text of the others (sort, topk)."""
     names: set[str] = set()
     for kernel in kernels:
         stack: list[Stmt] = [*kernel.body, *(s for f in kernel.functions for s in f.body)]
@@ -28,5 +29,11 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
                     stack.extend((*prologue, *body))
                 case _:
                     pass
-    found = ((name, routine_unit(name)) for name in sorted(names))
-    return {f"{name}.c": unit for name, unit in found if unit is not None}
+    units: dict[str, Unit] = {}
+    for name in sorted(names):
+        unit = routine_unit(name)
+        if unit is None:
+            units["routines.c"] = Unit((files("tatami.c.runtime_text") / "routines.c").read_text(encoding="utf-8"))
+        else:
+            units[f"{name}.c"] = unit
+    return units

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.loop.compiled import TARGETS, has_flags, run_kernel
-from tests.loop.zoo import SIZES, ZOO, bind, draw
 
 from tatami.core.expr import evaluate
 from tatami.core.layout import size_elements
 from tatami.region.run import run_region
+from tests.loop.compiled import TARGETS, has_flags, run_kernel
+from tests.loop.zoo import SIZES, ZOO, bind, draw
 
 
 def check(name: str, width: str) -> None:

@@ -14,7 +14,6 @@ from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
     At,
     Binary,
-    Cast,
     Const,
     Index,
     Iter,

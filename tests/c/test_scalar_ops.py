@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.loop.compiled import has_flags, run_kernel
-from tests.loop.zoo import let, region, tensor
 
 from tatami.core import numerics
 from tatami.core.dtype import DType
@@ -13,6 +11,8 @@ from tatami.core.expr import var
 from tatami.core.ops import OPS, result_dtype
 from tatami.core.tensor import numpy_dtype
 from tatami.region.ir import Binary, Cast, Read, Region, RegionExpr, Select, Unary, Yield
+from tests.loop.compiled import has_flags, run_kernel
+from tests.loop.zoo import let, region, tensor
 
 D = DType
 N = var("N")
@@ -158,7 +158,7 @@ def test_functions_are_within_four_units_in_the_last_place() -> None:
             x[::3] = (rng.standard_normal(len(x[::3])) * 2.0 ** rng.integers(-12, 3, len(x[::3]))).astype(np.float32)
         arrays[f"x_{name}"] = x
         exprs[name] = (Unary(name, Read(f"x_{name}", i)), D.fp32)
-    _, got = run_kernel(many(exprs, {k: D.fp32 for k in arrays}), arrays, {"N": n}, width="generic")
+    _, got = run_kernel(many(exprs, dict.fromkeys(arrays, D.fp32)), arrays, {"N": n}, width="generic")
     for name, (_, _, exact) in FUNCTIONS.items():
         with np.errstate(all="ignore"):
             want = exact(arrays[f"x_{name}"].astype(np.float64)).astype(np.float32)

@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from tatami.c.print_kernel import print_kernel
+from tatami.c.routines import routine_units
+from tatami.c.scalar_ops import memory_type
 from tatami.core.expr import evaluate
 from tatami.core.layout import size_elements
 from tatami.core.module import Module
@@ -80,8 +82,7 @@ _cache = Path(tempfile.gettempdir()) / f"tatami-test-kernels-{os.getuid()}"
 def build(text: str, isa: str, extra: tuple[str, ...] = (), cc: tuple[str, ...] = ()) -> Path:
     _cache.mkdir(exist_ok=True)
     command = [*(cc or tuple(compiler())), *BASE, *FLAGS[isa], *extra, f"-I{RUNTIME}"]
-    routines = RUNTIME / "routines.c"
-    whole = f"{text}\n{POOL}" + (routines.read_text() if routines.exists() and "tatami_sort" in text else "")
+    whole = f"{text}\n{POOL}"
     name = hashlib.sha256((whole + " ".join(command) + (RUNTIME / "tatami.h").read_text()).encode()).hexdigest()[:24]
     library = _cache / f"{name}.so"
     if not library.exists():
@@ -102,6 +103,12 @@ def kernel_of(region: Region, plan: SchedulePlan | None = None, width: str = "av
     return lowered.kernels[lowered.bindings[0].kernel]
 
 
+def text_of(kernel: Kernel) -> str:
+    """The kernel and the routines it calls, as one unit."""
+    routines = [u.text for u in routine_units([kernel]).values()]
+    return "\n".join([print_kernel(kernel).text, *routines])
+
+
 def run_kernel(
     region: Region,
     inputs: dict[str, np.ndarray],
@@ -116,7 +123,7 @@ def run_kernel(
     plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), plan),), ()),)
     lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
     kernel = lowered.kernels[lowered.bindings[0].kernel]
-    library = ctypes.CDLL(str(build(print_kernel(kernel).text, TARGETS[width].isa or "generic", extra)))
+    library = ctypes.CDLL(str(build(text_of(kernel), TARGETS[width].isa or "generic", extra)))
     buffers: list[np.ndarray] = []
     for p in region.inputs:
         a = np.array(inputs[p.name], dtype=numpy_dtype(p.memref.dtype), order="C")
@@ -139,3 +146,46 @@ def run_kernel(
     size_array = (ctypes.c_int64 * max(len(values), 1))(*values)
     function = getattr(library, kernel.face.symbol)
     return function(pointers, size_array, None), outputs
+
+
+def sanitizer_program(region: Region, kernel: Kernel, cases: list[dict[str, int]]) -> str:
+    """A C program that calls the kernel on heap buffers of exactly the right size, filled with small numbers."""
+    program = Program(Signature(), (), (), (region,))
+    lowered = lower(Module({"main": program}), Module({"main": ProgramPlan((), {})}), TARGETS["avx2"]).main
+    calls: list[str] = []
+    for sizes in cases:
+        ports = [*region.inputs, *region.outputs]
+        counts = [evaluate(size_elements(p.memref.layout, p.memref.shape), sizes) for p in ports]
+        values = [evaluate(e, sizes) for e in lowered.bindings[0].sizes]
+        fills = "".join(
+            f"  b[{i}] = malloc({n * p.memref.dtype.itemsize});\n"
+            + (
+                f"  for (long i = 0; i < {n}; ++i) (({memory_type(p.memref.dtype)}*)b[{i}])[i] = i % 4;\n"
+                if i < len(region.inputs) or getattr(p, "updates", "")
+                else ""
+            )
+            for i, (p, n) in enumerate(zip(ports, counts))
+        )
+        frees = "".join(f"  free(b[{i}]);\n" for i in range(len(ports)))
+        numbers = ", ".join(map(str, values)) or "0"
+        calls.append(
+            f"{{ void* b[{len(ports)}]; int64_t s[] = {{{numbers}}};\n{fills}"
+            f"  if ({kernel.face.symbol}(b, s, 0) > 1) return 1;\n{frees}}}\n"
+        )
+    return f"{text_of(kernel)}\n{POOL}\nint main(void) {{\n{''.join(calls)}return 0;\n}}\n"
+
+
+def run_sanitized(text: str) -> subprocess.CompletedProcess[str] | None:
+    """Compile and run under the sanitizers; None when the compiler has none."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, binary = Path(folder) / "t.c", Path(folder) / "t"
+        flags = ["-std=gnu17", "-O1", "-g", "-w", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *FLAGS["avx2"]]
+        source.write_text("int main(void){return 0;}")
+        if subprocess.run([*compiler(), *flags, str(source), "-o", str(binary)], capture_output=True).returncode:
+            return None
+        source.write_text(text)
+        command = [*compiler(), *flags, f"-I{RUNTIME}", str(source), "-o", str(binary), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[:3000]
+        environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+        return subprocess.run([str(binary)], capture_output=True, text=True, env=environment, timeout=120)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
+from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.layout import size_elements
+from tatami.region.ir import Opaque
 from tatami.region.run import run_region
-from tests.loop.compiled import TARGETS, has_flags, run_kernel
-from tests.loop.zoo import SIZES, ZOO, bind, draw
+from tatami.tiny.routines import ROUTINES
+from tests.c.test_scalar_ops import samples
+from tests.loop.compiled import TARGETS, has_flags, kernel_of, run_kernel, run_sanitized, sanitizer_program
+from tests.loop.zoo import SIZES, ZOO, C, N, bind, draw, tensor
+from tests.loop.zoo import region as make_region
 
 
 def check(name: str, width: str) -> None:
@@ -46,3 +52,48 @@ def test_kernel_means_what_the_region_means(name: str, width: str) -> None:
     if not has_flags(width):
         pytest.skip(f"this machine has no {width}")
     check(name, width)
+
+
+@pytest.mark.parametrize("policy", ["error", "wrap"])
+@pytest.mark.parametrize("bad", [7, -8, 2**40])
+def test_an_index_out_of_range_is_a_fault_and_reads_nothing(policy: str, bad: int) -> None:
+    region = ZOO[f"gather_{policy}"]()
+    sizes = {"N": 3, "C": 20, "K": 7}
+    inputs = {"t": np.ones((7, 20), np.float32), "ids": np.array([0, bad, 1])}
+    fault, got = run_kernel(region, inputs, sizes)
+    assert fault == 1
+    assert (got["y"][[0, 2]] == 1).all() and (got["y"][1] == 0).all()
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("d", [t for t in DType if t != DType.unknown])
+def test_sort_is_stable_and_puts_nan_above(d: DType, axis: int, descending: bool) -> None:
+    two = {"x": tensor(N, C, d=d)}
+    region = msgspec.structs.replace(
+        make_region({}, {}, two, {"y": tensor(N, C, d=d), "z": tensor(N, C, d=DType.i64)}, [], []),
+        opaque=Opaque("sort", {"axis": axis, "descending": descending}),
+    )
+    for shape in ((5, 33), (1, 1), (0, 3), (100, 2)):
+        x = samples(d, 1, shape[0] * shape[1]).reshape(shape)
+        if x.size:
+            x.flat[::3] = x.flat[0]
+        fault, got = run_kernel(region, {"x": x}, {"N": shape[0], "C": shape[1]})
+        values, order = ROUTINES["sort"]([x], {"axis": axis, "descending": descending})
+        assert fault == 0
+        np.testing.assert_array_equal(got["z"], order)
+        np.testing.assert_array_equal(got["y"].view(np.uint8), np.ascontiguousarray(values).view(np.uint8))
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "pad", "gather_wrap", "gather_elements", "scatter_add", "attention", "scan_sum_i1_11"]
+)
+def test_sanitizers_find_nothing(name: str) -> None:
+    """Address and undefined-behaviour sanitizers, in a process of its own."""
+    region = ZOO[name]()
+    kernel = kernel_of(region, None, "avx2")
+    main = sanitizer_program(region, kernel, [bind(region, v) for v in SIZES[name]])
+    finished = run_sanitized(main)
+    if finished is None:
+        pytest.skip("the compiler has no sanitizers")
+    assert finished.returncode == 0, finished.stderr[-2000:]

@@ -84,6 +84,15 @@ class Attention(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     out_dtype: DType | None = None
 
 
+def operand_dtype(types: list[TensorType], out: DType | None, site: Site) -> DType:
+    """The result dtype. The two factors have one dtype; the addend has it too, or already the result's."""
+    factors = same_dtype(types[:2], site)
+    for t in types[2:]:
+        if out is None or t.dtype != out:
+            same_dtype((types[0], t), site)
+    return out or factors
+
+
 def _matmul(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     a, b = need(operands)
     dtype = same_dtype((a, b), site)
@@ -103,7 +112,7 @@ def _gemm(attrs: Gemm, operands: Operands, site: Site) -> tuple[TensorType, ...]
     m, ka = reversed(a.shape) if attrs.trans_a else a.shape
     kb, n = reversed(b.shape) if attrs.trans_b else b.shape
     same_size(ka, kb, "gemm, contracted axis", site)
-    dtype = same_dtype(types, site)
+    dtype = operand_dtype(types, attrs.out_dtype, site)
     if len(types) > 2:
         want(
             right_aligned([types[2].shape, (m, n)]) == (m, n),
@@ -112,7 +121,7 @@ def _gemm(attrs: Gemm, operands: Operands, site: Site) -> tuple[TensorType, ...]
             site,
             "BroadcastMismatch",
         )
-    return (TensorType(attrs.out_dtype or dtype, (m, n)),)
+    return (TensorType(dtype, (m, n)),)
 
 
 def _linear(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, ...]:
@@ -125,7 +134,7 @@ def _linear(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, 
     if len(types) > 2:
         want(len(types[2].shape) == 1, "linear bias", "give [out]", site, "BroadcastMismatch")
         same_size(types[2].shape[0], w.shape[0], "linear bias", site)
-    return (TensorType(attrs.out_dtype or same_dtype(types, site), (*x.shape[:-1], w.shape[0])),)
+    return (TensorType(operand_dtype(types, attrs.out_dtype, site), (*x.shape[:-1], w.shape[0])),)
 
 
 def conv_padding(padding: Pads, rank: int) -> Pads:
@@ -151,7 +160,7 @@ def _conv(attrs: Conv, operands: Operands, site: Site) -> tuple[TensorType, ...]
     kernel = kernel_sizes(w.shape[2:], site)
     _check_bias(types, w.shape[0], site)
     out = tuple(windows(x.shape[lead + i] + padding[i][0] + padding[i][1], kernel[i], stride[i], dilation[i]) for i in range(n))
-    return (TensorType(attrs.out_dtype or same_dtype(types, site), (*x.shape[: lead - 1], w.shape[0], *out)),)
+    return (TensorType(operand_dtype(types, attrs.out_dtype, site), (*x.shape[: lead - 1], w.shape[0], *out)),)
 
 
 def _check_window(complete: bool, positive: tuple[int, ...], n: int, site: Site) -> None:
@@ -198,7 +207,7 @@ def _conv_transpose(attrs: ConvTranspose, operands: Operands, site: Site) -> tup
         (x.shape[lead + i] - 1) * stride[i] - padding[i][0] - padding[i][1] + dilation[i] * (kernel[i] - 1) + extra[i] + 1
         for i in range(n)
     )
-    return (TensorType(attrs.out_dtype or same_dtype(types, site), (*x.shape[: lead - 1], w.shape[1] * attrs.groups, *out)),)
+    return (TensorType(operand_dtype(types, attrs.out_dtype, site), (*x.shape[: lead - 1], w.shape[1] * attrs.groups, *out)),)
 
 
 def einsum_terms(equation: str, ranks: list[int], site: Site) -> tuple[list[str], str]:

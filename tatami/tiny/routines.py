@@ -96,3 +96,33 @@ def compress(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
     axis = int(axis) % x.ndim
     chosen = np.nonzero(keep[: x.shape[axis]])[0]
     return (np.take(x, chosen, axis=axis),)
+
+
+@routine("non_max_suppression")
+def non_max_suppression(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+    """i64[count, 3] of kept (batch, class, box), best score first; `max_per_class`, `iou_threshold`,
+    `score_threshold`, `center` (boxes are x, y, width, height instead of two corners)."""
+    boxes, scores = (np.asarray(a, np.float64) for a in args)
+    if attrs.get("center", False):
+        x, y, w, h = np.moveaxis(boxes, -1, 0)
+        boxes = np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], -1)
+    low, high = np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])
+    floor = float(attrs.get("score_threshold", -np.inf))
+    kept: list[tuple[int, int, int]] = []
+    for b in range(scores.shape[0]):
+        sides = np.minimum(high[b][:, None], high[b][None]) - np.maximum(low[b][:, None], low[b][None])
+        common = np.prod(np.maximum(sides, 0), -1)
+        area = np.prod(high[b] - low[b], -1)
+        union = area[:, None] + area[None] - common
+        overlaps = common > float(attrs.get("iou_threshold", 0.0)) * union
+        for c in range(scores.shape[1]):
+            open_ = scores[b, c] > floor
+            count = 0
+            for i in np.argsort(-scores[b, c], kind="stable"):
+                if count == int(attrs["max_per_class"]):
+                    break
+                if open_[i]:
+                    kept.append((b, c, int(i)))
+                    open_ &= ~overlaps[i]
+                    count += 1
+    return (np.array(kept, np.int64).reshape(-1, 3),)

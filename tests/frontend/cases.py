@@ -52,7 +52,7 @@ def t(x: np.ndarray) -> torch.Tensor:
 
 # -- elementwise -----------------------------------------------------------------------------------
 UNARY_ANY = "neg abs sign relu square"
-UNARY = "exp exp2 sin cos tan atan sinh tanh asinh erf sigmoid floor ceil round trunc silu softplus softsign mish gelu"
+UNARY = "exp exp2 sin cos tan atan sinh cosh tanh asinh erf sigmoid floor ceil round trunc silu softplus softsign mish gelu"
 UNARY += " log_sigmoid elu celu selu leaky_relu thresholded_relu hard_sigmoid hard_swish shrink expm1"
 UNARY_POSITIVE = "sqrt rsqrt log log2 log10 log1p recip"
 TORCH = {
@@ -86,7 +86,7 @@ for op in "and or xor".split():
     case(op, lambda g, op=op: g.input("a", (7,), b1).op(op, g.input("b", (7,), b1)))
 for op in "bitand bitor bitxor".split():
     case(op, lambda g, op=op: g.input("a", (7,), i32).op(op, g.input("b", (7,), i32)))
-for op in "shl shr".split():
+for op in "shl shr idiv".split():
     case(op, lambda g, op=op: g.input("a", (9,), i32).op(op, g.input("b", (9,), i32)))
 case("not", lambda g: g.input("a", (7,), b1).op("not"))
 case("bitnot", lambda g: ~g.input("a", (7,), u8))
@@ -100,7 +100,7 @@ case("clamp-i32", lambda g: g.input("a", (9,), i32).clamp(lo=-2))
 case("powi", lambda g: (g.input("a", (9,), f32) ** 5, g.input("b", (9,), i32) ** 3, g.input("positive", (9,), f32) ** -2))
 case("gelu-tanh", lambda g: g.input("x", (9,), f32).gelu("tanh"), lambda x: F.gelu(t(x), approximate="tanh"))
 case("prelu", lambda g: g.input("a", (3, 4), f32).op("prelu", g.input("b", (3, 4), f32)))
-case("cast", lambda g: tuple(g.input("a", (9,), f32).cast(d) for d in (f16, bf16, i32, u8, b1, f64)))
+case("cast", lambda g: tuple(x.cast(d) for x in [g.input("a", (9,), f32)] for d in (f16, bf16, i32, u8, b1, f64)))
 case("bitcast", lambda g: g.input("a", (9,), f32).op("bitcast", to=i32))
 case("quantize", lambda g: g.input("a", (2, 3, 4), f32).op("quantize", g.input("positive", (3,), f32), g.input("z", (3,), u8), to=u8, axis=1))
 case("quantize-f16", lambda g: g.input("a", (2, 3), f32).op("quantize", g.input("positive", (), f32), to=i8))
@@ -244,7 +244,7 @@ case("full", lambda g: (X(g, "N") + g.full(("N",), 1.5, f32)), N=3)
 case("iota", lambda g: X(g, "N", 3, d=i64) + g.iota(("N", 3), 0), N=4)
 case("arange", lambda g: g.arange(5, start=2, step=3) + X(g, 5, d=i64))
 case("size", lambda g: X(g, "N", d=i64) + g.size_of("2*N + 1"), N=4)
-case("rand_u32", lambda g: g.rand_u32((3, "N"), g.input("key", (), u64)) if g.input("x", ("N",), f32) else None, N=5)
+case("rand_u32", lambda g: (g.rand_u32((3, "N"), g.input("key", (), u64)), X(g, "N")), N=5)
 case("uniform", lambda g: tuple(g.uniform((4, 5), k, -1.0, 3.0, d) for k in [g.input("key", (), u64)] for d in (f32, f16, bf16, f64)))
 case("normal", lambda g: g.normal((4, 5), g.input("key", (), u64), 1.0, 2.0))
 case("gather", lambda g: X(g, 3, 4, 5).gather(1, g.input("index", (3, 2, 5), i64)))
@@ -295,8 +295,8 @@ def loops(g: Graph) -> Any:
     i, c = body.input("i", (), i64), body.input("c", (), b1)
     s, w = body.input("s", ("N",), f32), body.input("w", ("N", "N"), f32)
     body.output("go", body.op("and", c, i < 100))
-    new = (w @ s).tanh() + body.constant(np.ones(3, np.float32), "bias")
-    body.output("s", new)
+    new = (w @ s).tanh() + body.constant(np.ones(1, np.float32), "bias").expand("N")
+    body.output("next", new)
     body.output("scan", new.sum())
     w = g.input("w", (3, 3), f32)
     return g.loop(body, [g.input("s", (3,), f32)], [w], trip=4)
@@ -308,7 +308,7 @@ def loop_until(g: Graph) -> Any:
     body.input("c", (), b1)
     s = body.input("s", (), f32)
     body.output("go", s < 20.0)
-    body.output("s", s * 2.0)
+    body.output("next", s * 2.0)
     body.output("scan", s)
     return g.loop(body, [g.input("positive", (), f32)], condition=g.input("x", (), f32) < 9.0)
 

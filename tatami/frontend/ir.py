@@ -24,13 +24,24 @@ class TensorType(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One operation. An empty input name is an absent optional operand. `name` is unique in its graph."""
+    """One operation. An empty input name is an absent optional operand. `name` is unique in its graph.
+
+    `attrs` holds JSON values: lists, never tuples.
+    """
 
     op: str
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attrs: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if any(isinstance(v, tuple) for v in self.attrs.values()):
+            msgspec.structs.force_setattr(self, "attrs", {k: _listed(v) for k, v in self.attrs.items()})
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(v) for v in value] if isinstance(value, tuple | list) else value
 
 
 class Graph(msgspec.Struct, frozen=True):

@@ -28,8 +28,8 @@ from tatami.core.signature import Equation, Input, Output, Signature, symbols
 from tatami.tiny.build import Builder, Value
 from tatami.tiny.infer import Type
 from tatami.tiny.ir import Elementwise, InputOp, Node, Program
-from tatami.tiny.load_repair import broadcast_repair, dtype_repair
 from tatami.tiny.load_uops import UOPS, refuse
+from tatami.tiny.repair import REPAIRS
 from tatami.tiny.verify import expressions, is_axis_name
 
 _ENTRY_KEYS = {"id", "out", "uop", "op", "src", "arg", "dtype", "shape", "tag"}
@@ -162,6 +162,8 @@ class Loader:
             declared = {**self.tensors.get(name, {}), **{k: v for k, v in item.items() if k in ("dtype", "shape")}}
             if "dtype" in declared and "shape" in declared:
                 self.declare(name, declared, fields)
+                table = {**declared, **self.tensors.get(name, {})}
+                self.declare(name, table, fields)
 
     def declare(self, name: str, declared: Mapping[str, Any], fields: Mapping[str, Any]) -> Value:
         """A signature input and its INPUT node."""
@@ -188,11 +190,13 @@ class Loader:
                 "declare one dtype",
             )
         have, want = ", ".join(map(str, shape)), ", ".join(map(str, known.shape))
+        axes = [k for k, (a, b) in enumerate(zip(shape, known.shape)) if a != b]
+        where = f"axis {axes[0]}: {shape[axes[0]]} and {known.shape[axes[0]]}" if axes else "their ranks differ"
         return fail(
             "AxisAlignmentMismatch",
             self.at,
-            f"{known.tensor} has shape [{have}] here and [{want}] in the signature",
-            "use the signature's symbols",
+            f"{known.tensor} has shape [{have}] here and [{want}] in the signature ({where})",
+            "the signature's symbols are the truth: use them",
             lhs=have,
             rhs=want,
         )
@@ -339,7 +343,7 @@ class Loader:
     def repaired(self, error: TatamiError, fn: str, values: list[Value], items: list[Any], prefix: str) -> list[Value]:
         """Report the fault with its patch; the operands as the patch makes them."""
         (fault,) = error.diagnostics
-        repair = {"DTypeMismatch": dtype_repair, "BroadcastMismatch": broadcast_repair}.get(fault.kind)
+        repair = REPAIRS.get(fault.kind)
         answer = None if repair is None else repair(fn, values)
         if answer is None:
             raise error

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from tatami.core.bounds import is_positive
-from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
+from tatami.core.codec import to_builtins
+from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Floor, Shape, Var, free_vars
 from tatami.core.module import Module
@@ -30,6 +34,7 @@ from tatami.tiny.ir import (
     SizeOp,
     ViewOp,
 )
+from tatami.tiny.repair import REPAIRS
 
 _RESERVED = re.compile(r"[ir]\d+|min|max|floor")
 
@@ -41,7 +46,7 @@ def verify(module: Module[Program], form: str = "tiny") -> list[Diagnostic]:
         out.append(diagnostic("InvalidDocument", "programs", "there is no program main", "name one program `main`"))
     for name, program in module.programs.items():
         out += _signature(name, program)
-        out += _nodes(module, program, strict=form == "tiny")
+        out += _nodes(module, name, strict=form == "tiny")
         out += _outputs(program)
     return out
 
@@ -71,7 +76,8 @@ def _signature(name: str, program: Program) -> list[Diagnostic]:
     return out
 
 
-def _nodes(module: Module[Program], program: Program, *, strict: bool) -> list[Diagnostic]:
+def _nodes(module: Module[Program], name: str, *, strict: bool) -> list[Diagnostic]:
+    program = module.programs[name]
     out: list[Diagnostic] = []
     all_ids = {node.id: position for position, node in enumerate(program.nodes)}
     types: dict[str, Type] = {}
@@ -93,8 +99,33 @@ def _nodes(module: Module[Program], program: Program, *, strict: bool) -> list[D
         if undefined:
             out += [_undefined(node, s, all_ids, position) for s in undefined]
             continue
-        out += _node(node, [types[s] for s in node.src], calls, program.signature, allowed, strict=strict)
+        found = _node(node, [types[s] for s in node.src], calls, program.signature, allowed, strict=strict)
+        out += [_with_patch(d, node, types, f"/programs/{name}/uops/{position}") for d in found]
     return out
+
+
+def _with_patch(fault: Diagnostic, node: Node, types: Mapping[str, Type], path: str) -> Diagnostic:
+    """The fault with what to insert before the node, as operations on the document of this stage."""
+    repair = REPAIRS.get(fault.kind)
+    if repair is None or not isinstance(node.op, Elementwise):
+        return fault
+    answer = repair(node.op.fn, [types[s] for s in node.src])
+    if answer is None:
+        return fault
+    inserted: list[dict[str, Any]] = []
+    replaced: list[dict[str, Any]] = []
+    for k, (wrapper, op) in answer.changes.items():
+        x = types[node.src[k]]
+        ident = f"{node.id}_{k}"
+        while ident in types:
+            ident += "_"
+        made = infer(op, [x])
+        form = {"id": ident, "uop": wrapper["uop"], "src": [node.src[k]], "arg": wrapper["arg"]}
+        form |= {"dtype": made.dtype.value, "shape": list(to_builtins(made.shape))}
+        inserted.append({"op": "add", "path": path, "value": form})
+        replaced.append({"op": "replace", "path": f"{path}/src/{k}", "value": ident})
+    patch = Patch((*replaced, *inserted))
+    return msgspec.structs.replace(fault, patch=patch, suggestion=answer.suggestion(node.src))
 
 
 def _undefined(node: Node, src: str, all_ids: Mapping[str, int], position: int) -> Diagnostic:

@@ -1,5 +1,6 @@
 """Each fault of a tiny module is one diagnostic at its node."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from tatami.core.expr import expr, shape
 from tatami.core.module import Module
 from tatami.core.signature import Output
 from tatami.tiny.ir import CastOp, Elementwise, InputOp, Node, PermuteOp, Program, ReshapeOp, ViewOp
+from tatami.tiny.json_form import decode, encode
 from tatami.tiny.normalize import normalize
 from tatami.tiny.verify import verify
 from tests.tiny.build import F16, F32, Build
@@ -118,3 +120,23 @@ def test_a_cast_repairs_the_dtype() -> None:
     b = Build()
     x = b.input("x", F16, 3)
     assert verify(b.module(b.add(CastOp(F32), x))) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "kinds"), [((2,), (2,), (F32, F16)), (("M", "N"), ("M",), (F32, F32)), ((2, 3), (2,), (F16, F16))]
+)
+def test_patches_of_documents_repair_them(left: tuple, right: tuple, kinds: tuple[DType, DType]) -> None:
+    m = two(left, right, kinds)
+    (fault,) = verify(m, "tiny@imported")
+    assert fault.patch is not None
+    document = json.loads(json.dumps({"programs": {"main": encode(m.main)}}))
+    for op in fault.patch.ops:
+        *parents, last = op["path"].strip("/").split("/")
+        where = document
+        for key in parents:
+            where = where[int(key)] if isinstance(where, list) else where[key]
+        if op["op"] == "add" and isinstance(where, list):
+            where.insert(int(last), op["value"])
+        else:
+            where[int(last) if isinstance(where, list) else last] = op["value"]
+    assert verify(Module({"main": decode(document["programs"]["main"])}), "tiny") == []

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tatami.core.codec import to_builtins
+from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape
-from tatami.tiny.build import Value
 from tatami.tiny.ir import CastOp, ExpandOp, Op
+
+
+class Typed(Protocol):
+    """Whatever has a dtype and a shape."""
+
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def shape(self) -> Shape: ...
 
 
 class Repair(NamedTuple):
@@ -25,7 +34,7 @@ class Repair(NamedTuple):
         return "; ".join(parts)
 
 
-def dtype_repair(fn: str, values: Sequence[Value]) -> Repair | None:
+def dtype_repair(fn: str, values: Sequence[Typed]) -> Repair | None:
     """CAST every narrower operand to the widest dtype (the condition of WHERE stays)."""
     first = 1 if fn == "where" else 0
     widest = max((v.dtype for v in values[first:]), key=lambda d: (d.is_float, d.itemsize))
@@ -36,7 +45,7 @@ def dtype_repair(fn: str, values: Sequence[Value]) -> Repair | None:
     return Repair(changes, {}) if changes else None
 
 
-def broadcast_repair(fn: str, values: Sequence[Value]) -> Repair | None:
+def broadcast_repair(fn: str, values: Sequence[Typed]) -> Repair | None:
     """EXPAND the smaller operands along the axes whose sizes match, when there is exactly one way."""
     full = max((v.shape for v in values), key=len)
     changes: dict[int, tuple[dict[str, Any], Op]] = {}
@@ -80,3 +89,7 @@ def _name(item: Any) -> str:
 
 def _text(shape: Shape) -> str:
     return ", ".join(map(str, shape))
+
+
+REPAIRS = {"DTypeMismatch": dtype_repair, "BroadcastMismatch": broadcast_repair}
+"""The repair of each kind that has one."""

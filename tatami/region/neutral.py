@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tatami.core.expr import free_vars
 from tatami.core.ops import neutral
 from tatami.core.scalar import number
@@ -20,7 +22,7 @@ def value_outside(e: Reduce) -> str | None:
                 continue
             value = _outside(e.body, n)
             if value is not None and value != wanted:
-                return str(value)
+                return "what the data say" if value != value else str(value)
     return None
 
 
@@ -37,14 +39,19 @@ def _outside(e: RegionExpr, guard: Select) -> float | int | bool | None:
             value = _outside(x, guard)
             if value is None:
                 return None
-            return {"neg": -value, "relu": max(value, 0), "abs": abs(value)}.get(fn)
+            return {"neg": -value, "relu": max(value, 0), "abs": abs(value), "exp": 0 if value == -math.inf else None}.get(fn)
         case Binary(fn="mul", x=x, y=y):
             a, b = _outside(x, guard), _outside(y, guard)
             if a == 0 or b == 0:
                 return 0
-            return None if a is None or b is None else a * b
-        case Binary(fn="add", x=x, y=y):
+            known = b if a is None else a
+            if known is None:
+                return None
+            return math.nan if a is None or b is None else a * b  # a multiple of data is never neutral
+        case Binary(fn="add" | "sub" as fn, x=x, y=y):
             a, b = _outside(x, guard), _outside(y, guard)
-            return None if a is None or b is None else a + b
+            if a in (math.inf, -math.inf) and b not in (math.inf, -math.inf):
+                return a
+            return None if a is None or b is None else a + b if fn == "add" else a - b
         case _:
             return None

@@ -68,7 +68,7 @@ class _LetCheck:
 
     def result(self) -> Iterator[Diagnostic]:
         dtype = self.types.of(self.let.expr, self.let.dtype)
-        if dtype is not None and dtype != self.let.dtype:
+        if dtype is not None and dtype != self.let.dtype and DType.unknown not in (dtype, self.let.dtype):
             yield self.fault(
                 "DTypeMismatch", f"the expression is {dtype}, the let {self.let.dtype}", f"insert a cast to {self.let.dtype}"
             )
@@ -197,7 +197,7 @@ class _LetCheck:
             )
             return
         types = [self.types.of(x) for x in operands]
-        if None in types:
+        if None in types or DType.unknown in types:
             return
         if len(set(types)) > 1:
             a, b = types
@@ -209,7 +209,7 @@ class _LetCheck:
         pred, then, other = self.types.of(e.pred), self.types.of(e.then, self.let.dtype), self.types.of(e.other, self.let.dtype)
         if pred is not None and pred != DType.bool:
             yield self.fault("DTypeMismatch", f"the predicate of a select is {pred}", "compare first: a predicate is bool")
-        if then is not None and other is not None and then != other:
+        if then is not None and other is not None and then != other and DType.unknown not in (then, other):
             yield self.fault("DTypeMismatch", f"a select of {then} and {other}", f"insert a cast to {_wider(then, other)}")
 
     def reduce(self, e: Reduce, scope: frozenset[str], inner: bool) -> Iterator[Diagnostic]:
@@ -272,7 +272,8 @@ class _LetCheck:
             return
         shape = let_shape(self.region, self.let)
         dims = e.broadcast_dimensions
-        if e.result_shape != shape and isinstance(self.let.expr, BroadcastInDim):
+        inner = self.let.expr.axes if isinstance(self.let.expr, Reduce) else ()
+        if e.result_shape not in (shape, (*shape, *(self.extents[a] for a in inner if a in self.extents))):
             yield self.fault(
                 "BroadcastMismatch",
                 f"result_shape [{', '.join(map(str, e.result_shape))}] where the let has [{', '.join(map(str, shape))}]",

@@ -195,7 +195,7 @@ def let_shape(region: Region, let: Let) -> tuple[Expr, ...]:
 
 def is_widening(fn: str, operand: DType, result: DType) -> bool:
     """May a product of `operand`s be taken exactly in the wider `result` (D2.21)?"""
-    if fn != "mul" or operand == result:
+    if fn != "mul" or operand == result or DType.unknown in (operand, result):
         return False
     return result.itemsize >= operand.itemsize and (
         (operand.is_float and result.is_float and result not in (DType.fp16, DType.bf16)) or (operand.is_int and result.is_int)

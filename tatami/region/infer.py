@@ -1,0 +1,101 @@
+"""What a Region document leaves out: axes of lets, sizes of axes, dtypes of constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, free_vars
+from tatami.region.ir import Binary, Const, Read, ReadAt, Reduce, Ref, RegionExpr, Select
+from tatami.region.walk import Types, children, index_expressions, nodes, with_children
+
+
+def reduce_names(value: Any) -> list[str]:
+    """Axes that reduces anywhere inside a JSON value bind."""
+    out: list[str] = []
+    stack = [value]
+    while stack:
+        v = stack.pop()
+        if isinstance(v, dict):
+            inner = v.get("reduce")
+            if isinstance(inner, dict) and isinstance(inner.get("axes"), list):
+                out += [a for a in inner["axes"] if isinstance(a, str)]
+            stack += list(v.values())
+        elif isinstance(v, list):
+            stack += v
+    return out
+
+
+def let_axes(e: RegionExpr, axes: Mapping[str, tuple[str, ...]], known: list[str]) -> tuple[str, ...]:
+    """The axes that a let depends on, in the order of `known`."""
+    used = _used(e, axes, frozenset(known))
+    return tuple(a for a in known if a in used)
+
+
+def _used(e: RegionExpr, axes: Mapping[str, tuple[str, ...]], known: frozenset[str]) -> set[str]:
+    out: set[str] = set()
+    for x in index_expressions(e):
+        out |= free_vars(x) & known
+    if isinstance(e, Ref):
+        out |= set(axes.get(e.let, ()))
+    for c in children(e):
+        out |= _used(c, axes, known)
+    if isinstance(e, Reduce):
+        out -= set(e.axes)
+    return out
+
+
+def read_sizes(lets: Iterable[RegionExpr], shapes: Mapping[str, Shape], known: list[str]) -> dict[str, Expr]:
+    """The size of each axis that stands alone in the map of a read: that of the tensor's axis. The first read counts."""
+    out: dict[str, Expr] = {}
+    for e in lets:
+        for n in nodes(e):
+            if isinstance(n, Read | ReadAt) and n.tensor in shapes:
+                for entry, size in zip(n.map, shapes[n.tensor]):
+                    name = entry.as_name() if entry is not None else None
+                    if name in known:
+                        out.setdefault(str(name), size)
+    return out
+
+
+def infer_constants(e: RegionExpr, types: Types) -> RegionExpr:
+    """Constants without dtype take that of the operand beside them, else of the accumulator around them, else fp32."""
+    return _typed(e, types, None)
+
+
+def _typed(e: RegionExpr, types: Types, wanted: DType | None) -> RegionExpr:
+    if isinstance(e, Const):
+        return Const(e.value, wanted or DType.fp32) if e.dtype == DType.unknown else e
+    if isinstance(e, Reduce):
+        return msgspec.structs.replace(e, body=_typed(e.body, types, None if e.dtype == DType.unknown else e.dtype))
+    parts = children(e)
+    if not parts:
+        return e
+    if isinstance(e, Select):
+        inner = _neighbour((e.then, e.other), types) or wanted
+        return Select(_typed(e.pred, types, None), _typed(e.then, types, inner), _typed(e.other, types, inner))
+    inner = _neighbour(parts, types) if isinstance(e, Binary) else wanted
+    return with_children(e, tuple(_typed(c, types, inner or wanted) for c in parts))
+
+
+def _neighbour(parts: tuple[RegionExpr, ...], types: Types) -> DType | None:
+    """The dtype of the first operand that has one."""
+    for p in parts:
+        found = _dtype_of(p, types)
+        if found is not None:
+            return found
+    return None
+
+
+def _dtype_of(e: RegionExpr, types: Types) -> DType | None:
+    if isinstance(e, Const):
+        return None if e.dtype == DType.unknown else e.dtype
+    if isinstance(e, Select):
+        return _dtype_of(e.then, types) or _dtype_of(e.other, types)
+    found = types.of(e)
+    if found is not None and found != DType.unknown:
+        return found
+    return _neighbour(children(e), types)

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
-from tatami.core.bounds import simplify
-from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Shape, Var, floordiv, free_vars, product, substitute, var
+from typing import NamedTuple
+
+from tatami.core.bounds import is_within, simplify
+from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Shape, Var, exact_div, floordiv, free_vars, product, substitute, var
 
 
 def invert(
@@ -23,27 +25,72 @@ def invert(
     found: dict[str, Expr] = dict.fromkeys(domain, ZERO)
     target = dict(zip(names, sizes))
     for name, entry in zip(names, index_map):
-        terms = _linear_terms(entry, domain)
-        if terms is None:
+        digits = _digits(entry, domain)
+        if digits is None:
             return None
-        if all(isinstance(atom, Var) for atom, _ in terms):
-            for atom, stride in terms:
-                assert isinstance(atom, Var)
-                size = domain[atom.name]
-                quotient = floordiv(var(name), stride)
-                digit = quotient - size * floordiv(var(name), stride * size)
-                found[atom.name] = found[atom.name] + simplify(digit, target)
-            continue
-        weighted = _digit(terms)
-        if weighted is None:
-            return None
-        axis, weight = weighted
-        found[axis] = found[axis] + weight * var(name)
+        for d in digits:
+            quotient = floordiv(var(name), d.stride)
+            value = quotient - d.range * floordiv(var(name), d.stride * d.range)
+            found[d.axis] = found[d.axis] + d.weight * simplify(value, target)
     for name, entry, size in zip(names, index_map, sizes):
         back = simplify(substitute(entry, found), target)
         if back != (ZERO if size == ONE else var(name)):
             return None
-    return tuple(found[axis] for axis in domain)
+    if not all(is_within(simplify(e, target), domain[axis], target) for axis, e in found.items()):
+        return None
+    return tuple(simplify(found[axis], target) for axis in domain)
+
+
+class _Digit(NamedTuple):
+    """``stride * ((axis // weight) mod range)`` as one part of a coordinate."""
+
+    axis: str
+    weight: Expr
+    range: Expr
+    stride: Expr
+
+
+def _digits(entry: Expr, domain: dict[str, Expr]) -> list[_Digit] | None:
+    """`entry` as a sum of digits of the axes, or None when it has another form."""
+    terms = _linear_terms(entry, domain)
+    if terms is None:
+        return None
+    by_axis: dict[str, list[tuple[Expr, Expr]]] = {}
+    for atom, coef in terms:
+        den = ONE
+        axis = atom.name if isinstance(atom, Var) else None
+        if isinstance(atom, Floor):
+            axis, den = atom.num.as_name(), atom.den
+        if axis is None or axis not in domain:
+            return None
+        by_axis.setdefault(axis, []).append((den, coef))
+    out: list[_Digit] = []
+    for axis, parts in by_axis.items():
+        stride = ZERO
+        ordered = _by_divisor(parts)
+        if ordered is None:
+            return None
+        for k, (den, coef) in enumerate(ordered):
+            stride = stride + coef
+            following = ordered[k + 1][0] if k + 1 < len(ordered) else None
+            step = exact_div(following, den) if following is not None else exact_div(domain[axis], den)
+            if step is None:
+                return None
+            if stride != ZERO:
+                out.append(_Digit(axis, den, step, stride))
+            stride = stride * step if following is not None else stride
+    return out
+
+
+def _by_divisor(parts: list[tuple[Expr, Expr]]) -> list[tuple[Expr, Expr]] | None:
+    """Parts ordered so that each divisor divides the next, or None."""
+    chain: list[tuple[Expr, Expr]] = []
+    for part in parts:
+        at = next((k for k, (d, _) in enumerate(chain) if exact_div(d, part[0]) is not None), len(chain))
+        if at and exact_div(part[0], chain[at - 1][0]) is None:
+            return None
+        chain.insert(at, part)
+    return chain
 
 
 def _linear_terms(entry: Expr, domain: dict[str, Expr]) -> list[tuple[Atom, Expr]] | None:
@@ -57,16 +104,3 @@ def _linear_terms(entry: Expr, domain: dict[str, Expr]) -> list[tuple[Atom, Expr
         rest.remove(moving[0])
         out.append((moving[0], Expr(((tuple(rest), coef),))))
     return out
-
-
-def _digit(terms: list[tuple[Atom, Expr]]) -> tuple[str, Expr] | None:
-    """(axis, weight) when the terms are one digit ``axis//weight [mod b]``, else None."""
-    for atom, coef in terms:
-        if coef != ONE:
-            continue
-        if isinstance(atom, Var):
-            return atom.name, ONE
-        if isinstance(atom, Floor):
-            axis = atom.num.as_name()
-            return None if axis is None else (axis, atom.den)
-    return None

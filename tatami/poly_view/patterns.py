@@ -49,7 +49,7 @@ def _pattern(
         return None
     into: dict[str, Expr] = {}
     for axis, entry in zip(product.axes, read.map):
-        if axis.size != ONE and entry.as_name() is None:
+        if entry is None or (axis.size != ONE and entry.as_name() is None):
             return None
         into[axis.name] = entry
     reads = product.reads if len(product.reads) == 2 else (product.reads[0], product.reads[0])

@@ -75,7 +75,7 @@ def _parameters(e: Expr, axes: frozenset[str]) -> list[str]:
 
 def _affine(e: Expr, axes: frozenset[str]) -> str | None:
     """isl text of an expression: floors written out, a product of symbols as one parameter; None when not affine."""
-    parts = []
+    parts: list[str] = []
     for mono, coef in e.terms:
         if not mono:
             text = ""

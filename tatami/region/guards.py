@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tatami.core.bounds import bounds, is_nonneg, is_within
 from tatami.core.expr import Expr, Floor, floordiv, free_vars, var
+from tatami.core.proof import is_inside
 from tatami.indexbook.ir import Guard
 
 
@@ -27,7 +28,7 @@ def is_proved_inside(index: Expr, size: Expr, extents: Mapping[str, Expr], guard
             rewritten = candidate
             if is_within(rewritten, size, known):
                 return True
-    return False
+    return is_inside(index, size, dict(extents), tuple((g.index, g.size) for g in guards))
 
 
 def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:

@@ -205,7 +205,7 @@ class _Partitioner:
         if gp == gc:
             self.verdicts.append(Verdict(p, c, True, edge.rule))
             return
-        refusal = self.refusal(edge, gp, gc)
+        refusal = self.crossing_refusal(gp, gc, edge)
         if refusal is None and not self.graph.can_merge(gp, gc):
             refusal = "cycle"
         if refusal is not None:
@@ -223,6 +223,19 @@ class _Partitioner:
         if self.statements[p].kind not in ("reduce", "scan"):
             self.flops[c] += self.flops[p]
         self.verdicts.append(Verdict(p, c, True, "epilogue" if a.kind == "contraction" else edge.rule, delta, terms))
+
+    def crossing_refusal(self, gp: int, gc: int, edge: Edge) -> str | None:
+        """The rule that forbids `edge` or any other edge between its two groups, or None."""
+        found = self.refusal(edge, gp, gc)
+        if found is not None:
+            return found
+        for v in self.graph.members[gc]:
+            for a in self.statements[v].reads if v in self.statements else ():
+                if self.graph.group_of.get(a.tensor) == gp and (a.tensor, v) in self.edges:
+                    found = self.refusal(self.edges[a.tensor, v], gp, gc)
+                    if found is not None:
+                        return found
+        return None
 
     def refusal(self, edge: Edge, gp: int, gc: int) -> str | None:
         """The rule that forbids the edge, or None."""

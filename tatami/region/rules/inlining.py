@@ -80,6 +80,7 @@ def inline_lets(region: Region, decide: Callable[[Let, LetUse], bool]) -> Region
                 moved = simplify_indices(moved, extents, lets)
             return fit(moved, let.dtype, wanted, types)
         inner = e.dtype if isinstance(e, Reduce | Scan) else None
+        parts: tuple[RegionExpr, ...]
         if isinstance(e, Select):
             parts = (place(e.pred, None), place(e.then, wanted), place(e.other, wanted))
         else:

@@ -1,0 +1,52 @@
+"""run(tiny) == run(region@explicit) == run(region), on the examples and on random programs."""
+
+import numpy as np
+import pytest
+
+from tatami.core.expr import evaluate
+from tatami.core.module import Module
+from tatami.core.target import PRESETS
+from tatami.core.tensor import numpy_dtype
+from tatami.indexbook.analyse import analyse
+from tatami.poly_view.extract import extract
+from tatami.poly_view.verify import verify as verify_view
+from tatami.region.canonicalise import canonicalise
+from tatami.region.lower import lower
+from tatami.region.partition import partition
+from tatami.region.run import run
+from tatami.region.verify import verify
+from tatami.tiny.ir import Program
+from tatami.tiny.run import run as run_tiny
+from tests.region.random_programs import random_program
+from tests.tiny_programs import attention, conv_padded, gemm_bias_relu, layer_norm, row_softmax
+
+SIZES = {"M": 5, "N": 4, "K": 3, "B": 2, "H": 3, "S": 5, "D": 64, "Ci": 2, "Co": 3}
+
+
+def check(tiny: Module[Program], target: str) -> None:
+    book = analyse(tiny)
+    view = extract(tiny, book)
+    assert not [d for d in verify_view(view, tiny, book) if not d.is_warning]
+    explicit = lower(tiny, book, view, partition(tiny, book, view, PRESETS[target]))
+    rng = np.random.default_rng(0)
+    inputs = {}
+    for port in tiny.main.signature.inputs:
+        shape = tuple(int(evaluate(s, SIZES)) for s in port.shape)
+        inputs[port.tensor] = rng.standard_normal(shape).astype(numpy_dtype(port.dtype))
+    want = run_tiny(tiny, inputs, SIZES, "float64")
+    for module in (explicit, canonicalise(explicit)):
+        assert not [d for d in verify(module) if not d.is_warning]
+        got = run(module, inputs, SIZES, "float64")
+        for name, value in want.items():
+            np.testing.assert_allclose(got[name], value, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("target", ["cpu:avx2", "sm90"])
+@pytest.mark.parametrize("build", [gemm_bias_relu, row_softmax, conv_padded, layer_norm, attention])
+def test_examples_keep_their_meaning(build, target: str) -> None:
+    check(build(), target)
+
+
+@pytest.mark.parametrize("seed", [*range(60), 202, 522, 654, 870, 877])
+def test_random_programs_keep_their_meaning(seed: int) -> None:
+    check(random_program(seed), "cpu:avx2")

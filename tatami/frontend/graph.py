@@ -102,7 +102,7 @@ class Graph:
         """A rank-0 number; `unknown` adopts the dtype of what it meets."""
         from tatami.core.scalar import scalar
 
-        return self.op("constant", value=scalar(value), dtype=dtype)
+        return self.one("constant", value=scalar(value), dtype=dtype)
 
     def output(self, name: str, tensor: Tensor) -> None:
         """Name a result. One tensor may stand under several names."""
@@ -158,45 +158,51 @@ class Graph:
         self._settle(inputs, len(self._nodes) - 1)
         return results[0] if len(results) == 1 else results
 
+    def one(self, name: str, *operands: Tensor | bool | int | float | None, **attrs: Any) -> Tensor:
+        """An operation with one result."""
+        result = self.op(name, *operands, **attrs)
+        assert isinstance(result, Tensor)
+        return result
+
     def where(self, condition: Tensor, yes: Tensor | float, no: Tensor | float) -> Tensor:
-        return self.op("where", condition, yes, no)
+        return self.one("where", condition, yes, no)
 
     def concat(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-        return self.op("concat", *tensors, axis=axis)
+        return self.one("concat", *tensors, axis=axis)
 
     def stack(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-        return self.op("stack", *tensors, axis=axis)
+        return self.one("stack", *tensors, axis=axis)
 
     def einsum(self, equation: str, *tensors: Tensor) -> Tensor:
-        return self.op("einsum", *tensors, equation=equation)
+        return self.one("einsum", *tensors, equation=equation)
 
     def full(self, shape: Sequence[IntoExpr], value: bool | int | float, dtype: DType) -> Tensor:
         from tatami.core.scalar import scalar
 
-        return self.op("full", shape=_shape(shape), value=scalar(value), dtype=dtype)
+        return self.one("full", shape=_shape(shape), value=scalar(value), dtype=dtype)
 
     def iota(self, shape: Sequence[IntoExpr], axis: int = 0, dtype: DType = DType.i64) -> Tensor:
-        return self.op("iota", shape=_shape(shape), axis=axis, dtype=dtype)
+        return self.one("iota", shape=_shape(shape), axis=axis, dtype=dtype)
 
     def arange(self, count: IntoExpr, dtype: DType = DType.i64, *, start: IntoExpr = 0, step: IntoExpr = 1) -> Tensor:
-        return self.op("iota", shape=_shape((count,)), axis=0, dtype=dtype, start=expr(start), step=expr(step))
+        return self.one("iota", shape=_shape((count,)), axis=0, dtype=dtype, start=expr(start), step=expr(step))
 
     def size_of(self, size: IntoExpr, dtype: DType = DType.i64) -> Tensor:
         """The value of a size expression as a rank-0 tensor."""
-        return self.op("size", value=expr(size), dtype=dtype)
+        return self.one("size", value=expr(size), dtype=dtype)
 
     def uniform(
         self, shape: Sequence[IntoExpr], key: Tensor, low: float = 0.0, high: float = 1.0, dtype: DType = DType.fp32
     ) -> Tensor:
-        return self.op("uniform", key, shape=_shape(shape), low=low, high=high, dtype=dtype)
+        return self.one("uniform", key, shape=_shape(shape), low=low, high=high, dtype=dtype)
 
     def normal(
         self, shape: Sequence[IntoExpr], key: Tensor, mean: float = 0.0, deviation: float = 1.0, dtype: DType = DType.fp32
     ) -> Tensor:
-        return self.op("normal", key, shape=_shape(shape), low=mean, high=deviation, dtype=dtype)
+        return self.one("normal", key, shape=_shape(shape), low=mean, high=deviation, dtype=dtype)
 
     def rand_u32(self, shape: Sequence[IntoExpr], key: Tensor) -> Tensor:
-        return self.op("rand_u32", key, shape=_shape(shape))
+        return self.one("rand_u32", key, shape=_shape(shape))
 
     # -- other graphs ------------------------------------------------------------------------------
     def subgraph(self, name: str) -> Graph:
@@ -333,8 +339,9 @@ class Graph:
 
     def _lifted(self, operands: Sequence[Tensor | bool | int | float | None]) -> list[Tensor | None]:
         """Numbers as constants of the dtype of the tensors beside them."""
-        known = next((o.dtype for o in operands if isinstance(o, Tensor) and o.dtype not in (DType.unknown, DType.bool)), None)
-        any_dtype = known or next((o.dtype for o in operands if isinstance(o, Tensor)), DType.unknown)
+        dtypes = [o.dtype for o in operands if isinstance(o, Tensor)]
+        decided = [d for d in dtypes if d != DType.unknown and d != DType.bool]
+        any_dtype: DType = (decided or dtypes or [DType.unknown])[0]
         return [o if o is None or isinstance(o, Tensor) else self.number(o, _fitting(o, any_dtype)) for o in operands]
 
     def _infer(self, node: ir.Node, at: str) -> tuple[ir.TensorType, ...]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tatami.frontend.graph import Graph
 
 Operand: TypeAlias = "Tensor | bool | int | float"
-Index: TypeAlias = "int | slice | None | ellipsis"  # noqa: F821
+Index: TypeAlias = "int | slice | ellipsis | None"  # noqa: F821
 
 
 class Tensor:
@@ -46,81 +46,85 @@ class Tensor:
         """Any operation of the table with this tensor first."""
         return self.graph.op(name, self, *others, **attrs)
 
+    def one(self, name: str, *others: Operand | None, **attrs: Any) -> Tensor:
+        """The same for an operation with one result."""
+        return self.graph.one(name, self, *others, **attrs)
+
     # -- operators ---------------------------------------------------------------------------------
     def __add__(self, other: Operand) -> Tensor:
-        return self.op("add", other)
+        return self.one("add", other)
 
     def __radd__(self, other: Operand) -> Tensor:
-        return self.graph.op("add", other, self)
+        return self.graph.one("add", other, self)
 
     def __sub__(self, other: Operand) -> Tensor:
-        return self.op("sub", other)
+        return self.one("sub", other)
 
     def __rsub__(self, other: Operand) -> Tensor:
-        return self.graph.op("sub", other, self)
+        return self.graph.one("sub", other, self)
 
     def __mul__(self, other: Operand) -> Tensor:
-        return self.op("mul", other)
+        return self.one("mul", other)
 
     def __rmul__(self, other: Operand) -> Tensor:
-        return self.graph.op("mul", other, self)
+        return self.graph.one("mul", other, self)
 
     def __truediv__(self, other: Operand) -> Tensor:
-        return self.op("div", other)
+        return self.one("div", other)
 
     def __rtruediv__(self, other: Operand) -> Tensor:
-        return self.graph.op("div", other, self)
+        return self.graph.one("div", other, self)
 
     def __mod__(self, other: Operand) -> Tensor:
-        return self.op("mod", other)
+        return self.one("mod", other)
 
     def __pow__(self, other: Operand) -> Tensor:
-        return self.op("powi", n=other) if isinstance(other, int) else self.op("pow", other)
+        return self.one("powi", n=other) if isinstance(other, int) else self.one("pow", other)
 
     def __matmul__(self, other: Tensor) -> Tensor:
-        return self.op("matmul", other)
+        return self.one("matmul", other)
 
     def __neg__(self) -> Tensor:
-        return self.op("neg")
+        return self.one("neg")
 
     def __abs__(self) -> Tensor:
-        return self.op("abs")
+        return self.one("abs")
 
     def __lt__(self, other: Operand) -> Tensor:
-        return self.op("lt", other)
+        return self.one("lt", other)
 
     def __le__(self, other: Operand) -> Tensor:
-        return self.op("le", other)
+        return self.one("le", other)
 
     def __gt__(self, other: Operand) -> Tensor:
-        return self.op("gt", other)
+        return self.one("gt", other)
 
     def __ge__(self, other: Operand) -> Tensor:
-        return self.op("ge", other)
+        return self.one("ge", other)
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
-        return self.op("eq", other)  # type: ignore[arg-type]
+        return self.one("eq", other)  # type: ignore[arg-type]
 
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
-        return self.op("ne", other)  # type: ignore[arg-type]
+        return self.one("ne", other)  # type: ignore[arg-type]
 
     def __invert__(self) -> Tensor:
-        return self.op("not" if self.dtype == DType.bool else "bitnot")
+        return self.one("not" if self.dtype == DType.bool else "bitnot")
 
     def __and__(self, other: Operand) -> Tensor:
-        return self.op("and" if self.dtype == DType.bool else "bitand", other)
+        return self.one("and" if self.dtype == DType.bool else "bitand", other)
 
     def __or__(self, other: Operand) -> Tensor:
-        return self.op("or" if self.dtype == DType.bool else "bitor", other)
+        return self.one("or" if self.dtype == DType.bool else "bitor", other)
 
     def __xor__(self, other: Operand) -> Tensor:
-        return self.op("xor" if self.dtype == DType.bool else "bitxor", other)
+        return self.one("xor" if self.dtype == DType.bool else "bitxor", other)
 
     def __lshift__(self, other: Operand) -> Tensor:
-        return self.op("shl", other)
+        return self.one("shl", other)
 
     def __rshift__(self, other: Operand) -> Tensor:
-        return self.op("shr", other)
+        return self.one("shr", other)
 
     def __bool__(self) -> bool:
         raise TypeError("a graph tensor has no value yet; use g.where or g.cond")
@@ -154,6 +158,7 @@ class Tensor:
                 shape.append(False)
                 kept.append(True)
             else:
+                assert not isinstance(k, type(Ellipsis))
                 lo = expr(k) + (size if isinstance(k, int) and k < 0 else ZERO)
                 hi, step = lo + 1, 1
                 kept.append(False)
@@ -162,10 +167,10 @@ class Tensor:
             steps.append(step)
         out = self.flip(*flipped) if flipped else self
         if any(s != ZERO for s in starts) or tuple(stops) != self.shape or any(s != 1 for s in steps):
-            out = out.op("slice", starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+            out = out.one("slice", starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
         sizes = iter([s for s, keep in zip(out.shape, kept, strict=True) if keep])
         wanted = tuple(ONE if new else next(sizes) for new in shape)
-        return out if wanted == out.shape else out.op("reshape", shape=wanted)
+        return out if wanted == out.shape else out.one("reshape", shape=wanted)
 
     # -- movement ----------------------------------------------------------------------------------
     def reshape(self, *shape: IntoExpr | Sequence[IntoExpr]) -> Tensor:
@@ -177,52 +182,52 @@ class Tensor:
             total, rest = product(self.shape), product(to[:at] + to[at + 1 :])
             exact = exact_div(total, rest) if rest != ZERO else ZERO
             to[at] = exact if exact is not None else floordiv(total, rest)
-        return self.op("reshape", shape=tuple(to))
+        return self.one("reshape", shape=tuple(to))
 
     def permute(self, *perm: int) -> Tensor:
-        return self.op("permute", perm=_flat(perm))
+        return self.one("permute", perm=_flat(perm))
 
     def transpose(self, a: int = -2, b: int = -1) -> Tensor:
         """Swap two axes."""
         perm = list(range(self.rank))
         perm[a], perm[b] = perm[b], perm[a]
-        return self.op("permute", perm=tuple(perm))
+        return self.one("permute", perm=tuple(perm))
 
     def expand(self, *shape: IntoExpr, dims: Sequence[int] | None = None) -> Tensor:
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
         to = tuple(expr(s) for s in sizes)
-        return self.op("expand", shape=to, dims=None if dims is None else tuple(dims))
+        return self.one("expand", shape=to, dims=None if dims is None else tuple(dims))
 
     def unsqueeze(self, *axes: int) -> Tensor:
-        return self.op("unsqueeze", axes=_flat(axes))
+        return self.one("unsqueeze", axes=_flat(axes))
 
     def squeeze(self, *axes: int) -> Tensor:
-        return self.op("squeeze", axes=_flat(axes))
+        return self.one("squeeze", axes=_flat(axes))
 
     def flatten(self, start: int = 0, end: int = -1) -> Tensor:
-        return self.op("flatten", start=start, end=end)
+        return self.one("flatten", start=start, end=end)
 
     def flip(self, *axes: int) -> Tensor:
-        return self.op("flip", axes=_flat(axes))
+        return self.one("flip", axes=_flat(axes))
 
     def repeat(self, axis: int, times: IntoExpr) -> Tensor:
-        return self.op("repeat", axis=axis, times=expr(times))
+        return self.one("repeat", axis=axis, times=expr(times))
 
     def tile(self, *repeats: IntoExpr) -> Tensor:
-        return self.op("tile", repeats=tuple(expr(r) for r in repeats))
+        return self.one("tile", repeats=tuple(expr(r) for r in repeats))
 
     def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: float = 0, mode: str = "constant") -> Tensor:
         from tatami.core.scalar import scalar
 
-        return self.op("pad", pads=tuple((expr(a), expr(b)) for a, b in pads), value=scalar(value), mode=mode)
+        return self.one("pad", pads=tuple((expr(a), expr(b)) for a, b in pads), value=scalar(value), mode=mode)
 
     def roll(self, shift: int, axis: int) -> Tensor:
-        return self.op("roll", shifts=(shift,), axes=(axis,))
+        return self.one("roll", shifts=(shift,), axes=(axis,))
 
     def unfold(
         self, kernel: Sequence[int], stride: Sequence[int] = (), dilation: Sequence[int] = (), groups: int = 1
     ) -> Tensor:
-        return self.op("unfold", kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
+        return self.one("unfold", kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
 
     def fold(
         self,
@@ -233,7 +238,7 @@ class Tensor:
         groups: int = 1,
     ) -> Tensor:
         to = tuple(expr(s) for s in size)
-        return self.op("fold", size=to, kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
+        return self.one("fold", size=to, kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
 
     def split(self, sizes: Sequence[IntoExpr], axis: int = 0) -> tuple[Tensor, ...]:
         out = self.op("split", axis=axis, sizes=tuple(expr(s) for s in sizes))
@@ -241,7 +246,7 @@ class Tensor:
 
     def view(self, shape: Sequence[IntoExpr], map: Sequence[IntoExpr] | None = None, linear: IntoExpr | None = None) -> Tensor:
         """Read coordinates `map` (per operand axis) or row-major element `linear`, over i0, i1, …"""
-        return self.op(
+        return self.one(
             "view",
             shape=tuple(expr(s) for s in shape),
             map=None if map is None else tuple(expr(m) for m in map),
@@ -249,100 +254,100 @@ class Tensor:
         )
 
     def gather(self, axis: int, index: Tensor) -> Tensor:
-        return self.op("gather", index, axis=axis)
+        return self.one("gather", index, axis=axis)
 
     def take(self, index: Tensor, axis: int = 0) -> Tensor:
-        return self.op("take", index, axis=axis)
+        return self.one("take", index, axis=axis)
 
     def scatter(self, axis: int, index: Tensor, updates: Tensor, op: str = "set") -> Tensor:
-        return self.op("scatter", index, updates, axis=axis, op=op)
+        return self.one("scatter", index, updates, axis=axis, op=op)
 
     # -- elementwise -------------------------------------------------------------------------------
     def cast(self, to: DType) -> Tensor:
-        return self if self.dtype == to else self.op("cast", to=to)
+        return self if self.dtype == to else self.one("cast", to=to)
 
     def exp(self) -> Tensor:
-        return self.op("exp")
+        return self.one("exp")
 
     def exp2(self) -> Tensor:
-        return self.op("exp2")
+        return self.one("exp2")
 
     def log(self) -> Tensor:
-        return self.op("log")
+        return self.one("log")
 
     def log2(self) -> Tensor:
-        return self.op("log2")
+        return self.one("log2")
 
     def sqrt(self) -> Tensor:
-        return self.op("sqrt")
+        return self.one("sqrt")
 
     def rsqrt(self) -> Tensor:
-        return self.op("rsqrt")
+        return self.one("rsqrt")
 
     def recip(self) -> Tensor:
-        return self.op("recip")
+        return self.one("recip")
 
     def sin(self) -> Tensor:
-        return self.op("sin")
+        return self.one("sin")
 
     def cos(self) -> Tensor:
-        return self.op("cos")
+        return self.one("cos")
 
     def tanh(self) -> Tensor:
-        return self.op("tanh")
+        return self.one("tanh")
 
     def erf(self) -> Tensor:
-        return self.op("erf")
+        return self.one("erf")
 
     def abs(self) -> Tensor:
-        return self.op("abs")
+        return self.one("abs")
 
     def floor(self) -> Tensor:
-        return self.op("floor")
+        return self.one("floor")
 
     def ceil(self) -> Tensor:
-        return self.op("ceil")
+        return self.one("ceil")
 
     def round(self) -> Tensor:
-        return self.op("round")
+        return self.one("round")
 
     def square(self) -> Tensor:
-        return self.op("square")
+        return self.one("square")
 
     def relu(self) -> Tensor:
-        return self.op("relu")
+        return self.one("relu")
 
     def sigmoid(self) -> Tensor:
-        return self.op("sigmoid")
+        return self.one("sigmoid")
 
     def silu(self) -> Tensor:
-        return self.op("silu")
+        return self.one("silu")
 
     def gelu(self, approximate: str = "none") -> Tensor:
-        return self.op("gelu", approximate=approximate)
+        return self.one("gelu", approximate=approximate)
 
     def softplus(self) -> Tensor:
-        return self.op("softplus")
+        return self.one("softplus")
 
     def leaky_relu(self, alpha: float = 0.01) -> Tensor:
-        return self.op("leaky_relu", alpha=alpha)
+        return self.one("leaky_relu", alpha=alpha)
 
     def elu(self, alpha: float = 1.0) -> Tensor:
-        return self.op("elu", alpha=alpha)
+        return self.one("elu", alpha=alpha)
 
     def clamp(self, lo: float | None = None, hi: float | None = None) -> Tensor:
-        return self.op("clamp", lo=lo, hi=hi)
+        return self.one("clamp", lo=lo, hi=hi)
 
     def maximum(self, other: Operand) -> Tensor:
-        return self.op("max", other)
+        return self.one("max", other)
 
     def minimum(self, other: Operand) -> Tensor:
-        return self.op("min", other)
+        return self.one("min", other)
 
     # -- reduce ------------------------------------------------------------------------------------
     def _reduce(self, name: str, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
         axes = None if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-        return self.op(name, axes=axes, keepdims=keepdims)
+        return self.one(name, axes=axes, keepdims=keepdims)
 
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         return self._reduce("reduce_sum", axis, keepdims)
@@ -369,42 +374,42 @@ class Tensor:
         return self._reduce("reduce_or", axis, keepdims)
 
     def argmax(self, axis: int = -1, keepdims: bool = False) -> Tensor:
-        return self.op("argmax", axis=axis, keepdims=keepdims)
+        return self.one("argmax", axis=axis, keepdims=keepdims)
 
     def argmin(self, axis: int = -1, keepdims: bool = False) -> Tensor:
-        return self.op("argmin", axis=axis, keepdims=keepdims)
+        return self.one("argmin", axis=axis, keepdims=keepdims)
 
     def cumsum(self, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-        return self.op("cumsum", axis=axis, exclusive=exclusive, reverse=reverse)
+        return self.one("cumsum", axis=axis, exclusive=exclusive, reverse=reverse)
 
     def cumprod(self, axis: int = 0) -> Tensor:
-        return self.op("cumprod", axis=axis)
+        return self.one("cumprod", axis=axis)
 
     # -- the field's compound operations -----------------------------------------------------------
     def softmax(self, axis: int = -1) -> Tensor:
-        return self.op("softmax", axis=axis)
+        return self.one("softmax", axis=axis)
 
     def log_softmax(self, axis: int = -1) -> Tensor:
-        return self.op("log_softmax", axis=axis)
+        return self.one("log_softmax", axis=axis)
 
     def layer_norm(
         self, scale: Tensor | None = None, bias: Tensor | None = None, *, axis: int = -1, eps: float = 1e-5
     ) -> Tensor:
-        return self.op("layer_norm", scale, bias, axis=axis, eps=eps)
+        return self.one("layer_norm", scale, bias, axis=axis, eps=eps)
 
     def rms_norm(self, scale: Tensor | None = None, *, axis: int = -1, eps: float = 1e-5) -> Tensor:
-        return self.op("rms_norm", scale, axis=axis, eps=eps)
+        return self.one("rms_norm", scale, axis=axis, eps=eps)
 
     def batch_norm(
         self, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, *, eps: float = 1e-5, axis: int = 1
     ) -> Tensor:
-        return self.op("batch_norm", scale, bias, mean, variance, eps=eps, axis=axis)
+        return self.one("batch_norm", scale, bias, mean, variance, eps=eps, axis=axis)
 
     def gemm(self, b: Tensor, c: Tensor | None = None, **attrs: Any) -> Tensor:
-        return self.op("gemm", b, c, **attrs)
+        return self.one("gemm", b, c, **attrs)
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return self.op("linear", weight, bias)
+        return self.one("linear", weight, bias)
 
     def conv(
         self,
@@ -419,7 +424,7 @@ class Tensor:
     ) -> Tensor:
         """padding: a number, one number per spatial axis, or (before, after) pairs."""
         n = weight.rank - 2
-        return self.op(
+        return self.one(
             "conv",
             weight,
             bias,
@@ -442,7 +447,7 @@ class Tensor:
         groups: int = 1,
     ) -> Tensor:
         n = weight.rank - 2
-        return self.op(
+        return self.one(
             "conv_transpose",
             weight,
             bias,
@@ -467,12 +472,12 @@ class Tensor:
     def _pool(self, name: str, kernel: int | Sequence[int], stride: Any, padding: Any, attrs: dict[str, Any]) -> Tensor:
         sizes = _each(kernel, self.rank - 2) if isinstance(kernel, int) else tuple(kernel)
         n = len(sizes)
-        return self.op(
+        return self.one(
             name, kernel=sizes, stride=sizes if stride is None else _each(stride, n), padding=_pads(padding, n), **attrs
         )
 
     def attention(self, key: Tensor, value: Tensor, mask: Tensor | None = None, **attrs: Any) -> Tensor:
-        return self.op("attention", key, value, mask, **attrs)
+        return self.one("attention", key, value, mask, **attrs)
 
 
 def _flat(axes: Sequence[Any]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, free_vars, substitute, var
+from tatami.core.expr import Expr, expr, substitute, var
 from tatami.core.signature import Equation, Input
 from tatami.frontend.ir import Graph, TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, text, want
@@ -88,11 +88,8 @@ def bind_sizes(
             name = wanted.as_name()
             if name is not None:
                 bound.setdefault(name, given)
-    for port in (*graph.signature.inputs, *graph.signature.outputs):
-        for size in port.shape:
-            for name in sorted(free_vars(size)):
-                if name not in bound and name in graph.signature.defaults:
-                    bound[name] = expr(graph.signature.defaults[name])
+    for name, value in graph.signature.defaults.items():
+        bound.setdefault(name, expr(value))
     equations = []
     for i, t in zip(inputs, types, strict=True):
         for wanted, given in zip(i.shape, t.shape, strict=True):

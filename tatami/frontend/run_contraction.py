@@ -55,7 +55,7 @@ def conv(s: Scope, attrs: Any) -> Array:
     y = np.zeros((x.shape[0], g, cout // g, *out), x.dtype)
     for k in np.ndindex(*w.shape[3:]):
         part = tuple(slice(k[j] * dilation[j], k[j] * dilation[j] + out[j] * stride[j], stride[j]) for j in range(n))
-        seen = x[(slice(None),) * 3 + part][(..., *(slice(0, o) for o in out))]
+        seen = x[(slice(None),) * 3 + part][(slice(None),) * 3 + tuple(slice(0, o) for o in out)]
         y += np.einsum("ngc...,goc->ngo...", seen, w[(slice(None),) * 3 + k])
     y = y.reshape((x.shape[0], cout, *out))
     bias = s.optional(2)

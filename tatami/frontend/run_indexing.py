@@ -74,7 +74,7 @@ def gather(s: Scope, attrs: Any) -> Array:
     x = s[0]
     axis = attrs.axis % x.ndim
     i, inside = indices(s[1], x.shape[axis], attrs.bounds, s)
-    grid = list(np.indices(i.shape, sparse=True))
+    grid: list[Array] = list(np.indices(i.shape, sparse=True))
     grid[axis] = i
     return np.where(inside, x[tuple(grid)], x.dtype.type(0)) if i.size else np.zeros(i.shape, x.dtype)
 
@@ -93,7 +93,7 @@ def gather_nd(s: Scope, attrs: Any) -> Array:
     x, index, b = s[0], s[1], attrs.batch
     depth = index.shape[-1]
     lead = index.shape[:-1]
-    parts = list(np.indices(lead, sparse=True)[:b])
+    parts: list[Array] = list(np.indices(lead, sparse=True)[:b])
     inside = np.ones(lead, np.bool_)
     for j in range(depth):
         i, ok = indices(index[..., j], x.shape[b + j], attrs.bounds, s)
@@ -126,7 +126,7 @@ def scatter(s: Scope, attrs: Any) -> Array:
     x, index, updates = s[0], s[1], s[2]
     axis = attrs.axis % x.ndim
     i, inside = indices(index, x.shape[axis], attrs.bounds, s)
-    grid = list(np.indices(i.shape, sparse=True))
+    grid: list[Array] = list(np.indices(i.shape, sparse=True))
     grid[axis] = i
     return _combined(x, tuple(grid), updates, inside, attrs.op)
 
@@ -249,7 +249,7 @@ def _resized(x: Array, axis: int, to: int, scale: Any, attrs: Any) -> Array:
         case _:
             at = (o + np.float32(0.5)) / scale - np.float32(0.5)
     if attrs.mode == "nearest":
-        rule = {
+        rule: dict[str, Callable[[Array], Array]] = {
             "floor": np.floor,
             "ceil": np.ceil,
             "round_prefer_floor": lambda v: np.ceil(v - np.float32(0.5)),

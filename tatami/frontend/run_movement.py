@@ -77,7 +77,7 @@ def unfold(s: Scope, attrs: Any) -> Array:
     y = np.zeros((*x.shape[:lead], *attrs.kernel, *out), x.dtype)
     for k in np.ndindex(*attrs.kernel):
         part = tuple(slice(k[j] * dilation[j], k[j] * dilation[j] + out[j] * stride[j], stride[j]) for j in range(n))
-        y[(slice(None),) * lead + k] = x[(slice(None),) * lead + part][(..., *(slice(0, o) for o in out))]
+        y[(slice(None),) * lead + k] = x[(slice(None),) * lead + part][(slice(None),) * lead + tuple(slice(0, o) for o in out)]
     return y.reshape(s.shape(s.types[0].shape))
 
 

@@ -63,8 +63,8 @@ def _hoisted(module: Module[Graph]) -> dict[str, tuple[str, ...]]:
     changed = True
     while changed:
         changed = False
-        for name, names in calls.items():
-            more = set().union(*(reads.get(n, set()) for n in names)) - reads[name]
+        for name, callees in calls.items():
+            more = set().union(*(reads.get(n, set()) for n in callees)) - reads[name]
             reads[name] |= more
             changed = changed or bool(more)
         for names in together:

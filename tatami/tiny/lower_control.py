@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.scalar import Scalar
@@ -13,7 +15,7 @@ from tatami.tiny.lower_rule import Rule, Use
 
 
 def _arguments(
-    use: Use, names: tuple[str, ...], values: list[Value], sizes: dict[str, Expr]
+    use: Use[Any], names: tuple[str, ...], values: list[Value], sizes: dict[str, Expr]
 ) -> tuple[list[Value], dict[str, Expr]]:
     """Operands for every input of the callees, constants included, and their symbols in ours.
 
@@ -30,7 +32,7 @@ def _arguments(
     return [*values, *(use.constant(c) for c in use.hoisted(names))], bound
 
 
-def _results(use: Use) -> tuple[ResultType, ...]:
+def _results(use: Use[Any]) -> tuple[ResultType, ...]:
     return tuple(ResultType(t.dtype, t.shape) for t in use.types)
 
 

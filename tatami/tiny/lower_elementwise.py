@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from tatami.core import ops as scalar_ops
 from tatami.core.dtype import DType
@@ -68,10 +69,10 @@ def bitcast(use: Use[To]) -> Value:
     return use[0].bitcast(use.attrs.to)
 
 
-def _formula(f: Callable[[Value, Use], Value]) -> Rule:
+def _formula(f: Callable[[Value, Use[Any]], Value]) -> Rule:
     """A unary float formula, computed wide."""
 
-    def rule(use: Use) -> Value:
+    def rule(use: Use[Any]) -> Value:
         return f(wide(use[0]), use).cast(use.dtype)
 
     return rule
@@ -109,7 +110,7 @@ def gelu(x: Value, use: Use[Gelu]) -> Value:
     return x * 0.5 * ((x * math.sqrt(0.5)).fn("erf") + 1.0)
 
 
-def silu(x: Value, use: Use) -> Value:
+def silu(x: Value, use: Use[Any]) -> Value:
     return x * x.fn("sigmoid")
 
 
@@ -138,7 +139,7 @@ def hard_sigmoid(x: Value, use: Use[HardSigmoid]) -> Value:
     return (x * use.attrs.alpha + use.attrs.beta).fn("min", 1.0).fn("max", 0.0)
 
 
-def hard_swish(x: Value, use: Use) -> Value:
+def hard_swish(x: Value, use: Use[Any]) -> Value:
     return x * (x * (1.0 / 6.0) + 0.5).fn("min", 1.0).fn("max", 0.0)
 
 

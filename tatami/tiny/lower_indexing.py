@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, expr
@@ -151,7 +152,7 @@ def one_hot(use: Use[OneHot]) -> Value:
     return hit.where(on, off)
 
 
-def _routine(use: Use, name: str, types: list[TensorType], **attrs: Scalar | list[Scalar]) -> tuple[Value, ...]:
+def _routine(use: Use[Any], name: str, types: list[TensorType], **attrs: Scalar | list[Scalar]) -> tuple[Value, ...]:
     op = CallOp("routine", (name,), tuple(ResultType(t.dtype, t.shape) for t in types), attrs=attrs)
     return use.builder.call(op, use.present)
 
@@ -170,7 +171,7 @@ def topk(use: Use[TopK]) -> tuple[Value, ...]:
     return tuple(part(v, axis, expr(0), use.attrs.k) for v in both)
 
 
-def _host(use: Use, name: str, size: str, **attrs: Scalar | list[Scalar]) -> tuple[Value, ...]:
+def _host(use: Use[Any], name: str, size: str, **attrs: Scalar | list[Scalar]) -> tuple[Value, ...]:
     results = tuple(ResultType(t.dtype, t.shape) for t in use.types)
     return use.builder.call(CallOp("host", (name,), results, new_symbols=(size,), attrs=attrs), use.present)
 

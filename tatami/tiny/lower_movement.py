@@ -5,6 +5,8 @@ Concatenation selects by IOTA (a NaN in one operand never reaches another's part
 
 from __future__ import annotations
 
+from typing import Any
+
 from tatami.core.bounds import is_positive, unravel
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, mod, product
@@ -48,7 +50,7 @@ def expand(use: Use[Expand]) -> Value:
     return use[0].expand(use.attrs.shape, expand_dims(use.attrs, use[0].rank))
 
 
-def to_declared_shape(use: Use) -> Value:
+def to_declared_shape(use: Use[Any]) -> Value:
     """unsqueeze, squeeze: only axes of size 1 come or go."""
     return use[0].reshape(use.types[0].shape)
 

@@ -4,6 +4,8 @@
 name and gives the results; where torch has the operation it is the oracle.
 """
 
+# ruff: noqa: E731
+# fmt: off
 from __future__ import annotations
 
 import zlib
@@ -60,7 +62,7 @@ TORCH = {
     "celu": F.celu, "selu": F.selu, "leaky_relu": F.leaky_relu, "hard_swish": F.hardswish, "log_sigmoid": F.logsigmoid,
     "expm1": torch.expm1, "log1p": torch.log1p, "log10": torch.log10, "erf": torch.erf, "exp2": torch.exp2, "sigmoid": torch.sigmoid,
     "shrink": lambda x: torch.where(x < -0.5, x, torch.where(x > 0.5, x, 0 * x)), "rsqrt": torch.rsqrt, "relu": F.relu,
-}  # fmt: skip
+}
 for op in UNARY_ANY.split():
     case(f"{op}-i32", lambda g, op=op: g.input("x", (3, "N"), i32).op(op), N=4)
 for op in (UNARY_ANY + " " + UNARY).split():
@@ -73,20 +75,20 @@ for op in UNARY_POSITIVE.split():
 for op in ("acos", "asin", "atanh"):
     case(op, lambda g, op=op: (g.input("x", (9,), f32) * (1 / 4)).op(op))
 case("acosh", lambda g: (g.input("positive", (9,), f32) + 1.0).op("acosh"))
-for op in "add sub mul div max min mod rem".split():
+for op in ["add", "sub", "mul", "div", "max", "min", "mod", "rem"]:
     case(op, lambda g, op=op: g.input("a", (3, "N"), f32).op(op, g.input("positive", (3, "N"), f32)), N=5)
     case(f"{op}-i32", lambda g, op=op: g.input("a", (4, 5), i32).op(op, g.input("b", (4, 5), i32)))
     case(f"{op}-number", lambda g, op=op: g.input("a", (5,), f32).op(op, 2))
-for op in "pow atan2".split():
+for op in ["pow", "atan2"]:
     case(op, lambda g, op=op: g.input("positive", (3, 4), f32).op(op, g.input("b", (3, 4), f32)))
-for op in "eq ne lt le gt ge".split():
+for op in ["eq", "ne", "lt", "le", "gt", "ge"]:
     case(op, lambda g, op=op: g.input("a", (6, 6), f32).op(op, g.input("b", (6, 6), f32)))
     case(f"{op}-i64", lambda g, op=op: g.input("a", (6,), i64).op(op, 3))
-for op in "and or xor".split():
+for op in ["and", "or", "xor"]:
     case(op, lambda g, op=op: g.input("a", (7,), b1).op(op, g.input("b", (7,), b1)))
-for op in "bitand bitor bitxor".split():
+for op in ["bitand", "bitor", "bitxor"]:
     case(op, lambda g, op=op: g.input("a", (7,), i32).op(op, g.input("b", (7,), i32)))
-for op in "shl shr idiv".split():
+for op in ["shl", "shr", "idiv"]:
     case(op, lambda g, op=op: g.input("a", (9,), i32).op(op, g.input("b", (9,), i32)))
 case("not", lambda g: g.input("a", (7,), b1).op("not"))
 case("bitnot", lambda g: ~g.input("a", (7,), u8))
@@ -107,7 +109,7 @@ case("quantize-f16", lambda g: g.input("a", (2, 3), f32).op("quantize", g.input(
 case("dequantize", lambda g: g.input("a", (2, 3, 4), u8).op("dequantize", g.input("positive", (3,), f32), g.input("z", (3,), u8), to=f32))
 
 # -- movement --------------------------------------------------------------------------------------
-X = lambda g, *s, d=f32, n="x": g.input(n, s, d)  # noqa: E731
+X = lambda g, *s, d=f32, n="x": g.input(n, s, d)
 case("reshape", lambda g: X(g, "N", 6).reshape("N", 2, 3), N=4)
 case("reshape-infer", lambda g: X(g, "N", 6).reshape(-1, 3), N=4)
 case("reshape-unproved", lambda g: X(g, "N").reshape("N//4", 4), N=8)
@@ -148,7 +150,7 @@ case("trilu", lambda g: (X(g, 4, 5).op("trilu", upper=True, k=1), X(g, 4, 5, n="
 case("diagonal", lambda g: X(g, 2, 4, 4).op("diagonal"))
 
 # -- contraction -----------------------------------------------------------------------------------
-mm = lambda a, b: t(a).double() @ t(b).double()  # noqa: E731
+mm = lambda a, b: t(a).double() @ t(b).double()
 case("matmul", lambda g: X(g, "M", "K", n="a") @ X(g, "K", "N", n="b"), mm, M=5, K=7, N=3)
 case("matmul-f16", lambda g: X(g, 5, 64, d=f16, n="a") @ X(g, 64, 3, d=f16, n="b"))
 case("matmul-bf16", lambda g: X(g, 5, 64, d=bf16, n="a") @ X(g, 64, 3, d=bf16, n="b"))
@@ -197,12 +199,12 @@ case("attention-2d", lambda g: X(g, "M", "D", n="q").attention(X(g, "N", "D", n=
 case("attention-bool", lambda g: X(g, 2, 3, 4, n="q").attention(X(g, 2, 3, 4, n="k"), X(g, 2, 3, 4, n="v"), g.constant(np.tri(3, dtype=np.bool_))))
 
 # -- reductions ------------------------------------------------------------------------------------
-for op in "sum prod max min mean l1 sum_square".split():
+for op in ["sum", "prod", "max", "min", "mean", "l1", "sum_square"]:
     case(f"reduce_{op}", lambda g, op=op: (lambda x: (x.op(f"reduce_{op}", axes=(1,)), x.op(f"reduce_{op}", keepdims=True), x.op(f"reduce_{op}", axes=(0, -1), keepdims=True)))(X(g, 3, "N", 4)), N=5)
     case(f"reduce_{op}-i32", lambda g, op=op: X(g, 3, 4, d=i32).op(f"reduce_{op}", axes=(1,)))
     case(f"reduce_{op}-f16", lambda g, op=op: X(g, 3, 40, d=f16).op(f"reduce_{op}", axes=(1,)))
     case(f"reduce_{op}-empty", lambda g, op=op: X(g, "N", 4).op(f"reduce_{op}", axes=(0,)), **({"N": 0} if op != "mean" else {"N": 1}))
-for op in "l2 log_sum_exp".split():
+for op in ["l2", "log_sum_exp"]:
     case(f"reduce_{op}", lambda g, op=op: X(g, 3, "N").op(f"reduce_{op}", axes=(1,)), N=5)
 case("reduce_log_sum", lambda g: X(g, 3, 4, n="positive").op("reduce_log_sum", axes=(1,)))
 case("reduce_none", lambda g: X(g, 3, 4).op("reduce_sum", axes=()))
@@ -210,7 +212,7 @@ case("reduce_and", lambda g: (X(g, 3, 4, d=b1).all(1), X(g, 3, 4, d=b1, n="y").a
 case("variance", lambda g: (X(g, 3, "N").variance(1), X(g, 3, 7, n="y").op("variance", axes=(1,), correction=1)), lambda x, y: (t(x).var(1, correction=0), t(y).var(1)), N=6)
 case("argmax", lambda g: (X(g, 3, "N").argmax(1), X(g, 3, 9, n="y").argmin(0, keepdims=True), X(g, 3, 9, n="z").op("argmax", axis=1, last=True)), N=9)
 case("argmax-f16", lambda g: X(g, 3, 9, d=f16).argmax(1))
-for op in "cumsum cumprod cummax cummin".split():
+for op in ["cumsum", "cumprod", "cummax", "cummin"]:
     case(op, lambda g, op=op: (lambda x: (x.op(op, axis=1), x.op(op, axis=0, exclusive=True), x.op(op, axis=1, reverse=True), x.op(op, axis=1, reverse=True, exclusive=True)))(X(g, 3, "N")), N=5)
 case("cumsum-i64", lambda g: X(g, 6, d=i64).cumsum(0))
 case("cumsum-f16", lambda g: X(g, 6, d=f16).cumsum(0))
@@ -252,7 +254,7 @@ case("gather-clamp", lambda g: X(g, 3).op("gather", g.input("i", (9,), i64), axi
 case("gather-zero", lambda g: X(g, 3).op("gather", g.input("i", (9,), i64), axis=0, bounds="zero"))
 case("take", lambda g: (X(g, "V", 8).take(g.input("index", ("B", "S"), i64)), X(g, 3, 4, 5, n="y").take(g.input("index2", (2,), i32), 1), X(g, 3, 4, n="z").take(g.input("index3", (), i64), 1)), V=10, B=2, S=3)
 case("gather_nd", lambda g: (X(g, 3, 4, 5).op("gather_nd", g.input("index", (2, 6, 2), i64)), X(g, 2, 4, 5, n="y").op("gather_nd", g.input("index2", (2, 3, 1), i64), batch=1)))
-for op in "set add mul max min".split():
+for op in ["set", "add", "mul", "max", "min"]:
     case(f"scatter-{op}", lambda g, op=op: X(g, 3, 6).scatter(1, g.input("index", (3, 4), i64), X(g, 3, 4, n="u"), op))
     case(f"scatter_nd-{op}", lambda g, op=op: X(g, 4, 5).op("scatter_nd", g.input("index", (3, 1), i64), X(g, 3, 5, n="u"), op=op))
 case("scatter-partial", lambda g: X(g, 5, 6).scatter(0, g.input("index", (2, 4), i64), X(g, 2, 4, n="u")))

@@ -28,7 +28,9 @@ def changed(graph_change=None, signature_change=None, programs=None):
     if graph_change:
         graph = msgspec.structs.replace(graph, **graph_change(graph))
     if signature_change:
-        graph = msgspec.structs.replace(graph, signature=msgspec.structs.replace(graph.signature, **signature_change(graph.signature)))
+        graph = msgspec.structs.replace(
+            graph, signature=msgspec.structs.replace(graph.signature, **signature_change(graph.signature))
+        )
     return Module({"main": graph, **(programs or {})}, m.constants, m.origins)
 
 

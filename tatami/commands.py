@@ -169,7 +169,7 @@ def compilation_decisions(compilation: Compilation) -> str:
     from tatami.core.codec import to_builtins
     from tatami.decisions import Decisions, decisions_text
 
-    plan = compilation.stages.get("plan", None)
+    plan = compilation.stages["plan"] if "plan" in compilation.stages else None
     plans = {}
     if plan is not None:
         for program in plan.programs.values():

@@ -42,7 +42,7 @@ def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[
         value = compilation.stages.get_made(stage)
         if value is None or (stage == "region" and compilation.stages.get_made("region@explicit") is None):
             continue
-        origins = value.origins.get(program, {})
+        origins = value.origins.get(program) or value.origins.get("main", {})  # setup is split off from main
         if origins:
             ids = _follow(ids, origins)
     return tuple(sorted(ids, key=_natural))

@@ -46,7 +46,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("plan", "ProgramPlan", needs=("region",), checks_with=("region",)),
     Stage("loop", "Program", needs=("region", "plan")),
     Stage("gpu", "Program", needs=("region", "plan")),
-    Stage("execution", "ExecutionPlan"),
+    Stage("execution", "ExecutionPlan", needs=("loop", "gpu")),
     Stage("c", "Source", needs=("execution",), code=True),
     Stage("cu", "Source", needs=("execution",), code=True),
 )

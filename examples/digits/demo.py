@@ -84,9 +84,13 @@ def show_kernels(compilation: object) -> None:
 
 def show_memory(f: object) -> None:
     console.print("\n[bold]memory for this batch[/bold]")
-    t = table("buffers", "bytes")
-    for name, count in f.memory.items():
-        t.add_row(name, f"{count:,}")
+    memory = f.memory
+    t = table("what", "bytes")
+    t.add_row("constants", f"{memory['constants']:,}")
+    t.add_row("intermediates, each in its own buffer", f"{memory['arena_without_reuse']:,}")
+    t.add_row("intermediates in the arena, reused", f"{memory['arena']:,}")
+    for buffer in memory["buffers"]:
+        t.add_row(f"  {buffer['id']}: written by step {buffer['first_use']}, last read by step {buffer['last_use']}", f"{buffer['bytes']:,}")
     console.print(t)
 
 

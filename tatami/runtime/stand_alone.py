@@ -1,0 +1,93 @@
+"""`main.c` and its data: Philox inputs, what the reference says about them, the constants as one file (spec 5 §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tatami.c.print_main import Expected, Memory, constant_names, print_main
+from tatami.core.binding import bind_sizes
+from tatami.core.dtype import DType
+from tatami.core.expr import evaluate, free_vars
+from tatami.core.module import Module
+from tatami.core.numerics import philox
+from tatami.core.signature import Signature, symbols
+from tatami.core.tensor import numpy_dtype
+from tatami.execution.arena import Planner
+from tatami.execution.frames import Layouts
+from tatami.execution.ir import ExecutionPlan
+
+Array: TypeAlias = np.ndarray
+SAMPLES = 64
+RELATIVE = {DType.fp16: 2e-2, DType.bf16: 1e-1, DType.fp32: 1e-3, DType.fp64: 1e-6}
+
+
+def philox_fill(dtype: DType, shape: tuple[int, ...], key: int) -> Array:
+    """Input number `key` as `main.c` fills it: multiples of 1/64 in [-1, 1), integers 0 or 1."""
+    count = int(np.prod(shape, dtype=np.int64))
+    words = philox(key, np.arange((count + 3) // 4)).reshape(-1)[:count]
+    if dtype.is_float:
+        values = (np.right_shift(words, 25).astype(np.float32) - 64) / 64
+    else:
+        values = words & 1
+    return values.astype(numpy_dtype(dtype)).reshape(shape)
+
+
+def default_sizes(signature: Signature, sizes: Mapping[str, int]) -> dict[str, int]:
+    """A value for every symbol: as given, else its default, else a small number that differs from axis to axis."""
+    out = {**signature.defaults, **sizes}
+    for k, name in enumerate(symbols(signature)):
+        out.setdefault(name, 3 + 2 * k)
+    return {n: out[n] for n in out}
+
+
+def stand_alone_files(
+    execution: Module[ExecutionPlan],
+    reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
+    sizes: Mapping[str, int],
+    threads: int = 1,
+) -> dict[str, bytes]:
+    """`main.c` and, where the program has constants, `constants.bin`. `reference(inputs, sizes)` gives the outputs."""
+    layouts = Layouts(execution)
+    plan = layouts.module.main
+    signature = plan.signature
+    chosen = default_sizes(signature, sizes)
+    kinds = {b.id: b.kind for b in plan.buffers}
+    ports = [p for id, p in zip(plan.input_buffers, signature.inputs) if kinds[id] == "input"]
+    shapes = {p.tensor: tuple(int(evaluate(s, chosen)) for s in p.shape) for p in ports}
+    bound = {"main": bind_sizes(signature, shapes, {k: v for k, v in chosen.items() if not _is_decided(k, signature)})}
+    inputs = {p.tensor: philox_fill(p.dtype, shapes[p.tensor], k) for k, p in enumerate(ports)}
+    results = reference({n: a.copy() for n, a in inputs.items()}, bound["main"])
+    expected = tuple(_expected(np.asarray(results[p.tensor]), p.dtype) for p in signature.outputs)
+    if "setup" in execution.programs:
+        setup = execution.programs["setup"].signature
+        bound["setup"] = bind_sizes(setup, {p.tensor: execution.constants[p.tensor].shape for p in setup.inputs})
+    planner = Planner(layouts, threads)
+    memory = {}
+    for program, values in bound.items():
+        arena = planner.plan(program, values)
+        memory[program] = Memory(arena.bytes, arena.offsets)
+    files = {"main.c": print_main(execution, bound, memory, expected, threads).encode()}
+    names = constant_names(execution)
+    if names:
+        files["constants.bin"] = b"".join(execution.constants[n].array.tobytes() for n in names)
+    return files
+
+
+def _is_decided(symbol: str, signature: Signature) -> bool:
+    return any(s.as_name() == symbol for p in signature.inputs for s in p.shape if symbol in free_vars(s))
+
+
+def _expected(values: Array, dtype: DType) -> Expected:
+    flat = values.astype(np.float64).reshape(-1)
+    step = max(1, flat.size // SAMPLES)
+    positions = tuple(range(0, flat.size, step))[:SAMPLES]
+    with np.errstate(all="ignore"):
+        finite = flat[np.isfinite(flat)]
+        rms = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+        total, magnitude = float(flat.sum()), float(np.abs(flat).sum())
+    relative = RELATIVE.get(dtype, 0.0)
+    absolute = relative * 1e-2 * rms if dtype.is_float else 0.0
+    return Expected(positions, tuple(float(flat[p]) for p in positions), total, magnitude, relative, absolute)

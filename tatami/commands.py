@@ -13,7 +13,7 @@ from rich.table import Table
 from tatami.api import Compilation, build, prepare
 from tatami.cli import printable, show_diagnostics
 from tatami.core.diagnostic import fail
-from tatami.dump import write_dump, write_text
+from tatami.dump import write_bytes, write_dump, write_text
 from tatami.inputs import gather_inputs
 from tatami.playback import Agreement, compare_outputs, fetch, play_back
 from tatami.stages import STAGES
@@ -133,9 +133,24 @@ def compile_command(
     written = write_dump(folder, values, names, compilation.target, embed=embed)
     for file, text in code_files(values).items():
         written.append(write_text(folder / file, text))
+    for file, data in stand_alone(compilation, sizes).items():
+        written.append(write_bytes(folder / file, data))
     written.append(write_text(folder / "decisions.json", compilation_decisions(compilation)))
     for path in written:
         console.print(printable(str(path)), markup=False)
+
+
+def stand_alone(compilation: Compilation, sizes: dict[str, int]) -> dict[str, bytes]:
+    """`main.c` and its data, for C code that needs no Python between kernels."""
+    execution = compilation.stages["execution"] if "c" in compilation.stages else None
+    if execution is None:
+        return {}
+    from tatami.execution.frames import Layouts
+    from tatami.runtime.stand_alone import stand_alone_files
+
+    if Layouts(execution).hosted:
+        return {}
+    return stand_alone_files(execution, compilation.reference_run, sizes)
 
 
 def code_files(values: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,8 @@ on as if it had been repaired.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -133,20 +134,20 @@ class Loader:
         names = [e.get("id", e.get("out")) if isinstance(e, dict) else None for e in entries]
         self.later = {n: k for k, n in reversed(list(enumerate(names))) if isinstance(n, str)}
         for position, entry in enumerate(entries):
-            self.position = position
+            name = names[position]
             self.path = f"/uops/{position}"
-            self.at = str(names[position]) if names[position] is not None else f"uops[{position}]"
+            self.at = str(name) if name is not None else f"uops[{position}]"
             self.build.at = self.at
-            self.guarded(lambda e=entry: self.entry(e))  # type: ignore[misc]
-            if isinstance(names[position], str):
-                self.values.setdefault(names[position], None)
+            self.guarded(partial(self.entry, entry))
+            if isinstance(name, str):
+                self.values.setdefault(name, None)
         self.at = "document"
         program = None if self.faults else self.program(entries)
         if self.faults or program is None:
             raise TatamiError(*self.faults)
         return Module({"main": program}, {}, {"main": self.build.origins})
 
-    def guarded(self, step: Any) -> None:
+    def guarded(self, step: Callable[[], None]) -> None:
         try:
             step()
         except TatamiError as error:

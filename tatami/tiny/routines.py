@@ -39,7 +39,7 @@ def _order(x: Array, axis: int, descending: bool) -> Array:
     if not descending:
         return np.argsort(key, axis=axis, kind="stable")
     flipped = np.argsort(np.flip(key, axis), axis=axis, kind="stable")
-    return x.shape[axis] - 1 - np.flip(flipped, axis)
+    return np.asarray(x.shape[axis] - 1 - np.flip(flipped, axis))
 
 
 @routine("sort")

@@ -45,7 +45,7 @@ def split_setup(module: Module[Program]) -> Module[Program]:
     cut = _cut(main, by_id, constant)
     if not cut:
         return module
-    taken = {p.tensor for p in (*main.signature.inputs, *main.signature.outputs)}
+    taken = {p.tensor for p in main.signature.inputs} | {p.tensor for p in main.signature.outputs}
     names: dict[str, str] = {}
     for ident in cut:
         number = len(names)

@@ -18,7 +18,7 @@ from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Floor, Shape, Var, free_vars
 from tatami.core.module import Module
-from tatami.core.signature import Signature, symbols
+from tatami.core.signature import Input, Output, Signature, symbols
 from tatami.tiny.infer import Type, infer
 from tatami.tiny.ir import (
     CallOp,
@@ -53,12 +53,11 @@ def verify(module: Module[Program], form: str = "tiny") -> list[Diagnostic]:
 
 def _signature(name: str, program: Program) -> list[Diagnostic]:
     out: list[Diagnostic] = []
-    ports = [*program.signature.inputs]
     seen: set[str] = set()
-    for port in ports:
-        if port.tensor in seen:
-            out.append(diagnostic("DuplicateId", port.tensor, f"two inputs of {name} have this name", "rename one of them"))
-        seen.add(port.tensor)
+    for given in program.signature.inputs:
+        if given.tensor in seen:
+            out.append(diagnostic("DuplicateId", given.tensor, f"two inputs of {name} have this name", "rename one of them"))
+        seen.add(given.tensor)
     for symbol in symbols(program.signature):
         if _RESERVED.fullmatch(symbol):
             out.append(
@@ -66,7 +65,8 @@ def _signature(name: str, program: Program) -> list[Diagnostic]:
                     "InvalidSymbol", symbol, "this name is taken by axes (i0, r0, …) or functions", "rename the size symbol"
                 )
             )
-    for port in (*program.signature.inputs, *program.signature.outputs):
+    ports: list[Input | Output] = [*program.signature.inputs, *program.signature.outputs]
+    for port in ports:
         if port.dtype == DType.unknown:
             out.append(diagnostic("UnknownDType", port.tensor, "its dtype was never decided", "declare the dtype"))
         for size in port.shape:
@@ -374,7 +374,7 @@ def _outputs(program: Program) -> list[Diagnostic]:
                 )
             )
         elif actual.shape != wanted.shape:
-            out.append(_output_shape(program.signature, ident, actual, wanted))
+            out += _output_shape(program.signature, ident, actual, wanted)
         if port.updates is not None:
             target = program.signature.input(port.updates)
             if target is None or target.mutability != "mutable":
@@ -386,21 +386,23 @@ def _outputs(program: Program) -> list[Diagnostic]:
                         "name a mutable input",
                     )
                 )
-    return [d for d in out if d is not None]
+    return out
 
 
-def _output_shape(signature: Signature, ident: str, actual: Type, wanted: Type) -> Diagnostic | None:
+def _output_shape(signature: Signature, ident: str, actual: Type, wanted: Type) -> list[Diagnostic]:
     recorded = {(e.lhs, e.rhs) for e in signature.assumptions} | {(e.rhs, e.lhs) for e in signature.assumptions}
     if len(actual.shape) == len(wanted.shape) and all(a == b or (a, b) in recorded for a, b in zip(actual.shape, wanted.shape)):
-        return None
-    return diagnostic(
-        "AxisAlignmentMismatch",
-        ident,
-        f"the output is declared [{_text(wanted.shape)}], its node gives [{_text(actual.shape)}]",
-        "declare the shape that the node gives",
-        lhs=_text(actual.shape),
-        rhs=_text(wanted.shape),
-    )
+        return []
+    return [
+        diagnostic(
+            "AxisAlignmentMismatch",
+            ident,
+            f"the output is declared [{_text(wanted.shape)}], its node gives [{_text(actual.shape)}]",
+            "declare the shape that the node gives",
+            lhs=_text(actual.shape),
+            rhs=_text(wanted.shape),
+        )
+    ]
 
 
 def _text(shape: Shape) -> str:

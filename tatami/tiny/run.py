@@ -18,7 +18,7 @@ from tatami.core import numerics
 from tatami.core.binding import bind_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, evaluate, free_vars
+from tatami.core.expr import Expr, Shape, Var, evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.numerics import Mode, cast, constant, storage_dtype
 from tatami.core.scalar import Scalar
@@ -50,6 +50,7 @@ from tatami.tiny.ir import (
     ViewOp,
 )
 from tatami.tiny.routines import ROUTINES
+from tatami.tiny.run_contract import LIMIT, contract, lone_products
 
 Array: TypeAlias = np.ndarray
 Sizes: TypeAlias = dict[str, int]
@@ -136,15 +137,37 @@ class _Machine:
         for out in program.outputs:
             last[out] = len(program.nodes)
         values: dict[str, Value] = {}
+        deferred = self.deferred_products(program, sizes)
+        by_id = {n.id: n for n in program.nodes if n.id in deferred}
+        value: Value | None
         for position, node in enumerate(program.nodes):
-            value = self.node(node, [values[s] for s in node.src], by_tensor, sizes)
-            values[node.id] = value
-            if self.observe is not None and not isinstance(value, tuple):
-                self.observe(name, node.id, value)
+            if node.id in deferred:  # a tuple of its operands stands for the product
+                values[node.id] = (np.asarray(values[node.src[0]]), np.asarray(values[node.src[1]]))
+                value = None
+            elif node.src and node.src[0] in deferred:
+                left, right = values[node.src[0]]
+                value = contract(by_id[node.src[0]], node, left, right, self.mode)
+            else:
+                value = self.node(node, [values[s] for s in node.src], by_tensor, sizes)
+            if value is not None:
+                values[node.id] = value
+                if self.observe is not None and not isinstance(value, tuple):
+                    self.observe(name, node.id, value)
             for s in node.src:
                 if last.get(s) == position:
                     values.pop(s, None)
         return [np.asarray(values[out]) for out in program.outputs]
+
+    def deferred_products(self, program: Program, sizes: Sizes) -> frozenset[str]:
+        """Large products that are summed at once: never formed, and not observed."""
+        products = lone_products(program)
+        by_id = {n.id: n for n in program.nodes if n.id in products}
+        symbols = sizes.keys()
+        return frozenset(
+            i
+            for i, n in by_id.items()
+            if all(free_vars(s) <= symbols for s in n.shape) and np.prod(_concrete(n.shape, sizes), dtype=np.float64) > LIMIT
+        )
 
     def node(self, node: Node, src: list[Value], inputs: Mapping[str, Array], sizes: Sizes) -> Value:
         """The value of one node from its operands' values."""
@@ -247,9 +270,7 @@ def evaluate_node(node: Node, src: Sequence[Array], sizes: Mapping[str, int], mo
         case FlipOp(axes=axes):
             return np.flip(src[0], axes)
         case ViewOp(result_shape=result_shape, index_map=index_map):
-            index = _coordinates(index_map, _concrete(result_shape, sizes), sizes)
-            _check_range(node, index, src[0].shape)
-            return np.asarray(src[0][index])
+            return _view(node, index_map, src[0], _concrete(result_shape, sizes), sizes)
         case Elementwise(fn=fn):
             if fn == "mul" and any(numpy_dtype(node.dtype) != s.dtype for s in src):
                 src = [cast(s, node.dtype, mode) for s in src]
@@ -313,6 +334,40 @@ def _pad(x: Array, widths: list[tuple[int, int]], value: Array) -> Array:
     return out
 
 
+def _view(node: Node, index_map: Sequence[Expr], x: Array, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
+    """Strided where the map is linear (windows share memory), else by index arrays."""
+    rows = [_linear(e, len(shape), sizes) for e in index_map]
+    if any(r is None for r in rows) or 0 in shape or not shape:
+        index = _coordinates(index_map, shape, sizes)
+        _check_range(node, index, x.shape)
+        return np.asarray(x[index])
+    linear = [r for r in rows if r is not None]
+    ends = [np.array([0, n - 1]) for n in shape]
+    for axis, (offset, row) in enumerate(linear):
+        low = offset + sum(min(c * e) for c, e in zip(row, ends))
+        high = offset + sum(max(c * e) for c, e in zip(row, ends))
+        _check_range(node, (np.array([low, high]),), x.shape[axis : axis + 1], axis)
+    strides = [sum(row[k] * x.strides[d] for d, (_, row) in enumerate(linear)) for k in range(len(shape))]
+    start = x[tuple(slice(offset, None) for offset, _ in linear)]
+    return np.lib.stride_tricks.as_strided(start, shape, strides, writeable=False)
+
+
+def _linear(e: Expr, rank: int, sizes: Mapping[str, int]) -> tuple[int, list[int]] | None:
+    """Offset and one factor per axis i0, i1, …; None when an axis stands in a product of axes or a floor."""
+    names = {f"i{k}" for k in range(rank)}
+    offset, row = 0, [0] * rank
+    for mono, coef in e.terms:
+        held = [a for a in mono if not free_vars(Expr((((a,), 1),))).isdisjoint(names)]
+        rest = int(evaluate(Expr(((tuple(a for a in mono if a not in held), coef),)), sizes))
+        if not held:
+            offset += rest
+        elif len(held) == 1 and isinstance(held[0], Var):
+            row[int(held[0].name[1:])] += rest
+        else:
+            return None
+    return offset, row
+
+
 def _coordinates(index_map: Sequence[Expr], shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[Array, ...]:
     """The index arrays of a map over result axes i0, i1, …"""
     env: dict[str, object] = dict(sizes)
@@ -321,8 +376,8 @@ def _coordinates(index_map: Sequence[Expr], shape: tuple[int, ...], sizes: Mappi
     return tuple(np.broadcast_to(np.asarray(evaluate(e, env), np.int64), shape) for e in index_map)
 
 
-def _check_range(node: Node, index: Sequence[Array], shape: tuple[int, ...]) -> None:
-    for axis, (i, size) in enumerate(zip(index, shape)):
+def _check_range(node: Node, index: Sequence[Array], shape: tuple[int, ...], first: int = 0) -> None:
+    for axis, (i, size) in enumerate(zip(index, shape), first):
         if i.size and (int(i.min()) < 0 or int(i.max()) >= size):
             raise fail(
                 "IndexOutOfRange",

@@ -333,3 +333,69 @@ def test_observe_sees_every_value() -> None:
     seen: list[tuple[str, str]] = []
     run(b.module(y), {"x": np.zeros(2, "f4")}, observe=lambda p, i, _: seen.append((p, i)))
     assert seen == [("main", "n0"), ("main", "n1")]
+
+
+@pytest.mark.parametrize("mode", ["declared", "float64"])
+@pytest.mark.parametrize("kind", [F32, F16, I32])
+def test_deferred_products_equal_formed_ones(kind: DType, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    b = Build()
+    x, w, v = b.input("x", kind, 2, 3, 4), b.input("w", kind, 5, 4), b.input("v", kind, 4)
+    acc = I32 if kind == I32 else F32
+    full = (2, 3, 5, 4)
+    left, right = b.expand(x, full, (0, 1, 3)), b.expand(w, full, (2, 3))
+    outs = [
+        b.reduce(b.fn("mul", left, right), "sum", (3,), acc),
+        b.reduce(b.fn("mul", left, right), "sum", (1, 3), acc, 2),
+        b.reduce(b.fn("mul", right, left), "sum", (0, 1, 2, 3), acc),
+        b.reduce(b.fn("mul", right, b.expand(v, full, (3,))), "sum", (1, 2), acc),
+        b.reduce(b.fn("mul", b.expand(v, full, (3,)), b.expand(v, full, (3,))), "sum", (0,), acc),
+    ]
+    m = b.module(*outs)
+    data = {p.tensor: rng.integers(-4, 5, [s.as_int() for s in p.shape]).astype(numpy_dtype(kind)) for p in b.inputs}
+    formed = run(m, data, mode=mode)  # type: ignore[arg-type]
+    monkeypatch.setattr("tatami.tiny.run.LIMIT", 0)
+    monkeypatch.setattr("tatami.tiny.run_contract.LIMIT", 7)
+    deferred = run(m, data, mode=mode)  # type: ignore[arg-type]
+    for name in formed:
+        assert np.array_equal(formed[name], deferred[name]), name
+        assert formed[name].dtype == deferred[name].dtype
+
+
+def test_a_large_naive_contraction_needs_little_memory() -> None:
+    b = Build()
+    x, w = b.input("x", F16, "M", "K"), b.input("w", F16, "K", "N")
+    full = ("M", "N", "K")
+    p = b.fn("mul", b.expand(x, full, (0, 2)), b.expand(b.permute(w, 1, 0), full, (1, 2)))
+    m = b.module(b.reduce(p, "sum", (2,), F32))
+    data = {"x": np.ones((700, 600), "f2"), "w": np.ones((600, 500), "f2")}
+    assert (run(m, data, mode="float64")["y0"] == 600).all()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "entries"),
+    [((3, 3), ("2*i0 + i1", "5 - i0 - i1")), ((2, 4), ("i1", "i0*C")), ((2, 3), ("i0//2", "i1")), ((1,), ("0", "i0 + 3"))],
+)
+def test_views_by_strides_equal_index_arrays(sizes: tuple[int, ...], entries: tuple[str, ...]) -> None:
+    b = Build()
+    x = b.input("x", F32, "A", "B")
+    b.defaults["C"] = 2
+    m = b.module(b.add(ViewOp(shape(*sizes), tuple(expr(e) for e in entries)), x))
+    data = np.random.default_rng(0).random((14, 14), "f4")[::2, ::2]
+    grid = dict(zip(("i0", "i1"), np.indices(sizes)), C=2)
+    from tatami.core.expr import evaluate
+
+    index = tuple(np.broadcast_to(evaluate(expr(e), grid), sizes) for e in entries)
+    assert np.array_equal(run(m, {"x": data})["y0"], data[index])
+
+
+@pytest.mark.parametrize("entries", [("i0 + 5",), ("i0 - 1",), ("4 - i0 - i1",)])
+def test_views_that_leave_their_operand_are_diagnosed(entries: tuple[str, ...]) -> None:
+    b = Build()
+    x = b.input("x", F32, 6)
+    m = b.module(b.add(ViewOp(shape(3, 3), tuple(expr(e) for e in entries)), x))
+    if entries == ("4 - i0 - i1",):
+        run(m, {"x": np.zeros(6, "f4")})
+        return
+    with pytest.raises(TatamiError, match="IndexOutOfRange"):
+        run(m, {"x": np.zeros(6, "f4")})

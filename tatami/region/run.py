@@ -42,7 +42,8 @@ def run(
     main = module.main
     arguments = _arguments(main, {**pool, **inputs}, mode)
     shapes = {port.tensor: a.shape for port, a in zip(main.signature.inputs, arguments)}
-    results = machine.program("main", arguments, bind_sizes(main.signature, shapes, sizes))
+    later = {symbol for item in main.body if isinstance(item, Step) for symbol in item.new_symbols}
+    results = machine.program("main", arguments, bind_sizes(main.signature, shapes, sizes, later))
     return {port.tensor: value for port, value in zip(main.signature.outputs, results)}
 
 

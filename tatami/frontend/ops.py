@@ -19,10 +19,11 @@ from tatami.frontend.ops_control import CONTROL
 from tatami.frontend.ops_elementwise import ELEMENTWISE
 from tatami.frontend.ops_indexing import INDEXING
 from tatami.frontend.ops_movement import MOVEMENT
+from tatami.frontend.ops_recurrent import RECURRENT
 from tatami.frontend.ops_reduction import REDUCTION
 
 OPS: dict[str, Operation] = {
-    op.name: op for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, CONTROL) for op in family
+    op.name: op for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, CONTROL) for op in family
 }
 
 

@@ -25,11 +25,12 @@ from tatami.frontend.run_contraction import CONTRACTION
 from tatami.frontend.run_elementwise import ELEMENTWISE
 from tatami.frontend.run_indexing import INDEXING
 from tatami.frontend.run_movement import MOVEMENT
+from tatami.frontend.run_recurrent import RECURRENT
 from tatami.frontend.run_reduction import REDUCTION
 from tatami.frontend.run_scope import Scope
 
 Meaning: TypeAlias = Callable[[Scope, Any], "Array | tuple[Array, ...]"]
-MEANING: dict[str, Meaning] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING}
+MEANING: dict[str, Meaning] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **RECURRENT}
 Observe: TypeAlias = Callable[[str, str, Array], None]
 
 

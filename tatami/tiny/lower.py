@@ -27,10 +27,11 @@ from tatami.tiny.lower_control import CONTROL
 from tatami.tiny.lower_elementwise import ELEMENTWISE
 from tatami.tiny.lower_indexing import INDEXING
 from tatami.tiny.lower_movement import MOVEMENT
+from tatami.tiny.lower_recurrent import RECURRENT
 from tatami.tiny.lower_reduction import REDUCTION
 from tatami.tiny.lower_rule import Rule, Use
 
-RULES: dict[str, Rule] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **CONTROL}
+RULES: dict[str, Rule] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **RECURRENT, **CONTROL}
 
 
 def lower(frontend: Module[Graph]) -> Module[Program]:
@@ -39,7 +40,10 @@ def lower(frontend: Module[Graph]) -> Module[Program]:
     programs: dict[str, Program] = {}
     origins: dict[str, Origins] = {}
     for name, graph in frontend.programs.items():
-        programs[name], origins[name] = _Lowering(graph, frontend, constants, constants.get(name, ())).program()
+        lowering = _Lowering(graph, frontend, constants, constants.get(name, ()), set(programs))
+        programs[name], origins[name] = lowering.program()
+        for made, (program, program_origins) in lowering.made.items():
+            programs[made], origins[made] = program, program_origins
     return Module(programs, frontend.constants, origins)
 
 
@@ -84,12 +88,20 @@ class _Lowering:
     """One graph on its way to a program."""
 
     def __init__(
-        self, graph: Graph, module: Module[Graph], hoisted: dict[str, tuple[str, ...]], last_inputs: tuple[str, ...]
+        self,
+        graph: Graph,
+        module: Module[Graph],
+        hoisted: dict[str, tuple[str, ...]],
+        last_inputs: tuple[str, ...],
+        taken: set[str],
     ) -> None:
         self.graph = graph
         self.module = module
         self.all_hoisted = hoisted
         self.last_inputs = last_inputs
+        self.made: dict[str, tuple[Program, Origins]] = {}
+        """Loop bodies of our own making."""
+        self.taken = taken | set(module.programs)
         self.is_main = module.programs.get("main") is graph
         self.builder = Builder()
         self.builder.assumptions.extend(graph.signature.assumptions)
@@ -132,6 +144,14 @@ class _Lowering:
     def constant(self, name: str) -> Value:
         return self.values[name] if name in self.values else self.add_input(self.constant_port(name))
 
+    def add_program(self, program: Program, origins: Origins) -> str:
+        count = 0
+        while f"step{count}" in self.taken:
+            count += 1
+        self.taken.add(f"step{count}")
+        self.made[f"step{count}"] = (program, origins)
+        return f"step{count}"
+
     def hoisted(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return self.all_hoisted.get(names[0], ())
 
@@ -140,7 +160,9 @@ class _Lowering:
         rule = RULES.get(node.op)
         if rule is None:
             raise fail("UnsupportedModel", node.name, f"{node.op} has no lowering", "compute it outside the graph")
-        use: Use[Any] = Use(self.builder, attributes(op, node), operands, types, self.module, self.constant, self.hoisted)
+        use: Use[Any] = Use(
+            self.builder, attributes(op, node), operands, types, self.module, self.constant, self.hoisted, self.add_program
+        )
         out = rule(use)
         results = out if isinstance(out, tuple) else (out,)
         for value, type, name in zip(results, types, node.outputs, strict=True):

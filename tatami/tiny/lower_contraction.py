@@ -138,11 +138,25 @@ def conv_transpose(use: Use[ConvTranspose]) -> Value:
 
 
 def einsum(use: Use[Einsum]) -> Value:
-    """All letters become axes, result letters first; MUL over all operands, then one REDUCE."""
+    """Two operands at a time, from the left; letters that no later operand and no result has are summed at once."""
     values = use.present
     terms, out = einsum_terms(use.attrs.equation, [v.rank for v in values], use.site)
     sizes = einsum_sizes(terms, [v.shape for v in values], use.site)
-    letters = out + "".join(c for c in sizes if c not in out)
+    acc = accumulation(values[0].dtype, use.attrs.acc_dtype)
+    value, term = values[0], terms[0]
+    for k in range(1, max(2, len(values))):
+        last = k >= len(values) - 1
+        here = terms[:1] if len(values) == 1 else [term, terms[k]]
+        later = out + "".join(terms[k + 1 :])
+        kept = out if last else "".join(dict.fromkeys(c for c in "".join(here) if c in later))
+        pair = [value] if len(values) == 1 else [value, values[k].cast(value.dtype)]
+        value, term = _einsum_pair(pair, here, kept, sizes, acc), kept
+    return value.cast(use.dtype)
+
+
+def _einsum_pair(values: list[Value], terms: list[str], out: str, sizes: dict[str, Expr], acc: DType) -> Value:
+    """Every letter becomes an axis, result letters first; MUL, then REDUCE of the rest."""
+    letters = out + "".join(dict.fromkeys(c for c in "".join(terms) if c not in out))
     full = tuple(sizes[c] for c in letters)
     product: Value | None = None
     for value, term in zip(values, terms, strict=True):
@@ -154,8 +168,7 @@ def einsum(use: Use[Einsum]) -> Value:
         v = v.reshape([next(at) if c in order else 1 for c in letters]).expand(full)
         product = v if product is None else product * v
     assert product is not None
-    acc = accumulation(use.dtype, use.attrs.acc_dtype)
-    return product.sum(range(len(out), len(letters)), acc).cast(use.dtype)
+    return product.sum(range(len(out), len(letters)), acc)
 
 
 def _letters_once(x: Value, term: str) -> Value:

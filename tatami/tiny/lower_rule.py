@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from tatami.core.dtype import DType
-from tatami.core.module import Module
+from tatami.core.module import Module, Origins
 from tatami.frontend.ir import Graph, TensorType
 from tatami.frontend.operation import Site, axes_of, axis_of
 from tatami.tiny.build import Builder, Value
+from tatami.tiny.ir import Program
 
 A = TypeVar("A")
 
@@ -28,6 +29,9 @@ class Use(Generic[A]):
     """The caller's own value of a module constant."""
     hoisted: Callable[[tuple[str, ...]], tuple[str, ...]]
     """Module constants that callees read: they become their last inputs, in this order."""
+
+    add_program: Callable[[Program, Origins], str]
+    """Put a program of our own making (a loop body) beside the others; its name."""
 
     def __getitem__(self, i: int) -> Value:
         value = self.operands[i]

@@ -271,6 +271,41 @@ case("resize-cubic", lambda g: X(g, 1, 2, 4, 4).op("resize", shape=(1, 2, 8, 8),
 case("nms", lambda g: X(g, 1, 6, 4, n="positive").op("non_max_suppression", X(g, 1, 2, 6, n="s"), size="K", max_per_class=3, iou_threshold=0.3))
 
 
+def recurrent(kind: str, gates: int, direction: str = "forward", extras: str = "", dtype: DType = f32, **attrs: Any) -> Build:
+    d = 2 if direction == "bidirectional" else 1
+
+    def build(g: Graph) -> Any:
+        x = g.input("x", ("T", "B", 3), dtype) * 0.25
+        w, r = (g.input(n, (d, gates * 4, k), dtype) * 0.25 for n, k in (("w", 3), ("r", 4)))
+        b = g.input("b", (d, gates * 8), dtype) * 0.25 if "b" in extras else None
+        n = g.input("lens", ("B",), i32).op("abs").clamp(hi=3) if "n" in extras else None
+        h = g.input("h", (d, "B", 4), dtype) if "h" in extras else None
+        more = (g.input("c", (d, "B", 4), dtype) if "h" in extras else None, g.input("p", (d, 12), dtype) if "p" in extras else None) if kind == "lstm" else ()
+        return x.op(kind, w, r, b, n, h, *more, direction=direction, **attrs)
+
+    return build
+
+
+def torch_lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray) -> Any:
+    """torch stacks the gates i, f, g, o."""
+    layer = torch.nn.LSTM(3, 4)
+    order = np.concatenate([np.arange(4) + 4 * k for k in (0, 2, 3, 1)])
+    with torch.no_grad():
+        for name, value in (("weight_ih_l0", w[0][order]), ("weight_hh_l0", r[0][order]), ("bias_ih_l0", b[0][:16][order]), ("bias_hh_l0", b[0][16:][order])):
+            getattr(layer, name).copy_(t(value * np.float32(0.25)))
+        y, (h, c) = layer(t(x * np.float32(0.25)))
+    return y[:, None], h, c
+
+
+case("lstm", recurrent("lstm", 4, extras="b"), torch_lstm, T=5, B=2)
+case("lstm-all", recurrent("lstm", 4, "bidirectional", "bnhp", clip=1.5), T=4, B=3)
+case("lstm-f16", recurrent("lstm", 4, dtype=f16, input_forget=True), T=3, B=2)
+case("gru", recurrent("gru", 3, "bidirectional", "bh"), T=4, B=2)
+case("gru-after", recurrent("gru", 3, "reverse", "bn", linear_before_reset=True), T=4, B=3)
+case("rnn", recurrent("rnn", 1, "reverse", "bh", activations=("relu",)), T=4, B=2)
+case("rnn-activations", recurrent("rnn", 1, "bidirectional", activations=("softsign", "elu")), T=4, B=2)
+case("rnn-no-steps", recurrent("rnn", 1), T=0, B=2)
+
 # -- other graphs ----------------------------------------------------------------------------------
 def calls(g: Graph) -> Any:
     f = g.subgraph("double")

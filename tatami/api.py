@@ -211,13 +211,13 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
         )
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.host import check_runs_here, thread_count
-    from tatami.runtime.objects import Unit, load, runtime_text
+    from tatami.runtime.objects import Unit, load, runtime_units
     from tatami.runtime.objects import build as build_object
     from tatami.runtime.pool import get_pool
 
     check_runs_here(target)
     source = compilation.stages["c"].main
-    units = [Unit(u.text, u.contract) for u in source.units.values()] + [Unit(source.entry)]
-    library = load(build_object([*units, Unit(runtime_text("pool.c"))], target))
+    units = [Unit(u.text, u.contract) for u in source.units.values()] + [Unit(source.entry), *runtime_units()]
+    library = load(build_object(units, target))
     program = CpuProgram(execution, library, get_pool(threads), thread_count(threads))
     return CompiledFunction(compilation, program, sizes)

@@ -2,14 +2,14 @@
 
 They depend on nothing but element type, tile and vector width, so each is one unit, compiled once per machine; sizes
 are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 rows by 32 columns, 16 lanes;
-``tatami_pack_f32_16`` transposes fp32 in blocks of 16. C form: ``int name(void* const* buffers, const int64_t* sizes)``.
+``tatami_pack_f32_16`` transposes fp32 in blocks of 16.
 
-    tatami_gemm_<t>_<mr>x<nr>_<lanes>   buffers a, b, c; sizes rows, kc, first
-        c[rows][nr] (+)= a * b: b is [kc][nr] aligned to the vector, a is ceil(rows/mr) balanced panels [kc][r] one after
-        the other, panel p from row rows*p/np. first: c is overwritten. Each block of kc is summed from zero in order
-        of k and then added, whatever the threads do.
-    tatami_pack_<t>_<lanes>             buffers to, from; sizes columns, pitch, stride, kc
-        to[k*pitch + j] = from[j*stride + k] for j < columns; nothing else is written.
+    int tatami_gemm_<t>_<mr>x<nr>_<lanes>(T *a, T *b, T *c, int64_t rows, int64_t depth, int64_t k0, int64_t k1)
+        c[rows][nr] += a * b over k0 <= k < k1 (k0 = 0: c is overwritten). a is ceil(rows/mr) balanced panels
+        [depth][r], panel p from row rows*p/np on; b is [k1-k0][nr]. Each block of k is summed from zero in order of k
+        and then added, whatever the threads do.
+    int tatami_pack_<t>_<lanes>(T *to, T *from, int64_t columns, int64_t pitch, int64_t stride, int64_t count)
+        to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
 """
 
 from __future__ import annotations
@@ -51,20 +51,19 @@ def _gemm_text(name: str, element: str, mr: int, nr: int, lanes: int) -> str:
     if nr % lanes or not 1 <= mr <= 64:
         raise ValueError(f"{name}: {nr} columns are not whole vectors of {lanes}")
     tiles = "\n".join(_tile_text(rows, nr, lanes) for rows in range(1, mr + 1))
-    cases = "\n".join(f"    case {rows}: tile_{rows}(kc, a, b, c, first); break;" for rows in range(1, mr + 1))
+    cases = "\n".join(
+        f"    case {rows}: tile_{rows}(k1 - k0, a + k0 * {rows}, b, c, k0 == 0); break;" for rows in range(1, mr + 1)
+    )
     return f"""{_head(element, lanes)}
 {tiles}
-int {name}(void *const *buffers, const int64_t *sizes) {{
-  const T *a = buffers[0], *b = buffers[1];
-  T *c = buffers[2];
-  const int64_t rows = sizes[0], kc = sizes[1], first = sizes[2];
+int {name}(T *a, T *b, T *c, int64_t rows, int64_t depth, int64_t k0, int64_t k1) {{
   int64_t panels = (rows + {mr - 1}) / {mr};
   for (int64_t p = 0; p < panels; ++p) {{
     int64_t r = rows * (p + 1) / panels - rows * p / panels;
     switch (r) {{
 {cases}
     }}
-    a += r * kc;
+    a += r * depth;
     c += r * {nr};
   }}
   return 0;
@@ -84,7 +83,7 @@ def _tile_text(rows: int, nr: int, lanes: int) -> str:
 
     def step(u: int) -> list[str]:
         lines = ["    {"]
-        lines += [f"      V b{v} = *(const V *)(b + {u * nr + v * lanes});" for v in range(vectors)]
+        lines += [f"      V b{v} = *(const U *)(b + {u * nr + v * lanes});" for v in range(vectors)]
         for i in range(rows):
             sums = " ".join(f"{names[i][v][u % sets]} += s * b{v};" for v in range(vectors))
             lines.append(f"      {{ T s = a[{u * rows + i}]; {sums} }}")
@@ -125,10 +124,7 @@ def _pack_text(name: str, element: str, lanes: int) -> str:
     whole = "\n".join(f"          *(U *)(to + (k + {i}) * pitch + j) = {final[i]};" for i in range(lanes))
     store_one = "\n".join(f"          part[{i}] = {final[i]};" for i in range(lanes))
     return f"""{_head(element, lanes)}
-int {name}(void *const *buffers, const int64_t *sizes) {{
-  T *to = buffers[0];
-  const T *from = buffers[1];
-  const int64_t columns = sizes[0], pitch = sizes[1], stride = sizes[2], kc = sizes[3];
+int {name}(T *to, T *from, int64_t columns, int64_t pitch, int64_t stride, int64_t kc) {{
   int64_t k = 0;
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)

@@ -3,8 +3,8 @@
     y = epilogue(sum over k of lhs * rhs)      batch, m, n, k: groups of axes, each one linear index
 
 Packing reads the operand EXPRESSIONS: any affine map with floors, guards of padding, casts, fused elementwise work. A
-convolution is so an implicit GEMM with im2col folded into the packing. lhs becomes panels [kc][r] of r <= mr rows, rhs
-becomes slivers [kc][nr]; blocks of kc follow one another. The micro-kernel adds them up in order of k, so answers do not
+convolution is so an implicit GEMM with im2col folded into the packing. lhs becomes panels [K][r] of r <= mr rows, rhs
+becomes slivers [K][nr]; both are used in blocks of kc. The micro-kernel adds them up in order of k, so answers do not
 depend on the number of threads. The epilogue reads the finished [rows][nr] accumulators while they are in cache.
 
     split m      slivers of rhs packed once for all; threads share blocks of rows, each packs its rows of lhs
@@ -130,9 +130,7 @@ class _Contraction:
 
     def split_m(self) -> Stmts:
         slivers, s = self.local(self.k * self.slivers * self.nr), self.counter(self.slivers)
-        pack = self.each_k_block(
-            lambda k0, k1: self.pack_sliver({}, slivers.name, self.sliver_at(k0, k1, var(s)), var(s), k0, k1)
-        )
+        pack = self.each_k_block(lambda k0, k1: self.pack_sliver({}, slivers.name, self.sliver_at(k0, var(s)), var(s), k0, k1))
         blocks, rows_max = self.row_blocks()
         panels, sums = self.local(rows_max * self.k), self.local(rows_max * self.nr)
         x = self.counter(blocks)
@@ -221,8 +219,8 @@ class _Contraction:
         k1, d1 = self.integer(floordiv(self.k * (var(p) + 1), self.k_blocks))
         return (loop.For(p, ZERO, self.k_blocks, (d0, d1, *make(k0, k1))),)
 
-    def sliver_at(self, k0: Expr, k1: Expr, sliver: Expr) -> Expr:
-        return k0 * self.slivers * self.nr + sliver * (k1 - k0) * self.nr
+    def sliver_at(self, k0: Expr, sliver: Expr) -> Expr:
+        return (sliver * self.k + k0) * self.nr
 
     def all_slivers(
         self, values: dict[str, Expr], i0: Expr, rows: Expr, panels: str, sums: str, packed: str = "", sliver: str = ""
@@ -236,12 +234,11 @@ class _Contraction:
         """Sum all of k for `rows` rows by one sliver, then the epilogue."""
 
         def block(k0: Expr, k1: Expr) -> Stmts:
-            at = loop.Pointer(packed, self.sliver_at(k0, k1, s)) if packed else loop.Pointer(sliver, ZERO)
+            at = loop.Pointer(packed, self.sliver_at(k0, s)) if packed else loop.Pointer(sliver, ZERO)
             pack = () if packed else self.pack_sliver(values, sliver, ZERO, s, k0, k1)
-            sizes = (loop.Integer(rows), loop.Integer(k1 - k0), loop.Integer(ONE - minimum(ONE, k0)))
-            call = loop.Call(
-                self.gemm_routine, (loop.Pointer(panels, k0 * rows), at, loop.Pointer(sums, ZERO), *sizes), routine=True
-            )
+            buffers = (loop.Pointer(panels, ZERO), at, loop.Pointer(sums, ZERO))
+            sizes = (loop.Integer(rows), loop.Integer(self.k), loop.Integer(k0), loop.Integer(k1))
+            call = loop.Call(self.gemm_routine, (*buffers, *sizes), routine=True)
             return (*pack, call)
 
         j0 = s * self.nr
@@ -263,7 +260,7 @@ class _Contraction:
         """Panel q of `count` balanced ones."""
         first, d0 = self.integer(floordiv(rows * q, maximum(count, ONE)))
         r, d1 = self.integer(floordiv(rows * (q + 1), maximum(count, ONE)) - first)
-        base = k0 * rows + (k1 - k0) * first
+        base = first * self.k + k0 * r
         return (d0, d1, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i0 + first + r, k0, k1))
 
     def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:

@@ -120,6 +120,12 @@ def runtime_text(name: str) -> str:
     return (files("tatami.c") / "runtime_text" / name).read_text()
 
 
+def runtime_units() -> tuple[Unit, ...]:
+    """The runtime that every shared object is linked with: the pool, and the routines that kernels call by name."""
+    folder = files("tatami.c") / "runtime_text"
+    return tuple(Unit(f.read_text()) for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name.endswith(".c"))
+
+
 def load(body: bytes) -> ctypes.CDLL:
     """Map a shared object from a private copy that no other user can change and that is gone from the folder at once.
 

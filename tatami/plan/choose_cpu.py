@@ -206,7 +206,7 @@ def contraction_candidate(
         return out
 
     b, m, n, k = count(c.batch), count(c.m), count(c.n), count(c.k)
-    swap = _wants_swap(region, c, m, n, target)
+    swap = _wants_swap(region, c, m, n, target, constants)
     wide, narrow = (m, n) if swap else (n, m)
     if narrow < 4 or wide < 8 or k < 8:
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from 4 x 8 x 8")
@@ -256,16 +256,20 @@ def _is_helper(region: Region, name: str, acc: str) -> bool:
     return not isinstance(lets[name].expr, Reduce | Scan) and not depends_on(name, acc, lets)
 
 
-def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target) -> bool:
-    """The n side should hold the innermost output axis, so that tiles are stored by whole vectors, unless it is
-    narrower than a vector and the other side is not."""
+def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, constants: frozenset[str]) -> bool:
+    """Which operand is the wide, n side. It should hold the innermost output axis, so that tiles are stored by whole
+    vectors; unless that side is narrower than a vector and the other is not, or few rows meet a constant operand that
+    `setup` can pack: then its packing would cost more than strided stores."""
     order = main_order(region)
     last = next((a for a in reversed(order) if a in c.m or a in c.n), "")
     lanes = max(1, target.vector_bytes // 4)
     swap = last in c.m
+    constant_side = c.lhs if not swap else c.rhs
     n_side, other = (m, n) if swap else (n, m)
     if n_side < lanes <= other:
-        swap = not swap
+        return not swap
+    if constant_side in constants and n_side < 256 and other >= 2 * lanes:
+        return not swap
     return swap
 
 

@@ -1,17 +1,227 @@
-"""Regions as kernels read them: final layouts, conversions at boundaries, packing in `setup` (D§3 plan).
+"""Regions as kernels read them: packed operands made in `setup`, layouts changed at boundaries (D§3 plan).
 
-The identity when a plan asks for nothing: row-major values, no packed operands.
+    plan packs n1            setup:  n1_p[k, n] <- n1[k, n]     blocked, slivers of nr columns
+    n9 = sum n0 * n1   ->    main:   n9 = sum n0[m, k] * n1_p[k, n]
+
+A plan that asks for nothing leaves the module as it is. A packed operand is a matrix [batch…, K, N] of the accumulation
+dtype, K and N linear over the contraction's k and n axes, in the layout ``[batch…][N / nr][K][nr]``: any block of k of a
+sliver is contiguous. Its logical meaning is the operand's, so the realised Regions mean what the planned ones do.
 """
 
 from __future__ import annotations
 
+import msgspec
+
+from tatami.core.bounds import linearize
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, product, var
+from tatami.core.layout import Layout, MemRef
 from tatami.core.module import Module
-from tatami.plan.ir import ProgramPlan
-from tatami.region.ir import Program
+from tatami.core.signature import Input, Output, Signature
+from tatami.plan.convert import with_layouts
+from tatami.plan.ir import CpuContraction, ProgramPlan
+from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Read, Reduce, Region, RegionExpr, Step, Target, Yield
+from tatami.region.kinds import ContractionShape, contractions
+from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads
 
 
 def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Module[Program]:
-    """The Regions with the layouts that `plan` gives to values."""
-    if all(not p.layouts for p in plan.programs.values()):
+    """The Regions with the layouts that `plan` gives to values, and packed constant operands."""
+    programs = dict(region.programs)
+    for name in region.programs:
+        if name in plan.programs and plan.programs[name].layouts:
+            programs[name] = with_layouts(programs[name], plan.programs[name].layouts)
+    if "main" in plan.programs:
+        main, packings = _pack_program(programs["main"], plan.programs["main"])
+        if packings:
+            programs["main"] = main
+            programs["setup"] = _with_packing(region, programs.get("setup"), packings)
+    if all(programs.get(n) is p for n, p in region.programs.items()) and programs.keys() == region.programs.keys():
         return region
-    return region
+    return Module(programs, region.constants, region.origins)
+
+
+def packed_layout(rank: int, nr: int) -> Layout:
+    """``[batch…][N / nr][K][nr]`` of a logical ``[batch…, K, N]``."""
+    return Layout("blocked", order=(*range(rank - 2), rank - 1, rank - 2), blocks=((rank - 1, nr),))
+
+
+class _Packing(msgspec.Struct, frozen=True):
+    """One packed tensor: the tensor of main that it is made from, and the Region that makes it."""
+
+    source: Input
+    source_id: str
+    region: Region
+    made: Input
+    made_id: str
+
+
+def _pack_program(program: Program, plan: ProgramPlan) -> tuple[Program, list[_Packing]]:
+    plans = {r.region: r for r in plan.regions}
+    ports = dict(zip(program.inputs, program.signature.inputs))
+    taken = _names(program)
+    made: dict[tuple[str, str], _Packing] = {}
+    body: list[Region | Step] = []
+    for item in program.body:
+        chosen = plans[item.name].choices[-1].plan if isinstance(item, Region) and item.name in plans else None
+        if isinstance(item, Region) and isinstance(chosen, CpuContraction):
+            item = _pack_region(item, chosen, ports, taken, made)
+        body.append(item)
+    if not made:
+        return program, []
+    packings = list(made.values())
+    used = {n for item in body for n in (item.inputs if isinstance(item, Step) else [p.name for p in item.inputs])}
+    used |= set(program.outputs) | {t.updates for item in body if isinstance(item, Region) for t in item.outputs}
+    kept = [(i, p) for i, p in zip(program.inputs, program.signature.inputs) if i in used or p.storage != "const_pool"]
+    kept += [(p.made_id, p.made) for p in packings]
+    signature = msgspec.structs.replace(program.signature, inputs=tuple(p for _, p in kept))
+    return Program(signature, tuple(i for i, _ in kept), program.outputs, tuple(body)), packings
+
+
+def _names(program: Program) -> set[str]:
+    out = set(program.inputs) | {p.tensor for p in program.signature.inputs} | {p.tensor for p in program.signature.outputs}
+    for item in program.body:
+        out |= {o.name for o in item.outputs}
+    return out
+
+
+def _pack_region(
+    region: Region, plan: CpuContraction, ports: dict[str, Input], taken: set[str], made: dict[tuple[str, str], _Packing]
+) -> Region:
+    """The Region with the packed operand put in, or as it is when that operand cannot be packed."""
+    shape = next((c for c in contractions(region) if c.acc == plan.acc), None)
+    if shape is None or len(plan.packed) != 1:
+        return region
+    operand, n_axes = (shape.lhs, shape.m) if plan.swap else (shape.rhs, shape.n)
+    extents = all_axes(region)
+    axes = (*shape.batch, *shape.k, *n_axes)
+    tensor = plan.packed[0]
+    if {r.tensor for r in reads(operand)} != {tensor} or let_uses(operand) or any(extents[a].as_int() is None for a in axes):
+        return region
+    acc = lets_by_name(region)[plan.acc]
+    assert isinstance(acc.expr, Reduce)
+    if tensor not in ports:
+        return region
+    packing = _packing(region, shape, operand, n_axes, tensor, plan.nr, acc.expr.dtype, ports[tensor], taken, made)
+    return _with_operand(region, acc, operand, packing, (shape.batch, shape.k, n_axes))
+
+
+def _packing(
+    region: Region,
+    shape: ContractionShape,
+    operand: RegionExpr,
+    n_axes: tuple[str, ...],
+    tensor: str,
+    nr: int,
+    dtype: DType,
+    port: Input,
+    taken: set[str],
+    made: dict[tuple[str, str], _Packing],
+) -> _Packing:
+    extents = all_axes(region)
+    axes = (*shape.batch, *shape.k, *n_axes)
+    types = Types(region)
+    e = operand if types.of(operand) == dtype else Cast(operand, dtype)
+    sizes = (*(extents[a] for a in shape.batch), product(extents[a] for a in shape.k), product(extents[a] for a in n_axes))
+    layout = packed_layout(len(sizes), nr)
+    memref = next(p.memref for p in region.inputs if p.name == tensor)
+    let = Let("v", axes, dtype, e)
+    key = (tensor, repr((let, nr, [str(extents[a]) for a in axes], shape.batch, shape.k, n_axes)))
+    if key not in made:
+        name = f"{tensor}_p"
+        while name in taken:
+            name += "p"
+        taken.add(name)
+        made[key] = _Packing(
+            port,
+            tensor,
+            Region(
+                f"pack_{name}",
+                tuple(Iter(a, extents[a]) for a in axes),
+                (),
+                (Param(tensor, memref),),
+                (Target(name, MemRef(dtype, sizes, layout=layout)),),
+                (let,),
+                (Yield("v", name, map=_matrix_index(extents, shape.batch, shape.k, n_axes)),),
+            ),
+            Input(name, dtype, sizes, role="const", storage="const_pool", layout=layout),
+            name,
+        )
+    return made[key]
+
+
+def _matrix_index(extents: dict[str, Expr], batch: tuple[str, ...], k: tuple[str, ...], n: tuple[str, ...]) -> tuple[Expr, ...]:
+    def linear(group: tuple[str, ...]) -> Expr:
+        return linearize(tuple(var(a) for a in group), tuple(extents[a] for a in group))
+
+    return (*(var(a) for a in batch), linear(k), linear(n))
+
+
+def _with_operand(
+    region: Region,
+    acc: Let,
+    operand: RegionExpr,
+    packing: _Packing,
+    groups: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
+) -> Region:
+    e = acc.expr
+    assert isinstance(e, Reduce) and isinstance(e.body, Binary)
+    read = Read(packing.made_id, _matrix_index(all_axes(region), *groups))
+    types = Types(region)
+
+    def side(x: RegionExpr) -> RegionExpr:
+        if x is operand:
+            return read
+        return x if types.of(x) == e.dtype else Cast(x, e.dtype)
+
+    body = Binary("mul", side(e.body.x), side(e.body.y))
+    lets = tuple(
+        msgspec.structs.replace(n, expr=msgspec.structs.replace(e, body=body)) if n.name == acc.name else n for n in region.lets
+    )
+    still = {r.tensor for n in lets for r in reads(n.expr)}
+    made = packing.region.outputs[0].memref
+    inputs: list[Param] = []
+    for p in region.inputs:
+        if p.name == packing.source_id:
+            inputs.append(Param(packing.made_id, made))
+        if p.name != packing.source_id or p.name in still:
+            inputs.append(p)
+    return msgspec.structs.replace(region, inputs=tuple(inputs), lets=lets)
+
+
+def _with_packing(region: Module[Program], setup: Program | None, packings: list[_Packing]) -> Program:
+    """`setup` (made when there is none) with the packing Regions at its end."""
+    if setup is None:
+        setup = Program(Signature(), (), (), ())
+    inputs = list(zip(setup.inputs, setup.signature.inputs))
+    outputs = list(zip(setup.outputs, setup.signature.outputs))
+    by_tensor = {p.tensor: i for i, p in inputs} | {o.tensor: i for i, o in outputs}
+    body = list(setup.body)
+    taken = {item.name for item in body} | {t.name for item in body for t in item.outputs} | {i for i, _ in inputs}
+    for p in packings:
+        source = by_tensor.get(p.source.tensor)
+        if source is None:
+            source = _fresh(p.source_id, taken)
+            inputs.append((source, p.source))
+            by_tensor[p.source.tensor] = source
+        made = _fresh(p.made_id, taken)
+        step = _renamed(p.region, {p.source_id: source, p.made_id: made}, _fresh(p.region.name, taken))
+        body.append(step)
+        outputs.append((made, Output(p.made.tensor, p.made.dtype, p.made.shape, layout=p.made.layout)))
+    signature = msgspec.structs.replace(
+        setup.signature, inputs=tuple(p for _, p in inputs), outputs=tuple(o for _, o in outputs)
+    )
+    return Program(signature, tuple(i for i, _ in inputs), tuple(i for i, _ in outputs), tuple(body))
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _renamed(region: Region, tensors: dict[str, str], name: str) -> Region:
+    from tatami.region.canonical_key import Renaming, rename
+
+    return rename(region, Renaming(tensors, {}, {}, {}), name)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from tatami.core.dtype import DType
+from tatami.core.expr import expr
+from tatami.core.layout import Layout, address
+from tatami.core.module import Module
+from tatami.core.substitute import substitute_sizes
+from tatami.core.target import PRESETS
+from tatami.core.tensor import Tensor
+from tatami.plan.choose import choose
+from tatami.plan.ir import CpuContraction, ProgramPlan
+from tatami.plan.plan_realised import plan_realised
+from tatami.plan.realise import packed_layout, realise
+from tatami.plan.verify import verify as verify_plans
+from tatami.poly_core.analyse import analyse
+from tatami.region.ir import Program, Read, Region
+from tatami.region.run import run
+from tatami.region.verify import verify
+from tests.region import examples as ex
+
+TARGET = PRESETS["cpu:avx512"]
+rng = np.random.default_rng(2)
+
+
+def with_constant(region: Region, tensor: str, array: np.ndarray) -> Module[Program]:
+    module = ex.program_of(region)
+    program = module.main
+    inputs = tuple(
+        msgspec.structs.replace(p, role="param", storage="const_pool") if p.tensor == tensor else p
+        for p in program.signature.inputs
+    )
+    signature = msgspec.structs.replace(program.signature, inputs=inputs)
+    return Module({"main": msgspec.structs.replace(program, signature=signature)}, {tensor: Tensor(array)})
+
+
+def gemm_module(dtype: DType = DType.fp32) -> tuple[Module[Program], np.ndarray]:
+    region = substitute_sizes(ex.gemm(dtype), {"N": expr(48), "K": expr(40)})
+    weights = (rng.standard_normal((40, 48)) / 8).astype(np.float16 if dtype == DType.fp16 else np.float32)
+    return with_constant(region, "B", weights), weights
+
+
+@pytest.mark.parametrize("dtype", [DType.fp32, DType.fp16])
+def test_constant_weights_are_packed_in_setup(dtype: DType) -> None:
+    module, weights = gemm_module(dtype)
+    plan = choose(module, analyse(module), TARGET, None, {"M": 64})
+    chosen = plan.main.regions[0].choices[0].plan
+    assert isinstance(chosen, CpuContraction)
+    assert chosen.packed == ("B",)
+    realised = realise(module, plan)
+    assert [str(d) for d in verify(realised)] == []
+    assert [p.tensor for p in realised.programs["setup"].signature.outputs] == ["B_p"]
+    assert [p.tensor for p in realised.main.signature.inputs] == ["A", "bias", "B_p"]
+    arrays = {
+        "A": (rng.standard_normal((7, 40)) / 8).astype(weights.dtype),
+        "bias": rng.standard_normal(48).astype(weights.dtype),
+    }
+    for name, array in run(module, arrays).items():
+        np.testing.assert_allclose(run(realised, arrays)[name], array, rtol=1e-3, atol=1e-6)
+    new = plan_realised(realised, plan, analyse(realised), TARGET)
+    assert verify_plans(new, realised) == []
+    final = new.main.regions[0].choices[0].plan
+    assert isinstance(final, CpuContraction)
+    assert final.packed == ("B_p",)
+
+
+def test_a_packed_sliver_is_contiguous_over_k() -> None:
+    layout = packed_layout(2, 32)
+    at = lambda k, n: address(layout, (expr(40), expr(48)), (expr(k), expr(n))).as_int()  # noqa: E731
+    assert [at(0, 0), at(0, 31), at(1, 0), at(39, 31), at(0, 32)] == [0, 31, 32, 40 * 32 - 1, 40 * 32]
+
+
+def test_conv_weights_become_a_matrix() -> None:
+    region = substitute_sizes(ex.conv(), {"Co": expr(64), "Ci": expr(8)})
+    weights = rng.standard_normal((64, 8, 3, 3)).astype(np.float32)
+    module = with_constant(region, "F", weights)
+    plan = choose(module, analyse(module), TARGET, None, {"N": 1, "H": 7, "W": 7})
+    chosen = plan.main.regions[0].choices[0].plan
+    assert isinstance(chosen, CpuContraction)
+    assert (chosen.swap, chosen.packed) == (False, ("F",))
+    realised = realise(module, plan)
+    assert [str(d) for d in verify(realised)] == []
+    x = rng.standard_normal((1, 8, 7, 7)).astype(np.float32)
+    np.testing.assert_allclose(run(realised, {"X": x})["Y"], run(module, {"X": x})["Y"], rtol=1e-4, atol=1e-4)
+
+
+def test_a_plan_without_wishes_changes_nothing() -> None:
+    module = ex.program_of(ex.softmax())
+    plan = choose(module, analyse(module), TARGET)
+    assert realise(module, plan) is module
+    assert plan_realised(module, plan, analyse(module), TARGET) is plan
+
+
+def test_a_layout_is_converted_at_the_boundary() -> None:
+    first = ex.softmax()
+    lets = tuple(msgspec.structs.replace(n, expr=_renamed(n.expr)) for n in first.lets)
+    second = msgspec.structs.replace(
+        first,
+        name="again",
+        inputs=(ex.param("Y", "M", "N"),),
+        outputs=(ex.target("Z", "M", "N"),),
+        lets=lets,
+        yields=(msgspec.structs.replace(first.yields[0], to="Z"),),
+    )
+    module = ex.program_of(first, second)
+    col = Layout("col_major")
+    plan = choose(module, analyse(module), TARGET).main
+    wishes = Module({"main": ProgramPlan(plan.regions, {"X": col, "Y": col})})
+    realised = realise(module, wishes)
+    assert [str(d) for d in verify(realised)] == []
+    assert [item.name for item in realised.main.body] == ["convert_X", "softmax", "again"]
+    body = [item for item in realised.main.body if isinstance(item, Region)]
+    assert [body[1].inputs[0].memref.layout.kind, body[1].outputs[0].memref.layout.kind, body[2].inputs[0].memref.layout.kind] == ["col_major"] * 3  # fmt: skip
+    assert body[2].outputs[0].memref.layout.kind == "row_major"
+    x = rng.standard_normal((3, 4)).astype(np.float32)
+    np.testing.assert_array_equal(run(realised, {"X": x})["Z"], run(module, {"X": x})["Z"])
+    new = plan_realised(realised, wishes, analyse(realised), TARGET)
+    assert verify_plans(new, realised) == []
+
+
+def _renamed(e: object) -> object:
+    from tatami.region.walk import rewrite
+
+    return rewrite(e, lambda n: Read("Y", n.map) if isinstance(n, Read) else n)  # type: ignore[arg-type]

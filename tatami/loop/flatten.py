@@ -8,12 +8,12 @@ Select over Within it takes the guard along (its body is then the neutral elemen
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, substitute, var
+from tatami.core.expr import free_vars, var
 from tatami.core.ops import OPS, neutral, result_dtype
 from tatami.core.scalar import scalar
 from tatami.indexbook.ir import Guard
@@ -165,35 +165,3 @@ class _Flattener:
         self.let_axes[name] = axes
         self.out.append(FlatLet(name, axes, dtype, kind, e))
         return At(name, tuple(var(a) for a in axes))
-
-
-def at_map(e: RegionExpr, env: dict[str, Expr]) -> RegionExpr:
-    """`e` with axes replaced in every index expression (capture-free: our axis names are unique per Region)."""
-
-    def ix(x: Expr) -> Expr:
-        return substitute(x, env)
-
-    match e:
-        case Read() | At():
-            return msgspec.structs.replace(e, map=tuple(ix(x) for x in e.map))
-        case ReadAt():
-            entries = tuple(None if x is None else ix(x) for x in e.map)
-            return msgspec.structs.replace(e, map=entries, indices=tuple(at_map(i, env) for i in e.indices))
-        case Const():
-            return e
-        case Index():
-            return msgspec.structs.replace(e, value=ix(e.value))
-        case Within():
-            return Within(tuple(Guard(ix(g.index), ix(g.size)) for g in e.guards))
-        case Unary() | Cast():
-            return msgspec.structs.replace(e, x=at_map(e.x, env))
-        case Binary():
-            return msgspec.structs.replace(e, x=at_map(e.x, env), y=at_map(e.y, env))
-        case Select():
-            return Select(at_map(e.pred, env), at_map(e.then, env), at_map(e.other, env))
-        case Random():
-            return msgspec.structs.replace(e, key=at_map(e.key, env), counter=ix(e.counter))
-        case Reduce() | Scan():
-            return msgspec.structs.replace(e, body=at_map(e.body, env))
-        case _:
-            assert_never(e)  # type: ignore[arg-type]

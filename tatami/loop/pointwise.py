@@ -84,6 +84,8 @@ class Emitter:
         self.extents: dict[str, Expr] = {}
         """Extents of loop variables in use."""
         self.stored: dict[str, Stored] = {}
+        self.moved: dict[str, str] = {}
+        """Inputs that are read from a copy."""
         self.blocks: list[list[Stmt]] = [[]]
         self.memos: list[dict[object, Value]] = [{}]
         self.counter = 0
@@ -241,7 +243,39 @@ class Emitter:
                 return Op("mul", (Op("mul", (a, a)), a))
             if y.value == 1:
                 return a
+        if fn == "div" and isinstance(y, region_ir.At) and self.is_softmax_sum(y.let) and type_of(a).dtype == DType.fp32:
+            sum_ = self.value(y, p)
+            if type_of(sum_).lanes == 1 and type_of(a).lanes > 1:
+                key = ("recip", sum_)
+                factor = self.recall(key)
+                if factor is None:
+                    factor = self.declare(Op("recip", (sum_,)))
+                    self.remember(key, factor)
+                return Op("mul", self.level(a, factor))
         return Op(fn, (a, b))
+
+    def is_softmax_sum(self, name: str) -> bool:
+        """A sum of ``exp(x - max)``: at least 1, so that one reciprocal may stand for many divisions."""
+        reduce = self.lets[name].expr
+        if not isinstance(reduce, region_ir.Reduce) or reduce.fn != "sum":
+            return False
+        body = self.through(reduce.body)
+        if not isinstance(body, region_ir.Unary) or body.fn != "exp":
+            return False
+        inner = self.through(body.x)
+        if not isinstance(inner, region_ir.Binary) or inner.fn != "sub":
+            return False
+        top = inner.y
+        if not isinstance(top, region_ir.At):
+            return False
+        highest = self.lets[top.let].expr
+        return isinstance(highest, region_ir.Reduce) and highest.fn == "max" and highest.axes == reduce.axes
+
+    def through(self, e: RegionExpr) -> RegionExpr:
+        """The expression of a map let behind a plain reference."""
+        while isinstance(e, region_ir.At) and self.lets[e.let].kind == "map":
+            e = self.lets[e.let].expr
+        return e
 
     def named(self, value: Value) -> Value:
         """A register (or constant) for a value that is used twice."""
@@ -252,7 +286,7 @@ class Emitter:
         key = ("read", tensor, addr, p.lanes if p.vector in free_vars(addr) else 1)
         known = self.recall(key)
         if known is None:
-            known = self.declare(self.load(tensor, addr, self.memrefs[tensor].dtype, p))
+            known = self.declare(self.load(self.moved.get(tensor, tensor), addr, self.memrefs[tensor].dtype, p))
             self.remember(key, known)
         return known
 
@@ -402,9 +436,9 @@ class Emitter:
         index, guards = self.indices(tuple(None if x is None else p.at(x) for x in e.map), values, m.shape, e.bounds)
         addr = self.address(e.tensor, index)
         if not guards:
-            return self.load(e.tensor, addr, m.dtype, p)
+            return self.load(self.moved.get(e.tensor, e.tensor), addr, m.dtype, p)
         with self.block() as read:
-            value = self.load(e.tensor, addr, m.dtype, p)
+            value = self.load(self.moved.get(e.tensor, e.tensor), addr, m.dtype, p)
         lanes = type_of(value).lanes
         reg = Reg(self.fresh("v"), m.dtype, lanes)
         self.emit(Declare(reg, self.widen(Const(0, m.dtype), lanes)))

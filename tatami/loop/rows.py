@@ -14,6 +14,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, product, var
+from tatami.core.layout import size_elements
 from tatami.loop.flatten import FlatLet, flatten, used_axes
 from tatami.loop.ir import (
     Assign,
@@ -26,33 +27,66 @@ from tatami.loop.ir import (
     If,
     IndexOf,
     Lane,
+    Load,
     LocalBuffer,
     Op,
     Parallel,
     Reg,
     Splat,
     Stmt,
+    Store,
     Value,
     Within,
     type_of,
 )
+from tatami.loop.merge_axes import merge_axes
 from tatami.loop.pointwise import Emitter, Point, Stored, accumulator_dtype, lane_step, neutral_value
-from tatami.loop.schedule import Item, Pass, Phase, Schedule, Scheduler, cost
+from tatami.loop.schedule import Item, Pass, Phase, Schedule, Scheduler, cost, nodes
 from tatami.plan.ir import CpuRows, Scalar
-from tatami.region.ir import Reduce, Region, Scan, Yield
+from tatami.region.ir import Read, ReadAt, Reduce, Region, Scan, Yield
 
 _WORK = 1 << 14
 """Element operations worth a task of their own (about 5 us)."""
+_TILE = 64
+"""Lanes-axis elements of a tile of a transposing pass."""
 _BLOCK = 512
 """Terms of a float sum added up one after the other before they join the total."""
 
 
 def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:
     """The body of the kernel of a renamed Region."""
+    region, joined = merge_axes(region)
+    plan = _with_joined_axes(plan, joined)
     lets, typer = flatten(region)
     lanes = plan.width if isinstance(plan, CpuRows) else 1
     scheduler = Scheduler(region, lets, plan, lanes)
     return _Rows(region, Emitter(region, scheduler.lets, typer), scheduler).body()
+
+
+def _with_joined_axes(plan: CpuRows | Scalar, joined: dict[str, str]) -> CpuRows | Scalar:
+    outer = tuple(dict.fromkeys(joined.get(a, a) for a in plan.outer))
+    if isinstance(plan, CpuRows):
+        plan = msgspec.structs.replace(plan, vector_axis=joined.get(plan.vector_axis, plan.vector_axis))
+    return msgspec.structs.replace(plan, outer=outer)
+
+
+def overwritten_inputs(region: Region, lets: dict[str, FlatLet]) -> tuple[str, ...]:
+    """Inputs that an output updates and that are read elsewhere than where the reading point itself writes."""
+    out: list[str] = []
+    for target in region.outputs:
+        if not target.updates:
+            continue
+        maps = {
+            (y.source, y.map if y.map is not None else tuple(var(a) for a in lets[y.source].axes))
+            for y in region.yields
+            if y.to == target.name and not y.indices and y.combine == "set"
+        }
+        for name, let in lets.items():
+            for e in nodes(let.expr):
+                reads = isinstance(e, (Read, ReadAt)) and e.tensor == target.updates
+                if reads and not (isinstance(e, Read) and let.kind == "map" and (name, e.map) in maps and len(maps) == 1):
+                    out.append(target.updates)
+    return tuple(dict.fromkeys(out))
 
 
 class _Accumulator(msgspec.Struct):
@@ -81,6 +115,8 @@ class _Rows:
         self.sizes = scheduler.sizes
 
     def body(self) -> tuple[Stmt, ...]:
+        for tensor in overwritten_inputs(self.region, self.lets):
+            self.snapshot(tensor)
         for name, storage in self.plan.storage.items():
             if storage == "shared":
                 self.allocate(name, self.lets[name].axes)
@@ -89,6 +125,18 @@ class _Rows:
         for y in self.plan.scatters:
             self.scatter(y)
         return tuple(self.e.blocks[0])
+
+    def snapshot(self, tensor: str) -> None:
+        """A copy of an input that an output overwrites while other points still read it."""
+        e = self.e
+        m = e.memrefs[tensor]
+        count = size_elements(m.layout, m.shape)
+        buffer = e.fresh("b")
+        e.emit(LocalBuffer(buffer, m.dtype, count))
+        x = e.loop(count)
+        copy = Store(buffer, var(x), Load(tensor, var(x), m.dtype))
+        e.emit(Parallel(x, count, expr(_WORK * 4), (copy,)))
+        e.moved[tensor] = buffer
 
     def allocate(self, name: str, axes: tuple[str, ...]) -> None:
         let = self.lets[name]
@@ -169,6 +217,9 @@ class _Rows:
         if p.folds or (not free and not p.vector):
             self.nest(p, p.axes, {})
             return
+        if p.tile:
+            self.tiled(p, free)
+            return
         if free:
             split = free[:-1] if len(free) > 1 and not p.vector else free
             split = split or free
@@ -177,6 +228,22 @@ class _Rows:
             self.parallel(split, work, lambda env: self.nest(p, rest, env))
             return
         self.parallel_lanes(p)
+
+    def tiled(self, p: Pass, free: tuple[str, ...]) -> None:
+        """Lanes in blocks outside the tile axis: the lines that a gather touches are used up while they are in L1."""
+        n = self.sizes[p.vector]
+        block = _TILE if p.vector else 1
+        self.sizes["tile"] = floordiv(n + (block - 1), expr(block))
+        split = tuple(a for a in free if a != p.tile)
+        work = self.pass_work(Pass((p.tile,), p.items, p.folds)) * block
+
+        def body(env: dict[str, Expr]) -> None:
+            start = var(self.e.integer(IndexOf(env["tile"] * block, DType.i64)))
+            stop = var(self.e.integer(IndexOf(minimum(n, start + block), DType.i64)))
+            inner = {a: x for a, x in env.items() if a != "tile"}
+            self.nest(p, (p.tile, p.vector), inner, (start, stop))
+
+        self.parallel((*split, "tile"), work, body)
 
     def parallel_lanes(self, p: Pass) -> None:
         """One axis only: threads share blocks of it."""

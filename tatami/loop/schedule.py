@@ -36,12 +36,14 @@ class Item(msgspec.Struct):
 
 
 class Pass(msgspec.Struct):
-    """`vector`: the axis of lanes, one of `axes`, or "" when items choose one of their reduce axes."""
+    """`vector`: the axis of lanes, one of `axes`, or "" when items choose one of their reduce axes. `tile`: an axis
+    along which reads are contiguous while they jump along the lanes (a transpose): lanes go in blocks outside it."""
 
     axes: tuple[str, ...]
     items: list[Item]
     folds: list[str]
     vector: str = ""
+    tile: str = ""
 
     @property
     def lets(self) -> list[str]:
@@ -257,6 +259,7 @@ class Scheduler:
             members[k].append(name)
         for phase, names in zip(phases, members, strict=True):
             self._form_passes(phase, names)
+            self._free_lone_maps(phase)
         storage = self._storage(phases)
         vectors = {
             n: self.best(let.expr.axes, [n])[0]
@@ -288,6 +291,36 @@ class Scheduler:
                 current.items.append(Item([name], let.kind))
         for p in phase.passes:
             self._choose_vector(p)
+
+    def _free_lone_maps(self, phase: Phase) -> None:
+        """A phase of one pass of maps has no rows to keep: all its axes may be split and tiled."""
+        if len(phase.passes) != 1:
+            return
+        p = phase.passes[0]
+        if p.folds or any(item.kind != "map" for item in p.items):
+            return
+        if phase.outer:
+            p.axes = (*phase.outer, *p.axes)
+            phase.outer = ()
+            self._choose_vector(p)
+        p.tile = self._tile_of(p)
+
+    def _tile_of(self, p: Pass) -> str:
+        if not p.vector:
+            return ""
+        for name in p.lets:
+            for e in nodes(self.lets[name].expr):
+                if not isinstance(e, Read):
+                    continue
+                m = self.memrefs[e.tensor]
+                linear = address(m.layout, m.shape, e.map)
+                step = lane_step(linear, p.vector)
+                if step in (ZERO, ONE):
+                    continue
+                for a in p.axes:
+                    if a != p.vector and lane_step(linear, a) == ONE and (self.sizes[a].as_int() or 1 << 20) >= 8:
+                        return a
+        return ""
 
     def _joins(self, p: Pass, name: str, axes: tuple[str, ...]) -> bool:
         if set(axes) != set(p.axes) or p.folds or self.lets[name].kind == "scan":

@@ -134,7 +134,7 @@ def run_kernel(
         shape = tuple(evaluate(s, sizes) for s in t.memref.shape)
         count = evaluate(size_elements(t.memref.layout, t.memref.shape), sizes)
         if t.updates:
-            out = np.array(inputs[t.updates], dtype=numpy_dtype(t.memref.dtype))
+            out = buffers[[p.name for p in region.inputs].index(t.updates)]
         else:
             out = np.zeros(count, numpy_dtype(t.memref.dtype))
             out.view(np.uint8)[:] = 0xA5

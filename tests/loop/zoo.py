@@ -210,6 +210,72 @@ def Index_f(e: Expr) -> RegionExpr:
     return Index(e, f32)
 
 
+i3 = var("i3")
+FOUR = {"i0": N, "i1": 3, "i2": C, "i3": 7}
+X4 = {"x": tensor(N, 3, C, 7)}
+add(
+    "relu_4d",
+    lambda: region(FOUR, {}, X4, {"y": tensor(N, 3, C, 7)}, [let("l", "i0 i1 i2 i3", u("relu", read("x", i0, i1, i2, i3)))]),
+)
+add(
+    "channel_bias_4d",
+    lambda: region(
+        FOUR, {}, {**X4, "w": tensor(3)}, {"y": tensor(N, 3, C, 7)},
+        [
+            let("a", "i0 i1 i2 i3", b("add", read("x", i0, i1, i2, i3), read("w", i1))),
+            let("l", "i0 i1 i2 i3", b("mul", Ref("a"), u("sigmoid", Ref("a")))),
+        ],
+    ),
+)  # fmt: skip
+add(
+    "permute_4d",
+    lambda: region(
+        {"i0": N, "i1": C, "i2": 3, "i3": 7}, {}, X4, {"y": tensor(N, C, 3, 7)},
+        [let("l", "i0 i1 i2 i3", read("x", i0, i2, i1, i3))],
+    ),
+)  # fmt: skip
+add(
+    "channels_last_4d",
+    lambda: region(
+        {"i0": N, "i1": C, "i2": 7, "i3": 3}, {}, X4, {"y": tensor(N, C, 7, 3)},
+        [let("l", "i0 i1 i2 i3", read("x", i0, i3, i1, i2))],
+    ),
+)  # fmt: skip
+add(
+    "average_4d",
+    lambda: region(
+        {"i0": N, "i1": 3}, {"r0": C, "r1": 7}, X4, {"y": tensor(N, 3)},
+        [let("l", "i0 i1", red("sum", "r0 r1", read("x", i0, i1, r0, r1)))],
+    ),
+)  # fmt: skip
+add(
+    "append_in_place",
+    lambda: region(
+        {"i0": N, "i1": C}, {}, {"t": tensor(N + 5, C), "x": tensor(N, C)}, {"y": tensor(N + 5, C)},
+        [let("l", "i0 i1", b("add", x01, c(1.0)))], [Yield("l", "y", map=(i0 + 3, i1))], {"y": "t"},
+    ),
+)  # fmt: skip
+add(
+    "shift_in_place",
+    lambda: region(
+        {"i0": N, "i1": C}, {}, {"t": tensor(N + 1, C)}, {"y": tensor(N + 1, C)},
+        [let("l", "i0 i1", read("t", i0, i1))], [Yield("l", "y", map=(i0 + 1, i1))], {"y": "t"},
+    ),
+)  # fmt: skip
+add(
+    "step_in_place",
+    lambda: region(
+        TWO,
+        {},
+        {"t": tensor(N, C), "x": tensor(N, C)},
+        Y2,
+        [let("l", "i0 i1", b("add", read("t", i0, i1), x01))],
+        None,
+        {"y": "t"},
+    ),
+)
+
+
 # -- reduces -------------------------------------------------------------------------------------
 def _reduce(fn: str, axis: int, d: DType = f32) -> Callable[[], Region]:
     def make() -> Region:

@@ -2,13 +2,13 @@
 
 They depend on nothing but element type, tile and vector width, so each is one unit, compiled once per machine; sizes
 are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 rows by 32 columns, 16 lanes;
-``tatami_pack_f32_16`` transposes fp32 in blocks of 16.
+``tatami_pack_f32_16`` transposes fp32 in blocks of 16. C form: ``int name(void* const* buffers, const int64_t* sizes)``.
 
-    int tatami_gemm_<t>_<mr>x<nr>_<lanes>(T *a, T *b, T *c, int64_t rows, int64_t depth, int64_t k0, int64_t k1)
+    tatami_gemm_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1
         c[rows][nr] += a * b over k0 <= k < k1 (k0 = 0: c is overwritten). a is ceil(rows/mr) balanced panels
         [depth][r], panel p from row rows*p/np on; b is [k1-k0][nr]. Each block of k is summed from zero in order of k
         and then added, whatever the threads do.
-    int tatami_pack_<t>_<lanes>(T *to, T *from, int64_t columns, int64_t pitch, int64_t stride, int64_t count)
+    tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
         to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
 """
 
@@ -56,7 +56,10 @@ def _gemm_text(name: str, element: str, mr: int, nr: int, lanes: int) -> str:
     )
     return f"""{_head(element, lanes)}
 {tiles}
-int {name}(T *a, T *b, T *c, int64_t rows, int64_t depth, int64_t k0, int64_t k1) {{
+int {name}(void *const *buffers, const int64_t *sizes) {{
+  const T *a = buffers[0], *b = buffers[1];
+  T *c = buffers[2];
+  const int64_t rows = sizes[0], depth = sizes[1], k0 = sizes[2], k1 = sizes[3];
   int64_t panels = (rows + {mr - 1}) / {mr};
   for (int64_t p = 0; p < panels; ++p) {{
     int64_t r = rows * (p + 1) / panels - rows * p / panels;
@@ -124,7 +127,10 @@ def _pack_text(name: str, element: str, lanes: int) -> str:
     whole = "\n".join(f"          *(U *)(to + (k + {i}) * pitch + j) = {final[i]};" for i in range(lanes))
     store_one = "\n".join(f"          part[{i}] = {final[i]};" for i in range(lanes))
     return f"""{_head(element, lanes)}
-int {name}(T *to, T *from, int64_t columns, int64_t pitch, int64_t stride, int64_t kc) {{
+int {name}(void *const *buffers, const int64_t *sizes) {{
+  T *to = buffers[0];
+  const T *from = buffers[1];
+  const int64_t columns = sizes[0], pitch = sizes[1], stride = sizes[2], kc = sizes[3];
   int64_t k = 0;
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)

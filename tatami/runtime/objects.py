@@ -121,9 +121,8 @@ def runtime_text(name: str) -> str:
 
 
 def runtime_units() -> tuple[Unit, ...]:
-    """The runtime that every shared object is linked with: the pool, and the routines that kernels call by name."""
-    folder = files("tatami.c") / "runtime_text"
-    return tuple(Unit(f.read_text()) for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name.endswith(".c"))
+    """The runtime that every shared object is linked with: the thread pool. Routines come with the kernels."""
+    return (Unit(runtime_text("pool.c")),)
 
 
 def load(body: bytes) -> ctypes.CDLL:

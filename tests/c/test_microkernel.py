@@ -22,7 +22,8 @@ def routine(name: str):
     function = getattr(load(build((Unit(text, unit.contract),), detect_host())), name)
 
     def call(arrays: tuple[np.ndarray, ...], *sizes: int) -> int:
-        return int(function(*(ctypes.c_void_p(a.ctypes.data) for a in arrays), *(ctypes.c_int64(v) for v in sizes)))
+        pointers = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
+        return int(function(pointers, (ctypes.c_int64 * len(sizes))(*sizes)))
 
     return call
 

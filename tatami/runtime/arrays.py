@@ -7,6 +7,7 @@ call and counted. Outputs come in the caller's kind.
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ from tatami.core.tensor import dtype_of, numpy_dtype
 Array: TypeAlias = np.ndarray
 Kind: TypeAlias = Literal["numpy", "torch", "jax"]
 ALIGNMENT = 64
+SMALL_BYTES = 8192
+"""Below this an array of numpy's own alignment will do."""
 
 
 @dataclass(slots=True)
@@ -158,13 +161,12 @@ def arrange(ports: Sequence[Input | Output], given: Mapping[str, Any], what: str
 
 
 def empty(shape: Sequence[int], dtype: DType) -> Array:
-    """A new C-contiguous array aligned to 64 bytes. Raises OutOfMemory."""
+    """A new C-contiguous array, aligned to 64 bytes when it is large. Raises OutOfMemory."""
     kind = numpy_dtype(dtype)
-    count = 1
-    for s in shape:
-        count *= s
-    block = empty_bytes(count * kind.itemsize)
-    return block.view(kind).reshape(tuple(shape))
+    size = math.prod(shape) * kind.itemsize
+    if size < SMALL_BYTES:
+        return np.empty(tuple(shape), kind)
+    return empty_bytes(size).view(kind).reshape(tuple(shape))
 
 
 def empty_bytes(size: int) -> Array:

@@ -8,6 +8,7 @@ segment (`python_steps`).
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 
 from tatami.core.binding import bind_sizes
 from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.module import Module
 from tatami.execution.arena import ArenaPlan, Planner, aligned
@@ -39,8 +41,21 @@ FAULTS = {
     4: ("RecursionDepth", "programs call each other more than 10 deep", "make the recursion end earlier"),
     5: ("HostFault", "a loop ran another number of times than its results have room for", "let the trip count be the size"),
 }
+KEPT_ARENAS = 4
 KEPT_SIZES = 256
-"""Tuples of sizes whose memory plans are kept."""
+"""Arenas that wait for the next call, and tuples of sizes whose memory plans are kept."""
+
+
+@dataclass(frozen=True)
+class Face:
+    """What a program's boundary looks like: facts of the plan that every call needs."""
+
+    symbols: tuple[str, ...]
+    of_input: tuple[int, ...]
+    """Per output: the position of the input it updates, else -1."""
+    written: tuple[int, ...]
+    """Positions of the outputs that are written (the others update an input)."""
+    dtypes: tuple[DType, ...]
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,7 @@ class Sized:
     offsets: ctypes.Array[ctypes.c_int64]
     arena: ArenaPlan
     output_shapes: tuple[tuple[int, ...], ...]
+    output_bytes: int
 
 
 class CpuProgram:
@@ -69,8 +85,10 @@ class CpuProgram:
         self._where = where or (lambda program, name: name)
         self._entries: dict[str, Entry] = {}
         self._sized: OrderedDict[tuple[object, ...], Sized] = OrderedDict()
+        self._recent: tuple[str, Mapping[str, int], Sized] | None = None
+        self._faces: dict[str, Face] = {}
         self._lock = threading.Lock()
-        self._arenas: list[Array] = []
+        self._arenas: list[tuple[Array, int]] = []
         self._numbers = {name: k for k, name in enumerate(execution.programs)}
         self.constants: dict[str, Array] = {}
         self.constant_bytes = 0
@@ -145,28 +163,49 @@ class CpuProgram:
         later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
         return bind_sizes(plan.signature, shapes, sizes, later)
 
+    def face(self, program: str) -> Face:
+        found = self._faces.get(program)
+        if found is None:
+            plan = self.execution.programs[program]
+            kinds = {b.id: b.kind for b in plan.buffers}
+            position = {id: k for k, id in enumerate(i for i in plan.input_buffers if kinds[i] == "input")}
+            found = Face(
+                self.layouts.symbols(program),
+                tuple(position.get(id, -1) for id in plan.output_buffers),
+                tuple(k for k, id in enumerate(plan.output_buffers) if kinds[id] == "output"),
+                tuple(p.dtype for p in plan.signature.outputs),
+            )
+            self._faces[program] = found
+        return found
+
     def sized(self, program: str, sizes: Mapping[str, int]) -> Sized:
         """The memory plan for these sizes, made once."""
-        symbols = self.layouts.symbols(program)
-        key = (program, *(sizes[s] for s in symbols))
+        recent = self._recent
+        if recent is not None and recent[1] is sizes and recent[0] == program:
+            return recent[2]
+        face = self.face(program)
+        key = (program, *(sizes[s] for s in face.symbols))
         found = self._sized.get(key)
         if found is None:
             plan = self.execution.programs[program]
             arena = self.planner.plan(program, sizes)
             info = {b.id: b for b in plan.buffers}
             shapes = tuple(tuple(evaluate(s, sizes) for s in info[id].shape) for id in plan.output_buffers)
-            vector = [*(sizes[s] for s in symbols), self.threads]
+            vector = [*(sizes[s] for s in face.symbols), self.threads]
             found = Sized(
                 dict(sizes),
                 (ctypes.c_int64 * len(vector))(*vector),
                 (ctypes.c_int64 * max(1, len(arena.offsets)))(*arena.offsets),
                 arena,
                 shapes,
+                sum(math.prod(shapes[k]) * face.dtypes[k].itemsize for k in face.written),
             )
             with self._lock:
                 self._sized[key] = found
                 while len(self._sized) > KEPT_SIZES:
                     self._sized.popitem(last=False)
+        if program == "main":
+            self._recent = (program, sizes, found)
         return found
 
     # -- calls -----------------------------------------------------------------------------------
@@ -202,47 +241,32 @@ class CpuProgram:
 
         An output that updates an input is that input's array.
         """
-        plan = self.execution.programs[program]
         if program in self.layouts.hosted:
             return PythonRun(self, program, inputs, sizes, outputs, depth).run()
         at = self.sized(program, sizes)
-        results = self.results(plan, inputs, at, outputs)
-        pointers = self.pointers(plan, inputs, results)
-        arena = self.take_arena(at.arena.bytes)
+        face = self.face(program)
+        check_memory(at.arena.bytes + at.output_bytes)
+        results: list[Array] = []
+        for k, alias in enumerate(face.of_input):
+            given = outputs[k] if k < len(outputs) else None
+            if alias >= 0:
+                results.append(inputs[alias])
+            else:
+                results.append(empty(at.output_shapes[k], face.dtypes[k]) if given is None else given)
+        pointers = self.pointers(face, inputs, results)
+        arena, start = self.take_arena(at.arena.bytes)
         try:
-            code = self.entry(self.symbol(program))(pointers, at.size_vector, at.offsets, address(arena), self._pool)
+            code = self.entry(self.symbol(program))(pointers, at.size_vector, at.offsets, start, self._pool)
         finally:
-            self.give_arena(arena)
+            self.give_arena(arena, start)
         if code:
             raise self.fault(code)
         return results
 
-    def results(self, plan: ExecutionPlan, inputs: Sequence[Array], at: Sized, outputs: Sequence[Array | None]) -> list[Array]:
-        """The arrays of the outputs, new where none is given. Memory is checked before any is made."""
-        kinds = {b.id: b.kind for b in plan.buffers}
-        of_input = dict(zip((i for i in plan.input_buffers if kinds[i] == "input"), inputs))
-        need = at.arena.bytes
-        ports = plan.signature.outputs
-        for k, (id, port) in enumerate(zip(plan.output_buffers, ports)):
-            if id not in of_input and (k >= len(outputs) or outputs[k] is None):
-                need += int(np.prod(at.output_shapes[k], dtype=np.float64)) * port.dtype.itemsize
-        check_memory(need)
-        out: list[Array] = []
-        for k, (id, port) in enumerate(zip(plan.output_buffers, ports)):
-            given = outputs[k] if k < len(outputs) else None
-            if id in of_input:
-                out.append(of_input[id])
-            elif given is not None:
-                out.append(given)
-            else:
-                out.append(empty(at.output_shapes[k], port.dtype))
-        return out
-
-    def pointers(self, plan: ExecutionPlan, inputs: Sequence[Array], results: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
+    def pointers(self, face: Face, inputs: Sequence[Array], results: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
         """The entry's `buffers`: inputs, written outputs, constants."""
-        kinds = {b.id: b.kind for b in plan.buffers}
         values = [address(a) for a in inputs]
-        values += [address(a) for id, a in zip(plan.output_buffers, results) if kinds[id] == "output"]
+        values += [address(results[k]) for k in face.written]
         values += self.constant_addresses
         return (ctypes.c_void_p * max(1, len(values)))(*values)
 
@@ -250,7 +274,6 @@ class CpuProgram:
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
     ) -> Callable[[], None]:
         """One call with everything boxed before: fixed arrays, an arena of its own. Not for two threads at once."""
-        plan = self.execution.programs[program]
         if program in self.layouts.hosted:
 
             def slow() -> None:
@@ -263,7 +286,7 @@ class CpuProgram:
         at = self.sized(program, sizes)
         check_memory(at.arena.bytes)
         arena = empty_bytes(at.arena.bytes)
-        pointers = self.pointers(plan, inputs, results)
+        pointers = self.pointers(self.face(program), inputs, results)
         function = self.entry(self.symbol(program))
         arguments = tuple(ctypes.c_void_p(ctypes.addressof(x)) for x in (pointers, at.size_vector, at.offsets))
         arguments += (ctypes.c_void_p(address(arena)), self._pool)
@@ -292,18 +315,20 @@ class CpuProgram:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def take_arena(self, size: int) -> Array:
+    def take_arena(self, size: int) -> tuple[Array, int]:
+        """An arena of at least `size` bytes for one call, and its address."""
         with self._lock:
-            for k, arena in enumerate(self._arenas):
+            for k, (arena, _) in enumerate(self._arenas):
                 if arena.nbytes >= size:
                     return self._arenas.pop(k)
             self._arenas[:] = self._arenas[1:]  # none fits: the oldest goes
-        return empty_bytes(size)
+        arena = empty_bytes(size)
+        return arena, address(arena)
 
-    def give_arena(self, arena: Array) -> None:
+    def give_arena(self, arena: Array, start: int) -> None:
         with self._lock:
-            if len(self._arenas) < 4:
-                self._arenas.append(arena)
+            if len(self._arenas) < KEPT_ARENAS:
+                self._arenas.append((arena, start))
 
     def memory(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Bytes of constants and of the arena, with and without reuse."""

@@ -190,6 +190,6 @@ def test_strided_inputs_are_counted_and_outputs_contiguous() -> None:
     np.testing.assert_array_equal(y, -x)
 
 
-def test_new_arrays_are_aligned() -> None:
-    assert all(address(empty((n,), DType.bf16)) % 64 == 0 for n in (1, 33))
+def test_large_arrays_are_aligned() -> None:
+    assert all(address(empty((n,), DType.bf16)) % 64 == 0 for n in (5000, 7777))
     assert available_bytes() > 1 << 20

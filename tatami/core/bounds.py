@@ -176,9 +176,10 @@ def split_digits(e: Expr, extents: Extents) -> tuple[Expr, dict[str, Expr]] | No
     for mono, _ in e.terms:
         for atom in mono:
             axis = atom.num.as_name() if isinstance(atom, Floor) else None
-            if axis in extents and isinstance(atom, Floor) and free_vars(atom.den).isdisjoint(extents):
-                if atom.den not in divisors.setdefault(axis, []):
-                    divisors[axis].append(atom.den)
+            if axis not in extents or not isinstance(atom, Floor) or free_vars(atom.den) & extents.keys():
+                continue
+            if atom.den not in divisors.setdefault(axis, []):
+                divisors[axis].append(atom.den)
     box = dict(extents)
     axis_value: dict[str, Expr] = {}
     floor_value: dict[tuple[str, Expr], Expr] = {}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tatami.core.bounds import is_within, simplify
+from tatami.core.bounds import simplify
 from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Shape, Var, exact_div, floordiv, free_vars, product, substitute, var
+from tatami.core.proof import is_inside
 
 
 def invert(
@@ -34,9 +35,10 @@ def invert(
             found[d.axis] = found[d.axis] + d.weight * simplify(value, target)
     for name, entry, size in zip(names, index_map, sizes):
         back = simplify(substitute(entry, found), target)
-        if back != (ZERO if size == ONE else var(name)):
+        wanted = ZERO if size == ONE else var(name)
+        if back != wanted and not is_inside(back - wanted, ONE, target):
             return None
-    if not all(is_within(simplify(e, target), domain[axis], target) for axis, e in found.items()):
+    if not all(is_inside(e, domain[axis], target) for axis, e in found.items()):
         return None
     return tuple(simplify(found[axis], target) for axis in domain)
 

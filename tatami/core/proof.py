@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tatami.core.bounds import bounds, is_nonneg, simplify
-from tatami.core.expr import Expr, Extreme, Floor, Var, free_vars, rebuild, var
+from tatami.core.expr import Expr, Extreme, Floor, Var, floordiv, free_vars, rebuild, var
 
 Fact = tuple[Expr, Expr]
 """``0 <= index < size``."""
@@ -65,8 +65,7 @@ def _pivots(index: Expr, facts: tuple[Fact, ...]) -> Iterator[tuple[Expr, Expr |
             if floor not in seen:
                 seen.add(floor)
                 yield floor.num, floor
-    for f, s in facts:
-        yield f, s
+    yield from facts
 
 
 def _floors(e: Expr) -> Iterator[Floor]:
@@ -114,4 +113,13 @@ def _unit_axis(part: Expr, box: dict[str, Expr]) -> tuple[str, int] | None:
 def _replace(e: Expr, axis: str, value: Expr, box: dict[str, Expr]) -> Expr:
     if axis not in free_vars(e):
         return e
-    return simplify(rebuild(e, lambda v: value if v.name == axis else var(v.name)), box)
+    return simplify(rebuild(e, lambda v: value if v.name == axis else var(v.name), _floor), box)
+
+
+def _floor(num: Expr, den: Expr) -> Expr:
+    """``num // den`` with coefficients brought into 0 … den-1: ``(-3*q)//2 = -2*q + q//2``."""
+    d = den.as_int()
+    if d is None:
+        return floordiv(num, den)
+    whole = Expr(tuple((mono, coef // d) for mono, coef in num.terms if mono and coef // d))
+    return whole + floordiv(num - whole * den, den)

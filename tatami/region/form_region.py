@@ -19,6 +19,7 @@ from tatami.core.expr import ONE, ZERO, Expr, Shape, free_vars, substitute, var
 from tatami.core.inverse import invert
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef
 from tatami.core.ops import neutral
+from tatami.core.proof import is_inside
 from tatami.core.scalar import scalar
 from tatami.indexbook.ir import Guard, IndexBook, Operand
 from tatami.poly_view.ir import ContractionPattern, Edge, Statement
@@ -49,6 +50,7 @@ from tatami.region.ir import (
     Within,
     Yield,
 )
+from tatami.region.storage import Stored
 from tatami.tiny.ir import (
     MOVEMENT,
     BitcastOp,
@@ -89,6 +91,8 @@ class ProgramFacts(msgspec.Struct, frozen=True):
     readers: dict[str, set[str]]
     layouts: dict[str, Layout]
     symbols: frozenset[str]
+    stored: dict[str, Stored]
+    """Values that cross Regions as one of their movements."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -395,7 +399,7 @@ class _Former:
             return (Ref(tensor), axes) if len(axes) == len(names) else None
         if any(n is None and e.as_int() is None for n, e in zip(names, entries)):
             return None
-        return Read(tensor, entries), axes
+        return (Read(tensor, entries), axes) if tensor not in self.facts.stored else None
 
     def let_coordinates(self, p: str, coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Coordinates of let `p` for coordinates of value `p`."""
@@ -428,13 +432,18 @@ class _Former:
             return Const(node.op.value, node.dtype)
         entries = tuple(self.at(v, e, own) for e in index_map)
         if tensor not in self.inside:
+            tensor, entries = self.stored_at(tensor, entries)
             self.params.setdefault(tensor)
             return Read(tensor, entries)
         coordinates = self.let_coordinates(tensor, entries)
-        if self.frames[v].reshaped:
-            coordinates = tuple(simplify(e, self.extents) for e in coordinates)
         axes = self.frames[tensor].axes
+        if self.frames[v].reshaped:
+            coordinates = tuple(self.settled(simplify(e, self.extents), a) for e, a in zip(coordinates, axes, strict=True))
         return Ref(tensor) if coordinates == tuple(var(a) for a in axes) else At(tensor, coordinates)
+
+    def settled(self, e: Expr, axis: str) -> Expr:
+        """The axis itself where `e` is proved equal to it."""
+        return var(axis) if e != var(axis) and is_inside(e - var(axis), ONE, self.extents) else e
 
     # -- outputs -------------------------------------------------------------------------------
 
@@ -451,9 +460,18 @@ class _Former:
                 continue
             frame = self.frames[v]
             coordinates = tuple(frame.own[a.name] for a in self.facts.statements[v].axes)
+            name, coordinates = self.stored_at(v, coordinates)
             straight = coordinates == tuple(var(a) for a in frame.axes)
-            self.targets.append(Target(v, self.memref(v)))
-            self.yields.append(Yield(v, v, map=None if straight else coordinates))
+            self.targets.append(Target(name, self.memref(name)))
+            self.yields.append(Yield(v, name, map=None if straight else coordinates))
+
+    def stored_at(self, tensor: str, coordinates: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
+        """Where an element of `tensor` lies in memory: the stored tensor and the coordinates in it."""
+        stored = self.facts.stored.get(tensor)
+        if stored is None:
+            return tensor, coordinates
+        into = {f"i{k}": e for k, e in enumerate(coordinates)}
+        return stored.name, tuple(simplify(substitute(e, into), self.extents) for e in stored.coordinates)
 
     def scatter(self, v: str) -> None:
         """The target first (unless it is overwritten in place), then the updates at their indices."""

@@ -22,6 +22,7 @@ from tatami.region.form_region import ProgramFacts, form_region
 from tatami.region.ir import Opaque, Param, Region, Step, Target
 from tatami.region.ir import Program as RegionProgram
 from tatami.region.partition_ir import Group, Partition
+from tatami.region.storage import choose_storage
 from tatami.tiny.ir import CallOp, InputOp, Node, Program, ResultOp
 
 
@@ -45,16 +46,19 @@ def lower_program(
     program: Program, book: IndexBook, view: PolyView, partition: Partition
 ) -> tuple[RegionProgram, dict[str, tuple[str, ...]]]:
     nodes = {n.id: n for n in program.nodes}
+    statements = {s.value: s for s in view.statements}
+    readers = _readers(program, view.statements)
     facts = ProgramFacts(
         program=program,
         nodes=nodes,
         book=book,
-        statements={s.value: s for s in view.statements},
+        statements=statements,
         edges={(e.producer, e.consumer): e for e in view.edges},
         patterns={p.value: p for p in view.patterns},
-        readers=_readers(program, view.statements),
+        readers=readers,
         layouts=_layouts(program, nodes),
         symbols=_symbols(program),
+        stored=choose_storage(program, book, statements, readers, partition),
     )
     body: list[Region | Step] = []
     origins: dict[str, tuple[str, ...]] = {}

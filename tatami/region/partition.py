@@ -75,9 +75,12 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
     return out
 
 
-def virtual_values(program: Program, view: PolyView, resident: set[str]) -> set[str]:
+def virtual_values(program: Program, view: PolyView, resident: set[str], target: str) -> set[str]:
     """Values so cheap that every reader repeats them: casts of what is already in memory, and arithmetic on
-    coordinates and sizes alone."""
+    coordinates and sizes alone. On a GPU an operand of a contraction is not narrowed on the way: its loads are
+    asynchronous copies, which convert nothing."""
+    products = {p.product for p in view.patterns} if target == "cuda" else set()
+    loaded = {a.tensor for s in view.statements if s.value in products for a in s.reads}
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     cost: dict[str, int] = {}
@@ -88,7 +91,8 @@ def virtual_values(program: Program, view: PolyView, resident: set[str]) -> set[
         if isinstance(op, IotaOp | SizeOp | ConstOp):
             cost[s.value] = 0
         elif isinstance(op, CastOp) and all(a.tensor not in statements for a in s.reads):
-            cost[s.value] = MAX_VIRTUAL
+            if not (s.value in loaded and nodes[s.value].dtype.is_narrow_float):
+                cost[s.value] = MAX_VIRTUAL
         elif isinstance(op, Elementwise | CastOp) and all(a.tensor in cost for a in s.reads):
             total = 1 + sum(cost[a.tensor] for a in s.reads)
             if total <= MAX_VIRTUAL:
@@ -122,7 +126,7 @@ class _Partitioner:
         self.products = {p.product for p in self.patterns.values()}
         self.edges: dict[tuple[str, str], Edge] = {(e.producer, e.consumer): e for e in view.edges}
         self.resident = resident_values(program, view)
-        self.virtual = virtual_values(program, view, self.resident)
+        self.virtual = virtual_values(program, view, self.resident, target.kind)
         self.uses: dict[str, set[str]] = {}
         for s in view.statements:
             for a in s.reads:

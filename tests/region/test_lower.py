@@ -67,3 +67,20 @@ def _names(*names: str):
     from tatami.core.expr import var
 
     return tuple(var(n) for n in names)
+
+
+def test_heads_are_joined_where_attention_writes() -> None:
+    b = Builder()
+    q, k, v = (b.input(n, ("B", 4, "S", 8)) for n in "qkv")
+    w = b.input("w", (32, 32))
+    o = b.matmul(b.softmax(b.matmul(q, b.permute(k, 0, 1, 3, 2))), v)
+    joined = b.reshape(b.permute(o, 0, 2, 1, 3), "B", "S", 32)
+    full = ("B", "S", 32, 32)
+    x = b.expand(b.reshape(joined, "B", "S", 1, 32), full, (0, 1, 2, 3))
+    b.output("y", b.reduce("sum", b.op("mul", x, b.expand(w, full, (2, 3))), 3))
+    first, second = lowered(b.module()).main.body
+    assert isinstance(first, Region)
+    assert isinstance(second, Region)
+    assert first.outputs[0].name == joined
+    assert [str(e) for e in first.yields[0].map or ()] == ["b0", "m", "8*b1 + n_2"]
+    assert [p.name for p in second.inputs] == [joined, w]

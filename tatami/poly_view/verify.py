@@ -28,8 +28,9 @@ def verify_view(view: PolyView, program: Program, book: IndexBook) -> list[Diagn
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     found: list[Diagnostic] = []
+    sizes = {v for n in program.nodes for size in n.shape for v in free_vars(size)}
     for s in view.statements:
-        found.extend(_statement(s, nodes, book))
+        found.extend(_statement(s, nodes, book, sizes))
     for p in view.patterns:
         found.extend(_pattern(p, statements))
     order = {n.id: k for k, n in enumerate(program.nodes)}
@@ -44,14 +45,14 @@ def verify_view(view: PolyView, program: Program, book: IndexBook) -> list[Diagn
     return found
 
 
-def _statement(s: Statement, nodes: dict[str, Node], book: IndexBook) -> list[Diagnostic]:
+def _statement(s: Statement, nodes: dict[str, Node], book: IndexBook, sizes: set[str]) -> list[Diagnostic]:
     if s.value not in nodes or s.value not in book.values:
         return [_broken(s.value, "the statement computes a value that the program lacks", "remove it")]
     found = []
     info = book.values[s.value]
     if s.axes != info.axes or s.reduced != info.reduced:
         found.append(_broken(s.value, "its axes differ from the IndexBook's", "keep the axes of the IndexBook (spec 3 §5.2)"))
-    known = {a.name for a in (*s.axes, *s.reduced)} | {v for n in nodes.values() for size in n.shape for v in free_vars(size)}
+    known = sizes | {a.name for a in (*s.axes, *s.reduced)}
     for a in s.reads:
         if a.tensor not in nodes:
             found.append(_broken(s.value, f"it reads {a.tensor}, which does not exist", "read a value of the program"))

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tatami.core.binding import solve_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate, free_vars
+from tatami.core.expr import evaluate
 from tatami.core.signature import Input, Signature, symbols
 from tatami.core.tensor import numpy_dtype
 
@@ -22,7 +23,6 @@ def gather_inputs(
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Arrays of `arguments` by name and the value of every symbol. `given` holds ``name=file.npy`` or ``name=shape:2x3``."""
     wanted = {i.tensor: i for i in arguments}
-    bound = {**signature.defaults, **sizes}
     arrays: dict[str, np.ndarray] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for text in given:
@@ -34,16 +34,16 @@ def gather_inputs(
             )  # fmt: skip
         if source.startswith("shape:"):
             shapes[name] = _read_shape(text, source.removeprefix("shape:"))
-            bound.update(_unify(wanted[name], shapes[name], bound))
         else:
             arrays[name] = _read_array(text, Path(source))
-            bound.update(_unify(wanted[name], arrays[name].shape, bound))
+            shapes[name] = arrays[name].shape
+    bound = solve_sizes(signature, shapes, sizes)
     for name in symbols(signature):
         bound.setdefault(name, UNBOUND_SIZE)
     rng = np.random.default_rng(seed)
     for name, port in wanted.items():
         if name not in arrays:
-            shape = shapes.get(name) or tuple(int(evaluate(s, bound)) for s in port.shape)
+            shape = shapes[name] if name in shapes else tuple(int(evaluate(s, bound)) for s in port.shape)
             arrays[name] = generate(rng, port.dtype, shape)
     return arrays, bound
 
@@ -55,16 +55,6 @@ def generate(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> 
     if dtype.is_float:
         return rng.standard_normal(shape).astype(numpy_dtype(dtype))
     return rng.integers(0, 2, shape).astype(numpy_dtype(dtype))
-
-
-def _unify(port: Input, shape: tuple[int, ...], bound: Mapping[str, int]) -> dict[str, int]:
-    out: dict[str, int] = {}
-    if len(shape) == len(port.shape):
-        for size, actual in zip(port.shape, shape, strict=True):
-            name = size.as_name()
-            if name is not None and name in free_vars(size):
-                out[name] = actual
-    return out
 
 
 def _read_shape(text: str, source: str) -> tuple[int, ...]:

@@ -56,6 +56,24 @@ def bind_sizes(
     return known
 
 
+def solve_sizes(
+    signature: Signature, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """What `shapes` and `sizes` decide, then defaults; nothing is checked and symbols may stay open."""
+    known = dict(sizes or {})
+    equations = [
+        (size, value, port.tensor)
+        for port in signature.inputs
+        if len(shapes.get(port.tensor, ())) == len(port.shape)
+        for size, value in zip(port.shape, shapes.get(port.tensor, ()))
+    ]
+    _solve(equations, known)
+    for name, value in signature.defaults.items():
+        known.setdefault(name, value)
+    _solve(equations, known)
+    return known
+
+
 def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Diagnostic]:
     """E1304 for every recorded equation that `sizes` break."""
     out: list[Diagnostic] = []

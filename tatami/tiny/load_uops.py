@@ -116,7 +116,7 @@ def read_reshape(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 def read_permute(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     x = _one(load, items)
-    perm = _ints(load, arg, "perm")
+    perm = _ints(load, arg, "dims" if "perm" not in arg and "dims" in arg else "perm")
     result = load.build.add(PermuteOp(perm), (x,))
     if x.id in load.labels:
         load.labels[result.id] = tuple(load.labels[x.id][p] for p in perm)

@@ -343,3 +343,19 @@ def test_the_signatures_symbols_are_the_truth() -> None:
     doc["signature"] = {"inputs": [{"tensor": "x", "dtype": "fp32", "shape": ["M2", 4]}], "outputs": [{"tensor": "y"}]}
     with pytest.raises(TatamiError, match="E1304 AxisAlignmentMismatch.*axis 0: M and M2"):
         load(doc)
+
+
+def test_the_chain_of_the_matmul_document() -> None:
+    """spec 5 §1.1: leaves by VIEW, a right-aligned MUL, a sum over the last axis."""
+    uops = [
+        {"uop": "VIEW", "src": ["X"], "out": "x"},
+        {"uop": "VIEW", "src": ["W"], "out": "w"},
+        {"uop": "RESHAPE", "src": ["x"], "arg": {"result_shape": ["M", 1, "K"]}, "out": "x3"},
+        {"uop": "RESHAPE", "src": ["w"], "arg": {"result_shape": [1, "K", "N"]}, "out": "w3"},
+        {"uop": "PERMUTE", "src": ["w3"], "arg": {"dims": [0, 2, 1]}, "out": "wt"},
+        {"uop": "MUL", "src": ["x3", "wt"], "out": "p"},
+        {"uop": "REDUCE", "src": ["p"], "arg": {"op": "sum", "axes": [-1], "acc_dtype": "fp32"}, "out": "y"},
+    ]
+    a, b = f16(3, 4), f16(4, 5)
+    got = value_of(tiny(uops, X=("fp16", ["M", "K"]), W=("fp16", ["K", "N"])), X=a, W=b)
+    assert np.allclose(got, a.astype("f8") @ b.astype("f8"))

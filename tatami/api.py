@@ -15,6 +15,7 @@ from tatami.core.substitute import specialise
 from tatami.core.target import Target
 from tatami.decisions import Decisions, load_decisions
 from tatami.dump import to_document
+from tatami.frontend.specialise import specialise as specialise_frontend
 from tatami.models import open_model
 from tatami.observer import Observer
 from tatami.pipeline import Stages, compile_stages
@@ -152,7 +153,7 @@ def prepare(
     """Open a model and set up its chain of stages. Nothing is lowered yet."""
     given = dict(open_model(model, example_inputs=example_inputs, trust=trust))
     fixed = {n: expr(v) for n, v in (sizes or {}).items() if isinstance(v, int)}
-    given = {n: specialise(m, fixed) for n, m in given.items()}
+    given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in given.items()}
     resolved = resolve_target(target)
     if precision not in (None, "fp32"):
         from tatami.frontend.precision import lower_precision

@@ -1,0 +1,40 @@
+"""A frontend module with size symbols of `main` replaced, attributes included.
+
+    f(x: fp32[N, 4]) = reshape(x) shape=[2*N, 2], N = 3   ->   f(x: fp32[3, 4]) = reshape(x) shape=[6, 2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from tatami.core import substitute
+from tatami.core.codec import to_builtins
+from tatami.core.expr import Expr
+from tatami.core.module import Module
+from tatami.frontend.ir import Graph, Node
+from tatami.frontend.operation import attributes
+from tatami.frontend.ops import operation
+
+
+def specialise(module: Module[Graph], sizes: Mapping[str, Expr]) -> Module[Graph]:
+    """The module for these values of size symbols. Callees keep their own symbols."""
+    if not sizes:
+        return module
+    out: Module[Graph] = substitute.specialise(module, sizes)
+    main = out.main
+    nodes = tuple(_specialised(n, sizes) for n in main.graph)
+    return replace(out, programs={**out.programs, "main": msgspec.structs.replace(main, graph=nodes)})
+
+
+def _specialised(node: Node, sizes: Mapping[str, Expr]) -> Node:
+    if not node.attrs:
+        return node
+    before = attributes(operation(node), node)
+    after = substitute.substitute_sizes(before, sizes)
+    if after == before:
+        return node
+    values = {k: v for k, v in to_builtins(after).items() if v is not None}
+    return msgspec.structs.replace(node, attrs=values)

@@ -25,7 +25,7 @@ from tatami.tiny.run import run
 from tatami.tiny.verify import verify
 
 SPEC = Path(__file__).parents[2] / "examples" / "spec"
-PRINTED = sorted(p.stem for p in (SPEC / "as-printed").glob("*.json") if not p.name.endswith(".expected.json"))
+PRINTED = sorted(p.stem for p in (SPEC / "as-printed").glob("*.json") if '"uops"' in p.read_text())
 
 
 def document(name: str) -> dict[str, Any]:

@@ -10,12 +10,16 @@ depend on the number of threads. The epilogue reads the finished [rows][nr] accu
     split m      slivers of rhs packed once for all; threads share blocks of rows, each packs its rows of lhs
     split n      panels of lhs packed once for all; threads share slivers of rhs, packing each just before its use
     split batch  threads share (batch, block of rows); both operands packed by the thread itself
+
+An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
+slivers are used where they lie.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from tatami.core.bounds import linearize
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, free_vars, maximum, minimum, product, substitute, var
@@ -70,6 +74,7 @@ class _Contraction:
         self.pack_routine = f"tatami_pack_{element}_{self.lanes}" if self.lanes in (4, 8, 16) else ""
         self.m, self.n, self.k, self.batches = (self.total(g) for g in (m, n, shape.k, shape.batch))
         self.slivers = ceildiv(self.n, expr(self.nr))
+        self.ready = self.ready_operand()
         self.k_blocks = maximum(ONE, ceildiv(self.k, expr(plan.kc)))
 
     # -- what the Region is --------------------------------------------------------------------
@@ -85,6 +90,23 @@ class _Contraction:
             if y.combine != "set" or y.indices or (y.map is not None and None in y.map):
                 raise self.refuse(f"output {y.to} is scattered")
         return shape
+
+    def ready_operand(self) -> Read | None:
+        """The rhs when its memory already is slivers: checked by its layout and its map."""
+        e = self.rhs
+        if not isinstance(e, Read) or self.memrefs[e.tensor].dtype != self.dtype:
+            return None
+        memref = self.memrefs[e.tensor]
+        rank = len(memref.shape)
+        order, layout = (*range(rank - 2), rank - 1, rank - 2), memref.layout
+        if rank < 2 or layout.kind != "blocked" or layout.order != order or layout.blocks != ((rank - 1, self.nr),):
+            return None
+        wanted = tuple(self.linear(g) for g in (self.k_axes, self.n_axes))
+        whole = memref.shape[-2:] == (self.k, self.n) and not any(map(any, layout.padding))
+        return e if whole and e.map[-2:] == wanted else None
+
+    def linear(self, axes: Sequence[str]) -> Expr:
+        return linearize(tuple(var(a) for a in axes), tuple(self.extents[a] for a in axes))
 
     def refuse(self, why: str) -> TatamiError:
         return fail(
@@ -129,19 +151,22 @@ class _Contraction:
         return loop.Body(stmts, about=f"contraction {self.mr}x{self.nr}, kc {self.plan.kc}, split {split}{swapped}")
 
     def split_m(self) -> Stmts:
-        slivers, s = self.local(self.k * self.slivers * self.nr), self.counter(self.slivers)
-        pack = self.each_k_block(lambda k0, k1: self.pack_sliver({}, slivers.name, self.sliver_at(k0, var(s)), var(s), k0, k1))
         blocks, rows_max = self.row_blocks()
         panels, sums = self.local(rows_max * self.k), self.local(rows_max * self.nr)
         x = self.counter(blocks)
         i0, rows, start = self.row_range(var(x), blocks)
-        inner = self.all_slivers({}, i0, rows, panels.name, sums.name, packed=slivers.name)
         work = _grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2)
-        block = (*start, *self.pack_rows({}, panels.name, i0, rows), *inner)
+        own = (*start, *self.pack_rows({}, panels.name, i0, rows))
+        if self.ready is not None:
+            inner = self.all_slivers({}, i0, rows, panels.name, sums.name)
+            return (loop.Parallel(x, blocks, work, (*own, *inner), (panels, sums)),)
+        slivers, s = self.local(self.k * self.slivers * self.nr), self.counter(self.slivers)
+        pack = self.each_k_block(lambda k0, k1: self.pack_sliver({}, slivers.name, self.sliver_at(k0, var(s)), var(s), k0, k1))
+        inner = self.all_slivers({}, i0, rows, panels.name, sums.name, packed=slivers.name)
         return (
             slivers,
             loop.Parallel(s, self.slivers, _grain(_GRAIN_PACK, self.k * self.nr), pack),
-            loop.Parallel(x, blocks, work, block, (panels, sums)),
+            loop.Parallel(x, blocks, work, (*own, *inner), (panels, sums)),
         )
 
     def split_n(self) -> Stmts:
@@ -149,7 +174,7 @@ class _Contraction:
         count = ceildiv(self.m, expr(self.mr))
         q, s = self.counter(count), self.counter(self.slivers)
         pack = self.each_k_block(lambda k0, k1: self.pack_panel({}, panels.name, ZERO, self.m, count, var(q), k0, k1))
-        sliver, sums = self.local(self.kc_max() * self.nr), self.local(self.m * self.nr)
+        sliver, sums = self.local_sliver(), self.local(self.m * self.nr)
         compute = self.one_sliver({}, ZERO, self.m, panels.name, sums.name, var(s), sliver=sliver.name)
         return (
             panels,
@@ -159,7 +184,7 @@ class _Contraction:
 
     def split_batch(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
-        panels, sliver = self.local(rows_max * self.k), self.local(self.kc_max() * self.nr)
+        panels, sliver = self.local(rows_max * self.k), self.local_sliver()
         sums = self.local(rows_max * self.nr)
         x = self.counter(self.batches * blocks)
         declare, values, block = self.batch_values(var(x), blocks)
@@ -174,8 +199,9 @@ class _Contraction:
     def local(self, elements: Expr) -> loop.LocalBuffer:
         return loop.LocalBuffer(self.em.fresh("b"), self.dtype, elements)
 
-    def kc_max(self) -> Expr:
-        return ceildiv(self.k, self.k_blocks)
+    def local_sliver(self) -> loop.LocalBuffer:
+        """Room for one block of k of a sliver; none when the slivers are ready."""
+        return self.local(ZERO if self.ready is not None else ceildiv(self.k, self.k_blocks) * self.nr)
 
     def row_blocks(self) -> tuple[Expr, Expr]:
         """Number of row blocks, and the rows of the largest: mc, less where K is long."""
@@ -234,8 +260,15 @@ class _Contraction:
         """Sum all of k for `rows` rows by one sliver, then the epilogue."""
 
         def block(k0: Expr, k1: Expr) -> Stmts:
-            at = loop.Pointer(packed, self.sliver_at(k0, s)) if packed else loop.Pointer(sliver, ZERO)
-            pack = () if packed else self.pack_sliver(values, sliver, ZERO, s, k0, k1)
+            pack: Stmts = ()
+            if self.ready is not None:
+                memref = self.memrefs[self.ready.tensor]
+                lead = linearize(tuple(substitute(x, values) for x in self.ready.map[:-2]), memref.shape[:-2])
+                at = loop.Pointer(self.ready.tensor, lead * self.slivers * self.k * self.nr + self.sliver_at(k0, s))
+            elif packed:
+                at = loop.Pointer(packed, self.sliver_at(k0, s))
+            else:
+                at, pack = loop.Pointer(sliver, ZERO), self.pack_sliver(values, sliver, ZERO, s, k0, k1)
             buffers = (loop.Pointer(panels, ZERO), at, loop.Pointer(sums, ZERO))
             sizes = (loop.Integer(rows), loop.Integer(self.k), loop.Integer(k0), loop.Integer(k1))
             call = loop.Call(self.gemm_routine, (*buffers, *sizes), routine=True)

@@ -9,7 +9,8 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
-from tatami.region.ir import Const, Reduce, Region
+from tatami.plan.realise import packed_layout
+from tatami.region.ir import Const, Param, Reduce, Region
 from tatami.runtime.host import check_runs_here
 from tests.loop.contraction_harness import assert_close, conv, conv_reference, kernel_of, matmul, plan, run
 
@@ -113,6 +114,26 @@ def test_a_start_value_is_added_once() -> None:
     region = msgspec.structs.replace(region, lets=(started,))
     x = arrays(region, {})
     assert_close(run(region, plan(region), x)["y"], x["a"].astype(np.float64) @ x["b"] + 3)
+
+
+@pytest.mark.parametrize("split", ["m", "n", "batch"])
+def test_slivers_made_by_setup_are_used_in_place(split: str) -> None:
+    nr = plan(matmul(1, 1, 1)).nr
+    region = matmul("M", 70, 53, batch=("B",) if split == "batch" else ())
+    rank = len(region.inputs[1].memref.shape)
+    layout = packed_layout(rank, nr)
+    packed = Param("b", msgspec.structs.replace(region.inputs[1].memref, layout=layout))
+    region = msgspec.structs.replace(region, inputs=(region.inputs[0], packed))
+    kernel, _ = kernel_of(region, plan(region, split=split))
+    assert "tatami_gemm" in str(kernel.body)
+    sizes = {"M": 50, "B": 3}
+    x = arrays(region, sizes)
+    slivers = np.full((*x["b"].shape[:-2], -(-70 // nr), 53, nr), np.nan, np.float32)
+    for s in range(slivers.shape[-3]):
+        part = x["b"][..., s * nr : (s + 1) * nr]
+        slivers[..., s, :, : part.shape[-1]] = part
+    got = run(region, plan(region, split=split), {"a": x["a"], "b": slivers}, sizes)["y"]
+    assert_close(got, x["a"].astype(np.float64) @ x["b"])
 
 
 CONVOLUTIONS = [

@@ -89,6 +89,8 @@ class ProgramFacts(msgspec.Struct, frozen=True):
     edges: dict[tuple[str, str], Edge]
     patterns: dict[str, ContractionPattern]
     readers: dict[str, set[str]]
+    writer: dict[str, str]
+    """The Region that writes a value to memory, for every value that some reader needs there."""
     layouts: dict[str, Layout]
     symbols: frozenset[str]
     stored: dict[str, Stored]
@@ -448,7 +450,7 @@ class _Former:
     # -- outputs -------------------------------------------------------------------------------
 
     def is_output(self, v: str) -> bool:
-        return not self.facts.readers.get(v, set()) <= self.inside
+        return self.facts.writer.get(v) == self.name
 
     def memref(self, tensor: str) -> MemRef:
         node = self.facts.nodes[tensor]

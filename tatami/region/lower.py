@@ -56,6 +56,7 @@ def lower_program(
         edges={(e.producer, e.consumer): e for e in view.edges},
         patterns={p.value: p for p in view.patterns},
         readers=readers,
+        writer=_writers(partition, readers),
         layouts=_layouts(program, nodes),
         symbols=_symbols(program),
         stored=choose_storage(program, book, statements, readers, partition),
@@ -88,6 +89,20 @@ def _readers(program: Program, statements: tuple[Statement, ...]) -> dict[str, s
                 out.setdefault(v, set()).add(node.id)
     for v in program.outputs:
         out.setdefault(v, set()).add("")
+    return out
+
+
+def _writers(partition: Partition, readers: Mapping[str, set[str]]) -> dict[str, str]:
+    """For each value that a reader outside its groups needs, the first group that has it. A repeated value (a cast, a
+    coordinate) that every reader computes for itself is in memory nowhere."""
+    home: dict[str, list[int]] = {}
+    for k, group in enumerate(partition.groups):
+        for v in group.values:
+            home.setdefault(v, []).append(k)
+    out = {}
+    for v, groups in home.items():
+        if any(not set(home.get(reader, (-1,))) <= set(groups) for reader in readers.get(v, ())):
+            out[v] = f"r{groups[0]}"
     return out
 
 

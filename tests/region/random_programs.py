@@ -55,10 +55,12 @@ def _step(r: random.Random, b: Builder, pool: list[str], v: str) -> str | None:
     rank = len(shape)
     kind = r.choice(
         ("unary", "unary", "binary", "binary", "binary", "permute", "reshape", "expand", "pad", "shrink", "window", "reduce", "reduce",
-         "matmul", "softmax", "scan", "gather", "scatter", "constant", "coordinate", "mean")
+         "matmul", "softmax", "scan", "gather", "scatter", "constant", "coordinate", "mean", "cast")
     )  # fmt: skip
     if kind == "unary":
         return b.op(r.choice(UNARY), b.op("min", v, b.const(2.0)))
+    if kind == "cast":
+        return b.cast(b.cast(v, DType.fp16), DType.fp32)
     if kind == "constant":
         return b.op(r.choice(BINARY), v, b.const(0.5))
     if kind == "binary":

@@ -1,3 +1,4 @@
+from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.indexbook.analyse import analyse
@@ -84,3 +85,14 @@ def test_heads_are_joined_where_attention_writes() -> None:
     assert first.outputs[0].name == joined
     assert [str(e) for e in first.yields[0].map or ()] == ["b0", "m", "8*b1 + n_2"]
     assert [p.name for p in second.inputs] == [joined, w]
+
+
+def test_a_cast_that_two_kernels_repeat_is_in_memory_nowhere() -> None:
+    b = Builder()
+    x, w, u = b.input("x", (4, 5), DType.fp16), b.input("w", (5, 6)), b.input("u", (5, 6))
+    wide = b.cast(x, DType.fp32)
+    y, z = b.matmul(wide, w), b.matmul(wide, u)
+    b.output("y", y)
+    b.output("z", z)
+    written = [t.name for r in lowered(b.module()).main.body if isinstance(r, Region) for t in r.outputs]
+    assert written == [y, z]

@@ -228,12 +228,6 @@ class _Printer:
         given = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, Pointer) else self.ix(a.value) for a in s.args]
         if not s.routine:
             return f"{pad}{s.function}({', '.join(given)});\n"
-        if not s.packed:
-            types = [f"{memory_type(self.buffers[a.buffer])}*" if isinstance(a, Pointer) else "int64_t" for a in s.args]
-            given = [f"({t})({g})" if t != "int64_t" else g for t, g in zip(types, given, strict=True)]
-            self.called[s.function] = ", ".join(types)
-            call = f"{s.function}({', '.join(given)})"
-            return f"{pad}{{ const int r = {call}; if (r > fault) fault = r; }}\n"
         self.called[s.function] = "void* const* buffers, const int64_t* integers"
         pointers = [f"(void*)({g})" for g, a in zip(given, s.args, strict=True) if isinstance(a, Pointer)]
         integers = [g for g, a in zip(given, s.args, strict=True) if not isinstance(a, Pointer)]

@@ -227,13 +227,12 @@ class Integer(msgspec.Struct, frozen=True, tag_field="a", tag="integer"):
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="s", tag="call"):
-    """A static function of this kernel (a micro-kernel), or a routine in a unit of its own (`routine`), whose int
-    result is a fault code. `packed`: the routine takes all pointers as one array and all integers as one array."""
+    """A static function of this kernel (a micro-kernel), or a routine in a unit of its own (`routine`): it takes all
+    pointers as one array and all integers as another, and its int result is a fault code."""
 
     function: str
     args: tuple[Pointer | Integer, ...]
     routine: bool = False
-    packed: bool = False
 
 
 class Prefetch(msgspec.Struct, frozen=True, tag_field="s", tag="prefetch"):

@@ -41,7 +41,7 @@ def lower_opaque(region: Region) -> Body:
         integers += [expr(DTYPE_CODE[port.memref.dtype]), expr(len(port.memref.shape)), *port.memref.shape]
     for name, default in ATTRIBUTES[opaque.routine]:
         integers.append(expr(_number(opaque.attrs.get(name, default))))
-    call = Call(f"tatami_{opaque.routine}", (*pointers, *(Integer(i) for i in integers)), routine=True, packed=True)
+    call = Call(f"tatami_{opaque.routine}", (*pointers, *(Integer(i) for i in integers)), routine=True)
     return Body((call,), about=f"routine {opaque.routine}")
 
 

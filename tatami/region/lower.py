@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from tatami.core.expr import Expr
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef
 from tatami.core.module import Module, Origins
@@ -61,6 +63,7 @@ def lower_program(
         symbols=_symbols(program),
         stored=choose_storage(program, book, statements, readers, partition),
     )
+    makers = _makers(readers, partition)
     body: list[Region | Step] = []
     origins: dict[str, tuple[str, ...]] = {}
     for k, group in enumerate(partition.groups):
@@ -69,12 +72,30 @@ def lower_program(
             item: Region | Step = _call(f"r{k}", nodes[call], group, nodes, facts.layouts)
             origins[item.name] = group.values
         else:
-            item, made = form_region(facts, f"r{k}", group.values)
+            outside = {v: {""} if makers.get(v) == k else set() for v in group.values}
+            own = msgspec.structs.replace(facts, readers={**readers, **outside})
+            item, made = form_region(own, f"r{k}", group.values)
             origins.update(made)
         body.append(item)
     by_tensor = {n.op.tensor_id: n.id for n in program.nodes if isinstance(n.op, InputOp)}
     inputs = tuple(by_tensor.get(port.tensor, f"in{k}") for k, port in enumerate(program.signature.inputs))
     return RegionProgram(program.signature, inputs, program.outputs, tuple(body)), origins
+
+
+def _makers(readers: Mapping[str, set[str]], partition: Partition) -> dict[str, int]:
+    """Which group stores a value that some group reads without holding it. A value that all its readers recompute (a
+    coordinate, a small constant) is stored by none."""
+    groups = [frozenset(g.values) for g in partition.groups]
+    held: dict[str, list[int]] = {}
+    for k, group in enumerate(partition.groups):
+        for v in group.values:
+            held.setdefault(v, []).append(k)
+    out: dict[str, int] = {}
+    for v, places in held.items():
+        for r in readers.get(v, set()):
+            if r not in held or any(v not in groups[k] for k in held[r]):
+                out[v] = places[0]
+    return out
 
 
 def _readers(program: Program, statements: tuple[Statement, ...]) -> dict[str, set[str]]:

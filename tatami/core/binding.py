@@ -49,6 +49,9 @@ def bind_sizes(
             f"no input shape decides the size symbol {missing[0]}",
             f"pass sizes={{{missing[0]!r}: ...}} (command line: -D {missing[0]}=...)",
         )
+    negative = [name for name, value in known.items() if value < 0]
+    if negative:
+        raise fail("InvalidSymbol", negative[0], f"the size is {known[negative[0]]}", "sizes are 0 or more")
     faults = [fault for size, value, at in equations if (fault := _disagreement(size, value, at, known)) is not None]
     faults += check_assumptions(signature, known)
     if faults:

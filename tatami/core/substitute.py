@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, substitute
 from tatami.core.module import Module
 from tatami.core.signature import Signature
@@ -15,8 +16,13 @@ T = TypeVar("T")
 
 
 def substitute_sizes(value: T, sizes: Mapping[str, Expr]) -> T:
-    """A copy of `value` with every expression rewritten. Structs, tuples, lists and dicts are walked."""
-    result: T = _walk(value, sizes)
+    """A copy of `value` with every expression rewritten. Structs, tuples, lists and dicts are walked. Raises E1305
+    when a value makes a divisor 0 or negative."""
+    try:
+        result: T = _walk(value, sizes)
+    except (ZeroDivisionError, ValueError) as error:
+        given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        raise fail("InvalidSymbol", next(iter(sizes)), f"{given}: {error}", "give sizes that leave every divisor positive") from None
     return result
 
 

@@ -66,6 +66,7 @@ class Loader:
     # -- reading ---------------------------------------------------------------------------------
     def field(self, where: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
         """A field of the wanted JSON type; required when `default` is None."""
+        self.is_object(where)
         if name not in where:
             if default is None:
                 raise fail("InvalidDocument", self.at, f"the field {name!r} is missing", f"add {name!r} ({kind.__name__})")
@@ -79,6 +80,16 @@ class Loader:
                 f"write {name!r} as a JSON {kind.__name__}",
             )
         return value
+
+    def is_object(self, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise fail("InvalidDocument", self.at, f"{value!r} stands where an object is needed", "write an object {…}")
+
+    def declared_type(self, tensor: str) -> Mapping[str, Any]:
+        """What the tensor table says of `tensor`."""
+        table = self.tensors.get(tensor, {})
+        self.is_object(table)
+        return table  # type: ignore[no-any-return]
 
     def size(self, value: Any) -> Expr:
         """A size or index expression, definitions applied."""
@@ -136,7 +147,7 @@ class Loader:
         for position, entry in enumerate(entries):
             name = names[position]
             self.path = f"/uops/{position}"
-            self.at = str(name) if name is not None else f"uops[{position}]"
+            self.at = str(name) if name else f"uops[{position}]"
             self.build.at = self.at
             self.guarded(partial(self.entry, entry))
             if isinstance(name, str):
@@ -160,10 +171,10 @@ class Loader:
         for item in self.field(self.signature, "inputs", list, []):
             name = self.field(item, "tensor", str)
             fields = {k: v for k, v in item.items() if k in ("role", "mutability", "storage", "layout")}
-            declared = {**self.tensors.get(name, {}), **{k: v for k, v in item.items() if k in ("dtype", "shape")}}
+            declared = {**self.declared_type(name), **{k: v for k, v in item.items() if k in ("dtype", "shape")}}
             if "dtype" in declared and "shape" in declared:
                 self.declare(name, declared, fields)
-                table = {**declared, **self.tensors.get(name, {})}
+                table = {**declared, **self.declared_type(name)}
                 self.declare(name, table, fields)
 
     def declare(self, name: str, declared: Mapping[str, Any], fields: Mapping[str, Any]) -> Value:
@@ -288,11 +299,9 @@ class Loader:
                 f"define {name} before {self.at}, or break the circle",
             )
         if name in self.tensors:
-            outer = self.build.at
-            self.build.at = name
-            value = self.declare(
-                name, self.tensors[name], {k: v for k, v in self.tensors[name].items() if k in ("role", "storage")}
-            )
+            table = self.declared_type(name)
+            outer, self.build.at = self.build.at, name
+            value = self.declare(name, table, {k: v for k, v in table.items() if k in ("role", "storage")})
             self.build.at = outer
             return value
         raise fail(
@@ -407,7 +416,8 @@ class Loader:
             ids.append(value.id)
         if self.faults:
             return None
-        defaults = {k: int(v) for k, v in self.field(self.signature, "defaults", dict, {}).items()}
+        given = self.field(self.signature, "defaults", dict, {})
+        defaults = {k: self.field(given, k, int) for k in given}
         signature = Signature(tuple(self.inputs.values()), tuple(outputs), (*self.equations, *self.build.assumptions), defaults)
         bound = set(symbols(Signature(signature.inputs)))
         free = sorted(n for node in self.build.nodes for n in _symbols_of(node) if n not in bound)
@@ -430,7 +440,7 @@ class Loader:
         return [(n, {}) for n in names if not isinstance(kinds[self.values[n].id], InputOp)]  # type: ignore[union-attr]
 
     def check_output(self, name: str, value: Value) -> Diagnostic | None:
-        declared = self.tensors.get(name, {})
+        declared = self.declared_type(name)
         if "dtype" in declared and self.dtype(declared["dtype"]) != value.dtype:
             return diagnostic(
                 "DTypeMismatch",

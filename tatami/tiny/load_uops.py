@@ -78,7 +78,7 @@ def _ints(load: Loader, arg: Arg, name: str) -> tuple[int, ...]:
 def read_input(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     fields = {k: v for k, v in arg.items() if k in ("storage", "role", "mutability")}
     name = load.field(arg, "tensor_id", str)
-    declared = {**load.tensors.get(name, {}), **arg}
+    declared = {**load.declared_type(name), **arg}
     return load.declare(name, declared, fields)
 
 

@@ -70,12 +70,12 @@ def inline_movement(region: Region) -> Region:
 
     n5 [m, n, k] = A[m, k];  acc = sum over k of n5 * n7    ->   acc = sum over k of A[m, k] * B[k, n]
     """
-    views = {let.name: is_view(let.expr) or is_coordinate(let.expr) for let in region.lets}
+    moves: dict[str, bool] = {}
 
     def decide(let: Let, use: LetUse) -> bool:
-        if views[let.name]:
-            return True
-        return isinstance(use, At) and is_elementwise(let.expr)
+        if let.name not in moves:
+            moves[let.name] = is_view(let.expr) or is_coordinate(let.expr)
+        return moves[let.name] or (isinstance(use, At) and is_elementwise(let.expr))
 
     return inline_lets(region, decide)
 

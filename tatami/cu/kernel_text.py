@@ -286,7 +286,7 @@ class _Printer:
             case "mbarrier":
                 assert s.block is not None
                 b = self.barriers[s.mbarrier]
-                guard = self.guard(s.block) if b.counts == "blocks" else ""
+                guard = self.guard(s.block)
                 text = f"tt_mbarrier_wait({self.barrier(b, s.block)}, {self.parity(b, s.block, s.phase)});"
                 self.l.add(f"if ({guard}) {text}" if guard else text)
             case _:
@@ -294,7 +294,7 @@ class _Printer:
 
     def arrive(self, s: MBarrierArrive) -> None:
         b = self.barriers[s.mbarrier]
-        tests = [self.guard(s.block)] if b.counts == "blocks" and self.guard(s.block) else []
+        tests = [self.guard(s.block)] if self.guard(s.block) else []
         if self.role is not None and not self.role.elected:
             tests.append("lane == 0")
         at = self.barrier(b, s.block)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tatami.gpu.problem import Problem
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
-from tatami.region.gemm_view import walk
 from tatami.region.ir import Binary, Read, Reduce, Region, Unary
+from tatami.region.walk import nodes
 
 PLACES = ("block.x", "block.y", "block.z", "warp.x", "warp.y", "lane", "thread.x", "thread.y")
 
@@ -77,7 +77,7 @@ def epilogue_words(region: Region, acc: str) -> set[str]:
         if let.name == acc:
             continue
         words.add(let.name)
-        for e in walk(let.expr):
+        for e in nodes(let.expr):
             if isinstance(e, Unary | Binary):
                 words.add(e.fn)
                 if e.fn == "add":
@@ -91,5 +91,5 @@ def _operands(region: Region, acc: str) -> tuple[str, str]:
     let = next(x for x in region.lets if x.name == acc)
     assert isinstance(let.expr, Reduce) and isinstance(let.expr.body, Binary)
     sides = (let.expr.body.x, let.expr.body.y)
-    names = [next((e.tensor for e in walk(s) if isinstance(e, Read)), "") for s in sides]
+    names = [next((e.tensor for e in nodes(s) if isinstance(e, Read)), "") for s in sides]
     return names[0], names[1]

@@ -12,11 +12,22 @@ import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, exact_div, expr, floordiv, free_vars, rebuild, substitute, var
+from tatami.core.expr import ZERO, Expr, exact_div, expr, floordiv, free_vars, rebuild, substitute, var
 from tatami.core.kernel import Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import Operand, Param
-from tatami.region.gemm_view import GemmOperand, GemmView, Group, axes_of, gemm_view, refs_of, rename
+from tatami.region.gemm_view import (
+    GemmOperand,
+    GemmView,
+    Group,
+    axes_of,
+    gemm_view,
+    major_of,
+    mergeable,
+    refs_of,
+    rename,
+    why_not_mma,
+)
 from tatami.region.ir import Let, Read, Region, RegionExpr
 
 
@@ -62,8 +73,8 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     if isinstance(view, str):
         raise _refuse(region, view, "use a plan of kind gpu_stream or scalar for this Region")
     lhs, rhs = view.lhs, view.rhs
-    m, outer_m = _mergeable(view.m, lhs)
-    n, outer_n = _mergeable(view.n, rhs)
+    m, outer_m = mergeable(view.m, lhs)
+    n, outer_n = mergeable(view.n, rhs)
     batch_axes = [*zip(view.batch.axes, view.batch.sizes), *outer_m, *outer_n]
     place: dict[str, Expr] = {a: var(f"b{i}") for i, (a, _) in enumerate(batch_axes)}
     for role, group in (("m", m), ("n", n), ("k", view.k)):
@@ -94,17 +105,11 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
         out = memrefs[y.to]
         at = address(out.layout, out.shape, tuple(e for e in where if e is not None))
         stores.append(Store(param_of[y.to], out.dtype, let_name[y.source], index(at)))
-    a, why_a = _operand("smA", lhs, m, view.k, batch_axes, param_of, size_of)
-    b, why_b = _operand("smB", rhs, n, view.k, batch_axes, param_of, size_of)
+    a = _operand("smA", lhs, m, view.k, batch_axes, param_of, size_of)
+    b = _operand("smB", rhs, n, view.k, batch_axes, param_of, size_of)
     sizes = {r: substitute(g.size, size_of) for r, g in (("m", m), ("n", n), ("k", view.k))}
     roles = {x: "b" for x, _ in batch_axes} | {x: r for r, g in (("m", m), ("n", n), ("k", view.k)) for x in g.axes}
-    why = why_a or why_b
-    if not why and lhs.dtype != rhs.dtype:
-        why = f"operands are {lhs.dtype} and {rhs.dtype}"
-    if not why and not lhs.dtype.is_narrow_float:
-        why = f"operands are {lhs.dtype}; the MMA template takes fp16 and bf16"
-    if not why and view.dtype != DType.fp32:
-        why = f"the accumulator is {view.dtype}; the MMA template accumulates in fp32"
+    why = why_not_mma(view)
     return Problem(
         region.name,
         roles,
@@ -135,21 +140,6 @@ def _refuse(region: Region, why: str, suggestion: str) -> TatamiError:
     return fail("InvalidPlan", region.name, f"no matrix product can be formed: {why}", suggestion)
 
 
-def _mergeable(group: Group, operand: GemmOperand) -> tuple[Group, list[tuple[str, Expr]]]:
-    """The longest run of inner axes that merge, and the leading axes that do not."""
-    if operand.strides is None:
-        return group, []
-    start = len(group.axes) - 1
-    while start > 0 and _even(group, operand.strides, start - 1):
-        start -= 1
-    start = max(start, 0)
-    return Group(group.axes[start:], group.sizes[start:]), list(zip(group.axes[:start], group.sizes[:start]))
-
-
-def _even(group: Group, strides: dict[str, Expr], i: int) -> bool:
-    return strides[group.axes[i]] == strides[group.axes[i + 1]] * group.sizes[i + 1] or group.sizes[i] == ONE
-
-
 def _split(role: str, group: Group) -> dict[str, Expr]:
     """Axes of a group from its one coordinate, row-major."""
     out: dict[str, Expr] = {}
@@ -173,34 +163,24 @@ def _operand(
     batch: list[tuple[str, Expr]],
     param_of: dict[str, str],
     size_of: dict[str, Expr],
-) -> tuple[Operand | None, str]:
-    if operand.strides is None:
-        return None, "an operand is computed or guarded, not plainly read"
-    for g in (group, k):
-        if any(not _even(g, operand.strides, i) for i in range(len(g.axes) - 1)):
-            return None, f"axes {', '.join(g.axes)} of {operand.tensor} do not merge into one"
+) -> Operand | None:
+    """The plain operand, or None where it has none (`why_not_mma` tells)."""
+    major = major_of(operand, group, k)
+    if operand.strides is None or major is None:
+        return None
     stride_mn = operand.strides[group.axes[-1]] if group.axes else ZERO
     stride_k = operand.strides[k.axes[-1]] if k.axes else ZERO
-    if stride_k == ONE:
-        major = "k"
-    elif stride_mn == ONE:
-        major = "mn"
-    else:
-        return None, f"{operand.tensor} is contiguous along neither of its axes (strides {stride_mn}, {stride_k})"
     offset = operand.offset
     for i, (axis, _) in enumerate(batch):
         offset = offset + operand.strides[axis] * var(f"b{i}")
-    return (
-        Operand(
-            ring,
-            operand.dtype,
-            param_of[operand.tensor],
-            "k" if major == "k" else "mn",
-            substitute(stride_mn, size_of),
-            substitute(stride_k, size_of),
-            substitute(offset, size_of),
-        ),
-        "",
+    return Operand(
+        ring,
+        operand.dtype,
+        param_of[operand.tensor],
+        major,
+        substitute(stride_mn, size_of),
+        substitute(stride_k, size_of),
+        substitute(offset, size_of),
     )
 
 

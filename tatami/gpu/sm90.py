@@ -75,7 +75,7 @@ def sm90_body(
     if persistent and not overlap:
         barriers.append(MBarrierInit("idle", consumers * WARPS))
         produce = [Wait((Token("tE", LAST),), "mbarrier", mbarrier="idle", block=expr(0), phase=1), *produce]
-        consume.append(MBarrierArrive("idle", expr(0)))
+        consume.append(MBarrierArrive("idle", LAST))
     if persistent:
         produce, consume = [Loop("tiles", tuple(produce))], [Loop("tiles", tuple(consume))]
     return (

@@ -10,6 +10,7 @@ a plain read, its element address is affine and `strides` tells its coefficients
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -37,6 +38,7 @@ from tatami.region.ir import (
     Unary,
     Within,
 )
+from tatami.region.walk import nodes, used_lets
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ def is_product_reduce(e: RegionExpr) -> bool:
 
 def not_elementwise(let: Let) -> str:
     """Why the let cannot be computed element by element beside an accumulator; "" when it can."""
-    for e in walk(let.expr):
+    for e in nodes(let.expr):
         match e:
             case Reduce() | Scan():
                 return f"let {let.name} reduces or scans"
@@ -157,46 +159,60 @@ def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tupl
     return GemmOperand(inner, memref.dtype, inner.tensor, strides, at_zero)
 
 
+def mergeable(group: Group, operand: GemmOperand) -> tuple[Group, list[tuple[str, Expr]]]:
+    """The longest run of inner axes through which `operand` steps evenly, and the leading axes that do not merge."""
+    if operand.strides is None:
+        return group, []
+    start = len(group.axes) - 1
+    while start > 0 and is_even(group, operand.strides, start - 1):
+        start -= 1
+    start = max(start, 0)
+    return Group(group.axes[start:], group.sizes[start:]), list(zip(group.axes[:start], group.sizes[:start]))
+
+
+def is_even(group: Group, strides: dict[str, Expr], i: int) -> bool:
+    """Do axes i and i + 1 of the group merge into one?"""
+    return strides[group.axes[i]] == strides[group.axes[i + 1]] * group.sizes[i + 1] or group.sizes[i] == ONE
+
+
+def major_of(operand: GemmOperand, mn: Group, k: Group) -> Literal["k", "mn"] | None:
+    """The group whose last axis is contiguous in memory."""
+    if operand.strides is None:
+        return None
+    if k.axes and operand.strides[k.axes[-1]] == ONE:
+        return "k"
+    return "mn" if mn.axes and operand.strides[mn.axes[-1]] == ONE else None
+
+
+def why_not_mma(view: GemmView) -> str:
+    """Why tensor cores do not take this product, or ""."""
+    for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
+        if operand.strides is None:
+            return "an operand is computed or guarded, not plainly read"
+        if any(not is_even(view.k, operand.strides, i) for i in range(len(view.k.axes) - 1)):
+            return f"axes {', '.join(view.k.axes)} of {operand.tensor} do not merge into one"
+        if major_of(operand, group, view.k) is None:
+            return f"{operand.tensor} is contiguous along neither of its axes"
+    if view.lhs.dtype != view.rhs.dtype:
+        return f"operands are {view.lhs.dtype} and {view.rhs.dtype}"
+    if not view.lhs.dtype.is_narrow_float:
+        return f"operands are {view.lhs.dtype}; the MMA template takes fp16 and bf16"
+    if view.dtype != DType.fp32:
+        return f"the accumulator is {view.dtype}; the MMA template accumulates in fp32"
+    return ""
+
+
 # -- questions about expressions -------------------------------------------------------------------
 
 
-def children(e: RegionExpr) -> tuple[RegionExpr, ...]:
-    match e:
-        case Read() | Ref() | At() | Const() | Index() | Within():
-            return ()
-        case ReadAt(indices=indices):
-            return indices
-        case Unary(x=x) | Cast(x=x):
-            return (x,)
-        case Binary(x=x, y=y):
-            return (x, y)
-        case Select(pred=p, then=t, other=o):
-            return (p, t, o)
-        case Reduce(body=body) | Scan(body=body):
-            return (body,)
-        case Random(key=key):
-            return (key,)
-        case BroadcastInDim(operand=x) | Transpose(operand=x):
-            return (x,)
-
-
-def walk(e: RegionExpr) -> list[RegionExpr]:
-    out, stack = [], [e]
-    while stack:
-        node = stack.pop()
-        out.append(node)
-        stack.extend(children(node))
-    return out
-
-
 def refs_of(e: RegionExpr) -> set[str]:
-    return {x.let for x in walk(e) if isinstance(x, Ref | At)}
+    return set(used_lets(e))
 
 
 def axes_of(e: RegionExpr) -> set[str]:
     """Every name that index expressions in `e` use (size symbols among them)."""
     out: set[str] = set()
-    for x in walk(e):
+    for x in nodes(e):
         match x:
             case Read(map=m) | At(map=m):
                 for i in m:

@@ -1,0 +1,264 @@
+"""GPU candidates of one Region, cut to 10-20 points, with a time and a reason for each (spec 3 §11, spec 5 §5.2).
+
+A contraction gets an MMA plan, guarded by the divisibilities that 16-byte accesses and TMA need, and a plan for all
+other sizes; where tensor cores do not take it, the synchronous template. Everything else is streamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tatami.core.expr import Expr
+from tatami.core.kernel import Condition
+from tatami.core.target import Target
+from tatami.plan.gpu_estimate import gpu_estimate
+from tatami.plan.gpu_limits import hard_limits, shape_rules, stop_rules
+from tatami.plan.ir import (
+    Async,
+    Cache,
+    GpuStream,
+    GpuSync,
+    Guarded,
+    LocalEdge,
+    Rejected,
+    Sm80Mma,
+    Sm90Mma,
+    Vectorize,
+)
+from tatami.plan.passes import size_at, skeleton
+from tatami.poly_core.ir import RegionFacts
+from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, why_not_mma
+from tatami.region.ir import Region
+
+SM80_TILES = (
+    ((128, 128, 32), "64x64"),
+    ((128, 128, 64), "64x64"),
+    ((256, 128, 32), "64x64"),
+    ((128, 64, 64), "64x32"),
+    ((64, 64, 64), "32x32"),
+    ((64, 64, 32), "32x32"),
+)
+SM90_TILES = (
+    ((128, 256, 64), 2),
+    ((256, 128, 64), 2),
+    ((128, 192, 64), 2),
+    ((128, 128, 64), 2),
+    ((128, 64, 64), 2),
+    ((64, 256, 64), 1),
+    ((64, 128, 64), 1),
+    ((64, 64, 64), 1),
+)
+SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32))
+REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
+"""setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: the anchors of public kernels)."""
+
+Choice = tuple[tuple[Guarded, ...], tuple[Rejected, ...]]
+
+
+def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Choice:
+    """The choices of a Region that is not opaque, the last unconditional, and what was rejected with both numbers."""
+    if region.opaque is not None:
+        return (Guarded((), GpuStream((), (), {}, 1, 4)),), ()
+    view = gemm_view(region)
+    if isinstance(view, str):
+        return (Guarded((), stream_plan(region, target, sizes)),), (Rejected("contraction", view),)
+    why = why_not_mma(view)
+    if why:
+        best, rejected = _best(region, view, [*_sync_candidates(region, view, target)], target, sizes)
+        return (Guarded((), best.plan, best.estimate),), (Rejected("mma", why), *rejected)
+    conditions, wide = _alignment(view)
+    rejected: tuple[Rejected, ...] = ()
+    choices: list[Guarded] = []
+    if wide:
+        fast = _sm90_candidates(region, view) if target.isa == "sm90" else []
+        fast += _sm80_candidates(region, view, 8, few=target.isa == "sm90")
+        best, rejected = _best(region, view, fast, target, sizes)
+        choices.append(Guarded(conditions, best.plan, best.estimate))
+    if conditions or not wide:
+        slow, more = _best(region, view, [*_sm80_candidates(region, view, 2, few=True)], target, sizes)
+        choices.append(Guarded((), slow.plan, slow.estimate))
+        rejected = (*rejected, *more) if not wide else rejected
+    return tuple(choices), rejected
+
+
+def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> GpuStream:
+    bones = skeleton(region, sizes, target.l2_bytes)
+    return GpuStream(bones.outer, bones.passes, bones.storage, 256, 16)
+
+
+# -- candidates ------------------------------------------------------------------------------------
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    plan: Sm80Mma | Sm90Mma | GpuSync
+    estimate: dict[str, float] = {}
+
+    @property
+    def line(self) -> str:
+        p = self.plan
+        name = {Sm80Mma: "sm80_mma", Sm90Mma: "sm90_mma", GpuSync: "gpu_sync"}[type(p)]
+        tile = "x".join(map(str, p.tile))
+        match p:
+            case Sm80Mma():
+                return f"{name} {tile} warp {p.warp_tile} stages {p.stages} width {p.vectorize.width}"
+            case Sm90Mma():
+                return f"{name} {tile} consumers {p.consumers} stages {p.stages}"
+            case GpuSync():
+                return f"{name} {tile} block {p.block[0]}x{p.block[1]}"
+
+
+def _best(
+    region: Region, view: GemmView, candidates: list[Candidate], target: Target, sizes: Mapping[str, int]
+) -> tuple[Candidate, tuple[Rejected, ...]]:
+    """The fastest of those that no STOP rule ends; when rules end all, the fastest of those that fit at all."""
+    dims = [size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k)]
+    kept: list[Candidate] = []
+    stopped: list[tuple[Candidate, str]] = []
+    rejected: list[Rejected] = []
+    for c in candidates:
+        estimate = gpu_estimate(c.plan, view.lhs.dtype, (dims[0], dims[1], dims[2], dims[3]), target)
+        c = msgspec.structs.replace(c, estimate=estimate)
+        if broken := [*shape_rules(c.plan), *hard_limits(c.plan, view.lhs.dtype, target)]:
+            rejected.append(Rejected(c.line, broken[0], estimate))
+        elif stop := stop_rules(c.plan, view.lhs.dtype, target):
+            stopped.append((c, stop[0]))
+        else:
+            kept.append(c)
+    if not kept:
+        kept = [c for c, _ in stopped]
+        stopped = []
+    rejected += [Rejected(c.line, why, c.estimate) for c, why in stopped]
+    kept.sort(key=lambda c: c.estimate["total"])
+    best = kept[0]
+    for c in kept[1:]:
+        slower = f"slower: {c.estimate['total'] * 1e6:.3g} us against {best.estimate['total'] * 1e6:.3g} us"
+        rejected.append(Rejected(c.line, slower, c.estimate))
+    return best, tuple(rejected)
+
+
+def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = False) -> list[Candidate]:
+    out = []
+    for tile, warp in SM80_TILES[3:] if few else SM80_TILES:
+        for stages in (2,) if few else (2, 3, 4):
+            out.append(Candidate(sm80_plan(region, view, tile, warp, stages, width)))
+    return out
+
+
+def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: str, stages: int, width: int) -> Sm80Mma:
+    return Sm80Mma(
+        tile=tile,
+        stages=stages,
+        bind={"m.o": "block.y", "n.o": "block.x", "m.i.o": "warp.y", "n.i.o": "warp.x"},
+        warp_tile=warp,
+        cache=_cache(view),
+        vectorize=Vectorize("n.i.i", width),
+        predicate_tail=_tail(view, tile),
+        epilogue=_epilogue(region, view),
+        layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
+        algo_choice={"matmul": "implicit_gemm"},
+        local_edges=_edges(region, view),
+        async_=Async(True, stages, False),
+        k_steps=tile[2] // 16,
+        acc=view.acc,
+    )
+
+
+def _sm90_candidates(region: Region, view: GemmView) -> list[Candidate]:
+    out = []
+    for tile, consumers in SM90_TILES:
+        bm, bn, bk = tile
+        stages = min(8, (227 * 1024 - 2048) // ((bm + bn) * bk * 2))
+        for n in dict.fromkeys((stages, min(stages, 4))):
+            plan = Sm90Mma(
+                tile=tile,
+                stages=n,
+                bind={"m.o": "block.y", "n.o": "block.x"},
+                cache=_cache(view),
+                vectorize=Vectorize("n.i.i", 8),
+                predicate_tail=_tail(view, tile),
+                epilogue=_epilogue(region, view),
+                layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
+                algo_choice={"matmul": "implicit_gemm"},
+                local_edges=_edges(region, view),
+                async_=Async(True, n, True),
+                inst_shape=f"m64n{bn}k16",
+                k_steps=bk // 16,
+                consumers=consumers,
+                registers=REGISTERS[consumers],
+                persistent=True,
+                acc=view.acc,
+            )
+            out.append(Candidate(plan))
+    return out
+
+
+def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Candidate]:
+    return [
+        Candidate(
+            GpuSync(
+                tile=tile,
+                block=(16, 16),
+                bind={"m.o": "block.y", "n.o": "block.x"},
+                predicate_tail=_tail(view, tile),
+                epilogue=_epilogue(region, view),
+                arch=target.isa or "sm80",
+                acc=view.acc,
+            )
+        )
+        for tile in SYNC_TILES
+    ]
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def _cache(view: GemmView) -> tuple[Cache, ...]:
+    return (Cache(view.lhs.tensor), Cache(view.rhs.tensor))
+
+
+def _tail(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
+    """Axes whose size is not known to be a multiple of the tile."""
+    groups = (("m", view.m), ("n", view.n), ("k", view.k))
+    return tuple(f"{r}.i.i" for (r, g), t in zip(groups, tile) if not _multiple(g.size, t))
+
+
+def _multiple(e: Expr, by: int) -> bool:
+    return all(c % by == 0 for _, c in e.terms)
+
+
+def _epilogue(region: Region, view: GemmView) -> tuple[str, ...]:
+    return tuple(let.name for let in view.epilogue)
+
+
+def _edges(region: Region, view: GemmView) -> tuple[LocalEdge, ...]:
+    return (LocalEdge(view.acc, view.epilogue[0].name),) if view.epilogue else ()
+
+
+def _alignment(view: GemmView) -> tuple[tuple[Condition, ...], bool]:
+    """What has to be a multiple of 8 elements for 16-byte accesses and TMA; False where a constant is not."""
+    out: dict[Expr, None] = {}
+    for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
+        major = major_of(operand, group, view.k)
+        contiguous = view.k if major == "k" else group
+        out.setdefault(contiguous.size)
+        for axis, stride in _strides(operand):
+            if axis not in contiguous.axes:
+                out.setdefault(stride)
+        out.setdefault(operand.offset)
+    open_ = [e for e in out if not _multiple(e, 8)]
+    if any(e.as_int() is not None for e in open_):
+        return (), False
+    minimal = [e for e in open_ if not any(f is not e and _divides(f, e) for f in open_)]
+    return tuple(Condition(e, 8) for e in minimal), True
+
+
+def _strides(operand: GemmOperand) -> list[tuple[str, Expr]]:
+    return list((operand.strides or {}).items())
+
+
+def _divides(f: Expr, e: Expr) -> bool:
+    from tatami.core.expr import exact_div
+
+    return exact_div(e, f) is not None

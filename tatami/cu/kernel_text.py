@@ -331,7 +331,8 @@ class _Printer:
             l.add(f"const tt_u32 slot = {self.slot(s.block, ring)};")
             l.add(f"const {STORED_TYPE[o.dtype]}* const from = {o.param} + {index_text(o.offset)};")
             count = rows * per_row
-            with l.block(f"TT_UNROLL for (int i = 0; i < {-(-count // k.threads)}; ++i)"):
+            each = -(-count // k.threads)
+            with l.block(f"{'TT_UNROLL' if each <= 16 else 'TT_UNROLL_BY(4)'} for (int i = 0; i < {each}; ++i)"):
                 l.add("const int c = tid + i * THREADS;")
                 if count % k.threads:
                     l.add(f"if (c >= {count}) break;")

@@ -187,7 +187,7 @@ FAULTS: list[tuple[str, ir.Kernel, Edit, int | None, str]] = [
         kernel(sync()),
         drop(ir.SyncThreads, lambda s: not s.out_token),
         None,
-        "precedes a Wait",
+        "TokFree",
     ),
     ("sync no barrier after the product", kernel(sync()), drop(ir.SyncThreads, lambda s: bool(s.out_token)), None, "TokFree"),
     (

@@ -18,6 +18,8 @@ struct __align__(64) tt_tensor_map { tt_u64 words[16]; };
 #define TT_SMEM_LABEL(address, bytes, label)
 #define TT_UNROLL _Pragma("unroll")
 #define TT_ROLLED _Pragma("unroll 1")
+#define TT_PRAGMA(text) _Pragma(#text)
+#define TT_UNROLL_BY(n) TT_PRAGMA(unroll n)
 
 // ---- where am I
 TT_DEV int tt_thread() { return (int)(threadIdx.x + threadIdx.y * blockDim.x); }

@@ -1,0 +1,115 @@
+"""GPU choices: guarded where alignment is open, STOP rules in numbers, the spec's plan document obeyed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
+from tatami.core.target import PRESETS
+from tatami.gpu.lower import lower_region
+from tatami.plan.choose_gpu import choose_gpu
+from tatami.plan.decide import read_plan
+from tatami.plan.ir import Guarded, GpuStream, GpuSync, Sm80Mma, Sm90Mma
+from tatami.poly_core.ir import RegionFacts
+from tatami.region.ir import Region
+from tests.gpu.gemm_examples import gemm
+
+FACTS: RegionFacts = None  # type: ignore[assignment]
+BIG = {"M": 4096, "N": 4096, "K": 4096}
+
+SPEC_PLAN: dict[str, Any] = {
+    "tile": [128, 64, 64],
+    "stages": 2,
+    "bind": {"m.o": "block.y", "n.o": "block.x", "m.i.o": "warp.y", "n.i.o": "warp.x"},
+    "warp_tile": "64x64",
+    "cache": [
+        {"tensor": "A", "where": "smem", "at": "k.i", "pingpong": True},
+        {"tensor": "B", "where": "smem", "at": "k.i", "pingpong": True},
+    ],
+    "vectorize": {"axis": "n.i.i", "width": 8},
+    "predicate_tail": ["m.i.i", "n.i.i", "k.i.i"],
+    "epilogue": ["bias", "relu"],
+    "arch": "sm80",
+    "layout_hints": {"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
+    "algo_choice": {"matmul": "implicit_gemm"},
+    "local_edges": [{"from": "sum_k", "to": "relu", "buffer": "reg"}],
+    "async": {"enable": True, "prefetch_depth": 2, "epilogue_overlap": True},
+    "barrier_model": "cp_async_group",
+}
+
+
+def choices(region: Region, target: str, sizes: dict[str, int] | None = None) -> Any:
+    return choose_gpu(region, FACTS, PRESETS[target], BIG if sizes is None else sizes)
+
+
+def test_open_sizes_get_a_guarded_and_a_general_plan() -> None:
+    for target, kind in (("sm80", Sm80Mma), ("sm90", Sm90Mma)):
+        found, _ = choices(gemm(), target)
+        assert [(str(c.size), c.divisor) for c in found[0].conditions] == [("K", 8), ("N", 8)]
+        assert isinstance(found[0].plan, kind)
+        assert found[-1].conditions == () and isinstance(found[-1].plan, Sm80Mma)
+
+
+def test_aligned_constants_need_no_guard() -> None:
+    found, _ = choices(gemm(4096, 4096, 4096), "sm90", {})
+    assert len(found) == 1 and found[0].conditions == () and found[0].plan.predicate_tail == ()
+
+
+def test_odd_constants_still_use_tensor_cores() -> None:
+    found, _ = choices(gemm(100, 75, 130), "sm90", {})
+    assert len(found) == 1 and isinstance(found[0].plan, Sm80Mma)
+    assert found[0].plan.predicate_tail == ("m.i.i", "n.i.i", "k.i.i")
+
+
+def test_fp32_takes_the_synchronous_template() -> None:
+    found, rejected = choices(gemm(dtype=DType.fp32, out=DType.fp32), "sm80")
+    assert isinstance(found[0].plan, GpuSync) and found[0].plan.block == (16, 16)
+    assert "fp32" in rejected[0].why
+
+
+def test_rejections_carry_both_numbers() -> None:
+    found, rejected = choices(gemm(), "sm80")
+    stopped = [r.why for r in rejected if "CTA/SM < 2" in r.why]
+    assert stopped and all("registers x" in w and "B shared memory" in w for w in stopped)
+    assert any("us against" in r.why for r in rejected)
+    assert 10 <= len(rejected) + 1 <= 20
+    assert found[0].estimate.keys() >= {"compute", "memory", "launch", "total", "wave_eff", "ctas_per_sm", "smem_bytes"}
+
+
+def test_every_choice_lowers() -> None:
+    for region in (gemm(), gemm(100, 75, 130), gemm(batch="B", a_col=True), gemm(dtype=DType.fp32, out=DType.fp32)):
+        for target in ("sm80", "sm90"):
+            for choice in choices(region, target)[0]:
+                lower_region(region, choice, PRESETS[target])
+
+
+def test_the_documents_plan_shapes_the_kernel() -> None:
+    plan = read_plan(SPEC_PLAN, "plan")
+    assert isinstance(plan, Sm80Mma)
+    k, binding = lower_region(gemm(), Guarded((), plan), PRESETS["sm80"])
+    assert k.tile == (128, 64, 64) and k.stages == 2 and k.threads == 64
+    assert k.shared_bytes == binding.shared_bytes == 2 * (128 + 64) * 64 * 2
+    assert k.tail == ("m", "n", "k")
+    assert "min(" in str(binding.grid[0])  # epilogue_overlap: a persistent grid
+
+
+@pytest.mark.parametrize(("field", "value", "words"), [("arch", "sm70", "sm70"), ("speed", 3, "speed")])
+def test_unknown_words_in_the_document_are_refused(field: str, value: object, words: str) -> None:
+    with pytest.raises(TatamiError, match=words):
+        read_plan({**SPEC_PLAN, field: value}, "plan")
+
+
+def test_a_region_without_contraction_is_streamed() -> None:
+    import msgspec
+
+    from tatami.core.expr import var
+    from tatami.region.ir import Let, Read, Unary
+
+    region = gemm(bias=False, relu=False)
+    let = Let("acc", ("m", "n"), DType.fp16, Unary("relu", Read("A", (var("m"), var("n")))))
+    plain = msgspec.structs.replace(region, lets=(let,), reduce_axes=(), inputs=region.inputs[:1])
+    found, rejected = choices(plain, "sm80")
+    assert isinstance(found[0].plan, GpuStream) and rejected[0].why == "no let is a sum of products"

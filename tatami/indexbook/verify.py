@@ -137,8 +137,8 @@ def reduce_axes_are_recorded(ident: str, info: IndexInfo, context: Context) -> l
         stray = info.reduce_axes or info.acc_dtype is not None
         return [_invalid(ident, "reduce_axes on a value that is no reduce", "remove them")] if stray else []
     parent = context.book.values.get(node.src[0])
-    if parent is None:
-        return []
+    if parent is None or any(a >= len(parent.axes) for a in node.op.axes):
+        return []  # said of the operand
     removed = tuple(parent.axes[a].id for a in sorted(node.op.axes))
     kept = tuple(a.id for k, a in enumerate(parent.axes) if k not in node.op.axes)
     if info.reduce_axes != removed or tuple(a.id for a in info.reduced) != removed:

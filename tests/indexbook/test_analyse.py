@@ -18,8 +18,7 @@ from tatami.indexbook.analyse import analyse
 from tatami.indexbook.ir import IndexInfo, Operand
 from tatami.indexbook.show import show
 from tatami.indexbook.verify import verify
-from tatami.tiny.ir import Elementwise as E
-from tatami.tiny.ir import ExpandOp, GatherOp, Node, Program, ScatterOp, ViewOp
+from tatami.tiny.ir import Elementwise, ExpandOp, GatherOp, Node, Program, ScatterOp, ViewOp
 from tatami.tiny.run import run
 from tests.tiny.build import F32, I64, Build
 
@@ -178,7 +177,7 @@ def test_unequal_sizes_fail_at_once() -> None:
     b = Build()
     b.input("x", F32, "M", 3)
     b.input("y", F32, 2)
-    b.nodes["n2"] = Node("n2", E("add"), ("n0", "n1"), F32, shape("M", 3))
+    b.nodes["n2"] = Node("n2", Elementwise("add"), ("n0", "n1"), F32, shape("M", 3))
     with pytest.raises(TatamiError, match="E1001"):
         analyse(b.module("n2"))
 
@@ -254,7 +253,7 @@ def test_time_is_linear_in_nodes() -> None:
         x = b.input("x", F32, "M", "K")
         nodes = dict(b.nodes)
         for k in range(count):
-            nodes[f"n{k + 1}"] = Node(f"n{k + 1}", E("exp2"), (f"n{k}",), F32, shape("M", "K"))
+            nodes[f"n{k + 1}"] = Node(f"n{k + 1}", Elementwise("exp2"), (f"n{k}",), F32, shape("M", "K"))
         b.nodes = nodes
         module = b.module(f"n{count}")
         start = time.perf_counter()

@@ -341,7 +341,7 @@ def test_malformed_documents_are_one_diagnostic(bad: dict[str, Any]) -> None:
 def test_the_signatures_symbols_are_the_truth() -> None:
     doc = tiny([{"id": "y", "uop": "NEG", "src": ["x"]}], x=("fp32", ["M", 4]))
     doc["signature"] = {"inputs": [{"tensor": "x", "dtype": "fp32", "shape": ["M2", 4]}], "outputs": [{"tensor": "y"}]}
-    with pytest.raises(TatamiError, match="E1304 AxisAlignmentMismatch.*axis 0: M and M2"):
+    with pytest.raises(TatamiError, match=r"E1304 AxisAlignmentMismatch.*axis 0: M and M2"):
         load(doc)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import Expr, Var, floordiv, free_vars, substitute, var
+from tatami.core.expr import ZERO, Expr, Var, floordiv, free_vars, substitute, var
 from tatami.core.layout import MemRef, address
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
@@ -43,7 +43,8 @@ def merge_axes(region: Region) -> tuple[Region, dict[str, str]]:
         while position >= 0:
             axes: tuple[Iter, ...] = getattr(region, kind)
             outer, inner = axes[position], axes[position + 1]
-            merged = _Join(region, outer, inner, kind == "reduce_axes").region()
+            empty = ZERO in (outer.size, inner.size)
+            merged = None if empty else _Join(region, outer, inner, kind == "reduce_axes").region()
             if merged is not None:
                 joined = {k: outer.name if v == inner.name else v for k, v in joined.items()} | {inner.name: outer.name}
                 whole = (*axes[:position], Iter(outer.name, outer.size * inner.size), *axes[position + 2 :])

@@ -185,6 +185,8 @@ class _Rows:
         axes = tuple(a for a in axes if self.sizes[a] != ONE) or axes[:1]
         e = self.e
         count = product(self.sizes[a] for a in axes)
+        if count == ZERO:
+            return
         z = e.loop(count, "z")
         env: dict[str, Expr] = {}
         steps: list[tuple[Reg, Expr]] = []

@@ -276,6 +276,35 @@ add(
 )
 
 
+add(
+    "static_empty",
+    lambda: region({"i0": 0, "i1": 0}, {}, {"x": tensor(0, 0)}, {"y": tensor(0, 0)}, [let("l", "i0 i1", u("neg", x01))]),
+    ((),),
+)
+add(
+    "static_empty_sum",
+    lambda: region(
+        {"i0": 3},
+        {"r0": 0, "r1": 5},
+        {"x": tensor(3, 0, 5)},
+        {"y": tensor(3)},
+        [let("l", "i0", red("sum", "r0 r1", read("x", i0, r0, r1)))],
+    ),
+    ((),),
+)
+add(
+    "static_ones",
+    lambda: region(
+        {"i0": 1, "i1": 1, "i2": 5},
+        {"r0": 1},
+        {"x": tensor(1, 1, 5)},
+        {"y": tensor(1, 1, 5)},
+        [let("l", "i0 i1 i2", red("sum", "r0", b("add", read("x", i0, i1, i2), Index_f(r0))))],
+    ),
+    ((),),
+)
+
+
 # -- reduces -------------------------------------------------------------------------------------
 def _reduce(fn: str, axis: int, d: DType = f32) -> Callable[[], Region]:
     def make() -> Region:

@@ -32,14 +32,23 @@ def _prepare(
                 "UnboundSymbol", f"-D {name}", "the model has no such size symbol",
                 f"its symbols are {', '.join(sorted(known)) or 'none'}",
             )  # fmt: skip
+    bound_now = {n: value for n, value in sizes.items() if n in _must_bind(compilation)}
+    if bound_now:  # the program depends on their values: compile for these
+        return prepare(model, target=target, sizes=bound_now, precision=precision, decisions=decisions, trust=trust)
     return compilation
+
+
+def _must_bind(compilation: Compilation) -> set[str]:
+    """Symbols that the model says its code depends on (strides and the like)."""
+    signatures = [getattr(compilation.stages[v].main, "signature", None) for v in compilation.stages.made]
+    return {n for s in signatures if s is not None for n in s.must_bind}
 
 
 def _symbols(compilation: Compilation, stage: str) -> tuple[str, ...]:
     from tatami.core.signature import symbols
 
     signature = getattr(compilation.stages[stage].main, "signature", None)
-    return symbols(signature) if signature is not None else ()
+    return (*symbols(signature), *signature.must_bind, *signature.defaults) if signature is not None else ()
 
 
 def run_command(

@@ -51,6 +51,7 @@ from tatami.region.ir import (
     Yield,
 )
 from tatami.region.storage import Stored
+from tatami.region.walk import nodes
 from tatami.tiny.ir import (
     MOVEMENT,
     BitcastOp,
@@ -464,8 +465,27 @@ class _Former:
             coordinates = tuple(frame.own[a.name] for a in self.facts.statements[v].axes)
             name, coordinates = self.stored_at(v, coordinates)
             straight = coordinates == tuple(var(a) for a in frame.axes)
-            self.targets.append(Target(name, self.memref(name)))
+            self.targets.append(Target(name, self.memref(name), updates=self.overwritten(v, coordinates)))
             self.yields.append(Yield(v, name, map=None if straight else coordinates))
+
+    def overwritten(self, v: str, coordinates: tuple[Expr, ...]) -> str:
+        """The mutable input that output `v` may overwrite in place: only this Region reads it, each element just where
+        `v` writes it, and no value of the Region is read anywhere but at its own point."""
+        target = self.update_target(v)
+        if not target or not self.facts.readers.get(target, set()) <= self.inside:
+            return ""
+        inner = [n for let in self.lets for n in nodes(let.expr)]
+        if any(isinstance(n, At | Transpose | Reduce | Scan) or (isinstance(n, ReadAt) and n.tensor == target) for n in inner):
+            return ""
+        return target if all(n.map == coordinates for n in inner if isinstance(n, Read) and n.tensor == target) else ""
+
+    def update_target(self, v: str) -> str:
+        """The mutable input that `v`, an output in that one place alone, updates."""
+        program = self.facts.program
+        ports = [p for p, value in zip(program.signature.outputs, program.outputs) if value == v]
+        if len(ports) != 1 or ports[0].updates is None:
+            return ""
+        return next((n.id for n in program.nodes if isinstance(n.op, InputOp) and n.op.tensor_id == ports[0].updates), "")
 
     def stored_at(self, tensor: str, coordinates: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
         """Where an element of `tensor` lies in memory: the stored tensor and the coordinates in it."""
@@ -501,12 +521,7 @@ class _Former:
     def updated_input(self, v: str) -> str:
         """The mutable input that scatter `v` may overwrite in place: it is the scatter's plain target, its output
         updates it, and nobody else reads it."""
-        program, node = self.facts.program, self.facts.nodes[v]
-        target = self.facts.nodes[node.src[0]]
-        if not isinstance(target.op, InputOp):
+        target = self.facts.nodes[v].src[0]
+        if self.update_target(v) != target or self.facts.readers.get(target) != {v}:
             return ""
-        for port, value in zip(program.signature.outputs, program.outputs):
-            if value == v and port.updates == target.op.tensor_id and self.facts.readers.get(target.id) == {v}:
-                elsewhere = [a for a in self.facts.statements[v].reads if a.tensor == target.id]
-                return target.id if len(elsewhere) == 1 else ""
-        return ""
+        return target if sum(a.tensor == target for a in self.facts.statements[v].reads) == 1 else ""

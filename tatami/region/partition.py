@@ -14,7 +14,7 @@ from typing import Any
 from tatami.core.codec import dump_text, from_builtins, to_builtins
 from tatami.core.cost import estimate, fusion_delta, op_flops, rates
 from tatami.core.diagnostic import raise_errors
-from tatami.core.expr import ONE, Expr, free_vars, product
+from tatami.core.expr import ONE, Expr, free_vars, maximum, product
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.indexbook.ir import IndexBook
@@ -145,11 +145,14 @@ class _Partitioner:
     def result(self) -> Partition:
         waiting = {v for unit in self.streaming.values() for v in unit[:-1]}
         waiting |= self.products | set(self.dots.values())
+        results: dict[str, list[str]] = {}
+        for node in self.program.nodes:
+            if isinstance(node.op, ResultOp):
+                results.setdefault(node.src[0], []).append(node.id)
         for node in self.program.nodes:
             v = node.id
             if isinstance(node.op, CallOp):
-                results = [n.id for n in self.program.nodes[self.order[v] :] if isinstance(n.op, ResultOp) and n.src == (v,)]
-                self.enter([v, *results], "call", None)
+                self.enter([v, *results.get(v, ())], "call", None)
             elif v not in self.statements or v in self.virtual or v in waiting:
                 continue
             elif v in self.streaming:
@@ -321,7 +324,10 @@ class _Partitioner:
         return product(a.size for a in self.statements[v].axes)
 
     def domain(self, v: str) -> Expr:
+        """Points at which `v` reads its operands (a scatter: the elements of the larger of target and updates)."""
         s = self.statements[v]
+        if s.kind == "scatter":
+            return maximum(self.numel(v), product(a.size for a in s.reduced))
         return product(a.size for a in (*s.axes, *s.reduced))
 
     def bytes(self, v: str) -> float:
@@ -336,6 +342,8 @@ class _Partitioner:
         stored, work = estimate(self.numel(p), self.sizes), estimate(self.domain(c), self.sizes)
         sole = self.uses.get(p, set()) == {c} and p not in self.resident
         dflops = 0.0
+        if self.statements[c].kind == "scatter":
+            work = stored
         if self.statements[p].kind not in ("reduce", "scan") and self.shapes[gp].kind == "map":
             dflops = max(work - stored, 0.0) * self.flops[p]
         elif edge.halo:

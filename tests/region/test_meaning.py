@@ -1,5 +1,6 @@
 """run(tiny) == run(region@explicit) == run(region), on the examples and on random programs."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,8 +12,10 @@ from tatami.indexbook.analyse import analyse
 from tatami.poly_view.extract import extract
 from tatami.poly_view.verify import verify as verify_view
 from tatami.region.canonicalise import canonicalise
+from tatami.region.ir import Region
 from tatami.region.lower import lower
 from tatami.region.partition import partition
+from tatami.region.rules import RULES
 from tatami.region.run import run
 from tatami.region.verify import verify
 from tatami.tiny.ir import Program
@@ -50,3 +53,23 @@ def test_examples_keep_their_meaning(build, target: str) -> None:
 @pytest.mark.parametrize("seed", [*range(60), 202, 522, 654, 870, 877])
 def test_random_programs_keep_their_meaning(seed: int) -> None:
     check(random_program(seed), "cpu:avx2")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_rule_keeps_the_meaning(seed: int) -> None:
+    tiny = random_program(seed + 1000)
+    book = analyse(tiny)
+    view = extract(tiny, book)
+    module = lower(tiny, book, view, partition(tiny, book, view, PRESETS["cpu:avx2"]))
+    rng = np.random.default_rng(0)
+    inputs = {
+        port.tensor: rng.standard_normal(tuple(int(evaluate(s, {})) for s in port.shape)).astype(numpy_dtype(port.dtype))
+        for port in tiny.main.signature.inputs
+    }
+    want = run(module, inputs, {}, "float64")
+    for rule in RULES:
+        body = tuple(rule(item) if isinstance(item, Region) else item for item in module.main.body)
+        module = Module({"main": msgspec.structs.replace(module.main, body=body)})
+        got = run(module, inputs, {}, "float64")
+        for name, value in want.items():
+            np.testing.assert_allclose(got[name], value, rtol=1e-9, atol=1e-9, err_msg=rule.__name__)

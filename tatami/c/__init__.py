@@ -1,0 +1,10 @@
+"""C text of CPU programs: gnu17 with compiler vector extensions, for gcc, clang and zig cc (D§3 loop → c).
+
+    print_kernel   one unit per kernel; print_index and scalar_ops give the text of indices, ops and casts
+    math_text      functions in vector form (exp, log, tanh, erf, …; 16-bit conversions; Philox); `@W` is the lanes
+    print_entry    the entry file: kernels wave by wave on an arena and a pool
+    microkernel, routines, runtime_text      what kernels call: packs, micro-kernels, sort, the thread pool
+
+Units are compiled without contraction (-ffp-contract=off) but for micro-kernels, so a result depends on the target's
+lanes alone. No user-supplied name occurs in any text. Equal kernels have equal names and equal text.
+"""

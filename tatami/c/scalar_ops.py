@@ -47,6 +47,7 @@ _SHORT_C = {
     "f32": "float",
     "f64": "double",
 }
+_SHORT_OF = {v: k for k, v in _SHORT_C.items()}
 _SHORT_SIZE = {k: 8 if k.endswith("64") else 4 if k.endswith("32") else 2 if k.endswith("16") else 1 for k in _SHORT_C}
 
 
@@ -57,7 +58,7 @@ def memory_type(dtype: DType) -> str:
 def memory_short(dtype: DType) -> str:
     """The element type of vectors of `dtype` in memory."""
     c = _C_MEMORY[dtype]
-    return next(k for k, v in _SHORT_C.items() if v == c)
+    return _SHORT_OF[c]
 
 
 def short(dtype: DType) -> str:
@@ -66,7 +67,7 @@ def short(dtype: DType) -> str:
         return "i32"
     if dtype.is_float:
         return "f64" if dtype == DType.fp64 else "f32"
-    return dtype.value
+    return str(dtype.value)
 
 
 def register_type(dtype: DType, lanes: int) -> str:
@@ -232,7 +233,10 @@ def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
     m = needs.vector("i32", lanes)
     blend_s, blend_d = needs.add(f"blend_{source}x{lanes}"), needs.add(f"blend_{target}x{lanes}")
     splat_s, splat_d = needs.add(f"splat_{source}x{lanes}"), needs.add(f"splat_{target}x{lanes}")
-    mask = (lambda e: f"({e})") if i == m else (lambda e: f"__builtin_convertvector(({e}), {m})")
+
+    def mask(e: str) -> str:
+        return f"({e})" if i == m else f"__builtin_convertvector(({e}), {m})"
+
     return (
         f"static inline {d} t_{key}({s} x) {{\n"
         f"  {m} high = {mask(f'x >= {splat_s}({high_text})')}, low = {mask(f'x <= {splat_s}({low_text})')};\n"

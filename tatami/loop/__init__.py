@@ -1,0 +1,27 @@
+"""CPU kernels as loop nests, made from Regions and their plans (spec 1 "SIMD", D§3 loop → c).
+
+    rename         a Region in our own names; nothing a user wrote passes this point
+    lower          by the kind of the plan: scalar and cpu_rows to rows, cpu_contraction to contraction, opaque to a call
+    merge_axes     neighbouring axes as one where no address can tell
+    flatten        lets with at most one loop-carried node
+    schedule       phases of parallel loops, passes, storage; legal whatever the plan says
+    pointwise      the value of an expression at one point or at neighbouring points
+    rows           nests, reduces, scans, scatters
+
+Invariants (`verify`): registers have one type and one declaration; a Parallel sees no register from outside and is never
+nested; no access leaves its buffer (a guarded read stands in its If, an index tensor is checked, D2.16); the order of
+float additions depends on sizes alone, so results are the same for every number of threads.
+
+    kernel tatami_ad2f… (p0: fp32, p1: fp32 out; s0, s1)  # CpuRows
+      parallel z_1 < s0, grain max(1, 16384//max(1, s1))
+        a2: fp32 = 0
+        a3: fp32x16 = splat(0)
+        for x_4 = 0 .. 16*(s1//16) by 16 simd
+          v5: fp32x16 = p0[s1*z_1 + x_4 : 16]
+          a3 = add(a3, v5)
+        for x_6 = 16*(s1//16) .. s1
+          v7: fp32 = p0[s1*z_1 + x_6]
+          a2 = add(a2, v7)
+        v8: fp32 = add(a2, across_sum(a3))
+        p1[z_1] = v8
+"""

@@ -66,7 +66,8 @@ class _Join:
         self.reduced = reduced
         quotient = floordiv(var(self.a), inner.size)
         self.env = {self.a: quotient, self.b: var(self.a) - inner.size * quotient}
-        self.memrefs: dict[str, MemRef] = {p.name: p.memref for p in (*region.inputs, *region.outputs)}
+        self.memrefs: dict[str, MemRef] = {p.name: p.memref for p in region.inputs}
+        self.memrefs |= {t.name: t.memref for t in region.outputs}
         self.axes_of = {let.name: let.axes for let in region.lets}
 
     def region(self) -> Region | None:

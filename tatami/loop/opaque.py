@@ -12,7 +12,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, expr
 from tatami.core.scalar import Scalar
 from tatami.loop.ir import Body, Call, Integer, Pointer
-from tatami.region.ir import Region
+from tatami.region.ir import Param, Region, Target
 
 DTYPE_CODE: dict[DType, int] = {d: i for i, d in enumerate(DType)}
 ATTRIBUTES: dict[str, tuple[tuple[str, int], ...]] = {
@@ -34,7 +34,8 @@ def lower_opaque(region: Region) -> Body:
         )
     pointers: list[Pointer] = []
     integers: list[Expr] = []
-    for port in (*region.inputs, *region.outputs):
+    ports: list[Param | Target] = [*region.inputs, *region.outputs]
+    for port in ports:
         if port.memref.layout.kind != "row_major":
             raise fail("LayoutMismatch", region.name, "a routine reads row-major buffers", "plan row_major for its tensors")
         pointers.append(Pointer(port.name, ZERO))

@@ -113,8 +113,8 @@ def _sizes_of(region: Region, axes: dict[str, str]) -> dict[str, str]:
 
     for it in (*region.iters, *region.reduce_axes):
         see(it.size)
-    for port in (*region.inputs, *region.outputs):
-        see(*port.memref.shape)
+    for memref in [p.memref for p in region.inputs] + [t.memref for t in region.outputs]:
+        see(*memref.shape)
     for let in region.lets:
         stack: list[RegionExpr] = [let.expr]
         while stack:
@@ -253,10 +253,10 @@ class _Renamer:
             case Transpose(operand=operand, permutation=permutation):
                 if not isinstance(operand, Ref):
                     return self.expr(operand)
-                axes = list(self.let_axes)
+                moved = list(self.let_axes)
                 for j, p in enumerate(permutation):
-                    axes[p] = self.let_axes[j]
-                return self.at(operand.let, tuple(axes))
+                    moved[p] = self.let_axes[j]
+                return self.at(operand.let, tuple(moved))
             case _:
                 assert_never(e)
 

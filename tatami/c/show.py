@@ -1,0 +1,15 @@
+"""The C of a module as one text: every unit, then the entry."""
+
+from __future__ import annotations
+
+from tatami.c.ir import Source
+from tatami.core.module import Module
+
+
+def show(module: Module[Source]) -> str:
+    parts: list[str] = []
+    for source in module.programs.values():
+        for name, unit in source.units.items():
+            parts.append(f"/* ==== {name}{' (contracted)' if unit.contract else ''} ==== */\n{unit.text}")
+        parts.append(f"/* ==== entry.c ==== */\n{source.entry}")
+    return "\n".join(parts)

@@ -1,0 +1,159 @@
+"""A loop program as text: one statement per line, registers with their types.
+
+kernel tatami_1f… (p0: fp32, p1: fp32 out; s0, s1)            # CpuRows
+  parallel z1 < s0, grain 64
+    a2: fp32x16 = splat(-INF)
+    for x3 = 0 .. s1//16*16 by 16 simd
+      a2 = max(a2, p0[s1*z1 + x3 : 16])
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tatami.core.dtype import DType
+from tatami.core.module import Module
+from tatami.loop.ir import (
+    Assign,
+    BufferParam,
+    Call,
+    Cast,
+    Const,
+    Declare,
+    Fault,
+    Fma,
+    For,
+    Gather,
+    Horizontal,
+    If,
+    IndexOf,
+    Kernel,
+    Lane,
+    LaneRange,
+    Load,
+    LocalBuffer,
+    Op,
+    Parallel,
+    Pointer,
+    Prefetch,
+    Program,
+    Random,
+    Reg,
+    SetLane,
+    Splat,
+    Stmt,
+    Store,
+    Value,
+    Within,
+    type_of,
+)
+
+
+def show(module: Module[Program]) -> str:
+    return "\n".join(_program(name, program) for name, program in module.programs.items())
+
+
+def _program(name: str, program: Program) -> str:
+    lines = [f"program {name}"]
+    for b in program.bindings:
+        sizes = "; " + ", ".join(map(str, b.sizes)) if b.sizes else ""
+        guard = " when " + " and ".join(map(str, b.conditions)) if b.conditions else ""
+        lines.append(f"  {b.region} calls {b.kernel}({', '.join(b.buffers)}{sizes}){guard}")
+    for kernel in program.kernels.values():
+        lines += ["", *kernel_lines(kernel)]
+    return "\n".join(lines) + "\n"
+
+
+def kernel_lines(kernel: Kernel) -> list[str]:
+    params = ", ".join(f"{p.name}: {p.dtype}{' out' if p.written else ''}" for p in kernel.params)
+    sizes = "; " + ", ".join(f"s{i}" for i in range(kernel.face.sizes)) if kernel.face.sizes else ""
+    lines = [f"kernel {kernel.face.symbol} ({params}{sizes})" + (f"  # {kernel.about}" if kernel.about else "")]
+    for f in kernel.functions:
+        names = ", ".join(f"{p.name}: {p.dtype}" if isinstance(p, BufferParam) else p.name for p in f.params)
+        lines.append(f"  function {f.name}({names})")
+        lines += _block(f.body, 4)
+    return lines + _block(kernel.body, 2)
+
+
+def _block(body: tuple[Stmt, ...], pad: int) -> list[str]:
+    return [line for s in body for line in _stmt(s, pad)]
+
+
+def _stmt(s: Stmt, pad: int) -> list[str]:
+    p = " " * pad
+    match s:
+        case Declare(reg=reg, value=value, integer=integer):
+            kind = "index" if integer else _type(reg.dtype, reg.lanes)
+            return [f"{p}{reg.name}: {kind} = {value_text(value)}"]
+        case Assign(reg=reg, value=value):
+            return [f"{p}{reg.name} = {value_text(value)}"]
+        case SetLane(reg=reg, lane=lane, value=value):
+            return [f"{p}{reg.name}.lane({lane}) = {value_text(value)}"]
+        case Store(buffer=buffer, index=index, value=value, active=active):
+            lanes = type_of(value).lanes
+            return [f"{p}{_place(buffer, str(index), lanes, str(active) if active is not None else '')} = {value_text(value)}"]
+        case For(var=var, start=start, stop=stop, body=body, step=step, simd=simd, down=down):
+            how = (f" by {step}" if step != 1 else "") + (" simd" if simd else "") + (" down" if down else "")
+            return [f"{p}for {var} = {start} .. {stop}{how}", *_block(body, pad + 2)]
+        case If(cond=cond, then=then, otherwise=otherwise):
+            lines = [f"{p}if {value_text(cond)}", *_block(then, pad + 2)]
+            return [*lines, f"{p}else", *_block(otherwise, pad + 2)] if otherwise else lines
+        case Parallel(var=var, count=count, grain=grain, body=body, prologue=prologue):
+            lines = [f"{p}parallel {var} < {count}, grain {grain}"]
+            if prologue:
+                lines += [f"{p}  once", *_block(prologue, pad + 4)]
+            return lines + _block(body, pad + 2)
+        case LocalBuffer(name=name, dtype=dtype, elements=elements):
+            return [f"{p}{name}: buffer {dtype}[{elements}]"]
+        case Fault(code=code):
+            return [f"{p}fault {code}"]
+        case Call(function=function, args=args):
+            texts = [f"&{a.buffer}[{a.index}]" if isinstance(a, Pointer) else str(a.value) for a in args]
+            return [f"{p}call {function}({', '.join(texts)})"]
+        case Prefetch(buffer=buffer, index=index, write=write):
+            return [f"{p}prefetch {buffer}[{index}]{' to write' if write else ''}"]
+        case _:
+            assert_never(s)
+
+
+def _type(dtype: DType, lanes: int) -> str:
+    return f"{dtype}" if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def _place(buffer: str, index: str, lanes: int, active: str) -> str:
+    wide = f" : {lanes}" if lanes > 1 else ""
+    return f"{buffer}[{index}{wide}{f' of {active}' if active else ''}]"
+
+
+def value_text(v: Value) -> str:
+    match v:
+        case Const(value=value):
+            return str(value)
+        case Reg(name=name):
+            return name
+        case IndexOf(value=value, lanes=lanes, step=step):
+            return f"index({value})" if lanes == 1 else f"index({value} + lane*{step if step is not None else 0})"
+        case Load(buffer=buffer, index=index, lanes=lanes, active=active):
+            return _place(buffer, str(index), lanes, str(active) if active is not None else "")
+        case Gather(buffer=buffer, index=index, step=step, lanes=lanes):
+            return f"{buffer}[{index} : {lanes} by {step}]"
+        case Op(fn=fn, args=args):
+            return f"{fn}({', '.join(map(value_text, args))})"
+        case Cast(x=x, to=to, bits=bits):
+            return f"{'bits' if bits else 'cast'}({value_text(x)}, {to})"
+        case Splat(x=x):
+            return f"splat({value_text(x)})"
+        case Lane(x=x, lane=lane):
+            return f"{value_text(x)}.lane({lane})"
+        case Horizontal(fn=fn, x=x):
+            return f"across_{fn}({value_text(x)})"
+        case Fma(x=x, y=y, z=z):
+            return f"fma({value_text(x)}, {value_text(y)}, {value_text(z)})"
+        case Within(guards=guards):
+            return " and ".join(f"0 <= {g.index} < {g.size}" for g in guards) or "true"
+        case LaneRange(low=low, high=high):
+            return f"lanes({low} .. {high})"
+        case Random(key=key, counter=counter):
+            return f"philox({value_text(key)}, {counter})"
+        case _:
+            assert_never(v)

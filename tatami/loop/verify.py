@@ -1,0 +1,262 @@
+"""Invariants of loop programs. Returns diagnostics, never raises.
+
+Registers are declared once, before use, in an enclosing block; both sides of an assignment have one type; every buffer
+is a parameter or a local in scope; index expressions name loop variables, integer registers and sizes in scope; Parallel
+is not nested and sees no register of its surroundings; bindings name kernels and pass one buffer per parameter.
+"""
+
+from __future__ import annotations
+
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, free_vars
+from tatami.core.module import Module
+from tatami.loop.ir import (
+    Assign,
+    BufferParam,
+    Call,
+    Cast,
+    Declare,
+    Fma,
+    For,
+    Function,
+    Gather,
+    Horizontal,
+    If,
+    IndexOf,
+    Integer,
+    IntegerParam,
+    Kernel,
+    Lane,
+    LaneRange,
+    Load,
+    LocalBuffer,
+    Op,
+    Parallel,
+    Pointer,
+    Prefetch,
+    Program,
+    Random,
+    Reg,
+    SetLane,
+    Splat,
+    Stmt,
+    Store,
+    Value,
+    ValueType,
+    Within,
+    type_of,
+)
+
+
+def verify(module: Module[Program]) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    for name, program in module.programs.items():
+        for kernel in program.kernels.values():
+            out += verify_kernel(kernel)
+        for b in program.bindings:
+            called = program.kernels.get(b.kernel)
+            if called is None:
+                out.append(_wrong(f"{name}.{b.region}", f"calls kernel {b.kernel}, which does not exist"))
+            elif len(b.buffers) != len(called.face.params) or len(b.sizes) != called.face.sizes:
+                out.append(
+                    _wrong(f"{name}.{b.region}", f"passes {len(b.buffers)} buffers and {len(b.sizes)} sizes to {b.kernel}")
+                )
+    return out
+
+
+def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
+    check = _Check(kernel.face.symbol)
+    names = {f"s{i}" for i in range(kernel.face.sizes)}
+    functions = {f.name for f in kernel.functions}
+    for f in kernel.functions:
+        check.function(f, functions)
+    check.block(
+        kernel.body,
+        _Scope(
+            {}, {p.name: p.dtype for p in kernel.params}, {p.name for p in kernel.params if not p.written}, names, functions
+        ),
+    )
+    return check.found
+
+
+def _wrong(at: str, why: str) -> Diagnostic:
+    return diagnostic("InvalidExecution", at, why, "report this: the lowering to loops made an invalid kernel")
+
+
+class _Scope:
+    def __init__(
+        self, regs: dict[str, Reg], buffers: dict[str, DType], fixed: set[str], names: set[str], functions: set[str]
+    ) -> None:
+        self.regs, self.buffers, self.fixed, self.names, self.functions = regs, buffers, fixed, names, functions
+        self.parallel = False
+
+    def inner(self) -> _Scope:
+        out = _Scope(dict(self.regs), dict(self.buffers), self.fixed, set(self.names), self.functions)
+        out.parallel = self.parallel
+        return out
+
+
+class _Check:
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.found: list[Diagnostic] = []
+        self.declared: set[str] = set()
+
+    def wrong(self, why: str) -> None:
+        if len(self.found) < 20:
+            self.found.append(_wrong(self.at, why))
+
+    def function(self, f: Function, functions: set[str]) -> None:
+        buffers = {p.name: p.dtype for p in f.params if isinstance(p, BufferParam)}
+        fixed = {p.name for p in f.params if isinstance(p, BufferParam) and not p.written}
+        names = {p.name for p in f.params if isinstance(p, IntegerParam)}
+        self.block(f.body, _Scope({}, buffers, fixed, names, functions))
+
+    def block(self, body: tuple[Stmt, ...], s: _Scope) -> None:
+        for stmt in body:
+            self.stmt(stmt, s)
+
+    def stmt(self, stmt: Stmt, s: _Scope) -> None:
+        match stmt:
+            case Declare(reg=reg, value=value, integer=integer):
+                self.same(value, ValueType(reg.dtype, reg.lanes), reg.name, s)
+                if reg.name in s.regs or reg.name in s.names:
+                    self.wrong(f"{reg.name} is declared twice")
+                s.regs[reg.name] = reg
+                if integer:
+                    s.names.add(reg.name)
+                    if reg.dtype != DType.i64 or reg.lanes != 1:
+                        self.wrong(f"index register {reg.name} is not one i64")
+            case Assign(reg=reg, value=value):
+                self.known(reg, s)
+                self.same(value, ValueType(reg.dtype, reg.lanes), reg.name, s)
+            case SetLane(reg=reg, lane=lane, value=value):
+                self.known(reg, s)
+                self.index(lane, s)
+                self.same(value, ValueType(reg.dtype, 1), reg.name, s)
+            case Store(buffer=buffer, index=index, value=value, active=active):
+                self.buffer(buffer, s, write=True)
+                self.index(index, s)
+                if active is not None:
+                    self.index(active, s)
+                t = self.type(value, s)
+                if t is not None and buffer in s.buffers and t.dtype != s.buffers[buffer]:
+                    self.wrong(f"{t.dtype} is stored in {buffer} of {s.buffers[buffer]}")
+            case For(var=var, start=start, stop=stop, body=body, step=step):
+                self.index(start, s)
+                self.index(stop, s)
+                if step < 1:
+                    self.wrong(f"loop {var} steps by {step}")
+                inner = s.inner()
+                inner.names.add(var)
+                self.block(body, inner)
+            case If(cond=cond, then=then, otherwise=otherwise):
+                self.same(cond, ValueType(DType.bool, 1), "a condition", s)
+                self.block(then, s.inner())
+                self.block(otherwise, s.inner())
+            case Parallel():
+                self.parallel(stmt, s)
+            case LocalBuffer(name=name, dtype=dtype, elements=elements):
+                self.index(elements, s)
+                if name in s.buffers:
+                    self.wrong(f"buffer {name} is declared twice")
+                s.buffers[name] = dtype
+            case Call(function=function, args=args, routine=routine):
+                if not routine and function not in s.functions:
+                    self.wrong(f"function {function} does not exist")
+                for a in args:
+                    match a:
+                        case Pointer(buffer=buffer, index=index):
+                            self.buffer(buffer, s)
+                            self.index(index, s)
+                        case Integer(value=integer_value):
+                            self.index(integer_value, s)
+            case Prefetch(buffer=buffer, index=index):
+                self.buffer(buffer, s)
+                self.index(index, s)
+            case _:
+                pass
+
+    def parallel(self, p: Parallel, s: _Scope) -> None:
+        if s.parallel:
+            self.wrong(f"parallel {p.var} is nested")
+        self.index(p.count, s)
+        self.index(p.grain, s)
+        sizes = {n for n in s.names if n.startswith("s") and n[1:].isdigit()}
+        inner = _Scope({}, dict(s.buffers), s.fixed, sizes | {"begin"}, s.functions)
+        inner.parallel = True
+        self.block(p.prologue, inner)
+        inner.names.add(p.var)
+        self.block(p.body, inner)
+
+    def known(self, reg: Reg, s: _Scope) -> None:
+        if s.regs.get(reg.name) != reg:
+            self.wrong(f"register {reg.name} is used where it is not declared, or with another type")
+
+    def buffer(self, name: str, s: _Scope, write: bool = False) -> None:
+        if name not in s.buffers:
+            self.wrong(f"buffer {name} does not exist here")
+        elif write and name in s.fixed:
+            self.wrong(f"input {name} is written")
+
+    def index(self, e: Expr, s: _Scope) -> None:
+        unknown = free_vars(e) - s.names
+        if unknown:
+            self.wrong(f"index {e} names {', '.join(sorted(unknown))}, which is not in scope")
+
+    def same(self, value: Value, wanted: ValueType, what: str, s: _Scope) -> None:
+        t = self.type(value, s)
+        if t is not None and t != wanted:
+            self.wrong(f"{what} is {wanted.dtype}x{wanted.lanes}, its value {t.dtype}x{t.lanes}")
+
+    def type(self, value: Value, s: _Scope) -> ValueType | None:
+        """The type, after checking the leaves; None when an op's operands break its rule."""
+        stack: list[Value] = [value]
+        while stack:
+            v = stack.pop()
+            match v:
+                case Reg():
+                    self.known(v, s)
+                case IndexOf(value=e, step=step):
+                    self.index(e, s)
+                    if step is not None:
+                        self.index(step, s)
+                case Load(buffer=buffer, index=index) | Gather(buffer=buffer, index=index):
+                    self.buffer(buffer, s)
+                    self.index(index, s)
+                    if buffer in s.buffers and s.buffers[buffer] != v.dtype:
+                        self.wrong(f"{buffer} of {s.buffers[buffer]} is read as {v.dtype}")
+                case Op(args=args):
+                    stack.extend(args)
+                case Cast(x=x) | Splat(x=x) | Lane(x=x) | Horizontal(x=x):
+                    stack.append(x)
+                    if isinstance(v, Splat) and type_lanes(x) != 1:
+                        self.wrong("a vector is splat")
+                case Fma(x=x, y=y, z=z):
+                    stack.extend((x, y, z))
+                case Within(guards=guards):
+                    for g in guards:
+                        self.index(g.index, s)
+                        self.index(g.size, s)
+                case LaneRange(low=low, high=high):
+                    self.index(low, s)
+                    self.index(high, s)
+                case Random(key=key, counter=counter):
+                    stack.append(key)
+                    self.index(counter, s)
+                case _:
+                    pass
+        try:
+            return type_of(value)
+        except ValueError as error:
+            self.wrong(str(error))
+            return None
+
+
+def type_lanes(v: Value) -> int:
+    """Lanes of a value whose ops are known to be well formed; 1 when they are not."""
+    try:
+        return type_of(v).lanes
+    except ValueError:
+        return 1

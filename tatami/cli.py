@@ -60,11 +60,32 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
+        except RecursionError:
+            deep = diagnostic("InputTooLarge", "command", "the model is nested too deeply", "flatten its control flow or expressions")
+            show_diagnostics([deep])
+            sys.exit(1)
         except MemoryError:
             show_diagnostics([diagnostic("OutOfMemory", "command", "the machine has no more memory", "use smaller sizes (-D)")])
             sys.exit(1)
+        except Exception as error:
+            if os.environ.get("TATAMI_LOG"):
+                raise
+            show_diagnostics([internal_error(error)])
+            sys.exit(1)
 
     return guarded
+
+
+def internal_error(error: Exception) -> Any:
+    """What a user sees of a fault of ours: one diagnostic with the place, and how to see more."""
+    import traceback
+
+    from tatami.core.diagnostic import diagnostic
+
+    frames = traceback.extract_tb(error.__traceback__)
+    place = next((f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames) if "tatami" in f.filename), "command")
+    why = f"{type(error).__name__}: {error}".split("\n")[0][:200]
+    return diagnostic("InternalError", place, why, "this is a fault of Tatami: run again with TATAMI_LOG=debug and report what it prints")
 
 
 def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:

@@ -72,6 +72,7 @@ TABLE: dict[str, Kind] = {
     "IndexOutOfRange": Kind("E1804", "an index tensor points outside its data"),
     "HostFault": Kind("E1805", "a host step failed"),
     "Interrupted": Kind("E1806", "interrupted by the user"),
+    "InternalError": Kind("E1900", "a fault of Tatami itself"),
     # warnings
     "ExcessivePiecewise": Kind("W2101", "a value has very many pieces"),
     "LostContraction": Kind("W2201", "a contraction did not end as one contraction pattern"),

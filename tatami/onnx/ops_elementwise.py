@@ -8,7 +8,7 @@ import numpy as np
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, floordiv
-from tatami.onnx.importer import FROM_ONNX, Importer, OnnxNode
+from tatami.onnx.importer import Importer, OnnxNode, element_dtype
 from tatami.onnx.values import Value
 
 _SAME_NAME = {
@@ -58,7 +58,7 @@ def _on_sizes(m: Importer, n: OnnxNode) -> Value | None:
         out = tuple(floordiv(x, y) for x, y in zip(a, b, strict=True))
     else:
         out = tuple(_SIZE_ARITHMETIC[n.op](x, y) for x, y in zip(a, b, strict=True))
-    rank = max(v.rank if v.sizes is not None else np.ndim(v.array) for v in values)
+    rank = max(v.rank if v.array is None else v.array.ndim for v in values)
     return Value(sizes=out, rank=rank)
 
 
@@ -92,7 +92,7 @@ def _variadic(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 def _cast(m: Importer, n: OnnxNode) -> list[Value]:
     value = m.value(n.inputs[0])
-    to = FROM_ONNX[n.attr("to")]
+    to = element_dtype(n.attr("to"), m.site)
     if value.sizes is not None and to in (DType.i64, DType.i32):
         return [value]
     return [m.result(m.cast(m.data(value), to))]

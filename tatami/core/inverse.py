@@ -21,7 +21,7 @@ def invert(
     One expression per axis of `domain`. A result is exact: ``index_map(inverse(t)) == t`` on the whole box and both
     boxes have equally many points, so the map is a bijection.
     """
-    if product(domain.values()) != product(sizes):
+    if product(domain.values()) != product(sizes) or product(sizes) == ZERO:
         return None
     found: dict[str, Expr] = dict.fromkeys(domain, ZERO)
     target = dict(zip(names, sizes))

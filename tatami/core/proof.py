@@ -23,7 +23,9 @@ MAX_TRIES = 120
 
 
 def is_inside(index: Expr, size: Expr, extents: dict[str, Expr], facts: Sequence[Fact] = ()) -> bool:
-    """Does ``0 <= index < size`` hold for every point of the box at which all `facts` hold?"""
+    """Does ``0 <= index < size`` hold for every point of the box at which all `facts` hold? An empty box has no point."""
+    if any(not s.terms for s in extents.values()):
+        return True
     budget = [MAX_TRIES]
     return _search(simplify(index, extents), size, dict(extents), tuple(facts), MAX_DEPTH, budget)
 

@@ -101,3 +101,16 @@ def test_declared_shapes_are_what_runs() -> None:
     bound = bind_sizes(module.main.signature, {k: v.shape for k, v in inputs.items()}, sizes)
     (port,) = module.main.signature.outputs
     assert run(module, inputs, sizes)["y0"].shape == tuple(int(evaluate(s, bound)) for s in port.shape)
+
+
+@pytest.mark.parametrize(
+    "name", ["matmul-k0", "matmul-m0", "conv-batch0", "softmax-rows0", "rnn-no-steps", "slice-symbolic", "reduce_max-empty"]
+)
+def test_empty_tensors_compile(name: str) -> None:
+    from tatami.api import compile
+
+    module, inputs, sizes = built(name)
+    got = compile(module, target="cpu", sizes=sizes)(inputs)
+    want = run(module, inputs, sizes)
+    for port in module.main.signature.outputs:
+        close(got[port.tensor], want[port.tensor], port.dtype)

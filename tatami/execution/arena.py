@@ -147,6 +147,16 @@ class _Holes:
         self._by_size.pop(bisect.bisect_left(self._by_size, (size, start)))
 
 
+def pool_offsets(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Byte offsets of constants in the ConstPool, one after the other, aligned; and the bytes of the whole."""
+    offsets: dict[str, int] = {}
+    end = 0
+    for name, size in sizes.items():
+        offsets[name] = end
+        end += aligned(size)
+    return offsets, end
+
+
 def wave_interval(plan: ExecutionPlan, first_use: int, last_use: int) -> tuple[int, int]:
     return plan.instructions[first_use].wave, plan.instructions[last_use].wave
 

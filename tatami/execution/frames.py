@@ -74,6 +74,18 @@ class Layouts:
         return tuple(out)
 
     @cached_property
+    def pooled(self) -> tuple[str, ...]:
+        """Those that lie packed in the ConstPool: what programs other than `setup` read."""
+        out: dict[str, None] = {}
+        for name, plan in self.module.programs.items():
+            kinds = {b.id: b.kind for b in plan.buffers}
+            if name != "setup":
+                out.update(
+                    (p.tensor, None) for id, p in zip(plan.input_buffers, plan.signature.inputs) if kinds.get(id) == "constant"
+                )
+        return tuple(out)
+
+    @cached_property
     def hosted(self) -> frozenset[str]:
         """Programs that need Python between kernels: a Host or reference step in them or in what they call, or a
         call that finds new sizes."""

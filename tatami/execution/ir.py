@@ -24,7 +24,8 @@ from tatami.core.signature import Signature
 class BufferInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """`elements` is the physical count (layout included). `parent`: a slice of another buffer, `offset` elements in;
     a slice of an input holds its updated value. first_use and last_use are instruction positions (arena buffers
-    only). `arena_offset`: bytes from the start of the arena, where all sizes are numbers; else planned at bind."""
+    only). `arena_offset`: bytes from the start of the arena, where all sizes are numbers; else
+    planned at bind. For a constant: bytes from the start of the ConstPool."""
 
     id: str
     dtype: DType

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import msgspec
+
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, Shape, expr, free_vars, var
@@ -20,7 +22,8 @@ from tatami.core.kernel import Binding
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, symbols
-from tatami.execution.arena import with_offsets
+from tatami.execution.arena import pool_offsets, with_offsets
+from tatami.execution.frames import Layouts
 from tatami.execution.ir import (
     Arg,
     BufferInfo,
@@ -66,7 +69,31 @@ def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any
         bindings = None if kernels is None else _bindings(kernels.programs[name])
         programs[name] = with_offsets(order(_Lowering(region, program, pool, bindings).plan()))
         origins[name] = {item.name: (item.name,) for item in program.body}
-    return Module(programs, region.constants, origins)
+    return with_pool_offsets(Module(programs, region.constants, origins))
+
+
+def with_pool_offsets(module: Module[ExecutionPlan]) -> Module[ExecutionPlan]:
+    """The plans with the offsets of their constants in the ConstPool, where all sizes are numbers (spec 3 §12)."""
+    found: dict[str, int] = {}
+    pooled = Layouts(module).pooled
+    for plan in module.programs.values():
+        info = {b.id: b for b in plan.buffers}
+        for id, port in zip(plan.input_buffers, plan.signature.inputs):
+            count = info[id].elements.as_int()
+            if info[id].kind == "constant" and count is not None:
+                found[port.tensor] = count * info[id].dtype.itemsize
+    if not pooled or any(name not in found for name in pooled):
+        return module
+    offsets, _ = pool_offsets({name: found[name] for name in pooled})
+    programs: dict[str, ExecutionPlan] = {}
+    for name, plan in module.programs.items():
+        at = {id: offsets.get(port.tensor, -1) for id, port in zip(plan.input_buffers, plan.signature.inputs)}
+        buffers = tuple(
+            msgspec.structs.replace(b, arena_offset=at[b.id]) if b.kind == "constant" and name != "setup" else b
+            for b in plan.buffers
+        )
+        programs[name] = msgspec.structs.replace(plan, buffers=buffers)
+    return Module(programs, module.constants, module.origins)
 
 
 def _bindings(kernels: Any) -> dict[str, list[Binding]]:

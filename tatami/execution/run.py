@@ -60,7 +60,7 @@ def run(
         arguments.append(array.copy() if port.mutability == "mutable" else array)
         shapes[port.tensor] = array.shape
     later = {s for i in plan.instructions for s in operation_symbols(i.op)}
-    bound = bind_sizes(plan.signature, shapes, sizes, later)
+    bound = bind_sizes(plan.signature, {**{n: a.shape for n, a in machine.constants.items()}, **shapes}, sizes, later)
     results = machine.program("main", arguments, bound)
     return {port.tensor: value for port, value in zip(plan.signature.outputs, results)}
 

@@ -62,7 +62,7 @@ def _buffer(b: BufferInfo) -> tuple[str, str, str, str]:
     if b.first_use >= 0:
         notes.append(f"use {b.first_use}..{b.last_use}")
     if b.arena_offset >= 0:
-        notes.append(f"at byte {b.arena_offset}")
+        notes.append(f"at byte {b.arena_offset}{' of the pool' if b.kind == 'constant' else ''}")
     return b.kind, b.id, f"{b.dtype}[{', '.join(map(str, b.shape))}]", "  ".join(notes)
 
 

@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from tatami.core.binding import bind_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
+from tatami.core.kernel import THREADS
 from tatami.core.module import Module
-from tatami.execution.arena import ArenaPlan, Planner, aligned
+from tatami.core.tensor import numpy_dtype
+from tatami.execution.arena import ArenaPlan, Planner, pool_offsets
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import ExecutionPlan
 from tatami.execution.waves import operation_symbols
@@ -91,6 +93,7 @@ class CpuProgram:
         self._arenas: list[tuple[Array, int]] = []
         self._numbers = {name: k for k, name in enumerate(execution.programs)}
         self.constants: dict[str, Array] = {}
+        self.constant_shapes: dict[str, tuple[int, ...]] = {}
         self.constant_bytes = 0
         self._load_constants()
 
@@ -98,48 +101,33 @@ class CpuProgram:
 
     def _load_constants(self) -> None:
         """Pack what programs other than `setup` read; run `setup` into its place."""
-        used: dict[str, None] = {}
-        for name, plan in self.execution.programs.items():
-            kinds = {b.id: b.kind for b in plan.buffers}
-            if name != "setup":
-                used.update(
-                    dict.fromkeys(
-                        p.tensor for id, p in zip(plan.input_buffers, plan.signature.inputs) if kinds[id] == "constant"
-                    )
-                )
-        made: dict[str, tuple[int, ...]] = {}
         setup = self.execution.programs.get("setup")
+        given = self.execution.constants
         bound: dict[str, int] = {}
+        made: dict[str, tuple[DType, int]] = {}
         if setup is not None:
-            shapes = {p.tensor: self.execution.constants[p.tensor].shape for p in setup.signature.inputs}
-            bound = bind_sizes(setup.signature, shapes)
+            bound = bind_sizes(setup.signature, {p.tensor: given[p.tensor].shape for p in setup.signature.inputs})
             info = {b.id: b for b in setup.buffers}
             for id, port in zip(setup.output_buffers, setup.signature.outputs):
-                made[port.tensor] = (evaluate(info[id].elements, bound),)
-        dtypes = {p.tensor: p.dtype for p in setup.signature.outputs} if setup is not None else {}
-        offsets: dict[str, int] = {}
-        end = 0
-        for name in used:
-            offsets[name] = end
-            if name in made:
-                end += aligned(made[name][0] * dtypes[name].itemsize)
-            else:
-                end += aligned(self.execution.constants[name].array.nbytes)
+                made[port.tensor] = (port.dtype, evaluate(info[id].elements, bound))
+                self.constant_shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
+        self.constant_shapes |= {name: tensor.shape for name, tensor in given.items()}
+        sizes = {n: made[n][0].itemsize * made[n][1] if n in made else given[n].array.nbytes for n in self.layouts.pooled}
+        offsets, end = pool_offsets(sizes)
         check_memory(end)
         block = empty_bytes(end)
         self.constant_bytes = end
         for name, start in offsets.items():
             if name in made:
-                kind = empty((0,), dtypes[name]).dtype
-                self.constants[name] = block[start : start + made[name][0] * kind.itemsize].view(kind)
+                self.constants[name] = block[start : start + sizes[name]].view(numpy_dtype(made[name][0]))
             else:
-                source = self.execution.constants[name].array
+                source = given[name].array
                 view = block[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
                 np.copyto(view, source)
                 self.constants[name] = view
         if setup is not None:
             for port in setup.signature.inputs:
-                self.constants.setdefault(port.tensor, self.execution.constants[port.tensor].array)
+                self.constants.setdefault(port.tensor, given[port.tensor].array)
             outputs = [self.constants.get(p.tensor) for p in setup.signature.outputs]
             self._finish_constants()
             self.run("setup", [], bound, outputs)
@@ -161,7 +149,7 @@ class CpuProgram:
         """The program's size symbols from the shapes of its inputs. Raises E1304, UnboundSymbol, InputMismatch."""
         plan = self.execution.programs[program]
         later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
-        return bind_sizes(plan.signature, shapes, sizes, later)
+        return bind_sizes(plan.signature, {**self.constant_shapes, **shapes}, sizes, later)
 
     def face(self, program: str) -> Face:
         found = self._faces.get(program)
@@ -330,9 +318,26 @@ class CpuProgram:
             if len(self._arenas) < KEPT_ARENAS:
                 self._arenas.append((arena, start))
 
-    def memory(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Bytes of constants and of the arena, with and without reuse."""
+    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Bytes of constants and of the arena, with and without reuse; the arena's buffers with offset and first and last use."""
         if "main" in self.layouts.hosted:
             return {"constants": self.constant_bytes}
-        plan = self.sized("main", sizes).arena
-        return {"constants": self.constant_bytes, "arena": plan.bytes, "arena_without_reuse": plan.bytes_without_reuse}
+        at = self.sized("main", sizes)
+        env = {**sizes, THREADS: self.threads}
+        buffers = [
+            {
+                "id": b.id,
+                "first_use": b.first_use,
+                "last_use": b.last_use,
+                "bytes": evaluate(b.elements, env) * b.dtype.itemsize,
+                "offset": offset,
+            }
+            for b, offset in zip(self.layouts.own("main"), at.arena.offsets)
+        ]
+        plan = at.arena
+        return {
+            "constants": self.constant_bytes,
+            "arena": plan.bytes,
+            "buffers": buffers,
+            "arena_without_reuse": plan.bytes_without_reuse,
+        }

@@ -43,7 +43,7 @@ class LoadedProgram(Protocol):
     ) -> Callable[[], None]:
         """A call with fixed arrays."""
 
-    def memory(self, sizes: Mapping[str, int]) -> dict[str, int]:
+    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         """Bytes by purpose."""
 
 
@@ -266,14 +266,4 @@ class Function:
             needed = set(symbols(self.signature))
             sizes = decided if needed <= decided.keys() else None
         found: dict[str, Any] = dict(self.program.memory(sizes)) if sizes is not None else {}
-        buffers = [
-            {
-                "id": b.id,
-                "first_use": b.first_use,
-                "last_use": b.last_use,
-                "bytes": evaluate(b.elements, sizes) * b.dtype.itemsize,
-            }
-            for b in self.execution.main.buffers
-            if sizes is not None and b.kind == "arena" and free_vars(b.elements) <= sizes.keys()
-        ]
-        return {**found, "buffers": buffers, "copies": dict(self.copies)}
+        return {**found, "copies": dict(self.copies)}

@@ -30,7 +30,8 @@ class ReferenceProgram:
     ) -> dict[str, int]:
         plan = self.execution.programs[program]
         later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
-        return bind_sizes(plan.signature, shapes, sizes, later)
+        known = {name: tensor.shape for name, tensor in self.execution.constants.items()}
+        return bind_sizes(plan.signature, {**known, **shapes}, sizes, later)
 
     def run(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], outputs: Sequence[Array | None] = ()
@@ -62,7 +63,7 @@ class ReferenceProgram:
 
         return call
 
-    def memory(self, sizes: Mapping[str, int]) -> dict[str, int]:
+    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         plan = self.execution.main
         arena = sum(evaluate(b.elements, sizes) * b.dtype.itemsize for b in plan.buffers if b.kind == "arena" and not b.parent)
         constants = sum(t.array.nbytes for t in self.execution.constants.values())

@@ -45,7 +45,7 @@ def test_one_arena_serves_a_long_chain() -> None:
     f = compiled(chain(10))
     f({"in-n0": floats(1000)})
     assert f.memory["arena"] == 2 * 4032 and f.memory["arena_without_reuse"] == 9 * 4032
-    assert f.memory["buffers"][0] == {"id": "n1", "first_use": 0, "last_use": 1, "bytes": 4000}
+    assert f.memory["buffers"][0] == {"id": "n1", "first_use": 0, "last_use": 1, "bytes": 4000, "offset": 0}
 
 
 def test_outputs_that_are_inputs_or_stand_twice() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -220,5 +220,20 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
     source = compilation.stages["c"].main
     units = [Unit(u.text, u.contract) for u in source.units.values()] + [Unit(source.entry), *runtime_units()]
     library = load(build_object(units, target))
-    program = CpuProgram(execution, library, get_pool(threads), thread_count(threads))
+    program = CpuProgram(execution, library, get_pool(threads), thread_count(threads), where=_where(compilation))
     return CompiledFunction(compilation, program, sizes)
+
+
+def _where(compilation: Compilation) -> Callable[[str, str], str]:
+    """Tells which nodes of the model a Region or step computes, for faults at run time."""
+
+    def where(program: str, name: str) -> str:
+        from tatami.explain import trace
+
+        regions = compilation.stages.get_made("region")
+        body = regions.programs[program].body if regions is not None and program in regions.programs else ()
+        item = next((i for i in body if i.name == name), None)
+        sources = trace(compilation, program, item) if item is not None else ()
+        return f"{name} ({', '.join(sources)})" if sources else name
+
+    return where

@@ -23,7 +23,20 @@ from tatami.region.axis_classes import AxisClasses
 from tatami.region.group_graph import GroupGraph
 from tatami.region.partition_ir import Group, Partition, Verdict
 from tatami.region.streaming import streaming_units
-from tatami.tiny.ir import CallOp, CastOp, ConstOp, Elementwise, IotaOp, Node, Program, ResultOp, ScanOp, SizeOp
+from tatami.tiny.ir import (
+    CallOp,
+    CastOp,
+    ConstOp,
+    Elementwise,
+    ExpandOp,
+    IotaOp,
+    Node,
+    Program,
+    ReshapeOp,
+    ResultOp,
+    ScanOp,
+    SizeOp,
+)
 
 MAX_VALUES = 64
 """Values of one Region; longer elementwise chains are cut."""
@@ -76,11 +89,12 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
 
 
 def virtual_values(program: Program, view: PolyView, resident: set[str], target: str) -> set[str]:
-    """Values so cheap that every reader repeats them: casts of what is already in memory, and arithmetic on
-    coordinates and sizes alone. On a GPU an operand of a contraction is not narrowed on the way: its loads are
+    """Values so cheap that every reader repeats them: casts of what is already in memory, arithmetic on coordinates and
+    sizes alone, and constant factors of contraction operands. On a GPU an operand of a contraction is not narrowed on the way: its loads are
     asynchronous copies, which convert nothing."""
-    products = {p.product for p in view.patterns} if target == "cuda" else set()
+    products = {p.product for p in view.patterns if p.pattern != "dot"}
     loaded = {a.tensor for s in view.statements if s.value in products for a in s.reads}
+    elsewhere = {a.tensor for s in view.statements if s.value not in products for a in s.reads}
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     cost: dict[str, int] = {}
@@ -91,13 +105,29 @@ def virtual_values(program: Program, view: PolyView, resident: set[str], target:
         if isinstance(op, IotaOp | SizeOp | ConstOp):
             cost[s.value] = 0
         elif isinstance(op, CastOp) and all(a.tensor not in statements for a in s.reads):
-            if not (s.value in loaded and nodes[s.value].dtype.is_narrow_float):
+            if not (target == "cuda" and s.value in loaded and nodes[s.value].dtype.is_narrow_float):
                 cost[s.value] = MAX_VIRTUAL
+        elif s.value in loaded - elsewhere and _is_scaled_tensor(s, nodes, statements):
+            cost[s.value] = MAX_VIRTUAL
         elif isinstance(op, Elementwise | CastOp) and all(a.tensor in cost for a in s.reads):
             total = 1 + sum(cost[a.tensor] for a in s.reads)
             if total <= MAX_VIRTUAL:
                 cost[s.value] = total
     return set(cost)
+
+
+def _is_scaled_tensor(s: Statement, nodes: Mapping[str, Node], statements: Mapping[str, Statement]) -> bool:
+    """A tensor in memory times a constant: the factor leaves a contraction by R1."""
+    op = nodes[s.value].op
+    if not isinstance(op, Elementwise) or op.fn != "mul" or len(s.reads) != 1 or s.reads[0].tensor in statements:
+        return False
+    return nodes[s.value].dtype.is_float and any(_is_number(v, nodes) for v in nodes[s.value].src)
+
+
+def _is_number(value: str, nodes: Mapping[str, Node]) -> bool:
+    while isinstance(nodes[value].op, ExpandOp | ReshapeOp):
+        value = nodes[value].src[0]
+    return isinstance(nodes[value].op, ConstOp)
 
 
 class _Shape:

@@ -15,7 +15,7 @@ from tatami.region.lower import lower
 from tatami.region.partition import partition
 from tatami.region.rules.reduces import distribute, hoist_invariant, merge_nested_reduce
 from tatami.tiny.ir import Program
-from tests.tiny_programs import attention, conv_padded, gemm_bias_relu, layer_norm, row_softmax
+from tests.tiny_programs import Builder, attention, conv_padded, gemm_bias_relu, layer_norm, row_softmax
 
 F = DType.fp32
 
@@ -119,3 +119,13 @@ def test_rules_are_stable() -> None:
         once = canonical(build())
         assert canonical_region(once) == once
         assert msgspec.structs.asdict(once)
+
+
+def test_a_constant_factor_of_an_operand_is_applied_after_the_contraction() -> None:
+    b = Builder()
+    x, w = b.input("x", ("M", "K")), b.input("w", ("K", "N"))
+    y = b.matmul(b.op("mul", x, b.const(0.125)), w)
+    b.output("y", y)
+    region = canonical(b.module())
+    assert [let.name for let in region.lets] == [f"{y}_s", y]
+    assert isinstance(region.lets[0].expr, Reduce)

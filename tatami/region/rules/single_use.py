@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tatami.region.ir import At, Let, Reduce, Ref, Region
+from tatami.region.ir import At, Binary, Const, Let, Reduce, Ref, Region, RegionExpr
 from tatami.region.rules.inlining import inline_lets, is_elementwise, uses_of_lets, yielded_lets
-from tatami.region.walk import LetUse, lets_by_name, nodes, used_lets
+from tatami.region.rules.movement import is_view
+from tatami.region.walk import LetUse, let_uses, lets_by_name, nodes, used_lets
 
 MAX_NODES = 48
 """Nodes of an expression; larger ones stay in lets."""
@@ -15,6 +16,7 @@ def inline_single_use(region: Region) -> Region:
     own axes, and no other reduce needs, stays one operation per let: the epilogue of the reduce (R3).
 
     s = x - mx;  e = exp(s)                   ->   e = exp(x - mx)
+    q [m, k] = Q[m, k] * 0.125;  sum over k of q * K[n, k]   ->   sum over k of (Q[m, k] * 0.125) * K[n, k]
     c1 = acc + bias;  c2 = relu(c1)           stays
     """
     uses = uses_of_lets(region)
@@ -26,7 +28,9 @@ def inline_single_use(region: Region) -> Region:
         inner = list(nodes(let.expr))
         sizes[let.name] = len(inner) + sum(sizes[n.let] for n in inner if isinstance(n, Ref | At) and n.let in chosen)
         where = uses[let.name]
-        if let.name in keep or len(where) != 1 or where[0].mapped or where[0].scope != set(let.axes):
+        if let.name in keep or len(where) != 1 or where[0].mapped:
+            continue
+        if where[0].scope != set(let.axes) and not is_scaled_view(let.expr):
             continue
         if sizes[let.name] <= MAX_NODES and is_elementwise(let.expr):
             chosen.add(let.name)
@@ -35,6 +39,16 @@ def inline_single_use(region: Region) -> Region:
         return let.name in chosen
 
     return inline_lets(region, decide) if chosen and lets else region
+
+
+def is_scaled_view(e: RegionExpr) -> bool:
+    """A read times a constant: as cheap as the read, wherever it is repeated."""
+    match e:
+        case Binary(fn="mul", x=x, y=y):
+            scaled = (is_view(x) and isinstance(y, Const)) or (isinstance(x, Const) and is_view(y))
+            return scaled and not let_uses(e)
+        case _:
+            return False
 
 
 def _epilogues(region: Region) -> set[str]:

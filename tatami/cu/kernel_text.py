@@ -74,7 +74,9 @@ class _Printer:
         l.add(f"{k.face.symbol}({', '.join(params)}) {{")
         l.depth += 1
         bm, bn, bk = k.tile
-        l.add(f"constexpr int BM = {bm}, BN = {bn}, BK = {bk}, STAGES = {k.stages}, THREADS = {k.threads};")
+        l.add(f"constexpr int BM = {bm}, BN = {bn}, BK = {bk}, STAGES = {k.stages};")
+        if not k.maps:
+            l.add(f"constexpr int THREADS = {k.threads};")
         l.add("TT_DYNAMIC_SMEM(smem);")
         if k.template == "sync":
             for o, r in ((k.a, k.smem[0]), (k.b, k.smem[1])):

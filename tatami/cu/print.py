@@ -15,14 +15,15 @@ from tatami.gpu.ir import Kernel, Program
 HEADERS = ("tatami_ptx.cuh", "tatami_math.cuh")
 
 
-def print_cu(gpu: Module[Program], execution: object, target: Target) -> Source:
-    """Text of every kernel, one unit each, in order of their symbols."""
+def print_cu(gpu: Module[Program], execution: object, target: Target) -> Module[Source]:
+    """One Source for all programs of the module: every kernel is one unit, in order of its symbol."""
     kernels: dict[str, Kernel] = {}
     for program in gpu.programs.values():
         for k in program.kernels:
             kernels[k.face.symbol] = k
-    units = tuple(print_unit(k, target) for _, k in sorted(kernels.items(), key=lambda x: (len(x[0]), x[0])))
-    return Source(units, headers(tuple(kernels.values())))
+    ordered = [k for _, k in sorted(kernels.items(), key=lambda x: (len(x[0]), x[0]))]
+    source = Source(tuple(print_unit(k, target) for k in ordered), headers(tuple(ordered)))
+    return Module({"main": source})
 
 
 def print_unit(kernel: Kernel, target: Target) -> Unit:

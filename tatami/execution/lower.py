@@ -294,6 +294,9 @@ class _Lowering:
         if b.workspace.terms:
             args.append(Ptr(workspace))
         args.extend(SizeArg(e) for e in b.sizes)
+        # A map beside its pointer stands behind the sizes, one in its place was put above.
+        later = sorted(((p, m) for p, m in maps.items() if p >= len(b.buffers)), key=lambda x: x[0])
+        args.extend(TensorMap(self._name(b, m.buffer), m.dims, m.strides, m.box, m.swizzle) for _, m in later)
         return Launch(b.kernel, tuple(args), b.grid, b.block, b.cluster, b.shared_bytes)
 
     def _name(self, b: Binding, name: str) -> str:

@@ -1,0 +1,28 @@
+"""Kernels for SM80 and SM90: one MMA template per architecture with the plan put in (spec 3 §9, spec 5 §6, D2.13).
+
+Made from Regions and their plans. A kernel states what is asynchronous by tokens, and `verify` proves it:
+
+- a TokLoad is consumed by a Wait before anything reads the slot (cp.async groups on SM80, mbarrier phases on SM90);
+- a slot is refilled only after its TokFree;
+- the epilogue runs on the accumulator after its TokCompute, the store after its TokEpilogue;
+- nothing waits for ever, for every trip count and number of tiles;
+- exactly the axes of `predicate_tail` are predicated.
+
+    kernel k0(p0: fp16, p1: fp16, p2: fp16, out p3: fp16) sm80 mma tile=[128, 64, 64] stages=2 threads=64
+      C[s0, s2] += A * B over s1
+      acc = 0
+      tA[0] = CpAsync smA[0] of this tile, 8 elements each if m, k inside
+      tB[0] = CpAsync smB[0] of this tile, 8 elements each if n, k inside
+      CommitGroup
+      for k in 0..KB:
+        Wait(tA[k], tB[k]) by cp_async_group <= 0 pending
+        tFree[k - 1] = SyncThreads
+        tA[k + 1] = CpAsync smA[k + 1] of this tile, 8 elements each if m, k inside
+        tB[k + 1] = CpAsync smB[k + 1] of this tile, 8 elements each if n, k inside
+        CommitGroup
+        LdMatrix smA[k] after tA[k]
+        LdMatrix.trans smB[k] after tB[k]
+        tMMA[k] = Mma acc m16n8k16 x 4 steps fp16_fp32acc
+      tE[KB - 1] = Epilogue after tMMA[KB - 1]: v0 = add(acc, p2[n]); v1 = relu(v0)
+      StGlobalVec p3[m*s2 + n] = v1, 8 wide if m, n inside after tE[KB - 1]
+"""

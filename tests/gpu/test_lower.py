@@ -131,3 +131,17 @@ def test_batch_counts_on_z_and_moves_the_operands() -> None:
     k90, b90 = lower_region(gemm(batch="B"), Guarded(BY8, sm90()), PRESETS["sm90"])
     assert [len(t.dims) for t in b90.tensor_maps] == [3, 3]
     assert b90.tensor_maps[0].position == len(k90.params) + len(b90.sizes)
+
+
+def test_the_exchange_form_names_statements_outside() -> None:
+    from tatami.gpu.json_form import decode, encode
+
+    k, binding = lower_region(gemm(), Guarded(BY8, sm90()), PRESETS["sm90"])
+    p = ir.Program((k,), (binding,))
+    value = parse_text(dump_text(encode(p)))
+    assert "MBarrierInit" in value["kernels"][0]["body"][0]
+    producer = value["kernels"][0]["body"][3]["Role"]["body"][1]["Loop"]["body"]
+    assert producer[2]["TmaLoad"]["desc"] == "A_desc"
+    assert decode(value) == p
+    with pytest.raises(TatamiError, match="Waite"):
+        decode({"kernels": [{"body": [{"Waite": {}}]}], "bindings": []})

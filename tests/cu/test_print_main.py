@@ -1,0 +1,85 @@
+"""main.cu builds alone with the kernels beside it, for both architectures."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tatami.core.diagnostic import TatamiError
+from tatami.core.module import Module
+from tatami.core.signature import Input, Output, Signature
+from tatami.core.target import PRESETS
+from tatami.cu.files import source_files
+from tatami.cu.ir import Source
+from tatami.cu.print import print_cu
+from tatami.cu.print_main import print_main
+from tatami.execution.ir import ExecutionPlan, Host, Instruction
+from tatami.execution.lower import lower as lower_to_execution
+from tatami.gpu.lower import lower
+from tatami.plan.choose_gpu import choose_gpu
+from tatami.plan.ir import ProgramPlan, RegionPlan
+from tatami.region.ir import Program
+from tests.gpu.gemm_examples import gemm
+
+SIZES = {"M": 200, "N": 136, "K": 328}
+
+
+class Wanted(msgspec.Struct):
+    positions: tuple[int, ...] = (0, 5)
+    values: tuple[float, ...] = (0.5, 1.5)
+    relative: float = 2e-2
+    absolute: float = 1e-3
+
+
+def program(target: str) -> tuple[dict[str, str], Module[ExecutionPlan]]:
+    region = gemm()
+    signature = Signature(
+        tuple(Input(p.name, p.memref.dtype, p.memref.shape) for p in region.inputs),
+        tuple(Output(p.name, p.memref.dtype, p.memref.shape) for p in region.outputs),
+    )
+    regions = Module({"main": Program(signature, ("A", "B", "bias"), ("C",), (region,))})
+    choices, rejected = choose_gpu(region, None, PRESETS[target], SIZES)  # type: ignore[arg-type]
+    plan = Module({"main": ProgramPlan((RegionPlan(region.name, "", choices, rejected),), {})})
+    gpu = lower(regions, plan, PRESETS[target])
+    execution = lower_to_execution(regions, plan, gpu)
+    source = print_cu(gpu, execution, PRESETS[target]).main
+    source = msgspec.structs.replace(source, main=print_main(source, execution, SIZES, (Wanted(),)))
+    return source_files(source), execution
+
+
+def test_the_fixed_sizes_decide_the_plan() -> None:
+    text = program("sm90")[0]["main.cu"]
+    assert "k0<<<" in text and "k1<<<" not in text
+    assert text.count("= tensor_map(") == 2 and "{328, 200}" in text and "{656}" in text
+    assert "cudaFuncSetAttribute(k0, cudaFuncAttributeMaxDynamicSharedMemorySize" in text
+    assert "check(0, b[" in text
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize(("target", "arch"), [("sm80", "80"), ("sm90", "90a")])
+def test_it_builds_alone(target: str, arch: str, tmp_path: Path) -> None:
+    for name, text in program(target)[0].items():
+        (tmp_path / name).write_text(text)
+    command = [
+        "nvcc",
+        "-std=c++17",
+        "-gencode",
+        f"arch=compute_{arch},code=sm_{arch}",
+        "-O1",
+        "-o",
+        str(tmp_path / "main"),
+        str(tmp_path / "main.cu"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_it_cannot_run_is_refused() -> None:
+    _, execution = program("sm80")
+    hosted = msgspec.structs.replace(execution.main, instructions=(Instruction(Host("nonzero"), (), ()),))
+    with pytest.raises(TatamiError, match="Host"):
+        print_main(Source((), {}), Module({"main": hosted}), SIZES)

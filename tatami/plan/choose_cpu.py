@@ -189,6 +189,9 @@ TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)
 """(mr, nr): registers hold mr x nr accumulators, one row of nr and one broadcast (notes/cpu.md §1)."""
 
 
+MICRO_KERNEL_DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
+
+
 def contraction_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | Rejected:
@@ -212,8 +215,8 @@ def contraction_candidate(
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from 4 x 8 x 8")
     if m * n * k < 4096:
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
-    plan = contraction_plan(c, target, (b, narrow, wide, k), swap, constants)
-    itemsize = 4
+    itemsize = lets_by_name(region)[c.acc].dtype.itemsize
+    plan = contraction_plan(c, target, (b, narrow, wide, k), swap, constants, itemsize)
     packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize
     tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
     waste = (min(tiles_m, narrow * 1.15) * tiles_n) / (narrow * wide)
@@ -231,8 +234,8 @@ def _contraction_refusal(region: Region, facts: RegionFacts) -> str:
         return f"{len(facts.contractions)} contractions; the template takes 1"
     c = facts.contractions[0]
     lets = lets_by_name(region)
-    if lets[c.acc].dtype != DType.fp32:
-        return f"accumulates in {lets[c.acc].dtype}; the micro-kernel accumulates in fp32"
+    if lets[c.acc].dtype not in MICRO_KERNEL_DTYPES:
+        return f"accumulates in {lets[c.acc].dtype}; micro-kernels accumulate in {', '.join(map(str, MICRO_KERNEL_DTYPES))}"
     shape = contractions(region)[0]
     from tatami.region.walk import reads
 
@@ -274,18 +277,33 @@ def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, 
 
 
 def contraction_plan(
-    c: Contraction, target: Target, extent: tuple[int, int, int, int], swap: bool, constants: frozenset[str]
+    c: Contraction,
+    target: Target,
+    extent: tuple[int, int, int, int],
+    swap: bool,
+    constants: frozenset[str],
+    itemsize: int = 4,
 ) -> CpuContraction:
-    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3."""
+    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3.
+
+    The n side is split where there are slivers enough for all threads and the packed rows stay in cache; else blocks
+    of rows, small enough that every thread gets several.
+    """
     mr, nr = TILES.get(target.isa, (4, 8))
-    b, narrow, wide, _ = extent
+    nr = nr * 4 // itemsize
+    b, narrow, wide, k = extent
+    cores = max(1, target.cores)
     kc = 384 if target.l2_bytes >= 512 << 10 else 256
-    mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * 4) // mr * mr)
-    nc = max(nr, min(4096, (target.l3_bytes // 4) // (kc * 4)) // nr * nr)
-    if b >= 2 * max(1, target.cores):
+    mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * itemsize) // mr * mr)
+    nc = max(nr, min(4096, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr)
+    rows_fit = narrow * k * itemsize <= max(target.l3_bytes // 2, target.l2_bytes)
+    if b >= 2 * cores:
         split = "batch"
+    elif rows_fit and (wide >= 4 * cores * nr or (narrow < 256 and wide >= 2 * nr)):
+        split = "n"
     else:
-        split = "n" if narrow < 256 and wide >= 2 * nr else "m"
+        split = "m"
+        mc = min(mc, max(2, -(-narrow // (4 * cores * mr))) * mr)
     right = c.lhs if swap else c.rhs
     packed = (right,) if right and right in constants else ()
     lanes = max(1, target.vector_bytes // 4)

@@ -21,6 +21,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.signature import Input, Output
 from tatami.core.tensor import dtype_of, numpy_dtype
+from tatami.runtime.layouts import lay_out, lies_in
 
 Array: TypeAlias = np.ndarray
 Kind: TypeAlias = Literal["numpy", "torch", "jax"]
@@ -51,7 +52,9 @@ def take(value: Any, port: Input) -> Taken:
         original, kind = to_numpy(value, port)
     _check(original, port)
     ready = original
-    if not ready.flags.c_contiguous or not ready.dtype.isnative or not ready.flags.aligned:
+    if port.layout is not None and not lies_in(ready, port.layout):
+        ready = lay_out(ready, port.layout)
+    elif (port.layout is None and not ready.flags.c_contiguous) or not ready.dtype.isnative or not ready.flags.aligned:
         ready = aligned_copy(original, port.dtype)
     if port.mutability == "mutable" and not original.flags.writeable:
         raise fail(

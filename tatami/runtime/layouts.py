@@ -1,0 +1,42 @@
+"""Arrays in the layout a kernel asks for (spec 3 §6.2). What already lies so is used as it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tatami.core.layout import Layout
+
+
+def lies_in(array: np.ndarray, layout: Layout | None) -> bool:
+    """May a kernel read the array's memory as `layout`?"""
+    if layout is None or layout.kind in ("row_major", "swizzled"):
+        return bool(array.flags.c_contiguous)
+    return layout.kind == "col_major" and bool(array.flags.f_contiguous)
+
+
+def lay_out(array: np.ndarray, layout: Layout | None) -> np.ndarray:
+    """A copy whose memory, read in order, is the array in `layout`; borders and block padding are zeros."""
+    if layout is None or layout.kind in ("row_major", "swizzled"):
+        return np.ascontiguousarray(array)
+    if layout.kind == "col_major":
+        return np.ascontiguousarray(array.T)
+    rank = array.ndim
+    border = [list(layout.padding[a]) if layout.padding else [0, 0] for a in range(rank)]
+    for axis, factor in layout.blocks:
+        border[axis][1] += -(array.shape[axis] + sum(border[axis])) % factor
+    padded = np.pad(array, border)
+    shape: list[list[int]] = [[s] for s in padded.shape]
+    inner: list[tuple[int, int]] = []
+    for axis, factor in layout.blocks:
+        shape[axis][0] //= factor
+        shape[axis].insert(1, factor)
+        inner.append((axis, factor))
+    split = padded.reshape([n for axis in shape for n in axis])
+    first = np.cumsum([0, *(len(axis) for axis in shape)])
+    order = list(layout.order or range(rank))
+    used: dict[int, int] = {}
+    tail = []
+    for axis, _ in inner:
+        used[axis] = used.get(axis, 0) + 1
+        tail.append(int(first[axis]) + used[axis])
+    return np.ascontiguousarray(split.transpose([int(first[a]) for a in order] + tail))

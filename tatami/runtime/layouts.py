@@ -22,21 +22,22 @@ def lay_out(array: np.ndarray, layout: Layout | None) -> np.ndarray:
         return np.ascontiguousarray(array.T)
     rank = array.ndim
     border = [list(layout.padding[a]) if layout.padding else [0, 0] for a in range(rank)]
+    whole = [1] * rank
     for axis, factor in layout.blocks:
-        border[axis][1] += -(array.shape[axis] + sum(border[axis])) % factor
+        whole[axis] *= factor
+    for axis in range(rank):
+        border[axis][1] += -(array.shape[axis] + sum(border[axis])) % whole[axis]
     padded = np.pad(array, border)
-    shape: list[list[int]] = [[s] for s in padded.shape]
-    inner: list[tuple[int, int]] = []
+    parts: list[list[int]] = [[s] for s in padded.shape]  # per axis: outer, then blocks from the last listed to the first
     for axis, factor in layout.blocks:
-        shape[axis][0] //= factor
-        shape[axis].insert(1, factor)
-        inner.append((axis, factor))
-    split = padded.reshape([n for axis in shape for n in axis])
-    first = np.cumsum([0, *(len(axis) for axis in shape)])
-    order = list(layout.order or range(rank))
-    used: dict[int, int] = {}
+        parts[axis][0] //= factor
+        parts[axis].insert(1, factor)
+    split = padded.reshape([n for axis in parts for n in axis])
+    first = np.cumsum([0, *(len(axis) for axis in parts)])
+    seen = [0] * rank
     tail = []
-    for axis, _ in inner:
-        used[axis] = used.get(axis, 0) + 1
-        tail.append(int(first[axis]) + used[axis])
-    return np.ascontiguousarray(split.transpose([int(first[a]) for a in order] + tail))
+    for axis, _ in layout.blocks:
+        seen[axis] += 1
+        tail.append(int(first[axis]) + len(parts[axis]) - seen[axis])
+    outer = [int(first[a]) for a in layout.order or range(rank)]
+    return np.ascontiguousarray(split.transpose(outer + tail))

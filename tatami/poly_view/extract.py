@@ -12,8 +12,8 @@ from tatami.core.expr import Expr
 from tatami.core.module import Module
 from tatami.indexbook.ir import IndexBook, IndexInfo, Operand
 from tatami.poly_view.edges import classify_edges
+from tatami.poly_view.guards import GuardCache
 from tatami.poly_view.ir import Dependence, Excluded, PolyAccess, PolyView, Statement
-from tatami.poly_view.isl_cache import IslCache
 from tatami.poly_view.patterns import find_patterns
 from tatami.tiny.ir import (
     MOVEMENT,
@@ -50,7 +50,7 @@ def extract_program(program: Program, book: IndexBook) -> PolyView:
     resident = resident_values(program, nodes, book, live)
     statements: list[Statement] = []
     excluded: list[Excluded] = []
-    cache = IslCache()
+    cache = GuardCache()
     for node in program.nodes:
         if node.id not in live:
             continue
@@ -132,7 +132,7 @@ def _excluded_reason(node: Node) -> str:
             return ""
 
 
-def _reads(node: Node, kind: Kind, nodes: dict[str, Node], info: IndexInfo, cache: IslCache) -> tuple[PolyAccess, ...]:
+def _reads(node: Node, kind: Kind, nodes: dict[str, Node], info: IndexInfo, cache: GuardCache) -> tuple[PolyAccess, ...]:
     extents = {a.name: a.size for a in (*info.axes, *info.reduced)}
     out: list[PolyAccess] = []
     if info.gathered is not None:
@@ -145,12 +145,12 @@ def _reads(node: Node, kind: Kind, nodes: dict[str, Node], info: IndexInfo, cach
     return tuple(dict.fromkeys(out))
 
 
-def _accesses(operand: Operand, extents: dict[str, Expr], nodes: dict[str, Node], cache: IslCache) -> list[PolyAccess]:
+def _accesses(operand: Operand, extents: dict[str, Expr], nodes: dict[str, Node], cache: GuardCache) -> list[PolyAccess]:
     out = []
     for piece in operand.pieces:
         if piece.read is None or isinstance(nodes[piece.read.value].op, ConstOp):
             continue
-        guards = cache.simplify_guards(piece.guards, extents) if piece.guards else ()
+        guards = cache.needed(piece.guards, extents) if piece.guards else ()
         out.append(PolyAccess(piece.read.value, piece.read.map, guards))
     return out
 

@@ -1,14 +1,13 @@
 """isl objects of one run: built by the Aff API only, hash-consed, never parsed from text (notes: a parsed map 1.9 ms).
 
 Sizes become parameters; a product of symbols is one opaque parameter (D2.6). What is trivial is decided before isl is
-asked: guards that hold by ranges are dropped in closed form, and one guard alone cannot be redundant.
+asked (`guards.py`, `edges.py`).
 """
 
 from __future__ import annotations
 
 import islpy as isl
 
-from tatami.core.bounds import is_within
 from tatami.core.expr import Expr, Floor, Var, free_vars
 from tatami.indexbook.ir import Guard
 
@@ -20,21 +19,14 @@ class NotAffine(Exception):
 
 
 class IslCache:
-    """Guards and access maps as isl sets and maps, each distinct one built once."""
+    """Guards and access maps as isl sets and maps; each distinct map is built once."""
 
     def __init__(self) -> None:
-        self._guards: dict[object, tuple[Guard, ...]] = {}
         self._maps: dict[object, isl.PwMultiAff | None] = {}
 
-    def simplify_guards(self, guards: tuple[Guard, ...], extents: Extents) -> tuple[Guard, ...]:
-        """The guards that do not follow from the ranges of the axes and the other guards."""
-        key = (guards, tuple(extents.items()))
-        if key not in self._guards:
-            kept = tuple(g for g in dict.fromkeys(guards) if not is_within(g.index, g.size, extents))
-            self._guards[key] = self._without_redundant(kept, extents) if len(kept) > 1 else kept
-        return self._guards[key]
-
-    def _without_redundant(self, guards: tuple[Guard, ...], extents: Extents) -> tuple[Guard, ...]:
+    def without_redundant(self, guards: tuple[Guard, ...], extents: Extents) -> tuple[Guard, ...]:
+        """The guards that do not follow from the ranges of the axes and the other guards (gist, coalesce,
+        remove_redundancies)."""
         try:
             space = Space(extents, [e for g in guards for e in (g.index, g.size)])
             box = space.box()

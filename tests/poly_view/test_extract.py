@@ -4,9 +4,12 @@ import pytest
 
 from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.dtype import DType
+from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.indexbook.analyse import analyse
+from tatami.indexbook.ir import Guard
 from tatami.poly_view.extract import extract
+from tatami.poly_view.guards import GuardCache, are_independent
 from tatami.poly_view.ir import Edge, PolyView
 from tatami.poly_view.isl_cache import IslCache
 from tatami.poly_view.show import access_text, domain_text, show
@@ -172,3 +175,18 @@ def test_planted_faults_are_found() -> None:
     ]
     for fault in faults:
         assert any(d.code == "E1605" for d in verify(Module({"main": fault}), tiny, book))
+
+
+def test_guards_on_one_axis_that_follow_from_another_are_dropped() -> None:
+    extents = {"i": expr("N"), "j": expr("N")}
+    wide, narrow = Guard(expr("i - 1"), expr("N + 2")), Guard(expr("i - 2"), expr("N - 1"))
+    other = Guard(expr("j - 1"), expr("N"))
+    assert GuardCache().needed((wide, narrow, other), extents) == (narrow, other)
+    assert GuardCache().needed((Guard(expr("i"), expr("N")),), extents) == ()
+
+
+def test_independent_guards_are_what_isl_keeps() -> None:
+    extents = {"i": expr("N"), "j": expr(8)}
+    guards = (Guard(expr("i - 1"), expr("N")), Guard(expr("2*j - 3"), expr(8)))
+    assert are_independent(guards, extents)
+    assert IslCache().without_redundant(guards, extents) == guards

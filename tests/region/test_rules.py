@@ -129,3 +129,12 @@ def test_a_constant_factor_of_an_operand_is_applied_after_the_contraction() -> N
     region = canonical(b.module())
     assert [let.name for let in region.lets] == [f"{y}_s", y]
     assert isinstance(region.lets[0].expr, Reduce)
+
+
+def test_a_mean_of_means_is_one_sum() -> None:
+    b = Builder()
+    x = b.input("x", ("M", 4, 8))
+    inner = b.op("mul", b.reduce("sum", x, 2), b.const(0.125))
+    b.output("y", b.op("mul", b.reduce("sum", inner, 1), b.const(0.25)))
+    reduces = [let.expr for let in canonical(b.module()).lets if isinstance(let.expr, Reduce)]
+    assert [len(e.axes) for e in reduces] == [2]

@@ -25,6 +25,7 @@ RULES: tuple[Callable[[Region], Region], ...] = (
     drop_dead_lets,
     factor_common,
     hoist_invariant,
+    merge_nested_reduce,
     normalise_guards,
     drop_dead_lets,
 )

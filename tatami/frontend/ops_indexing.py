@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, var
+from tatami.core.expr import Expr, Shape, expr, floordiv, var
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
@@ -16,6 +16,7 @@ from tatami.frontend.operation import (
     Site,
     axis_of,
     need,
+    right_aligned,
     same_dtype,
     same_size,
     text,
@@ -130,6 +131,26 @@ class Nms(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     iou_threshold: float = 0.0
     score_threshold: float | None = None
     center: bool = False
+
+
+class Compress(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`axis` None: of the flattened operand."""
+
+    size: str
+    axis: int | None = None
+
+
+class ReverseSequence(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    time_axis: int = 0
+    batch_axis: int = 1
+
+
+class Rotary(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`interleaved`: pairs are neighbours (2j, 2j+1); else halves (j, j + D/2). `width` 0: the whole last axis turns,
+    otherwise its first `width` elements."""
+
+    interleaved: bool = False
+    width: int = 0
 
 
 class Resize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -300,6 +321,49 @@ def _nms(attrs: Nms, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     return (TensorType(DType.i64, (var(attrs.size), expr(3))),)
 
 
+def _compress(attrs: Compress, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, keep = need(operands)
+    want(keep.dtype == DType.bool and len(keep.shape) == 1, "the condition of compress", "give rank 1, bool", site)
+    if attrs.axis is None:
+        return (TensorType(x.dtype, (var(attrs.size),)),)
+    a = axis_of(attrs.axis, len(x.shape), site)
+    return (TensorType(x.dtype, (*x.shape[:a], var(attrs.size), *x.shape[a + 1 :])),)
+
+
+def _reverse_sequence(attrs: ReverseSequence, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, lengths = need(operands)
+    _index(lengths, site)
+    rank = len(x.shape)
+    time, batch = axis_of(attrs.time_axis, rank, site), axis_of(attrs.batch_axis, rank, site)
+    want(time != batch and len(lengths.shape) == 1, "reverse_sequence", "give two axes and lengths [B]", site)
+    same_size(x.shape[batch], lengths.shape[0], "reverse_sequence lengths", site)
+    return (x,)
+
+
+def rotary_width(attrs: Rotary, x: TensorType, site: Site) -> Expr:
+    """Elements of the last axis that turn."""
+    width = expr(attrs.width) if attrs.width else x.shape[-1]
+    half = floordiv(width, expr(2))
+    want(half * 2 == width, f"rotary embedding of width {width}", "give an even width", site)
+    return width
+
+
+def _rotary(attrs: Rotary, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, cos, sin = need(operands)
+    want(bool(x.shape), "rotary embedding of rank 0", "give (.., T, D)", site, "BroadcastMismatch")
+    half = floordiv(rotary_width(attrs, x, site), expr(2))
+    wanted = (*x.shape[:-1], half)
+    for t in (cos, sin):
+        want(
+            right_aligned([t.shape, wanted]) == wanted,
+            f"rotary table {text(t.shape)} for {text(wanted)}",
+            f"give a table that broadcasts to {text(wanted)}",
+            site,
+            "BroadcastMismatch",
+        )
+    return (TensorType(same_dtype((x, cos, sin), site), x.shape),)
+
+
 def _resize(attrs: Resize, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     want(len(attrs.shape) == len(attrs.scales) == len(x.shape), "resize", "give one size and scale per axis", site)
@@ -325,5 +389,8 @@ INDEXING: tuple[Operation, ...] = (
     Operation("nonzero", NewSize, 1, 1, _nonzero, "coordinates of elements that are not 0: [rank, size]"),
     Operation("unique", Unique, 1, 1, _unique, "values, first positions, inverse, counts"),
     Operation("non_max_suppression", Nms, 2, 2, _nms, "boxes, scores: kept [batch, class, box] triples"),
+    Operation("compress", Compress, 2, 2, _compress, "the slices along an axis where the condition holds"),
+    Operation("reverse_sequence", ReverseSequence, 2, 2, _reverse_sequence, "the first lengths[b] steps backwards"),
+    Operation("rotary_embedding", Rotary, 3, 3, _rotary, "pairs (a, b) to (a cos - b sin, a sin + b cos); cos, sin [.., D/2]"),
     Operation("resize", Resize, 1, 1, _resize, "interpolation"),
 )

@@ -227,6 +227,32 @@ def _iou(a: Array, b: Array) -> float:
     return float(area / union) if union > 0 else 0.0
 
 
+def compress(s: Scope, attrs: Any) -> Array:
+    x, keep = s[0], s[1]
+    if attrs.axis is None:
+        return x.reshape(-1)[: len(keep)][keep[: x.size]]
+    return np.take(x, np.nonzero(keep[: x.shape[attrs.axis]])[0], attrs.axis)
+
+
+def reverse_sequence(s: Scope, attrs: Any) -> Array:
+    x = np.moveaxis(s[0], (attrs.time_axis, attrs.batch_axis), (0, 1))
+    out = x.copy()
+    for b, n in enumerate(s[1]):
+        out[:n, b] = x[:n, b][::-1]
+    return np.moveaxis(out, (0, 1), (attrs.time_axis, attrs.batch_axis))
+
+
+def rotary_embedding(s: Scope, attrs: Any) -> Array:
+    x, cos, sin = wide(s[0]), wide(s[1]), wide(s[2])
+    width = attrs.width or x.shape[-1]
+    first = slice(0, width, 2) if attrs.interleaved else slice(0, width // 2)
+    second = slice(1, width, 2) if attrs.interleaved else slice(width // 2, width)
+    out = x.copy()
+    out[..., first] = x[..., first] * cos - x[..., second] * sin
+    out[..., second] = x[..., first] * sin + x[..., second] * cos
+    return out
+
+
 def resize(s: Scope, attrs: Any) -> Array:
     x = wide(s[0]) if attrs.mode != "nearest" else s[0]
     for axis, (to, scale) in enumerate(zip(s.shape(attrs.shape), attrs.scales, strict=True)):
@@ -290,5 +316,8 @@ INDEXING: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
     "nonzero": nonzero,
     "unique": unique,
     "non_max_suppression": non_max_suppression,
+    "compress": compress,
+    "reverse_sequence": reverse_sequence,
+    "rotary_embedding": rotary_embedding,
     "resize": resize,
 }

@@ -1,6 +1,6 @@
 """A frontend module with size symbols of `main` replaced, attributes included.
 
-    f(x: fp32[N, 4]) = reshape(x) shape=[2*N, 2], N = 3   ->   f(x: fp32[3, 4]) = reshape(x) shape=[6, 2]
+f(x: fp32[N, 4]) = reshape(x) shape=[2*N, 2], N = 3   ->   f(x: fp32[3, 4]) = reshape(x) shape=[6, 2]
 """
 
 from __future__ import annotations

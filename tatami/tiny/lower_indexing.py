@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, expr
+from tatami.core.expr import ONE, Expr, expr, floordiv
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.ops_indexing import (
+    Compress,
     Constant,
     Full,
     Gather,
@@ -21,16 +22,19 @@ from tatami.frontend.ops_indexing import (
     OneHot,
     Random,
     Resize,
+    ReverseSequence,
+    Rotary,
     Scatter,
     ScatterND,
     SizeValue,
     Sort,
     TopK,
     Unique,
+    rotary_width,
 )
 from tatami.tiny.build import Value, axis_vars
 from tatami.tiny.ir import CallOp, RandOp, ResultType, ScatterOp
-from tatami.tiny.lower_movement import part
+from tatami.tiny.lower_movement import joined, part
 from tatami.tiny.lower_rule import Rule, Use, wide
 
 
@@ -200,6 +204,47 @@ def non_max_suppression(use: Use[Nms]) -> tuple[Value, ...]:
     )
 
 
+def compress(use: Use[Compress]) -> tuple[Value, ...]:
+    a = use.attrs
+    axis: dict[str, Scalar | list[Scalar]] = {} if a.axis is None else {"axis": use.axis(a.axis, use[0].rank)}
+    return _host(use, "compress", a.size, **axis)
+
+
+def reverse_sequence(use: Use[ReverseSequence]) -> Value:
+    """x at step lengths - 1 - t where t < lengths, else at t."""
+    x, b = use[0], use.builder
+    time, batch = use.axis(use.attrs.time_axis, x.rank), use.axis(use.attrs.batch_axis, x.rank)
+    shape = tuple(s if i in (time, batch) else ONE for i, s in enumerate(x.shape))
+    lengths = use[1].cast(DType.i64).reshape([s if i == batch else 1 for i, s in enumerate(x.shape)]).expand(shape)
+    t = b.iota(shape, time)
+    index = t.fn("lt", lengths).where(lengths - t.fn("add", 1), t)
+    entries: list[Expr | None] = list(axis_vars(x.rank))
+    entries[time] = None
+    return x.gather(x.shape, entries, index, bounds="wrap")
+
+
+def rotary_embedding(use: Use[Rotary]) -> Value:
+    """x * c + partner * s over one shape: no piece is written by itself, so the whole is one elementwise value.
+
+    halves: partner(j) = x[(j + D/2) mod D]; interleaved: partner(j) = x[j xor 1]. c, s repeat cos and -/+ sin.
+    """
+    x, cos, sin = wide(use[0]), wide(use[1]), wide(use[2])
+    full = rotary_width(use.attrs, TensorType(x.dtype, x.shape), use.site)
+    last = x.rank - 1
+    turned = part(x, last, expr(0), full)
+    half = floordiv(full, expr(2))
+    pair = (*turned.shape[:-1], half, expr(2)) if use.attrs.interleaved else (*turned.shape[:-1], expr(2), half)
+    axis = last + 1 if use.attrs.interleaved else last
+    both = turned.reshape(pair)
+    partner = both.flip((axis,))
+    cos, sin = (v.unsqueeze(v.rank if use.attrs.interleaved else v.rank - 1) for v in (cos, sin))
+    is_first = x.builder.iota(pair, axis).fn("eq", 0)
+    y = (both * cos + is_first.where(-(partner * sin), partner * sin)).reshape(turned.shape)
+    if full != x.shape[-1]:
+        y = joined([y, part(x, last, full, x.shape[-1])], last)
+    return y.cast(use.dtype)
+
+
 def resize(use: Use[Resize]) -> Value:
     """One axis after another: gathers at neighbouring positions, weighted."""
     x = wide(use[0]) if use.attrs.mode != "nearest" else use[0]
@@ -285,5 +330,8 @@ INDEXING: dict[str, Rule] = {
     "nonzero": nonzero,
     "unique": unique,
     "non_max_suppression": non_max_suppression,
+    "compress": compress,
+    "reverse_sequence": reverse_sequence,
+    "rotary_embedding": rotary_embedding,
     "resize": resize,
 }

@@ -36,6 +36,9 @@ FAULT_TRIP = 5
 """Faults of the entry itself, after those of kernels: recursion too deep; a loop that ran another number of times
 than its scanned results have room for."""
 
+PART = 64
+"""Instructions per C function: compilers take more than linear time over one long function."""
+
 _FACE = "void* const* b, void* const* c, const int64_t* s, const int64_t* o, char* arena, tatami_pool* pool"
 _ENTRY = "void* const* buffers, const int64_t* sizes, const int64_t* offsets, void* arena, tatami_pool* pool"
 _HEAD = """\
@@ -126,17 +129,29 @@ class _Program:
     def text(self) -> list[str]:
         out: list[str] = []
         for function, (begin, end) in zip(self.functions, self.segments):
+            if end - begin <= PART:
+                out += self.function(f"static int64_t {function}", begin, end)
+                continue
+            parts = [(f"{function}_part_{i}", i, min(i + PART, end)) for i in range(begin, end, PART)]
+            for name, first, last in parts:
+                out += self.function(f"static __attribute__((noinline)) int64_t {name}", first, last)
             out.append(f"static int64_t {function}({_FACE}) {{")
-            out.append("    (void)b, (void)c, (void)s, (void)o, (void)arena, (void)pool;")
-            wave = -1
-            for i in range(begin, end):
-                ins = self.plan.instructions[i]
-                if ins.wave != wave:
-                    wave = ins.wave
-                    out.append(f"    /* wave {wave} */")
-                out += ["    " + line for line in self.instruction(i, ins)]
+            out.append("    int64_t f;")
+            out += [f"    if ((f = {name}(b, c, s, o, arena, pool))) return f;" for name, _, _ in parts]
             out += ["    return 0;", "}"]
         return out
+
+    def function(self, head: str, begin: int, end: int) -> list[str]:
+        """One C function that runs the instructions [begin, end)."""
+        out = [f"{head}({_FACE}) {{", "    (void)b, (void)c, (void)s, (void)o, (void)arena, (void)pool;"]
+        wave = -1
+        for i in range(begin, end):
+            ins = self.plan.instructions[i]
+            if ins.wave != wave:
+                wave = ins.wave
+                out.append(f"    /* wave {wave} */")
+            out += ["    " + line for line in self.instruction(i, ins)]
+        return [*out, "    return 0;", "}"]
 
     # -- pieces ----------------------------------------------------------------------------------
 

@@ -32,7 +32,8 @@ def philox_fill(dtype: DType, shape: tuple[int, ...], key: int) -> Array:
         values = (np.right_shift(words, 25).astype(np.float32) - 64) / 64
     else:
         values = words & 1
-    return values.astype(numpy_dtype(dtype)).reshape(shape)
+    filled: Array = values.astype(numpy_dtype(dtype)).reshape(shape)
+    return filled
 
 
 def default_sizes(signature: Signature, sizes: Mapping[str, int]) -> dict[str, int]:

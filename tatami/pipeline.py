@@ -55,6 +55,7 @@ def compile_stages(given: Mapping[str, Any], target: Target, decisions: Decision
     from tatami.execution.lower import lower as lower_to_execution
     from tatami.indexbook.analyse import analyse as analyse_indices
     from tatami.plan.choose import choose
+    from tatami.plan.plan_realised import plan_realised
     from tatami.plan.realise import realise
     from tatami.poly_core.analyse import analyse as analyse_regions
     from tatami.poly_view.extract import extract
@@ -81,9 +82,10 @@ def compile_stages(given: Mapping[str, Any], target: Target, decisions: Decision
     s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
     s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans))
     s.add("realised", lambda: realise(s["region"], s["plan"]))
+    s.add("realised_plan", lambda: plan_realised(s["realised"], s["plan"], analyse_regions(s["realised"]), target))
     code = add_cuda if target.kind == "cuda" else add_cpu
     code(s, target)
-    s.add("execution", lambda: lower_to_execution(s["realised"], s["plan"], s["gpu" if target.kind == "cuda" else "loop"]))
+    s.add("execution", lambda: lower_to_execution(s["realised"], s["realised_plan"], s["gpu" if target.kind == "cuda" else "loop"]))
     return s
 
 
@@ -91,7 +93,7 @@ def add_cpu(s: Stages, target: Target) -> None:
     from tatami.c.print import print_c
     from tatami.loop.lower import lower as lower_to_loops
 
-    s.add("loop", lambda: lower_to_loops(s["realised"], s["plan"], target))
+    s.add("loop", lambda: lower_to_loops(s["realised"], s["realised_plan"], target))
     s.add("c", lambda: print_c(s["loop"], s["execution"], target))
 
 
@@ -99,7 +101,7 @@ def add_cuda(s: Stages, target: Target) -> None:
     from tatami.cu.print import print_cu
     from tatami.gpu.lower import lower as lower_to_gpu
 
-    s.add("gpu", lambda: lower_to_gpu(s["realised"], s["plan"], target))
+    s.add("gpu", lambda: lower_to_gpu(s["realised"], s["realised_plan"], target))
     s.add("cu", lambda: print_cu(s["gpu"], s["execution"], target))
 
 

@@ -1,0 +1,23 @@
+"""plan: how each Region runs, and how each value lies in memory (spec 3 §8, §11, spec 5 §5).
+
+Made from `region`, `poly_core` and a Target by `choose`; equal Regions (modulo names and layout) are planned once.
+`realise` then gives the Regions their final layouts, puts conversions at boundaries and packs constant operands in
+`setup`; `plan_realised` plans what that added. What holds (``verify``, ``verify_plan``):
+
+- one RegionPlan per Region, its last choice without conditions;
+- a schedule obeys the rules of `passes` (outer axes, passes, storage), which stand there in full;
+- tiles fit the registers, vectors the lanes; every refusal has both numbers (InvalidPlan, ResourceExceeded);
+- a decision is obeyed or refused; a key that names no Region warns (StaleDecision).
+
+A dump::
+
+    region r0  key 8c9dfef5…@cpu:avx512
+      plan
+        cpu_rows width 16
+          parallel for i0
+            for i1 by vectors: n1
+            for i1 by vectors: n5 (row), n6
+            for i1 by vectors: n9
+        estimate compute 4.15 us, memory 10.9 us, launch 0.3 us, total 11.2 us  (at M=128, N=128)
+      rejected scalar: slower: 123 us against 11.2 us
+"""

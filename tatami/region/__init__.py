@@ -1,0 +1,27 @@
+"""region: kernels as value SSA, one Region is one kernel (spec 3 §6, spec 5 §3).
+
+Made from `tiny`, `indexbook`, `poly_view` and a Partition by `lower` (form `region@explicit`: BroadcastInDim and
+Transpose spelled out), then by `canonicalise` (form `region`: C-CON1, R0-R4, SRNF). `load` reads the documents of spec 3
+§6.8. What holds (``verify``):
+
+- a let is assigned once and uses earlier lets; axes in an expression are the let's or its reduce's;
+- an axis and a size symbol never share a name;
+- operands of one op have one dtype; only a product may widen to its accumulator or let (D2.21);
+- a Reduce or Scan is the whole expression of its let and has a dtype (AccDtypeMissing); its axes are declared;
+- every read is proved inside its tensor, by ranges or by the Within guards around it (UnguardedAccess);
+- BroadcastInDim and Transpose have the shape of their let (BroadcastMismatch);
+- yields cover their outputs; a scatter updates an input.
+
+Outside its guard a reduce should read the neutral element: a warning here (a pad may mean another value), NeutralInvalid
+in a document of the spec's form. Later layers may import `ir`, `walk` (operands, accesses, dtypes), `kinds` (the closed
+list of shapes; contractions and their roles) and `canonical_key` (a Region without its names).
+
+A dump::
+
+    region r0 (contraction)  m:M n:N | k:K
+      in   n0 : fp32[M, K]
+      in   n1 : fp32[K, N]
+      n9[m, n] : fp32 = sum over k of n0[m, k] * n1[k, n]
+      n10[m, n] : fp32 = relu(n9)
+      n10 : fp32[M, N] <- n10
+"""

@@ -416,7 +416,15 @@ class _Contraction:
         return (*out, *body)
 
     def elementwise(self, e: RegionExpr, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, to: str, row: Expr) -> Stmts:
-        """to[row + x] = e for lo <= x < hi."""
+        """to[row + x] = e for lo <= x < hi. Plain copies take short vectors too, for the rows of small images; borders
+        are a few elements."""
+        match e:
+            case Read():
+                widths = (self.lanes, self.lanes // 4, 1)
+            case Const():
+                widths = (1,)
+            case _:
+                widths = (self.lanes, 1)
 
         def body(y: str, p: Point) -> None:
             value = self.em.value(e, p)
@@ -424,19 +432,27 @@ class _Contraction:
                 value = loop.Cast(value, self.dtype)
             self.em.store(to, row + var(y), value, p)
 
-        return self.run_along(bound, x, lo, hi, body)
+        return self.run_along(bound, x, lo, hi, body, widths)
 
-    def run_along(self, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, body: Callable[[str, Point], None]) -> Stmts:
-        """`body` for every lo <= x < hi: whole vectors, then single elements."""
+    def run_along(
+        self,
+        bound: dict[str, Expr],
+        x: str,
+        lo: Expr,
+        hi: Expr,
+        body: Callable[[str, Point], None],
+        widths: tuple[int, ...],
+    ) -> Stmts:
+        """`body` for every lo <= x < hi, in vectors of falling width; the last width is 1."""
         out: list[loop.Stmt] = []
         start = lo
-        for lanes in dict.fromkeys((self.lanes, 1)):
+        for lanes in dict.fromkeys(max(w, 1) for w in widths):
             y = self.counter(self.em.extents[x])
             p = Point({a: substitute(v, {x: var(y)}) for a, v in bound.items()}, y if lanes > 1 else "", lanes)
             with self.em.block() as stmts:
                 body(y, p)
             if lanes > 1:
-                stop, declare = self.integer(lo + maximum(ZERO, floordiv(hi - lo, expr(lanes))) * lanes)
+                stop, declare = self.integer(start + maximum(ZERO, floordiv(hi - start, expr(lanes))) * lanes)
                 out += [declare, loop.For(y, start, stop, tuple(stmts), step=lanes, simd=True)]
                 start = stop
             else:
@@ -460,7 +476,9 @@ class _Contraction:
             def across(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
                 x = self.counter(columns.spans[-1].size)
                 bound = {**bound_m, **{a: substitute(v, {**outer, name: var(x)}) for a, v in columns.values.items()}}
-                return self.run_along(bound, x, jlo, jhi, lambda y, p: self.finish(p, sums, row + jbase + var(y) - j0))
+                return self.run_along(
+                    bound, x, jlo, jhi, lambda y, p: self.finish(p, sums, row + jbase + var(y) - j0), (self.lanes, 1)
+                )
 
             return (loop.For(i, mlo, mhi, walk(columns, j0, j1, self.counter, across)),)
 

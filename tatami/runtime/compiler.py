@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -107,15 +108,22 @@ def compile_flags(compiler: Compiler, target: Target, *, contract: bool = False)
     return tuple(flags)
 
 
-def run_compiler(compiler: Compiler, arguments: Sequence[str], *, cwd: Path, timeout: float = TIMEOUT_SECONDS) -> None:
-    """Run it to its end. Raises CompilerFailed with the command and the last lines of output."""
+def run_compiler(
+    compiler: Compiler,
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    timeout: float = TIMEOUT_SECONDS,
+    stop: threading.Event | None = None,
+) -> None:
+    """Run it to its end. Raises CompilerFailed with the command and the last lines of output. `stop` ends it early."""
     command = (*compiler.argv, *arguments)
     environment = {}
     if compiler.kind == "zig":
         environment = {"ZIG_LOCAL_CACHE_DIR": str(cwd / "zig")}
         if "HOME" not in os.environ and "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
             environment["ZIG_GLOBAL_CACHE_DIR"] = str(cwd / "zig")
-    done = run_command(command, cwd=cwd, timeout=timeout, environment=environment)
+    done = run_command(command, cwd=cwd, timeout=timeout, environment=environment, stop=stop)
     if done.returncode != 0:
         raise compiler_failed(command, done, timeout)
 
@@ -136,7 +144,7 @@ def compiler_failed(command: Sequence[str], done: Finished, timeout: float) -> E
         "CompilerFailed",
         Path(command[0]).name,
         f"`{shlex.join(command)}` {how}{said}",
-        "check that the compiler works (`$CC --version`), is recent (gcc 9, clang 10), and has memory and disk space",
+        "check that the compiler works (`$CC --version`), is recent (gcc 11, clang 12), and has memory and disk space",
     )
 
 
@@ -146,6 +154,7 @@ def run_command(
     cwd: Path | None = None,
     timeout: float,
     environment: Mapping[str, str] | None = None,
+    stop: threading.Event | None = None,
 ) -> Finished:
     """Run a command in its own process group; whatever happens here, the group is gone afterwards."""
     env = {**os.environ, "LC_ALL": "C", **(environment or {})}
@@ -162,7 +171,7 @@ def run_command(
     except OSError as error:
         return Finished(127, f"{command[0]}: {error.strerror or error}")
     try:
-        tail, in_time = _drain(process, time.monotonic() + timeout)
+        tail, in_time = _drain(process, time.monotonic() + timeout, stop)
         return Finished(process.returncode if in_time else None, tail.decode("utf-8", "replace"))
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -172,16 +181,16 @@ def run_command(
             process.stdout.close()
 
 
-def _drain(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
-    """The last bytes of output, and whether the process ended before the deadline. A grandchild that keeps the pipe
-    open does not hold us up."""
+def _drain(process: subprocess.Popen[bytes], deadline: float, stop: threading.Event | None) -> tuple[bytes, bool]:
+    """The last bytes of output, and whether the process ended before the deadline and before `stop`. A grandchild that
+    keeps the pipe open does not hold us up."""
     assert process.stdout is not None
     tail = b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 or (stop is not None and stop.is_set()):
                 return tail, False
             if selector.select(min(left, 0.2)):
                 data = os.read(process.stdout.fileno(), 65536)

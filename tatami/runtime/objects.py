@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -86,6 +87,8 @@ def _compile_all(
     jobs: int | None,
     extra: tuple[str, ...],
 ) -> None:
+    stop = threading.Event()
+
     def compile_one(i: int) -> None:
         path = folder / f"u{i}.o"
         body = cache.get(keys[i])
@@ -94,7 +97,8 @@ def _compile_all(
             return
         (folder / f"u{i}.c").write_text(units[i].text)
         flags = (*compile_flags(compiler, target, contract=units[i].contract), *extra)
-        run_compiler(compiler, (*flags, "-I.", "-c", f"u{i}.c", "-o", f"u{i}.o"), cwd=folder, timeout=timeout)
+        arguments = (*flags, "-I.", "-c", f"u{i}.c", "-o", f"u{i}.o")
+        run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=stop)
         cache.put(keys[i], path.read_bytes())
 
     with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(units)))) as executor:
@@ -103,6 +107,7 @@ def _compile_all(
             for task in tasks:
                 task.result()
         except BaseException:
+            stop.set()
             for task in tasks:
                 task.cancel()
             raise

@@ -1,5 +1,8 @@
 import os
+import signal
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -72,6 +75,27 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> N
     assert time.monotonic() - begin < 5
     time.sleep(1.1)
     assert not marker.exists()
+
+
+def test_an_interrupt_leaves_no_child(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    cc = script(tmp_path, f'case "$1" in --version) echo fake 3.0;; *) echo $$ > {pid}; exec sleep 60;; esac')
+    text = (
+        "from tatami.core.target import PRESETS\n"
+        "from tatami.runtime.cache import Cache\n"
+        "from tatami.runtime.objects import Unit, build\n"
+        "build((Unit('int a;'), Unit('int b;')), PRESETS['cpu:generic'], cache=Cache(None))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", text], env={**os.environ, "CC": cc}, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not pid.exists() or not pid.read_text().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    child = int(pid.read_text())
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
 
 
 def test_a_flood_of_output_keeps_only_its_end(tmp_path: Path) -> None:

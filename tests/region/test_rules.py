@@ -14,6 +14,7 @@ from tatami.region.ir import Binary, Iter, Let, Param, Read, Reduce, Ref, Region
 from tatami.region.lower import lower
 from tatami.region.partition import partition
 from tatami.region.rules.reduces import distribute, hoist_invariant, merge_nested_reduce
+from tatami.region.walk import nodes
 from tatami.tiny.ir import Program
 from tests.tiny_programs import Builder, attention, conv_padded, gemm_bias_relu, layer_norm, row_softmax
 
@@ -138,3 +139,15 @@ def test_a_mean_of_means_is_one_sum() -> None:
     b.output("y", b.op("mul", b.reduce("sum", inner, 1), b.const(0.25)))
     reduces = [let.expr for let in canonical(b.module()).lets if isinstance(let.expr, Reduce)]
     assert [len(e.axes) for e in reduces] == [2]
+
+
+def test_an_index_that_is_a_coordinate_inside_the_data_is_a_plain_read() -> None:
+    b = Builder()
+    x = b.input("x", (4, 3))
+    b.output("y", b.op("exp", b.gather(x, (4, 3), (None, "i1"), b.iota((4, 3), 0))))
+    b2 = Builder()
+    short = b2.input("x", (2, 3))
+    b2.output("y", b2.op("exp", b2.gather(short, (4, 3), (None, "i1"), b2.iota((4, 3), 0))))
+    plain, checked = canonical(b.module()), canonical(b2.module())
+    assert [type(n).__name__ for n in nodes(plain.lets[0].expr)] == ["Unary", "Read"]
+    assert [type(n).__name__ for n in nodes(checked.lets[0].expr)] == ["Unary", "ReadAt", "Index"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tatami.region.ir import Region
 from tatami.region.rules.guards import normalise_guards
+from tatami.region.rules.indices import read_at_known_index
 from tatami.region.rules.movement import inline_movement, spell_out_positions
 from tatami.region.rules.reduces import factor_common, hoist_invariant, merge_nested_reduce
 from tatami.region.rules.single_use import inline_single_use
@@ -15,6 +16,7 @@ from tatami.region.rules.tidy import cast_into_yield, drop_dead_lets
 RULES: tuple[Callable[[Region], Region], ...] = (
     spell_out_positions,
     inline_movement,
+    read_at_known_index,
     normalise_guards,
     drop_dead_lets,
     cast_into_yield,

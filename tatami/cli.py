@@ -61,7 +61,9 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         except RecursionError:
-            deep = diagnostic("InputTooLarge", "command", "the model is nested too deeply", "flatten its control flow or expressions")
+            deep = diagnostic(
+                "InputTooLarge", "command", "the model is nested too deeply", "flatten its control flow or expressions"
+            )
             show_diagnostics([deep])
             sys.exit(1)
         except MemoryError:
@@ -85,7 +87,9 @@ def internal_error(error: Exception) -> Any:
     frames = traceback.extract_tb(error.__traceback__)
     place = next((f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames) if "tatami" in f.filename), "command")
     why = f"{type(error).__name__}: {error}".split("\n")[0][:200]
-    return diagnostic("InternalError", place, why, "this is a fault of Tatami: run again with TATAMI_LOG=debug and report what it prints")
+    return diagnostic(
+        "InternalError", place, why, "this is a fault of Tatami: run again with TATAMI_LOG=debug and report what it prints"
+    )
 
 
 def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:

@@ -8,7 +8,7 @@ import pytest
 from tatami.api import Compilation, build, prepare
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
-from tatami.playback import compare_outputs, play_back
+from tatami.playback import play_back
 from tatami.region.ir import Step
 
 RNG = np.random.default_rng(0)

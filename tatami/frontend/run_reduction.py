@@ -190,7 +190,7 @@ def _windows(s: Scope, attrs: Any) -> list[tuple[tuple[int, ...], Array, Array, 
             counted *= int((reach < x.shape[lead + j] + pads[j][1]).sum())
             lines.append(reach[(reach >= 0) & (reach < x.shape[lead + j])])
         grid = np.ix_(*lines)
-        part = x[(slice(None),) * lead + grid].reshape((*x.shape[:lead], -1))
+        part = x[(slice(None),) * lead + grid].reshape((*x.shape[:lead], math.prod(map(len, lines))))
         place = sum((g * strides[j] for j, g in enumerate(grid)), np.zeros((1,) * n, np.int64)).reshape(-1)
         out.append((o, part, place, np.asarray(counted)))
     return out

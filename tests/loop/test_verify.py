@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.loop.compiled import TARGETS, kernel_of
-from tests.loop.zoo import ZOO
 
 from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.dtype import DType
@@ -15,6 +13,8 @@ from tatami.core.module import Module
 from tatami.loop.ir import Assign, Const, Declare, For, If, Kernel, Load, LocalBuffer, Op, Parallel, Program, Reg, Stmt, Store
 from tatami.loop.show import show
 from tatami.loop.verify import verify, verify_kernel
+from tests.loop.compiled import TARGETS, kernel_of
+from tests.loop.zoo import ZOO
 
 SMALL = ("softmax", "pad", "gather_wrap", "scan_sum_i1_11", "scatter_add", "permute_4d", "attention")
 r = Reg("v1", DType.fp32)

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr
+from tatami.core.expr import Shape, expr
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, same_dtype, same_size, text, want, want_float
 from tatami.frontend.ops_movement import split_groups
@@ -49,8 +49,10 @@ def activations(kind: str, attrs: Recurrent, direction: int) -> tuple[Activation
 def _layer(kind: str, attrs: Recurrent, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     x, w, r = need(operands[:3])
     want_float(x, kind, site)
-    for t, name in ((x, "X"), (w, "W"), (r, "R")):
-        want(len(t.shape) == 3, f"{kind}: {name} has shape {text(t.shape)}", "give rank 3", site, "BroadcastMismatch")
+    for operand, name in ((x, "X"), (w, "W"), (r, "R")):
+        want(
+            len(operand.shape) == 3, f"{kind}: {name} has shape {text(operand.shape)}", "give rank 3", site, "BroadcastMismatch"
+        )
     directions = 2 if attrs.direction == "bidirectional" else 1
     steps, batch, inputs = x.shape
     gates = GATES[kind]
@@ -58,7 +60,7 @@ def _layer(kind: str, attrs: Recurrent, operands: Operands, site: Site) -> tuple
     n = len(DEFAULTS[kind])
     want(len(attrs.activations) in (0, n * directions), f"{len(attrs.activations)} activations", f"give {n * directions}", site)
     d = expr(directions)
-    layout = [
+    layout: list[tuple[TensorType | None, Shape, str]] = [
         (w, (d, hidden * gates, inputs), "W"),
         (r, (d, hidden * gates, hidden), "R"),
         (_at(operands, 3), (d, hidden * gates * 2), "bias"),
@@ -68,9 +70,10 @@ def _layer(kind: str, attrs: Recurrent, operands: Operands, site: Site) -> tuple
         (_at(operands, 7), (d, hidden * 3), "peepholes"),
     ]
     floats = [x]
-    for t, shape, name in layout:
-        if t is None:
+    for given, shape, name in layout:
+        if given is None:
             continue
+        t = given
         want(
             len(t.shape) == len(shape),
             f"{kind}: {name} has shape {text(t.shape)}",

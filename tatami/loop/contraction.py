@@ -17,25 +17,21 @@ slivers are used where they lie.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from tatami.core.bounds import linearize
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, free_vars, maximum, minimum, product, substitute, var
-from tatami.core.layout import address
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
 from tatami.core.scalar import number
-from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.flatten import flatten
-from tatami.loop.pointwise import Emitter, Point
-from tatami.loop.segments import Group, collapse, guard_range, step_of, walk
+from tatami.loop.packing import Stmts, Tiles
+from tatami.loop.pointwise import Point
+from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuContraction
-from tatami.region.ir import At, Cast, Const, Read, Reduce, Region, RegionExpr, Select, Within, Yield
+from tatami.region.ir import Read, Reduce, Region, Yield
 from tatami.region.kinds import ContractionShape, contractions
-from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
-
-Stmts = tuple[loop.Stmt, ...]
+from tatami.region.walk import lets_by_name
 
 _ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
 _GRAIN_FLOPS = 1 << 18
@@ -51,27 +47,22 @@ def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
     return _Contraction(region, plan).body()
 
 
-class _Contraction:
+class _Contraction(Tiles):
     def __init__(self, region: Region, plan: CpuContraction) -> None:
         self.region, self.plan = region, plan
-        self.lets = lets_by_name(region)
-        self.extents = all_axes(region)
-        self.memrefs = {port.name: port.memref for port in (*region.inputs, *region.outputs)}
-        flat, self.typer = flatten(region)
-        self.em = Emitter(region, {let.name: let for let in flat}, self.typer)
         shape = self.find_shape()
+        lets = lets_by_name(region)
+        acc = lets[plan.acc].expr
+        assert isinstance(acc, Reduce)
+        if acc.dtype not in _ELEMENT:
+            raise self.refuse(f"it accumulates in {acc.dtype}")
+        element, lanes = _ELEMENT[acc.dtype], max(1, plan.width * 4 // acc.dtype.itemsize)
+        pack_routine = f"tatami_pack_{element}_{lanes}" if lanes in (4, 8, 16) else ""
+        super().__init__(region, plan.acc, acc.dtype, shape.k, lanes, pack_routine)
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
-        self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes, self.k_axes = lhs, rhs, m, n, shape.batch, shape.k
-        acc = self.lets[plan.acc]
-        assert isinstance(acc.expr, Reduce)
-        self.dtype, self.init = acc.expr.dtype, acc.expr.init
-        if self.dtype not in _ELEMENT:
-            raise self.refuse(f"it accumulates in {self.dtype}")
-        element = _ELEMENT[self.dtype]
-        self.lanes = max(1, plan.width * 4 // self.dtype.itemsize)
-        self.mr, self.nr = plan.mr, max(plan.nr // self.lanes, 1) * self.lanes
-        self.gemm_routine = f"tatami_gemm_{element}_{self.mr}x{self.nr}_{self.lanes}"
-        self.pack_routine = f"tatami_pack_{element}_{self.lanes}" if self.lanes in (4, 8, 16) else ""
+        self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes, self.init = lhs, rhs, m, n, shape.batch, acc.init
+        self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
+        self.gemm_routine = f"tatami_gemm_{element}_{self.mr}x{self.nr}_{lanes}"
         self.m, self.n, self.k, self.batches = (self.total(g) for g in (m, n, shape.k, shape.batch))
         self.slivers = ceildiv(self.n, expr(self.nr))
         self.ready = self.ready_operand()
@@ -83,9 +74,10 @@ class _Contraction:
         shape = next((s for s in contractions(self.region) if s.acc == self.plan.acc), None)
         if shape is None:
             raise self.refuse(f"let {self.plan.acc} is not a sum of a product")
-        acc_axes = set(self.lets[self.plan.acc].axes)
+        lets = lets_by_name(self.region)
+        acc_axes = set(lets[self.plan.acc].axes)
         for y in self.region.yields:
-            if set(self.lets[y.source].axes) != acc_axes:
+            if set(lets[y.source].axes) != acc_axes:
                 raise self.refuse(f"{y.source} is written over other axes than the accumulator's")
             if y.combine != "set" or y.indices or (y.map is not None and None in y.map):
                 raise self.refuse(f"output {y.to} is scattered")
@@ -115,32 +107,6 @@ class _Contraction:
 
     def total(self, axes: Sequence[str]) -> Expr:
         return product(self.extents[a] for a in axes)
-
-    def counter(self, extent: Expr) -> str:
-        """A new loop variable below `extent`."""
-        return self.em.loop(extent)
-
-    def addresses(self, expressions: Sequence[RegionExpr]) -> Iterator[Expr]:
-        """Every index expression that values need, tensors by address; lets are followed through their maps."""
-        seen: set[tuple[str, tuple[Expr, ...]]] = set()
-        stack: list[tuple[RegionExpr, dict[str, Expr]]] = [(e, {}) for e in expressions]
-        while stack:
-            e, env = stack.pop()
-            for node in nodes(e):
-                if isinstance(node, At):
-                    place = tuple(substitute(x, env) for x in node.map)
-                    if node.let != self.plan.acc and (node.let, place) not in seen:
-                        seen.add((node.let, place))
-                        let = self.lets[node.let]
-                        stack.append((let.expr, dict(zip(let.axes, place, strict=True))))
-                elif isinstance(node, Read):
-                    yield substitute(self.address(node.tensor, node.map), env)
-                else:
-                    yield from (substitute(x, env) for x in index_expressions(node))
-
-    def address(self, tensor: str, index: tuple[Expr, ...]) -> Expr:
-        memref = self.memrefs[tensor]
-        return address(memref.layout, memref.shape, index)
 
     # -- the kernel ----------------------------------------------------------------------------
 
@@ -218,10 +184,6 @@ class _Contraction:
         i0, d0 = self.integer(first)
         rows, d1 = self.integer(floordiv(self.m * (block + 1), blocks) - first)
         return i0, rows, (d0, d1)
-
-    def integer(self, value: Expr) -> tuple[Expr, loop.Stmt]:
-        name = self.em.fresh("i")
-        return var(name), loop.Declare(loop.Reg(name, DType.i64), loop.IndexOf(value, DType.i64), integer=True)
 
     def batch_values(self, item: Expr, blocks: Expr) -> tuple[Stmts, dict[str, Expr], Expr]:
         """Registers for the batch axes of a work item, and its row block."""
@@ -307,158 +269,6 @@ class _Contraction:
         packed = self.pack(self.rhs, self.n_axes, values, to, base, expr(self.nr), lo, hi, k0, k1)
         return (d, *packed) if (self.n.as_int() or 1) % self.nr == 0 else (d, *packed, fill)
 
-    def pack(
-        self,
-        operand: RegionExpr,
-        axes: tuple[str, ...],
-        values: dict[str, Expr],
-        to: str,
-        base: Expr,
-        pitch: Expr,
-        lo: Expr,
-        hi: Expr,
-        k0: Expr,
-        k1: Expr,
-    ) -> Stmts:
-        """to[base + (k-k0)*pitch + (j-lo)] = operand(j, k) for lo <= j < hi, k0 <= k < k1."""
-        guards, inside, outside = _split_guards(operand)
-        uses = [substitute(a, values) for a in self.addresses([operand])]
-        group = collapse(axes, self.extents, uses, f"{to}_g")
-        ks = collapse(self.k_axes, self.extents, [substitute(u, group.values) for u in uses], f"{to}_k")
-        direct = self.transposing(inside, values, group, ks) if not guards else None
-
-        def per_k(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
-            if direct is not None:
-                buffer, at, stride = direct
-
-                def block(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-                    source = substitute(at, {**outer_k, **outer, kname: klo, name: jlo})
-                    place = base + (kbase + klo - k0) * pitch + (jbase + jlo - lo)
-                    step = substitute(stride, {**outer_k, **outer})
-                    sizes = (loop.Integer(jhi - jlo), loop.Integer(pitch), loop.Integer(step), loop.Integer(khi - klo))
-                    return (
-                        loop.Call(
-                            self.pack_routine, (loop.Pointer(to, place), loop.Pointer(buffer, source), *sizes), routine=True
-                        ),
-                    )
-
-                return walk(group, lo, hi, self.counter, block)
-
-            k = self.counter(ks.spans[-1].size)
-            bound_k = {**values, **{a: substitute(v, {**outer_k, kname: var(k)}) for a, v in ks.values.items()}}
-            row = base + (kbase + var(k) - k0) * pitch
-
-            def across(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-                x = self.counter(group.spans[-1].size)
-                bound = {**bound_k, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
-                return self.copy(inside, outside, guards, bound, x, jlo, jhi, to, row + (jbase - lo))
-
-            return (loop.For(k, klo, khi, walk(group, lo, hi, self.counter, across)),)
-
-        return walk(ks, k0, k1, self.counter, per_k)
-
-    def transposing(
-        self, operand: RegionExpr, values: dict[str, Expr], group: Group, ks: Group
-    ) -> tuple[str, Expr, Expr] | None:
-        """(buffer, address, stride of the group's inner axis) when k is contiguous and the type is the packed one."""
-        if not (isinstance(operand, Read) and self.pack_routine) or self.typer.dtype(operand) != self.dtype:
-            return None
-        at = substitute(self.address(operand.tensor, operand.map), {**values, **group.values, **ks.values})
-        inner_k, inner_j = ks.spans[-1].name, group.spans[-1].name
-        along_k, along_j = step_of(at, inner_k), step_of(at, inner_j)
-        if along_k is None or along_k.as_int() != 1 or along_j is None or along_j.as_int() == 1:
-            return None
-        return operand.tensor, at, along_j
-
-    def copy(
-        self,
-        inside: RegionExpr,
-        outside: RegionExpr | None,
-        guards: tuple[Guard, ...],
-        bound: dict[str, Expr],
-        x: str,
-        lo: Expr,
-        hi: Expr,
-        to: str,
-        row: Expr,
-    ) -> Stmts:
-        """to[row + x] = inside where the guards hold, else outside, for lo <= x < hi. Guards that move with x become
-        ranges of x."""
-        whole: list[Guard] = []
-        out: list[loop.Stmt] = []
-        a, b = lo, hi
-        for g in guards:
-            at = Guard(substitute(g.index, bound), g.size)
-            if x not in free_vars(at.index):
-                whole.append(at)
-                continue
-            limits = guard_range(at.index, at.size, x)
-            if limits is None:
-                return self.elementwise(_join(guards, inside, outside), bound, x, lo, hi, to, row)
-            a, b = maximum(a, limits[0]), minimum(b, limits[1])
-        if not guards:
-            return self.elementwise(inside, bound, x, lo, hi, to, row)
-        assert outside is not None
-        if a is not lo or b is not hi:
-            start, d0 = self.integer(minimum(hi, a))
-            stop, d1 = self.integer(maximum(start, b))
-            out += [d0, d1]
-        else:
-            start, stop = lo, hi
-        body = [
-            *(self.elementwise(outside, bound, x, lo, start, to, row) if start is not lo else ()),
-            *self.elementwise(inside, bound, x, start, stop, to, row),
-            *(self.elementwise(outside, bound, x, stop, hi, to, row) if stop is not hi else ()),
-        ]
-        if whole:
-            away = self.elementwise(outside, bound, x, lo, hi, to, row)
-            body = [loop.If(loop.Within(tuple(whole)), tuple(body), away)]
-        return (*out, *body)
-
-    def elementwise(self, e: RegionExpr, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, to: str, row: Expr) -> Stmts:
-        """to[row + x] = e for lo <= x < hi. Plain copies take short vectors too, for the rows of small images; borders
-        are a few elements."""
-        match e:
-            case Read():
-                widths = (self.lanes, self.lanes // 4, 1)
-            case Const():
-                widths = (1,)
-            case _:
-                widths = (self.lanes, 1)
-
-        def body(y: str, p: Point) -> None:
-            value = self.em.value(e, p)
-            if loop.type_of(value).dtype != self.dtype:
-                value = loop.Cast(value, self.dtype)
-            self.em.store(to, row + var(y), value, p)
-
-        return self.run_along(bound, x, lo, hi, body, widths)
-
-    def run_along(
-        self,
-        bound: dict[str, Expr],
-        x: str,
-        lo: Expr,
-        hi: Expr,
-        body: Callable[[str, Point], None],
-        widths: tuple[int, ...],
-    ) -> Stmts:
-        """`body` for every lo <= x < hi, in vectors of falling width; the last width is 1."""
-        out: list[loop.Stmt] = []
-        start = lo
-        for lanes in dict.fromkeys(max(w, 1) for w in widths):
-            y = self.counter(self.em.extents[x])
-            p = Point({a: substitute(v, {x: var(y)}) for a, v in bound.items()}, y if lanes > 1 else "", lanes)
-            with self.em.block() as stmts:
-                body(y, p)
-            if lanes > 1:
-                stop, declare = self.integer(start + maximum(ZERO, floordiv(hi - start, expr(lanes))) * lanes)
-                out += [declare, loop.For(y, start, stop, tuple(stmts), step=lanes, simd=True)]
-                start = stop
-            else:
-                out.append(loop.For(y, start, hi, tuple(stmts)))
-        return tuple(out)
-
     # -- epilogue ------------------------------------------------------------------------------
 
     def epilogue(self, values: dict[str, Expr], i0: Expr, i1: Expr, j0: Expr, j1: Expr, sums: str) -> Stmts:
@@ -512,23 +322,6 @@ def _name(e: Expr) -> str:
     name = e.as_name()
     assert name is not None
     return name
-
-
-def _split_guards(e: RegionExpr) -> tuple[tuple[Guard, ...], RegionExpr, RegionExpr | None]:
-    """(guards, value inside, value outside) of an operand that is a guarded read at the top, through casts."""
-    match e:
-        case Select(pred=Within(guards=guards), then=then, other=Const() as other):
-            return guards, then, other
-        case Cast(x=x, to=to, bits=False):
-            guards, inside, outside = _split_guards(x)
-            return guards, Cast(inside, to), None if outside is None else Cast(outside, to)
-        case _:
-            return (), e, None
-
-
-def _join(guards: tuple[Guard, ...], inside: RegionExpr, outside: RegionExpr | None) -> RegionExpr:
-    assert outside is not None
-    return Select(Within(guards), inside, outside)
 
 
 def _grain(wanted: int, item: Expr) -> Expr:

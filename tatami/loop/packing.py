@@ -1,0 +1,235 @@
+"""Operands of a contraction copied into panels and slivers: any expression, read once, written in the order of use.
+
+    to[base + (k-k0)*pitch + (j-lo)] = operand(j, k)
+
+Both j and k are linear indices over groups of axes. Rows that are contiguous along j become vector copies; along k, a
+transposing routine; guards that move with j become ranges of j, the others a test per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, substitute, var
+from tatami.core.layout import address
+from tatami.indexbook.ir import Guard
+from tatami.loop import ir as loop
+from tatami.loop.flatten import flatten
+from tatami.loop.pointwise import Emitter, Point
+from tatami.loop.segments import Group, collapse, guard_range, step_of, walk
+from tatami.region.ir import At, Cast, Const, Read, Region, RegionExpr, Select, Within
+from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
+
+Stmts = tuple[loop.Stmt, ...]
+
+
+class Tiles:
+    """What packing and the epilogue share: the Region's tensors and lets as loop statements over linear axis groups."""
+
+    def __init__(self, region: Region, acc: str, dtype: DType, k_axes: tuple[str, ...], lanes: int, pack_routine: str) -> None:
+        self.acc, self.dtype, self.k_axes, self.lanes, self.pack_routine = acc, dtype, k_axes, lanes, pack_routine
+        self.lets = lets_by_name(region)
+        self.extents = all_axes(region)
+        self.memrefs = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
+        flat, self.typer = flatten(region)
+        self.em = Emitter(region, {let.name: let for let in flat}, self.typer)
+
+    def counter(self, extent: Expr) -> str:
+        """A new loop variable below `extent`."""
+        return self.em.loop(extent)
+
+    def addresses(self, expressions: Sequence[RegionExpr]) -> Iterator[Expr]:
+        """Every index expression that values need, tensors by address; lets are followed through their maps."""
+        seen: set[tuple[str, tuple[Expr, ...]]] = set()
+        stack: list[tuple[RegionExpr, dict[str, Expr]]] = [(e, {}) for e in expressions]
+        while stack:
+            e, env = stack.pop()
+            for node in nodes(e):
+                if isinstance(node, At):
+                    place = tuple(substitute(x, env) for x in node.map)
+                    if node.let != self.acc and (node.let, place) not in seen:
+                        seen.add((node.let, place))
+                        let = self.lets[node.let]
+                        stack.append((let.expr, dict(zip(let.axes, place, strict=True))))
+                elif isinstance(node, Read):
+                    yield substitute(self.address(node.tensor, node.map), env)
+                else:
+                    yield from (substitute(x, env) for x in index_expressions(node))
+
+    def address(self, tensor: str, index: tuple[Expr, ...]) -> Expr:
+        memref = self.memrefs[tensor]
+        return address(memref.layout, memref.shape, index)
+
+    def integer(self, value: Expr) -> tuple[Expr, loop.Stmt]:
+        name = self.em.fresh("i")
+        return var(name), loop.Declare(loop.Reg(name, DType.i64), loop.IndexOf(value, DType.i64), integer=True)
+
+    def pack(
+        self,
+        operand: RegionExpr,
+        axes: tuple[str, ...],
+        values: dict[str, Expr],
+        to: str,
+        base: Expr,
+        pitch: Expr,
+        lo: Expr,
+        hi: Expr,
+        k0: Expr,
+        k1: Expr,
+    ) -> Stmts:
+        """to[base + (k-k0)*pitch + (j-lo)] = operand(j, k) for lo <= j < hi, k0 <= k < k1."""
+        guards, inside, outside = _split_guards(operand)
+        uses = [substitute(a, values) for a in self.addresses([operand])]
+        group = collapse(axes, self.extents, uses, f"{to}_g")
+        ks = collapse(self.k_axes, self.extents, [substitute(u, group.values) for u in uses], f"{to}_k")
+        direct = self.transposing(inside, values, group, ks) if not guards else None
+
+        def per_k(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
+            if direct is not None:
+                buffer, at, stride = direct
+
+                def block(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
+                    source = substitute(at, {**outer_k, **outer, kname: klo, name: jlo})
+                    place = base + (kbase + klo - k0) * pitch + (jbase + jlo - lo)
+                    step = substitute(stride, {**outer_k, **outer})
+                    sizes = (loop.Integer(jhi - jlo), loop.Integer(pitch), loop.Integer(step), loop.Integer(khi - klo))
+                    return (
+                        loop.Call(
+                            self.pack_routine, (loop.Pointer(to, place), loop.Pointer(buffer, source), *sizes), routine=True
+                        ),
+                    )
+
+                return walk(group, lo, hi, self.counter, block)
+
+            k = self.counter(ks.spans[-1].size)
+            bound_k = {**values, **{a: substitute(v, {**outer_k, kname: var(k)}) for a, v in ks.values.items()}}
+            row = base + (kbase + var(k) - k0) * pitch
+
+            def across(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
+                x = self.counter(group.spans[-1].size)
+                bound = {**bound_k, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
+                return self.copy(inside, outside, guards, bound, x, jlo, jhi, to, row + (jbase - lo))
+
+            return (loop.For(k, klo, khi, walk(group, lo, hi, self.counter, across)),)
+
+        return walk(ks, k0, k1, self.counter, per_k)
+
+    def transposing(
+        self, operand: RegionExpr, values: dict[str, Expr], group: Group, ks: Group
+    ) -> tuple[str, Expr, Expr] | None:
+        """(buffer, address, stride of the group's inner axis) when k is contiguous and the type is the packed one."""
+        if not (isinstance(operand, Read) and self.pack_routine) or self.typer.dtype(operand) != self.dtype:
+            return None
+        at = substitute(self.address(operand.tensor, operand.map), {**values, **group.values, **ks.values})
+        inner_k, inner_j = ks.spans[-1].name, group.spans[-1].name
+        along_k, along_j = step_of(at, inner_k), step_of(at, inner_j)
+        if along_k is None or along_k.as_int() != 1 or along_j is None or along_j.as_int() == 1:
+            return None
+        return operand.tensor, at, along_j
+
+    def copy(
+        self,
+        inside: RegionExpr,
+        outside: RegionExpr | None,
+        guards: tuple[Guard, ...],
+        bound: dict[str, Expr],
+        x: str,
+        lo: Expr,
+        hi: Expr,
+        to: str,
+        row: Expr,
+    ) -> Stmts:
+        """to[row + x] = inside where the guards hold, else outside, for lo <= x < hi. Guards that move with x become
+        ranges of x."""
+        whole: list[Guard] = []
+        out: list[loop.Stmt] = []
+        a, b = lo, hi
+        for g in guards:
+            at = Guard(substitute(g.index, bound), g.size)
+            if x not in free_vars(at.index):
+                whole.append(at)
+                continue
+            limits = guard_range(at.index, at.size, x)
+            if limits is None:
+                return self.elementwise(_join(guards, inside, outside), bound, x, lo, hi, to, row)
+            a, b = maximum(a, limits[0]), minimum(b, limits[1])
+        if not guards:
+            return self.elementwise(inside, bound, x, lo, hi, to, row)
+        assert outside is not None
+        if a is not lo or b is not hi:
+            start, d0 = self.integer(minimum(hi, a))
+            stop, d1 = self.integer(maximum(start, b))
+            out += [d0, d1]
+        else:
+            start, stop = lo, hi
+        body = [
+            *(self.elementwise(outside, bound, x, lo, start, to, row) if start is not lo else ()),
+            *self.elementwise(inside, bound, x, start, stop, to, row),
+            *(self.elementwise(outside, bound, x, stop, hi, to, row) if stop is not hi else ()),
+        ]
+        if whole:
+            away = self.elementwise(outside, bound, x, lo, hi, to, row)
+            body = [loop.If(loop.Within(tuple(whole)), tuple(body), away)]
+        return (*out, *body)
+
+    def elementwise(self, e: RegionExpr, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, to: str, row: Expr) -> Stmts:
+        """to[row + x] = e for lo <= x < hi. Plain copies take short vectors too, for the rows of small images; borders
+        are a few elements."""
+        match e:
+            case Read():
+                widths: tuple[int, ...] = (self.lanes, self.lanes // 4, 1)
+            case Const():
+                widths = (1,)
+            case _:
+                widths = (self.lanes, 1)
+
+        def body(y: str, p: Point) -> None:
+            value = self.em.value(e, p)
+            if loop.type_of(value).dtype != self.dtype:
+                value = loop.Cast(value, self.dtype)
+            self.em.store(to, row + var(y), value, p)
+
+        return self.run_along(bound, x, lo, hi, body, widths)
+
+    def run_along(
+        self,
+        bound: dict[str, Expr],
+        x: str,
+        lo: Expr,
+        hi: Expr,
+        body: Callable[[str, Point], None],
+        widths: tuple[int, ...],
+    ) -> Stmts:
+        """`body` for every lo <= x < hi, in vectors of falling width; the last width is 1."""
+        out: list[loop.Stmt] = []
+        start = lo
+        for lanes in dict.fromkeys(max(w, 1) for w in widths):
+            y = self.counter(self.em.extents[x])
+            p = Point({a: substitute(v, {x: var(y)}) for a, v in bound.items()}, y if lanes > 1 else "", lanes)
+            with self.em.block() as stmts:
+                body(y, p)
+            if lanes > 1:
+                stop, declare = self.integer(start + maximum(ZERO, floordiv(hi - start, expr(lanes))) * lanes)
+                out += [declare, loop.For(y, start, stop, tuple(stmts), step=lanes, simd=True)]
+                start = stop
+            else:
+                out.append(loop.For(y, start, hi, tuple(stmts)))
+        return tuple(out)
+
+
+def _split_guards(e: RegionExpr) -> tuple[tuple[Guard, ...], RegionExpr, RegionExpr | None]:
+    """(guards, value inside, value outside) of an operand that is a guarded read at the top, through casts."""
+    match e:
+        case Select(pred=Within(guards=guards), then=then, other=Const() as other):
+            return guards, then, other
+        case Cast(x=x, to=to, bits=False):
+            guards, inside, outside = _split_guards(x)
+            return guards, Cast(inside, to), None if outside is None else Cast(outside, to)
+        case _:
+            return (), e, None
+
+
+def _join(guards: tuple[Guard, ...], inside: RegionExpr, outside: RegionExpr | None) -> RegionExpr:
+    assert outside is not None
+    return Select(Within(guards), inside, outside)

@@ -8,12 +8,14 @@ live ranges in the arena do not overlap; sizes name known symbols; calls fit the
 from __future__ import annotations
 
 import itertools
+import re
 
-from tatami.core.bounds import is_at_most
+from tatami.core.bounds import is_at_most, is_nonneg
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, Shape, free_vars
 from tatami.core.kernel import THREADS
+from tatami.core.layout import ROW_MAJOR, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, symbols
 from tatami.execution.arena import aligned
@@ -104,7 +106,24 @@ def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
                 )
             elif name not in known:
                 out.append(diagnostic("UnknownValue", _at(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
+        for kernel in _kernels(ins.op):
+            if not _SYMBOL.fullmatch(kernel):
+                out.append(_fault(_at(program, ins, i), f"{kernel[:40]!r} is no name of a kernel", "use letters, digits and _"))
     return out
+
+
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+"""Kernel names reach generated code."""
+
+
+def _kernels(op: Operation) -> tuple[str, ...]:
+    match op:
+        case Launch(kernel=kernel):
+            return (kernel,)
+        case Choose(cases=cases):
+            return tuple(launch.kernel for c in cases for launch in c.launches)
+        case _:
+            return ()
 
 
 def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
@@ -155,6 +174,9 @@ def _parents(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     info = {b.id: b for b in plan.buffers}
     for b in plan.buffers:
+        if b.elements != size_elements(b.layout or ROW_MAJOR, b.shape):
+            holds = size_elements(b.layout or ROW_MAJOR, b.shape)
+            out.append(_fault(f"{program}: {b.id}", f"{b.elements} elements for a shape of {holds}", "give both the same size"))
         seen = {b.id}
         name = b.parent
         while name and name not in seen:
@@ -172,11 +194,11 @@ def _parents(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
                         f"{program}: {b.id}", f"a slice and its parent {above.id} differ in dtype or kind", "make them equal"
                     )
                 )
-            elif _int(above.elements - end) is not None and _int(above.elements - end) < 0:  # type: ignore[operator]
+            elif not is_nonneg(start) or not is_at_most(end, above.elements):
                 out.append(
                     _fault(
                         f"{program}: {b.id}",
-                        f"elements {start}..{end} lie outside {above.id} ({above.elements})",
+                        f"elements {start}..{end} may lie outside {above.id} ({above.elements})",
                         "correct the offset",
                     )
                 )

@@ -7,13 +7,31 @@ import random
 import msgspec
 import pytest
 
-from tatami.core.codec import from_builtins, to_builtins
+from tatami.core.codec import dump_text, from_builtins, parse_text, to_builtins
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
+from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
-from tatami.execution.ir import UNORDERED, BufferInfo, ExecutionPlan, Host, Instruction, Launch
+from tatami.execution.ir import (
+    UNORDERED,
+    BufferInfo,
+    Call,
+    Case,
+    Choose,
+    Copy,
+    ExecutionPlan,
+    Host,
+    If,
+    Instruction,
+    Launch,
+    Loop,
+    Op,
+    Ptr,
+    SizeArg,
+    TensorMap,
+)
 from tatami.execution.lower import lower
 from tatami.execution.verify import verify
 from tatami.execution.waves import order, waves
@@ -91,3 +109,18 @@ def test_a_circle_is_reported() -> None:
     )
     with pytest.raises(TatamiError, match="E1604"):
         waves(plan)
+
+
+def test_every_operation_survives_json() -> None:
+    operations = (
+        Choose((Case((Condition(expr("N"), 4, 1, 64),), (Launch("k0", (Ptr("x"), SizeArg(expr("N*2")))),)), Case((), ()))),
+        Launch("k1", (TensorMap("x", shape("N", 4), shape("N*4"), (8, 8), 128),), shape("N//8", 1), (128, 1, 1), (2, 1), 4096),
+        Call("sub", {"K": expr("N + 1")}, ("Q",)),
+        If("a", "b", {"K": expr(3)}),
+        Loop("body", 1, 2, {}, ("T",)),
+        Host("nonzero", ("K",), {"axis": 1, "words": ["INF", 2.5, True]}),
+        Copy(),
+        Op("sum", {"axes": [1]}, ("Z",)),
+    )
+    plan = ExecutionPlan(SIGNATURE, tuple(Instruction(op, ("x",), ("y",), "n", 3) for op in operations), (), (), ())
+    assert from_builtins(parse_text(dump_text(to_builtins(plan))), ExecutionPlan) == plan

@@ -9,9 +9,10 @@ transposing routine; guards that move with j become ranges of j, the others a te
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, substitute, var
 from tatami.core.layout import address
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
@@ -21,7 +22,9 @@ from tatami.loop.segments import Group, collapse, guard_range, step_of, walk
 from tatami.region.ir import At, Cast, Const, Read, Region, RegionExpr, Select, Within
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
 
-Stmts = tuple[loop.Stmt, ...]
+Stmts: TypeAlias = tuple[loop.Stmt, ...]
+Direct: TypeAlias = tuple[str, Expr, Expr]
+"""A plain read: buffer, address, stride along the inner axis of j."""
 
 
 class Tiles:
@@ -85,23 +88,12 @@ class Tiles:
         ks = collapse(self.k_axes, self.extents, [substitute(u, group.values) for u in uses], f"{to}_k")
         direct = self.transposing(inside, values, group, ks) if not guards else None
 
+        if direct is not None:
+            return self.pack_transposed(direct, to, base, pitch, group, ks, (lo, hi, k0, k1))
+        if not guards and self.is_contiguous_along_k(uses, group, ks):
+            return self.pack_along_k(inside, values, to, base, pitch, group, ks, (lo, hi, k0, k1))
+
         def per_k(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
-            if direct is not None:
-                buffer, at, stride = direct
-
-                def block(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-                    source = substitute(at, {**outer_k, **outer, kname: klo, name: jlo})
-                    place = base + (kbase + klo - k0) * pitch + (jbase + jlo - lo)
-                    step = substitute(stride, {**outer_k, **outer})
-                    sizes = (loop.Integer(jhi - jlo), loop.Integer(pitch), loop.Integer(step), loop.Integer(khi - klo))
-                    return (
-                        loop.Call(
-                            self.pack_routine, (loop.Pointer(to, place), loop.Pointer(buffer, source), *sizes), routine=True
-                        ),
-                    )
-
-                return walk(group, lo, hi, self.counter, block)
-
             k = self.counter(ks.spans[-1].size)
             bound_k = {**values, **{a: substitute(v, {**outer_k, kname: var(k)}) for a, v in ks.values.items()}}
             row = base + (kbase + var(k) - k0) * pitch
@@ -115,9 +107,71 @@ class Tiles:
 
         return walk(ks, k0, k1, self.counter, per_k)
 
-    def transposing(
-        self, operand: RegionExpr, values: dict[str, Expr], group: Group, ks: Group
-    ) -> tuple[str, Expr, Expr] | None:
+    def pack_transposed(
+        self, direct: Direct, to: str, base: Expr, pitch: Expr, group: Group, ks: Group, limits: tuple[Expr, Expr, Expr, Expr]
+    ) -> Stmts:
+        """A plain read, contiguous along k: the transposing routine, one call per piece of both groups."""
+        buffer, at, stride = direct
+        lo, hi, k0, k1 = limits
+
+        def per_k(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
+            def block(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
+                source = substitute(at, {**outer_k, **outer, kname: klo, name: jlo})
+                place = base + (kbase + klo - k0) * pitch + (jbase + jlo - lo)
+                step = substitute(stride, {**outer_k, **outer})
+                sizes = (loop.Integer(jhi - jlo), loop.Integer(pitch), loop.Integer(step), loop.Integer(khi - klo))
+                buffers = (loop.Pointer(to, place), loop.Pointer(buffer, source))
+                return (loop.Call(self.pack_routine, (*buffers, *sizes), routine=True),)
+
+            return walk(group, lo, hi, self.counter, block)
+
+        return walk(ks, k0, k1, self.counter, per_k)
+
+    def pack_along_k(
+        self,
+        operand: RegionExpr,
+        values: dict[str, Expr],
+        to: str,
+        base: Expr,
+        pitch: Expr,
+        group: Group,
+        ks: Group,
+        limits: tuple[Expr, Expr, Expr, Expr],
+    ) -> Stmts:
+        """A computed operand, contiguous along k: vectors along k, their lanes stored down the panel."""
+        lo, hi, k0, k1 = limits
+
+        def per_j(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
+            j = self.counter(group.spans[-1].size)
+            bound_j = {**values, **{a: substitute(v, {**outer, name: var(j)}) for a, v in group.values.items()}}
+
+            def down(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
+                x = self.counter(ks.spans[-1].size)
+                bound = {**bound_j, **{a: substitute(v, {**outer_k, kname: var(x)}) for a, v in ks.values.items()}}
+                column = base + (kbase - k0) * pitch + (jbase + var(j) - lo)
+
+                def body(y: str, p: Point) -> None:
+                    value = self.em.value(operand, p)
+                    if loop.type_of(value).dtype != self.dtype:
+                        value = loop.Cast(value, self.dtype)
+                    self.em.store(to, column + var(y) * pitch, value, p)
+
+                return self.run_along(bound, x, klo, khi, body, (self.lanes, 1))
+
+            return (loop.For(j, jlo, jhi, walk(ks, k0, k1, self.counter, down)),)
+
+        return walk(group, lo, hi, self.counter, per_j)
+
+    def is_contiguous_along_k(self, uses: Sequence[Expr], group: Group, ks: Group) -> bool:
+        """Does some read move by one element along k, and none along j?"""
+        at = [substitute(u, {**group.values, **ks.values}) for u in uses]
+        along_k = [step_of(u, ks.spans[-1].name) for u in at]
+        along_j = [step_of(u, group.spans[-1].name) for u in at]
+        return any(s == ONE and t not in (ZERO, ONE) for s, t in zip(along_k, along_j)) and not any(
+            t == ONE and s not in (ZERO, ONE) for s, t in zip(along_k, along_j)
+        )
+
+    def transposing(self, operand: RegionExpr, values: dict[str, Expr], group: Group, ks: Group) -> Direct | None:
         """(buffer, address, stride of the group's inner axis) when k is contiguous and the type is the packed one."""
         if not (isinstance(operand, Read) and self.pack_routine) or self.typer.dtype(operand) != self.dtype:
             return None

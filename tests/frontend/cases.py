@@ -4,7 +4,7 @@
 name and gives the results; where torch has the operation it is the oracle.
 """
 
-# ruff: noqa: E731
+# ruff: noqa: E731, N812
 # fmt: off
 from __future__ import annotations
 
@@ -332,6 +332,16 @@ def branches(g: Graph) -> Any:
     return g.cond(x.sum() > 0, yes, no, x), g.cond(x.sum() <= 0, yes, no, x)
 
 
+def unlike_branches(g: Graph) -> Any:
+    yes, no = g.subgraph("yes"), g.subgraph("no")
+    a, b = yes.input("a", ("N", "M"), f32), yes.input("b", ("M",), f32)
+    yes.output("y", a.sum(0) + b)
+    a, b = no.input("a", ("M", "N"), f32), no.input("b", ("N",), f32)
+    no.output("y", a.max(0) - b)
+    x, z = g.input("x", ("P", "Q"), f32), g.input("z", ("Q",), f32)
+    return g.cond(z.sum() > 0, yes, no, x, z), g.cond(z.sum() <= 0, yes, no, x, z)
+
+
 def loops(g: Graph) -> Any:
     body = g.subgraph("body")
     i, c = body.input("i", (), i64), body.input("c", (), b1)
@@ -357,5 +367,6 @@ def loop_until(g: Graph) -> Any:
 
 case("call", calls, M=3)
 case("if", branches)
+case("if-unlike", unlike_branches, P=3, Q=5)
 case("loop", loops)
 case("loop-until", loop_until)

@@ -1,0 +1,15 @@
+"""docs/operations.md is printed from the table."""
+
+from pathlib import Path
+
+from tatami.frontend.ops import OPS
+from tatami.frontend.show_operations import show_operations
+
+
+def test_the_page_is_current():
+    page = Path(__file__).parents[2] / "docs" / "operations.md"
+    assert page.read_text() == show_operations()
+
+
+def test_every_operation_is_on_it():
+    assert all(f"| `{name}` |" in show_operations() for name in OPS)

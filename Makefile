@@ -4,9 +4,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
+comma  := ,
 CC_FOUND := $(shell command -v $${CC:-cc} || command -v gcc || command -v clang)
 EXTRAS := onnx$(if $(CC_FOUND),,$(comma)zig)
-comma  := ,
 SKIP   ?=
 
 .PHONY: demo test check lint types bench clean update-golden

@@ -26,7 +26,7 @@ class AccessMove(msgspec.Struct, frozen=True):
 
 def accesses(region: Region) -> tuple[AccessMove, ...]:
     """All reads of tensors and rows, and all writes of yields, as linear addresses over axes."""
-    tensors = {p.name: p.memref for p in (*region.inputs, *region.outputs)}
+    tensors = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
     lets = lets_by_name(region)
     out: list[AccessMove] = []
     for let in region.lets:

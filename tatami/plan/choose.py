@@ -74,7 +74,7 @@ def _plan_of(
         back = inverse(names)
         choices, rejected = tuple(rename_choice(c, back) for c in made[alike][0]), made[alike][1]
     key = plan_key(region, target)
-    fixed = decided.plan_for(region, facts, key)
+    fixed = decided.plan_for(region, key)
     if fixed is not None:
         loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)
         choices, rejected = (Guarded((), fixed),), (*loser, *rejected)
@@ -124,7 +124,7 @@ def _propose(
     if target.kind == "cuda":
         from tatami.plan.choose_gpu import choose_gpu
 
-        return choose_gpu(region, facts, target, sizes)  # type: ignore[no-any-return]
+        return choose_gpu(region, facts, target, sizes)
     return choose_cpu(region, facts, target, sizes, constants)
 
 

@@ -48,7 +48,8 @@ def _convert(program: Program, layouts: Mapping[str, Layout]) -> Program:
     if not layouts:
         return program
     copies = {n: f"{n}_c" for n in layouts}
-    known = {p.name: p.memref for item in program.body if isinstance(item, Region) for p in (*item.inputs, *item.outputs)}
+    regions = [item for item in program.body if isinstance(item, Region)]
+    known = {t.name: t.memref for r in regions for t in r.outputs} | {p.name: p.memref for r in regions for p in r.inputs}
     body: list[Region | Step] = []
     converted: set[str] = set()
     for item in program.body:

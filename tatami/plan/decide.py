@@ -13,7 +13,6 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.ir import CpuContraction, CpuRows, GpuStream, GpuSync, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
 from tatami.plan.verify_plan import verify_plan
-from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Program, Region
 from tatami.region.kinds import kind_of
 
@@ -29,13 +28,13 @@ class Decided:
         self.keyless = keyless
         self.only: str = ""
 
-    def plan_for(self, region: Region, facts: RegionFacts, key: str) -> SchedulePlan | None:
+    def plan_for(self, region: Region, key: str) -> SchedulePlan | None:
         """The decided plan of this Region, checked; raises TatamiError when it cannot be obeyed."""
         plan = self.plans.get(key)
         if plan is None and self.keyless is not None and key == self.only:
             plan = self.keyless
         if plan is not None:
-            raise_errors(verify_plan(plan, region, facts, self.target))
+            raise_errors(verify_plan(plan, region, self.target))
         return plan
 
 
@@ -91,7 +90,13 @@ def read_plan(value: Any, at: str) -> SchedulePlan:
     if not isinstance(value, dict):
         raise fail("InvalidDocument", at, "a plan is an object", "see `tatami schema plan`")
     value = dict(value)
-    kinds = {"scalar": Scalar, "cpu_rows": CpuRows, "cpu_contraction": CpuContraction, "sm80_mma": Sm80Mma, "sm90_mma": Sm90Mma}
+    kinds: dict[str, Any] = {
+        "scalar": Scalar,
+        "cpu_rows": CpuRows,
+        "cpu_contraction": CpuContraction,
+        "sm80_mma": Sm80Mma,
+        "sm90_mma": Sm90Mma,
+    }
     kinds |= {"gpu_sync": GpuSync, "gpu_stream": GpuStream}
     if "kind" not in value and value.keys() >= MMA_FIELDS | {"arch"}:
         value["kind"] = f"{value['arch']}_mma"

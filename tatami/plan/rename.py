@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from tatami.core.expr import substitute, var
-from tatami.plan.ir import Condition, CpuContraction, CpuRows, GpuStream, Guarded, Pass, Scalar, SchedulePlan
+from tatami.core.kernel import Condition
+from tatami.plan.ir import CpuContraction, CpuRows, GpuStream, GpuSync, Guarded, Pass, Scalar, SchedulePlan
 from tatami.region.canonical_key import Renaming
 
 
@@ -63,7 +64,7 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
                 bind={axis(a): where for a, where in plan.bind.items()},
                 predicate_tail=tuple(axis(a) for a in plan.predicate_tail),
             )
-            if hasattr(plan, "cache"):
+            if not isinstance(plan, GpuSync):
                 cache = tuple(replace(c, tensor=tensor(c.tensor), at=axis(c.at)) for c in plan.cache)
                 edges = tuple(replace(e, source=let(e.source), target=let(e.target)) for e in plan.local_edges)
                 vectorize = replace(plan.vectorize, axis=axis(plan.vectorize.axis))

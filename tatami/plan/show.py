@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import assert_never
 
 from tatami.core.codec import dump_text, to_builtins
+from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.plan.ir import (
-    Condition,
     CpuContraction,
     CpuRows,
     GpuStream,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.module import Module
+from tatami.core.target import PRESETS, Target
 from tatami.plan.ir import ProgramPlan
+from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Program, Region
 
 
 def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnostic]:
-    """One plan per Region in order, the last choice of each unconditional. Whether a schedule fits its Region is
-    checked against a target by `verify_plan`."""
+    """One plan per Region in order, the last choice of each unconditional, each fitting its Region on the machine that
+    the key names."""
     out: list[Diagnostic] = []
     for name, program in region.programs.items():
         if name not in plan.programs:
@@ -23,7 +25,11 @@ def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnosti
             out.append(
                 diagnostic("InvalidPlan", f"{name}: {wrong}", "Regions and plans differ", "give each Region one plan, in order")
             )
+        regions = {item.name: item for item in program.body if isinstance(item, Region)}
         for r in plan.programs[name].regions:
+            target = target_of(r.key)
+            if target is not None and r.region in regions:
+                out += [d for c in r.choices for d in verify_plan(c.plan, regions[r.region], target)]
             if not r.choices or r.choices[-1].conditions:
                 out.append(
                     diagnostic(
@@ -37,3 +43,9 @@ def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnosti
                             diagnostic("InvalidPlan", r.region, f"condition on {c.size} can never hold", "repair its limits")
                         )
     return out
+
+
+def target_of(key: str) -> Target | None:
+    """The preset of the machine class that a plan's key names."""
+    kind, _, isa = key.partition("@")[2].partition(":")
+    return next((t for t in PRESETS.values() if t.kind == kind and t.isa == isa), None)

@@ -9,20 +9,20 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.target import Target
 from tatami.plan.ir import CpuContraction, CpuRows, GpuStream, GpuSync, Pass, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
 from tatami.plan.passes import nest_of, stored_moves
-from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Reduce, Region, Scan
+from tatami.region.kinds import contractions, epilogue_of, operand_tensor
 from tatami.region.walk import all_axes, lets_by_name
 
 
-def verify_plan(plan: SchedulePlan, region: Region, facts: RegionFacts, target: Target) -> list[Diagnostic]:
+def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
     """All faults of `plan` as the schedule of `region`."""
     match plan:
         case Scalar() | CpuRows() | GpuStream():
             return list(_schedule(plan, region, target))
         case CpuContraction():
-            return list(_contraction(plan, region, facts, target))
+            return list(_contraction(plan, region, target))
         case Sm80Mma() | Sm90Mma() | GpuSync():
-            return list(_gpu_kind(plan, region, facts, target))
+            return list(_gpu_kind(plan, region, target))
         case _:
             assert_never(plan)
 
@@ -140,11 +140,11 @@ def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnost
             )
 
 
-def _contraction(plan: CpuContraction, region: Region, facts: RegionFacts, target: Target) -> Iterator[Diagnostic]:
+def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterator[Diagnostic]:
     if target.kind != "cpu":
         yield _bad(region, f"a CpuContraction plan on target {target.name}", "use a plan of the target's kind")
         return
-    found = {c.acc: c for c in facts.contractions}
+    found = {c.acc: c for c in contractions(region)}
     if plan.acc not in found:
         yield _bad(region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}")
         return
@@ -168,23 +168,21 @@ def _contraction(plan: CpuContraction, region: Region, facts: RegionFacts, targe
         )
     if plan.mc % plan.mr or plan.nc % plan.nr:
         yield _bad(region, f"mc {plan.mc}, nc {plan.nc} for a tile of {plan.mr}x{plan.nr}", "mc is a multiple of mr, nc of nr")
-    if tuple(plan.epilogue) != c.epilogue:
-        yield _bad(
-            region,
-            f"epilogue {list(plan.epilogue)}; the accumulator's owner applies {list(c.epilogue)}",
-            "list all of them in order",
-        )
-    if wrong := [p for p in plan.packed if p not in (c.lhs, c.rhs)]:
-        yield _bad(
-            region, f"{wrong[0]} is no operand of the contraction", f"the operands read {c.lhs or '-'} and {c.rhs or '-'}"
-        )
+    after = epilogue_of(region, c.acc)
+    if tuple(plan.epilogue) != after:
+        why = f"epilogue {list(plan.epilogue)}; the accumulator's owner applies {list(after)}"
+        yield _bad(region, why, "list all of them in order")
+    sides = tuple(operand_tensor(x) for x in (c.lhs, c.rhs))
+    if wrong := [p for p in plan.packed if p not in sides]:
+        operands = " and ".join(s or "-" for s in sides)
+        yield _bad(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
 
 
-def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, facts: RegionFacts, target: Target) -> Iterator[Diagnostic]:
+def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target) -> Iterator[Diagnostic]:
     if target.kind != "cuda" or (isinstance(plan, Sm90Mma) and target.isa != "sm90"):
         yield _bad(region, f"a plan for {plan.arch} on target {target.name}", "use a plan of the target's kind")
         return
-    if not facts.contractions:
+    if not contractions(region):
         yield _bad(region, "the plan is for a contraction; the Region has 0", "use a gpu_stream plan")
     if isinstance(plan, Sm80Mma | Sm90Mma):
         wanted = "cp_async_group" if isinstance(plan, Sm80Mma) else "mbarrier"

@@ -78,7 +78,7 @@ def _plain(memref: MemRef) -> MemRef:
 def _symbols(region: Region) -> tuple[str, ...]:
     """Size symbols: those that are a whole extent in order of the ports, then the rest by first use."""
     axes = {i.name for i in (*region.iters, *region.reduce_axes)}
-    sizes = [s for p in (*region.inputs, *region.outputs) for s in p.memref.shape]
+    sizes = [s for p in region.inputs for s in p.memref.shape] + [s for t in region.outputs for s in t.memref.shape]
     sizes += [i.size for i in (*region.iters, *region.reduce_axes)]
     out: dict[str, None] = {}
     for s in sizes:

@@ -36,10 +36,10 @@ def _outside(e: RegionExpr, guard: Select) -> float | int | bool | None:
         case Cast(x=x, bits=False):
             return _outside(x, guard)
         case Unary(fn=fn, x=x):
-            value = _outside(x, guard)
-            if value is None:
+            inner = _outside(x, guard)
+            if inner is None:
                 return None
-            return {"neg": -value, "relu": max(value, 0), "abs": abs(value), "exp": 0 if value == -math.inf else None}.get(fn)
+            return {"neg": -inner, "relu": max(inner, 0), "abs": abs(inner), "exp": 0 if inner == -math.inf else None}.get(fn)
         case Binary(fn="mul", x=x, y=y):
             a, b = _outside(x, guard), _outside(y, guard)
             if a == 0 or b == 0:

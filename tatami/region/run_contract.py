@@ -11,6 +11,10 @@ Array: TypeAlias = np.ndarray
 
 def contract(x: Array, y: Array, extents: tuple[int, ...], rank: int) -> Array:
     """``sum over dimensions rank… of x*y`` by one batched matrix product; extent-1 dimensions of an operand repeat."""
+
+    def size(group: list[int]) -> int:
+        return int(np.prod([extents[d] for d in group], dtype=np.int64))
+
     dims = range(len(extents))
     in_x = [x.shape[d] != 1 or extents[d] == 1 for d in dims]
     in_y = [y.shape[d] != 1 or extents[d] == 1 for d in dims]
@@ -29,7 +33,6 @@ def contract(x: Array, y: Array, extents: tuple[int, ...], rank: int) -> Array:
         n = [d for d in kept if in_y[d] and not in_x[d]]
         none = [d for d in kept if not in_x[d] and not in_y[d]]
         k = [d for d in reduced if in_x[d] and in_y[d]]
-        size = lambda group: int(np.prod([extents[d] for d in group], dtype=np.int64))  # noqa: E731
         rest = [d for d in dims if d not in k and d not in batch]
         a = np.transpose(x, [*batch, *[d for d in rest if d in m], *[d for d in rest if d not in m], *k])
         b = np.transpose(y, [*batch, *k, *[d for d in rest if d in n], *[d for d in rest if d not in n]])

@@ -45,7 +45,7 @@ from tatami.region.ir import (
 from tatami.region.run_access import Scope, apply_policy, combine
 from tatami.region.run_contract import contract
 from tatami.region.walk import Types, all_axes, index_expressions, is_widening, nodes
-from tatami.tiny.run import ROUTINES
+from tatami.tiny.run import ROUTINES  # type: ignore[attr-defined]
 
 Array: TypeAlias = np.ndarray
 Observe: TypeAlias = Callable[[str, str, Array], None]
@@ -248,21 +248,21 @@ class _RegionRun:
                     and is_widening(fn, operand, wanted)
                 ):
                     a, b = cast(a, wanted, self.mode), cast(b, wanted, self.mode)
-                return self.apply(e, fn, [a, b], dtype)
+                return self.apply(e, fn, [a, b], result)
             case Select(pred=pred, then=then, other=other):
                 p = self.evaluate(pred, scope, None, guarded)
                 a = self.evaluate(then, scope, wanted, guarded or isinstance(pred, Within))
                 return np.where(p, a, self.evaluate(other, scope, wanted, guarded))
             case Cast(x=x, to=to, bits=bits):
-                value = self.evaluate(x, scope, None, guarded)
-                return self.bitcast(value, self.types.of(x), to) if bits else cast(value, to, self.mode)
+                made = self.evaluate(x, scope, None, guarded)
+                return self.bitcast(made, self.types.of(x), to) if bits else cast(made, to, self.mode)
             case Reduce():
                 return self.reduce(e, scope, guarded)
             case Scan(fn=fn, axis=axis, dtype=dtype, body=body, exclusive=exclusive, reverse=reverse):
-                value = self.evaluate(body, scope, dtype, guarded)
+                made = self.evaluate(body, scope, dtype, guarded)
                 at = scope.axes.index(axis)
-                full = [scope.shape[i] if i == at else n for i, n in enumerate(value.shape)]
-                return numerics.scan(fn, np.broadcast_to(value, full), at, dtype, exclusive, reverse, self.mode)
+                full = [scope.shape[i] if i == at else n for i, n in enumerate(made.shape)]
+                return numerics.scan(fn, np.broadcast_to(made, full), at, dtype, exclusive, reverse, self.mode)
             case Random(key=key, counter=counter):
                 k = self.evaluate(key, scope, None, guarded)
                 if k.size != 1:

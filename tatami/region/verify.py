@@ -129,12 +129,12 @@ def _names(region: Region, sizes: frozenset[str]) -> list[Diagnostic]:
     used: set[str] = set(sizes)
     for i in (*region.iters, *region.reduce_axes):
         used |= free_vars(i.size)
-    for p in (*region.inputs, *region.outputs):
-        for s in p.memref.shape:
+    for memref in (*(p.memref for p in region.inputs), *(t.memref for t in region.outputs)):
+        for s in memref.shape:
             used |= free_vars(s)
     for a in sorted(set(axes) & used):
         out.append(diagnostic("InvalidSymbol", at, f"{a} is both an axis and a size symbol", "rename the axis"))
-    ports = [p.name for p in (*region.inputs, *region.outputs)]
+    ports = [*(p.name for p in region.inputs), *(t.name for t in region.outputs)]
     for p in sorted({p for p in ports if ports.count(p) > 1}):
         out.append(diagnostic("DuplicateId", at, f"tensor {p} is declared twice", "an input or output is declared once"))
     inputs = {p.name for p in region.inputs}

@@ -7,7 +7,7 @@ from tatami.plan.choose import choose
 from tatami.plan.ir import CpuContraction, CpuRows, Pass, Scalar
 from tatami.plan.passes import skeleton
 from tatami.plan.verify_plan import verify_plan
-from tatami.poly_core.analyse import analyse, facts_of
+from tatami.poly_core.analyse import analyse
 from tests.region import examples as ex
 
 AVX512 = PRESETS["cpu:avx512"]
@@ -29,7 +29,7 @@ def test_every_region_has_a_valid_plan_and_rejected_ones(make: object, name: str
     assert plan.choices[-1].conditions == ()
     assert len(plan.rejected) >= 1
     for choice in plan.choices:
-        assert [str(d) for d in verify_plan(choice.plan, region, facts_of(region), PRESETS[name])] == []
+        assert [str(d) for d in verify_plan(choice.plan, region, PRESETS[name])] == []
 
 
 def test_gemm_is_packed() -> None:

@@ -149,3 +149,12 @@ def test_the_last_choice_has_no_conditions() -> None:
     wrong = ProgramPlan((msgspec.structs.replace(plan.regions[0], choices=(guarded,)),), {})
     assert ["no plan applies" in d.why for d in verify(Module({"main": wrong}), module)] == [True]
     assert [d.kind for d in verify(Module({"main": ProgramPlan((), {})}), module)] == ["InvalidPlan"]
+
+
+def test_an_edited_plan_document_is_checked() -> None:
+    module = ex.program_of(ex.softmax())
+    plan = choose(module, analyse(module), TARGET).main
+    good = plan.regions[0]
+    wrong = msgspec.structs.replace(good.choices[0].plan, outer=("m", "n"))
+    edited = ProgramPlan((msgspec.structs.replace(good, choices=(Guarded((), wrong),)),), {})
+    assert "InvalidPlan" in [d.kind for d in verify(Module({"main": edited}), module)]

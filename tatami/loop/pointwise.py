@@ -58,6 +58,8 @@ class Point(msgspec.Struct, frozen=True):
     env: dict[str, Expr]
     vector: str = ""
     lanes: int = 1
+    row: int = 0
+    """Which of the outer points that are computed together."""
 
     def at(self, e: Expr) -> Expr:
         return substitute(e, self.env)
@@ -70,6 +72,8 @@ class Stored(msgspec.Struct, frozen=True):
     dtype: DType
     axes: tuple[str, ...]
     sizes: tuple[Expr, ...]
+    grouped: str = ""
+    """The outer axis whose points are computed in groups: its entry counts from the first of the group."""
 
 
 class Emitter:
@@ -84,6 +88,7 @@ class Emitter:
         self.extents: dict[str, Expr] = {}
         """Extents of loop variables in use."""
         self.stored: dict[str, Stored] = {}
+        self.group_base: Expr = ZERO
         self.moved: dict[str, str] = {}
         """Inputs that are read from a copy."""
         self.blocks: list[list[Stmt]] = [[]]
@@ -150,7 +155,8 @@ class Emitter:
     def stored_address(self, s: Stored, let: FlatLet, index: tuple[Expr, ...]) -> Expr:
         out = ZERO
         for axis, size in zip(s.axes, s.sizes, strict=True):
-            out = out * size + index[let.axes.index(axis)]
+            i = index[let.axes.index(axis)]
+            out = out * size + (i - self.group_base if axis == s.grouped else i)
         return self.simplified(out)
 
     def load(self, buffer: str, addr: Expr, dtype: DType, p: Point) -> Value:
@@ -307,7 +313,7 @@ class Emitter:
         else:
             if let.kind != "map":
                 raise ValueError(f"{name} is read before it is computed")
-            value = self.value(let.expr, Point(dict(zip(let.axes, index, strict=True)), p.vector, p.lanes))
+            value = self.value(let.expr, Point(dict(zip(let.axes, index, strict=True)), p.vector, p.lanes, p.row))
             if isinstance(value, Const):
                 return value
         reg = value if isinstance(value, Reg) else self.declare(value)

@@ -22,6 +22,7 @@ from tatami.loop.ir import (
     Const,
     Declare,
     Fault,
+    Fma,
     For,
     Horizontal,
     If,
@@ -42,11 +43,14 @@ from tatami.loop.ir import (
 from tatami.loop.merge_axes import merge_axes
 from tatami.loop.pointwise import Emitter, Point, Stored, accumulator_dtype, lane_step, neutral_value
 from tatami.loop.schedule import Item, Pass, Phase, Schedule, Scheduler, cost, nodes
+from tatami.loop.stage_reads import stage_reads
 from tatami.plan.ir import CpuRows, Scalar
-from tatami.region.ir import Read, ReadAt, Reduce, Region, Scan, Yield
+from tatami.region.ir import At, Binary, Read, ReadAt, Reduce, Region, Scan, Yield
 
 _WORK = 1 << 14
 """Element operations worth a task of their own (about 5 us)."""
+_PAD = 16
+"""Elements between the rows of a staged operand, so that columns do not meet in one cache set."""
 _TILE = 64
 """Lanes-axis elements of a tile of a transposing pass."""
 _BLOCK = 512
@@ -59,8 +63,11 @@ def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:
     plan = _with_joined_axes(plan, joined)
     lets, typer = flatten(region)
     lanes = plan.width if isinstance(plan, CpuRows) else 1
-    scheduler = Scheduler(region, lets, plan, lanes)
-    return _Rows(region, Emitter(region, scheduler.lets, typer), scheduler).body()
+    plain = {let.name for let in lets}
+    lets = stage_reads(region, lets, typer, lanes)
+    staged = frozenset(let.name for let in lets) - plain
+    scheduler = Scheduler(region, lets, plan, lanes, staged)
+    return _Rows(region, Emitter(region, scheduler.lets, typer), scheduler, staged).body()
 
 
 def _with_joined_axes(plan: CpuRows | Scalar, joined: dict[str, str]) -> CpuRows | Scalar:
@@ -103,11 +110,13 @@ class _Fold(msgspec.Struct):
     let: FlatLet
     one: Reg
     lanes: Reg
+    row: int = 0
 
 
 class _Rows:
-    def __init__(self, region: Region, emitter: Emitter, scheduler: Scheduler) -> None:
+    def __init__(self, region: Region, emitter: Emitter, scheduler: Scheduler, staged: frozenset[str]) -> None:
         self.region = region
+        self.staged = staged
         self.e = emitter
         self.s = scheduler
         self.plan: Schedule = scheduler.schedule()
@@ -138,32 +147,83 @@ class _Rows:
         e.emit(Parallel(x, count, expr(_WORK * 4), (copy,)))
         e.moved[tensor] = buffer
 
-    def allocate(self, name: str, axes: tuple[str, ...]) -> None:
+    def allocate(self, name: str, axes: tuple[str, ...], grouped: str = "", group: int = 1) -> None:
         let = self.lets[name]
         sizes = tuple(self.sizes[a] for a in axes)
+        if name in self.staged and len(sizes) > 1:
+            sizes = (*sizes[:-1], sizes[-1] + _PAD)
+        if grouped:
+            axes, sizes = (grouped, *axes), (expr(group), *sizes)
         buffer = self.e.fresh("b")
         self.e.emit(LocalBuffer(buffer, let.dtype, product(sizes)))
-        self.e.stored[name] = Stored(buffer, let.dtype, axes, sizes)
+        self.e.stored[name] = Stored(buffer, let.dtype, axes, sizes, grouped)
 
     # -- phases ----------------------------------------------------------------------------------
     def phase(self, phase: Phase) -> None:
         if phase.outer:
             work = sum((self.pass_work(p) for p in phase.passes), ZERO)
-            self.parallel(phase.outer, work, lambda env: self.passes(phase, env), lambda: self.rows(phase))
+            if self.shares_operands(phase):
+                self.grouped(phase, work)
+            else:
+                self.parallel(phase.outer, work, lambda env: self.passes(phase, [env]), lambda: self.rows(phase, 1))
             return
         for p in phase.passes:
             self.lone_pass(p)
 
-    def rows(self, phase: Phase) -> None:
-        """Buffers of one thread for the lets that later passes of the phase read."""
+    def shares_operands(self, phase: Phase) -> bool:
+        """Does some reduce of the phase read what neighbouring outer points read too (a matrix, not a row)?"""
+        last = phase.outer[-1]
+        n = self.sizes[last].as_int()
+        if (
+            self.plan.lanes < 4
+            or (n is not None and n < self.group())
+            or any(i.kind == "scan" for p in phase.passes for i in p.items)
+        ):
+            return False
+        reduces = [n for p in phase.passes for item in p.items if item.kind == "reduce" and p.vector for n in item.lets]
+        for name in reduces:
+            for e in nodes(self.lets[name].expr):
+                shared = isinstance(e, Read) or (isinstance(e, At) and self.plan.storage.get(e.let) == "shared")
+                if shared and not any(last in free_vars(i) for i in e.map) and any(free_vars(i) for i in e.map):
+                    return True
+        return False
+
+    def group(self) -> int:
+        """Outer points computed together: their accumulators and the shared operand fit the registers."""
+        return 8 if self.plan.lanes >= 16 else 4
+
+    def grouped(self, phase: Phase, work: Expr) -> None:
+        """Groups of neighbouring points of the last outer axis: one load of a shared operand serves all of them."""
+        e = self.e
+        last = phase.outer[-1]
+        size, block, group = self.sizes[last], 16, self.group()
+        self.sizes["group"] = floordiv(size + (block - 1), expr(block))
+
+        def body(env: dict[str, Expr]) -> None:
+            start = var(e.integer(IndexOf(env["group"] * block, DType.i64)))
+            stop = var(e.integer(IndexOf(minimum(size, start + block), DType.i64)))
+            middle = var(e.integer(IndexOf(start + floordiv(stop - start, expr(group)) * group, DType.i64)))
+            outer = {a: x for a, x in env.items() if a != "group"}
+            for low, high, step in ((start, middle, group), (middle, stop, 1)):
+                x = e.loop(size)
+                e.group_base = var(x)
+                with e.block() as inside:
+                    self.passes(phase, [{**outer, last: var(x) + r} for r in range(step)])
+                e.emit(For(x, low, high, tuple(inside), step))
+
+        self.parallel((*phase.outer[:-1], "group"), work * block, body, lambda: self.rows(phase, group))
+
+    def rows(self, phase: Phase, group: int) -> None:
+        """Buffers of one thread for the lets that later passes of the phase read, for each point of a group."""
         for p in phase.passes:
             for name in p.lets:
                 if self.plan.storage[name] == "local":
-                    self.allocate(name, tuple(a for a in self.lets[name].axes if a not in phase.outer))
+                    inner = tuple(a for a in self.lets[name].axes if a not in phase.outer)
+                    self.allocate(name, inner, phase.outer[-1] if group > 1 else "", group)
 
-    def passes(self, phase: Phase, env: dict[str, Expr]) -> None:
+    def passes(self, phase: Phase, envs: list[dict[str, Expr]]) -> None:
         for p in phase.passes:
-            self.nest(p, p.axes, env)
+            self.nest(p, p.axes, envs)
 
     def pass_work(self, p: Pass) -> Expr:
         points = product(self.sizes[a] for a in p.axes)
@@ -217,7 +277,7 @@ class _Rows:
         serial = {scan.axis} if isinstance(scan, Scan) else set()
         free = tuple(a for a in p.axes if a not in serial and a != p.vector)
         if p.folds or (not free and not p.vector):
-            self.nest(p, p.axes, {})
+            self.nest(p, p.axes, [{}])
             return
         if p.tile:
             self.tiled(p, free)
@@ -227,7 +287,7 @@ class _Rows:
             split = split or free
             rest = tuple(a for a in p.axes if a not in split)
             work = self.pass_work(Pass(rest, p.items, p.folds))
-            self.parallel(split, work, lambda env: self.nest(p, rest, env))
+            self.parallel(split, work, lambda env: self.nest(p, rest, [env]))
             return
         self.parallel_lanes(p)
 
@@ -243,7 +303,7 @@ class _Rows:
             start = var(self.e.integer(IndexOf(env["tile"] * block, DType.i64)))
             stop = var(self.e.integer(IndexOf(minimum(n, start + block), DType.i64)))
             inner = {a: x for a, x in env.items() if a != "tile"}
-            self.nest(p, (p.tile, p.vector), inner, (start, stop))
+            self.nest(p, (p.tile, p.vector), [inner], (start, stop))
 
         self.parallel((*split, "tile"), work, body)
 
@@ -260,35 +320,50 @@ class _Rows:
         with e.block(sealed=True) as inside:
             start = var(e.integer(IndexOf(var(z) * block, DType.i64)))
             stop = var(e.integer(IndexOf(minimum(n, start + block), DType.i64)))
-            self.nest(p, rest, {}, (start, stop))
+            self.nest(p, rest, [{}], (start, stop))
         grain = maximum(1, floordiv(expr(_WORK), maximum(1, work)))
         e.emit(Parallel(z, count, grain, tuple(inside)))
 
     # -- one pass --------------------------------------------------------------------------------
-    def nest(self, p: Pass, axes: tuple[str, ...], env: dict[str, Expr], lanes_range: tuple[Expr, Expr] | None = None) -> None:
-        """Loops over `axes` (those of the pass not yet in `env`) and the items inside."""
+    def nest(
+        self,
+        p: Pass,
+        axes: tuple[str, ...],
+        envs: list[dict[str, Expr]],
+        lanes_range: tuple[Expr, Expr] | None = None,
+    ) -> None:
+        """Loops over `axes` (those of the pass not yet in `envs`) and the items inside, at every outer point given."""
         if p.items and p.items[0].kind == "scan":
-            self.scan_nest(p, axes, env, lanes_range)
+            for env in envs:
+                self.scan_nest(p, axes, env, lanes_range)
             return
-        folds = self.open_folds(p, env)
-        self.loops(p, tuple(a for a in axes if a != p.vector), env, folds, lanes_range)
-        self.close_folds(folds, env)
+        folds = [fold for row, env in enumerate(envs) for fold in self.open_folds(p, row)]
+        self.loops(p, tuple(a for a in axes if a != p.vector), envs, folds, lanes_range)
+        self.close_folds(folds, envs)
 
     def loops(
-        self, p: Pass, axes: tuple[str, ...], env: dict[str, Expr], folds: list[_Fold], lanes_range: tuple[Expr, Expr] | None
+        self,
+        p: Pass,
+        axes: tuple[str, ...],
+        envs: list[dict[str, Expr]],
+        folds: list[_Fold],
+        lanes_range: tuple[Expr, Expr] | None,
     ) -> None:
         e = self.e
         if axes:
             x = e.loop(self.sizes[axes[0]])
             with e.block() as body:
-                self.loops(p, axes[1:], {**env, axes[0]: var(x)}, folds, lanes_range)
+                self.loops(p, axes[1:], [{**env, axes[0]: var(x)} for env in envs], folds, lanes_range)
             e.emit(For(x, ZERO, self.sizes[axes[0]], tuple(body)))
             return
         if not p.vector:
-            self.items(p, [Point(env)], folds)
+            self.items(p, [Point(env, row=row) for row, env in enumerate(envs)], folds)
             return
         several = 4 if any(item.kind == "reduce" for item in p.items) else 1
-        self.lane_loops(p.vector, lanes_range, several, env, lambda points: self.items(p, points, folds))
+        if len(envs) > 1:
+            registers = 16 if self.plan.lanes >= 16 else 8
+            several = max(1, min(several, registers // len(envs)))
+        self.lane_loops(p.vector, lanes_range, several, envs, lambda points: self.items(p, points, folds))
 
     def width(self, axis: str) -> int:
         """Lanes along an axis: the plan's, or the largest power of two that fits a short axis."""
@@ -303,7 +378,7 @@ class _Rows:
         axis: str,
         span: tuple[Expr, Expr] | None,
         several: int,
-        env: dict[str, Expr],
+        envs: list[dict[str, Expr]],
         body: Callable[[list[Point]], None],
     ) -> None:
         """A loop over `several` vectors at once (when more than one), over single vectors, and a scalar tail."""
@@ -319,7 +394,11 @@ class _Rows:
             x = e.loop(self.sizes[axis])
             count = max(step // lanes, 1)
             width = lanes if step > 1 else 1
-            points = [Point({**env, axis: var(x) + i * width}, x if width > 1 else "", width) for i in range(count)]
+            points = [
+                Point({**env, axis: var(x) + i * width}, x if width > 1 else "", width, row)
+                for row, env in enumerate(envs)
+                for i in range(count)
+            ]
             with e.block() as inside:
                 body(points)
             e.emit(For(x, start, end, tuple(inside), step, simd=width > 1))
@@ -336,6 +415,8 @@ class _Rows:
                     self.map_let(self.lets[item.lets[0]], point)
         for fold in folds:
             for point in points:
+                if point.row != fold.row:
+                    continue
                 self.join(fold.lanes if point.vector else fold.one, self.reduce_of(fold.let), point)
 
     def map_let(self, let: FlatLet, p: Point) -> None:
@@ -445,7 +526,19 @@ class _Rows:
         self.join(total, reduce, p)
 
     def join(self, total: Reg, reduce: Reduce, p: Point) -> None:
-        """``total = total fn body`` at a point."""
+        """``total = total fn body`` at a point; a sum of products multiplies and adds in one step where it can."""
+        body = reduce.body
+        if (
+            reduce.fn == "sum"
+            and total.dtype == DType.fp32
+            and total.lanes > 1
+            and isinstance(body, Binary)
+            and body.fn == "mul"
+        ):
+            x, y = (self.e.widen(self.e.value(v, p), total.lanes) for v in (body.x, body.y))
+            if type_of(x).dtype == type_of(y).dtype == DType.fp32:
+                self.e.emit(Assign(total, Fma(x, y, total)))
+                return
         value = self.e.value(reduce.body, p)
         if type_of(value).dtype != total.dtype:
             value = Cast(value, total.dtype)
@@ -475,7 +568,7 @@ class _Rows:
 
         def run(axes: tuple[str, ...], env: dict[str, Expr]) -> None:
             if not axes:
-                self.lane_loops(axis, None, several, env, inside)
+                self.lane_loops(axis, None, several, [env], inside)
                 return
             x = e.loop(self.sizes[axes[0]])
             with e.block() as body:
@@ -519,7 +612,7 @@ class _Rows:
         self.close(let, p, where)
 
     # -- folds: reduces over the loops of a pass ----------------------------------------------------
-    def open_folds(self, p: Pass, env: dict[str, Expr]) -> list[_Fold]:
+    def open_folds(self, p: Pass, row: int) -> list[_Fold]:
         out: list[_Fold] = []
         for name in p.folds:
             let = self.lets[name]
@@ -527,17 +620,17 @@ class _Rows:
             one = self.e.declare(self.start(reduce), "a")
             lanes = self.width(p.vector) if p.vector else 1
             many = self.e.declare(Splat(neutral_value(reduce.fn, one.dtype), lanes), "a") if lanes > 1 else one
-            out.append(_Fold(let, one, many))
+            out.append(_Fold(let, one, many, row))
         return out
 
-    def close_folds(self, folds: list[_Fold], env: dict[str, Expr]) -> None:
+    def close_folds(self, folds: list[_Fold], envs: list[dict[str, Expr]]) -> None:
         for fold in folds:
             r = self.reduce_of(fold.let)
             total: Value = fold.one
             if fold.lanes.lanes > 1:
                 fn = _combine(r.fn, fold.one.dtype)
                 total = self.e.declare(Op(fn, (fold.one, Horizontal(_horizontal(r.fn, fold.one.dtype), fold.lanes))))
-            self.close(fold.let, Point(env), total)
+            self.close(fold.let, Point(envs[fold.row], row=fold.row), total)
 
     # -- scans -----------------------------------------------------------------------------------
     def scan_nest(self, p: Pass, axes: tuple[str, ...], env: dict[str, Expr], lanes_range: tuple[Expr, Expr] | None) -> None:
@@ -553,7 +646,7 @@ class _Rows:
                     run(left[1:], {**inner, left[0]: var(x)})
                 self.e.emit(For(x, ZERO, self.sizes[left[0]], tuple(body)))
             elif p.vector:
-                self.lane_loops(p.vector, lanes_range, 1, inner, lambda points: self.scan(let, points[0]))
+                self.lane_loops(p.vector, lanes_range, 1, [inner], lambda points: self.scan(let, points[0]))
             else:
                 self.scan(let, Point(inner))
 
@@ -615,7 +708,7 @@ class _Rows:
         if not axes:
             self.scatter_point(y, entries, Point(env))
         elif axes == (vector,):
-            self.lane_loops(vector, None, 1, env, lambda points: self.scatter_point(y, entries, points[0]))
+            self.lane_loops(vector, None, 1, [env], lambda points: self.scatter_point(y, entries, points[0]))
         else:
             x = e.loop(self.sizes[axes[0]])
             with e.block() as body:

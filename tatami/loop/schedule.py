@@ -71,9 +71,13 @@ class _Use(msgspec.Struct, frozen=True):
 
 
 class Scheduler:
-    def __init__(self, region: Region, lets: tuple[FlatLet, ...], plan: CpuRows | Scalar, lanes: int) -> None:
+    def __init__(
+        self, region: Region, lets: tuple[FlatLet, ...], plan: CpuRows | Scalar, lanes: int, kept: frozenset[str]
+    ) -> None:
         self.region = region
         self.lets = {let.name: let for let in lets}
+        self.kept = kept
+        """Lets that have to be stored."""
         self.order = [let.name for let in lets]
         self.position = {n: i for i, n in enumerate(self.order)}
         self.plan = plan
@@ -110,7 +114,7 @@ class Scheduler:
         inline: dict[str, int] = {}
         for name in reversed(self.order):
             let = self.lets[name]
-            if let.kind != "map" or self.yields.get(name):
+            if let.kind != "map" or self.yields.get(name) or name in self.kept:
                 continue
             uses = self.uses[name]
             depth = 1 + max((inline.get(u.user, 0) for u in uses), default=0)

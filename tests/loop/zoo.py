@@ -457,6 +457,25 @@ add(
     ((3, 5), (1, 1), (5, 37), (20, 64)),
 )
 add(
+    "causal_attention",
+    lambda: region(
+        {"i0": 2, "i1": N, "i2": N, "i3": C},
+        {"r0": C},
+        {"q": tensor(2, N, C), "k": tensor(2, N, C), "v": tensor(2, N, C)},
+        {"o": tensor(2, N, C)},
+        [
+            let("s", "i0 i1 i2", b("mul", red("sum", "r0", b("mul", read("q", i0, i1, r0), read("k", i0, i2, r0))), c(0.25))),
+            let("c", "i0 i1 i2", Select(b("ge", Index(i1, D.i64), Index(i2, D.i64)), Ref("s"), Const("-INF", f32))),
+            let("m", "i0 i1", red("max", "i2", Ref("c"))),
+            let("p", "i0 i1 i2", u("exp", b("sub", Ref("c"), Ref("m")))),
+            let("l", "i0 i1", red("sum", "i2", Ref("p"))),
+            let("w", "i0 i1 i2", b("div", Ref("p"), Ref("l"))),
+            let("o", "i0 i1 i3", red("sum", "i2", b("mul", Ref("w"), read("v", i0, i2, var("i3"))))),
+        ],
+    ),
+    ((3, 5), (1, 1), (35, 37), (64, 64), (20, 3)),
+)
+add(
     "matmul",
     lambda: region(
         TWO, {"r0": K}, {"a": tensor(N, K), "b": tensor(K, C)}, Y2,

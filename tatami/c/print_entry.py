@@ -53,8 +53,11 @@ static inline void copy(void* to, const void* from, int64_t bytes) { if (bytes >
 """
 
 
-def print_entry(execution: Module[ExecutionPlan]) -> str:
-    """The text of the entry file. Kernels are declared here and defined in the units."""
+def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
+    """The text of the entry file. Kernels are declared here and defined in the units.
+
+    timed: the seconds spent in each instruction add up in `tatami_times`, by instruction number.
+    """
     layouts = Layouts(execution)
     execution = layouts.module
     numbers = {name: k for k, name in enumerate(execution.programs)}
@@ -63,8 +66,11 @@ def print_entry(execution: Module[ExecutionPlan]) -> str:
         for ins in plan.instructions:
             kernels.update(dict.fromkeys(_kernels(ins)))
     lines = [_HEAD]
+    if timed:
+        count = sum(len(plan.instructions) for plan in execution.programs.values())
+        lines.append(_CLOCK.replace("COUNT", str(max(1, count))))
     lines += [f"int {k}(void* const* buffers, const int64_t* sizes, tatami_pool* pool);" for k in kernels]
-    printers = [_Program(execution, layouts, numbers, name) for name in execution.programs]
+    printers = [_Program(execution, layouts, numbers, name, timed) for name in execution.programs]
     for p in printers:
         lines += [f"static int64_t {f}({_FACE});" for f in p.functions]
     for p in printers:
@@ -73,6 +79,13 @@ def print_entry(execution: Module[ExecutionPlan]) -> str:
     for p in printers:
         lines += _exports(layouts, p)
     return "\n".join(lines) + "\n"
+
+
+_CLOCK = """\
+#include <time.h>
+EXPORT double tatami_times[COUNT];
+static inline double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec; }
+"""
 
 
 def _exports(layouts: Layouts, p: _Program) -> list[str]:
@@ -105,7 +118,10 @@ def _kernels(ins: Instruction) -> tuple[str, ...]:
 class _Program:
     """One program's functions: one, or one per segment when Python runs between them."""
 
-    def __init__(self, module: Module[ExecutionPlan], layouts: Layouts, numbers: dict[str, int], name: str) -> None:
+    def __init__(
+        self, module: Module[ExecutionPlan], layouts: Layouts, numbers: dict[str, int], name: str, timed: bool
+    ) -> None:
+        self.timed = timed
         self.module = module
         self.layouts = layouts
         self.numbers = numbers
@@ -150,7 +166,10 @@ class _Program:
             if ins.wave != wave:
                 wave = ins.wave
                 out.append(f"    /* wave {wave} */")
-            out += ["    " + line for line in self.instruction(i, ins)]
+            lines = self.instruction(i, ins)
+            if self.timed:
+                lines = ["{ double started = now();", *lines, f"tatami_times[{self.base + i}] += now() - started; }}"]
+            out += ["    " + line for line in lines]
         return [*out, "    return 0;", "}"]
 
     # -- pieces ----------------------------------------------------------------------------------

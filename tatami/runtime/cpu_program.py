@@ -301,6 +301,17 @@ class CpuProgram:
     def step_name(self, program: str, debug_name: str) -> str:
         return self._where(program, debug_name)
 
+    def times(self) -> dict[tuple[str, str], float]:
+        """Seconds spent per (program, Region or step) since the last call of this; for libraries with a timed entry."""
+        count = sum(len(plan.instructions) for plan in self.execution.programs.values())
+        clock = (ctypes.c_double * max(1, count)).in_dll(self._library, "tatami_times")
+        names = [(name, i.debug_name) for name, plan in self.execution.programs.items() for i in plan.instructions]
+        out: dict[tuple[str, str], float] = {}
+        for k, name in enumerate(names):
+            out[name] = out.get(name, 0.0) + clock[k]
+            clock[k] = 0.0
+        return out
+
     # -- memory ----------------------------------------------------------------------------------
 
     def take_arena(self, size: int) -> tuple[Array, int]:

@@ -59,8 +59,8 @@ def plan_of(region: Module[Program]) -> Module[ExecutionPlan]:
     return execution
 
 
-def compiled(region: Module[Program], threads: int = 1, sizes: dict[str, int] | None = None) -> Function:
+def compiled(region: Module[Program], threads: int = 1, sizes: dict[str, int] | None = None, timed: bool = False) -> Function:
     execution = plan_of(region)
-    units = (Unit(KERNELS), Unit(print_entry(execution)))
+    units = (Unit(KERNELS), Unit(print_entry(execution, timed)))
     library = load(build(units, PRESETS["cpu:generic"]))
     return Function(execution, CpuProgram(execution, library, get_pool(threads), threads), sizes=sizes)

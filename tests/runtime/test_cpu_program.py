@@ -280,6 +280,14 @@ def test_memory_is_checked_before_it_is_taken() -> None:
         f({"in-n0": x})
 
 
+def test_a_timed_entry_tells_the_seconds_of_each_kernel() -> None:
+    f = compiled(chain(2), timed=True)
+    f({"in-n0": floats(1 << 20)})
+    times = f.program.times()  # type: ignore[attr-defined]
+    assert list(times) == [("main", "r0"), ("main", "r1")] and all(1e-6 < t < 1 for t in times.values())
+    assert set(f.program.times().values()) == {0.0}  # type: ignore[attr-defined]
+
+
 def test_threads_call_at_once() -> None:
     f = compiled(chain(20))
     wrong: list[int] = []

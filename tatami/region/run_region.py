@@ -240,10 +240,10 @@ class _RegionRun:
                 return self.apply(e, fn, [self.evaluate(x, scope, None, guarded)], self.types.of(e))
             case Binary(fn=fn, x=x, y=y):
                 a, b = self.evaluate(x, scope, None, guarded), self.evaluate(y, scope, None, guarded)
-                dtype = self.types.of(e, wanted)
+                result = self.types.of(e, wanted)
                 if (
                     wanted is not None
-                    and dtype == wanted
+                    and result == wanted
                     and (operand := self.types.of(x))
                     and is_widening(fn, operand, wanted)
                 ):
@@ -281,8 +281,8 @@ class _RegionRun:
             case Transpose(operand=operand, permutation=permutation):
                 if isinstance(operand, Ref):
                     axes = [""] * len(permutation)
-                    for j, p in enumerate(permutation):
-                        axes[p] = scope.axes[j]
+                    for j, place in enumerate(permutation):
+                        axes[place] = scope.axes[j]
                     return self.positional(operand.let, tuple(axes), scope)
                 return self.evaluate(operand, scope, wanted, guarded)
             case _:

@@ -12,7 +12,7 @@ import msgspec
 
 from tatami.core import substitute
 from tatami.core.codec import to_builtins
-from tatami.core.expr import Expr
+from tatami.core.expr import Expr, var
 from tatami.core.module import Module
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operation import attributes
@@ -27,6 +27,18 @@ def specialise(module: Module[Graph], sizes: Mapping[str, Expr]) -> Module[Graph
     main = out.main
     nodes = tuple(_specialised(n, sizes) for n in main.graph)
     return replace(out, programs={**out.programs, "main": msgspec.structs.replace(main, graph=nodes)})
+
+
+def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """The graph with other names for size symbols."""
+    sizes = {old: var(new) for old, new in names.items()}
+    graph = substitute.substitute_sizes(graph, sizes)
+    signature = msgspec.structs.replace(
+        graph.signature,
+        defaults={names.get(s, s): v for s, v in graph.signature.defaults.items()},
+        must_bind=tuple(names.get(s, s) for s in graph.signature.must_bind),
+    )
+    return msgspec.structs.replace(graph, signature=signature, graph=tuple(_specialised(n, sizes) for n in graph.graph))
 
 
 def _specialised(node: Node, sizes: Mapping[str, Expr]) -> Node:

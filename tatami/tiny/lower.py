@@ -19,6 +19,7 @@ from tatami.core.signature import Input, Storage
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import operation
+from tatami.tiny.branches import separate_branches
 from tatami.tiny.build import Builder, Value
 from tatami.tiny.infer import Type
 from tatami.tiny.ir import InputOp, Program
@@ -36,6 +37,7 @@ RULES: dict[str, Rule] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION,
 
 def lower(frontend: Module[Graph]) -> Module[Program]:
     """Every graph of the module as a program. Raises TatamiError naming the node."""
+    frontend = separate_branches(frontend)
     constants = _hoisted(frontend)
     programs: dict[str, Program] = {}
     origins: dict[str, Origins] = {}

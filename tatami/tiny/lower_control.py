@@ -20,19 +20,16 @@ def _arguments(
     """Operands for every input of the callees, constants included, and their symbols in ours.
 
     Callees of one call take the same arguments: first the operands, then the constants that any of them reads.
-    A symbol that means different sizes in two of them is left to the shapes of the operands.
     """
     bound: dict[str, Expr] = {}
-    unlike: set[str] = set()
     for name in names:
         graph = callee(name, use.site)
         types = [TensorType(v.dtype, v.shape) for v in values]
         own, equations = bind_sizes(graph, call_inputs(graph, use.module.constants), types, sizes, use.site)
-        unlike |= {s for s in own.keys() & bound.keys() if own[s] != bound[s]}
         bound = {**own, **bound}
         for e in equations:
             use.builder.assume(e.lhs, e.rhs)
-    return [*values, *(use.constant(c) for c in use.hoisted(names))], {s: e for s, e in bound.items() if s not in unlike}
+    return [*values, *(use.constant(c) for c in use.hoisted(names))], bound
 
 
 def _results(use: Use[Any]) -> tuple[ResultType, ...]:

@@ -95,7 +95,7 @@ def _save(path: Path, results: Mapping[str, np.ndarray]) -> None:
     from tatami.dump import write_bytes
 
     buffer = io.BytesIO()
-    np.savez(buffer, **dict(results))
+    np.savez(buffer, allow_pickle=False, **dict(results))
     write_bytes(path, buffer.getvalue())
     console.print(f"wrote {printable(str(path))}", markup=False)
 

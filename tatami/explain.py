@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tatami.api import Compilation
 from tatami.core.module import Module
@@ -22,7 +23,7 @@ class KernelOrigin:
 
 def kernel_origins(compilation: Compilation) -> list[KernelOrigin]:
     """The kernels of a compilation, in order, with the nodes of the model each computes."""
-    regions: Module = compilation.stages["region"]
+    regions: Module[Any] = compilation.stages["region"]
     kinds = {(p, f.region): f.kind for p, facts in compilation.stages["poly_core"].programs.items() for f in facts.regions}
     out = []
     for program, body in regions.programs.items():
@@ -93,7 +94,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
             yield f"  {w}"
 
 
-def _edges(view: Module) -> Iterator[str]:
+def _edges(view: Module[Any]) -> Iterator[str]:
     for program, body in view.programs.items():
         refused = [e for e in body.edges if not e.fusible]
         if refused or body.excluded:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+from typing import TypeAlias
+
+Truth: TypeAlias = bool  # inside the class, `bool` is the element type
 
 
 class DType(enum.Enum):
@@ -35,19 +38,19 @@ class DType(enum.Enum):
         return _ITEMSIZE[self]
 
     @property
-    def is_float(self) -> bool:
+    def is_float(self) -> Truth:
         return self in _FLOATS
 
     @property
-    def is_int(self) -> bool:
+    def is_int(self) -> Truth:
         return self in _SIGNED or self in _UNSIGNED
 
     @property
-    def is_signed(self) -> bool:
+    def is_signed(self) -> Truth:
         return self in _SIGNED or self in _FLOATS
 
     @property
-    def is_narrow_float(self) -> bool:
+    def is_narrow_float(self) -> Truth:
         """A float type that contractions accumulate in fp32."""
         return self in (DType.fp16, DType.bf16)
 

@@ -7,8 +7,8 @@ bounds the error of everything else. Integers wrap, division and shifts are tota
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -95,8 +95,8 @@ def _widen(x: Array, mode: Mode) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
-_COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
-_EXACT = {
+_COMPARE: dict[str, Callable[..., Any]] = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+_EXACT: dict[str, Callable[..., Any]] = {
     "max": np.maximum,
     "min": np.minimum,
     "neg": np.negative,
@@ -152,7 +152,7 @@ def _sigmoid(x: Array) -> Array:
 def _integer(fn: str, a: list[Array], dtype: DType) -> Array:
     t = numpy_dtype(dtype)
     x = a[0]
-    y = a[1] if len(a) > 1 else None
+    y = a[-1]
     match fn:
         case "eq" | "ne" | "lt" | "le" | "gt" | "ge":
             return np.asarray(_COMPARE[fn](x, y))

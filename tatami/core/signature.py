@@ -62,7 +62,8 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 def symbols(signature: Signature) -> tuple[str, ...]:
     """All size symbols of the signature, in order of first appearance."""
     out: dict[str, None] = {}
-    for port in (*signature.inputs, *signature.outputs):
+    ports: tuple[Input | Output, ...] = (*signature.inputs, *signature.outputs)
+    for port in ports:
         for size in port.shape:
             for name in sorted(free_vars(size)):
                 out.setdefault(name)

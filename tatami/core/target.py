@@ -34,26 +34,33 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     launch_seconds: float = 0.0
 
 
-_CPU = {"kind": "cpu", "cores": 2, "l1_bytes": 32 << 10, "l3_bytes": 32 << 20, "bandwidth": 1.2e10, "launch_seconds": 3e-7}
+
+
+def _cpu(name: str, isa: Literal["generic", "avx2", "avx512", "neon"], vector: int, registers: int, l2: int, flops: float) -> Target:
+    return Target(
+        name=name,
+        kind="cpu",
+        isa=isa,
+        vector_bytes=vector,
+        vector_registers=registers,
+        cores=2,
+        l1_bytes=32 << 10,
+        l2_bytes=l2,
+        l3_bytes=32 << 20,
+        flops_fp32=flops,
+        bandwidth=1.2e10,
+        launch_seconds=3e-7,
+    )
+
 
 PRESETS: dict[str, Target] = {
     t.name: t
     for t in (
         Target(name="reference", kind="reference"),
-        Target(
-            name="cpu:generic",
-            isa="generic",
-            vector_bytes=16,
-            vector_registers=16,
-            l2_bytes=256 << 10,
-            flops_fp32=1.6e10,
-            **_CPU,
-        ),
-        Target(name="cpu:avx2", isa="avx2", vector_bytes=32, vector_registers=16, l2_bytes=256 << 10, flops_fp32=8e10, **_CPU),
-        Target(
-            name="cpu:avx512", isa="avx512", vector_bytes=64, vector_registers=32, l2_bytes=1 << 20, flops_fp32=1.5e11, **_CPU
-        ),
-        Target(name="cpu:neon", isa="neon", vector_bytes=16, vector_registers=32, l2_bytes=512 << 10, flops_fp32=5e10, **_CPU),
+        _cpu("cpu:generic", "generic", 16, 16, 256 << 10, 1.6e10),
+        _cpu("cpu:avx2", "avx2", 32, 16, 256 << 10, 8e10),
+        _cpu("cpu:avx512", "avx512", 64, 32, 1 << 20, 1.5e11),
+        _cpu("cpu:neon", "neon", 16, 32, 512 << 10, 5e10),
         Target(
             name="sm80",
             kind="cuda",

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.dtype import DType
 from tatami.core.target import Target
+from tatami.plan.gpu_limits import hard_limits, shape_rules
 from tatami.plan.ir import CpuContraction, CpuRows, GpuStream, GpuSync, Pass, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
 from tatami.plan.passes import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
-from tatami.region.walk import all_axes, lets_by_name
+from tatami.region.walk import Types, all_axes, lets_by_name
 
 
 def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
@@ -184,6 +186,18 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
         return
     if not contractions(region):
         yield _bad(region, "the plan is for a contraction; the Region has 0", "use a gpu_stream plan")
+        return
+    dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32
+    for why in shape_rules(plan):
+        yield _bad(region, why, "change the tile, or leave the plan to the compiler")
+    for why in hard_limits(plan, dtype, target):
+        yield diagnostic("ResourceExceeded", region.name, why, "use a smaller tile or fewer stages")
+    known = {*all_axes(region), "m", "n", "k", "b"}
+    for axis in (*plan.bind, *plan.predicate_tail):
+        if axis.split(".")[0] not in known:
+            yield _bad(
+                region, f"{axis!r} is no axis of the Region", f"the axes are {', '.join(all_axes(region))}, with .o and .i"
+            )
     if isinstance(plan, Sm80Mma | Sm90Mma):
         wanted = "cp_async_group" if isinstance(plan, Sm80Mma) else "mbarrier"
         if plan.barrier_model != wanted:

@@ -158,3 +158,25 @@ def test_an_edited_plan_document_is_checked() -> None:
     wrong = msgspec.structs.replace(good.choices[0].plan, outer=("m", "n"))
     edited = ProgramPlan((msgspec.structs.replace(good, choices=(Guarded((), wrong),)),), {})
     assert "InvalidPlan" in [d.kind for d in verify(Module({"main": edited}), module)]
+
+
+@pytest.mark.parametrize(
+    "change,kind,why",
+    [
+        ({"tile": [256, 256, 128], "stages": 4}, "ResourceExceeded", "B per CTA"),
+        ({"barrier_model": "mbarrier"}, "InvalidDocument", "mbarrier"),
+        ({"stages": 9}, "InvalidPlan", "9"),
+        ({"bind": {"q.o": "block.x"}}, "InvalidPlan", "no axis"),
+    ],
+)
+def test_a_gpu_plan_that_does_not_fit_is_refused(change: dict[str, object], kind: str, why: str) -> None:
+    from tatami.core.dtype import DType
+
+    module = ex.program_of(ex.gemm(DType.fp16))
+    sm80 = PRESETS["sm80"]
+    plan = choose(module, analyse(module), sm80, None, {"M": 4096, "N": 4096, "K": 4096}).main.regions[0].choices[0].plan
+    document = to_builtins(plan)
+    assert choose(module, analyse(module), sm80, {"": document}).main.regions[0].choices[0].plan == plan
+    with pytest.raises(TatamiError, match=why) as caught:
+        choose(module, analyse(module), sm80, {"": document | change})
+    assert kind in [d.kind for d in caught.value.diagnostics]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tatami.core.codec import from_builtins
 from tatami.core.diagnostic import Diagnostic, fail
@@ -21,6 +21,9 @@ from tatami.observer import Observer
 from tatami.pipeline import Stages, compile_stages
 from tatami.runtime.function import Function
 from tatami.stages import BY_NAME, STAGES, runner, show
+
+if TYPE_CHECKING:
+    from tatami.runtime.cpu_program import CpuProgram
 
 __all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "prepare"]
 
@@ -210,18 +213,28 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
             "this version writes CUDA kernels but does not launch them",
             "use tatami compile to get the code, or target cpu to run",
         )
+    return CompiledFunction(compilation, load_cpu_program(compilation, threads), sizes)
+
+
+def load_cpu_program(compilation: Compilation, threads: int | None = None, timed: bool = False) -> CpuProgram:
+    """The compiled and loaded program of a CPU target. timed: its entry takes the time of each kernel."""
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.host import check_runs_here, thread_count
     from tatami.runtime.objects import Unit, load, runtime_units
     from tatami.runtime.objects import build as build_object
     from tatami.runtime.pool import get_pool
 
-    check_runs_here(target)
+    check_runs_here(compilation.target)
+    execution = compilation.stages["execution"]
     source = compilation.stages["c"].main
-    units = [Unit(u.text, u.contract) for u in source.units.values()] + [Unit(source.entry), *runtime_units()]
-    library = load(build_object(units, target))
-    program = CpuProgram(execution, library, get_pool(threads), thread_count(threads), where=_where(compilation))
-    return CompiledFunction(compilation, program, sizes)
+    entry = source.entry
+    if timed:
+        from tatami.c.print_entry import print_entry
+
+        entry = print_entry(execution, timed=True)
+    units = [Unit(u.text, u.contract) for u in source.units.values()] + [Unit(entry), *runtime_units()]
+    library = load(build_object(units, compilation.target))
+    return CpuProgram(execution, library, get_pool(threads), thread_count(threads), where=_where(compilation))
 
 
 def _where(compilation: Compilation) -> Callable[[str, str], str]:

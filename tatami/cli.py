@@ -21,6 +21,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
                                           every stage as text and JSON, and the generated C
   tatami run out/6_region.json --check    go on from any stage of a dump
   tatami playback model.onnx              run every stage that computes; name the first that differs
+  tatami bench model.onnx -D B=32         time and roofline per kernel
   tatami explain model.onnx               what was fused, what was not, and why
 
 MODEL is .onnx, .harp, or .json (a document of any stage). The chain:
@@ -158,6 +159,18 @@ def playback(**options: Any) -> None:
     from tatami.commands import playback_command
 
     playback_command(**options)
+
+
+@main.command(short_help="time and roofline per kernel")
+@common
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
+@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
+@click.option("--seconds", type=click.FloatRange(0, 600), default=1.0, show_default=True, help="how long to measure")
+def bench(**options: Any) -> None:
+    """Time each kernel of MODEL on this machine, with the plan's estimate beside it."""
+    from tatami.commands import bench_command
+
+    bench_command(**options)
 
 
 @main.command(short_help="what was decided, and why")

@@ -1,0 +1,101 @@
+"""Time per kernel on this machine, beside the plan's estimate (D2.18: measuring stands above the pipeline)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tatami.api import Compilation, load_cpu_program
+from tatami.core.diagnostic import fail
+from tatami.explain import kernel_origins
+from tatami.plan.ir import Guarded
+from tatami.runtime.function import Function
+
+MIN_RUNS = 5
+MAX_RUNS = 200
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One kernel. Seconds are the least of all runs; `estimate` and `bound` are None where no plan says them.
+
+    bound: the larger of the plan's compute and memory terms: the time the machine's peaks allow (the roofline).
+    """
+
+    kernel: str
+    kind: str
+    sources: tuple[str, ...]
+    seconds: float
+    estimate: float | None
+    bound: float | None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """`whole` is a run of the program without clocks in it, in seconds."""
+
+    timings: tuple[Timing, ...]
+    whole: float
+    runs: int
+
+
+def estimate_sizes(compilation: Compilation) -> dict[str, int]:
+    """The sizes that the plan's estimates were taken at."""
+    out: dict[str, int] = {}
+    for choice in _choices(compilation).values():
+        for name, value in choice.estimate.items():
+            if name.startswith("at."):
+                out.setdefault(name.removeprefix("at."), int(value))
+    return out
+
+
+def measure(
+    compilation: Compilation,
+    inputs: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int],
+    threads: int | None,
+    seconds: float = 1.0,
+) -> Measurement:
+    """Run `main` on `inputs` for about `seconds`."""
+    if compilation.target.kind != "cpu":
+        raise fail("UnknownTarget", compilation.target.name, "only programs for the CPU are measured", "use target cpu")
+    execution = compilation.stages["execution"]
+    plain = Function(execution, load_cpu_program(compilation, threads), sizes=sizes)
+    program = load_cpu_program(compilation, threads, timed=True)
+    timed = Function(execution, program, sizes=sizes)
+    call, clocked = plain.bind(inputs), timed.bind(inputs)
+    call(), clocked()
+    program.times()
+    least: dict[tuple[str, str], float] = {}
+    whole, runs = float("inf"), 0
+    until = time.perf_counter() + seconds
+    while runs < MIN_RUNS or (time.perf_counter() < until and runs < MAX_RUNS):
+        started = time.perf_counter()
+        call()
+        whole = min(whole, time.perf_counter() - started)
+        clocked()
+        for key, taken in program.times().items():
+            least[key] = min(least.get(key, float("inf")), taken)
+        runs += 1
+    choices = _choices(compilation)
+    known = {(k.program, k.name): k for k in kernel_origins(compilation)}
+    timings: list[Timing] = []
+    for (name, kernel), taken in least.items():
+        if name == "setup":
+            continue
+        origin = known.get((name, kernel))
+        found = choices.get((name, kernel))
+        terms = found.estimate if found is not None else {}
+        bounds = [terms[t] for t in ("compute", "memory") if t in terms]
+        kind = origin.kind if origin is not None else "step"
+        sources = origin.sources if origin is not None else ()
+        timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), max(bounds, default=None)))
+    return Measurement(tuple(timings), whole, runs)
+
+
+def _choices(compilation: Compilation) -> dict[tuple[str, str], Guarded]:
+    plans = compilation.stages["plan"].programs if "plan" in compilation.stages else {}
+    return {(name, r.region): r.choices[-1] for name, plan in plans.items() for r in plan.regions}

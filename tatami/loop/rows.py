@@ -180,12 +180,14 @@ class _Rows:
             or any(i.kind == "scan" for p in phase.passes for i in p.items)
         ):
             return False
-        reduces = [n for p in phase.passes for item in p.items if item.kind == "reduce" and p.vector for n in item.lets]
+        wide = [item for p in phase.passes if p.vector for item in p.items if item.kind == "reduce"]
+        reduces = [name for item in wide for name in item.lets]
         for name in reduces:
             for e in nodes(self.lets[name].expr):
-                shared = isinstance(e, Read) or (isinstance(e, At) and self.plan.storage.get(e.let) == "shared")
-                if shared and not any(last in free_vars(i) for i in e.map) and any(free_vars(i) for i in e.map):
-                    return True
+                if isinstance(e, Read) or (isinstance(e, At) and self.plan.storage.get(e.let) == "shared"):
+                    used = {n for i in e.map for n in free_vars(i)}
+                    if used and last not in used:
+                        return True
         return False
 
     def group(self) -> int:

@@ -93,5 +93,5 @@ def _replace(e: RegionExpr, old: Read, new: At) -> RegionExpr:
     if isinstance(e, Binary):
         return Binary(e.fn, _replace(e.x, old, new), _replace(e.y, old, new))
     if hasattr(e, "x"):
-        return msgspec.structs.replace(e, x=_replace(e.x, old, new))  # type: ignore[arg-type]
+        return msgspec.structs.replace(e, x=_replace(e.x, old, new))
     return e

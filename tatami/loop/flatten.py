@@ -35,6 +35,7 @@ from tatami.region.ir import (
     Unary,
     Within,
 )
+from tatami.region.walk import is_widening
 
 Kind: TypeAlias = Literal["map", "reduce", "scan"]
 
@@ -101,16 +102,43 @@ def flatten(region: Region) -> tuple[tuple[FlatLet, ...], Typer]:
     typer = Typer(region)
     flat = _Flattener(region, typer)
     for let in region.lets:
-        match let.expr:
+        e = widened(let.expr, let.dtype, typer)
+        kind: Kind = "map"
+        root: RegionExpr
+        match e:
             case Reduce(body=body):
-                root: RegionExpr = msgspec.structs.replace(let.expr, body=flat.hoist(body, (*let.axes, *let.expr.axes), ()))
-                kind: Kind = "reduce"
+                root, kind = msgspec.structs.replace(e, body=flat.hoist(body, (*let.axes, *e.axes), ())), "reduce"
             case Scan(body=body):
-                root, kind = msgspec.structs.replace(let.expr, body=flat.hoist(body, let.axes, ())), "scan"
+                root, kind = msgspec.structs.replace(e, body=flat.hoist(body, let.axes, ())), "scan"
             case _:
-                root, kind = flat.hoist(let.expr, let.axes, ()), "map"
+                root = flat.hoist(e, let.axes, ())
         flat.out.append(FlatLet(let.name, let.axes, let.dtype, kind, root))
     return tuple(flat.out), typer
+
+
+def widened(e: RegionExpr, wanted: DType | None, typer: Typer) -> RegionExpr:
+    """`e` with the operands of its top product cast up to the let's or accumulation dtype, where the product takes it
+    (D2.21: a product may be wider than its operands); the same inside every reduce and scan."""
+    match e:
+        case Binary(fn="mul", x=x, y=y) if wanted is not None and is_widening("mul", typer.dtype(x), wanted):
+            return Binary("mul", Cast(widened(x, None, typer), wanted), Cast(widened(y, None, typer), wanted))
+        case Binary(fn=fn, x=x, y=y):
+            return Binary(fn, widened(x, None, typer), widened(y, None, typer))
+        case Unary() | Cast():
+            return msgspec.structs.replace(e, x=widened(e.x, None, typer))
+        case Select():
+            return Select(widened(e.pred, None, typer), widened(e.then, wanted, typer), widened(e.other, wanted, typer))
+        case Reduce(fn=fn):
+            inner = None if fn in ("argmax", "argmin") else e.dtype
+            return msgspec.structs.replace(e, body=widened(e.body, inner, typer))
+        case Scan():
+            return msgspec.structs.replace(e, body=widened(e.body, e.dtype, typer))
+        case ReadAt():
+            return msgspec.structs.replace(e, indices=tuple(widened(i, None, typer) for i in e.indices))
+        case Random():
+            return msgspec.structs.replace(e, key=widened(e.key, None, typer))
+        case _:
+            return e
 
 
 class _Flattener:

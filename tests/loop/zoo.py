@@ -375,6 +375,24 @@ add(
     ),
 )  # fmt: skip
 
+for _d, _acc in ((D.fp16, f32), (D.bf16, f32), (D.i8, D.i32), (f32, D.fp64)):
+    add(
+        f"wide_product_{_d}",
+        lambda _d=_d, _acc=_acc: region(  # type: ignore[misc]
+            {"i0": N}, {"r0": C}, {"x": tensor(N, C, d=_d), "w": tensor(C, d=_d)}, {"y": tensor(N, d=_acc)},
+            [let("l", "i0", red("sum", "r0", b("mul", read("x", i0, r0), read("w", r0)), _acc), _acc)],
+        ),
+        ((3, 5), (1, 1), (7, 130)),
+    )  # fmt: skip
+    add(
+        f"wide_let_{_d}",
+        lambda _d=_d, _acc=_acc: region(  # type: ignore[misc]
+            TWO, {}, {"x": tensor(N, C, d=_d), "w": tensor(C, d=_d)}, {"y": tensor(N, C, d=_acc)},
+            [let("l", "i0 i1", b("mul", x01, read("w", i1)), _acc)],
+        ),
+        ((3, 5), (7, 130)),
+    )  # fmt: skip
+
 # -- rows ----------------------------------------------------------------------------------------
 add(
     "softmax",

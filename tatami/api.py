@@ -17,7 +17,7 @@ from tatami.decisions import Decisions, load_decisions
 from tatami.dump import to_document
 from tatami.frontend.specialise import specialise as specialise_frontend
 from tatami.models import open_model
-from tatami.observer import Observer
+from tatami.observer import Observer, explained
 from tatami.pipeline import Stages, compile_stages
 from tatami.runtime.function import Function
 from tatami.stages import BY_NAME, STAGES, runner, show
@@ -162,14 +162,16 @@ def prepare(
         from tatami.frontend.precision import lower_precision
 
         given["frontend"] = lower_precision(given["frontend"], precision)
-    observer = Observer(check=check)
+    is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
+    observer = Observer(check=check, from_document=is_document)
     stages = compile_stages(given, resolved, load_decisions(decisions), observer)
     observer.others = stages.get_made
     from tatami.core.diagnostic import raise_errors
     from tatami.stages import verify
 
     for name, module in given.items():
-        found = verify(name, module, lambda n: given.get(n))
+        with explained(name, is_document):
+            found = verify(name, module, lambda n: given.get(n))
         raise_errors(found)
         observer.warnings += [d for d in found if d.is_warning]
     return Compilation(stages, observer, resolved)
@@ -202,6 +204,13 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
     """The callable of a prepared compilation. `sizes`: values of symbols that no input decides."""
     execution = compilation.stages["execution"]
     target = compilation.target
+    with explained("execution", compilation.observer.from_document):
+        return _load(compilation, execution, target, threads, sizes)
+
+
+def _load(
+    compilation: Compilation, execution: Module[Any], target: Target, threads: int | None, sizes: Mapping[str, int] | None
+) -> CompiledFunction:
     if target.kind == "reference":
         from tatami.runtime.reference_program import ReferenceProgram
 

@@ -100,8 +100,8 @@ def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:
     out: dict[str, int] = {}
     for text in defines:
         name, _, value = text.partition("=")
-        if not name or not value.isdigit():
-            raise fail("InvalidSymbol", f"-D {text}", "a size is a name and a non-negative integer", "write -D B=32")
+        if not name or not (value.isascii() and value.isdigit()) or len(value) > 18:
+            raise fail("InvalidSymbol", f"-D {text[:80]}", "a size is a name and an integer from 0 to 10^18", "write -D B=32")
         out[name] = int(value)
     return out
 

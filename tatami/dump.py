@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tatami.core.codec import to_builtins
+from tatami.core.codec import parse_text, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.document import (
     SCHEMA_VERSION,
@@ -24,7 +24,7 @@ from tatami.core.document import (
     file_constant,
     load_constant,
     parse_document,
-    read_document,
+    read_bytes,
     sha256_of,
 )
 from tatami.core.module import Module
@@ -83,7 +83,13 @@ def _read_input(name: str, ref: InputRef, folder: Path | None, at: str) -> Docum
             "InvalidDocument", f"{at}.inputs.{name}", "the earlier stage is neither embedded nor a file in the same folder",
             "dump again with --embed, or keep the files of one dump together",
         )  # fmt: skip
-    return read_document(folder / ref.path)
+    data = read_bytes(folder / ref.path)
+    if sha256_of(data) != ref.sha256:
+        raise fail(
+            "InvalidDocument", f"{at}.inputs.{name}", f"{ref.path} is not the file that this document was made from",
+            f"restart from {ref.path} itself; if the two still fit, write sha256 {sha256_of(data)} here",
+        )  # fmt: skip
+    return parse_document(parse_text(data, ref.path), ref.path)
 
 
 def write_dump(

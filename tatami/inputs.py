@@ -59,8 +59,8 @@ def generate(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> 
 
 def _read_shape(text: str, source: str) -> tuple[int, ...]:
     parts = source.split("x") if source else []
-    if not all(p.isdigit() for p in parts):
-        raise fail("InputMismatch", f"--input {text}", "that is not a shape", "write sizes joined by x: shape:2x3")
+    if not all(p.isascii() and p.isdigit() and len(p) <= 18 for p in parts):
+        raise fail("InputMismatch", f"--input {text[:80]}", "that is not a shape", "write sizes joined by x: shape:2x3")
     return tuple(int(p) for p in parts)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tatami.core.codec import parse_text
 from tatami.core.diagnostic import fail
-from tatami.core.document import is_document, parse_document, read_bytes
+from tatami.core.document import check_file, is_document, parse_document, read_bytes
 from tatami.core.module import Module
 from tatami.dump import from_document
 
@@ -63,13 +63,23 @@ def open_model(model: Any, *, example_inputs: Any = None, trust: bool = False) -
 
 
 def open_file(path: Path, *, trust: bool) -> Given:
-    loader = BY_SUFFIX.get(path.suffix)
+    try:
+        return _open_file(path, trust)
+    except (OSError, ValueError) as error:  # a name the system cannot take: too long, or with a null in it
+        why = getattr(error, "strerror", None) or str(error)
+        raise fail("FileUnreadable", str(path)[:200], why, "check the path") from None
+
+
+def _open_file(path: Path, trust: bool) -> Given:
+    suffix = path.suffix.lower()
+    loader = BY_SUFFIX.get(suffix)
     if loader is not None:
-        if not path.is_file():
-            raise fail("FileUnreadable", path.name, "there is no such file", "check the path")
+        check_file(path)
         return {"frontend": _function(loader)(path)}
-    if path.suffix == ".json":
+    if suffix == ".json":
         return open_json(parse_text(read_bytes(path), path.name), path.parent, trust=trust, at=path.name)
+    if path.is_dir() or not (suffix or path.exists()):
+        check_file(path)
     raise fail(
         "UnknownFormat",
         path.name,

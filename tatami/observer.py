@@ -6,22 +6,46 @@ import gc
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
-from tatami.core.diagnostic import Diagnostic, raise_errors
+from tatami.core.diagnostic import Diagnostic, TatamiError, fail, raise_errors
 from tatami.stages import BY_NAME, verify
 
 log = logging.getLogger("tatami")
 
 
+@contextmanager
+def explained(stage: str, from_document: bool) -> Iterator[None]:
+    """Faults that no check foresaw become one diagnostic: of the document where the model is one, else of Tatami."""
+    try:
+        yield
+    except (TatamiError, MemoryError):
+        raise
+    except RecursionError as error:
+        raise fail("InputTooLarge", stage, "expressions are nested too deeply", "flatten them") from error
+    except Exception as error:
+        frame = next((f for f in reversed(extract_tb(error.__traceback__)) if "tatami" in f.filename), None)
+        place = f" ({Path(frame.filename).parent.name}/{Path(frame.filename).name}:{frame.lineno})" if frame else ""
+        what = f"{type(error).__name__}: {error}".split("\n")[0][:200] + place
+        if from_document:
+            why = f"what the documents say does not fit together: {what}"
+            raise fail("InvalidDocument", stage, why, "undo the last edit, or restart from an earlier stage") from error
+        advice = "this is a fault of Tatami: run again with TATAMI_LOG=debug and report what it prints"
+        raise fail("InternalError", stage, what, advice) from error
+
+
 class Observer:
     """Times each stage and checks it. `seconds` excludes the stages it needed; `warnings` gathers the W-diagnostics."""
 
-    def __init__(self, *, check: bool = True) -> None:
+    def __init__(self, *, check: bool = True, from_document: bool = False) -> None:
         self.seconds: dict[str, float] = {}
         self.warnings: list[Diagnostic] = []
         self.check = check
+        self.from_document = from_document
         self.others: Callable[[str], Any] = lambda _: None
         self._nested: list[float] = []
         if os.environ.get("TATAMI_LOG"):
@@ -33,11 +57,12 @@ class Observer:
         collecting = gc.isenabled()
         gc.disable()  # nodes are trees without cycles: looking for some costs a third of the time
         try:
-            value = make()
-            if self.check and stage in BY_NAME:
-                found = verify(stage, value, self.others)
-                raise_errors(found)
-                self.warnings += [d for d in found if d.is_warning]
+            with explained(stage, self.from_document):
+                value = make()
+                if self.check and stage in BY_NAME:
+                    found = verify(stage, value, self.others)
+                    raise_errors(found)
+                    self.warnings += [d for d in found if d.is_warning]
         finally:
             if collecting:
                 gc.enable()

@@ -18,12 +18,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tatami.core.codec import dump_text, from_builtins, parse_text, to_builtins
+from tatami.core.codec import MAX_BYTES, dump_text, from_builtins, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.tensor import Tensor, numpy_dtype
 
 SCHEMA_VERSION = 1
+MAX_CONSTANT_BYTES = 1 << 40
 
 
 class ConstantRef(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,18 +69,29 @@ def parse_document(value: Any, at: str = "document") -> Document:
     return document
 
 
-def read_document(path: Path) -> Document:
-    return parse_document(parse_text(read_bytes(path), path.name), path.name)
+def check_file(path: Path) -> None:
+    """Raises FileUnreadable unless `path` is a regular file that is not empty."""
+    why, what = "", "check the path"
+    if path.is_dir():
+        inside = min((p.name for p in path.iterdir() if p.suffix in (".json", ".onnx", ".harp")), default="")
+        why, what = "it is a folder", f"name a file in it: {path / inside}" if inside else "name a file"
+    elif not path.exists():
+        why = "there is no such file"
+    elif not path.is_file():
+        why, what = "it is not a regular file", "copy its contents into a file"
+    elif path.stat().st_size == 0:
+        why, what = "the file is empty", "write it again; whatever made it did not finish"
+    if why:
+        raise fail("FileUnreadable", str(path), why, what)
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
     try:
-        if not path.is_file():
+        check_file(path)
+        size = path.stat().st_size
+        if size > limit:
             raise fail(
-                "FileUnreadable",
-                path.name,
-                "there is no such file" if not path.exists() else "not a regular file",
-                "check the path",
+                "InputTooLarge", path.name, f"{size} bytes; the limit is {limit}", "keep large constants in files of their own"
             )
         return path.read_bytes()
     except OSError as error:
@@ -125,7 +137,7 @@ def load_constant(name: str, ref: ConstantRef, folder: Path | None) -> Tensor:
                 f"the constant's file {ref.file!r} leaves the folder",
                 "keep constants beside the document",
             )
-        data = read_bytes(path)
+        data = read_bytes(path, MAX_CONSTANT_BYTES) if 0 not in ref.shape else b""
     else:
         try:
             data = base64.b64decode(ref.data, validate=True)

@@ -6,13 +6,14 @@ runs the trip counts 0 … 2*stages + 2 in two orders, as a cross-check.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from itertools import pairwise
 
 import msgspec
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ZERO
+from tatami.core.expr import ZERO, Expr
 from tatami.core.kernel import KernelFace
 from tatami.core.module import Module
 from tatami.gpu.ir import (
@@ -59,7 +60,31 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
     return out
 
 
+_WORD = re.compile(r"-?[A-Za-z0-9_]{0,80}")
+
+
+def check_words(kernel: Kernel) -> list[Diagnostic]:
+    """What a document calls things must not become code: every word of a kernel is letters, digits and _."""
+    stack: list[object] = [kernel]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, str) and _WORD.fullmatch(value) is None:
+            return [_invalid(kernel, repr(value[:80]), "names in kernels are letters, digits and _")]
+        if isinstance(value, Expr):
+            continue
+        if isinstance(value, msgspec.Struct):
+            stack.extend(getattr(value, name) for name in value.__struct_fields__)
+        elif isinstance(value, tuple | list):
+            stack.extend(value)
+        elif isinstance(value, dict):
+            stack.extend((*value, *value.values()))
+    return []
+
+
 def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
+    out = check_words(kernel)
+    if out:
+        return out
     out = [*check_memory(kernel), *check_tokens(kernel)]
     if not out:
         hazard = protocol_hazard(kernel)

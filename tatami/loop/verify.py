@@ -7,10 +7,13 @@ is not nested and sees no register of its surroundings; bindings name kernels an
 
 from __future__ import annotations
 
+import re
+
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, free_vars
 from tatami.core.module import Module
+from tatami.core.ops import OPS
 from tatami.loop.ir import (
     Assign,
     BufferParam,
@@ -49,10 +52,35 @@ from tatami.loop.ir import (
 )
 
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_ABOUT = re.compile(r"[A-Za-z0-9_ ,.:x-]{0,200}")
+_C_WORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof main".split()
+)
+_ROUTINE = re.compile(r"tatami_(?:sort|topk|pack_[fu](?:32|64)_\d{1,2}|gemm_[fu](?:32|64)_(\d{1,2})x(\d{1,4})_(\d{1,2}))")
+
+
+def is_c_name(name: str) -> bool:
+    """May the name stand in C text? Documents are data: what they call things must not become code."""
+    return _NAME.fullmatch(name) is not None and name not in _C_WORDS
+
+
+def is_routine(name: str) -> bool:
+    """The routines there are; a micro-kernel has 1 to 64 rows and whole vectors of columns."""
+    found = _ROUTINE.fullmatch(name)
+    if found is None or found[1] is None:
+        return found is not None
+    rows, columns, lanes = (int(found[i]) for i in (1, 2, 3))
+    return 1 <= rows <= 64 and lanes > 0 and columns > 0 and columns % lanes == 0
+
+
 def verify(module: Module[Program]) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     for name, program in module.programs.items():
-        for kernel in program.kernels.values():
+        for symbol, kernel in program.kernels.items():
+            if symbol != kernel.face.symbol or not is_c_name(symbol):
+                out.append(_wrong(f"{name}.{symbol[:80]!r}", f"the kernel is called {kernel.face.symbol[:80]!r} inside"))
             out += verify_kernel(kernel)
         for b in program.bindings:
             called = program.kernels.get(b.kernel)
@@ -67,6 +95,10 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
 
 def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
     check = _Check(kernel.face.symbol)
+    params = [p.name for f in (kernel, *kernel.functions) for p in f.params]
+    check.words(kernel.face.symbol, *(f.name for f in kernel.functions), *params)
+    if _ABOUT.fullmatch(kernel.about) is None:
+        check.wrong("`about` is no plain line of words")
     names = {f"s{i}" for i in range(kernel.face.sizes)}
     functions = {f.name for f in kernel.functions}
     for f in kernel.functions:
@@ -107,6 +139,11 @@ class _Check:
         if len(self.found) < 20:
             self.found.append(_wrong(self.at, why))
 
+    def words(self, *names: str) -> None:
+        for name in names:
+            if not is_c_name(name):
+                self.wrong(f"{name[:80]!r} is no name for C")
+
     def function(self, f: Function, functions: set[str]) -> None:
         buffers = {p.name: p.dtype for p in f.params if isinstance(p, BufferParam)}
         fixed = {p.name for p in f.params if isinstance(p, BufferParam) and not p.written}
@@ -121,6 +158,7 @@ class _Check:
         match stmt:
             case Declare(reg=reg, value=value, integer=integer):
                 self.same(value, ValueType(reg.dtype, reg.lanes), reg.name, s)
+                self.words(reg.name)
                 if reg.name in s.regs or reg.name in s.names:
                     self.wrong(f"{reg.name} is declared twice")
                 s.regs[reg.name] = reg
@@ -146,6 +184,7 @@ class _Check:
             case For(var=var, start=start, stop=stop, body=body, step=step):
                 self.index(start, s)
                 self.index(stop, s)
+                self.words(var)
                 if step < 1:
                     self.wrong(f"loop {var} steps by {step}")
                 inner = s.inner()
@@ -159,12 +198,15 @@ class _Check:
                 self.parallel(stmt, s)
             case LocalBuffer(name=name, dtype=dtype, elements=elements):
                 self.index(elements, s)
+                self.words(name)
                 if name in s.buffers:
                     self.wrong(f"buffer {name} is declared twice")
                 s.buffers[name] = dtype
             case Call(function=function, args=args, routine=routine):
                 if not routine and function not in s.functions:
                     self.wrong(f"function {function} does not exist")
+                if routine and not is_routine(function):
+                    self.wrong(f"routine {function[:80]!r} does not exist")
                 for a in args:
                     match a:
                         case Pointer(buffer=buffer, index=index):
@@ -181,6 +223,7 @@ class _Check:
     def parallel(self, p: Parallel, s: _Scope) -> None:
         if s.parallel:
             self.wrong(f"parallel {p.var} is nested")
+        self.words(p.var)
         self.index(p.count, s)
         self.index(p.grain, s)
         sizes = {n for n in s.names if n.startswith("s") and n[1:].isdigit()}
@@ -227,10 +270,15 @@ class _Check:
                     self.index(index, s)
                     if buffer in s.buffers and s.buffers[buffer] != v.dtype:
                         self.wrong(f"{buffer} of {s.buffers[buffer]} is read as {v.dtype}")
-                case Op(args=args):
+                case Op(fn=fn, args=args):
+                    if fn not in OPS:
+                        self.wrong(f"there is no scalar op {fn[:80]!r}")
+                        return None
                     stack.extend(args)
                 case Cast(x=x) | Splat(x=x) | Lane(x=x) | Horizontal(x=x):
                     stack.append(x)
+                    if isinstance(v, Horizontal) and v.fn not in ("sum", "prod", "max", "min", "and", "or"):
+                        self.wrong(f"lanes are not combined by {v.fn[:80]!r}")
                     if isinstance(v, Splat) and type_lanes(x) != 1:
                         self.wrong("a vector is splat")
                 case Fma(x=x, y=y, z=z):

@@ -1,0 +1,50 @@
+"""Do the launches of an execution plan fit the kernels there are? A wrong count of arguments would be read as memory."""
+
+from __future__ import annotations
+
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.kernel import KernelFace
+from tatami.core.module import Module
+from tatami.execution.ir import Choose, ExecutionPlan, Instruction, Launch, Ptr, SizeArg
+from tatami.loop.ir import Program
+
+
+def check_launches(loop: Module[Program], execution: Module[ExecutionPlan]) -> list[Diagnostic]:
+    """One diagnostic per launch that names no kernel, or passes other arguments than its face says."""
+    faces = {s: k.face for p in loop.programs.values() for s, k in p.kernels.items()}
+    return [
+        found
+        for name, plan in execution.programs.items()
+        for i, ins in enumerate(plan.instructions)
+        for launch in _launches(ins)
+        if (found := _check(f"{name}: {ins.debug_name or f'instruction {i}'}", plan, launch, faces)) is not None
+    ]
+
+
+def _launches(ins: Instruction) -> tuple[Launch, ...]:
+    match ins.op:
+        case Launch():
+            return (ins.op,)
+        case Choose(cases=cases):
+            return tuple(launch for c in cases for launch in c.launches)
+        case _:
+            return ()
+
+
+def _check(at: str, plan: ExecutionPlan, launch: Launch, faces: dict[str, KernelFace]) -> Diagnostic | None:
+    face = faces.get(launch.kernel)
+    if face is None:
+        return diagnostic("UnknownName", at, f"there is no kernel {launch.kernel!r}", "launch a kernel of the loop stage")
+    buffers = {b.id: b for b in plan.buffers}
+    given = [buffers[a.buffer].dtype for a in launch.args if isinstance(a, Ptr)]
+    sizes = sum(isinstance(a, SizeArg) for a in launch.args)
+    wanted = [p.dtype for p in face.params]
+    workspace = len(given) == len(wanted) + 1
+    if given[: len(wanted)] == wanted and len(given) - workspace == len(wanted) and sizes == face.sizes:
+        return None
+    return diagnostic(
+        "InvalidExecution", at,
+        f"{launch.kernel} takes {len(wanted)} buffers ({', '.join(map(str, wanted))}) and {face.sizes} sizes; "
+        f"the launch passes {len(given)} ({', '.join(map(str, given))}) and {sizes}",
+        "pass what the kernel's face in the loop stage lists, in order",
+    )  # fmt: skip

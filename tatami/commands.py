@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from tatami.api import Compilation, build, prepare
 from tatami.cli import printable, show_diagnostics
@@ -266,16 +265,17 @@ def bench_command(
     function = build(compilation, threads, sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, inputs, chosen)
     found = measure(compilation, arrays, bound, threads, seconds)
-    table = Table(box=None)
-    for heading in ("kernel", "kind", "ms", "share", "estimate ms", "of roofline", "computes"):
-        table.add_column(heading, no_wrap=True)
+    rows = [("kernel", "kind", "ms", "share", "estimate ms", "of roofline", "computes")]
     total = sum(t.seconds for t in found.timings) or 1.0
     for t in found.timings:
         estimate = f"{t.estimate * 1e3:.4f}" if t.estimate is not None else ""
         roof = f"{t.bound / t.seconds:.0%}" if t.bound is not None and t.seconds > 0 else ""
-        names = printable(", ".join(t.sources))[:60]
-        table.add_row(t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", f"{t.seconds / total:.0%}", estimate, roof, Text(names))
-    console.print(table)
+        names = printable(", ".join(t.sources))[:80]
+        rows.append((t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", f"{t.seconds / total:.0%}", estimate, roof, names))
+    widths = [max(len(row[c]) for row in rows) for c in range(6)]
+    for row in rows:
+        cells = [cell.ljust(w) if c < 2 else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths))]
+        console.print("  ".join([*cells, row[6]]).rstrip(), markup=False)
     at = ", ".join(f"{n}={v}" for n, v in bound.items())
     line = f"whole program {found.whole * 1e3:.4f} ms, kernels {total * 1e3:.4f} ms, least of {found.runs} runs"
     console.print(printable(f"{line}{' at ' + at if at else ''}"), markup=False)

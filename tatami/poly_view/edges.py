@@ -6,7 +6,8 @@ The access decides the rule:
     reshape     the entries split and merge axes one to one: C[i] reads P[i//4, i mod 4]
     inline      anything affine, and the producer is cheap to compute at the read
     halo        a window: C[i] reduces over P[i + r]; neighbouring tiles overlap by the window
-    non_scop, scatter, shape, contraction, window_channel: forbidden, each with what would change it
+    gather_chain  a gather of a gather, where the outer index picks whole axes of the inner: one read with both indices
+    non_scop, scatter, shape, contraction: forbidden, each with what would change it
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tatami.core.bounds import bounds, is_nonneg
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
 from tatami.core.inverse import invert
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
-from tatami.tiny.ir import Node
+from tatami.tiny.ir import GatherOp, Node
 
 
 def classify_edges(
@@ -47,6 +48,8 @@ def _edge(
     if rule == "may":
         if consumer.kind == "scatter":
             return Edge(p, c, True, "scatter_operand")
+        if len(accesses) == 1 and is_gather_chain(producer, consumer, accesses[0], nodes):
+            return Edge(p, c, True, "gather_chain")
         return Edge(
             p, c, False, "non_scop", change="indexed data has to be in memory; index an input instead of a computed value"
         )
@@ -63,6 +66,22 @@ def _edge(
         return Edge(p, c, True, "halo", halo, _halo_bytes(producer, halo, nodes))
     return Edge(
         p, c, False, "shape", halo, change="let the consumer run over the producer's own axes, without slices or pads between"
+    )
+
+
+def is_gather_chain(producer: Statement, consumer: Statement, access: PolyAccess, nodes: dict[str, Node]) -> bool:
+    """Can `consumer`, a gather of gather `producer`, read the inner data directly? Every axis it indexes must be one
+    that the producer copies plainly, once, and that the producer's own indices do not vary over."""
+    inner, outer = nodes[producer.value].op, nodes[consumer.value].op
+    if not isinstance(inner, GatherOp) or not isinstance(outer, GatherOp) or inner.bounds != outer.bounds:
+        return False
+    indexed = {f"i{k}" for k, e in enumerate(access.map) if e is None}
+    data = next(a for a in producer.reads if a.may)
+    plain = [e.as_name() for e in data.map if e is not None and free_vars(e) & indexed]
+    if sorted(n or "" for n in plain) != sorted(indexed):
+        return False
+    return not any(free_vars(e) & indexed for a in producer.reads if not a.may for e in a.map if e is not None) and not any(
+        free_vars(g.index) & indexed for a in producer.reads for g in a.guards
     )
 
 

@@ -55,6 +55,7 @@ from tatami.region.walk import nodes
 from tatami.tiny.ir import (
     MOVEMENT,
     BitcastOp,
+    Bounds,
     CallOp,
     CastOp,
     ConstOp,
@@ -277,12 +278,7 @@ class _Former:
             case ScanOp():
                 return self.scan(v, node.op)
             case GatherOp(bounds=policy):
-                gathered = self.facts.book.values[v].gathered
-                assert gathered is not None
-                self.params.setdefault(gathered.value)
-                entries = tuple(None if e is None else substitute(e, own) for e in gathered.map)
-                indices = tuple(self.operand(v, k) for k in range(len(self.facts.book.values[v].operands)))
-                return ReadAt(gathered.value, entries, indices, policy)
+                return self.gather(v, own, policy)
             case IotaOp(axis=axis):
                 return Index(own[f"i{axis}"], node.dtype)
             case SizeOp(value=value):
@@ -300,6 +296,31 @@ class _Former:
                 )
             case _:
                 assert_never(node.op)
+
+    def gather(self, v: str, at: Mapping[str, Expr | RegionExpr], policy: Bounds) -> RegionExpr:
+        """Element `at` of gather `v`; a coordinate is an index expression or, behind another gather, a computed one."""
+        info = self.facts.book.values[v]
+        assert info.gathered is not None
+        fixed = {a: e for a, e in at.items() if isinstance(e, Expr)}
+        waiting = iter(range(len(info.operands)))
+        coordinates: list[Expr | RegionExpr] = []
+        for entry in info.gathered.map:
+            if entry is None:
+                k = next(waiting)
+                straight = fixed == self.frames[v].own and len(info.operands) == 1
+                base = next((p.read.value for p in info.operands[k].pieces if p.read is not None), None)
+                dtype = self.facts.nodes[base].dtype if base is not None else DType.i64
+                coordinates.append(self.operand(v, k) if straight else self.direct(v, info.operands[k], fixed, dtype))
+            elif free_vars(entry) <= fixed.keys() | self.facts.symbols:
+                coordinates.append(substitute(entry, fixed))
+            else:
+                coordinates.append(at[entry.as_name() or ""])
+        data = info.gathered.value
+        if data in self.inside:
+            return self.gather(data, {f"i{k}": e for k, e in enumerate(coordinates)}, policy)
+        self.params.setdefault(data)
+        indices = tuple(e for e in coordinates if not isinstance(e, Expr))
+        return ReadAt(data, tuple(e if isinstance(e, Expr) else None for e in coordinates), indices, policy)
 
     def reduce(self, v: str, op: ReduceOp) -> RegionExpr:
         body = self.operand(v, 0)

@@ -21,27 +21,21 @@ from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import Edge, PolyView, Statement
 from tatami.region.axis_classes import AxisClasses
 from tatami.region.group_graph import GroupGraph
+from tatami.region.partition_check import check_partition
 from tatami.region.partition_ir import Group, Partition, Verdict
 from tatami.region.streaming import streaming_units
+from tatami.region.values import resident_values, virtual_values
 from tatami.tiny.ir import (
     CallOp,
-    CastOp,
-    ConstOp,
     Elementwise,
-    ExpandOp,
-    IotaOp,
     Node,
     Program,
-    ReshapeOp,
     ResultOp,
     ScanOp,
-    SizeOp,
 )
 
 MAX_VALUES = 64
 """Values of one Region; longer elementwise chains are cut."""
-MAX_VIRTUAL = 8
-"""Operations of an index-only value that are repeated in each reader rather than stored."""
 TILE = 32
 """Elements of a tile along an axis with a halo, for the cost of the overlap."""
 
@@ -55,8 +49,6 @@ def partition(
 ) -> dict[str, Partition]:
     """A partition per program. `decisions` (Partitions or their documents) are keyed by `program_key`; one that does not
     fit is refused (E1501)."""
-    from tatami.region.partition_check import check_partition
-
     out = {}
     for name, program in tiny.programs.items():
         view = poly_view.programs[name]
@@ -74,60 +66,6 @@ def partition(
 def program_key(program: Program) -> str:
     """Content hash of a tiny program: what a partition decision is keyed by."""
     return hashlib.sha256(dump_text(to_builtins(program)).encode()).hexdigest()
-
-
-def resident_values(program: Program, view: PolyView) -> set[str]:
-    """Values that must be in memory whatever is fused: outputs, arguments of calls, indexed data."""
-    out = set(program.outputs)
-    for node in program.nodes:
-        if isinstance(node.op, CallOp):
-            out.update(node.src)
-    for s in view.statements:
-        if s.kind == "gather":
-            out.update(a.tensor for a in s.reads if a.may)
-    return out
-
-
-def virtual_values(program: Program, view: PolyView, resident: set[str], target: str) -> set[str]:
-    """Values so cheap that every reader repeats them: casts of what is already in memory, arithmetic on coordinates and
-    sizes alone, and constant factors of contraction operands. On a GPU an operand of a contraction is not narrowed on the way: its loads are
-    asynchronous copies, which convert nothing."""
-    products = {p.product for p in view.patterns if p.pattern != "dot"}
-    loaded = {a.tensor for s in view.statements if s.value in products for a in s.reads}
-    elsewhere = {a.tensor for s in view.statements if s.value not in products for a in s.reads}
-    nodes = {n.id: n for n in program.nodes}
-    statements = {s.value: s for s in view.statements}
-    cost: dict[str, int] = {}
-    for s in view.statements:
-        if s.value in resident:
-            continue
-        op = nodes[s.value].op
-        if isinstance(op, IotaOp | SizeOp | ConstOp):
-            cost[s.value] = 0
-        elif isinstance(op, CastOp) and all(a.tensor not in statements for a in s.reads):
-            if not (target == "cuda" and s.value in loaded and nodes[s.value].dtype.is_narrow_float):
-                cost[s.value] = MAX_VIRTUAL
-        elif s.value in loaded - elsewhere and _is_scaled_tensor(s, nodes, statements):
-            cost[s.value] = MAX_VIRTUAL
-        elif isinstance(op, Elementwise | CastOp) and all(a.tensor in cost for a in s.reads):
-            total = 1 + sum(cost[a.tensor] for a in s.reads)
-            if total <= MAX_VIRTUAL:
-                cost[s.value] = total
-    return set(cost)
-
-
-def _is_scaled_tensor(s: Statement, nodes: Mapping[str, Node], statements: Mapping[str, Statement]) -> bool:
-    """A tensor in memory times a constant: the factor leaves a contraction by R1."""
-    op = nodes[s.value].op
-    if not isinstance(op, Elementwise) or op.fn != "mul" or len(s.reads) != 1 or s.reads[0].tensor in statements:
-        return False
-    return nodes[s.value].dtype.is_float and any(_is_number(v, nodes) for v in nodes[s.value].src)
-
-
-def _is_number(value: str, nodes: Mapping[str, Node]) -> bool:
-    while isinstance(nodes[value].op, ExpandOp | ReshapeOp):
-        value = nodes[value].src[0]
-    return isinstance(nodes[value].op, ConstOp)
 
 
 class _Shape:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.poly_view.ir import PolyView
 from tatami.region.partition_ir import Partition
-from tatami.tiny.ir import CallOp, CastOp, IotaOp, Program, ResultOp, SizeOp
+from tatami.region.values import resident_values, virtual_values
+from tatami.tiny.ir import CallOp, Program, ResultOp
 
 
 def check_partition(partition: Partition, program: Program, view: PolyView) -> list[Diagnostic]:
     """Every value in one group (coordinates and casts may repeat), calls alone, no circle, no forbidden edge inside."""
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
+    resident = resident_values(program, view)
+    repeatable = virtual_values(program, view, resident, "cpu") | virtual_values(program, view, resident, "cuda")
     home: dict[str, int] = {}
     found: list[Diagnostic] = []
     for k, group in enumerate(partition.groups):
@@ -20,7 +23,7 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
                 found.append(
                     _invalid(v, f"group {k} names {v}, which is no computed value", "list the ids of computed values only")
                 )
-            elif v in home and not _repeatable(v, program, statements, nodes):
+            elif v in home and v not in repeatable:
                 found.append(_invalid(v, f"it stands in groups {home[v]} and {k}", "keep it in one group"))
             home.setdefault(v, k)
         calls = [v for v in group.values if v in nodes and isinstance(nodes[v].op, CallOp)]
@@ -40,24 +43,6 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
                 _invalid(pattern.value, "its product stands in another group", f"move {pattern.product} into its group")
             )
     return found
-
-
-def _repeatable(v: str, program: Program, statements: dict, nodes: dict) -> bool:  # type: ignore[type-arg]
-    from tatami.region.partition import MAX_VIRTUAL
-
-    stack, seen = [v], 0
-    while stack:
-        u = stack.pop()
-        if u not in statements:
-            if isinstance(nodes[v].op, CastOp):
-                continue
-            return False
-        seen += 1
-        if seen > MAX_VIRTUAL + 4:
-            return False
-        if not isinstance(nodes[u].op, IotaOp | SizeOp):
-            stack.extend(a.tensor for a in statements[u].reads)
-    return True
 
 
 def _order(partition: Partition, statements: dict, home: dict[str, int]) -> list[Diagnostic]:  # type: ignore[type-arg]

@@ -81,3 +81,13 @@ def test_a_given_partition_is_obeyed_or_refused() -> None:
     for wrong in (Partition((Group((e,)),)), Partition((Group((y,)), Group((e,)))), Partition((Group((e, y)), Group((y,))))):
         with pytest.raises(TatamiError, match="E1501"):
             partitioned(m, {key: wrong})
+
+
+def test_a_chain_of_gathers_over_different_axes_is_one_read() -> None:
+    b = Builder()
+    x, i, j = b.input("x", (5, 6)), b.input("i", ("B", 6), dtype=b_int()), b.input("j", ("B", "B"), dtype=b_int())
+    rows = b.gather(x, ("B", 6), (None, "i1"), b.expand(b.input("r", ("B",), dtype=b_int()), ("B", 6), (0,)))
+    b.output("y", b.gather(rows, ("B", "B"), ("i0", None), j))
+    b.output("z", b.gather(b.gather(x, ("B", 6), (None, "i1"), i), ("B", "B"), ("i0", None), j))
+    groups = partitioned(b.module()).groups
+    assert [len(g.values) for g in groups] == [2, 1, 1]

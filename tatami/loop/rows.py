@@ -202,7 +202,7 @@ class _Rows:
         self.sizes["group"] = floordiv(size + (block - 1), expr(block))
 
         def body(env: dict[str, Expr]) -> None:
-            start = var(e.integer(IndexOf(env["group"] * block, DType.i64)))
+            start = var(e.integer(IndexOf(env.get("group", ZERO) * block, DType.i64)))
             stop = var(e.integer(IndexOf(minimum(size, start + block), DType.i64)))
             middle = var(e.integer(IndexOf(start + floordiv(stop - start, expr(group)) * group, DType.i64)))
             outer = {a: x for a, x in env.items() if a != "group"}

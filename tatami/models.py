@@ -13,9 +13,10 @@ from typing import Any
 
 from tatami.core.codec import parse_text
 from tatami.core.diagnostic import fail
-from tatami.core.document import check_file, is_document, parse_document, read_bytes
+from tatami.core.document import check_file, is_document, parse_document, read_bytes, read_document
 from tatami.core.module import Module
 from tatami.dump import from_document
+from tatami.stages import STAGES
 
 Given = dict[str, Module[Any]]
 
@@ -62,6 +63,19 @@ def open_model(model: Any, *, example_inputs: Any = None, trust: bool = False) -
     )
 
 
+def open_folder(folder: Path, *, trust: bool) -> Given:
+    """All stages of a dump, each as its file says: what was edited is compared with what was not. Code documents are
+    left out unless trusted."""
+    given: Given = {}
+    for s in STAGES:
+        for path in sorted(folder.glob(f"*_{s.file_stem}.json")):
+            if not s.code or trust:
+                given[s.name] = from_document(read_document(path), folder, trust=trust, at=path.name)[s.name]
+    if not given:
+        raise fail("FileUnreadable", folder.name, "the folder holds no dump", "give a folder written by tatami compile --dump=all")
+    return given
+
+
 def open_file(path: Path, *, trust: bool) -> Given:
     try:
         return _open_file(path, trust)
@@ -71,6 +85,8 @@ def open_file(path: Path, *, trust: bool) -> Given:
 
 
 def _open_file(path: Path, trust: bool) -> Given:
+    if path.is_dir():
+        return open_folder(path, trust=trust)
     suffix = path.suffix.lower()
     loader = BY_SUFFIX.get(suffix)
     if loader is not None:

@@ -61,3 +61,24 @@ def test_a_constant_may_not_leave_the_folder(tmp_path: Path) -> None:
     with pytest.raises(TatamiError) as error:
         open_model(path)
     assert kinds(error) == ["FileUnreadable"]
+
+
+def test_a_dump_folder_is_compared_stage_by_stage(tmp_path: Path) -> None:
+    from tatami.api import prepare
+    from tatami.dump import write_dump
+    from tatami.inputs import gather_inputs
+    from tatami.playback import play_back
+    from tests.golden.programs import row_softmax
+
+    compilation = prepare(row_softmax())
+    values = compilation.values()
+    write_dump(tmp_path, values, values, compilation.target)
+    edited = next(tmp_path.glob("*_tiny.json"))
+    text = edited.read_text()
+    assert '"EXP"' in text
+    edited.write_text(text.replace('"EXP"', '"EXP2"'))
+    again = prepare(tmp_path)
+    signature = again.values()["frontend"].main.signature
+    arrays, sizes = gather_inputs(signature, signature.inputs, [], {})
+    first = play_back(again.values(), arrays, sizes).first_divergence
+    assert first is not None and first.stage == "tiny"

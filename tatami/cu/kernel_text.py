@@ -347,13 +347,13 @@ class _Printer:
                 dst = f"slot + tt_tile_offset<{ring.row_bytes}, {ring.swizzle}>(row, column / 8){inside}"
                 if tests:
                     l.add(f"const bool inside = {' && '.join(tests)};")
-                    source, count = f"from + (inside ? {element} : 0)", f"inside ? {s.width * size} : 0"
+                    source, bytes_ = f"from + (inside ? {element} : 0)", f"inside ? {s.width * size} : 0"
                 else:
-                    source, count = f"from + {element}", str(s.width * size)
+                    source, bytes_ = f"from + {element}", str(s.width * size)
                 if s.width == 1:
-                    l.add(f"tt_copy_2({dst}, {source}, {count});")
+                    l.add(f"tt_copy_2({dst}, {source}, {bytes_});")
                 else:
-                    l.add(f"tt_cp_async_{s.width * size}({dst}, {source}, {count});")
+                    l.add(f"tt_cp_async_{s.width * size}({dst}, {source}, {bytes_});")
 
     def tma_load(self, s: TmaLoad) -> None:
         l = self.l

@@ -9,15 +9,16 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.cu.ir import Source, Unit
 from tatami.cu.kernel_text import kernel_text
+from tatami.cu.stream_text import stream_text
 from tatami.cu.wgmma_text import wgmma_function
-from tatami.gpu.ir import Kernel, Program
+from tatami.gpu.ir import AnyKernel, Kernel, Program, StreamKernel
 
 HEADERS = ("tatami_ptx.cuh", "tatami_math.cuh")
 
 
 def print_cu(gpu: Module[Program], execution: object, target: Target) -> Module[Source]:
     """One Source for all programs of the module: every kernel is one unit, in order of its symbol."""
-    kernels: dict[str, Kernel] = {}
+    kernels: dict[str, AnyKernel] = {}
     for program in gpu.programs.values():
         for k in program.kernels:
             kernels[k.face.symbol] = k
@@ -26,16 +27,18 @@ def print_cu(gpu: Module[Program], execution: object, target: Target) -> Module[
     return Module({"main": source})
 
 
-def print_unit(kernel: Kernel, target: Target) -> Unit:
+def print_unit(kernel: AnyKernel, target: Target) -> Unit:
+    if isinstance(kernel, StreamKernel):
+        return Unit(kernel.face.symbol, "sm_90a" if target.isa == "sm90" else "sm_80", stream_text(kernel))
     arch = "sm_90a" if kernel.maps or target.isa == "sm90" else "sm_80"
     return Unit(kernel.face.symbol, arch, kernel_text(kernel))
 
 
-def headers(kernels: tuple[Kernel, ...]) -> dict[str, str]:
+def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:
     """The header files; the PTX header ends with the wgmma shapes that these kernels use."""
     folder = files("tatami.cu") / "header"
     out = {name: (folder / name).read_text() for name in HEADERS}
-    shapes = sorted({(str(k.a.dtype).replace("fp16", "f16"), k.tile[1]) for k in kernels if k.maps})
+    shapes = sorted({(str(k.a.dtype).replace("fp16", "f16"), k.tile[1]) for k in kernels if isinstance(k, Kernel) and k.maps})
     if shapes:
         functions = "\n".join(wgmma_function(d, n) for d, n in shapes)
         out[HEADERS[0]] += f"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n{functions}#endif\n"

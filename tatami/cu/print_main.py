@@ -103,15 +103,15 @@ class _Main:
         out += ["  run(b);", '  must(cudaDeviceSynchronize(), "run");']
         for k, id in enumerate(self.plan.output_buffers):
             b = self.info[id]
-            i = self.pointer[id][1:]
+            place = self.pointer[id][1:]
             if k < len(self.expected):
                 e = self.expected[k]
                 out.append(
-                    f"  bad += check({k}, b[{i}], {CODES[b.dtype]}, {self.count(b)}, at_{k}, want_{k}, {len(e.positions)}, "
+                    f"  bad += check({k}, b[{place}], {CODES[b.dtype]}, {self.count(b)}, at_{k}, want_{k}, {len(e.positions)}, "
                     f"{_double(e.relative)}, {_double(e.absolute)});"
                 )
             else:
-                out.append(f"  check({k}, b[{i}], {CODES[b.dtype]}, {self.count(b)}, nullptr, nullptr, 0, 0, 0);")
+                out.append(f"  check({k}, b[{place}], {CODES[b.dtype]}, {self.count(b)}, nullptr, nullptr, 0, 0, 0);")
         out += [
             "  cudaEvent_t begin, end;",
             "  cudaEventCreate(&begin), cudaEventCreate(&end);",

@@ -26,7 +26,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.kernel import Binding, KernelFace
-from tatami.region.ir import Let, RegionExpr
+from tatami.region.ir import Iter, Let, RegionExpr, Scan
 
 TokenKind: TypeAlias = Literal["TokLoad", "TokCompute", "TokEpilogue", "TokFree"]
 Arch: TypeAlias = Literal["sm80", "sm90"]
@@ -276,7 +276,7 @@ class Param(msgspec.Struct, frozen=True, omit_defaults=True):
     written: bool = False
 
 
-class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
+class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="contraction"):
     """`rows` x `cols` threads of the synchronous template, or warps of an MMA template, divide the tile."""
 
     face: KernelFace
@@ -310,6 +310,33 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     tile_order: Literal["row", "grouped"] = "row"
 
 
+class StreamStore(msgspec.Struct, frozen=True):
+    param: str
+    index: Expr
+
+
+class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="stream"):
+    """A thread per point of `axes` computes `value` (with `lets` where it uses them) and stores it; reads have one
+    index, the element address. `scan`: a thread per point of the other axes walks along the scan's axis."""
+
+    face: KernelFace
+    params: tuple[Param, ...]
+    axes: tuple[Iter, ...]
+    reduce_axes: tuple[Iter, ...]
+    lets: tuple[Let, ...]
+    dtype: DType
+    value: RegionExpr
+    stores: tuple[StreamStore, ...]
+    threads: int
+    scan: Scan | None = None
+
+
+NO_FACE = KernelFace("", (), 0, "")
+"""The face of a kernel that has no name yet."""
+
+AnyKernel: TypeAlias = Kernel | StreamKernel
+
+
 class Program(msgspec.Struct, frozen=True):
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[AnyKernel, ...]
     bindings: tuple[Binding, ...]

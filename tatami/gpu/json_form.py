@@ -17,7 +17,8 @@ NAMES = frozenset(str(s.__struct_config__.tag) for s in get_args(Stmt))
 def encode(program: Program) -> Any:
     value = to_builtins(program)
     for kernel in value["kernels"]:
-        kernel["body"] = [_outside(s) for s in kernel["body"]]
+        if "body" in kernel:
+            kernel["body"] = [_outside(s) for s in kernel["body"]]
     return value
 
 

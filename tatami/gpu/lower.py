@@ -17,33 +17,33 @@ from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, substit
 from tatami.core.kernel import Binding, Condition, KernelFace, KernelParam, TensorMapSpec
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.gpu.ir import Arch, Barrier, Kernel, Operand, Program, Ring, StGlobalVec, Stmt, Token, TokenKind
+from tatami.gpu.ir import NO_FACE, AnyKernel, Arch, Barrier, Kernel, Operand, Program, Ring, StGlobalVec, Stmt, Token, TokenKind
 from tatami.gpu.plan_words import check_words, tail_roles
 from tatami.gpu.problem import Problem, is_divisible, problem, step_along
 from tatami.gpu.sm80 import sm80_body
 from tatami.gpu.sm90 import sm90_body
+from tatami.gpu.stream import lower_stream
 from tatami.gpu.sync import sync_body
 from tatami.plan.gpu_limits import BARRIER_BYTES, hard_limits, needs, pair, shape_rules
-from tatami.plan.ir import GpuSync, Guarded, ProgramPlan, RegionPlan, SchedulePlan, Sm80Mma, Sm90Mma
+from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, SchedulePlan, Sm80Mma, Sm90Mma
 
 TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
-NO_FACE = KernelFace("", (), 0, "")
 
 
 def lower(region: Module[region_ir.Program], plan: Module[ProgramPlan], target: Target) -> Module[Program]:
     """Kernels of every program. Raises InvalidPlan or ResourceExceeded, with numbers, for a plan that cannot be."""
-    kernels: dict[str, Kernel] = {}
+    kernels: dict[str, AnyKernel] = {}
     programs: dict[str, Program] = {}
     for name, body in region.programs.items():
         plans = {p.region: p for p in plan.programs[name].regions}
-        own: dict[str, Kernel] = {}
+        own: dict[str, AnyKernel] = {}
         bindings: list[Binding] = []
         for item in body.body:
             if not isinstance(item, region_ir.Region) or item.opaque is not None:
                 continue
             if item.name not in plans:
                 raise fail("InvalidPlan", item.name, "the plan has no entry for this Region", "run `choose` again")
-            for position, (kernel, binding) in enumerate(_kernels_of(item, plans[item.name], target)):
+            for position, kernel, binding in _kernels_of(item, plans[item.name], target):
                 key = _key(kernel)
                 if key not in kernels:
                     face = KernelFace(
@@ -59,12 +59,19 @@ def lower(region: Module[region_ir.Program], plan: Module[ProgramPlan], target: 
     return Module(programs, region.constants, region.origins)
 
 
-def _key(kernel: Kernel) -> str:
+def _key(kernel: AnyKernel) -> str:
     return hashlib.sha256(dump_text(to_builtins(kernel)).encode()).hexdigest()
 
 
-def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> list[tuple[Kernel, Binding]]:
-    return [lower_region(region, choice, target) for choice in plan.choices]
+def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> list[tuple[int, AnyKernel, Binding]]:
+    """(choice, kernel, binding) of every kernel of a Region, in order."""
+    out: list[tuple[int, AnyKernel, Binding]] = []
+    for position, choice in enumerate(plan.choices):
+        if isinstance(choice.plan, GpuStream):
+            out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]
+        else:
+            out.append((position, *lower_region(region, choice, target)))
+    return out
 
 
 def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> tuple[Kernel, Binding]:
@@ -211,7 +218,10 @@ def _stores(p: Problem, tail: tuple[str, ...], wanted: int, quad: bool) -> tuple
 def _sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
     a, b = _need_mma(p, plan)
     bm, bn, bk = plan.tile
-    rings, base, loads, maps = [], BARRIER_BYTES, [], []
+    rings: list[Ring] = []
+    base = BARRIER_BYTES
+    loads: list[tuple[str, str, str, tuple[Expr, ...], int, int]] = []
+    maps: list[TensorMapSpec] = []
     for o, extent, size, role, token, desc in ((a, bm, p.m, "m", "tA", "A_desc"), (b, bn, p.n, "n", "tB", "B_desc")):
         if o.major == "mn" and extent % 64:
             raise fail(

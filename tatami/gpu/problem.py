@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+import tatami.region.ir as region_ir
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, exact_div, expr, floordiv, free_vars, rebuild, substitute, var
@@ -79,12 +80,13 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     place: dict[str, Expr] = {a: var(f"b{i}") for i, (a, _) in enumerate(batch_axes)}
     for role, group in (("m", m), ("n", n), ("k", view.k)):
         place |= _split(role, group)
-    names = [p.name for p in (*region.inputs, *region.outputs)]
+    ports: list[region_ir.Param | region_ir.Target] = [*region.inputs, *region.outputs]
+    names = [p.name for p in ports]
     param_of = {name: f"p{i}" for i, name in enumerate(names)}
     symbols = _symbols(region, view, set(place))
     size_of: dict[str, Expr] = {s: var(f"s{i}") for i, s in enumerate(symbols)}
     every = place | size_of
-    memrefs = {p.name: p.memref for p in (*region.inputs, *region.outputs)}
+    memrefs = {p.name: p.memref for p in ports}
 
     def index(e: Expr) -> Expr:
         return substitute(e, every)
@@ -215,7 +217,8 @@ def _symbols(region: Region, view: GemmView, axes: set[str]) -> tuple[str, ...]:
             if name not in axes:
                 out.setdefault(name)
 
-    for p in (*region.inputs, *region.outputs):
+    ports: list[region_ir.Param | region_ir.Target] = [*region.inputs, *region.outputs]
+    for p in ports:
         for s in p.memref.shape:
             see(s)
     for group in (view.batch, view.m, view.n, view.k):

@@ -22,6 +22,7 @@ from tatami.gpu.ir import (
     SetMaxNReg,
     StGlobalVec,
     Stmt,
+    StreamKernel,
     SyncThreads,
     TmaLoad,
     Token,
@@ -29,7 +30,7 @@ from tatami.gpu.ir import (
     Wgmma,
     ZeroAcc,
 )
-from tatami.region.ir import Binary, Cast, Const, Index, Read, Ref, RegionExpr, Select, Unary, Within
+from tatami.region.ir import Binary, Cast, Const, Index, Read, Reduce, Ref, RegionExpr, Select, Unary, Within
 
 
 def show(module: Module[Program]) -> str:
@@ -37,7 +38,7 @@ def show(module: Module[Program]) -> str:
     for name, program in module.programs.items():
         lines = [f"program {name}"]
         for k in program.kernels:
-            lines += kernel_lines(k)
+            lines += kernel_lines(k) if isinstance(k, Kernel) else stream_lines(k)
         for b in program.bindings:
             when = " and ".join(
                 f"{c.size} % {c.divisor} == 0" if c.divisor > 1 else f"{c.low} <= {c.size}" for c in b.conditions
@@ -70,6 +71,19 @@ def kernel_lines(k: Kernel) -> list[str]:
     for b in k.barriers:
         out.append(f"    {b.name}: {b.slots} mbarriers at {b.base}")
     return out + _body(k.body, 2)
+
+
+def stream_lines(k: StreamKernel) -> list[str]:
+    params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
+    out = [f"  kernel {k.face.symbol}({params}) stream, {k.threads} threads"]
+    out.append(f"    for each [{', '.join(f'{a.name} < {a.size}' for a in k.axes)}]:")
+    if k.scan is not None:
+        how = (" exclusive" if k.scan.exclusive else "") + (" reverse" if k.scan.reverse else "")
+        out.append(f"    scan {k.scan.fn} along {k.scan.axis}{how}")
+    out += [f"      {x.name} : {x.dtype} = {show_expr(x.expr)}" for x in k.lets]
+    out.append(f"      value : {k.dtype} = {show_expr(k.value)}")
+    out += [f"      {s.param}[{s.index}] = value" for s in k.stores]
+    return out
 
 
 def _body(body: tuple[Stmt, ...], depth: int) -> list[str]:
@@ -167,5 +181,7 @@ def show_expr(e: RegionExpr) -> str:
             return f"({show_expr(t)} where {show_expr(p)} else {show_expr(o)})"
         case Cast(x=x, to=to):
             return f"cast({show_expr(x)}, {to})"
+        case Reduce(fn=fn, axes=axes, body=body):
+            return f"{fn} over {', '.join(axes)} of {show_expr(body)}"
         case _:
             return type(e).__name__

@@ -53,7 +53,7 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
         for k in program.kernels:
             if k.face.symbol not in seen:
                 seen.add(k.face.symbol)
-                out += verify_kernel(k)
+                out += verify_kernel(k) if isinstance(k, Kernel) else []
         for b in program.bindings:
             if b.kernel not in symbols:
                 out.append(diagnostic("InvalidDocument", b.region, f"kernel {b.kernel} is not defined", "add it to kernels"))

@@ -22,15 +22,18 @@ from tatami.plan.ir import (
     GpuSync,
     Guarded,
     LocalEdge,
+    Pass,
     Rejected,
     Sm80Mma,
     Sm90Mma,
+    Storage,
     Vectorize,
 )
-from tatami.plan.passes import size_at, skeleton
+from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, why_not_mma
-from tatami.region.ir import Region
+from tatami.region.ir import At, Reduce, Region, Scan
+from tatami.region.walk import nodes
 
 SM80_TILES = (
     ((128, 128, 32), "64x64"),
@@ -64,12 +67,13 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     view = gemm_view(region)
     if isinstance(view, str):
         return (Guarded((), stream_plan(region, target, sizes)),), (Rejected("contraction", view),)
+    rejected: tuple[Rejected, ...]
     why = why_not_mma(view)
     if why:
         best, rejected = _best(region, view, [*_sync_candidates(region, view, target)], target, sizes)
         return (Guarded((), best.plan, best.estimate),), (Rejected("mma", why), *rejected)
     conditions, wide = _alignment(view)
-    rejected: tuple[Rejected, ...] = ()
+    rejected = ()
     choices: list[Guarded] = []
     if wide:
         fast = _sm90_candidates(region, view) if target.isa == "sm90" else []
@@ -84,8 +88,17 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
 
 
 def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> GpuStream:
-    bones = skeleton(region, sizes, target.l2_bytes)
-    return GpuStream(bones.outer, bones.passes, bones.storage, 256, 16)
+    """One pass, and one kernel, per let that reduces, scans, is read at moved coordinates, or leaves the Region; a
+    thread per point. The others are computed where they are used."""
+    moved = {n.let for let in region.lets for n in nodes(let.expr) if isinstance(n, At)}
+    stored = {let.name for let in region.lets if any(isinstance(n, Reduce | Scan) for n in nodes(let.expr))} | moved
+    leaving = {y.source for y in region.yields}
+    passes = tuple(Pass(let.axes, (let.name,)) for let in region.lets if let.name in stored | leaving)
+    storage: dict[str, Storage] = {
+        let.name: "workspace" if let.name in stored else "register" if let.name in leaving else "recompute"
+        for let in region.lets
+    }
+    return GpuStream((), passes, storage, 256, 4)
 
 
 # -- candidates ------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     in_x, in_y = axes_of(x), axes_of(y)
     if not set(let.expr.axes) <= in_x & in_y:
         return "a reduced axis stands in one operand only"
-    group = {"b": [], "m": [], "n": []}
+    group: dict[str, list[str]] = {"b": [], "m": [], "n": []}
     for axis in let.axes:
         role = "b" if (axis in in_x) == (axis in in_y) else "m" if axis in in_x else "n"
         group[role].append(axis)
@@ -108,7 +108,9 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     return GemmView(
         let.name,
         let.dtype,
-        *(_group(group[r], sizes) for r in "bmn"),
+        _group(group["b"], sizes),
+        _group(group["m"], sizes),
+        _group(group["n"], sizes),
         _group(list(let.expr.axes), sizes),
         operands[0],
         operands[1],

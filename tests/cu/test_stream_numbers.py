@@ -1,0 +1,206 @@
+"""Programs without an MMA, from the graph to CUDA text, run on the host and compared with the Regions' meaning."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tatami.core.dtype import DType
+from tatami.core.expr import evaluate
+from tatami.core.target import PRESETS
+from tatami.core.tensor import numpy_dtype
+from tatami.cu.print import headers
+from tatami.decisions import Decisions
+from tatami.frontend.graph import Graph
+from tatami.gpu.ir import Kernel, StreamKernel
+from tatami.gpu.verify import verify
+from tatami.pipeline import compile_stages
+from tatami.region.ir import Region
+from tatami.region.run import run as run_regions
+from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+
+def softmax(g: Graph) -> None:
+    x = g.input("x", ("M", "K"), DType.fp32)
+    g.output("y", x.softmax(-1))
+
+
+def softmax_fp16(g: Graph) -> None:
+    x = g.input("x", ("M", "K"), DType.fp16)
+    g.output("y", x.softmax(-1))
+
+
+def middle_axis(g: Graph) -> None:
+    x = g.input("x", ("M", "K", 5), DType.fp32)
+    g.output("y", x.softmax(1))
+
+
+def gelu(g: Graph) -> None:
+    x = g.input("x", ("M", "K"), DType.fp32)
+    g.output("y", x.gelu())
+
+
+def positions(g: Graph) -> None:
+    x = g.input("x", ("M", "K"), DType.fp32)
+    g.output("y", x.argmax(-1))
+
+
+def running(g: Graph) -> None:
+    x = g.input("x", ("M", "K"), DType.fp32)
+    g.output("y", x.cumsum(-1))
+
+
+def convolution(g: Graph) -> None:
+    x = g.input("x", (2, 3, 9, 8), DType.fp32)
+    w = g.input("w", (4, 3, 3, 3), DType.fp32)
+    g.output("y", x.conv(w, stride=2, padding=1).relu())
+
+
+def pooling(g: Graph) -> None:
+    x = g.input("x", (2, 3, 9, 8), DType.fp32)
+    g.output("y", x.max_pool(3, 2, 1))
+
+
+def two_layers(g: Graph) -> None:
+    x = g.input("x", ("M", 24), DType.fp16)
+    w = g.input("w", (24, 40), DType.fp16)
+    v = g.input("v", (40, 16), DType.fp16)
+    g.output("y", ((x @ w).relu() @ v).softmax(-1))
+
+
+def normalised(g: Graph) -> None:
+    x = g.input("x", ("M", "K"), DType.fp32)
+    scale = g.input("scale", ("K",), DType.fp32)
+    g.output("y", x.layer_norm(scale))
+
+
+def averages(g: Graph) -> None:
+    x = g.input("x", (2, 3, 9, 8), DType.fp32)
+    g.output("y", x.avg_pool(3, 2, 1))
+
+
+def attention(g: Graph) -> None:
+    q, k, v = (g.input(n, (1, 2, "M", 16), DType.fp32) for n in "qkv")
+    g.output("y", q.attention(k, v))
+
+
+def shuffles(g: Graph) -> None:
+    x = g.input("x", ("M", 4, 6), DType.fp16)
+    g.output("y", x.transpose(1, 2).flip(1).reshape("M", 24))
+
+
+PROGRAMS = (
+    normalised,
+    averages,
+    attention,
+    shuffles,
+    softmax,
+    softmax_fp16,
+    middle_axis,
+    gelu,
+    positions,
+    running,
+    convolution,
+    pooling,
+    two_layers,
+)
+
+
+def driver(k: Kernel | StreamKernel) -> str:
+    from tatami.cu.expr_text import STORED_TYPE
+
+    args = [f"({STORED_TYPE[p.dtype]}*)args[{i}]" for i, p in enumerate(k.params)]
+    args += [f"sizes[{i}]" for i in range(k.face.sizes)]
+    name = k.face.symbol
+    return f"""
+static void body_{name}() {{ {name}({", ".join(args)}); }}
+extern "C" int run_{name}(void** a, const long long* s, int gx, int gy, int gz, int threads) {{
+  args = a, sizes = s, host::grid[0] = gx;
+  for (int z = 0; z < gz; ++z) for (int y = 0; y < gy; ++y) for (int x = 0; x < gx; ++x) {{
+    host::block[0] = x, host::block[1] = y, host::block[2] = z;
+    if (host::run_block(threads, body_{name})) return 1;
+  }}
+  return 0;
+}}
+"""
+
+
+def stages_of(make: Callable[[Graph], None]) -> Any:
+    g = Graph("program")
+    make(g)
+    return compile_stages({"frontend": g.module()}, PRESETS["sm80"], Decisions(), lambda name, build: build())
+
+
+@pytest.mark.parametrize("make", PROGRAMS, ids=lambda f: f.__name__)
+def test_the_kernels_mean_what_the_regions_mean(make: Callable[[Graph], None], tmp_path: Path) -> None:
+    stages = stages_of(make)
+    gpu, source, regions = stages["gpu"].main, stages["cu"].main, stages["realised"]
+    assert verify(stages["gpu"]) == []
+    (tmp_path / "tatami_math.cuh").write_text(headers(())["tatami_math.cuh"])
+    (tmp_path / "tatami_ptx.cuh").write_text((Path(__file__).parent / "host" / "tatami_ptx.cuh").read_text())
+    texts = ['#include "tatami_ptx.cuh"\nstatic void** args; static const long long* sizes;']
+    texts += [u.text for u in source.units] + [driver(k) for k in gpu.kernels]
+    (tmp_path / "k.cpp").write_text("\n".join(texts))
+    command = [
+        "g++",
+        "-std=c++17",
+        "-O1",
+        "-w",
+        "-shared",
+        "-fPIC",
+        f"-I{tmp_path}",
+        f"{tmp_path}/k.cpp",
+        "-o",
+        f"{tmp_path}/k.so",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[:3000]
+    library = ctypes.CDLL(str(tmp_path / "k.so"))
+
+    env = {"M": 7, "K": 33}
+    rng = np.random.default_rng(0)
+    program = regions.main
+    inputs = {}
+    for port in program.signature.inputs:
+        shape = tuple(int(evaluate(s, env)) for s in port.shape)
+        inputs[port.tensor] = (rng.integers(-16, 17, shape) / 8).astype(numpy_dtype(port.dtype))
+    wanted = run_regions(regions, inputs, env)
+
+    buffers = {id: inputs[port.tensor] for id, port in zip(program.inputs, program.signature.inputs)}
+    for item in program.body:
+        assert isinstance(item, Region)
+        for t in item.outputs:
+            shape = tuple(int(evaluate(s, env)) for s in t.memref.shape)
+            buffers[t.name] = np.zeros(shape, numpy_dtype(t.memref.dtype))
+    kernels = {k.face.symbol: k for k in gpu.kernels}
+    for b in (b for b in gpu.bindings if not b.conditions):
+        for name, size in b.scratch:
+            buffers[f"{b.region}.{name}"] = np.zeros(int(evaluate(size, env)), np.uint8)
+        found = [buffers.get(n, buffers.get(f"{b.region}.{n}")) for n in b.buffers]
+        pointers = (ctypes.c_void_p * len(found))(*(x.ctypes.data for x in found if x is not None))
+        sizes = (ctypes.c_longlong * max(1, len(b.sizes)))(*(int(evaluate(s, env)) for s in b.sizes))
+        grid = [int(evaluate(x, env)) for x in b.grid]
+        run = getattr(library, f"run_{b.kernel}")
+        assert run(pointers, sizes, *grid, kernels[b.kernel].threads) == 0
+    for id, port in zip(program.outputs, program.signature.outputs):
+        got, want = buffers[id].astype(np.float64), np.asarray(wanted[port.tensor]).astype(np.float64)
+        tolerance = 4e-3 if port.dtype == DType.fp16 else 1e-5
+        np.testing.assert_allclose(got.reshape(want.shape), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("make", PROGRAMS, ids=lambda f: f.__name__)
+def test_the_kernels_compile(make: Callable[[Graph], None]) -> None:
+    source = stages_of(make)["cu"].main
+    for u in source.units:
+        cubin = compile_cubin(u.text, u.arch, source.headers)
+        assert cubin.spill_bytes == 0 and cubin.warnings == ()

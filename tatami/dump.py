@@ -67,12 +67,18 @@ def from_document(document: Document, folder: Path | None, *, trust: bool, at: s
     for name, ref in document.inputs.items():
         earlier = _read_input(name, ref, folder, at)
         found.update(from_document(earlier, folder, trust=trust, at=f"{at}.inputs.{name}"))
-    found[s.name] = Module(
+    found[s.name] = own_stage(document, folder, at)
+    return found
+
+
+def own_stage(document: Document, folder: Path | None, at: str) -> Module[Any]:
+    """The stage a document holds itself."""
+    s = stage(document.stage)
+    return Module(
         programs={n: decode_body(s, b, f"{at}.programs.{n}") for n, b in document.programs.items()},
         constants={n: load_constant(n, r, folder) for n, r in document.constants.items()},
         origins=document.origins,
     )
-    return found
 
 
 def _read_input(name: str, ref: InputRef, folder: Path | None, at: str) -> Document:

@@ -15,7 +15,7 @@ from tatami.core.codec import parse_text
 from tatami.core.diagnostic import fail
 from tatami.core.document import check_file, is_document, parse_document, read_bytes
 from tatami.core.module import Module
-from tatami.dump import from_document
+from tatami.dump import from_document, own_stage
 from tatami.stages import STAGES
 
 Given = dict[str, Module[Any]]
@@ -70,9 +70,7 @@ def open_folder(folder: Path, *, trust: bool) -> Given:
     for s in STAGES:
         for path in sorted(folder.glob(f"*_{s.file_stem}.json")):
             if not s.code or trust:
-                given[s.name] = from_document(
-                    parse_document(parse_text(read_bytes(path), path.name), path.name), folder, trust=trust, at=path.name
-                )[s.name]
+                given[s.name] = own_stage(parse_document(parse_text(read_bytes(path), path.name), path.name), folder, path.name)
     if not given:
         raise fail(
             "FileUnreadable", folder.name, "the folder holds no dump", "give a folder written by tatami compile --dump=all"

@@ -126,14 +126,15 @@ class CpuProgram:
                 np.copyto(view, source)
                 self.constants[name] = view
         if setup is not None:
-            for port in setup.signature.inputs:
-                self.constants.setdefault(port.tensor, given[port.tensor].array)
+            sources = [p.tensor for p in setup.signature.inputs]
+            for name in sources:
+                self.constants.setdefault(name, given[name].array)
             outputs = [self.constants.get(p.tensor) for p in setup.signature.outputs]
             self._finish_constants()
             self.run("setup", [], bound, outputs)
-            for port in setup.signature.inputs:
-                if port.tensor not in offsets:
-                    del self.constants[port.tensor]
+            for name in sources:
+                if name not in offsets:
+                    del self.constants[name]
         self._finish_constants()
         block.flags.writeable = False
 

@@ -59,5 +59,5 @@ def bind_new_symbols(new: Sequence[str], shapes: Sequence[Shape], results: Seque
     for shape, result in zip(shapes, results):
         for size, actual in zip(shape, result.shape):
             name = size.as_name()
-            if name in new:
+            if name is not None and name in new:
                 sizes[name] = actual

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 import msgspec
 
 from tatami.core.dtype import DType
+from tatami.core.expr import product
 from tatami.core.target import Target
 from tatami.plan.accesses import accesses, gathers_along
-from tatami.plan.estimate import contraction_estimate, pass_cycles, rows_estimate, trips
-from tatami.plan.ir import CpuContraction, CpuRows, Guarded, Pass, Rejected, Scalar, SchedulePlan
+from tatami.plan.estimate import contraction_estimate, pass_cycles, rows_estimate, seconds_of_bytes, trips
+from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, Guarded, Pass, Rejected, Scalar, SchedulePlan
 from tatami.plan.passes import Skeleton, main_order, row_major_order, size_at, skeleton
+from tatami.plan.split import crossing_lets, split_parts, split_region
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import At, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
@@ -48,6 +50,9 @@ def choose_cpu(
         found.append(packed)
     else:
         refused.append(packed)
+    parts = split_candidate(region, facts, target, sizes)
+    if parts is not None:
+        found.append(parts)
     found.sort(key=lambda c: c.estimate["total"])
     best, rest = found[0], found[1:]
     slower = [
@@ -308,3 +313,33 @@ def contraction_plan(
     packed = (right,) if right and right in constants else ()
     lanes = max(1, target.vector_bytes // 4)
     return CpuContraction(c.acc, mr, nr, kc, mc, nc, lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]
+
+
+def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | None:
+    """Several Regions, when a contraction of them pays: what crosses is written and read once more."""
+    parts = split_parts(region)
+    if not parts:
+        return None
+    extents, lets = all_axes(region), lets_by_name(region)
+    found = {c.acc: c for c in facts.contractions}
+    threads = max(1, target.cores)
+    compute = 0.0
+    for own in split_region(region, parts, set()):
+        c = next((found[let.name] for let in own.lets if let.name in found), None)
+        sides = () if c is None else tuple(trips(region, group, sizes) for group in (c.m, c.n, c.k))
+        if c is not None and min(sides) >= 4 and sides[1] * sides[0] >= 64:
+            work = 2.0 * trips(region, (*c.batch, *c.m, *c.n, *c.k), sizes)
+            waste = 1.0 + 8.0 / min(sides)
+            compute += work * waste / (target.flops_fp32 * 0.6) / threads
+            continue
+        bones = skeleton(own, sizes, target.l2_bytes)
+        rows = rows_candidate(own, facts, bones, target, sizes)
+        compute += rows.estimate["compute"] if isinstance(rows, Candidate) else 1.0
+    crossing = sum(
+        size_at(product(extents[a] for a in lets[n].axes), sizes) * lets[n].dtype.itemsize for n in crossing_lets(region, parts)
+    )
+    bandwidth = target.bandwidth * (4 if crossing * 2 < target.l3_bytes else 1)
+    memory = seconds_of_bytes(facts, target, sizes) + 2.0 * crossing / bandwidth
+    launch = target.launch_seconds * len(parts)
+    estimate = {"compute": compute, "memory": memory, "launch": launch, "total": compute + 2.0 * crossing / bandwidth + launch}
+    return Candidate(CpuSplit(parts), f"cpu_split into {len(parts)} parts", estimate)

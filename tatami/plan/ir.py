@@ -70,6 +70,12 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     epilogue: tuple[str, ...]
 
 
+class CpuSplit(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_split"):
+    """The Region runs as several, one after the other: the lets of each part. `realise` splits it (plan/split.py)."""
+
+    parts: tuple[tuple[str, ...], ...]
+
+
 class Cache(msgspec.Struct, frozen=True, omit_defaults=True):
     tensor: str
     where: str = "smem"
@@ -173,7 +179,7 @@ class GpuStream(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_stream")
     vector_bytes: int
 
 
-SchedulePlan: TypeAlias = Scalar | CpuRows | CpuContraction | Sm80Mma | Sm90Mma | GpuSync | GpuStream
+SchedulePlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream
 
 
 class Guarded(msgspec.Struct, frozen=True):

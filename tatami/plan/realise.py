@@ -19,7 +19,8 @@ from tatami.core.layout import Layout, MemRef
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.plan.convert import with_layouts
-from tatami.plan.ir import CpuContraction, ProgramPlan
+from tatami.plan.ir import CpuContraction, CpuSplit, ProgramPlan
+from tatami.plan.split import split_region
 from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Read, Reduce, Region, RegionExpr, Step, Target, Yield
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads
@@ -31,6 +32,9 @@ def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Module[Progra
     for name in region.programs:
         if name in plan.programs and plan.programs[name].layouts:
             programs[name] = with_layouts(programs[name], plan.programs[name].layouts)
+    for name in region.programs:
+        if name in plan.programs:
+            programs[name] = _split_program(programs[name], plan.programs[name])
     if "main" in plan.programs:
         main, packings = _pack_program(programs["main"], plan.programs["main"])
         if packings:
@@ -39,6 +43,22 @@ def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Module[Progra
     if all(programs.get(n) is p for n, p in region.programs.items()) and programs.keys() == region.programs.keys():
         return region
     return Module(programs, region.constants, region.origins)
+
+
+def _split_program(program: Program, plan: ProgramPlan) -> Program:
+    """Regions whose plan is CpuSplit become the Regions of its parts."""
+    cuts = {r.region: r.choices[-1].plan for r in plan.regions if isinstance(r.choices[-1].plan, CpuSplit)}
+    if not cuts:
+        return program
+    taken = _names(program)
+    body: list[Region | Step] = []
+    for item in program.body:
+        cut = cuts.get(item.name)
+        if isinstance(item, Region) and isinstance(cut, CpuSplit):
+            body += split_region(item, cut.parts, taken)
+        else:
+            body.append(item)
+    return msgspec.structs.replace(program, body=tuple(body))
 
 
 def packed_layout(rank: int, nr: int) -> Layout:

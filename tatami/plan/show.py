@@ -10,6 +10,7 @@ from tatami.core.module import Module
 from tatami.plan.ir import (
     CpuContraction,
     CpuRows,
+    CpuSplit,
     GpuStream,
     GpuSync,
     ProgramPlan,
@@ -73,6 +74,8 @@ def show_plan(plan: SchedulePlan) -> list[str]:
             how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
             tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, mc {plan.mc}, nc {plan.nc}, width {plan.width}"
             return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
+        case CpuSplit():
+            return ["cpu_split", *(f"  part {i}: {', '.join(p)}" for i, p in enumerate(plan.parts))]
         case Sm80Mma() | Sm90Mma() | GpuSync():
             return dump_text(to_builtins(plan)).splitlines()
         case _:

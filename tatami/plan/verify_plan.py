@@ -9,11 +9,11 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.gpu_limits import hard_limits, shape_rules
-from tatami.plan.ir import CpuContraction, CpuRows, GpuStream, GpuSync, Pass, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
+from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, GpuStream, GpuSync, Pass, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
 from tatami.plan.passes import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
-from tatami.region.walk import Types, all_axes, lets_by_name
+from tatami.region.walk import Types, all_axes, lets_by_name, used_lets
 
 
 def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
@@ -23,6 +23,8 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             return list(_schedule(plan, region, target))
         case CpuContraction():
             return list(_contraction(plan, region, target))
+        case CpuSplit():
+            return list(_split(plan, region, target))
         case Sm80Mma() | Sm90Mma() | GpuSync():
             return list(_gpu_kind(plan, region, target))
         case _:
@@ -31,6 +33,24 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
 
 def _bad(region: Region, why: str, suggestion: str) -> Diagnostic:
     return diagnostic("InvalidPlan", region.name, why, suggestion)
+
+
+def _split(plan: CpuSplit, region: Region, target: Target) -> Iterator[Diagnostic]:
+    """Every let in one part, and used in the same or a later one."""
+    if target.kind != "cpu":
+        yield _bad(region, f"a CpuSplit plan on target {target.name}", "use a plan of the target's kind")
+        return
+    lets = lets_by_name(region)
+    listed = [n for p in plan.parts for n in p]
+    if sorted(listed) != sorted(lets):
+        yield _bad(region, f"the parts have {len(listed)} lets, the Region {len(lets)}", "put each let in exactly one part")
+        return
+    if any(y.indices or y.combine != "set" for y in region.yields) or any(t.updates for t in region.outputs):
+        yield _bad(region, "the Region writes at computed positions or in place", "use a scalar plan")
+    order = {n: i for i, n in enumerate(listed)}
+    for n in lets:
+        if wrong := [u for u in used_lets(lets[n].expr) if order[u] > order[n]]:
+            yield _bad(region, f"{n} stands before {wrong[0]}, which it uses", "order the parts by use")
 
 
 def _schedule(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:

@@ -125,3 +125,23 @@ def _renamed(e: object) -> object:
     from tatami.region.walk import rewrite
 
     return rewrite(e, lambda n: Read("Y", n.map) if isinstance(n, Read) else n)  # type: ignore[arg-type]
+
+
+def test_attention_runs_as_products_and_rows() -> None:
+    from tatami.plan.ir import CpuSplit
+    from tatami.region.kinds import kind_of
+
+    module = ex.program_of(ex.attention())
+    sizes = {"B": 12, "M": 128, "N": 128, "D": 64}
+    plan = choose(module, analyse(module), TARGET, None, sizes)
+    chosen = plan.main.regions[0].choices[0].plan
+    assert chosen == CpuSplit((("S",), ("top", "P", "Z"), ("o", "y")))
+    assert verify_plans(plan, module) == []
+    realised = realise(module, plan)
+    assert [str(d) for d in verify(realised)] == []
+    assert [kind_of(item) for item in realised.main.body if isinstance(item, Region)] == ["contraction", "rows", "contraction"]
+    arrays = {n: rng.standard_normal((2, 5, 4)).astype(np.float32) for n in "QKV"}
+    np.testing.assert_allclose(run(realised, arrays)["O"], run(module, arrays)["O"], rtol=1e-5)
+    new = plan_realised(realised, plan, analyse(realised), TARGET, sizes)
+    assert verify_plans(new, realised) == []
+    assert [type(r.choices[0].plan).__name__ for r in new.main.regions] == ["CpuContraction", "CpuRows", "CpuContraction"]

@@ -45,7 +45,7 @@ from tatami.loop.pointwise import Emitter, Point, Stored, accumulator_dtype, lan
 from tatami.loop.schedule import Item, Pass, Phase, Schedule, Scheduler, cost, nodes
 from tatami.loop.stage_reads import stage_reads
 from tatami.plan.ir import CpuRows, Scalar
-from tatami.region.ir import At, Binary, Read, ReadAt, Reduce, Region, Scan, Yield
+from tatami.region.ir import At, Binary, Read, ReadAt, Reduce, Region, Scan, Target, Yield
 
 _WORK = 1 << 14
 """Element operations worth a task of their own (about 5 us)."""
@@ -126,6 +126,8 @@ class _Rows:
     def body(self) -> tuple[Stmt, ...]:
         for tensor in overwritten_inputs(self.region, self.lets):
             self.snapshot(tensor)
+        for target in self.region.outputs:
+            self.clear_border(target)
         for name, storage in self.plan.storage.items():
             if storage == "shared":
                 self.allocate(name, self.lets[name].axes)
@@ -134,6 +136,16 @@ class _Rows:
         for y in self.plan.scatters:
             self.scatter(y)
         return tuple(self.e.blocks[0])
+
+    def clear_border(self, target: Target) -> None:
+        """Elements of a blocked layout that belong to no index (borders, the rest of a block) are zero."""
+        m = target.memref
+        count = size_elements(m.layout, m.shape)
+        if target.updates or count == product(m.shape):
+            return
+        x = self.e.loop(count)
+        zero = Store(target.name, var(x), Const(0, m.dtype))
+        self.e.emit(Parallel(x, count, expr(_WORK * 4), (zero,)))
 
     def snapshot(self, tensor: str) -> None:
         """A copy of an input that an output overwrites while other points still read it."""
@@ -365,7 +377,8 @@ class _Rows:
         if len(envs) > 1:
             registers = 16 if self.plan.lanes >= 16 else 8
             several = max(1, min(several, registers // len(envs)))
-        self.lane_loops(p.vector, lanes_range, several, envs, lambda points: self.items(p, points, folds))
+        costly = self.is_costly(p.lets) and len(envs) == 1
+        self.lane_loops(p.vector, lanes_range, several, envs, lambda points: self.items(p, points, folds), costly)
 
     def width(self, axis: str) -> int:
         """Lanes along an axis: the plan's, or the largest power of two that fits a short axis."""
@@ -375,6 +388,23 @@ class _Rows:
             lanes //= 2
         return lanes
 
+    def narrower(self, axis: str, lanes: int, whole: bool) -> list[int]:
+        """Widths between the lanes and one that leave at most three scalar steps."""
+        n = self.sizes[axis].as_int()
+        if n is None or not whole:
+            return [4] if lanes > 4 else []
+        out: list[int] = []
+        rest, width = n % lanes, lanes // 2
+        while width >= 4:
+            if rest >= width:
+                out.append(width)
+                rest -= width
+            width //= 2
+        return out
+
+    def is_costly(self, names: list[str]) -> bool:
+        return sum(cost(self.lets[n].expr) for n in names) >= 10
+
     def lane_loops(
         self,
         axis: str,
@@ -382,12 +412,15 @@ class _Rows:
         several: int,
         envs: list[dict[str, Expr]],
         body: Callable[[list[Point]], None],
+        costly: bool = False,
     ) -> None:
-        """A loop over `several` vectors at once (when more than one), over single vectors, and a scalar tail."""
+        """A loop over `several` vectors at once (when more than one), over single vectors, and a scalar tail. A costly
+        body gets narrower vectors before the tail."""
         e = self.e
         start, stop = span or (ZERO, self.sizes[axis])
         lanes = self.width(axis)
-        steps = [lanes * several, lanes, 1] if several > 1 else [lanes, 1]
+        steps = [lanes * several, lanes] if several > 1 else [lanes]
+        steps += [*(self.narrower(axis, lanes, span is None) if costly else ()), 1]
         for step in dict.fromkeys(steps):
             trip = stop - start
             end = stop if step == 1 else start + floordiv(trip, expr(step)) * step
@@ -395,7 +428,7 @@ class _Rows:
                 continue
             x = e.loop(self.sizes[axis])
             count = max(step // lanes, 1)
-            width = lanes if step > 1 else 1
+            width = min(step, lanes)
             points = [
                 Point({**env, axis: var(x) + i * width}, x if width > 1 else "", width, row)
                 for row, env in enumerate(envs)
@@ -419,7 +452,8 @@ class _Rows:
             for point in points:
                 if point.row != fold.row:
                     continue
-                self.join(fold.lanes if point.vector else fold.one, self.reduce_of(fold.let), point)
+                whole = point.vector and point.lanes == fold.lanes.lanes
+                self.join(fold.lanes if whole else fold.one, self.reduce_of(fold.let), point, across=True)
 
     def map_let(self, let: FlatLet, p: Point) -> None:
         value = self.e.value(let.expr, p)
@@ -527,7 +561,7 @@ class _Rows:
         p = msgspec.structs.replace(t.point, env={**t.point.env, **env})
         self.join(total, reduce, p)
 
-    def join(self, total: Reg, reduce: Reduce, p: Point) -> None:
+    def join(self, total: Reg, reduce: Reduce, p: Point, across: bool = False) -> None:
         """``total = total fn body`` at a point; a sum of products multiplies and adds in one step where it can."""
         body = reduce.body
         if (
@@ -544,6 +578,9 @@ class _Rows:
         value = self.e.value(reduce.body, p)
         if type_of(value).dtype != total.dtype:
             value = Cast(value, total.dtype)
+        if across and p.lanes > total.lanes:  # a narrow vector joins the scalar total of the tail
+            whole = self.e.widen(value, p.lanes)
+            value = Horizontal(_horizontal(reduce.fn, total.dtype), whole)
         self.e.emit(Assign(total, Op(_combine(reduce.fn, total.dtype), (total, self.e.widen(value, total.lanes)))))
 
     def close(self, let: FlatLet, p: Point, total: Value) -> None:
@@ -566,11 +603,11 @@ class _Rows:
         def inside(points: list[Point]) -> None:
             for i, point in enumerate(points):
                 for r, one, vectors in zip(reduces, ones, many, strict=True):
-                    self.join(vectors[i] if point.vector else one, r, point)
+                    self.join(vectors[i] if point.lanes == lanes else one, r, point, across=True)
 
         def run(axes: tuple[str, ...], env: dict[str, Expr]) -> None:
             if not axes:
-                self.lane_loops(axis, None, several, [env], inside)
+                self.lane_loops(axis, None, several, [env], inside, self.is_costly([let.name for let in lets]))
                 return
             x = e.loop(self.sizes[axes[0]])
             with e.block() as body:

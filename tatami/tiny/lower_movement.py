@@ -115,6 +115,14 @@ def _bordered(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
 
 def _border(x: Value, axis: int, width: Expr, mode: str, *, before: bool) -> Value:
     n = x.shape[axis]
+    if n.as_int() is None and mode != "edge":
+        # A symbolic axis may be shorter than the border: zeros then stand beyond it, and every read is inside.
+        spare: list[tuple[Expr, Expr]] = [(ZERO, ZERO)] * x.rank
+        low = before == (mode == "wrap")
+        spare[axis] = (width, ZERO) if low else (ZERO, width + 1)
+        start = (n if mode == "wrap" else n - 1) if low else (ZERO if mode == "wrap" else ONE)
+        piece = part(x.pad(spare), axis, start, start + width)
+        return piece.flip((axis,)) if mode == "reflect" else piece
     if mode == "edge":
         one = part(x, axis, ZERO, ONE) if before else part(x, axis, n - 1, n)
         return one.expand((*x.shape[:axis], width, *x.shape[axis + 1 :]))

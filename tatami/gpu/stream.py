@@ -53,7 +53,8 @@ class _Stream:
         self.extents = all_axes(region)
         self.memrefs: dict[str, MemRef] = {p.name: p.memref for p in region.inputs}
         self.memrefs |= {t.name: t.memref for t in region.outputs}
-        self.stored = stored_lets(region)
+        rows = {n for n, where in plan.storage.items() if where in ("row", "workspace")}
+        self.stored = stored_lets(region) | (rows & self.lets.keys())
         for let in region.lets:
             for e in nodes(let.expr):
                 if isinstance(e, ReadAt | Random):

@@ -32,8 +32,8 @@ from tatami.plan.ir import (
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, why_not_mma
-from tatami.region.ir import At, Reduce, Region, Scan
-from tatami.region.walk import nodes
+from tatami.region.ir import At, Let, Reduce, Region, Scan
+from tatami.region.walk import nodes, used_lets
 
 SM80_TILES = (
     ((128, 128, 32), "64x64"),
@@ -90,15 +90,24 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
 def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> GpuStream:
     """One pass, and one kernel, per let that reduces, scans, is read at moved coordinates, or leaves the Region; a
     thread per point. The others are computed where they are used."""
+    heavy = {let.name for let in region.lets if any(isinstance(n, Reduce | Scan) for n in nodes(let.expr))}
     moved = {n.let for let in region.lets for n in nodes(let.expr) if isinstance(n, At)}
-    stored = {let.name for let in region.lets if any(isinstance(n, Reduce | Scan) for n in nodes(let.expr))} | moved
+    used = {n for let in region.lets for n in used_lets(let.expr)}
     leaving = {y.source for y in region.yields}
-    passes = tuple(Pass(let.axes, (let.name,)) for let in region.lets if let.name in stored | leaving)
+    rows = (heavy | moved | leaving) & used
+    passes = tuple(Pass(_pass_axes(let), (let.name,)) for let in region.lets if let.name in heavy | moved | leaving)
     storage: dict[str, Storage] = {
-        let.name: "workspace" if let.name in stored else "register" if let.name in leaving else "recompute"
+        let.name: "row" if let.name in rows else "register" if let.name in heavy | leaving else "recompute"
         for let in region.lets
     }
     return GpuStream((), passes, storage, 256, 4)
+
+
+def _pass_axes(let: Let) -> tuple[str, ...]:
+    """Axes of a let's points, then those it reduces or scans."""
+    scanned = tuple(n.axis for n in nodes(let.expr) if isinstance(n, Scan))
+    reduced = tuple(a for n in nodes(let.expr) if isinstance(n, Reduce) for a in n.axes)
+    return (*(a for a in let.axes if a not in scanned), *scanned, *reduced)
 
 
 # -- candidates ------------------------------------------------------------------------------------

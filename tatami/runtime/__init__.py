@@ -5,4 +5,8 @@ its own process group, ended on time (`compiler`). The cache is addressed by con
 a miss (`cache`). Each distinct unit is compiled once, in parallel, and linked into one shared object (`objects`). The
 thread pool gives every kernel index ranges; answers do not depend on the number of threads (`pool`). `host` is this
 machine as a Target (spec 3 §12; D3 runtime).
+
+`cpu_program` is a loaded program: ConstPool, memory per tuple of sizes, calls of the entry; `python_steps` runs what has
+steps in Python (`host_steps`) segment by segment; `reference_program` is numpy behind the same face. `function` is what
+a caller holds; `arrays` takes and gives the caller's arrays. `stand_alone` writes the data of `main.c`.
 """

@@ -216,8 +216,9 @@ def contraction_candidate(
     b, m, n, k = count(c.batch), count(c.m), count(c.n), count(c.k)
     swap = _wants_swap(region, c, m, n, target, constants)
     wide, narrow = (m, n) if swap else (n, m)
-    if narrow < 4 or wide < 8 or k < 8:
-        return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from 4 x 8 x 8")
+    least = 2 if (c.lhs if swap else c.rhs) in constants else 4
+    if narrow < least or wide < 8 or k < 8:
+        return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize

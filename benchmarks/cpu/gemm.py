@@ -68,7 +68,7 @@ def main() -> None:
     probe, probe_flops = peak_probe()
     rows = []
     print(
-        f"{target.name}, {args.threads} thread(s), {'constant' if args.constant else 'given'} right operand; GFLOP/s, median of quiet rounds"
+        f"{target.name}, {args.threads} thread(s), {'constant' if args.constant else 'given'} right operand; GFLOP/s, best of quiet rounds"
     )
     for m, n, k in shapes:
         rng = np.random.default_rng(0)

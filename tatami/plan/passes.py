@@ -99,13 +99,15 @@ def anchored_lets(region: Region) -> frozenset[str]:
 
 
 def main_order(region: Region) -> tuple[str, ...]:
-    """Axes in the order of the main output (the yield of most axes; the first of equals), then all others."""
+    """Axes in the order of the main output (the yield of most axes; the first of equals), then all others. Where
+    writes go to computed positions their order counts: then the axes of that yield's let, as they are."""
     lets = lets_by_name(region)
-    best = max(region.yields, key=lambda y: len(lets[y.source].axes), default=None)
+    ordered = [y for y in region.yields if y.indices or y.combine != "set"]
+    best = max(ordered or region.yields, key=lambda y: len(lets[y.source].axes), default=None)
     out: dict[str, None] = {}
     if best is not None:
         axes = lets[best.source].axes
-        for entry in best.map or tuple(var(a) for a in axes):
+        for entry in (None if ordered else best.map) or tuple(var(a) for a in axes):
             for a in sorted(free_vars(entry) if entry is not None else (), key=lambda a: axes.index(a) if a in axes else -1):
                 if a in axes:
                     out.setdefault(a)
@@ -211,7 +213,10 @@ def outer_axes(region: Region, anchored: frozenset[str], recompute: set[str], or
         if let.name not in recompute:
             for _, moved in stored_moves(let.expr, lets, recompute):
                 common -= moved
-    return tuple(a for a in order if a in common)
+    outer = tuple(a for a in order if a in common)
+    if row_major_order(region):  # only a leading group of axes leaves the order of writes as it is
+        outer = tuple(a for i, a in enumerate(order) if set(order[: i + 1]) <= common)
+    return outer
 
 
 def _outer_conflicts(region: Region, anchored: frozenset[str], recompute: set[str], outer: tuple[str, ...]) -> set[str]:

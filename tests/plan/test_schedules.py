@@ -120,3 +120,21 @@ class Generator:
 @pytest.mark.parametrize("seed", range(150))
 def test_generated_regions(seed: int) -> None:
     check(Generator(seed).region(), {}, seed)
+
+
+def test_writes_at_computed_positions_keep_their_order() -> None:
+    from tatami.core.dtype import DType
+    from tatami.region.ir import Cast
+
+    index = Let("where", ("j", "i"), DType.i64, Cast(ex.read("I", "i", "j"), DType.i64))
+    region = Region(
+        "scatter",
+        (Iter("i", expr("M")), Iter("j", expr("N"))),
+        (),
+        (ex.param("X", "M", "N"), ex.param("I", "M", "N", dtype=DType.i32), ex.param("T", "M", "K")),
+        (ex.target("Y", "M", "K").__class__("Y", ex.target("Y", "M", "K").memref, updates="T"),),
+        (ex.let("v", "j i", ex.read("X", "i", "j")), index),
+        (Yield("v", "Y", map=(expr("i"), None), indices=("where",)),),
+    )
+    assert [str(d) for d in verify_region(region)] == []
+    assert skeleton(region, {}, 1 << 20).outer == ("j", "i")

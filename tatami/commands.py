@@ -150,15 +150,17 @@ def compile_command(
 
 
 def stand_alone(compilation: Compilation, sizes: dict[str, int]) -> dict[str, bytes]:
-    """`main.c` and its data, for C code that needs no Python between kernels."""
-    execution = compilation.stages["execution"] if "c" in compilation.stages else None
-    if execution is None:
+    """`main.c` or `main.cu` and its data, for code that needs no Python between kernels."""
+    if "c" not in compilation.stages and "cu" not in compilation.stages:
         return {}
+    execution = compilation.stages["execution"]
     from tatami.execution.frames import Layouts
-    from tatami.runtime.stand_alone import stand_alone_files
+    from tatami.runtime.stand_alone import stand_alone_cuda_files, stand_alone_files
 
     if Layouts(execution).hosted:
         return {}
+    if "cu" in compilation.stages:
+        return stand_alone_cuda_files(compilation.stages["cu"].main, execution, compilation.reference_run, sizes)
     return stand_alone_files(execution, compilation.reference_run, sizes)
 
 

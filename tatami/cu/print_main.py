@@ -22,22 +22,44 @@ from tatami.execution.ir import BufferInfo, Choose, Copy, ExecutionPlan, Instruc
 class Expected(Protocol):
     """What the reference gave for one output. `relative` bounds |error| / |value|, `absolute` is added."""
 
-    positions: tuple[int, ...]
-    values: tuple[float, ...]
-    relative: float
-    absolute: float
+    @property
+    def positions(self) -> tuple[int, ...]: ...
+    @property
+    def values(self) -> tuple[float, ...]: ...
+    @property
+    def relative(self) -> float: ...
+    @property
+    def absolute(self) -> float: ...
 
 
 CODES = {d: f"TT_{d.value.upper()}" for d in STORED_TYPE}
 
 
 def print_main(
-    source: Source, execution: Module[ExecutionPlan], sizes: Mapping[str, int], expected: Sequence[Expected] = ()
+    source: Source,
+    execution: Module[ExecutionPlan],
+    sizes: Mapping[str, int],
+    expected: Sequence[Expected] = (),
+    setup_sizes: Mapping[str, int] | None = None,
 ) -> str:
     """The text. `sizes`: a value for every symbol; `expected` by output (absent: outputs are printed, not judged).
     Raises InvalidExecution for a program that needs more than launches and copies."""
-    plan = execution.main
-    return _Main(source, execution, plan, dict(sizes), expected).text()
+    main = _Main(source, execution, execution.main, dict(sizes), expected)
+    setup = None
+    if "setup" in execution.programs:
+        setup = _Main(source, execution, execution.programs["setup"], {**(setup_sizes or {})}, (), "setup")
+    return main.text(setup)
+
+
+def constant_places(module: Module[ExecutionPlan]) -> dict[str, tuple[int, int]]:
+    """Constant -> offset and length in `constants.bin`, which holds the module's constants by name."""
+    out: dict[str, tuple[int, int]] = {}
+    offset = 0
+    for name in sorted(module.constants):
+        length = module.constants[name].array.nbytes
+        out[name] = (offset, length)
+        offset += length
+    return out
 
 
 class _Main:
@@ -48,7 +70,9 @@ class _Main:
         plan: ExecutionPlan,
         sizes: dict[str, int],
         expected: Sequence[Expected],
+        name: str = "run",
     ) -> None:
+        self.name = name
         self.source = source
         self.module = module
         self.plan = plan
@@ -63,43 +87,28 @@ class _Main:
     def count(self, b: BufferInfo) -> int:
         return self.size(b.elements)
 
-    def text(self) -> str:
+    def text(self, setup: _Main | None) -> str:
         lines = [_HEAD]
         lines += [f'#include "{u.symbol}.cu"' for u in self.source.units]
         lines += [_SUPPORT]
         for k, e in enumerate(self.expected):
             lines.append(f"static const long long at_{k}[] = {{{', '.join(map(str, e.positions)) or '0'}}};")
             lines.append(f"static const double want_{k}[] = {{{', '.join(map(_double, e.values)) or '0'}}};")
-        lines += ["", "static void run(void** b) {", *self.launches(), "}", ""]
-        lines += self.main()
+        for program in (setup, self):
+            if program is not None:
+                lines += ["", f"static void {program.name}(void** b) {{", *program.launches(), "}"]
+        lines += ["", *self.main(setup)]
         return "\n".join(lines)
 
-    def main(self) -> list[str]:
-        out = [
-            "int main(int argc, char** argv) {",
-            '  const char* folder = argc > 1 ? argv[1] : ".";',
-            "  (void)folder;",
-            "  int bad = 0;",
-        ]
-        out.append(f"  void* b[{max(1, len(self.plan.buffers))}];")
-        fills = 0
-        constants = self.constant_bytes()
-        for i, b in enumerate(self.plan.buffers):
-            if b.parent:
-                continue
-            size = max(1, self.count(b)) * b.dtype.itemsize
-            out.append(f"  b[{i}] = device_memory({size});")
-            if b.kind == "input":
-                out.append(f"  fill(b[{i}], {CODES[b.dtype]}, {self.count(b)}, {fills});")
-                fills += 1
-            elif b.kind == "constant":
-                offset, length = constants[b.id]
-                out.append(f"  read_constant(b[{i}], folder, {offset}, {length});")
-        for i, b in enumerate(self.plan.buffers):
-            if b.parent:
-                base = self.pointer[b.parent][1:]
-                offset = 0 if b.offset is None else self.size(b.offset) * b.dtype.itemsize
-                out.append(f"  b[{i}] = (char*)b[{base}] + {offset};")
+    def main(self, setup: _Main | None) -> list[str]:
+        out = ["int main(int argc, char** argv) {", '  const char* folder = argc > 1 ? argv[1] : ".";']
+        out += ["  (void)folder;", "  int bad = 0;"]
+        made: dict[str, str] = {}
+        if setup is not None:
+            out += [*setup.memory("s", {}), "  setup(s);", '  must(cudaDeviceSynchronize(), "setup");']
+            ports = zip(setup.plan.output_buffers, setup.plan.signature.outputs)
+            made = {port.tensor: f"s[{setup.pointer[id][1:]}]" for id, port in ports}
+        out += self.memory("b", made)
         out += ["  run(b);", '  must(cudaDeviceSynchronize(), "run");']
         for k, id in enumerate(self.plan.output_buffers):
             b = self.info[id]
@@ -130,23 +139,30 @@ class _Main:
         ]
         return out
 
-    def constant_bytes(self) -> dict[str, tuple[int, int]]:
-        """Buffer -> offset and length in `constants.bin`, which holds the constants in order of the inputs."""
-        out: dict[str, tuple[int, int]] = {}
-        offset = 0
-        for id, port in zip(self.plan.input_buffers, self.plan.signature.inputs):
-            if self.info[id].kind != "constant":
+    def memory(self, array: str, made: Mapping[str, str]) -> list[str]:
+        """Memory of every buffer, filled or read; constants in `made` are what setup has computed."""
+        out = [f"  void* {array}[{max(1, len(self.plan.buffers))}];"]
+        port_of = {id: port.tensor for id, port in zip(self.plan.input_buffers, self.plan.signature.inputs)}
+        fills = 0
+        for i, b in enumerate(self.plan.buffers):
+            if b.parent:
                 continue
-            if port.tensor not in self.module.constants:
-                raise fail(
-                    "InvalidExecution",
-                    "main.cu",
-                    "a constant is made by setup, which main.cu does not run",
-                    "run it with tatami",
-                )
-            length = self.module.constants[port.tensor].array.nbytes
-            out[id] = (offset, length)
-            offset += length
+            name = port_of.get(b.id, "")
+            if b.kind == "constant" and name in made:
+                out.append(f"  {array}[{i}] = {made[name]};")
+                continue
+            out.append(f"  {array}[{i}] = device_memory({max(1, self.count(b)) * b.dtype.itemsize});")
+            if b.kind == "constant" or (b.kind == "input" and name in self.module.constants):
+                offset, length = constant_places(self.module)[name]
+                out.append(f"  read_constant({array}[{i}], folder, {offset}, {length});")
+            elif b.kind == "input":
+                out.append(f"  fill({array}[{i}], {CODES[b.dtype]}, {self.count(b)}, {fills});")
+                fills += 1
+        for i, b in enumerate(self.plan.buffers):
+            if b.parent:
+                base = self.pointer[b.parent][1:]
+                offset = 0 if b.offset is None else self.size(b.offset) * b.dtype.itemsize
+                out.append(f"  {array}[{i}] = (char*){array}[{base}] + {offset};")
         return out
 
     # -- launches --------------------------------------------------------------------------------
@@ -193,7 +209,7 @@ class _Main:
         for a in op.args:
             match a:
                 case Ptr(buffer=buffer):
-                    args.append(f"({STORED_TYPE[self.info[buffer].dtype]}*)b[{self.pointer[buffer][1:]}]")
+                    args.append(f"Pointer{{b[{self.pointer[buffer][1:]}]}}")
                 case SizeArg(value=value):
                     args.append(f"{self.size(value)}LL")
                 case TensorMap():
@@ -253,6 +269,12 @@ static void must(cudaError_t status, const char* what) {
   fprintf(stderr, "%s: %s\\n", what, cudaGetErrorString(status));
   exit(2);
 }
+
+// A buffer as whatever pointer the kernel takes.
+struct Pointer {
+  void* p;
+  template <class T> operator T*() const { return (T*)p; }
+};
 
 static void* device_memory(long long bytes) {
   void* p = nullptr;

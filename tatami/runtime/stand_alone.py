@@ -15,6 +15,9 @@ from tatami.core.module import Module
 from tatami.core.numerics import philox
 from tatami.core.signature import Signature, symbols
 from tatami.core.tensor import numpy_dtype
+from tatami.cu.ir import Source as CudaSource
+from tatami.cu.print_main import constant_places
+from tatami.cu.print_main import print_main as print_cuda_main
 from tatami.execution.arena import Planner
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import ExecutionPlan
@@ -52,6 +55,43 @@ def stand_alone_files(
 ) -> dict[str, bytes]:
     """`main.c` and, where the program has constants, `constants.bin`. `reference(inputs, sizes)` gives the outputs."""
     layouts = Layouts(execution)
+    bound, expected = _case(execution, layouts, reference, sizes)
+    planner = Planner(layouts, threads)
+    memory = {}
+    for program, values in bound.items():
+        arena = planner.plan(program, values)
+        memory[program] = Memory(arena.bytes, arena.offsets)
+    files = {"main.c": print_main(execution, bound, memory, expected, threads).encode()}
+    names = constant_names(execution)
+    if names:
+        files["constants.bin"] = b"".join(execution.constants[n].array.tobytes() for n in names)
+    return files
+
+
+def stand_alone_cuda_files(
+    source: CudaSource,
+    execution: Module[ExecutionPlan],
+    reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
+    sizes: Mapping[str, int],
+) -> dict[str, bytes]:
+    """`main.cu` and, where the module has constants, `constants.bin`, as `stand_alone_files`."""
+    layouts = Layouts(execution)
+    bound, expected = _case(execution, layouts, reference, sizes)
+    text = print_cuda_main(source, layouts.module, bound["main"], expected, bound.get("setup"))
+    files = {"main.cu": text.encode()}
+    places = constant_places(execution)
+    if places:
+        files["constants.bin"] = b"".join(execution.constants[n].array.tobytes() for n in places)
+    return files
+
+
+def _case(
+    execution: Module[ExecutionPlan],
+    layouts: Layouts,
+    reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
+    sizes: Mapping[str, int],
+) -> tuple[dict[str, dict[str, int]], tuple[Expected, ...]]:
+    """Sizes by program, and what the reference says about the outputs for Philox inputs."""
     plan = layouts.module.main
     signature = plan.signature
     chosen = default_sizes(signature, sizes)
@@ -65,16 +105,7 @@ def stand_alone_files(
     if "setup" in execution.programs:
         setup = execution.programs["setup"].signature
         bound["setup"] = bind_sizes(setup, {p.tensor: execution.constants[p.tensor].shape for p in setup.inputs})
-    planner = Planner(layouts, threads)
-    memory = {}
-    for program, values in bound.items():
-        arena = planner.plan(program, values)
-        memory[program] = Memory(arena.bytes, arena.offsets)
-    files = {"main.c": print_main(execution, bound, memory, expected, threads).encode()}
-    names = constant_names(execution)
-    if names:
-        files["constants.bin"] = b"".join(execution.constants[n].array.tobytes() for n in names)
-    return files
+    return bound, expected
 
 
 def _is_decided(symbol: str, signature: Signature) -> bool:

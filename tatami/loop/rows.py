@@ -15,6 +15,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, product, var
 from tatami.core.layout import size_elements
+from tatami.indexbook.ir import Guard
 from tatami.loop.flatten import FlatLet, flatten, used_axes
 from tatami.loop.ir import (
     Assign,
@@ -492,8 +493,13 @@ class _Rows:
         first = self.reduce_of(lets[0])
         if first.fn in ("argmax", "argmin"):
             for let in lets:
+                axis = first.axes[0]
+                wide = self.s.best((axis,), [let.name])[0] and self.s.lane_score(let.name, axis) > 0
                 for p in points:
-                    self.arg_reduce(let, p)
+                    if wide and not p.vector and self.e.typer.dtype(self.reduce_of(let).body) != DType.bool:
+                        self.arg_along_lanes(let, p, axis)
+                    else:
+                        self.arg_reduce(let, p)
             return
         vector = self.plan.reduce_vector[lets[0].name]
         if vector and not points[0].vector:
@@ -623,6 +629,59 @@ class _Rows:
             total = e.declare(Op(fn, (one, Horizontal(_horizontal(r.fn, one.dtype), joined))))
             self.close(let, p, total)
 
+    def arg_along_lanes(self, let: FlatLet, p: Point, axis: str) -> None:
+        """Every lane keeps its best and in which step it came; then the lanes are compared, then the tail."""
+        e = self.e
+        reduce = self.reduce_of(let)
+        size, lanes = self.sizes[axis], self.width(axis)
+        dtype = e.typer.dtype(reduce.body)
+        tops = e.declare(Splat(Const(0, dtype), lanes), "a")
+        steps = e.declare(Splat(Const(0, DType.i32), lanes), "a")
+        best, where = e.declare(Const(0, dtype), "a"), e.declare(Const(0, DType.i64), "a")
+
+        def keep(top: Reg, at: Reg, value: Value, index: Value, take: Value) -> None:
+            take = e.declare(take, "m")
+            e.emit(Assign(top, Op("where", (take, value, top))), Assign(at, Op("where", (take, index, at))))
+
+        def is_first(x: str) -> Value:
+            return Op("eq", (IndexOf(var(x), DType.i64), Const(0, DType.i64)))
+
+        end = floordiv(size, expr(lanes)) * lanes
+        x = e.loop(size)
+        with e.block() as body:
+            point = Point({**p.env, axis: var(x)}, x, lanes, p.row)
+            value = e.named(e.widen(e.value(reduce.body, point), lanes))
+            step = Splat(IndexOf(floordiv(var(x), expr(lanes)), DType.i32), lanes)
+            keep(tops, steps, value, step, Op("or", (self.beats(reduce, value, tops), Splat(is_first(x), lanes))))
+        e.emit(For(x, ZERO, end, tuple(body), lanes, simd=True))
+        q = e.loop(expr(lanes), "q")
+        with e.block() as body:
+            value = e.declare(Lane(tops, var(q)))
+            begun = Op("mul", (Cast(Lane(steps, var(q)), DType.i64), Const(lanes, DType.i64)))
+            index = e.declare(Op("add", (begun, IndexOf(var(q), DType.i64))))
+            tie: Value = Op("eq", (value, best))
+            if dtype.is_float:
+                tie = Op("or", (tie, Op("and", (Op("isnan", (value,)), Op("isnan", (best,))))))
+            earlier = Op("and", (tie, Op("lt", (index, where))))
+            keep(best, where, value, index, Op("or", (Op("or", (self.beats(reduce, value, best), earlier)), is_first(q))))
+        whole = Within((Guard(expr(lanes - 1), size),))
+        e.emit(If(whole, (For(q, ZERO, expr(lanes), tuple(body)),)))
+        if end != size:
+            x = e.loop(size)
+            with e.block() as body:
+                value = e.named(e.value(reduce.body, Point({**p.env, axis: var(x)}, row=p.row)))
+                order = Op("or", (self.beats(reduce, value, best), is_first(x)))
+                keep(best, where, value, IndexOf(var(x), DType.i64), order)
+            e.emit(For(x, end, size, tuple(body)))
+        self.close(let, p, where)
+
+    def beats(self, reduce: Reduce, value: Value, best: Value) -> Value:
+        """Is `value` strictly more extreme? A NaN beats every number."""
+        order: Value = Op("gt" if reduce.fn == "argmax" else "lt", (value, best))
+        if type_of(value).dtype.is_float:
+            order = Op("or", (order, Op("and", (Op("isnan", (value,)), Op("not", (Op("isnan", (best,)),))))))
+        return order
+
     def arg_reduce(self, let: FlatLet, p: Point) -> None:
         """First position of the extreme; NaN wins over every number (core.numerics)."""
         e = self.e
@@ -639,10 +698,7 @@ class _Rows:
             if dtype == DType.bool:
                 order: Value = Op("and", (value, Op("not", (best,))) if reduce.fn == "argmax" else (Op("not", (value,)), best))
             else:
-                order = Op("gt" if reduce.fn == "argmax" else "lt", (value, best))
-            if dtype.is_float:
-                new_nan = Op("and", (Op("isnan", (value,)), Op("not", (Op("isnan", (best,)),))))
-                order = Op("or", (order, new_nan))
+                order = self.beats(reduce, value, best)
             first = e.widen(Op("eq", (IndexOf(var(x), DType.i64), Const(0, DType.i64))), lanes)
             take = e.declare(Op("or", (order, first)), "m")
             e.emit(Assign(best, Op("where", (take, value, best))))

@@ -51,12 +51,48 @@ from tatami.loop.ir import (
     type_of,
 )
 
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ABOUT = re.compile(r"[A-Za-z0-9_ ,.:x-]{0,200}")
 _C_WORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof main".split()
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "asm",
+        "typeof",
+        "main",
+    ]
 )
 _ROUTINE = re.compile(r"tatami_(?:sort|topk|pack_[fu](?:32|64)_\d{1,2}|gemm_[fu](?:32|64)_(\d{1,2})x(\d{1,4})_(\d{1,2}))")
 
@@ -95,7 +131,7 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
 
 def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
     check = _Check(kernel.face.symbol)
-    params = [p.name for f in (kernel, *kernel.functions) for p in f.params]
+    params = [p.name for p in kernel.params] + [p.name for f in kernel.functions for p in f.params]
     check.words(kernel.face.symbol, *(f.name for f in kernel.functions), *params)
     if _ABOUT.fullmatch(kernel.about) is None:
         check.wrong("`about` is no plain line of words")

@@ -95,3 +95,20 @@ def test_sanitizers_find_nothing(name: str) -> None:
     if finished is None:
         pytest.skip("the compiler has no sanitizers")
     assert finished.returncode == 0, finished.stderr[-2000:]
+
+
+@pytest.mark.parametrize("width", list(TARGETS))
+@pytest.mark.parametrize("fn", ["argmax", "argmin"])
+@pytest.mark.parametrize("special", [None, np.nan, np.inf, -np.inf])
+def test_the_first_extreme_counts_and_nan_wins(fn: str, width: str, special: float | None) -> None:
+    if not has_flags(width):
+        pytest.skip(width)
+    region = ZOO[f"{fn}_1"]()
+    rng = np.random.default_rng(3)
+    for columns in (1, 5, 16, 33, 200):
+        x = rng.integers(-3, 4, (20, columns)).astype(np.float32)
+        if special is not None:
+            x[np.arange(0, 20, 2), rng.integers(0, columns, 10)] = special
+            x[np.arange(0, 20, 4), rng.integers(0, columns, 5)] = special
+        _, got = run_kernel(region, {"x": x}, {"N": 20, "C": columns}, width=width)
+        np.testing.assert_array_equal(got["y"], getattr(np, fn)(x, axis=1), err_msg=f"{columns}")

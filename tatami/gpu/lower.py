@@ -39,8 +39,11 @@ def lower(region: Module[region_ir.Program], plan: Module[ProgramPlan], target: 
         own: dict[str, AnyKernel] = {}
         bindings: list[Binding] = []
         for item in body.body:
-            if not isinstance(item, region_ir.Region) or item.opaque is not None:
+            if not isinstance(item, region_ir.Region):
                 continue
+            if item.opaque is not None:
+                why = f"routine {item.opaque.routine} has no CUDA text"
+                raise fail("InvalidPlan", item.name, why, "compile for the CPU")
             if item.name not in plans:
                 raise fail("InvalidPlan", item.name, "the plan has no entry for this Region", "run `choose` again")
             for position, kernel, binding in _kernels_of(item, plans[item.name], target):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.target import PRESETS
@@ -204,3 +205,23 @@ def test_the_kernels_compile(make: Callable[[Graph], None]) -> None:
     for u in source.units:
         cubin = compile_cubin(u.text, u.arch, source.headers)
         assert cubin.spill_bytes == 0 and cubin.warnings == ()
+
+
+def test_stream_documents_round_trip() -> None:
+    from tatami.core.codec import dump_text, parse_text
+    from tatami.gpu.json_form import decode, encode
+    from tatami.gpu.show import show
+
+    stages = stages_of(softmax)
+    program = stages["gpu"].main
+    assert decode(parse_text(dump_text(encode(program)))) == program
+    assert "max over i1 of p0[i0*s1 + i1]" in show(stages["gpu"])
+
+
+def test_what_has_no_template_is_refused() -> None:
+    def embedding(g: Graph) -> None:
+        table = g.input("table", (10, 4), DType.fp32)
+        g.output("y", table.take(g.input("i", ("M",), DType.i64), 0))
+
+    with pytest.raises(TatamiError, match="ReadAt"):
+        _ = stages_of(embedding)["gpu"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape, var
-from tatami.core.layout import Layout, MemRef
+from tatami.core.layout import MemRef
 from tatami.plan.ir import Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
 from tatami.region.ir import Binary, Cast, Iter, Let, Param, Read, Reduce, Ref, Region, Target, Unary, Yield
 
@@ -116,6 +116,3 @@ def sm90(
 
 def sync(tile=(64, 64, 32), block=(16, 16), *, tail=TAIL) -> GpuSync:  # type: ignore[no-untyped-def]
     return GpuSync(tile, block, BIND, tail, ())
-
-
-ROW = Layout()

@@ -34,17 +34,26 @@ from tatami.region.ir import (
     Yield,
 )
 
+_ROW = 8
+"""Vectors of a row that gains nothing from being joined with the next."""
 
-def merge_axes(region: Region) -> tuple[Region, dict[str, str]]:
-    """The Region with joined axes, and the new name of each axis that joined one."""
+
+def merge_axes(region: Region, lanes: int) -> tuple[Region, dict[str, str]]:
+    """The Region with joined axes, and the new name of each axis that joined one. A last axis of many vectors stays a
+    row of its own."""
     joined: dict[str, str] = {}
     for kind in ("iters", "reduce_axes"):
         position = len(getattr(region, kind)) - 2
         while position >= 0:
             axes: tuple[Iter, ...] = getattr(region, kind)
             outer, inner = axes[position], axes[position + 1]
-            empty = ZERO in (outer.size, inner.size)
-            merged = None if empty else _Join(region, outer, inner, kind == "reduce_axes").region()
+            last = kind == "iters" and position + 2 == len(axes)
+            is_row = last and lanes > 1 and (inner.size.as_int() or 0) >= _ROW * lanes
+            merged = (
+                None
+                if is_row or ZERO in (outer.size, inner.size)
+                else _Join(region, outer, inner, kind == "reduce_axes").region()
+            )
             if merged is not None:
                 joined = {k: outer.name if v == inner.name else v for k, v in joined.items()} | {inner.name: outer.name}
                 whole = (*axes[:position], Iter(outer.name, outer.size * inner.size), *axes[position + 2 :])

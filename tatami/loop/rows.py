@@ -60,10 +60,10 @@ _BLOCK = 512
 
 def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:
     """The body of the kernel of a renamed Region."""
-    region, joined = merge_axes(region)
+    lanes = plan.width if isinstance(plan, CpuRows) else 1
+    region, joined = merge_axes(region, lanes)
     plan = _with_joined_axes(plan, joined)
     lets, typer = flatten(region)
-    lanes = plan.width if isinstance(plan, CpuRows) else 1
     plain = {let.name for let in lets}
     lets = stage_reads(region, lets, typer, lanes)
     staged = frozenset(let.name for let in lets) - plain

@@ -13,7 +13,7 @@ from rich.table import Table
 from tatami.api import Compilation, build, prepare
 from tatami.cli import printable, show_diagnostics
 from tatami.core.diagnostic import fail
-from tatami.dump import write_bytes, write_dump, write_text
+from tatami.dump import make_folder, write_bytes, write_dump, write_text
 from tatami.inputs import gather_inputs
 from tatami.playback import Agreement, compare_outputs, fetch, play_back
 from tatami.stages import STAGES
@@ -137,6 +137,7 @@ def compile_command(
     compilation = prepare(model, target=target, sizes=dict(sizes), precision=precision, decisions=decisions, trust=trust)
     folder = Path(output)
     names = _stage_names(dump, compilation)
+    make_folder(folder)
     values = compilation.values()
     show_diagnostics(compilation.warnings)
     written = write_dump(folder, values, names, compilation.target, embed=embed)

@@ -142,10 +142,23 @@ def write_text(path: Path, text: str) -> Path:
     return write_bytes(path, text.encode())
 
 
+def make_folder(folder: Path) -> None:
+    """Raises FileUnwritable when `folder` cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(folder, os.W_OK | os.X_OK) else "you may not write to it"
+    except (FileExistsError, NotADirectoryError):
+        why = "a file is in its place"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    if why:
+        raise fail("FileUnwritable", str(folder)[:200], why, "name a folder you may write to (-o DIR)")
+
+
 def write_bytes(path: Path, data: bytes) -> Path:
     """Atomically: a temporary file in the same folder, then a rename."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tatami-")
         try:
             with os.fdopen(handle, "wb") as out:

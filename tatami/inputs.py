@@ -44,7 +44,11 @@ def gather_inputs(
     for name, port in wanted.items():
         if name not in arrays:
             shape = shapes[name] if name in shapes else tuple(int(evaluate(s, bound)) for s in port.shape)
-            arrays[name] = generate(rng, port.dtype, shape)
+            try:
+                arrays[name] = generate(rng, port.dtype, shape)
+            except (MemoryError, ValueError, OverflowError) as error:  # numpy refuses some sizes without trying
+                why = f"no array of shape {list(shape)}: {error}".split("\n")[0]
+                raise fail("OutOfMemory", name, why, "use smaller sizes (-D, --input NAME=shape:…)") from None
     return arrays, bound
 
 
@@ -66,9 +70,10 @@ def _read_shape(text: str, source: str) -> tuple[int, ...]:
 
 def _read_array(text: str, path: Path) -> np.ndarray:
     try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        with path.open("rb") as file:
+            array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+    except MemoryError as error:
+        raise fail("OutOfMemory", f"--input {text}", str(error) or "the array does not fit", "pass a smaller array") from None
+    except (OSError, ValueError, EOFError, SyntaxError, TypeError) as error:
         raise fail("FileUnreadable", f"--input {text}", str(error).split("\n")[0], "save the array with numpy.save") from None
-    if not isinstance(array, np.ndarray):
-        raise fail("FileUnreadable", f"--input {text}", "the file holds several arrays", "save one array with numpy.save")
     return array

@@ -67,7 +67,7 @@ class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
     sizes: tuple[Expr, ...] = ()
     choice: int = 0
     conditions: tuple[Condition, ...] = ()
-    workspace: Expr = ZERO
+    workspace: Expr = msgspec.field(default_factory=lambda: ZERO)
     """Bytes of memory, private to this call, passed as the last buffer; the symbol THREADS is the pool's size."""
     scratch: tuple[tuple[str, Expr], ...] = ()
     """Buffers (name, bytes) between the kernels of one choice, declared by the first that uses them."""

@@ -42,7 +42,12 @@ def element_dtype(code: int, site: str) -> DType:
     """Our dtype of an ONNX element type. Raises E1007."""
     if code not in FROM_ONNX:
         known = {v: k for k, v in onnx.TensorProto.DataType.items()}
-        raise fail("UnsupportedDType", site, f"the element type {known.get(code, code)}", f"use one of {', '.join(map(str, FROM_ONNX.values()))}")
+        raise fail(
+            "UnsupportedDType",
+            site,
+            f"the element type {known.get(code, code)}",
+            f"use one of {', '.join(map(str, FROM_ONNX.values()))}",
+        )
     return FROM_ONNX[code]
 
 

@@ -14,7 +14,7 @@ from tatami.core.expr import Expr, expr, var
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, TensorType
-from tatami.onnx.external import external_array
+from tatami.onnx.external import external_array, refuse_external_attributes, without_external_data
 from tatami.onnx.importer import FROM_ONNX, Importer, read_node
 from tatami.onnx.registry import HANDLERS
 from tatami.onnx.values import Value
@@ -48,8 +48,10 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Pa
     """A module from a ModelProto. Raises TatamiError; unsupported operators are all listed at once."""
     if not model.graph.output:
         raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
+    _check_supported(model.graph)
+    refuse_external_attributes(model.graph)
     try:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(without_external_data(model))
     except onnx.checker.ValidationError as error:
         reason = str(error).split("\n")[0][:300]
         raise fail(
@@ -57,7 +59,6 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Pa
         ) from None
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     importer = Importer(opset)
-    _check_supported(model.graph)
     symbols = _Symbols()
     for init in model.graph.initializer:
         importer.values[init.name] = Value(array=_array(init, folder))
@@ -80,7 +81,7 @@ def _array(init: onnx.TensorProto, folder: Path | None) -> Any:
         return external_array(init, folder)
     try:
         return numpy_helper.to_array(init)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, MemoryError, OverflowError) as error:
         raise fail("InvalidDocument", init.name, f"the initialiser cannot be read: {error}", "export the model again") from None
 
 

@@ -135,7 +135,9 @@ def _check(array: Array, port: Input) -> None:
             "InputMismatch",
             port.tensor,
             f"the array is {array.dtype}, the input is {port.dtype}",
-            f"convert it: x.astype({numpy_dtype(port.dtype).name!r})",
+            f"convert it: x.astype({numpy_dtype(port.dtype).name!r})"
+            if array.dtype.kind in "biufc" or found is not None
+            else f"pass numbers, as an array of {numpy_dtype(port.dtype).name}",
         )
     if array.ndim != len(port.shape):
         raise fail(

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import platform
 import re
 import selectors
 import shlex
@@ -50,13 +51,22 @@ class Finished(msgspec.Struct, frozen=True):
     tail: str
 
 
+def time_limit() -> float:
+    """Seconds a compiler may take: TATAMI_COMPILE_SECONDS, else two minutes."""
+    try:
+        given = float(os.environ.get("TATAMI_COMPILE_SECONDS", ""))
+    except ValueError:
+        return TIMEOUT_SECONDS
+    return given if 0 < given < 1e6 else TIMEOUT_SECONDS
+
+
 def find_compiler() -> Compiler:
     """The C compiler of this environment. Raises CompilerMissing, or CompilerFailed when it does not answer."""
-    return _find(os.environ.get("CC", "").strip(), os.environ.get("PATH", ""))
+    return _find(os.environ.get("CC", "").strip(), os.environ.get("PATH", ""), tuple(os.environ.get(n, "") for n in _SEARCH))
 
 
 @lru_cache(maxsize=16)
-def _find(cc: str, path: str) -> Compiler:
+def _find(cc: str, path: str, _search: tuple[str, ...]) -> Compiler:
     if cc:
         try:
             words = shlex.split(cc)
@@ -76,9 +86,10 @@ def _find(cc: str, path: str) -> Compiler:
 
 
 def _probe(argv: tuple[str, ...]) -> Compiler:
-    done = run_command((*argv, "--version"), timeout=60.0)
+    limit = min(60.0, time_limit())
+    done = run_command((*argv, "--version"), timeout=limit)
     if done.returncode != 0 or not done.tail.strip():
-        raise compiler_failed((*argv, "--version"), done, 60.0)
+        raise compiler_failed((*argv, "--version"), done, limit)
     version = done.tail.strip().splitlines()[0]
     kind: Literal["gcc", "clang", "zig"] = "gcc"
     if "ziglang" in argv or Path(argv[0]).name.startswith("zig"):
@@ -86,8 +97,13 @@ def _probe(argv: tuple[str, ...]) -> Compiler:
     elif "clang" in done.tail.lower():
         kind = "clang"
     stat = os.stat(argv[0])
-    seed = repr((argv, os.path.realpath(argv[0]), stat.st_size, stat.st_mtime_ns, done.tail))
+    search = {name: os.environ.get(name, "") for name in _SEARCH}
+    seed = repr((argv, os.path.realpath(argv[0]), stat.st_size, stat.st_mtime_ns, done.tail, platform.machine(), search))
     return Compiler(argv, kind, version, hashlib.sha256(seed.encode()).hexdigest())
+
+
+_SEARCH = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LD_PRELOAD")
+"""Variables by which a compiler finds other headers, libraries and programs than usual."""
 
 
 _MARCH = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}

@@ -22,7 +22,7 @@ import msgspec
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.target import Target
 from tatami.runtime.cache import Cache, content_key, default_cache
-from tatami.runtime.compiler import TIMEOUT_SECONDS, Compiler, compile_flags, find_compiler, run_compiler
+from tatami.runtime.compiler import Compiler, compile_flags, find_compiler, run_compiler, time_limit
 from tatami.runtime.host import usable_cores
 
 
@@ -40,18 +40,18 @@ def build(
     headers: Mapping[str, str] | None = None,
     compiler: Compiler | None = None,
     cache: Cache | None = None,
-    timeout: float = TIMEOUT_SECONDS,
+    timeout: float | None = None,
     jobs: int | None = None,
     extra_flags: tuple[str, ...] = (),
 ) -> bytes:
     """The shared object made of `units`. Equal units are compiled once. Raises CompilerMissing, CompilerFailed."""
     compiler = compiler or find_compiler()
     cache = cache or default_cache()
+    timeout = timeout or time_limit()
     headers = runtime_headers() if headers is None else headers
     unique = list(dict.fromkeys(units))
     keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in unique]
-    link_flags = ("-shared", "-fPIC", *extra_flags)
-    whole = content_key(("link", compiler.fingerprint, *link_flags, *keys))
+    whole = _link_key(keys, compiler, extra_flags)
     found = cache.get(whole)
     if found is not None:
         return found
@@ -62,8 +62,10 @@ def build(
                 (folder / header).write_text(text)
             _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags)
             objects = [f"u{i}.o" for i in range(len(unique))]
-            run_compiler(compiler, (*link_flags, "-o", "all.so", *objects, "-lm", "-pthread"), cwd=folder, timeout=timeout)
-            body = (folder / "all.so").read_bytes()
+            first, last = _link_flags(extra_flags)
+            arguments = (*first, "-o", "all.so", *objects, *last)
+            run_compiler(compiler, arguments, cwd=folder, timeout=timeout)
+            body = _made(folder / "all.so", compiler)
     except OSError as error:
         raise _unwritable(error) from None
     cache.put(whole, body)
@@ -73,7 +75,30 @@ def build(
 def _unit_key(unit: Unit, target: Target, compiler: Compiler, headers: Mapping[str, str], extra: tuple[str, ...]) -> str:
     flags = (*compile_flags(compiler, target, contract=unit.contract), *extra)
     named = [part for item in sorted(headers.items()) for part in item]
-    return content_key(("unit", compiler.fingerprint, *flags, "text", unit.text, "headers", *named))
+    return content_key(("unit", compiler.fingerprint, "flags", *flags, "text", unit.text, "headers", *named))
+
+
+def _link_flags(extra: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Before and after the objects."""
+    return ("-shared", "-fPIC", *extra), ("-lm", "-pthread")
+
+
+def _link_key(keys: Sequence[str], compiler: Compiler, extra: tuple[str, ...]) -> str:
+    first, last = _link_flags(extra)
+    return content_key(("link", compiler.fingerprint, *first, "objects", *keys, "then", *last))
+
+
+def _made(path: Path, compiler: Compiler) -> bytes:
+    """What the compiler wrote; some report success without writing."""
+    body = path.read_bytes() if path.exists() else b""
+    if len(body) < 64:
+        raise fail(
+            "CompilerFailed",
+            Path(compiler.argv[0]).name,
+            f"it said that all went well but wrote {len(body)} bytes",
+            "set CC to a C compiler (`$CC --version` tells which it is)",
+        )
+    return body
 
 
 def _compile_all(
@@ -99,7 +124,7 @@ def _compile_all(
         flags = (*compile_flags(compiler, target, contract=units[i].contract), *extra)
         arguments = (*flags, "-I.", "-c", f"u{i}.c", "-o", f"u{i}.o")
         run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=stop)
-        cache.put(keys[i], path.read_bytes())
+        cache.put(keys[i], _made(path, compiler))
 
     with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(units)))) as executor:
         tasks = [executor.submit(compile_one, i) for i in range(len(units))]

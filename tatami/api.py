@@ -13,7 +13,7 @@ from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.substitute import specialise
 from tatami.core.target import Target
-from tatami.decisions import Decisions, load_decisions
+from tatami.decisions import Decisions, load_decisions, unmet_decisions
 from tatami.dump import to_document
 from tatami.frontend.specialise import specialise as specialise_frontend
 from tatami.models import open_model
@@ -50,10 +50,11 @@ class StageView:
 class Compilation:
     """A model on its way: the stages (made on demand), their times and warnings."""
 
-    def __init__(self, stages: Stages, observer: Observer, target: Target) -> None:
+    def __init__(self, stages: Stages, observer: Observer, target: Target, decisions: Decisions) -> None:
         self.stages = stages
         self.observer = observer
         self.target = target
+        self.decisions = decisions
 
     @property
     def first(self) -> str:
@@ -68,16 +69,8 @@ class Compilation:
 
     @property
     def warnings(self) -> list[Diagnostic]:
-        return self.observer.warnings
-
-    @property
-    def reference(self) -> Module[Any]:
-        """The earliest stage that computes: what the model means."""
-        for s in STAGES:
-            value = self.stages.get_made(s.name)
-            if value is not None and s.runs:
-                return value  # type: ignore[no-any-return]
-        raise fail("UnknownName", "reference", "none of the stages given computes", "give the folder of a dump that has them")
+        """What the verifiers warned of so far, and decisions that met nothing."""
+        return [*self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
 
     def reference_run(
         self, inputs: Mapping[str, Any], sizes: Mapping[str, int], mode: str = "float64", observe: Any = None
@@ -164,7 +157,8 @@ def prepare(
         given["frontend"] = lower_precision(given["frontend"], precision)
     is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
     observer = Observer(check=check, from_document=is_document)
-    stages = compile_stages(given, resolved, load_decisions(decisions), observer)
+    decided = load_decisions(decisions)
+    stages = compile_stages(given, resolved, decided, observer, size_hints(sizes or {}))
     observer.others = stages.get_made
     from tatami.core.diagnostic import raise_errors
     from tatami.stages import verify
@@ -174,7 +168,24 @@ def prepare(
             found = verify(name, module, lambda n: given.get(n))
         raise_errors(found)
         observer.warnings += [d for d in found if d.is_warning]
-    return Compilation(stages, observer, resolved)
+    return Compilation(stages, observer, resolved, decided)
+
+
+def size_hints(sizes: Mapping[str, SizeRequest]) -> dict[str, int]:
+    """The usual value of each symbol given as (least, usual, greatest): plans are chosen for it and hold for all."""
+    hints: dict[str, int] = {}
+    for name, request in sizes.items():
+        if isinstance(request, int):
+            continue
+        if len(request) != 3 or not 0 <= request[0] <= request[1] <= request[2]:
+            raise fail(
+                "InvalidSymbol",
+                f"sizes[{name!r}]",
+                f"{request!r} is not (least, usual, greatest)",
+                "write for example (1, 32, 512)",
+            )
+        hints[name] = request[1]
+    return hints
 
 
 def compile(
@@ -191,7 +202,7 @@ def compile(
     """Compile `model` for `target` into a Function.
 
     model: a path (.onnx, .harp, .json), a Graph, a document, an onnx.ModelProto or a torch module.
-    sizes: values of size symbols to specialise on. threads: default TATAMI_NUM_THREADS, else all cores.
+    sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one. threads: default TATAMI_NUM_THREADS, else all cores.
     Raises TatamiError with at least one Diagnostic.
     """
     compilation = prepare(

@@ -13,6 +13,7 @@ from rich.table import Table
 from tatami.api import Compilation, build, prepare
 from tatami.cli import printable, show_diagnostics
 from tatami.core.diagnostic import fail
+from tatami.decisions import decisions_of, decisions_text
 from tatami.dump import make_folder, write_bytes, write_dump, write_text
 from tatami.inputs import gather_inputs
 from tatami.playback import Agreement, compare_outputs, fetch, play_back
@@ -145,7 +146,7 @@ def compile_command(
         written.append(write_text(folder / file, text))
     for file, data in stand_alone(compilation, sizes).items():
         written.append(write_bytes(folder / file, data))
-    written.append(write_text(folder / "decisions.json", compilation_decisions(compilation)))
+    written.append(write_text(folder / "decisions.json", decisions_text(decisions_of(compilation.stages))))
     for path in written:
         console.print(printable(str(path)), markup=False)
 
@@ -189,20 +190,6 @@ def _stage_names(dump: str, compilation: Compilation) -> list[str]:
                 "UnknownName", f"--dump={name}", "this program has no such stage", f"write one of {', '.join(available)}, all"
             )
     return wanted
-
-
-def compilation_decisions(compilation: Compilation) -> str:
-    """The decisions of a compilation as the document that repeats them."""
-    from tatami.core.codec import to_builtins
-    from tatami.decisions import Decisions, decisions_text
-
-    plan = compilation.stages["plan"] if "plan" in compilation.stages else None
-    plans = {}
-    if plan is not None:
-        for program in plan.programs.values():
-            for r in program.regions:
-                plans[r.key] = to_builtins(r.choices[-1].plan)
-    return decisions_text(Decisions(plans=plans))
 
 
 def playback_command(

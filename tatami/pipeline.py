@@ -50,7 +50,9 @@ class Stages:
         return tuple(n for n in self._makers if n in self._made)
 
 
-def compile_stages(given: Mapping[str, Any], target: Target, decisions: Decisions, observe: Observer) -> Stages:
+def compile_stages(
+    given: Mapping[str, Any], target: Target, decisions: Decisions, observe: Observer, hints: Mapping[str, int] | None = None
+) -> Stages:
     """The chain for `target`, from whatever stages are given."""
     from tatami.execution.lower import lower as lower_to_execution
     from tatami.indexbook.analyse import analyse as analyse_indices
@@ -80,12 +82,15 @@ def compile_stages(given: Mapping[str, Any], target: Target, decisions: Decision
     s.add("region@explicit", lambda: lower_to_regions(s["tiny"], s["indexbook"], s["poly_view"], s["partition"]))
     s.add("region", lambda: canonicalise(s["region@explicit"]))
     s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
-    s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans))
+    s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans, hints))
     s.add("realised", lambda: realise(s["region"], s["plan"]))
     s.add("realised_plan", lambda: plan_realised(s["realised"], s["plan"], analyse_regions(s["realised"]), target))
     code = add_cuda if target.kind == "cuda" else add_cpu
     code(s, target)
-    s.add("execution", lambda: lower_to_execution(s["realised"], s["realised_plan"], s["gpu" if target.kind == "cuda" else "loop"]))
+    s.add(
+        "execution",
+        lambda: lower_to_execution(s["realised"], s["realised_plan"], s["gpu" if target.kind == "cuda" else "loop"]),
+    )
     return s
 
 

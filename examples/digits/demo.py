@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 import tatami as tt
-from tatami.commands import code_files, compilation_decisions
+from tatami.commands import code_files
+from tatami.decisions import decisions_of, decisions_text
 from tatami.dump import write_dump, write_text
 from tatami.explain import kernel_origins
 from tatami.playback import compare_outputs
@@ -52,7 +53,7 @@ def main() -> None:
     written = write_dump(OUT, values, values, compilation.target)
     for file, text in code_files(values).items():
         written.append(write_text(OUT / file, text))
-    written.append(write_text(OUT / "decisions.json", compilation_decisions(compilation)))
+    written.append(write_text(OUT / "decisions.json", decisions_text(decisions_of(compilation.stages))))
     console.print(f"\nall dumps and the generated C: {OUT}/ ({len(written)} files)")
     if accuracy < 0.97 or any(a.difference for a in agreements):
         sys.exit(1)

@@ -1,0 +1,77 @@
+"""Decisions are documents: what a compilation decided repeats it, what is edited is obeyed or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tatami.api import prepare
+from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
+from tatami.decisions import Decisions, decisions_of, decisions_text, load_decisions
+from tatami.frontend.graph import Graph
+from tatami.plan.ir import CpuContraction
+
+
+def gemm() -> Graph:
+    g = Graph("gemm")
+    a, b = g.input("a", ("M", 256), DType.fp32), g.input("b", (256, 128), DType.fp32)
+    g.output("y", (a @ b).relu())
+    return g
+
+
+def decided() -> Decisions:
+    return decisions_of(prepare(gemm(), target="cpu:avx2").stages)
+
+
+def first_plan(decisions: Any) -> Any:
+    return prepare(gemm(), target="cpu:avx2", decisions=decisions).stages["plan"].main.regions[0].choices[-1].plan
+
+
+def test_what_was_decided_repeats_the_compilation(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.json"
+    path.write_text(decisions_text(decided()))
+    first = prepare(gemm(), target="cpu:avx2")
+    again = prepare(gemm(), target="cpu:avx2", decisions=path)
+    assert again.stages["c"].main == first.stages["c"].main
+    assert again.warnings == []
+
+
+def test_an_edited_tile_is_obeyed() -> None:
+    d = decided()
+    key, plan = next((k, p) for k, p in d.plans.items() if p["kind"] == "cpu_contraction")
+    edited = msgspec.structs.replace(d, plans={key: {**plan, "kc": 64}})
+    chosen = first_plan(edited)
+    assert isinstance(chosen, CpuContraction) and chosen.kc == 64
+
+
+@pytest.mark.parametrize("change", [{"mr": 0}, {"kc": -1}, {"colour": 1}, {"acc": "nothing"}])
+def test_an_impossible_plan_is_refused(change: dict[str, Any]) -> None:
+    d = decided()
+    key, plan = next((k, p) for k, p in d.plans.items() if p["kind"] == "cpu_contraction")
+    with pytest.raises(TatamiError):
+        first_plan(Decisions(plans={key: {**plan, **change}}))
+
+
+def test_a_decision_for_another_model_warns() -> None:
+    g = Graph("other")
+    g.output("y", g.input("x", ("N", 3), DType.fp32).softmax(1))
+    compilation = prepare(g, target="cpu:avx2", decisions=decided())
+    compilation.values()
+    assert {w.kind for w in compilation.warnings} == {"StaleDecision"}
+
+
+def test_a_file_that_is_no_decision_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "d.json"
+    path.write_text('{"plan": {}}')
+    with pytest.raises(TatamiError):
+        load_decisions(path)
+
+
+def test_the_usual_size_of_a_range_decides_plans() -> None:
+    small = prepare(gemm(), target="cpu:avx2", sizes={"M": (1, 1, 4)}).stages["plan"].main.regions[0]
+    large = prepare(gemm(), target="cpu:avx2", sizes={"M": (1, 2048, 4096)}).stages["plan"].main.regions[0]
+    assert small.choices[-1].estimate["at.M"] == 1 and large.choices[-1].estimate["at.M"] == 2048

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ from tests.golden.programs import PROGRAMS
 HERE = Path(__file__).parent
 
 
+def numbered(text: str) -> str:
+    """Content hashes in the names of kernels become counters, so that a golden changes only where its text does."""
+    names: dict[str, str] = {}
+    return re.sub(r"tatami_[0-9a-f]{20}", lambda m: names.setdefault(m[0], f"tatami_kernel{len(names)}"), text)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_stage_reads_as_kept(name: str, update_golden: bool) -> None:
     compilation = prepare(PROGRAMS[name](), target="cpu:avx2")
@@ -21,7 +28,7 @@ def test_every_stage_reads_as_kept(name: str, update_golden: bool) -> None:
     for position, stage in enumerate(STAGES):
         if stage.name not in compilation.stages:
             continue
-        text = show(stage.name, compilation.stages[stage.name])
+        text = numbered(show(stage.name, compilation.stages[stage.name]))
         path = folder / f"{position}_{stage.file_stem}.txt"
         seen.add(path.name)
         if update_golden:

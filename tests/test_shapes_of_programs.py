@@ -183,7 +183,7 @@ def test_layer_norm_of_any_size(shape: tuple[int, int]) -> None:
 def test_two_blurs_agree_fused_or_not() -> None:
     g = Graph("g")
     x = g.input("x", ("H", "W"), DType.fp32)
-    for name in ("first", "second"):
+    for _ in range(2):
         x = x.pad([(1, 1), (1, 1)]).view(("H", "W", 3, 3), map=("i0 + i2", "i1 + i3")).sum((2, 3)) * (1 / 9)
     g.output("y", x)
     check(g, {"x": f32(37, 41)})

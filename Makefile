@@ -28,7 +28,7 @@ types: $(VENV)/.check-extras
 	$(PY) -m mypy
 
 update-golden: $(VENV)/.tested-extras
-	$(PY) -m pytest -n 2 tests/golden --update-golden
+	$(PY) -m pytest -n 2 tests/golden tests/frontend/test_show_operations.py --update-golden
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

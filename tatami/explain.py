@@ -8,6 +8,7 @@ from typing import Any
 
 from tatami.api import Compilation
 from tatami.core.module import Module
+from tatami.plan.show import show_estimate
 from tatami.region.ir import Region, Step
 
 
@@ -81,7 +82,9 @@ def _report(compilation: Compilation) -> Iterator[str]:
         for v in partition.verdicts:
             word = "fused    " if v.fused else "separate "
             terms = "  ".join(f"{n} {s * 1e6:+.2f} µs" for n, s in v.terms.items())
-            yield f"  {word} {v.producer} -> {v.consumer}  {v.rule}  Δtime {v.delta_seconds * 1e6:+.2f} µs  {terms}".rstrip()
+            halo = " ".join(f"{axis}+{width}" for axis, width in v.halo.items())
+            rim = f"  halo {halo} = {v.halo_bytes} bytes" if halo else ""
+            yield f"  {word} {v.producer} -> {v.consumer}  {v.rule}{rim}  Δtime {v.delta_seconds * 1e6:+.2f} µs  {terms}".rstrip()
     view = compilation.stages.get_made("poly_view")
     if view is not None:
         yield from _edges(view)
@@ -114,7 +117,7 @@ def _plans(compilation: Compilation) -> Iterator[str]:
         yield f"plans of {program}"
         for r in plan.regions:
             for choice in r.choices:
-                terms = "  ".join(f"{n} {v:.3g}" for n, v in choice.estimate.items())
+                terms = show_estimate(choice.estimate)
                 guard = " when " + ", ".join(map(str, choice.conditions)) if choice.conditions else ""
                 yield f"  {r.region}: {type(choice.plan).__name__}{guard}  {terms}".rstrip()
             for rejected in r.rejected:

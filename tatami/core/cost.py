@@ -13,6 +13,8 @@ import msgspec
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.target import Target
 
+OVERLAP_TILE = 32
+"""Rows of a tile whose neighbours compute its halo again."""
 DEFAULT_SIZE = 256
 """What an unbound size symbol counts as in an estimate."""
 

@@ -74,6 +74,8 @@ class Stored(msgspec.Struct, frozen=True):
     sizes: tuple[Expr, ...]
     grouped: str = ""
     """The outer axis whose points are computed in groups: its entry counts from the first of the group."""
+    base: Expr = ZERO
+    """What the entry of the first axis counts from."""
 
 
 class Emitter:
@@ -154,8 +156,8 @@ class Emitter:
 
     def stored_address(self, s: Stored, let: FlatLet, index: tuple[Expr, ...]) -> Expr:
         out = ZERO
-        for axis, size in zip(s.axes, s.sizes, strict=True):
-            i = index[let.axes.index(axis)]
+        for k, (axis, size) in enumerate(zip(s.axes, s.sizes, strict=True)):
+            i = index[let.axes.index(axis)] - (s.base if k == 0 else ZERO)
             out = out * size + (i - self.group_base if axis == s.grouped else i)
         return self.simplified(out)
 

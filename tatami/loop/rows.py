@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from tatami.core.cost import OVERLAP_TILE
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, product, var
 from tatami.core.layout import size_elements
@@ -42,6 +43,7 @@ from tatami.loop.ir import (
     type_of,
 )
 from tatami.loop.merge_axes import merge_axes
+from tatami.loop.overlap import Overlap, overlap_of
 from tatami.loop.pointwise import Emitter, Point, Stored, accumulator_dtype, lane_step, neutral_value
 from tatami.loop.schedule import Item, Pass, Phase, Schedule, Scheduler, cost, nodes
 from tatami.loop.stage_reads import stage_reads
@@ -129,11 +131,16 @@ class _Rows:
             self.snapshot(tensor)
         for target in self.region.outputs:
             self.clear_border(target)
+        overlaps = [overlap_of(phase, self.plan, self.s) for phase in self.plan.phases]
+        tiled = {name for o in overlaps if o is not None for name in o.lets}
         for name, storage in self.plan.storage.items():
-            if storage == "shared":
+            if storage == "shared" and name not in tiled:
                 self.allocate(name, self.lets[name].axes)
-        for phase in self.plan.phases:
-            self.phase(phase)
+        for phase, overlap in zip(self.plan.phases, overlaps, strict=True):
+            if overlap is not None:
+                self.overlapped(phase, overlap)
+            else:
+                self.phase(phase)
         for y in self.plan.scatters:
             self.scatter(y)
         return tuple(self.e.blocks[0])
@@ -182,6 +189,49 @@ class _Rows:
             return
         for p in phase.passes:
             self.lone_pass(p)
+
+    def overlapped(self, phase: Phase, o: Overlap) -> None:
+        """Tiles of the reader's axis in parallel; each computes the rows it reads, those of its halo too."""
+        e = self.e
+        made, reader = phase.passes
+        n, own = self.sizes[o.axis], self.sizes[o.own]
+        self.sizes["tile"] = floordiv(n + (OVERLAP_TILE - 1), expr(OVERLAP_TILE))
+        buffers: dict[str, Stored] = {}
+
+        def rows() -> None:
+            for name in o.lets:
+                let = self.lets[name]
+                axes = tuple(a for a in let.axes if a not in phase.outer)
+                sizes = tuple(expr(o.rows) if a == o.own else self.sizes[a] for a in axes)
+                buffer = e.fresh("b")
+                e.emit(LocalBuffer(buffer, let.dtype, product(sizes)))
+                buffers[name] = Stored(buffer, let.dtype, axes, sizes)
+
+        def body(env: dict[str, Expr]) -> None:
+            start = var(e.integer(IndexOf(env.get("tile", ZERO) * OVERLAP_TILE, DType.i64)))
+            stop = var(e.integer(IndexOf(minimum(n, start + OVERLAP_TILE), DType.i64)))
+            first = var(e.integer(IndexOf(maximum(0, start + o.low), DType.i64)))
+            last = var(e.integer(IndexOf(maximum(first, minimum(own, stop + o.high)), DType.i64)))
+            for name, stored in buffers.items():
+                e.stored[name] = msgspec.structs.replace(stored, base=start + o.low)
+            outer = {a: x for a, x in env.items() if a != "tile"}
+            self.span_nest(made, o.own, (first, last), outer)
+            self.span_nest(reader, o.axis, (start, stop), outer)
+
+        work = ZERO
+        for p, axis, count in ((made, o.own, o.rows), (reader, o.axis, OVERLAP_TILE)):
+            work = work + self.pass_work(Pass(tuple(a for a in p.axes if a != axis), p.items, p.folds)) * count
+        self.parallel((*phase.outer, "tile"), work, body, rows)
+
+    def span_nest(self, p: Pass, axis: str, span: tuple[Expr, Expr], env: dict[str, Expr]) -> None:
+        """A pass at one outer point, over part of one of its axes."""
+        if p.vector == axis:
+            self.nest(p, p.axes, [env], span)
+            return
+        x = self.e.loop(self.sizes[axis])
+        with self.e.block() as body:
+            self.nest(p, tuple(a for a in p.axes if a != axis), [{**env, axis: var(x)}])
+        self.e.emit(For(x, *span, tuple(body)))
 
     def shares_operands(self, phase: Phase) -> bool:
         """Does some reduce of the phase read what neighbouring outer points read too (a matrix, not a row)?"""

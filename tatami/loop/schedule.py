@@ -253,7 +253,7 @@ class Scheduler:
             first = 0
             for read, map_ in self.reads[name]:
                 k = phase_of[read]
-                together = phases[k].outer == outer and self._same_outer(read, map_, outer)
+                together = phases[k].outer == outer and self.same_outer(read, map_, outer)
                 first = max(first, k if together else k + 1)
             k = next((i for i in range(first, len(phases)) if phases[i].outer == outer), len(phases))
             if k == len(phases):
@@ -272,7 +272,7 @@ class Scheduler:
         }
         return Schedule(phases, storage, self.scatters, self.lanes, vectors)
 
-    def _same_outer(self, read: str, map_: tuple[Expr, ...], outer: tuple[str, ...]) -> bool:
+    def same_outer(self, read: str, map_: tuple[Expr, ...], outer: tuple[str, ...]) -> bool:
         axes = self.lets[read].axes
         return all(a in axes and map_[axes.index(a)] == var(a) for a in outer)
 

@@ -83,7 +83,7 @@ def pass_cycles(
         lanes_used = 1.0
     cost = operations(region, p.lets) / (2.0 * lanes)
     for m in moves:
-        if m.let not in inside or (m.target in lets and skeleton.storage.get(m.target) not in ("row", "workspace")):
+        if m.let not in inside or (m.target in lets and skeleton.storage.get(m.target) not in ("row", "tile", "workspace")):
             continue
         move = "far" if not vector or m.linear is None else step_of(m.linear, vector)
         cost += 1.0 if move == "far" and vector else 1.0 / lanes

@@ -34,18 +34,21 @@ have the same axes as the source), the others being read from their storage.
   - `register`: used only in its own pass at the same point, or not at all; or P(l) is empty, then it is a local of the
     outer iteration;
   - `row`: a buffer over P(l) (for a scan with its axis), in the order of the let's axes, one per outer iteration in
-    flight; `workspace` is the same for buffers that do not fit the L2 cache;
+    flight; `tile` is a row of which only the tile that the next pass reads is kept, neighbouring tiles computing their
+    halo again (overlapped tiles; a let of the first pass that the next reads through a window);
+    `workspace` is the same for buffers that do not fit the L2 cache;
   - `recompute`: in no pass; each use inlines the expression at its coordinates (a Ref at the same-named axes, an At with
     the map's entries put for the axes). Only lets that are not anchored; a recomputed let may use other recomputed lets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
 from tatami.core.expr import Expr, evaluate, free_vars, var
+from tatami.core.window import window_span
 from tatami.plan.ir import Pass, Storage
 from tatami.region.ir import At, Binary, Let, Random, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Scan, Select, Unary
 from tatami.region.walk import all_axes, let_uses, lets_by_name, nodes, used_lets
@@ -144,8 +147,9 @@ def skeleton(region: Region, sizes: Mapping[str, int], l2_bytes: int) -> Skeleto
             break
         recompute |= cheap
     storage: dict[str, Storage] = {}
+    tiled = tiled_lets(region, outer, [g.lets for g in groups], {n for n, s in stored.items() if s == "row"})
     for let in region.lets:
-        kind = "recompute" if let.name in recompute else stored[let.name]
+        kind = "recompute" if let.name in recompute else "tile" if let.name in tiled else stored[let.name]
         if kind == "row" and _row_bytes(region, let, outer, sizes) > l2_bytes // 2:
             kind = "workspace"
         storage[let.name] = kind  # type: ignore[assignment]
@@ -343,6 +347,31 @@ def _storage(region: Region, recompute: set[str], outer: tuple[str, ...], groups
         for let in region.lets
         if let.name not in recompute
     }
+
+
+def tiled_lets(region: Region, outer: tuple[str, ...], passes: Sequence[Sequence[str]], rows: Set[str]) -> set[str]:
+    """The stored lets of the first pass, when all that the later ones read of it are windows of constant span along one
+    axis; else none."""
+    lets, extents = lets_by_name(region), all_axes(region)
+    rows = rows & set(passes[0]) if passes else set()
+    if not rows:
+        return set()
+    if any(y.source in passes[0] or set(y.indices) & set(passes[0]) for y in region.yields):
+        return set()
+    followed: set[tuple[str, str]] = set()
+    for user in (lets[n] for p in passes[1:] for n in p):
+        inside = {a: extents[a] for e in nodes(user.expr) if isinstance(e, Reduce) for a in e.axes}
+        for use in let_uses(user.expr):
+            if use.let not in rows:
+                continue
+            axis = next((k for k, a in enumerate(lets[use.let].axes) if a not in outer), None)
+            if axis is None or not isinstance(use, At):
+                return set()
+            span = window_span(use.map[axis], set(user.axes), inside)
+            if span is None or (span[1] == span[2] == 0):
+                return set()
+            followed.add((span[0], lets[use.let].axes[axis]))
+    return set(rows) if len(followed) == 1 else set()
 
 
 def _row_bytes(region: Region, let: Let, outer: tuple[str, ...], sizes: Mapping[str, int]) -> int:

@@ -43,7 +43,7 @@ def _region(r: RegionPlan) -> list[str]:
         lines.append(f"    plan{f' when {when}' if when else ''}")
         lines += [f"      {line}" for line in show_plan(c.plan)]
         if c.estimate:
-            lines.append(f"      estimate {_estimate(c.estimate)}")
+            lines.append(f"      estimate {show_estimate(c.estimate)}")
     lines += [f"    rejected {x.plan}: {x.why}" for x in r.rejected]
     return lines
 
@@ -59,10 +59,22 @@ def _condition(c: Condition) -> str:
     return " and ".join(parts) or "always"
 
 
-def _estimate(estimate: dict[str, float]) -> str:
-    times = [f"{k} {v * 1e6:.3g} us" for k, v in estimate.items() if not k.startswith("at.")]
+UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "wave_eff": "", "pipeline_eff": ""}
+"""Terms of an estimate that are not seconds, with what stands behind the number."""
+
+
+def show_estimate(estimate: dict[str, float]) -> str:
+    """The terms of an estimate: seconds as microseconds, others as they are, then the sizes they were taken at."""
+    terms = [f"{k} {_term(k, v)}" for k, v in estimate.items() if not k.startswith("at.")]
     sizes = [f"{k[3:]}={v:g}" for k, v in estimate.items() if k.startswith("at.")]
-    return ", ".join(times) + (f"  (at {', '.join(sizes)})" if sizes else "")
+    return ", ".join(terms) + (f"  (at {', '.join(sizes)})" if sizes else "")
+
+
+def _term(name: str, value: float) -> str:
+    unit = UNITS.get(name)
+    if unit is None:
+        return f"{value * 1e6:.3g} us"
+    return f"{value:.0f}{unit}" if value == int(value) else f"{value:.3f}{unit}"
 
 
 def show_plan(plan: SchedulePlan) -> list[str]:

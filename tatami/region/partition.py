@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tatami.core.codec import dump_text, from_builtins, to_builtins
-from tatami.core.cost import estimate, fusion_delta, op_flops, rates
+from tatami.core.cost import OVERLAP_TILE, estimate, fusion_delta, op_flops, rates
 from tatami.core.diagnostic import raise_errors
 from tatami.core.expr import ONE, Expr, free_vars, maximum, product
 from tatami.core.module import Module
@@ -36,8 +36,6 @@ from tatami.tiny.ir import (
 
 MAX_VALUES = 64
 """Values of one Region; longer elementwise chains are cut."""
-TILE = 32
-"""Elements of a tile along an axis with a halo, for the cost of the overlap."""
 
 
 def partition(
@@ -178,17 +176,17 @@ class _Partitioner:
         gp, gc = self.graph.group_of[p], self.graph.group_of[c]
         edge = self.edges[p, c]
         if gp == gc:
-            self.verdicts.append(Verdict(p, c, True, edge.rule))
+            self.verdicts.append(_verdict(edge, True, edge.rule))
             return
         refusal = self.crossing_refusal(gp, gc, edge)
         if refusal is None and not self.graph.can_merge(gp, gc):
             refusal = "cycle"
         if refusal is not None:
-            self.verdicts.append(Verdict(p, c, False, refusal))
+            self.verdicts.append(_verdict(edge, False, refusal))
             return
         delta, terms = self.delta(edge, gp, gc)
         if delta >= 0:
-            self.verdicts.append(Verdict(p, c, False, "delta_time", delta, terms))
+            self.verdicts.append(_verdict(edge, False, "delta_time", delta, terms))
             return
         a, b = self.shapes.pop(gp), self.shapes.pop(gc)
         merged = self.graph.merge(gp, gc)
@@ -197,7 +195,8 @@ class _Partitioner:
         self.axes.unify_reads(c, lambda v: self.graph.group_of.get(v) == merged)
         if self.statements[p].kind not in ("reduce", "scan"):
             self.flops[c] += self.flops[p]
-        self.verdicts.append(Verdict(p, c, True, "epilogue" if a.kind == "contraction" else edge.rule, delta, terms))
+        rule = "epilogue" if a.kind == "contraction" else "overlapped_tiles" if edge.halo and a.reduces else edge.rule
+        self.verdicts.append(_verdict(edge, True, rule, delta, terms))
 
     def crossing_refusal(self, gp: int, gc: int, edge: Edge) -> str | None:
         """The rule that forbids `edge` or any other edge between its two groups, or None."""
@@ -315,9 +314,7 @@ class _Partitioner:
         if self.statements[p].kind not in ("reduce", "scan") and self.shapes[gp].kind == "map":
             dflops = max(work - stored, 0.0) * self.flops[p]
         elif edge.halo:
-            overlap = 1.0
-            for width in edge.halo.values():
-                overlap *= 1 + width / TILE
+            overlap = 1 + next(iter(edge.halo.values())) / OVERLAP_TILE  # tiles cut the first axis, the others are whole
             reduce = p if self.statements[p].kind == "reduce" else self.shapes[gp].reduces[0]
             dflops = (overlap - 1) * estimate(self.domain(reduce), self.sizes)
         piecewise = 0.0
@@ -374,3 +371,7 @@ class _Partitioner:
             found.append((self.graph.rank[g], min(self.order[v] for v in members), ordered))
         found.sort()
         return tuple(Group(values) for _, _, values in found)
+
+
+def _verdict(edge: Edge, fused: bool, rule: str, delta: float = 0.0, terms: Mapping[str, float] | None = None) -> Verdict:
+    return Verdict(edge.producer, edge.consumer, fused, rule, delta, dict(terms or {}), edge.halo, edge.halo_bytes)

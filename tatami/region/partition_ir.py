@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.expr import Expr
+
 
 class Group(msgspec.Struct, frozen=True):
     """One future Region (or, for a CALL, one Step): base value ids in topological order."""
@@ -20,6 +22,10 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     rule: str
     delta_seconds: float = 0.0
     terms: dict[str, float] = {}
+    halo: dict[str, int] = {}
+    """Per producer axis, the elements beyond its own that a tile of the consumer needs; empty when it needs none."""
+    halo_bytes: Expr | None = None
+    """Bytes of that rim around the whole producer."""
 
 
 class Partition(msgspec.Struct, frozen=True):

@@ -89,7 +89,7 @@ class ScheduleRun:
         let = self.lets[name]
         storage = self.plan.storage[name]
         free = tuple(a for a in let.axes if a not in self.plan.outer)
-        if storage in ("row", "workspace"):
+        if storage in ("row", "tile", "workspace"):
             self.rows[name][tuple(env[a] for a in free)] = value
         elif not free:
             self.local[name] = value

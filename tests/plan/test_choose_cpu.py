@@ -72,7 +72,7 @@ def test_attention_keeps_scores_in_a_row() -> None:
 def test_a_moved_axis_is_not_outer() -> None:
     bones = skeleton(ex.two_windows(), SIZES, 1 << 20)
     assert bones.outer == ()
-    assert bones.storage["w"] == "row"
+    assert bones.storage["w"] == "tile"
 
 
 def test_reduces_over_outer_axes_run_in_columns() -> None:

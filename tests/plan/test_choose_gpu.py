@@ -14,6 +14,7 @@ from tatami.plan.choose_gpu import choose_gpu
 from tatami.plan.decide import read_plan
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, Sm80Mma, Sm90Mma
 from tatami.poly_core.ir import RegionFacts
+from tatami.plan.show import show_estimate
 from tatami.region.ir import Region
 from tests.gpu.gemm_examples import gemm
 
@@ -113,3 +114,10 @@ def test_a_region_without_contraction_is_streamed() -> None:
     plain = msgspec.structs.replace(region, lets=(let,), reduce_axes=(), inputs=region.inputs[:1])
     found, rejected = choices(plain, "sm80")
     assert isinstance(found[0].plan, GpuStream) and rejected[0].why == "no let is a sum of products"
+
+
+def test_terms_that_are_no_time_have_their_own_units() -> None:
+    text = show_estimate(
+        {"compute": 2.27e-6, "wave_eff": 0.0111, "ctas_per_sm": 5.0, "smem_bytes": 16384.0, "registers": 96.0, "at.M": 128.0}
+    )
+    assert text == "compute 2.27 us, wave_eff 0.011, ctas_per_sm 5, smem_bytes 16384 B, registers 96  (at M=128)"

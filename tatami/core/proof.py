@@ -27,7 +27,18 @@ def is_inside(index: Expr, size: Expr, extents: dict[str, Expr], facts: Sequence
     if any(not s.terms for s in extents.values()):
         return True
     budget = [MAX_TRIES]
-    return _search(simplify(index, extents), size, dict(extents), tuple(facts), MAX_DEPTH, budget)
+    index = simplify(index, extents)
+    return _search(index, size, dict(extents), _connected(index, facts, frozenset(extents)), MAX_DEPTH, budget)
+
+
+def _connected(index: Expr, facts: Sequence[Fact], axes: frozenset[str]) -> tuple[Fact, ...]:
+    """The facts that share an axis with `index`, or with such a fact: the others cannot help."""
+    reached = free_vars(index) & axes
+    kept: set[int] = set()
+    while more := {k for k, (f, _) in enumerate(facts) if k not in kept and reached & free_vars(f)}:
+        kept |= more
+        reached |= {n for k in more for n in free_vars(facts[k][0]) & axes}
+    return tuple(facts[k] for k in sorted(kept))
 
 
 def _search(index: Expr, size: Expr, box: dict[str, Expr], facts: tuple[Fact, ...], depth: int, budget: list[int]) -> bool:

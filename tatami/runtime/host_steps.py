@@ -51,7 +51,7 @@ def run_host_step(
         raise fail(
             "HostFault", at, f"{name} gave {len(results)} values, the plan expects {len(dtypes)}", "use the routine as declared"
         )
-    return [np.ascontiguousarray(cast(np.asarray(r), d)) for r, d in zip(results, dtypes)]
+    return [np.asarray(cast(np.asarray(r), d), order="C") for r, d in zip(results, dtypes)]
 
 
 def bind_new_symbols(new: Sequence[str], shapes: Sequence[Shape], results: Sequence[np.ndarray], sizes: dict[str, int]) -> None:

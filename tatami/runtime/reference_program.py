@@ -48,7 +48,7 @@ class ReferenceProgram:
         for k, (id, made) in enumerate(zip(plan.output_buffers, results)):
             given = arrays.get(id, outputs[k] if k < len(outputs) else None)
             if given is None:
-                out.append(np.ascontiguousarray(made) if made.flags.writeable else np.array(made, order="C"))
+                out.append(np.asarray(made, order="C") if made.flags.writeable else np.array(made, order="C"))
             else:
                 if given is not made:
                     np.copyto(given, made)

@@ -28,6 +28,15 @@ def test_a_guard_on_another_form_of_the_index_is_used() -> None:
     assert not is_inside(expr("(2*i0 + i1 + 3)//6 - 1"), expr(4), box)
 
 
+def test_guards_of_other_axes_do_not_get_in_the_way() -> None:
+    sizes = {"m1": 18, "m2": 14, "m3": 12, "k1": 3, "k2": 2, "k3": 2}
+    facts = [(expr(f"m{d} - 2*(m{d}//2)"), expr(1)) for d in (1, 2, 3)]
+    facts += [(expr(f"2*k{d} + m{d} - {lo}"), expr(n)) for d, lo, n in ((1, 4, 14), (2, 2, 12), (3, 2, 10))]
+    box = {a: expr(s) for a, s in sizes.items()}
+    for d, lo, n in ((1, 2, 7), (2, 1, 6), (3, 1, 5)):
+        assert is_inside(expr(f"k{d} + m{d}//2 - {lo}"), expr(n), box, facts)
+
+
 def test_symbolic_sizes_are_proved_too() -> None:
     box = {"m": expr("B*S")}
     assert is_inside(expr("m - S*(m//S)"), expr("S"), box)

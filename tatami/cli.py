@@ -166,6 +166,7 @@ def playback(**options: Any) -> None:
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
 @click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
 @click.option("--seconds", type=click.FloatRange(0, 600), default=1.0, show_default=True, help="how long to measure")
+@click.option("--ledger", type=click.Path(), help="CSV to append to; default: ledger.csv in the cache folder")
 def bench(**options: Any) -> None:
     """Time each kernel of MODEL on this machine, with the plan's estimate beside it."""
     from tatami.commands import bench_command

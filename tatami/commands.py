@@ -247,7 +247,10 @@ def bench_command(
     inputs: tuple[str, ...],
     threads: int | None,
     seconds: float,
+    ledger: str | None,
 ) -> None:
+    from tatami.runtime.cache import default_cache
+    from tatami.search.ledger import append_measurement
     from tatami.search.measure import estimate_sizes, measure
 
     compilation = _prepare(model, target, sizes, precision, decisions, trust)
@@ -255,17 +258,23 @@ def bench_command(
     function = build(compilation, threads, sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, inputs, chosen)
     found = measure(compilation, arrays, bound, threads, seconds)
-    rows = [("kernel", "kind", "ms", "share", "estimate ms", "of roofline", "computes")]
+    rows = [("kernel", "kind", "ms", "share", "estimate ms", "of roofline", "flops", "bytes", "computes")]
     total = sum(t.seconds for t in found.timings) or 1.0
     for t in found.timings:
         estimate = f"{t.estimate * 1e3:.4f}" if t.estimate is not None else ""
         roof = f"{t.bound / t.seconds:.0%}" if t.bound is not None and t.seconds > 0 else ""
         names = printable(", ".join(t.sources))[:80]
-        rows.append((t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", f"{t.seconds / total:.0%}", estimate, roof, names))
-    widths = [max(len(row[c]) for row in rows) for c in range(6)]
+        work = ("" if n is None else f"{n:.0f}" for n in (t.flops, t.bytes))
+        rows.append((t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", f"{t.seconds / total:.0%}", estimate, roof, *work, names))
+    widths = [max(len(row[c]) for row in rows) for c in range(8)]
     for row in rows:
         cells = [cell.ljust(w) if c < 2 else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths))]
-        console.print("  ".join([*cells, row[6]]).rstrip(), markup=False)
+        console.print("  ".join([*cells, row[8]]).rstrip(), markup=False)
     at = ", ".join(f"{n}={v}" for n, v in bound.items())
     line = f"whole program {found.whole * 1e3:.4f} ms, kernels {total * 1e3:.4f} ms, least of {found.runs} runs"
     console.print(printable(f"{line}{' at ' + at if at else ''}"), markup=False)
+    root = default_cache().root
+    path = Path(ledger) if ledger else root / "ledger.csv" if root is not None else None
+    if path is not None:
+        append_measurement(path, Path(model).name, compilation.target.name, bound, found)
+        console.print(printable(f"appended to {path}"), markup=False)

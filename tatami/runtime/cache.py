@@ -108,6 +108,8 @@ class Cache:
         assert self.root is not None
         entries: list[tuple[float, int, str]] = []
         for folder, _, names in os.walk(self.root):
+            if Path(folder) == self.root:
+                continue  # entries lie in folders of their own; what else a user keeps here stays
             for name in names:
                 path = os.path.join(folder, name)
                 with contextlib.suppress(OSError):

@@ -11,8 +11,10 @@ import numpy as np
 from tatami.api import Compilation, load_cpu_program
 from tatami.core.diagnostic import fail
 from tatami.explain import kernel_origins
+from tatami.plan.estimate import number_at
 from tatami.plan.ir import Guarded
 from tatami.runtime.function import Function
+from tatami.runtime.host import thread_count
 
 MIN_RUNS = 5
 MAX_RUNS = 200
@@ -23,6 +25,8 @@ class Timing:
     """One kernel. Seconds are the least of all runs; `estimate` and `bound` are None where no plan says them.
 
     bound: the larger of the plan's compute and memory terms: the time the machine's peaks allow (the roofline).
+    flops, bytes: of the Region at the measured sizes (spec 5 §10: 2MNK and each operand and result once).
+    occupancy: share of the machine's cores that ran it. plan: kind of the plan.
     """
 
     kernel: str
@@ -31,6 +35,10 @@ class Timing:
     seconds: float
     estimate: float | None
     bound: float | None
+    flops: float | None
+    bytes: float | None
+    occupancy: float
+    plan: str
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,8 @@ def measure(
         runs += 1
     choices = _choices(compilation)
     known = {(k.program, k.name): k for k in kernel_origins(compilation)}
+    facts = {(p, f.region): f for p, body in compilation.stages["poly_core"].programs.items() for f in body.regions}
+    busy = min(1.0, (threads or thread_count()) / max(1, compilation.target.cores))
     timings: list[Timing] = []
     for (name, kernel), taken in least.items():
         if name == "setup":
@@ -92,7 +102,16 @@ def measure(
         bounds = [terms[t] for t in ("compute", "memory") if t in terms]
         kind = origin.kind if origin is not None else "step"
         sources = origin.sources if origin is not None else ()
-        timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), max(bounds, default=None)))
+        flops = bytes_ = None
+        if (name, kernel) in facts and name == "main":
+            fact = facts[name, kernel]
+            flops, bytes_ = (
+                number_at(fact.flops, sizes),
+                number_at(fact.bytes_read, sizes) + number_at(fact.bytes_written, sizes),
+            )
+        plan = type(found.plan).__name__ if found is not None else ""
+        bound = max(bounds, default=None)
+        timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), bound, flops, bytes_, busy, plan))
     return Measurement(tuple(timings), whole, runs)
 
 

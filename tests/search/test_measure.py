@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -41,3 +44,26 @@ def test_the_command_prints_a_table() -> None:
     done = CliRunner().invoke(main, ["bench", "examples/digits/digits.onnx", "-D", "N=3", "--seconds", "0.05"])
     assert done.exit_code == 0, done.output
     assert "of roofline" in done.output and "whole program" in done.output
+
+
+def test_every_bench_appends_to_the_ledger(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.csv"
+    for _ in range(2):
+        command = ["bench", "examples/digits/digits.onnx", "-D", "N=3", "--seconds", "0.01", "--ledger", str(ledger)]
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 0, done.output
+    lines = list(csv.DictReader(ledger.read_text().splitlines()))
+    kernels = [r["kernel"] for r in lines]
+    assert kernels and kernels[: len(kernels) // 2] == kernels[len(kernels) // 2 :]
+    for row in lines:
+        assert all(row[c] for c in ("flops", "bytes", "occupancy", "estimate_s", "actual_s", "plan")), row
+
+
+def test_a_gemm_counts_its_flops_and_bytes() -> None:
+    g = Graph()
+    a, b = g.input("a", ("M", "K"), DType.fp16), g.input("b", ("K", "N"), DType.fp16)
+    g.output("y", a @ b)
+    x, y = np.ones((100, 75), np.float16), np.ones((75, 130), np.float16)
+    found = measure(prepare(g), {"a": x, "b": y}, {"M": 100, "K": 75, "N": 130}, threads=1, seconds=0.01)
+    assert sum(t.flops or 0 for t in found.timings) == 2 * 100 * 75 * 130
+    assert sum(t.bytes or 0 for t in found.timings) == 2 * (100 * 75 + 75 * 130 + 100 * 130)

@@ -1,0 +1,41 @@
+"""The ledger: estimate and measurement of each kernel, a line per measured kernel, only ever appended (spec 3 §6.11, §13)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tatami.core.diagnostic import fail
+from tatami.search.measure import Measurement
+
+COLUMNS = ("model", "target", "sizes", "kernel", "kind", "flops", "bytes", "occupancy", "estimate_s", "actual_s", "plan")
+
+
+def append_measurement(path: Path, model: str, target: str, sizes: Mapping[str, int], found: Measurement) -> None:
+    """One line per kernel, written at once; the header when the file is new. Raises FileUnwritable."""
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    at = " ".join(f"{n}={v}" for n, v in sizes.items())
+    for t in found.timings:
+        numbers = (t.flops, t.bytes, t.occupancy, t.estimate, t.seconds)
+        cells = ("" if v is None else f"{v:.6g}" for v in numbers)
+        out.writerow((plain(model), target, at, t.kernel, t.kind, *cells, t.plan))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            head = ",".join(COLUMNS) + "\n" if os.fstat(handle).st_size == 0 else ""
+            os.write(handle, (head + text.getvalue()).encode())
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise fail("FileUnwritable", str(path), error.strerror or "cannot be written", "give another --ledger") from None
+
+
+def plain(name: str) -> str:
+    """A user's name as a cell: printable, and not a formula to a spreadsheet."""
+    text = "".join(c if c.isprintable() else "?" for c in name)
+    return text.lstrip("=+-@")

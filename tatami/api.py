@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tatami.core.codec import from_builtins
 from tatami.core.diagnostic import Diagnostic, fail
 from tatami.core.document import document_text
@@ -154,6 +156,9 @@ def prepare(
     if precision not in (None, "fp32"):
         from tatami.frontend.precision import lower_precision
 
+        if "frontend" not in given:
+            why = f"precision is chosen before lowering, and {next(iter(given))} is already lowered"
+            raise fail("InvalidAttribute", "precision", why, "give the model or its frontend document, or leave precision out")
         given["frontend"] = lower_precision(given["frontend"], precision)
     is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
     observer = Observer(check=check, from_document=is_document)
@@ -166,9 +171,18 @@ def prepare(
     for name, module in given.items():
         with explained(name, is_document):
             found = verify(name, module, lambda n: given.get(n))
+        found = [with_origin(d, module) for d in found]
         raise_errors(found)
         observer.warnings += [d for d in found if d.is_warning]
     return Compilation(stages, observer, resolved, decided)
+
+
+def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:
+    """The diagnostic with what the user calls the node at fault, where the stage has ids of its own."""
+    names = next((o[d.at] for o in module.origins.values() if d.at in o), ())
+    if not names or names == (d.at,):
+        return d
+    return msgspec.structs.replace(d, at=f"{d.at} ({', '.join(names)})")
 
 
 def size_hints(sizes: Mapping[str, SizeRequest]) -> dict[str, int]:

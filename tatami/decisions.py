@@ -55,7 +55,12 @@ def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> lis
     if tiny is not None and decisions.partitions:
         present = {program_key(p) for p in tiny.programs.values()}
         found += [
-            diagnostic("StaleDecision", key, "no program of this model has that key", "remove it, or partition the model again")
+            diagnostic(
+                "UnknownDecision",
+                f"partitions: {key}",
+                "no program of this model has that key",
+                "remove it, or partition the model again",
+            )
             for key in sorted(set(decisions.partitions) - present)
         ]
     return found

@@ -74,9 +74,13 @@ def from_document(document: Document, folder: Path | None, *, trust: bool, at: s
 def own_stage(document: Document, folder: Path | None, at: str) -> Module[Any]:
     """The stage a document holds itself."""
     s = stage(document.stage)
+    constants = {n: load_constant(n, r, folder) for n, r in document.constants.items()}
+    if "main" not in document.programs:
+        has = ", ".join(n[:40] for n in document.programs) or "none"
+        raise fail("InvalidDocument", f"{at}.programs", f"there is no program main (there is {has})", "call the entry main")
     return Module(
         programs={n: decode_body(s, b, f"{at}.programs.{n}") for n, b in document.programs.items()},
-        constants={n: load_constant(n, r, folder) for n, r in document.constants.items()},
+        constants=constants,
         origins=document.origins,
     )
 

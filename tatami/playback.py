@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,7 @@ def fetch(compilation: Any, names: Sequence[str], inputs: Arrays, sizes: Mapping
             run(module, dict(inputs), dict(sizes), mode="declared", observe=observe)
     for name in names:
         if name not in found:
-            some = ", ".join(list(seen)[:12])
-            raise fail("UnknownName", f"fetch {name}", "no stage has a value of that name", f"some names: {some}")
+            near = get_close_matches(name[:200], seen, n=6, cutoff=0.5)
+            advice = f"did you mean {' or '.join(near)}?" if near else f"some names: {', '.join(list(seen)[:12])}"
+            raise fail("UnknownName", f"fetch {name[:200]}", "no stage has a value of that name", advice)
     return found

@@ -32,7 +32,7 @@ from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import Site
-from tatami.frontend.ops import OPS, infer
+from tatami.frontend.ops import OPS, infer, suggested_op
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +139,7 @@ class Graph:
         """Any operation of the table: a Tensor, or a tuple of them. None is an absent operand."""
         where = at or _caller()
         if name not in OPS:
-            raise fail("UnknownOp", where, f"{name!r} is not an operation", "see frontend/ops.py")
+            raise fail("UnknownOp", where, f"{name[:80]!r} is not an operation", suggested_op(name))
         row = OPS[name]
         try:
             struct = row.attrs(**{k: _attribute(v) for k, v in attrs.items()})

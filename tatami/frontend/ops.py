@@ -30,14 +30,14 @@ OPS: dict[str, Operation] = {
 def operation(node: Node) -> Operation:
     """The row of the table for a node. Raises E1601."""
     if node.op not in OPS:
-        near = difflib.get_close_matches(node.op, OPS, 1)
-        raise fail(
-            "UnknownOp",
-            node.name,
-            f"{node.op!r} is not an operation",
-            f"did you mean {near[0]!r}?" if near else "see frontend/ops.py",
-        )
+        raise fail("UnknownOp", node.name, f"{node.op[:80]!r} is not an operation", suggested_op(node.op))
     return OPS[node.op]
+
+
+def suggested_op(name: str) -> str:
+    """What to write instead of an operation that does not exist."""
+    near = difflib.get_close_matches(name[:80], OPS, 1)
+    return f"did you mean {near[0]!r}?" if near else "docs/operations.md lists them all"
 
 
 def operands_of(node: Node, tensors: Mapping[str, TensorType]) -> list[TensorType | None]:

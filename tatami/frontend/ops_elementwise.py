@@ -93,13 +93,24 @@ def _scalar(op: scalar_ops.ScalarOp) -> Callable[[object, Operands, Site], tuple
         result = scalar_ops.result_dtype(op, full)
         if result is None:
             raise fail(
-                "UnsupportedDType", site.at, f"{op.name} of {dtype} is not defined: {_RULE[op.rule]}", "cast the operands"
+                "UnsupportedDType",
+                site.at,
+                f"{op.name} of {dtype} is not defined: {_RULE[op.rule]}",
+                _CAST.get(op.rule, "cast the operands"),
             )
         return (TensorType(result, shape),)
 
     return infer
 
 
+_CAST = {
+    "same": "cast the operands: cast(to=i32)",
+    "signed": "cast the operands: cast(to=i32)",
+    "float": "cast the operands: cast(to=fp32)",
+    "logic": "cast the operands: cast(to=bool)",
+    "int": "cast the operands: cast(to=i32)",
+    "test": "cast the operands: cast(to=fp32)",
+}
 _RULE = {
     "same": "it takes numbers",
     "signed": "it takes signed numbers",

@@ -295,8 +295,10 @@ class Loader:
             raise fail(
                 "CyclicGraph",
                 self.at,
-                f"reads {name}, which is defined at or after it",
-                f"define {name} before {self.at}, or break the circle",
+                "the node reads itself" if name == self.at else f"reads {name}, which is defined after it",
+                "read another value; the graph has no circles"
+                if name == self.at
+                else f"move {name} before {self.at}, or break the circle",
             )
         if name in self.tensors:
             table = self.declared_type(name)

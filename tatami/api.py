@@ -215,7 +215,7 @@ def compile(
 ) -> CompiledFunction:
     """Compile `model` for `target` into a Function.
 
-    model: a path (.onnx, .harp, .json), a Graph, a document, an onnx.ModelProto or a torch module.
+    model: a path (.onnx, .json, the folder of a dump), a Graph, a document or an onnx.ModelProto.
     sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one. threads: default TATAMI_NUM_THREADS, else all cores.
     Raises TatamiError with at least one Diagnostic.
     """

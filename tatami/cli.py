@@ -24,7 +24,8 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami bench model.onnx -D B=32         time and roofline per kernel
   tatami explain model.onnx               what was fused, what was not, and why
 
-MODEL is .onnx, .harp, or .json (a document of any stage). The chain:
+\b
+MODEL is .onnx, .json (a document of any stage), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
 Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR.

@@ -22,13 +22,10 @@ Given = dict[str, Module[Any]]
 
 BY_SUFFIX: dict[str, str] = {
     ".onnx": "tatami.onnx.load:load_file",
-    ".harp": "tatami.harp.load:load_file",
 }
 BY_TYPE: dict[str, str] = {
     "onnx.onnx_ml_pb2.ModelProto": "tatami.onnx.load:load_model",
     "onnx.onnx_pb2.ModelProto": "tatami.onnx.load:load_model",
-    "torch.nn.modules.module.Module": "tatami.torch.load:load_module",
-    "torch.export.exported_program.ExportedProgram": "tatami.torch.load:load_exported",
 }
 BY_KEY: dict[str, tuple[str, str]] = {
     "uops": ("tiny@imported", "tatami.tiny.load:load"),
@@ -59,7 +56,7 @@ def open_model(model: Any, *, example_inputs: Any = None, trust: bool = False) -
         "UnknownFormat",
         type(model).__name__,
         "this kind of object is not a model",
-        "pass a path (.onnx, .harp, .json), a tt.Graph, a document, an onnx.ModelProto or a torch module",
+        "pass a path (.onnx, .json), a tt.Graph, a document or an onnx.ModelProto",
     )
 
 

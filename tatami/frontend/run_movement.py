@@ -135,7 +135,8 @@ def depth_to_space(s: Scope, attrs: Any) -> Array:
 def space_to_depth(s: Scope, attrs: Any) -> Array:
     x, b = s[0], attrs.block
     n, c, h, w = x.shape
-    return x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * b * b, h // b, w // b)
+    order = (0, 3, 5, 1, 2, 4) if attrs.mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return x.reshape(n, c, h // b, b, w // b, b).transpose(order).reshape(n, c * b * b, h // b, w // b)
 
 
 def trilu(s: Scope, attrs: Any) -> Array:

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr
+from tatami.core.expr import Expr, Shape, expr
 from tatami.core.signature import Input
-from tatami.core.tensor import Tensor, dtype_of
+from tatami.core.tensor import Tensor, dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, attributes
 from tatami.frontend.ops import OPS
+from tatami.onnx.node import OnnxNode as OnnxNode
 from tatami.onnx.values import Value
 
 FROM_ONNX: dict[int, DType] = {
@@ -53,9 +53,17 @@ def element_dtype(code: int, site: str) -> DType:
 
 @dataclass
 class Importer:
-    """Builds one frontend Graph. `constants` is shared by all graphs of the model."""
+    """Builds one frontend Graph. `constants`, `graphs` and `functions` are shared by all graphs of the model."""
 
     opset: int
+    functions: dict[tuple[str, str], onnx.FunctionProto] = field(default_factory=dict)
+    """Functions of the model itself, by domain and name."""
+    parent: Importer | None = None
+    """The graph around this branch or loop body: names that are not found here are captured from there."""
+    captures: dict[str, str] = field(default_factory=dict)
+    """Tensor of the parent -> its name in this graph. The branches of one If share it."""
+    depth: int = 0
+    """Functions that are being expanded."""
     constants: dict[str, Tensor] = field(default_factory=dict)
     graphs: dict[str, Graph] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
@@ -63,6 +71,8 @@ class Importer:
     tensors: dict[str, TensorType] = field(default_factory=dict)
     inputs: list[Input] = field(default_factory=list)
     origins: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    name: str = ""
+    """Empty for the main graph; told apart in size symbols."""
     site: str = ""
     """The ONNX node being imported: its name, or its operator and position."""
 
@@ -75,6 +85,8 @@ class Importer:
 
     # -- reading values ------------------------------------------------------------------------
     def value(self, name: str) -> Value:
+        if name not in self.values and self.parent is not None:
+            self.values[name] = self.captured(self.parent.value(name))
         if name not in self.values:
             raise fail(
                 "UnknownValue",
@@ -84,8 +96,31 @@ class Importer:
             )
         return self.values[name]
 
+    def captured(self, value: Value) -> Value:
+        """A value of the parent graph as a value of this one."""
+        if value.array is not None or value.sizes is not None:
+            return Value(array=value.array, sizes=value.sizes, rank=value.rank)
+        if value.items is not None or value.absent:
+            items = None if value.items is None else tuple(self.captured(v) for v in value.items)
+            return Value(items=items, absent=value.absent)
+        return self.capture(value.tensor)
+
+    def capture(self, outer: str) -> Value:
+        """A tensor of the parent as an operand of this graph."""
+        assert self.parent is not None
+        inner = self.captures.setdefault(outer, f"outer{len(self.captures)}")
+        self.tensors[inner] = self.parent.tensors[outer]
+        return self.result(inner)
+
     def data(self, value: Value) -> str:
         """The frontend tensor of a value; constants enter the graph here, once."""
+        if value.items is not None or value.absent:
+            raise fail(
+                "UnsupportedModel",
+                self.site,
+                "a sequence or an empty optional value where a tensor is needed",
+                "use tensors for what goes in and out of the model and of its loops",
+            )
         if not value.tensor:
             if value.array is not None:
                 value.tensor = self.add_constant(value.array)
@@ -117,6 +152,8 @@ class Importer:
 
     def _sizes_tensor(self, value: Value) -> str:
         assert value.sizes is not None
+        if not value.sizes:
+            return self.add_constant(np.zeros(0, np.int64))
         parts = [self.emit("size", [], {"value": s})[0] for s in value.sizes]
         if value.rank == 0:
             return parts[0]
@@ -142,6 +179,23 @@ class Importer:
             return tuple(expr(int(v)) for v in value.array.reshape(-1))
         return None
 
+    def operands(self, n: OnnxNode) -> list[str]:
+        """Tensors of all operands; an absent one in the middle stays empty, absent ones at the end are dropped."""
+        names = list(n.inputs)
+        while names and not names[-1]:
+            names.pop()
+        return [self.data(self.value(i)) if i else "" for i in names]
+
+    def operand(self, n: OnnxNode, position: int) -> str:
+        """The tensor of one operand, empty when it is absent."""
+        return self.data(self.value(n.inputs[position])) if n.has(position) else ""
+
+    def dtype(self, tensor: str) -> DType:
+        return self.tensors[tensor].dtype
+
+    def shape(self, tensor: str) -> Shape:
+        return self.tensors[tensor].shape
+
     # -- making nodes --------------------------------------------------------------------------
     def emit(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
         """One frontend node; the names of its results. Raises TatamiError of the operation's type rule."""
@@ -161,6 +215,22 @@ class Importer:
         self.nodes.append(Node(op, name, tuple(inputs), tuple(outputs), node.attrs))
         self.origins[name] = (self.site,)
         return tuple(outputs)
+
+    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
+        """A node with one result."""
+        return self.emit(op, inputs, attrs)[0]
+
+    def number(self, value: bool | int | float, dtype: DType) -> str:
+        """A rank-0 constant."""
+        return self.add_constant(np.array(value).astype(numpy_dtype(dtype)))
+
+    def joined(self, op: str, *tensors: str) -> str:
+        """An elementwise operation after broadcasting."""
+        return self.one(op, self.broadcast(tensors))
+
+    def fresh_size(self, stem: str) -> str:
+        """A size symbol for a number of results that data decides."""
+        return f"{stem}_{self.name}{len(self.nodes)}"
 
     def result(self, tensor: str) -> Value:
         return Value(tensor=tensor, type=self.tensors[tensor])
@@ -189,32 +259,3 @@ class Importer:
 
 def _at(d: Diagnostic, site: str) -> Diagnostic:
     return diagnostic(d.kind, site or d.at, d.why, d.suggestion, patch=d.patch, **d.details)
-
-
-@dataclass(frozen=True)
-class OnnxNode:
-    """One ONNX node with its attributes as Python values."""
-
-    op: str
-    domain: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attrs: Mapping[str, Any]
-
-    def attr(self, name: str, default: Any = None) -> Any:
-        return self.attrs.get(name, default)
-
-
-def read_node(node: onnx.NodeProto) -> OnnxNode:
-    attrs: dict[str, Any] = {}
-    for a in node.attribute:
-        if a.type == onnx.AttributeProto.TENSOR:
-            attrs[a.name] = numpy_helper.to_array(a.t)
-        elif a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-            attrs[a.name] = a.g
-        else:
-            value = onnx.helper.get_attribute_value(a)
-            if isinstance(value, bytes):
-                value = value.decode("utf-8", "replace")
-            attrs[a.name] = list(value) if not isinstance(value, str | int | float) else value
-    return OnnxNode(node.op_type, node.domain, tuple(node.input), tuple(node.output), attrs)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, expr, var
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, TensorType
 from tatami.onnx.external import external_array, refuse_external_attributes, without_external_data
-from tatami.onnx.importer import FROM_ONNX, Importer, read_node
-from tatami.onnx.registry import HANDLERS
+from tatami.onnx.import_node import import_nodes, unsupported_nodes
+from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.values import Value
 
 MAX_FILE_BYTES = 2 << 30
@@ -44,11 +46,24 @@ def load_file(path: Path) -> Module[Graph]:
     return load_model(model, folder=path.parent)
 
 
-def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Path | None = None) -> Module[Graph]:
-    """A module from a ModelProto. Raises TatamiError; unsupported operators are all listed at once."""
+def load_model(
+    model: onnx.ModelProto,
+    example_inputs: Any = None,
+    *,
+    folder: Path | None = None,
+    fixed: Mapping[str, np.ndarray] | None = None,
+) -> Module[Graph]:
+    """A module from a ModelProto. Raises TatamiError; unsupported operators are all listed at once.
+
+    fixed: values of inputs that become constants of the program, for axes and shapes that the model takes as inputs.
+    """
     if not model.graph.output:
         raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
-    _check_supported(model.graph)
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    importer = Importer(opset, {(f.domain, f.name): f for f in model.functions})
+    missing = unsupported_nodes(importer, model.graph)
+    if missing:
+        raise TatamiError(*missing)
     refuse_external_attributes(model.graph)
     try:
         onnx.checker.check_model(without_external_data(model))
@@ -57,16 +72,15 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Pa
         raise fail(
             "InvalidDocument", "model", f"onnx.checker refuses it: {reason}", "repair or export the model again"
         ) from None
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    importer = Importer(opset)
     symbols = _Symbols()
     for init in model.graph.initializer:
-        importer.values[init.name] = Value(array=_array(init, folder))
+        importer.values[init.name] = Value(array=array_of(init, folder))
+    for name, array in (fixed or {}).items():
+        importer.values[name] = Value(array=np.asarray(array))
     for port in model.graph.input:
         if port.name not in importer.values:
             _add_input(importer, port, symbols)
-    for position, proto in enumerate(model.graph.node):
-        import_node(importer, proto, position)
+    import_nodes(importer, model.graph.node)
     outputs = tuple(_output(importer, port.name) for port in model.graph.output)
     graph = Graph(
         Signature(tuple(importer.inputs), outputs),
@@ -76,30 +90,13 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Pa
     return Module({"main": graph, **importer.graphs}, importer.constants, {"main": importer.origins})
 
 
-def _array(init: onnx.TensorProto, folder: Path | None) -> Any:
+def array_of(init: onnx.TensorProto, folder: Path | None) -> Any:
     if init.data_location == onnx.TensorProto.EXTERNAL:
         return external_array(init, folder)
     try:
         return numpy_helper.to_array(init)
     except (ValueError, TypeError, MemoryError, OverflowError) as error:
         raise fail("InvalidDocument", init.name, f"the initialiser cannot be read: {error}", "export the model again") from None
-
-
-def _check_supported(graph: onnx.GraphProto) -> None:
-    missing: list[Diagnostic] = []
-    for position, node in enumerate(graph.node):
-        if node.domain not in ("", "ai.onnx") or node.op_type not in HANDLERS:
-            domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
-            missing.append(
-                diagnostic(
-                    "UnsupportedModel",
-                    node.name or f"node {position}",
-                    f"the operator {domain}{node.op_type} is not supported",
-                    f"rewrite {node.op_type} with supported operators, or export with another opset",
-                )
-            )
-    if missing:
-        raise TatamiError(*missing)
 
 
 class _Symbols:
@@ -138,15 +135,7 @@ def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols)
     importer.tensors[port.name] = TensorType(dtype, shape)
     importer.inputs.append(Input(port.name, dtype, shape))
     importer.values[port.name] = importer.result(port.name)
-
-
-def import_node(importer: Importer, proto: onnx.NodeProto, position: int) -> None:
-    node = read_node(proto)
-    importer.site = proto.name or f"{node.op}_{position}"
-    results = HANDLERS[node.op](importer, node)
-    for name, value in zip(node.outputs, results, strict=False):
-        if name:
-            importer.values[name] = value
+    importer.values[port.name].port = port.name
 
 
 def _output(importer: Importer, name: str) -> Output:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, floordiv
-from tatami.onnx.importer import Importer, OnnxNode, element_dtype
+from tatami.core.expr import Expr, floordiv, maximum, minimum
+from tatami.onnx.importer import Importer, element_dtype
+from tatami.onnx.node import OnnxNode
 from tatami.onnx.values import Value
 
 _SAME_NAME = {
@@ -16,8 +17,8 @@ _SAME_NAME = {
     "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh",
     "Cosh": "cosh", "Tanh": "tanh", "Asinh": "asinh", "Acosh": "acosh", "Atanh": "atanh", "Erf": "erf",
     "Sigmoid": "sigmoid", "Relu": "relu", "Floor": "floor", "Ceil": "ceil", "Round": "round", "IsNaN": "isnan",
-    "Not": "not", "BitwiseNot": "bitnot", "Softplus": "softplus",
-    "Add": "add", "Sub": "sub", "Mul": "mul", "Pow": "pow", "Equal": "eq", "Less": "lt", "LessOrEqual": "le",
+    "Not": "not", "BitwiseNot": "bitnot",
+    "Add": "add", "Sub": "sub", "Mul": "mul", "Equal": "eq", "Less": "lt", "LessOrEqual": "le",
     "Greater": "gt", "GreaterOrEqual": "ge", "And": "and", "Or": "or", "Xor": "xor", "BitwiseAnd": "bitand",
     "BitwiseOr": "bitor", "BitwiseXor": "bitxor",
 }  # fmt: skip
@@ -26,6 +27,8 @@ _SIZE_ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
     "Add": lambda a, b: a + b,
     "Sub": lambda a, b: a - b,
     "Mul": lambda a, b: a * b,
+    "Max": lambda a, b: maximum(a, b),
+    "Min": lambda a, b: minimum(a, b),
 }
 
 
@@ -34,13 +37,13 @@ def _plain(m: Importer, n: OnnxNode) -> list[Value]:
     if sizes is not None:
         return [sizes]
     tensors = m.broadcast([m.data(m.value(i)) for i in n.inputs])
-    if n.op == "Pow" and m.tensors[tensors[1]].dtype != m.tensors[tensors[0]].dtype:
-        tensors[1] = m.cast(tensors[1], m.tensors[tensors[0]].dtype)
     return [m.result(m.emit(_SAME_NAME[n.op], tensors)[0])]
 
 
 def _on_sizes(m: Importer, n: OnnxNode) -> Value | None:
     """Integer arithmetic on shapes stays symbolic."""
+    if len(n.inputs) != 2:
+        return None
     values = [m.value(i) for i in n.inputs]
     if not any(v.sizes is not None for v in values):
         return None
@@ -71,6 +74,42 @@ def _div(m: Importer, n: OnnxNode) -> list[Value]:
     return [m.result(m.emit("div" if is_float else "idiv", tensors)[0])]
 
 
+def _pow(m: Importer, n: OnnxNode) -> list[Value]:
+    """The result has the base's dtype: a float exponent of an integer base is met in floats."""
+    x, y = (m.data(m.value(i)) for i in n.inputs)
+    base, exponent = m.dtype(x), m.dtype(y)
+    known = m.known(m.value(n.inputs[1]))
+    if base.is_float and known is not None and known.size == 1 and float(known.reshape(()).item()) in (2.0, 3.0):
+        return [m.result(m.one("powi", m.broadcast([x, y])[:1], {"n": int(known.reshape(()).item())}))]
+    if exponent.is_float and not base.is_float:
+        return [m.result(m.cast(m.joined("pow", m.cast(x, exponent), y), base))]
+    return [m.result(m.joined("pow", x, m.cast(y, base)))]
+
+
+def _shift(m: Importer, n: OnnxNode) -> list[Value]:
+    return [m.result(m.joined("shl" if n.attr("direction") == "LEFT" else "shr", *m.operands(n)))]
+
+
+def _isinf(m: Importer, n: OnnxNode) -> list[Value]:
+    (x,) = m.operands(n)
+    positive, negative = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
+    if positive and negative:
+        return [m.result(m.one("isinf", [x]))]
+    if not positive and not negative:
+        return [m.result(m.one("full", [], {"shape": m.shape(x), "value": False, "dtype": DType.bool}))]
+    return [m.result(m.one("eq", [x, m.number(np.inf if positive else -np.inf, m.dtype(x))]))]
+
+
+def _cast_like(m: Importer, n: OnnxNode) -> list[Value]:
+    x, like = m.value(n.inputs[0]), m.value(n.inputs[1])
+    return _to(m, x, m.type_of(like).dtype)
+
+
+def _bitcast(m: Importer, n: OnnxNode) -> list[Value]:
+    to = element_dtype(n.attr("to"), m.site)
+    return [m.result(m.one("bitcast", m.operands(n), {"to": to}))]
+
+
 def _mod(m: Importer, n: OnnxNode) -> list[Value]:
     tensors = m.broadcast([m.data(m.value(i)) for i in n.inputs])
     return [m.result(m.emit("rem" if n.attr("fmod", 0) else "mod", tensors)[0])]
@@ -78,6 +117,9 @@ def _mod(m: Importer, n: OnnxNode) -> list[Value]:
 
 def _variadic(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
     def handler(m: Importer, n: OnnxNode) -> list[Value]:
+        sizes = _on_sizes(m, n)
+        if sizes is not None:
+            return [sizes]
         tensors = m.broadcast([m.data(m.value(i)) for i in n.inputs])
         total = tensors[0]
         for t in tensors[1:]:
@@ -91,8 +133,10 @@ def _variadic(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def _cast(m: Importer, n: OnnxNode) -> list[Value]:
-    value = m.value(n.inputs[0])
-    to = element_dtype(n.attr("to"), m.site)
+    return _to(m, m.value(n.inputs[0]), element_dtype(n.attr("to"), m.site))
+
+
+def _to(m: Importer, value: Value, to: DType) -> list[Value]:
     if value.sizes is not None and to in (DType.i64, DType.i32):
         return [value]
     return [m.result(m.cast(m.data(value), to))]
@@ -123,6 +167,11 @@ def _clip(m: Importer, n: OnnxNode) -> list[Value]:
 ELEMENTWISE = {
     **dict.fromkeys(_SAME_NAME, _plain),
     "Div": _div,
+    "Pow": _pow,
+    "BitShift": _shift,
+    "IsInf": _isinf,
+    "CastLike": _cast_like,
+    "BitCast": _bitcast,
     "Mod": _mod,
     "Max": _variadic("max"),
     "Min": _variadic("min"),

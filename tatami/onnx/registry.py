@@ -1,16 +1,35 @@
-"""ONNX operators and what imports them: one table, filled by the ops_*.py files."""
+"""ONNX operators and what imports them: one table, filled by the ops_*.py files. A handler returns None where the
+operator's function body says it as well."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeAlias
 
-from tatami.onnx.importer import Importer, OnnxNode
+from tatami.onnx.control import CONTROL as CONTROL
+from tatami.onnx.importer import Importer
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.ops_activation import ACTIVATION
+from tatami.onnx.ops_attention import ATTENTION
+from tatami.onnx.ops_contraction import CONTRACTION
+from tatami.onnx.ops_creation import CREATION
 from tatami.onnx.ops_elementwise import ELEMENTWISE
-from tatami.onnx.ops_nn import NN
+from tatami.onnx.ops_indexing import INDEXING
+from tatami.onnx.ops_movement import MOVEMENT
+from tatami.onnx.ops_normalization import NORMALIZATION
+from tatami.onnx.ops_pool import POOL
+from tatami.onnx.ops_quantize import QUANTIZE
+from tatami.onnx.ops_recurrent import RECURRENT
+from tatami.onnx.ops_reduction import REDUCTION
+from tatami.onnx.ops_resize import RESIZE
+from tatami.onnx.ops_sequence import SEQUENCE
 from tatami.onnx.ops_shape import SHAPE
+from tatami.onnx.ops_signal import SIGNAL
 from tatami.onnx.values import Value
 
-Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
+Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value] | None]
 
-HANDLERS: dict[str, Handler] = {**ELEMENTWISE, **SHAPE, **NN}
+HANDLERS: dict[str, Handler] = {
+    **ELEMENTWISE, **ACTIVATION, **SHAPE, **MOVEMENT, **CONTRACTION, **POOL, **NORMALIZATION, **REDUCTION, **CREATION,
+    **INDEXING, **QUANTIZE, **RECURRENT, **RESIZE, **ATTENTION, **SEQUENCE, **SIGNAL,
+}  # fmt: skip

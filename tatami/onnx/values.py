@@ -1,4 +1,4 @@
-"""What the importer knows of an ONNX value: a tensor of the graph, a constant, a small tensor of size expressions."""
+"""What the importer knows of an ONNX value: a tensor of the graph, a constant, a small tensor of sizes, a sequence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tatami.frontend.ir import TensorType
 @dataclass
 class Value:
     """`tensor` is its name in the frontend graph once something needs it as data. `array` is its constant content;
-    `sizes` its content as size expressions (integers of rank 0 or 1 that describe shapes)."""
+    `sizes` its content as size expressions (integers of rank 0 or 1 that describe shapes). A sequence exists only
+    while importing: `items` are its elements. An optional value without content is `absent`."""
 
     tensor: str = ""
     type: TensorType | None = None
@@ -21,3 +22,7 @@ class Value:
     sizes: tuple[Expr, ...] | None = None
     rank: int = field(default=1)
     """Rank of `sizes`: 0 or 1."""
+    items: tuple[Value, ...] | None = None
+    absent: bool = False
+    port: str = ""
+    """The graph input it is, if it is one: a program can be specialised on the value of such an input."""

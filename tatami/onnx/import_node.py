@@ -1,0 +1,190 @@
+"""One ONNX node into the graph: by its handler, or by the body of its function, the model's own or ONNX's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import onnx
+
+from tatami.core.diagnostic import Diagnostic, diagnostic, fail
+from tatami.onnx.fold import fold
+from tatami.onnx.importer import FROM_ONNX, Importer
+from tatami.onnx.node import OnnxNode, read_node
+from tatami.onnx.registry import CONTROL, HANDLERS
+from tatami.onnx.values import Value
+
+MAX_DEPTH = 30
+"""Functions inside functions; the checker of ONNX does not refuse recursion."""
+_TO_ONNX = {ours: code for code, ours in FROM_ONNX.items()}
+
+
+def import_node(m: Importer, proto: onnx.NodeProto, position: int) -> None:
+    """Import one node; its results become values of `m`. Raises TatamiError naming the node."""
+    node = read_node(proto)
+    outer = m.site
+    if not m.depth:
+        m.site = proto.name or f"{node.op}_{position}"
+    results = _results(m, node, proto)
+    if not m.depth:
+        outer = m.site
+    m.site = outer
+    for name, value in zip(node.outputs, results, strict=False):
+        if name:
+            m.values[name] = value
+
+
+def import_nodes(m: Importer, nodes: Iterable[onnx.NodeProto]) -> None:
+    for position, proto in enumerate(nodes):
+        import_node(m, proto, position)
+
+
+def _results(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
+    own = m.functions.get((node.domain, node.op))
+    if own is not None:
+        return expand(m, node, proto, own)
+    if node.domain in ("", "ai.onnx"):
+        if node.op in CONTROL:
+            return CONTROL[node.op](m, node)
+        handler = HANDLERS.get(node.op)
+        if handler is not None:
+            folded = fold(m, node, handler)
+            results = folded if folded is not None else handler(m, node)
+            if results is not None:
+                return results
+    body = _function_of(m, node, proto)
+    if body is None:
+        raise fail("UnsupportedModel", m.site, *unsupported_words(node.domain, node.op))
+    return expand(m, node, proto, body)
+
+
+def expand(m: Importer, node: OnnxNode, proto: onnx.NodeProto, body: onnx.FunctionProto) -> list[Value]:
+    """The nodes of a function body in place of its call."""
+    if m.depth >= MAX_DEPTH:
+        raise fail("RecursionDepth", m.site, f"functions call each other more than {MAX_DEPTH} deep", "end the recursion")
+    given = {a.name: a for a in proto.attribute}
+    defaults = {a.name: a for a in body.attribute_proto}
+    inner: dict[str, Value] = {}
+    for position, formal in enumerate(body.input):
+        inner[formal] = m.value(node.inputs[position]) if node.has(position) else Value(absent=True)
+    absent = {name for name, value in inner.items() if value.absent}
+    values, opset = m.values, m.opset
+    parent, m.parent = m.parent, None
+    m.values = inner
+    m.opset = next((o.version for o in body.opset_import if o.domain in ("", "ai.onnx")), opset)
+    m.depth += 1
+    try:
+        for position, inside in enumerate(body.node):
+            import_node(m, _with_attributes(inside, {**defaults, **given}, absent), position)
+        results = [m.value(name) if name in m.values else Value(absent=True) for name in body.output]
+    finally:
+        m.depth -= 1
+        m.values, m.opset, m.parent = values, opset, parent
+    return results
+
+
+def _with_attributes(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], absent: set[str]) -> onnx.NodeProto:
+    """The node with the caller's attributes in place of references, in its subgraphs too; absent operands are empty."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(proto)
+    stack = [copy]
+    while stack:
+        node = stack.pop()
+        for i, name in enumerate(node.input):
+            if name in absent and node.op_type != "OptionalHasElement":
+                node.input[i] = ""
+        kept = []
+        for a in node.attribute:
+            if a.ref_attr_name:
+                if a.ref_attr_name not in given:
+                    continue
+                resolved = onnx.AttributeProto()
+                resolved.CopyFrom(given[a.ref_attr_name])
+                resolved.name = a.name
+                kept.append(resolved)
+            else:
+                kept.append(a)
+        kept = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in kept]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+        for a in node.attribute:
+            stack += list(a.g.node) if a.type == onnx.AttributeProto.GRAPH else []
+    return copy
+
+
+def _function_of(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> onnx.FunctionProto | None:
+    """ONNX's own function body of the operator, or None."""
+    schema = schema_of(node.domain, node.op, m.opset)
+    if schema is None:
+        return None
+    data = b""
+    if schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= m.opset] or schema.function_opset_versions[:1]
+        data = schema.get_function_with_opset_version(max(versions))
+    elif schema.has_context_dependent_function:
+        every = schema.context_dependent_function_opset_versions
+        versions = [v for v in every if v <= m.opset] or every[:1]
+        types = [_type_proto(m, node, i) for i in range(len(node.inputs))]
+        try:
+            data = schema.get_context_dependent_function_with_opset_version(
+                max(versions), proto.SerializeToString(), [t.SerializeToString() for t in types]
+            )
+        except (RuntimeError, ValueError):
+            return None
+    return onnx.FunctionProto.FromString(data) if data else None
+
+
+def schema_of(domain: str, op: str, opset: int) -> onnx.defs.OpSchema | None:
+    domain = "" if domain == "ai.onnx" else domain
+    if not onnx.defs.has(op, domain):
+        return None
+    try:
+        return onnx.defs.get_schema(op, opset, domain) if not domain else onnx.defs.get_schema(op, domain=domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _type_proto(m: Importer, node: OnnxNode, position: int) -> onnx.TypeProto:
+    if not node.has(position):
+        return onnx.TypeProto()
+    value = m.value(node.inputs[position])
+    if value.items is not None:
+        first = value.items[0] if value.items else None
+        element = m.type_of(first) if first is not None else None
+        inner = onnx.helper.make_tensor_type_proto(_TO_ONNX[element.dtype] if element else onnx.TensorProto.FLOAT, None)
+        return onnx.helper.make_sequence_type_proto(inner)
+    kind = m.type_of(value)
+    sizes = [s.as_int() if s.as_int() is not None else str(s) for s in kind.shape]
+    return onnx.helper.make_tensor_type_proto(_TO_ONNX[kind.dtype], sizes)
+
+
+def is_supported(m: Importer, domain: str, op: str) -> bool:
+    """Whether some import exists; a function body may still fail on what it holds."""
+    if (domain, op) in m.functions:
+        return True
+    if domain in ("", "ai.onnx") and (op in HANDLERS or op in CONTROL):
+        return True
+    schema = schema_of(domain, op, m.opset)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def unsupported_words(domain: str, op: str) -> tuple[str, str]:
+    prefix = f"{domain}." if domain not in ("", "ai.onnx") else ""
+    return (
+        f"the operator {prefix}{op} is not supported",
+        f"rewrite {op} with supported operators, or export with another opset",
+    )
+
+
+def unsupported_nodes(m: Importer, graph: onnx.GraphProto) -> list[Diagnostic]:
+    """One diagnostic per node without an import, those of branches, bodies and the model's functions included."""
+    out: list[Diagnostic] = []
+    pending: list[Iterable[onnx.NodeProto]] = [graph.node, *(f.node for f in m.functions.values())]
+    while pending:
+        for position, node in enumerate(pending.pop(0)):
+            if not is_supported(m, node.domain, node.op_type):
+                at = node.name or f"node {position}"
+                out.append(diagnostic("UnsupportedModel", at, *unsupported_words(node.domain, node.op_type)))
+            for a in node.attribute:
+                if a.type == onnx.AttributeProto.GRAPH:
+                    pending.append(a.g.node)
+    return out

@@ -1,0 +1,67 @@
+"""Operands and attributes that have to be known while importing: axes, shapes, counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.expr import Expr, expr
+from tatami.onnx.importer import Importer
+from tatami.onnx.node import OnnxNode
+
+
+def integers(m: Importer, n: OnnxNode, position: int, attribute: str) -> tuple[Expr, ...] | None:
+    """A list of sizes from an attribute (old opsets) or an input; None when absent."""
+    if attribute in n.attrs:
+        given = n.attrs[attribute]
+        return tuple(expr(int(v)) for v in (given if isinstance(given, list) else [given]))
+    if not n.has(position):
+        return None
+    sizes = m.sizes(m.value(n.inputs[position]))
+    if sizes is None:
+        raise data_dependent(m, n, attribute, position)
+    return sizes
+
+
+def numbers(m: Importer, n: OnnxNode, position: int, attribute: str) -> list[int] | None:
+    """As `integers`, but constants."""
+    sizes = integers(m, n, position, attribute)
+    if sizes is None:
+        return None
+    out = [s.as_int() for s in sizes]
+    if any(v is None for v in out):
+        raise data_dependent(m, n, attribute, position)
+    return [v for v in out if v is not None]
+
+
+def known(m: Importer, n: OnnxNode, position: int, what: str, default: Any = None) -> Any:
+    """A constant operand as an array, or the default when it is absent. Raises UnsupportedModel when it is data."""
+    if not n.has(position):
+        return default
+    array = m.known(m.value(n.inputs[position]))
+    if array is None:
+        raise data_dependent(m, n, what, position)
+    return array
+
+
+def known_number(m: Importer, n: OnnxNode, position: int, what: str, default: Any = None) -> Any:
+    """As `known`, one number."""
+    array = known(m, n, position, what)
+    return default if array is None or array.size == 0 else np.asarray(array).reshape(-1)[0].item()
+
+
+def data_dependent(m: Importer, n: OnnxNode, what: str, position: int | None = None) -> TatamiError:
+    """The operand decides sizes or axes and depends on data; `input` names it when it is a graph input."""
+    port = m.value(n.inputs[position]).port if position is not None and n.has(position) else ""
+    return fail(
+        "UnsupportedModel", m.site, f"{n.op}: {what} depends on the values of a tensor",
+        "make it a constant or a function of input shapes (for example by constant folding at export)"
+        + (f", or specialise on the input {port!r}" if port else ""),
+        **({"input": port} if port else {}),
+    )  # fmt: skip
+
+
+def unsupported(m: Importer, why: str, suggestion: str) -> TatamiError:
+    return fail("UnsupportedModel", m.site, why, suggestion)

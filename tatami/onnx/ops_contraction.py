@@ -1,0 +1,146 @@
+"""Matrix products, convolutions, einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, ceildiv, expr, floordiv, maximum
+from tatami.onnx.importer import Importer
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.values import Value
+
+Pads = tuple[tuple[Expr, Expr], ...]
+
+
+def window_padding(
+    m: Importer, n: OnnxNode, sizes: tuple[Expr, ...], kernel: list[int], stride: list[int], dilation: list[int]
+) -> Pads:
+    rank = len(kernel)
+    auto = n.attr("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        out = []
+        for i in range(rank):
+            windows = ceildiv(sizes[i], expr(stride[i]))
+            total = maximum(0, (windows - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - sizes[i])
+            small, large = floordiv(total, expr(2)), total - floordiv(total, expr(2))
+            out.append((small, large) if auto == "SAME_UPPER" else (large, small))
+        return tuple(out)
+    pads = n.attr("pads", [0] * (2 * rank)) if auto == "NOTSET" else [0] * (2 * rank)
+    return tuple((expr(pads[i]), expr(pads[i + rank])) for i in range(rank))
+
+
+def conv_attributes(m: Importer, n: OnnxNode, x: str, weight: str) -> dict[str, Any]:
+    """The frontend's attributes of Conv, ConvInteger and QLinearConv."""
+    kernel = [s.as_int() or 0 for s in m.shape(weight)[2:]]
+    rank = len(kernel)
+    stride, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
+    return {
+        "stride": stride,
+        "dilation": dilation,
+        "padding": window_padding(m, n, m.shape(x)[2:], kernel, stride, dilation),
+        "groups": n.attr("group", 1),
+    }
+
+
+def _conv(m: Importer, n: OnnxNode) -> list[Value]:
+    tensors = m.operands(n)
+    return [m.result(m.one("conv", tensors, conv_attributes(m, n, tensors[0], tensors[1])))]
+
+
+def _conv_transpose(m: Importer, n: OnnxNode) -> list[Value]:
+    tensors = m.operands(n)
+    kernel = [s.as_int() or 0 for s in m.tensors[tensors[1]].shape[2:]]
+    rank = len(kernel)
+    stride, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
+    extra = n.attr("output_padding", [0] * rank)
+    sizes = m.tensors[tensors[0]].shape[2:]
+    pads = n.attr("pads", [0] * (2 * rank))
+    padding: list[tuple[Expr, Expr]] = [(expr(pads[i]), expr(pads[i + rank])) for i in range(rank)]
+    auto = n.attr("auto_pad", "NOTSET")
+    wanted = n.attr("output_shape")
+    if wanted is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
+        for i in range(rank):
+            size = expr(wanted[-rank:][i]) if wanted is not None else sizes[i] * stride[i]
+            total = (sizes[i] - 1) * stride[i] + extra[i] + (kernel[i] - 1) * dilation[i] + 1 - size
+            half = floordiv(total, expr(2))
+            padding[i] = (half, total - half) if auto == "SAME_UPPER" else (total - half, half)
+    attrs = {"stride": stride, "dilation": dilation, "padding": padding, "output_padding": extra, "groups": n.attr("group", 1)}
+    return [m.result(m.emit("conv_transpose", tensors, attrs)[0])]
+
+
+def _gemm(m: Importer, n: OnnxNode) -> list[Value]:
+    """Integers have no alpha and beta of their own: they are met only where these are 1."""
+    attrs = {
+        "trans_a": bool(n.attr("transA", 0)),
+        "trans_b": bool(n.attr("transB", 0)),
+        "alpha": float(n.attr("alpha", 1.0)),
+        "beta": float(n.attr("beta", 1.0)),
+    }
+    return [m.result(m.one("gemm", m.operands(n), attrs))]
+
+
+def _matmul(m: Importer, n: OnnxNode) -> list[Value]:
+    return [m.result(m.one("matmul", m.operands(n)))]
+
+
+def _einsum(m: Importer, n: OnnxNode) -> list[Value]:
+    """A letter twice in one term is its diagonal."""
+    tensors = m.operands(n)
+    left, arrow, right = n.attr("equation").replace(" ", "").partition("->")
+    terms = left.split(",")
+    for i, term in enumerate(terms):
+        while len(term) == len(m.shape(tensors[i])) and len(set(term)) < len(term):
+            term, tensors[i] = _diagonal(m, term, tensors[i])
+        terms[i] = term
+    if not arrow:
+        right = "".join(sorted(c for c in set(left) - set(",.") if left.count(c) == 1))
+        right = "..." + right if "..." in left else right
+    return [m.result(m.one("einsum", tensors, {"equation": f"{','.join(terms)}->{right}"}))]
+
+
+def _diagonal(m: Importer, term: str, tensor: str) -> tuple[str, str]:
+    letter = next(c for c in term if term.count(c) > 1)
+    first = term.index(letter)
+    second = term.index(letter, first + 1)
+    order = [i for i in range(len(term)) if i not in (first, second)] + [first, second]
+    tensor = m.one("diagonal", [m.one("permute", [tensor], {"perm": order})])
+    return "".join(term[i] for i in order[:-1]), tensor
+
+
+def _matmul_integer(m: Importer, n: OnnxNode) -> list[Value]:
+    a, b = centred(m, m.operand(n, 0), m.operand(n, 2), rows=True), centred(m, m.operand(n, 1), m.operand(n, 3))
+    return [m.result(m.one("matmul", [a, b]))]
+
+
+def centred(m: Importer, x: str, zero_point: str, *, rows: bool = False, axis: int | None = None) -> str:
+    """x - zero_point as i32. A zero point of rank 1 belongs to the rows, to the last axis, or to `axis`."""
+    x = m.cast(x, DType.i32)
+    if not zero_point:
+        return x
+    zero = m.cast(zero_point, DType.i32)
+    if m.shape(zero) == (expr(1),):
+        zero = m.one("reshape", [zero], {"shape": ()})
+    elif len(m.shape(zero)) == 1 and axis is not None:
+        rank = len(m.shape(x))
+        zero = m.one("unsqueeze", [zero], {"axes": [i for i in range(rank) if i != axis]})
+    elif len(m.shape(zero)) == 1 and rows:
+        zero = m.one("unsqueeze", [zero], {"axes": (1,)})
+    return m.joined("sub", x, zero)
+
+
+def _conv_integer(m: Importer, n: OnnxNode) -> list[Value]:
+    x, w = centred(m, m.operand(n, 0), m.operand(n, 2)), centred(m, m.operand(n, 1), m.operand(n, 3), axis=0)
+    return [m.result(m.one("conv", [x, w], conv_attributes(m, n, x, w)))]
+
+
+CONTRACTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "ConvInteger": _conv_integer,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "MatMulInteger": _matmul_integer,
+    "Einsum": _einsum,
+}

@@ -1,0 +1,180 @@
+"""Movement: transpose, slice, pad, split, tile, blocks, triangles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tatami.core.bounds import is_nonneg
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr, floordiv, maximum, minimum
+from tatami.core.scalar import scalar
+from tatami.onnx.importer import Importer
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import integers, known, known_number, numbers
+from tatami.onnx.values import Value
+
+
+def _transpose(m: Importer, n: OnnxNode) -> list[Value]:
+    x = m.data(m.value(n.inputs[0]))
+    rank = len(m.tensors[x].shape)
+    return [m.result(m.emit("permute", [x], {"perm": n.attr("perm", list(reversed(range(rank))))})[0])]
+
+
+def _slice(m: Importer, n: OnnxNode) -> list[Value]:
+    value = m.value(n.inputs[0])
+    starts, ends = integers(m, n, 1, "starts") or (), integers(m, n, 2, "ends") or ()
+    axes = numbers(m, n, 3, "axes")
+    steps = numbers(m, n, 4, "steps") or [1] * len(starts)
+    if value.sizes is not None and len(starts) == 1:
+        a, b = starts[0].as_int(), ends[0].as_int()
+        if a is not None and b is not None:
+            return [Value(sizes=value.sizes[a : b : steps[0]])]
+    x = m.data(value)
+    shape = m.tensors[x].shape
+    axes = list(range(len(starts))) if axes is None else [a % len(shape) for a in axes]
+    lows, highs, strides = [expr(0)] * len(shape), list(shape), [1] * len(shape)
+    flips = []
+    for a, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        if step == 0:
+            raise fail("InvalidAttribute", m.site, f"a slice with step 0 on axis {a}", "use a step that is not 0")
+        size = shape[a]
+        if step < 0:  # reversed: element j of the flipped axis is size-1-j
+            flips.append(a)
+            start, end = size - 1 - _clamp_low(start, size, -1), size - 1 - _clamp_low(end, size, -1)
+        else:
+            start, end = _clamp_low(start, size, 0), _clamp_low(end, size, 0)
+        low = minimum(start, size)
+        lows[a], highs[a], strides[a] = (
+            low,
+            maximum(low, minimum(end, size)) if not is_nonneg(minimum(end, size) - low) else minimum(end, size),
+            abs(step),
+        )
+    if flips:
+        x = m.emit("flip", [x], {"axes": flips})[0]
+    attrs: dict[str, Any] = {"starts": tuple(lows), "stops": tuple(highs), "steps": strides}
+    return [m.result(m.emit("slice", [x], attrs)[0])]
+
+
+def _clamp_low(value: Expr, size: Expr, low: int) -> Expr:
+    """ONNX counts negative positions from the end and clamps to the axis."""
+    number = value.as_int()
+    if number is None:
+        return value
+    if number >= 0:
+        return size + low if number >= 2**31 - 1 else minimum(value, size + low)
+    return expr(low) if number <= -(2**31) else maximum(expr(low), size + number)
+
+
+def _pad(m: Importer, n: OnnxNode) -> list[Value]:
+    x = m.data(m.value(n.inputs[0]))
+    rank = len(m.tensors[x].shape)
+    pads = integers(m, n, 1, "pads") or ()
+    axes = numbers(m, n, 3, "axes")
+    axes = list(range(rank)) if axes is None else [a % rank for a in axes]
+    full = [(expr(0), expr(0))] * rank
+    for i, a in enumerate(axes):
+        full[a] = (pads[i], pads[i + len(axes)])
+    attrs = {"pads": tuple(full), "mode": n.attr("mode", "constant")}
+    if n.has(2) and m.known(m.value(n.inputs[2])) is None:
+        if attrs["mode"] != "constant":
+            return [m.result(m.one("pad", [x], attrs))]
+        inside = m.one("full", [], {"shape": m.shape(x), "value": True, "dtype": DType.bool})
+        fill = m.operand(n, 2)
+        fill = m.one("reshape", [fill], {"shape": ()}) if m.shape(fill) else fill
+        return [m.result(m.one("where", [m.one("pad", [inside], attrs), m.one("pad", [x], attrs), fill]))]
+    value: Any = known(m, n, 2, "the fill value").reshape(()).item() if n.has(2) else n.attr("value", 0)
+    return [m.result(m.one("pad", [x], {**attrs, "value": scalar(value)}))]
+
+
+def _split(m: Importer, n: OnnxNode) -> list[Value]:
+    x = m.data(m.value(n.inputs[0]))
+    shape = m.tensors[x].shape
+    axis = n.attr("axis", 0) % len(shape)
+    sizes = integers(m, n, 1, "split")
+    if sizes is None:
+        parts = n.attr("num_outputs", len(n.outputs))
+        chunk = floordiv(shape[axis] + parts - 1, expr(parts))
+        sizes = (*[chunk] * (parts - 1), shape[axis] - chunk * (parts - 1))
+    return [m.result(t) for t in m.emit("split", [x], {"axis": axis, "sizes": sizes})]
+
+
+def _tile(m: Importer, n: OnnxNode) -> list[Value]:
+    x = m.data(m.value(n.inputs[0]))
+    return [m.result(m.emit("tile", [x], {"repeats": integers(m, n, 1, "repeats") or ()})[0])]
+
+
+def _block(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
+    def handler(m: Importer, n: OnnxNode) -> list[Value]:
+        attrs = {"block": n.attr("blocksize"), "mode": n.attr("mode", "DCR")}
+        return [m.result(m.one(op, m.operands(n), attrs))]
+
+    return handler
+
+
+def _trilu(m: Importer, n: OnnxNode) -> list[Value]:
+    """With a diagonal that is data: where(column >= row + k, x, 0)."""
+    x = m.operand(n, 0)
+    upper = bool(n.attr("upper", 1))
+    if not n.has(1) or m.known(m.value(n.inputs[1])) is not None:
+        k = known_number(m, n, 1, "k", 0)
+        return [m.result(m.one("trilu", [x], {"upper": upper, "k": int(k)}))]
+    shape = m.shape(x)
+    k_tensor = m.operand(n, 1)
+    if m.shape(k_tensor):
+        k_tensor = m.one("reshape", [k_tensor], {"shape": ()})
+    row = m.one("iota", [], {"shape": shape, "axis": len(shape) - 2})
+    column = m.one("iota", [], {"shape": shape, "axis": len(shape) - 1})
+    edge = m.one("add", [row, k_tensor])
+    keep = m.one("ge" if upper else "le", [column, edge])
+    return [m.result(m.one("where", [keep, x, m.number(0, m.dtype(x))]))]
+
+
+def _center_crop_pad(m: Importer, n: OnnxNode) -> list[Value]:
+    x = m.operand(n, 0)
+    wanted = integers(m, n, 1, "shape") or ()
+    rank = len(m.shape(x))
+    axes = [a % rank for a in n.attr("axes", list(range(rank)))]
+    lows, highs = [expr(0)] * rank, list(m.shape(x))
+    pads = [(expr(0), expr(0))] * rank
+    for a, size in zip(axes, wanted, strict=True):
+        have = m.shape(x)[a]
+        crop, grow = maximum(0, have - size), maximum(0, size - have)
+        lows[a] = floordiv(crop, expr(2))
+        highs[a] = lows[a] + minimum(have, size)
+        pads[a] = (floordiv(grow, expr(2)), grow - floordiv(grow, expr(2)))
+    x = m.one("slice", [x], {"starts": tuple(lows), "stops": tuple(highs), "steps": (1,) * rank})
+    return [m.result(m.one("pad", [x], {"pads": tuple(pads)}))]
+
+
+def _dropout(m: Importer, n: OnnxNode) -> list[Value]:
+    """Inference: the operand, and a mask that keeps everything. Training draws from a generator of our own."""
+    value = m.value(n.inputs[0])
+    training = bool(known_number(m, n, 2, "training_mode", False))
+    ratio = float(known_number(m, n, 1, "ratio", 0.5)) if training else 0.0
+    shape = m.type_of(value).shape
+    if not training or ratio == 0.0:
+        mask = m.one("full", [], {"shape": shape, "value": True, "dtype": DType.bool}) if n.wants(1) else ""
+        return [value, *([m.result(mask)] if mask else [])]
+    from tatami.onnx.ops_creation import random_key
+
+    x = m.data(value)
+    drawn = m.one("uniform", [random_key(m, n)], {"shape": shape, "dtype": DType.fp32})
+    mask = m.one("ge", [drawn, m.number(ratio, DType.fp32)])
+    kept = m.one("mul", [x, m.number(1.0 / (1.0 - ratio), m.dtype(x))])
+    return [m.result(m.one("where", [mask, kept, m.number(0, m.dtype(x))])), m.result(mask)]
+
+
+MOVEMENT: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
+    "Transpose": _transpose,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Split": _split,
+    "Tile": _tile,
+    "DepthToSpace": _block("depth_to_space"),
+    "SpaceToDepth": _block("space_to_depth"),
+    "Trilu": _trilu,
+    "CenterCropPad": _center_crop_pad,
+    "Dropout": _dropout,
+}

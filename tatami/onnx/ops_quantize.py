@@ -1,0 +1,139 @@
+"""Quantised tensors: linear quantisation, per tensor, per axis or in blocks, and the quantised products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tatami.core.dtype import DType
+from tatami.core.expr import expr
+from tatami.onnx.importer import Importer, element_dtype
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.ops_contraction import centred, conv_attributes
+from tatami.onnx.values import Value
+
+_RANGE = {DType.u8: (0, 255), DType.i8: (-128, 127), DType.u16: (0, 65535), DType.i16: (-32768, 32767)}
+
+
+def _spread(m: Importer, n: OnnxNode, t: str, x: str) -> str:
+    """A scale or zero point as the frontend's operand: rank 0, one per element of the axis, or the shape of x."""
+    if not t:
+        return t
+    shape, wanted = m.shape(t), m.shape(x)
+    if len(shape) <= 1 and not n.attr("block_size", 0):
+        return m.one("reshape", [t], {"shape": ()}) if shape == (expr(1),) else t
+    block, axis = n.attr("block_size", 0), n.attr("axis", 1) % len(wanted)
+    if not block:
+        return t
+    t = m.one("unsqueeze", [t], {"axes": (axis + 1,)})
+    t = m.one("expand", [t], {"shape": (*shape[: axis + 1], block, *shape[axis + 1 :])})
+    t = m.one("reshape", [t], {"shape": (*shape[:axis], shape[axis] * block, *shape[axis + 1 :])})
+    if m.shape(t) != wanted:
+        t = m.one("slice", [t], {"starts": (0,) * len(wanted), "stops": wanted})
+    return t
+
+
+def _quantize(m: Importer, n: OnnxNode) -> list[Value]:
+    x, scale, zero = m.operand(n, 0), m.operand(n, 1), m.operand(n, 2)
+    to = DType.u8
+    if zero:
+        to = m.dtype(zero)
+    elif n.attr("output_dtype", 0):
+        to = element_dtype(n.attr("output_dtype"), m.site)
+    if n.attr("precision", 0):
+        x = m.cast(x, element_dtype(n.attr("precision"), m.site))
+    elif not m.dtype(x).is_float:
+        x = m.cast(x, m.dtype(scale))
+    scale, zero = (_spread(m, n, t, x) for t in (scale, zero))
+    scale = m.cast(scale, m.dtype(x))
+    if len(m.shape(scale)) <= 1:
+        operands = [x, scale, zero] if zero else [x, scale]
+        axis = n.attr("axis", 1) if m.shape(scale) else 0
+        return [m.result(m.one("quantize", operands, {"to": to, "axis": axis}))]
+    return [m.result(saturated(m, m.one("div", [x, scale]), zero, to))]
+
+
+def saturated(m: Importer, x: str, zero: str, to: DType) -> str:
+    """round(x) + zero point, clamped to the range of `to`."""
+    x = m.cast(m.one("round", [x]), DType.i32)
+    if zero:
+        x = m.joined("add", x, m.cast(zero, DType.i32))
+    lo, hi = _RANGE[to]
+    return m.cast(m.one("clamp", [x], {"lo": lo, "hi": hi}), to)
+
+
+def _dequantize(m: Importer, n: OnnxNode) -> list[Value]:
+    x, scale, zero = m.operand(n, 0), m.operand(n, 1), m.operand(n, 2)
+    to = element_dtype(n.attr("output_dtype"), m.site) if n.attr("output_dtype", 0) else m.dtype(scale)
+    scale, zero = (_spread(m, n, t, x) for t in (scale, zero))
+    if len(m.shape(scale)) <= 1:
+        operands = [x, scale, zero] if zero else [x, scale]
+        axis = n.attr("axis", 1) if m.shape(scale) else 0
+        return [m.result(m.one("dequantize", operands, {"to": to, "axis": axis}))]
+    wide = m.dtype(scale)
+    x = m.cast(x, DType.i32)
+    if zero:
+        x = m.one("sub", [x, m.cast(zero, DType.i32)])
+    return [m.result(m.cast(m.one("mul", [m.cast(x, wide), scale]), to))]
+
+
+def _dynamic(m: Importer, n: OnnxNode) -> list[Value]:
+    """To u8 over the range of x, which is made to hold 0."""
+    (x,) = m.operands(n)
+    dtype = m.dtype(x)
+    zero = m.number(0, dtype)
+    high = m.one("max", [m.one("reduce_max", [x]), zero])
+    low = m.one("min", [m.one("reduce_min", [x]), zero])
+    scale = m.one("div", [m.one("sub", [high, low]), m.number(255, dtype)])
+    point = m.one("clamp", [m.one("div", [m.one("neg", [low]), scale])], {"lo": 0.0, "hi": 255.0})
+    point = m.cast(m.one("round", [point]), DType.u8)
+    return [m.result(t) for t in (m.one("quantize", [x, scale, point], {"to": DType.u8, "axis": 0}), scale, point)]
+
+
+def _requantize(m: Importer, sums: str, scales: list[str], zero: str, to: DType) -> str:
+    """i32 sums by a_scale * b_scale / y_scale to the result's dtype."""
+    a, b, y = scales
+    factor = m.joined("div", m.joined("mul", a, b), y)
+    wide = m.dtype(factor)
+    return saturated(m, m.joined("mul", m.cast(sums, wide), factor), zero, to)
+
+
+def _scale(m: Importer, t: str, axes: tuple[int, ...]) -> str:
+    """A scale that broadcasts: rank 0, or rank 1 with axes of size 1 around it."""
+    shape = m.shape(t)
+    t = m.cast(t, DType.fp32)
+    if shape == (expr(1),):
+        return m.one("reshape", [t], {"shape": ()})
+    return m.one("unsqueeze", [t], {"axes": axes}) if len(shape) == 1 and axes else t
+
+
+def _qlinear_matmul(m: Importer, n: OnnxNode) -> list[Value]:
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = m.operands(n)
+    sums = m.one("matmul", [centred(m, a, a_zero, rows=True), centred(m, b, b_zero)])
+    rows = (1,) if len(m.shape(a)) > 1 else ()
+    scales = [_scale(m, a_scale, rows), _scale(m, b_scale, ()), _scale(m, y_scale, ())]
+    zero = _flat(m, y_zero)
+    return [m.result(_requantize(m, sums, scales, zero, m.dtype(y_zero)))]
+
+
+def _flat(m: Importer, t: str) -> str:
+    return m.one("reshape", [t], {"shape": ()}) if m.shape(t) == (expr(1),) else t
+
+
+def _qlinear_conv(m: Importer, n: OnnxNode) -> list[Value]:
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = m.operands(n)[:8]
+    bias = m.operand(n, 8)
+    attrs = conv_attributes(m, n, x, w)
+    operands = [centred(m, x, x_zero), centred(m, w, w_zero, axis=0), *([bias] if bias else [])]
+    sums = m.one("conv", operands, attrs)
+    spatial = tuple(range(1, len(m.shape(w)) - 1))
+    scales = [_scale(m, x_scale, ()), _scale(m, w_scale, spatial), _scale(m, y_scale, ())]
+    return [m.result(_requantize(m, sums, scales, _flat(m, y_zero), m.dtype(y_zero)))]
+
+
+QUANTIZE: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _dequantize,
+    "DynamicQuantizeLinear": _dynamic,
+    "QLinearMatMul": _qlinear_matmul,
+    "QLinearConv": _qlinear_conv,
+}

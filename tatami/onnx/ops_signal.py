@@ -1,0 +1,104 @@
+"""Fourier transforms as products with constant matrices: exact in meaning, quadratic in the length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tatami.core.expr import expr
+from tatami.core.tensor import numpy_dtype
+from tatami.onnx.importer import Importer
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import known_number, unsupported
+from tatami.onnx.values import Value
+
+
+def _matrices(m: Importer, x: str, length: int, count: int, inverse: bool) -> tuple[str, str]:
+    """Real and imaginary part of e^(-2 pi i n k / length) as [length, count]; + and 1/length for the inverse."""
+    angle = 2 * np.pi * (np.outer(np.arange(length), np.arange(count)) % length) / length
+    scale = 1.0 / length if inverse else 1.0
+    sign = 1.0 if inverse else -1.0
+    kind = numpy_dtype(m.dtype(x))
+    return m.add_constant((scale * np.cos(angle)).astype(kind)), m.add_constant((sign * scale * np.sin(angle)).astype(kind))
+
+
+def _transform(m: Importer, x: str, length: int, inverse: bool, onesided: bool) -> str:
+    """[.., N, 1 or 2] to [.., K, 2] along the axis before the last."""
+    shape = m.shape(x)
+    have = shape[-2].as_int()
+    if have is None:
+        raise unsupported(m, f"a Fourier transform of an axis of size {shape[-2]}", "give the axis a size that is a number")
+    if have != length:
+        pads = [(expr(0), expr(0))] * (len(shape) - 2) + [(expr(0), expr(length - have)), (expr(0), expr(0))]
+        x = m.one("pad", [x], {"pads": tuple(pads)})
+    count = length // 2 + 1 if onesided and not inverse else length
+    real_part = m.one("squeeze", [_part(m, x, 0)], {"axes": (len(shape) - 1,)})
+    imaginary_part = m.one("squeeze", [_part(m, x, 1)], {"axes": (len(shape) - 1,)}) if shape[-1] == 2 else ""
+    if onesided and inverse:
+        real_part, imaginary_part = _hermitian(m, real_part, imaginary_part, length)
+    cos, sin = _matrices(m, x, length, count, inverse)
+    real, imaginary = m.one("matmul", [real_part, cos]), m.one("matmul", [real_part, sin])
+    if imaginary_part:
+        real = m.one("sub", [real, m.one("matmul", [imaginary_part, sin])])
+        imaginary = m.one("add", [imaginary, m.one("matmul", [imaginary_part, cos])])
+    if onesided and inverse:
+        return m.one("unsqueeze", [real], {"axes": (len(shape) - 1,)})
+    return m.one("stack", [real, imaginary], {"axis": len(shape) - 1})
+
+
+def _hermitian(m: Importer, real: str, imaginary: str, length: int) -> tuple[str, str]:
+    """The whole spectrum of a real signal from its first half."""
+    index = np.arange(length)
+    source = np.where(index <= length // 2, index, length - index)
+    places = m.add_constant(source.astype(np.int64))
+    axis = len(m.shape(real)) - 1
+    real = m.one("take", [real, places], {"axis": axis})
+    if imaginary:
+        sign = m.add_constant(np.where(index <= length // 2, 1, -1).astype(numpy_dtype(m.dtype(imaginary))))
+        imaginary = m.joined("mul", m.one("take", [imaginary, places], {"axis": axis}), sign)
+    return real, imaginary
+
+
+def _part(m: Importer, x: str, index: int) -> str:
+    shape = m.shape(x)
+    starts = (*(expr(0) for _ in shape[:-1]), expr(index))
+    return m.one("slice", [x], {"starts": starts, "stops": (*shape[:-1], expr(index + 1))})
+
+
+def _dft(m: Importer, n: OnnxNode) -> list[Value]:
+    """Opset 17 names the axis in an attribute."""
+    x = m.operand(n, 0)
+    rank = len(m.shape(x))
+    axis = n.attr("axis", 1) if "axis" in n.attrs or m.opset < 20 else int(known_number(m, n, 2, "axis", -2))
+    axis %= rank
+    order = [i for i in range(rank) if i not in (axis, rank - 1)] + [axis, rank - 1]
+    moved = m.one("permute", [x], {"perm": order})
+    inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
+    size = m.shape(moved)[-2].as_int() or 0
+    length = int(known_number(m, n, 1, "dft_length", 2 * (size - 1) if inverse and onesided else size))
+    out = _transform(m, moved, length, inverse, onesided)
+    back = [order.index(i) for i in range(rank)]
+    return [m.result(m.one("permute", [out], {"perm": back}))]
+
+
+def _stft(m: Importer, n: OnnxNode) -> list[Value]:
+    """Frames of the signal [B, L, 1 or 2] times the window, transformed."""
+    x = m.operand(n, 0)
+    shape = m.shape(x)
+    step = int(known_number(m, n, 1, "frame_step"))
+    window = m.operand(n, 2)
+    size = m.shape(window)[0].as_int() if window else None
+    length = int(known_number(m, n, 3, "frame_length", size or 0))
+    total = shape[1].as_int()
+    if total is None or not length:
+        raise unsupported(m, f"STFT of a signal of {shape[1]} samples", "give the signal and the frames sizes that are numbers")
+    count = (total - length) // step + 1
+    places = m.add_constant((np.arange(count)[:, None] * step + np.arange(length)).astype(np.int64))
+    frames = m.one("take", [x, places], {"axis": 1})
+    if window:
+        frames = m.joined("mul", frames, m.one("unsqueeze", [window], {"axes": (1,)}))
+    return [m.result(_transform(m, frames, length, False, bool(n.attr("onesided", 1)) and shape[2] == 1))]
+
+
+SIGNAL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"DFT": _dft, "STFT": _stft}

@@ -34,10 +34,12 @@ _DTYPES = frozenset(["bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64
 def __getattr__(name: str) -> Any:
     if name in _DTYPES:
         return getattr(import_module("tatami.core.dtype").DType, name)
+    if name == "view":
+        return import_module("tatami.core.view")
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'tatami' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_WHERE, *_DTYPES])
+    return sorted([*globals(), "view", *_WHERE, *_DTYPES])

@@ -369,6 +369,23 @@ def test_code_documents_need_trust(tmp_path: Path) -> None:
     refuses(tatami("run", str(tmp_path / "inside.json")), "Untrusted")
 
 
+def test_trusted_code_still_stays_in_its_folder_and_version(tmp_path: Path) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    assert tatami("compile", str(DIGITS), "-o", str(out), "--dump", "c", "--embed").exit_code == 0
+    document = json.loads(next(out.glob("*_c.json")).read_text())
+    source = document["programs"]["main"]
+    path = tmp_path / "edited_c.json"
+    for units, abi in (
+        ({**source["units"], "../../escaped.c": {"text": ""}}, source["abi"]),
+        ({**source["units"], "/tmp/escaped.c": {"text": ""}}, source["abi"]),
+        (source["units"], "0" * 16),
+        (source["units"], ""),
+    ):
+        path.write_text(json.dumps({**document, "programs": {"main": {**source, "units": units, "abi": abi}}}))
+        refuses(tatami("compile", str(path), "-o", str(other), "--trust"), "InvalidDocument")
+    assert not other.exists()
+
+
 def test_a_document_that_contains_itself_ends(tmp_path: Path) -> None:
     text = '{"tatami": 1, "stage": "tiny", "programs": {}, "inputs": {"tiny": {"sha256": "", "path": "a.json"}}}'
     (tmp_path / "a.json").write_text(text)

@@ -18,3 +18,5 @@ class Source(msgspec.Struct, frozen=True):
 
     units: dict[str, Unit]
     entry: str
+    abi: str = ""
+    """What the runtime that calls the text has to agree on (`c/abi.py`)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tatami.c.abi import abi
 from tatami.c.check_launches import check_launches
 from tatami.c.ir import Source, Unit
 from tatami.c.print_entry import print_entry
@@ -24,4 +25,4 @@ def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module
             if file not in units:
                 units[file] = print_kernel(kernel)
         units.update(routine_units(program.kernels.values()))
-    return Module({"main": Source(units, print_entry(execution))})
+    return Module({"main": Source(units, print_entry(execution), abi())})

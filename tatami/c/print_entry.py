@@ -39,8 +39,8 @@ than its scanned results have room for."""
 PART = 64
 """Instructions per C function: compilers take more than linear time over one long function."""
 
-_FACE = "void* const* b, void* const* c, const int64_t* s, const int64_t* o, char* arena, tatami_pool* pool"
-_ENTRY = "void* const* buffers, const int64_t* sizes, const int64_t* offsets, void* arena, tatami_pool* pool"
+PROGRAM_ARGUMENTS = "void* const* b, void* const* c, const int64_t* s, const int64_t* o, char* arena, tatami_pool* pool"
+ENTRY_ARGUMENTS = "void* const* buffers, const int64_t* sizes, const int64_t* offsets, void* arena, tatami_pool* pool"
 _HEAD = """\
 #include <string.h>
 #include "tatami.h"
@@ -72,7 +72,7 @@ def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
     lines += [f"int {k}(void* const* buffers, const int64_t* sizes, tatami_pool* pool);" for k in kernels]
     printers = [_Program(execution, layouts, numbers, name, timed) for name in execution.programs]
     for p in printers:
-        lines += [f"static int64_t {f}({_FACE});" for f in p.functions]
+        lines += [f"static int64_t {f}({PROGRAM_ARGUMENTS});" for f in p.functions]
     for p in printers:
         lines += ["", *p.text()]
     lines += [""]
@@ -99,7 +99,7 @@ def _exports(layouts: Layouts, p: _Program) -> list[str]:
         elif layouts.hosted:
             public[f"tatami_{p.functions[0]}"] = p.functions[0]
     return [
-        f"EXPORT int64_t {symbol}({_ENTRY}) {{\n"
+        f"EXPORT int64_t {symbol}({ENTRY_ARGUMENTS}) {{\n"
         f"    return {function}(buffers, buffers + {count}, sizes, offsets, (char*)arena, pool);\n}}"
         for symbol, function in public.items()
     ]
@@ -151,7 +151,7 @@ class _Program:
             parts = [(f"{function}_part_{i}", i, min(i + PART, end)) for i in range(begin, end, PART)]
             for name, first, last in parts:
                 out += self.function(f"static __attribute__((noinline)) int64_t {name}", first, last)
-            out.append(f"static int64_t {function}({_FACE}) {{")
+            out.append(f"static int64_t {function}({PROGRAM_ARGUMENTS}) {{")
             out.append("    int64_t f;")
             out += [f"    if ((f = {name}(b, c, s, o, arena, pool))) return f;" for name, _, _ in parts]
             out += ["    return 0;", "}"]
@@ -159,7 +159,7 @@ class _Program:
 
     def function(self, head: str, begin: int, end: int) -> list[str]:
         """One C function that runs the instructions [begin, end)."""
-        out = [f"{head}({_FACE}) {{", "    (void)b, (void)c, (void)s, (void)o, (void)arena, (void)pool;"]
+        out = [f"{head}({PROGRAM_ARGUMENTS}) {{", "    (void)b, (void)c, (void)s, (void)o, (void)arena, (void)pool;"]
         wave = -1
         for i in range(begin, end):
             ins = self.plan.instructions[i]

@@ -145,8 +145,9 @@ def runtime_headers() -> Mapping[str, str]:
     return {f.name: f.read_text() for f in folder.iterdir() if f.name.endswith(".h")}
 
 
+@lru_cache(maxsize=16)
 def runtime_text(name: str) -> str:
-    """A runtime file as text, e.g. ``pool.c``."""
+    """A runtime file as text, e.g. ``pool.c``. Read once: pools are shared by all objects of a process."""
     return (files("tatami.c") / "runtime_text" / name).read_text()
 
 

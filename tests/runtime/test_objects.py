@@ -78,3 +78,94 @@ def test_libraries_with_one_symbol_name_stay_apart() -> None:
     made = [load(build((Unit(f"{EXPORT}int who(void) {{ return {i}; }}\n"),), GENERIC, cache=Cache(None))) for i in range(3)]
     assert [library.who() for library in made] == [0, 1, 2]
     assert isinstance(made[0], ctypes.CDLL)
+
+
+def test_each_part_of_the_link_counts() -> None:
+    import msgspec
+
+    from tatami.runtime.compiler import find_compiler
+
+    compiler = find_compiler()
+    keys = ["a" * 64, "b" * 64]
+    base = objects._link_key(keys, compiler, ())
+    other = msgspec.structs.replace(compiler, fingerprint="other")
+    others = {
+        objects._link_key(["a" * 64, "c" * 64], compiler, ()),
+        objects._link_key(keys[::-1], compiler, ()),
+        objects._link_key(keys[:1], compiler, ()),
+        objects._link_key(keys, other, ()),
+        objects._link_key(keys, compiler, ("-g",)),
+    }
+    assert len(others) == 5
+    assert base not in others
+    assert objects._link_key(list(keys), compiler, ()) == base
+
+
+def test_a_unit_of_another_compiler_or_kind_is_another_unit() -> None:
+    import msgspec
+
+    from tatami.runtime.compiler import find_compiler
+
+    compiler = find_compiler()
+    base = objects._unit_key(unit(1), GENERIC, compiler, {"a.h": "x"}, ())
+    for changed in (
+        msgspec.structs.replace(compiler, fingerprint="other"),
+        msgspec.structs.replace(compiler, kind="zig"),
+    ):
+        assert objects._unit_key(unit(1), GENERIC, changed, {"a.h": "x"}, ()) != base
+    assert objects._unit_key(unit(1), GENERIC, compiler, {"b.h": "x"}, ()) != base
+    assert objects._unit_key(unit(1), GENERIC, compiler, {"a.h": "x", "b.h": ""}, ()) != base
+
+
+@pytest.mark.parametrize("part", ["text", "header", "runtime", "fingerprint"])
+def test_nothing_stale_is_loaded_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """The cache has the object of an earlier version; a change of any ingredient builds a new one."""
+    import msgspec
+
+    from tatami.runtime.compiler import find_compiler
+
+    cache = open_cache(tmp_path / "c")
+    compiler = find_compiler()
+    text = f'#include "v.h"\n{EXPORT}int version(void) {{ return V; }}\n'
+    assert load(build((Unit(text),), GENERIC, headers={"v.h": "#define V 1\n"}, cache=cache)).version() == 1
+    compiled: list[str] = []
+    run = objects.run_compiler
+
+    def count(*arguments: object, **options: object) -> None:
+        compiled.append("run")
+        run(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(objects, "run_compiler", count)
+    units = [Unit(text)]
+    headers, expected = {"v.h": "#define V 1\n"}, 1
+    if part == "text":
+        units = [Unit(text.replace("return V", "return V + 1"))]
+        expected = 2
+    elif part == "header":
+        headers, expected = {"v.h": "#define V 2\n"}, 2
+    elif part == "runtime":
+        units.append(Unit("int tatami_more(void) { return 0; }\n"))
+    else:
+        compiler = msgspec.structs.replace(compiler, fingerprint="a newer one")
+    assert load(build(units, GENERIC, headers=headers, cache=cache, compiler=compiler)).version() == expected
+    assert compiled
+
+
+def test_every_flipped_byte_of_every_entry_is_noticed(tmp_path: Path) -> None:
+    cache = open_cache(tmp_path / "c")
+    units = (Unit(f"{EXPORT}int answer(void) {{ return 42; }}\n"),)
+    good = build(units, GENERIC, cache=cache)
+    files = [p for p in (tmp_path / "c").rglob("*") if p.is_file()]
+    assert len(files) == 2
+    for path in files:
+        data = path.read_bytes()
+        key = path.parent.name + path.name
+        for position in [*range(0, 150, 7), *range(150, len(data), max(1, len(data) // 60))]:
+            torn = bytearray(data)
+            torn[position] ^= 0x10
+            path.write_bytes(torn)
+            assert cache.get(key) is None
+            path.write_bytes(data)
+    for one, two in (files, files[::-1]):
+        one.write_bytes(two.read_bytes())
+    assert build(units, GENERIC, cache=cache) == good

@@ -71,7 +71,12 @@ def test_a_layer_imports_only_core_and_earlier_irs(path: Path) -> None:
         assert LAYERS.index(other) < LAYERS.index(me), f"{path} imports the later layer {other}"
         if other == "core" or me == "runtime":
             continue
-        allowed = file in FACE or file.startswith("ops") or (other, file) == ("frontend", "specialise") or (path.name.startswith("run") and file == "run")
+        allowed = (
+            file in FACE
+            or file.startswith("ops")
+            or (other, file) == ("frontend", "specialise")
+            or (path.name.startswith("run") and file == "run")
+        )
         assert allowed, f"{path} imports {'.'.join(module)}: only what a layer offers to later ones"
 
 

@@ -91,7 +91,10 @@ def show_memory(f: object) -> None:
     t.add_row("intermediates, each in its own buffer", f"{memory['arena_without_reuse']:,}")
     t.add_row("intermediates in the arena, reused", f"{memory['arena']:,}")
     for buffer in memory["buffers"]:
-        t.add_row(f"  {buffer['id']}: written by step {buffer['first_use']}, last read by step {buffer['last_use']}", f"{buffer['bytes']:,}")
+        t.add_row(
+            f"  {buffer['id']}: written by step {buffer['first_use']}, last read by step {buffer['last_use']}",
+            f"{buffer['bytes']:,}",
+        )
     console.print(t)
 
 

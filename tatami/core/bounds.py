@@ -175,8 +175,10 @@ def split_digits(e: Expr, extents: Extents) -> tuple[Expr, dict[str, Expr]] | No
     divisors: dict[str, list[Expr]] = {}
     for mono, _ in e.terms:
         for atom in mono:
-            axis = atom.num.as_name() if isinstance(atom, Floor) else None
-            if axis not in extents or not isinstance(atom, Floor) or free_vars(atom.den) & extents.keys():
+            if not isinstance(atom, Floor):
+                continue
+            axis = atom.num.as_name()
+            if axis is None or axis not in extents or free_vars(atom.den) & extents.keys():
                 continue
             if atom.den not in divisors.setdefault(axis, []):
                 divisors[axis].append(atom.den)

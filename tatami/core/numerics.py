@@ -95,7 +95,14 @@ def _widen(x: Array, mode: Mode) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
-_COMPARE: dict[str, Callable[..., Any]] = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 _EXACT: dict[str, Callable[..., Any]] = {
     "max": np.maximum,
     "min": np.minimum,
@@ -103,7 +110,7 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "relu": lambda x: np.maximum(x, x.dtype.type(0)),
 }
-_FLOAT = {
+_FLOAT: dict[str, Callable[..., Any]] = {
     "sign": np.sign,
     "recip": lambda x: x.dtype.type(1) / x,
     "sqrt": np.sqrt,

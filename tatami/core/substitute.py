@@ -22,7 +22,9 @@ def substitute_sizes(value: T, sizes: Mapping[str, Expr]) -> T:
         result: T = _walk(value, sizes)
     except (ZeroDivisionError, ValueError) as error:
         given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        raise fail("InvalidSymbol", next(iter(sizes)), f"{given}: {error}", "give sizes that leave every divisor positive") from None
+        raise fail(
+            "InvalidSymbol", next(iter(sizes)), f"{given}: {error}", "give sizes that leave every divisor positive"
+        ) from None
     return result
 
 

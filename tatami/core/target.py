@@ -34,9 +34,9 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     launch_seconds: float = 0.0
 
 
-
-
-def _cpu(name: str, isa: Literal["generic", "avx2", "avx512", "neon"], vector: int, registers: int, l2: int, flops: float) -> Target:
+def _cpu(
+    name: str, isa: Literal["generic", "avx2", "avx512", "neon"], vector: int, registers: int, l2: int, flops: float
+) -> Target:
     return Target(
         name=name,
         kind="cpu",

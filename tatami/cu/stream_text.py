@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.ops import neutral
@@ -10,7 +12,7 @@ from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, constant_
 from tatami.cu.lines import Lines
 from tatami.gpu.ir import StreamKernel
 from tatami.region.ir import Reduce, Ref, RegionExpr, Scan, Select
-from tatami.region.walk import nodes, rewrite, used_lets
+from tatami.region.walk import children, nodes, used_lets, with_children
 
 _COMBINE = {"sum": "{a} + {x}", "prod": "{a} * {x}", "max": "tt_max({a}, {x})", "min": "tt_min({a}, {x})"}
 _COMBINE |= {"and": "{a} && {x}", "or": "{a} || {x}"}
@@ -99,11 +101,12 @@ class _Printer:
             flat = self.top_down(e, reduces_first)
         return scalar_text(flat, self.scope)
 
-    def top_down(self, e: RegionExpr, change: object) -> RegionExpr:
+    def top_down(self, e: RegionExpr, change: Callable[[RegionExpr], RegionExpr]) -> RegionExpr:
         """Outermost reduces are replaced; what stands inside them is their own business."""
-        if isinstance(e, Reduce):
-            return change(e)  # type: ignore[operator,no-any-return]
-        return rewrite(e, change)  # type: ignore[arg-type]
+        new = change(e)
+        if new is not e:
+            return new
+        return with_children(e, tuple(self.top_down(c, change) for c in children(e)))
 
     def fresh(self, name: str) -> str:
         self.count += 1

@@ -89,7 +89,7 @@ class Loader:
         """What the tensor table says of `tensor`."""
         table = self.tensors.get(tensor, {})
         self.is_object(table)
-        return table  # type: ignore[no-any-return]
+        return table
 
     def size(self, value: Any) -> Expr:
         """A size or index expression, definitions applied."""

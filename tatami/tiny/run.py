@@ -469,4 +469,4 @@ def _bitcast(node: Node, x: Array, to: DType, mode: Mode) -> Array:
 
 def scalar_of(array: Array) -> Scalar:
     """The Python number of a rank-0 array."""
-    return array.item()  # type: ignore[no-any-return]
+    return array.item()

@@ -22,7 +22,10 @@ def test_compiled_agrees_with_the_meaning(name: str) -> None:
         close(got[port.tensor], want[port.tensor], port.dtype, 4.0)
 
 
-@pytest.mark.parametrize("name", ["conv2d", "attention-causal", "pad-reflect-symbolic", "pad-wrap-symbolic", "slice", "concat", "lstm-all", "max_pool"])
+@pytest.mark.parametrize(
+    "name",
+    ["conv2d", "attention-causal", "pad-reflect-symbolic", "pad-wrap-symbolic", "slice", "concat", "lstm-all", "max_pool"],
+)
 def test_sizes_may_stay_symbolic(name: str) -> None:
     module, inputs, sizes = built(name)
     got = compile(module, target="cpu")(inputs)

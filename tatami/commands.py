@@ -258,7 +258,9 @@ def bench_command(
     function = build(compilation, threads, sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, inputs, chosen)
     found = measure(compilation, arrays, bound, threads, seconds)
-    rows = [("kernel", "kind", "ms", "share", "estimate ms", "of roofline", "flops", "bytes", "computes")]
+    rows: list[tuple[str, ...]] = [
+        ("kernel", "kind", "ms", "share", "estimate ms", "of roofline", "flops", "bytes", "computes")
+    ]
     total = sum(t.seconds for t in found.timings) or 1.0
     for t in found.timings:
         estimate = f"{t.estimate * 1e3:.4f}" if t.estimate is not None else ""

@@ -321,6 +321,7 @@ class _RegionRun:
         if not index:
             return array.reshape((1,) * len(scope.axes))
         shape = np.broadcast_shapes(*(i.shape for i in index))
+        guarded = guarded or any(low >= high for low, high in scope.ranges.values())  # an empty domain reads nothing
         if 0 in array.shape or 0 in shape:
             if 0 not in shape and not guarded:
                 raise fail("IndexOutOfRange", at, "an element of an empty tensor is read", "guard the read")

@@ -13,8 +13,8 @@ from tatami.gpu.lower import lower_region
 from tatami.plan.choose_gpu import choose_gpu
 from tatami.plan.decide import read_plan
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, Sm80Mma, Sm90Mma
-from tatami.poly_core.ir import RegionFacts
 from tatami.plan.show import show_estimate
+from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tests.gpu.gemm_examples import gemm
 

@@ -9,6 +9,7 @@ from tatami.core.bounds import is_at_most
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, exact_div, expr, floordiv, maximum, minimum, product
+from tatami.frontend.node_view import INDEXED, LINEAR
 
 if TYPE_CHECKING:
     from tatami.frontend.graph import Graph
@@ -182,7 +183,20 @@ class Tensor:
             total, rest = product(self.shape), product(to[:at] + to[at + 1 :])
             exact = exact_div(total, rest) if rest != ZERO else ZERO
             to[at] = exact if exact is not None else floordiv(total, rest)
-        return self.one("reshape", shape=tuple(to))
+        return self._laid_out().one("reshape", shape=tuple(to))
+
+    def _laid_out(self) -> Tensor:
+        """This tensor, through `contiguous` where it is read by index expressions (spec 1 "Auto-contiguous"). Only what
+        the graph says: no kernel copies for it."""
+        name = self.name
+        while name in self.graph._producer:
+            node = self.graph._nodes[self.graph._producer[name]]
+            if node.op in INDEXED:
+                return self.one("contiguous")
+            if node.op not in LINEAR:
+                break
+            name = node.inputs[0]
+        return self
 
     def permute(self, *perm: int) -> Tensor:
         return self.one("permute", perm=_flat(perm))
@@ -227,7 +241,7 @@ class Tensor:
     def unfold(
         self, kernel: Sequence[int], stride: Sequence[int] = (), dilation: Sequence[int] = (), groups: int = 1
     ) -> Tensor:
-        return self.one("unfold", kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
+        return self._laid_out().one("unfold", kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
 
     def fold(
         self,

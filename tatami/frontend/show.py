@@ -15,6 +15,7 @@ from typing import Any
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output
 from tatami.frontend.ir import Graph, Node
+from tatami.frontend.node_view import loads_text
 from tatami.frontend.operation import text
 
 
@@ -62,7 +63,7 @@ def _node(node: Node, graph: Graph) -> str:
     inputs = ", ".join(i or "_" for i in node.inputs)
     attrs = "".join(f" {k}={_value(v)}" for k, v in node.attrs.items())
     label = "" if node.outputs and node.name == node.outputs[0] else f"  # {node.name}"
-    return f"  {results:<40} = {node.op}({inputs}){attrs}{label}"
+    return f"  {results:<40} = {node.op}({inputs}){attrs}{loads_text(node, graph)}{label}"
 
 
 def _value(value: Any) -> str:

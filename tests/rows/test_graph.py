@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tatami.api import CompiledFunction, compile
+from tatami.api import CompiledFunction, compile, prepare
+from tatami.core import view
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
@@ -20,7 +23,10 @@ from tatami.decisions import Decisions
 from tatami.explain import trace
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.node_view import node_view
+from tatami.frontend.run import run as run_frontend
 from tatami.playback import compare_outputs
+from tatami.stages import show
 
 RNG = np.random.default_rng(0)
 
@@ -285,6 +291,61 @@ def test_strided_inputs_and_transposed_outputs() -> None:
     a = f32(3, 4).T
     got = compile(g)(x=a)["y"]
     assert got.flags.c_contiguous and np.array_equal(got, a.T)
+
+
+def test_reshape_and_unfold_of_an_index_expression_go_through_contiguous() -> None:
+    g = Graph("g")
+    x = g.input("x", (4, 6), DType.fp32)
+    g.output("y", x.tile(1, 2).reshape(3, 16))
+    g.output("z", x.tile(1, 2).permute(1, 0).unfold((3,)).exp())
+    g.output("plain", x.permute(1, 0).reshape(3, 8))
+    a = f32(4, 6)
+    got, f = agrees(g, x=a)
+    assert np.array_equal(got["y"], np.tile(a, (1, 2)).reshape(3, 16))
+    assert np.array_equal(got["plain"], a.T.reshape(3, 8))
+    assert f.stages["frontend"].text.count("= contiguous(tile") == 1
+    assert f.stages["frontend"].text.count("contiguous(") == 2
+    assert arena(f) == []  # no kernel copies for it
+    tiled = view.tile(view.contiguous((4, 6)), 0, 2)
+    assert kind_of(lambda: view.reshape(tiled, (6, 8)))[1] == "InvalidAttribute"
+
+
+def test_every_movement_node_has_the_view_it_computes() -> None:
+    g = Graph("g")
+    x, i = g.input("x", (2, 3, 4), DType.fp32), g.input("i", (2, 2, 4), DType.i64)
+    made = [x.permute(2, 0, 1), x.unsqueeze(1), x[:, :1].squeeze(1), x.flip(0, 2), x.tile(1, 2, 1), x.reshape(4, 6),
+            x[:, :1].repeat(1, 3), x.unfold((2,), (1,), (2,)), x.view((5,), linear="i0*7 % 24"), x.gather(1, i)]  # fmt: skip
+    for k, t in enumerate(made):
+        g.output(f"y{k}", t)
+    module = g.module()
+    a, n = f32(2, 3, 4), RNG.integers(0, 3, (2, 2, 4))
+    values: dict[str, np.ndarray] = {"x": a, "i": n}
+    values |= observed(module, {"x": a, "i": n})
+    seen = set()
+    for node in module.main.graph:
+        found = node_view(node, module.main.tensors)
+        if found is None:
+            continue
+        seen.add(node.op)
+        flat = values[node.inputs[0]].reshape(-1)
+        sources = [[], *(values[s].reshape(-1).tolist() for s in node.inputs[1:])]
+        want = values[node.outputs[0]]
+        got = [flat[view.element(found, at, sources)] for at in np.ndindex(want.shape)]
+        assert np.array_equal(np.reshape(got, want.shape), want), node
+    assert seen == {"permute", "unsqueeze", "squeeze", "flip", "tile", "reshape", "repeat", "unfold", "view", "gather"}
+
+
+def observed(module: Module, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    values: dict[str, np.ndarray] = {}
+    run_frontend(module, inputs, {}, observe=lambda _program, name, array: values.__setitem__(name, array))
+    return values
+
+
+def test_a_gather_shows_its_index_load_and_has_two_sources() -> None:
+    g = Graph("g")
+    g.output("y", g.input("x", (4, 6), DType.fp32).gather(1, g.input("i", (4, 3), DType.i64)))
+    text = compile(g).stages["frontend"].text
+    assert "= gather(x, i) axis=1 reads 6*i0 + l0, l0 = LoadIndex(1, 3*i0 + i1)" in text
 
 
 # -- gather and scatter --------------------------------------------------------------------------
@@ -579,6 +640,15 @@ def test_a_subgraph_called_twice_is_one_function_with_two_calls() -> None:
     assert compiled.stages["c"].text.count("= program_1(") == 2
 
 
+def test_elementwise_work_is_divided_over_threads_and_blocks() -> None:
+    g = Graph("g")
+    g.output("y", g.input("x", ("N", 512), DType.fp32).exp() * 2.0)
+    f = compile(g)
+    assert "tatami_parallel_for(pool" in f.stages["c"].text
+    cuda = show("cu", prepare(g, target="sm80").stages["cu"])
+    assert "blockIdx" in cuda and "threadIdx" in cuda
+
+
 def test_dot_shows_every_node_and_edge() -> None:
     g = Graph("g")
     a, b, c = (g.input(n, s, DType.fp32) for n, s in (("a", (4, 5)), ("b", (5, 6)), ("c", (6,))))
@@ -587,5 +657,8 @@ def test_dot_shows_every_node_and_edge() -> None:
     nodes = [line for line in text.splitlines() if "[label=" in line]
     edges = [line for line in text.splitlines() if "->" in line]
     assert len(nodes) == 3 + 4 + 1 and len(edges) == 2 + 1 + 2 + 1 + 1
+    if shutil.which("dot") is not None:
+        svg = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, check=True).stdout
+        assert svg.count('class="node"') == len(nodes) and svg.count('class="edge"') == len(edges)
     for name in ("a", "b", "c", "matmul", "expand", "add", "relu", "y"):
         assert any(f'"{name}\\n' in line or f'"{name}"' in line for line in nodes), name

@@ -53,7 +53,7 @@ SM90_TILES = (
     ((64, 128, 64), 1),
     ((64, 64, 64), 1),
 )
-SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32))
+SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32, 64))
 REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
 """setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: the anchors of public kernels)."""
 

@@ -12,6 +12,8 @@ The access decides the rule:
 
 from __future__ import annotations
 
+import msgspec
+
 from tatami.core.bounds import bounds, is_nonneg
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
 from tatami.core.inverse import invert
@@ -24,13 +26,17 @@ def classify_edges(
 ) -> tuple[Edge, ...]:
     out = []
     memo: dict[object, tuple[str, dict[str, int]]] = {}
+    slid = {p.product: summed_axes(statements[p.value], p.product) for p in patterns.values() if p.pattern != "dot"}
     for consumer in statements.values():
         by_producer: dict[str, list[PolyAccess]] = {}
         for access in consumer.reads:
             if access.tensor in statements:
                 by_producer.setdefault(access.tensor, []).append(access)
         for value, accesses in by_producer.items():
-            out.append(_edge(statements[value], consumer, accesses, nodes, patterns, memo))
+            edge = _edge(statements[value], consumer, accesses, nodes, patterns, memo)
+            if edge.rule == "inline" and (summed := slid.get(consumer.value)):
+                edge = _with_halo(edge, statements[value], consumer, accesses, nodes, summed)
+            out.append(edge)
     return tuple(out)
 
 
@@ -67,6 +73,23 @@ def _edge(
     return Edge(
         p, c, False, "shape", halo, change="let the consumer run over the producer's own axes, without slices or pads between"
     )
+
+
+def summed_axes(reduce: Statement, product: str) -> set[str]:
+    """Axes of a product that its reduce sums over."""
+    reduced = {a.name for a in reduce.reduced}
+    maps = [a.map for a in reduce.reads if a.tensor == product]
+    return {f"i{k}" for m in maps for k, e in enumerate(m) if e is not None and e.as_name() in reduced}
+
+
+def _with_halo(
+    edge: Edge, producer: Statement, consumer: Statement, accesses: list[PolyAccess], nodes: dict[str, Node], summed: set[str]
+) -> Edge:
+    """The edge into the product of a contraction: the window is what the sum slides over."""
+    maps = [tuple(e for e in a.map if e is not None) for a in accesses]
+    extents = {a.name: a.size for a in consumer.axes}
+    halo = window_halo(maps, extents, {a.name for a in consumer.axes} - summed, producer)
+    return msgspec.structs.replace(edge, halo=halo, halo_bytes=_halo_bytes(producer, halo, nodes))
 
 
 def is_gather_chain(producer: Statement, consumer: Statement, access: PolyAccess, nodes: dict[str, Node]) -> bool:
@@ -134,6 +157,9 @@ def window_halo(maps: list[tuple[Expr, ...]], extents: dict[str, Expr], kept: se
         spans = []
         whole = False
         for m in maps:
+            if not free_vars(m[d]) & kept:
+                whole = True
+                break
             moving = Expr(tuple((mono, c) for mono, c in m[d].terms if not free_vars(Expr(((mono, c),))) & kept))
             r = bounds(moving, {n: s for n, s in extents.items() if n not in kept})
             low, high = (r[0].as_int(), r[1].as_int()) if r is not None else (None, None)

@@ -46,17 +46,25 @@ def load_file(path: Path) -> Module[Graph]:
     return load_model(model, folder=path.parent)
 
 
-def load_model(
-    model: onnx.ModelProto,
-    example_inputs: Any = None,
-    *,
-    folder: Path | None = None,
-    fixed: Mapping[str, np.ndarray] | None = None,
-) -> Module[Graph]:
+def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Path | None = None) -> Module[Graph]:
     """A module from a ModelProto. Raises TatamiError; unsupported operators are all listed at once.
 
-    fixed: values of inputs that become constants of the program, for axes and shapes that the model takes as inputs.
+    example_inputs: arrays by input name. Where an input decides axes, sizes or counts, the program is specialised on
+    its value here and no longer takes it; the values of the others are not looked at.
     """
+    examples = example_inputs if isinstance(example_inputs, Mapping) else {}
+    fixed: dict[str, np.ndarray] = {}
+    while True:
+        try:
+            return _load(model, folder, fixed)
+        except TatamiError as error:
+            decisive = {d.details["input"] for d in error.diagnostics if "input" in d.details} - set(fixed)
+            if not decisive or not decisive <= set(examples):
+                raise
+            fixed |= {name: np.asarray(examples[name]) for name in decisive}
+
+
+def _load(model: onnx.ModelProto, folder: Path | None, fixed: Mapping[str, np.ndarray]) -> Module[Graph]:
     if not model.graph.output:
         raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
@@ -75,7 +83,7 @@ def load_model(
     symbols = _Symbols()
     for init in model.graph.initializer:
         importer.values[init.name] = Value(array=array_of(init, folder))
-    for name, array in (fixed or {}).items():
+    for name, array in fixed.items():
         importer.values[name] = Value(array=np.asarray(array))
     for port in model.graph.input:
         if port.name not in importer.values:

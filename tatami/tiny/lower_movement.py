@@ -271,7 +271,8 @@ def space_to_depth(use: Use[BlockSize]) -> Value:
     x, b = use[0], use.attrs.block
     n, c, _, _ = x.shape
     _, _, h, w = use.types[0].shape
-    return x.reshape((n, c, h, b, w, b)).permute((0, 3, 5, 1, 2, 4)).reshape(use.types[0].shape)
+    order = (0, 3, 5, 1, 2, 4) if use.attrs.mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return x.reshape((n, c, h, b, w, b)).permute(order).reshape(use.types[0].shape)
 
 
 def trilu(use: Use[Trilu]) -> Value:

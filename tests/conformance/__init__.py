@@ -1,0 +1,1 @@
+"""ONNX's own node cases, run on the compiled CPU target."""

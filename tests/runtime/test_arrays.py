@@ -5,7 +5,6 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-import torch
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
@@ -88,6 +87,7 @@ def test_numbers_and_lists_take_the_dtype() -> None:
 
 
 def test_torch_tensors_share_memory_both_ways(negate: Function) -> None:
+    torch = pytest.importorskip("torch")
     x = torch.arange(4, dtype=torch.float32)
     t = take(x, Input("x", DType.fp32, shape("N")))
     assert t.array.ctypes.data == x.data_ptr()
@@ -96,6 +96,7 @@ def test_torch_tensors_share_memory_both_ways(negate: Function) -> None:
 
 
 def test_bfloat16_goes_through_torch_without_loss() -> None:
+    torch = pytest.importorskip("torch")
     x = torch.tensor([1.5, -2.25], dtype=torch.bfloat16)
     t = take(x, Input("x", DType.bf16, shape("N")))
     assert t.array.dtype == ml_dtypes.bfloat16 and t.array.ctypes.data == x.data_ptr()
@@ -103,6 +104,7 @@ def test_bfloat16_goes_through_torch_without_loss() -> None:
 
 
 def test_gradients_and_views_of_torch_are_read(negate: Function) -> None:
+    torch = pytest.importorskip("torch")
     x = torch.arange(8, dtype=torch.float32, requires_grad=True)
     assert torch.equal(negate({"in-n0": x[::2]})["y"], -x[::2].detach())
 
@@ -140,6 +142,7 @@ def test_names(negate: Function) -> None:
 
 
 def test_out_is_written_in_place(negate: Function) -> None:
+    torch = pytest.importorskip("torch")
     x, y = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
     assert negate({"in-n0": x}, out={"y": y})["y"] is y
     np.testing.assert_array_equal(y, -x)

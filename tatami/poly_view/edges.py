@@ -18,7 +18,7 @@ from tatami.core.bounds import bounds, is_nonneg
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
 from tatami.core.inverse import invert
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
-from tatami.tiny.ir import GatherOp, Node
+from tatami.tiny.ir import GatherOp, InputOp, Node
 
 
 def classify_edges(
@@ -94,7 +94,8 @@ def _with_halo(
 
 def is_gather_chain(producer: Statement, consumer: Statement, access: PolyAccess, nodes: dict[str, Node]) -> bool:
     """Can `consumer`, a gather of gather `producer`, read the inner data directly? Every axis it indexes must be one
-    that the producer copies plainly, once, and that the producer's own indices do not vary over."""
+    that the producer copies plainly, once; where the producer's own indices vary over it, they lie in memory and are
+    read at the computed place."""
     inner, outer = nodes[producer.value].op, nodes[consumer.value].op
     if not isinstance(inner, GatherOp) or not isinstance(outer, GatherOp) or inner.bounds != outer.bounds:
         return False
@@ -103,9 +104,18 @@ def is_gather_chain(producer: Statement, consumer: Statement, access: PolyAccess
     plain = [e.as_name() for e in data.map if e is not None and free_vars(e) & indexed]
     if sorted(n or "" for n in plain) != sorted(indexed):
         return False
-    return not any(free_vars(e) & indexed for a in producer.reads if not a.may for e in a.map if e is not None) and not any(
-        free_vars(g.index) & indexed for a in producer.reads for g in a.guards
-    )
+    for a in producer.reads:
+        varies = [e for e in a.map if e is not None and free_vars(e) & indexed]
+        if any(free_vars(g.index) & indexed for g in a.guards):
+            return False
+        if varies and not a.may and (a.guards or not isinstance(nodes[a.tensor].op, InputOp) or not _plain(varies)):
+            return False
+    return True
+
+
+def _plain(entries: list[Expr]) -> bool:
+    """Are these axes alone? Then a computed coordinate can take the place of each."""
+    return all(e.as_name() is not None for e in entries)
 
 
 def access_rule(

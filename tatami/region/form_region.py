@@ -310,7 +310,11 @@ class _Former:
                 straight = fixed == self.frames[v].own and len(info.operands) == 1
                 base = next((p.read.value for p in info.operands[k].pieces if p.read is not None), None)
                 dtype = self.facts.nodes[base].dtype if base is not None else DType.i64
-                coordinates.append(self.operand(v, k) if straight else self.direct(v, info.operands[k], fixed, dtype))
+                coordinates.append(
+                    self.operand(v, k)
+                    if straight
+                    else self.index_at(info.operands[k], at, policy) or self.direct(v, info.operands[k], fixed, dtype)
+                )
             elif free_vars(entry) <= fixed.keys() | self.facts.symbols:
                 coordinates.append(substitute(entry, fixed))
             else:
@@ -321,6 +325,20 @@ class _Former:
         self.params.setdefault(data)
         indices = tuple(e for e in coordinates if not isinstance(e, Expr))
         return ReadAt(data, tuple(e if isinstance(e, Expr) else None for e in coordinates), indices, policy)
+
+    def index_at(self, operand: Operand, at: Mapping[str, Expr | RegionExpr], policy: Bounds) -> RegionExpr | None:
+        """The index of an inner gather at coordinates of which some are computed; None when it needs none of those."""
+        read = operand.pieces[0].read
+        if read is None:
+            return None
+        entries = [at.get(e.as_name() or "", e) if isinstance(e, Expr) else e for e in read.map]
+        computed = tuple(e for e in entries if not isinstance(e, Expr))
+        if not computed:
+            return None
+        fixed = {a: e for a, e in at.items() if isinstance(e, Expr)}
+        places = tuple(substitute(m, fixed) if isinstance(e, Expr) else None for m, e in zip(read.map, entries, strict=True))
+        self.params.setdefault(read.value)
+        return ReadAt(read.value, places, computed, policy)
 
     def reduce(self, v: str, op: ReduceOp) -> RegionExpr:
         body = self.operand(v, 0)

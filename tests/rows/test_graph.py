@@ -341,6 +341,21 @@ def observed(module: Module, inputs: dict[str, np.ndarray]) -> dict[str, np.ndar
     return values
 
 
+def test_a_gather_of_a_gather_of_a_permute_is_one_kernel() -> None:
+    g = Graph("g")
+    x, i, j = g.input("x", (4, 6), DType.fp32), g.input("i", (6, 3), DType.i64), g.input("j", (2, 3), DType.i64)
+    g.output("y", x.permute(1, 0).gather(1, i).gather(0, j))
+    a, m, n = f32(4, 6), RNG.integers(-4, 4, (6, 3)), RNG.integers(0, 3, (2, 3))
+    got, f = agrees(g, x=a, i=m, j=n)
+    assert np.array_equal(got["y"], np.take_along_axis(np.take_along_axis(a.T, m, 1), n, 0))
+    (launch,) = launches(f)
+    assert len(launch.inputs) == 3 and arena(f) == []
+    with pytest.raises(TatamiError):
+        compile(g)(x=a, i=m, j=n + 6)
+    with pytest.raises(TatamiError):
+        compile(g)(x=a, i=m + 4, j=n)
+
+
 def test_a_gather_shows_its_index_load_and_has_two_sources() -> None:
     g = Graph("g")
     g.output("y", g.input("x", (4, 6), DType.fp32).gather(1, g.input("i", (4, 3), DType.i64)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tatami.api import prepare
+from tatami.api import Compilation, prepare
 from tatami.stages import STAGES, show
 from tests.golden.programs import PROGRAMS
 
@@ -20,13 +20,26 @@ def numbered(text: str) -> str:
     return re.sub(r"tatami_[0-9a-f]{20}", lambda m: names.setdefault(m[0], f"tatami_kernel{len(names)}"), text)
 
 
+GPU = {"gemm_bias_relu_sm80": ("gemm_bias_relu", "sm80"), "gemm_bias_relu_sm90": ("gemm_bias_relu", "sm90")}
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_stage_reads_as_kept(name: str, update_golden: bool) -> None:
-    compilation = prepare(PROGRAMS[name](), target="cpu:avx2")
+    compare(name, prepare(PROGRAMS[name](), target="cpu:avx2"), "frontend", update_golden)
+
+
+@pytest.mark.parametrize("name", GPU)
+def test_gpu_stages_read_as_kept(name: str, update_golden: bool) -> None:
+    program, target = GPU[name]
+    compare(name, prepare(PROGRAMS[program](), target=target), "plan", update_golden)
+
+
+def compare(name: str, compilation: Compilation, first: str, update_golden: bool) -> None:
     folder = HERE / name
     seen = set()
+    stages = [s.name for s in STAGES]
     for position, stage in enumerate(STAGES):
-        if stage.name not in compilation.stages:
+        if stage.name not in compilation.stages or position < stages.index(first):
             continue
         text = numbered(show(stage.name, compilation.stages[stage.name]))
         path = folder / f"{position}_{stage.file_stem}.txt"

@@ -17,6 +17,7 @@ from tatami.execution.run import run
 from tatami.execution.show import show
 from tatami.execution.verify import verify
 from tatami.frontend.graph import Graph
+from tatami.models import open_model
 from tatami.playback import compare_outputs
 from tests.golden.programs import PROGRAMS
 
@@ -116,6 +117,15 @@ def test_the_plan_of_a_graph_runs_and_equals_the_kernels(name: str) -> None:
     assert verify(unfused) == []
     got = compile(module)(inputs)
     want = run(unfused, inputs, {}, mode="float64")
+    assert [a.difference for a in compare_outputs(module.main.signature, got, want)] == [None] * len(got)
+
+
+def test_the_plan_of_the_digits_network_runs() -> None:
+    path = Path(__file__).parents[2] / "examples" / "digits"
+    module: Module = open_model(path / "digits.onnx")["frontend"]
+    image = np.load(path / "held_out.npz")["image"][:5]
+    want = run(from_graph(module), {"image": image}, {}, mode="float64")
+    got = compile(path / "digits.onnx")(image=image)
     assert [a.difference for a in compare_outputs(module.main.signature, got, want)] == [None] * len(got)
 
 

@@ -365,3 +365,13 @@ def test_the_printed_attention_runs_after_its_patches() -> None:
     e = np.exp(s - s.max(-1, keepdims=True))
     assert np.allclose(got, e / e.sum(-1, keepdims=True), atol=2e-3)
     assert "PERMUTE" not in f.stages["tiny"].text.upper()
+
+
+def test_an_input_nobody_reads_is_allowed() -> None:
+    document = json.loads((SPEC / "2-5.2-conv.json").read_text())
+    nodes = {n["id"]: n for n in document["uops"]}
+    nodes["y"]["src"] = ["y0"]
+    document["uops"] = [n for n in document["uops"] if n["id"] not in ("b1", "b2", "y1") and "b1" not in n.get("src", [])]
+    bound = {"Sh": 2, "Sw": 2, "pt": 1, "pb": 1, "pl": 1, "pr": 1, "Dh": 1, "Dw": 1}
+    (got,) = compile(document, sizes=bound)(X=f16(2, 4, 7, 7), W=f16(6, 2, 3, 3), bias=f16(6)).values()
+    assert got.shape == (2, 6, 4, 4)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tatami.core.codec import from_builtins
+from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.diagnostic import Diagnostic, fail
 from tatami.core.document import document_text
 from tatami.core.expr import expr
 from tatami.core.module import Module
+from tatami.core.signature import symbols
 from tatami.core.substitute import specialise
 from tatami.core.target import Target
 from tatami.decisions import Decisions, load_decisions, unmet_decisions
@@ -130,6 +132,8 @@ class StageViews(Mapping[str, StageView]):
 def resolve_target(target: str | Target | dict[str, Any]) -> Target:
     if isinstance(target, Target):
         return target
+    if not isinstance(target, str | dict):
+        raise fail("UnknownTarget", "target", f"a {type(target).__name__} is no target", "give a name or a Target document")
     if isinstance(target, dict):
         return from_builtins(target, Target, "target")
     from tatami.runtime.host import resolve_target as resolve_target_name
@@ -151,6 +155,7 @@ def prepare(
     """Open a model and set up its chain of stages. Nothing is lowered yet."""
     given = dict(open_model(model, example_inputs=example_inputs, trust=trust))
     fixed = {n: expr(v) for n, v in (sizes or {}).items() if isinstance(v, int)}
+    check_sizes(sizes or {}, given)
     given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in given.items()}
     resolved = resolve_target(target)
     if precision not in (None, "fp32"):
@@ -183,6 +188,34 @@ def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:
     if not names or names == (d.at,):
         return d
     return msgspec.structs.replace(d, at=f"{d.at} ({', '.join(names)})")
+
+
+def check_sizes(sizes: Mapping[str, SizeRequest], given: Mapping[str, Module[Any]]) -> None:
+    """Raises InvalidSymbol for values no array can have, UnboundSymbol for a name the model does not have."""
+    if not sizes:
+        return
+    for name, value in sizes.items():
+        numbers = (value,) if isinstance(value, int) else tuple(value)
+        if any(isinstance(v, int) and v >= 1 << 62 for v in numbers):
+            raise fail("InvalidSymbol", f"sizes[{name!r}]", f"{value} is more than memory can hold", "give a smaller size")
+    known = {n for m in given.values() for n in signature_symbols(m)}
+    if sizes.keys() <= known:
+        return
+    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_']*", " ".join(document_words(given))))
+    for name in sizes:
+        if name not in known and name not in words:
+            have = ", ".join(sorted(known)) or "none"
+            raise fail("UnboundSymbol", f"sizes[{name!r}]", "the model has no such size symbol", f"its symbols are {have}")
+
+
+def signature_symbols(module: Module[Any]) -> tuple[str, ...]:
+    signature = getattr(module.programs.get("main"), "signature", None)
+    return (*symbols(signature), *signature.must_bind, *signature.defaults) if signature is not None else ()
+
+
+def document_words(given: Mapping[str, Module[Any]]) -> list[str]:
+    """Everything the programs say, as text: sizes that no signature shows stand somewhere in it."""
+    return [str(to_builtins(p)) for m in given.values() for p in m.programs.values()]
 
 
 def size_hints(sizes: Mapping[str, SizeRequest]) -> dict[str, int]:

@@ -70,7 +70,7 @@ def open_folder(folder: Path, *, trust: bool) -> Given:
                 given[s.name] = own_stage(parse_document(parse_text(read_bytes(path), path.name), path.name), folder, path.name)
     if not given:
         raise fail(
-            "FileUnreadable", folder.name, "the folder holds no dump", "give a folder written by tatami compile --dump=all"
+            "FileUnreadable", str(folder), "the folder holds no dump", "give a folder written by tatami compile --dump=all"
         )
     return given
 

@@ -194,7 +194,10 @@ def expr(value: IntoExpr) -> Expr:
         from tatami.core.expr_text import parse_expr
 
         return parse_expr(value)
-    return _constant(int(value))
+    number = int(value)
+    if number != value:
+        raise ValueError(f"{value!r} is no integer")
+    return _constant(number)
 
 
 def shape(*sizes: IntoExpr) -> Shape:

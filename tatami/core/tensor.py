@@ -70,3 +70,15 @@ def as_array(value: object) -> np.ndarray:
     """A numpy array of numbers: Python floats become fp32, Python integers i64."""
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic) else array
+
+
+def as_dtype(value: object) -> DType | None:
+    """The DType that a DType, its name, or a numpy dtype or scalar type stands for; None when there is none."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in DType.__members__:
+        return DType[value]
+    try:
+        return _FROM_NUMPY.get(np.dtype(value).newbyteorder("=")) if value is not None else None  # type: ignore[call-overload]
+    except TypeError:
+        return None

@@ -32,7 +32,7 @@ from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import Site
-from tatami.frontend.ops import OPS, infer, suggested_op
+from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +78,7 @@ class Graph:
     ) -> Tensor:
         """An input of the graph; sizes are numbers, symbols ("B") or expressions ("2*N + 1")."""
         where = _caller()
+        dtype = _dtype(dtype, where)
         self._claim(name, where)
         self._inputs.append(Input(name, dtype, self._shape(shape, f"input {name!r} ({where})"), role, mutability, storage))
         self.origins[name] = (where,)
@@ -150,7 +151,16 @@ class Graph:
         label = self._fresh(node or name)
         inputs = tuple("" if t is None else self._own(t, where).name for t in tensors)
         made = ir.Node(name, label, inputs, (), _drop_none(to_builtins(struct)))
+        check_operand_count(made)
         types = self._infer(made, f"{label} ({where})")
+        for axis, size in ((k, s.as_int()) for t in types for k, s in enumerate(t.shape)):
+            if size is not None and size < 0:
+                raise fail(
+                    "AxisSizeMismatch",
+                    f"{label} ({where})",
+                    f"axis {axis} of the result has size {size}",
+                    "leave 0 or more elements",
+                )
         outputs = (label,) if len(types) == 1 else tuple(self._fresh(f"{label}.{i}") for i in range(len(types)))
         self._nodes.append(msgspec.structs.replace(made, outputs=outputs))
         self.origins[label] = (where,)
@@ -315,6 +325,8 @@ class Graph:
         return Tensor(self, name)
 
     def _claim(self, name: str, where: str) -> None:
+        if not isinstance(name, str):
+            raise fail("InvalidAttribute", where, f"{name!r} is no name", "names are strings")
         if not name or name in self._names or name in self.root._constants:
             raise fail("DuplicateId", where, f"{name!r} is empty or already used", "choose another name")
         self._names.add(name)
@@ -328,6 +340,10 @@ class Graph:
         return name
 
     def _own(self, tensor: Tensor, where: str) -> Tensor:
+        if not isinstance(tensor, Tensor):
+            raise fail(
+                "InvalidAttribute", where, f"a {type(tensor).__name__} is no tensor of the graph", "pass what an operation gave"
+            )
         if tensor.graph is not self:
             raise fail(
                 "UnknownValue",
@@ -342,7 +358,10 @@ class Graph:
         dtypes = [o.dtype for o in operands if isinstance(o, Tensor)]
         decided = [d for d in dtypes if d != DType.unknown and d != DType.bool]
         any_dtype: DType = (decided or dtypes or [DType.unknown])[0]
-        return [o if o is None or isinstance(o, Tensor) else self.number(o, _fitting(o, any_dtype)) for o in operands]
+        try:
+            return [o if o is None or isinstance(o, Tensor) else self.number(o, _fitting(o, any_dtype)) for o in operands]
+        except (ValueError, TypeError) as error:
+            raise fail("InvalidAttribute", _caller(), str(error), "operands are tensors of the graph and numbers") from None
 
     def _infer(self, node: ir.Node, at: str) -> tuple[ir.TensorType, ...]:
         site = Site(at, self._callees(node), self.root._constants)
@@ -432,12 +451,25 @@ def _drop_none(attrs: Any) -> dict[str, Any]:
 
 
 def _shape(sizes: Sequence[IntoExpr], where: str = "shape") -> Shape:
+    if isinstance(sizes, str | int):
+        raise fail("InvalidSymbol", where, f"{sizes!r} is no shape", f"write a tuple: ({sizes!r},)")
     try:
         return tuple(expr(s) for s in sizes)
-    except ExprSyntaxError as error:
+    except (ExprSyntaxError, ValueError, TypeError) as error:
         raise fail(
             "InvalidSymbol", where, str(error), 'write a size as a number, a symbol or an expression such as "2*N + 1"'
         ) from None
+
+
+def _dtype(dtype: object, where: str) -> DType:
+    """A DType, or what names one: "fp32", numpy.float32, a numpy dtype."""
+    from tatami.core.tensor import as_dtype
+
+    found = as_dtype(dtype)
+    if found is None:
+        known = ", ".join(d.value for d in DType if d != DType.unknown)
+        raise fail("UnsupportedDType", where, f"{dtype!r} is no dtype", f"use one of {known}")
+    return found
 
 
 def _as_array(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tatami.core.bounds import is_at_most
@@ -130,6 +130,13 @@ class Tensor:
     def __bool__(self) -> bool:
         raise TypeError("a graph tensor has no value yet; use g.where or g.cond")
 
+    def __iter__(self) -> Iterator[Tensor]:
+        """The slices along the first axis, when its size is a number."""
+        count = self.shape[0].as_int() if self.shape else None
+        if count is None:
+            raise TypeError("a tensor whose first size is no number cannot be taken apart; use g.loop")
+        return (self[i] for i in range(count))
+
     # -- numpy slicing -----------------------------------------------------------------------------
     def __getitem__(self, key: Index | tuple[Index, ...]) -> Tensor:
         """Integers, slices (also with negative steps), `...` and None, as in numpy."""
@@ -178,7 +185,10 @@ class Tensor:
         """One size may be -1: what the others leave."""
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
         to = [expr(s) for s in sizes]  # type: ignore[arg-type]
-        if -1 in [s.as_int() for s in to]:
+        unknown = sum(s.as_int() == -1 for s in to)
+        if unknown > 1:
+            raise fail("AxisSizeMismatch", f"reshape of {self.name}", "two sizes are -1", "leave one size open at most")
+        if unknown:
             at = next(i for i, s in enumerate(to) if s.as_int() == -1)
             total, rest = product(self.shape), product(to[:at] + to[at + 1 :])
             exact = exact_div(total, rest) if rest != ZERO else ZERO
@@ -233,7 +243,11 @@ class Tensor:
     def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: float = 0, mode: str = "constant") -> Tensor:
         from tatami.core.scalar import scalar
 
-        return self.one("pad", pads=tuple((expr(a), expr(b)) for a, b in pads), value=scalar(value), mode=mode)
+        try:
+            sizes = tuple((expr(a), expr(b)) for a, b in pads)
+        except (TypeError, ValueError) as error:
+            raise fail("InvalidAttribute", f"pad of {self.name}", str(error), "give (before, after) for every axis") from None
+        return self.one("pad", pads=sizes, value=scalar(value), mode=mode)
 
     def roll(self, shift: int, axis: int) -> Tensor:
         return self.one("roll", shifts=(shift,), axes=(axis,))
@@ -241,7 +255,9 @@ class Tensor:
     def unfold(
         self, kernel: Sequence[int], stride: Sequence[int] = (), dilation: Sequence[int] = (), groups: int = 1
     ) -> Tensor:
-        return self._laid_out().one("unfold", kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
+        return self._laid_out().one(
+            "unfold", kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups
+        )
 
     def fold(
         self,

@@ -42,16 +42,21 @@ def suggested_op(name: str) -> str:
 
 def operands_of(node: Node, tensors: Mapping[str, TensorType]) -> list[TensorType | None]:
     """The operand types in order; None for an absent optional one. Raises E1602, E1009."""
+    check_operand_count(node)
+    for name in node.inputs:
+        if name and name not in tensors:
+            raise fail("UnknownValue", node.name, f"operand {name!r} is not defined", "define it before this node")
+    return [tensors[name] if name else None for name in node.inputs]
+
+
+def check_operand_count(node: Node) -> None:
+    """Raises E1009 for too few or too many operands."""
     op = operation(node)
     count = len(node.inputs)
     given = count - sum(not name for name in node.inputs)
     if count < op.least or (op.most >= 0 and count > op.most) or (op.name != "loop" and given < op.least):
         how = str(op.least) if op.least == op.most else f"{op.least} to {op.most if op.most >= 0 else 'any number'}"
         raise fail("InvalidAttribute", node.name, f"{op.name} has {given} operands", f"give {how}")
-    for name in node.inputs:
-        if name and name not in tensors:
-            raise fail("UnknownValue", node.name, f"operand {name!r} is not defined", "define it before this node")
-    return [tensors[name] if name else None for name in node.inputs]
 
 
 def infer(node: Node, operands: Operands, site: Site) -> tuple[TensorType, ...]:

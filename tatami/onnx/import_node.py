@@ -28,9 +28,24 @@ def import_node(m: Importer, proto: onnx.NodeProto, position: int) -> None:
     if not m.depth:
         outer = m.site
     m.site = outer
+    ports = _ports(m, node)
     for name, value in zip(node.outputs, results, strict=False):
         if name:
+            value.ports = value.ports or ports
             m.values[name] = value
+
+
+def _ports(m: Importer, node: OnnxNode) -> frozenset[str]:
+    """The small inputs that decide all that is not constant among the operands; none when something else does too."""
+    out: set[str] = set()
+    for name in node.inputs:
+        value = m.value(name) if name else None
+        if value is None or value.array is not None or value.sizes is not None or value.absent:
+            continue
+        if not value.ports:
+            return frozenset()
+        out |= value.ports
+    return frozenset(out)
 
 
 def import_nodes(m: Importer, nodes: Iterable[onnx.NodeProto]) -> None:
@@ -63,6 +78,10 @@ def expand(m: Importer, node: OnnxNode, proto: onnx.NodeProto, body: onnx.Functi
         raise fail("RecursionDepth", m.site, f"functions call each other more than {MAX_DEPTH} deep", "end the recursion")
     given = {a.name: a for a in proto.attribute}
     defaults = {a.name: a for a in body.attribute_proto}
+    schema = schema_of(node.domain, node.op, m.opset)
+    for name, attribute in schema.attributes.items() if schema is not None else ():
+        if attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
+            defaults.setdefault(name, attribute.default_value)
     inner: dict[str, Value] = {}
     for position, formal in enumerate(body.input):
         inner[formal] = m.value(node.inputs[position]) if node.has(position) else Value(absent=True)

@@ -103,7 +103,9 @@ class Importer:
         if value.items is not None or value.absent:
             items = None if value.items is None else tuple(self.captured(v) for v in value.items)
             return Value(items=items, absent=value.absent)
-        return self.capture(value.tensor)
+        inner = self.capture(value.tensor)
+        inner.ports = value.ports
+        return inner
 
     def capture(self, outer: str) -> Value:
         """A tensor of the parent as an operand of this graph."""

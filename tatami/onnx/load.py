@@ -11,10 +11,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tatami.core.codec import parse_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, expr, var
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
+from tatami.core.tensor import numpy_dtype
 from tatami.frontend.ir import Graph, TensorType
 from tatami.onnx.external import external_array, refuse_external_attributes, without_external_data
 from tatami.onnx.import_node import import_nodes, unsupported_nodes
@@ -22,6 +24,8 @@ from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.values import Value
 
 MAX_FILE_BYTES = 2 << 30
+MAX_DECISIVE = 64
+"""Elements of an input on whose value a program may be specialised."""
 _SYMBOL = re.compile(r"[A-Z][A-Za-z0-9_]*")
 
 
@@ -58,7 +62,8 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Pa
         try:
             return _load(model, folder, fixed)
         except TatamiError as error:
-            decisive = {d.details["input"] for d in error.diagnostics if "input" in d.details} - set(fixed)
+            named = {n for d in error.diagnostics for n in parse_text(d.details.get("inputs", "[]"), d.at)}
+            decisive = named - set(fixed)
             if not decisive or not decisive <= set(examples):
                 raise
             fixed |= {name: np.asarray(examples[name]) for name in decisive}
@@ -143,7 +148,11 @@ def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols)
     importer.tensors[port.name] = TensorType(dtype, shape)
     importer.inputs.append(Input(port.name, dtype, shape))
     importer.values[port.name] = importer.result(port.name)
-    importer.values[port.name].port = port.name
+    value = importer.values[port.name]
+    if len(shape) == 1 and shape[0] == 0:
+        value.array = np.zeros(0, numpy_dtype(dtype))  # nothing about it is unknown
+    elif len(shape) <= 1 and all((s.as_int() or MAX_DECISIVE + 1) <= MAX_DECISIVE for s in shape):
+        value.ports = frozenset((port.name,))
 
 
 def _output(importer: Importer, name: str) -> Output:

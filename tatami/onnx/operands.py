@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, expr
 from tatami.onnx.importer import Importer
@@ -53,13 +54,14 @@ def known_number(m: Importer, n: OnnxNode, position: int, what: str, default: An
 
 
 def data_dependent(m: Importer, n: OnnxNode, what: str, position: int | None = None) -> TatamiError:
-    """The operand decides sizes or axes and depends on data; `input` names it when it is a graph input."""
-    port = m.value(n.inputs[position]).port if position is not None and n.has(position) else ""
+    """The operand decides sizes or axes and depends on data; `inputs` names the small graph inputs that decide it."""
+    ports = sorted(m.value(n.inputs[position]).ports) if position is not None and n.has(position) else []
+    names = ", ".join(map(repr, ports))
     return fail(
         "UnsupportedModel", m.site, f"{n.op}: {what} depends on the values of a tensor",
         "make it a constant or a function of input shapes (for example by constant folding at export)"
-        + (f", or specialise on the input {port!r}" if port else ""),
-        **({"input": port} if port else {}),
+        + (f", or specialise on {names} (example_inputs)" if ports else ""),
+        **({"inputs": dump_text(ports).strip()} if ports else {}),
     )  # fmt: skip
 
 

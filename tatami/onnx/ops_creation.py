@@ -25,8 +25,10 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
     sizes = [m.sizes(v) for v in values]
     kinds = [np.asarray(v.array).dtype if v.array is not None else np.dtype(np.int64) for v in values]
     for position, (size, kind) in enumerate(zip(sizes, kinds, strict=True)):
-        if size is None or kind.kind != "i":
+        if arrays[position] is None and (size is None or kind.kind != "i"):
             raise data_dependent(m, n, ("start", "limit", "delta")[position], position)
+    if any(s is None for s in sizes):
+        raise data_dependent(m, n, "limit", 1)
     first, last, step = (s[0] for s in sizes if s is not None)
     by = step.as_int()
     if not by:

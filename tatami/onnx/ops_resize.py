@@ -57,6 +57,9 @@ def _resize(m: Importer, n: OnnxNode) -> list[Value]:
         "cubic_a": float(n.attr("cubic_coeff_a", -0.75)),
     }
     plain = coordinates in _FRONTEND and not n.attr("antialias", 0) and not n.attr("exclude_outside", 0)
+    if coordinates == "align_corners":  # corners of the exact size, which the result's may have rounded
+        whole = [o == s or (s.as_int() or 0) * r == o.as_int() for s, o, r in zip(shape, out, scales, strict=True)]
+        plain = plain and all(whole)
     if (plain and m.dtype(x).is_float) or (plain and mode == "nearest"):
         return [m.result(m.one("resize", [x], attrs))]
     return [m.result(_by_matrices(m, n, x, attrs, axes))]
@@ -130,7 +133,7 @@ def resize_matrix(
         for k, weight in _weights(at, scale, attrs, antialias):
             if 0 <= k < have:
                 matrix[j, k] += weight
-            elif not exclude_outside and not antialias:
+            elif not exclude_outside:
                 matrix[j, min(max(k, 0), have - 1)] += weight
         if (antialias or exclude_outside) and matrix[j].sum() != 0:
             matrix[j] /= matrix[j].sum()
@@ -139,7 +142,7 @@ def resize_matrix(
 
 def _source(j: int, have: int, want: int, scale: float, coordinates: str, roi: tuple[float, float] | None) -> float:
     if coordinates == "align_corners":
-        return j * (have - 1) / (want - 1) if want > 1 else 0.0
+        return j * (have - 1) / (scale * have - 1) if want > 1 else 0.0
     if coordinates == "asymmetric":
         return j / scale
     if coordinates == "tf_crop_and_resize" and roi is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tatami.core.dtype import DType
 from tatami.core.expr import expr
 from tatami.core.tensor import numpy_dtype
 from tatami.onnx.importer import Importer
@@ -14,13 +15,12 @@ from tatami.onnx.operands import known_number, unsupported
 from tatami.onnx.values import Value
 
 
-def _matrices(m: Importer, x: str, length: int, count: int, inverse: bool) -> tuple[str, str]:
+def _matrices(m: Importer, length: int, count: int, inverse: bool) -> tuple[str, str]:
     """Real and imaginary part of e^(-2 pi i n k / length) as [length, count]; + and 1/length for the inverse."""
     angle = 2 * np.pi * (np.outer(np.arange(length), np.arange(count)) % length) / length
     scale = 1.0 / length if inverse else 1.0
     sign = 1.0 if inverse else -1.0
-    kind = numpy_dtype(m.dtype(x))
-    return m.add_constant((scale * np.cos(angle)).astype(kind)), m.add_constant((sign * scale * np.sin(angle)).astype(kind))
+    return m.add_constant(scale * np.cos(angle)), m.add_constant(sign * scale * np.sin(angle))
 
 
 def _transform(m: Importer, x: str, length: int, inverse: bool, onesided: bool) -> str:
@@ -37,11 +37,15 @@ def _transform(m: Importer, x: str, length: int, inverse: bool, onesided: bool) 
     imaginary_part = m.one("squeeze", [_part(m, x, 1)], {"axes": (len(shape) - 1,)}) if shape[-1] == 2 else ""
     if onesided and inverse:
         real_part, imaginary_part = _hermitian(m, real_part, imaginary_part, length)
-    cos, sin = _matrices(m, x, length, count, inverse)
+    dtype = m.dtype(x)
+    real_part = m.cast(real_part, DType.fp64)
+    imaginary_part = m.cast(imaginary_part, DType.fp64) if imaginary_part else ""
+    cos, sin = _matrices(m, length, count, inverse)
     real, imaginary = m.one("matmul", [real_part, cos]), m.one("matmul", [real_part, sin])
     if imaginary_part:
         real = m.one("sub", [real, m.one("matmul", [imaginary_part, sin])])
         imaginary = m.one("add", [imaginary, m.one("matmul", [imaginary_part, cos])])
+    real, imaginary = m.cast(real, dtype), m.cast(imaginary, dtype)
     if onesided and inverse:
         return m.one("unsqueeze", [real], {"axes": (len(shape) - 1,)})
     return m.one("stack", [real, imaginary], {"axis": len(shape) - 1})

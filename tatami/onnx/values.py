@@ -24,5 +24,5 @@ class Value:
     """Rank of `sizes`: 0 or 1."""
     items: tuple[Value, ...] | None = None
     absent: bool = False
-    port: str = ""
-    """The graph input it is, if it is one: a program can be specialised on the value of such an input."""
+    ports: frozenset[str] = frozenset()
+    """The small graph inputs that alone decide its content: a program can be specialised on their values."""

@@ -58,7 +58,7 @@ def run_case(case: Any, target: str = "cpu") -> Outcome:
             return _run(case, target, specialise=False)
         except TatamiError as error:
             first = error.diagnostics[0]
-            if "input" not in first.details:
+            if "inputs" not in first.details:
                 return Outcome(False, reason=_words(first))
         try:
             return _run(case, target, specialise=True)
@@ -93,7 +93,9 @@ def _run(case: Any, target: str, specialise: bool) -> Outcome:
 
 
 def _array(value: Any) -> Any:
-    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    return value if isinstance(value, list) or value is None else np.asarray(value)
 
 
 def difference(got: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str:

@@ -75,7 +75,8 @@ def _report(compilation: Compilation) -> Iterator[str]:
     for k in kernel_origins(compilation):
         where = "" if k.program == "main" else f" ({k.program})"
         yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}"
-    partitions = compilation.stages["partition"] if "partition" in compilation.stages else {}
+    lowered = compilation.first in ("frontend", "tiny@imported", "tiny")  # else the Regions were given
+    partitions = compilation.stages["partition"] if lowered and "partition" in compilation.stages else {}
     for program, partition in partitions.items():
         yield ""
         yield f"fusion in {program}"
@@ -90,6 +91,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
         yield from _edges(view)
     yield from _plans(compilation)
     yield from _steps(compilation)
+    yield from _deferred(compilation)
     if compilation.warnings:
         yield ""
         yield "warnings"
@@ -132,3 +134,16 @@ def _steps(compilation: Compilation) -> Iterator[str]:
             yield f"steps of {program} that are not kernels"
         for s in steps:
             yield f"  {s.name}: {s.kind} {', '.join(s.targets)}"
+
+
+def _deferred(compilation: Compilation) -> Iterator[str]:
+    """Outputs that a document asks to hand on without memory, and why they have a buffer all the same (D2.9)."""
+    for program, body in compilation.stages["region"].programs.items():
+        asked = [(r, t.name) for r in body.body if isinstance(r, Region) for t in r.outputs if t.materialize == "deferred"]
+        if not asked:
+            continue
+        yield ""
+        yield f"deferred values of {program}"
+        for r, name in asked:
+            readers = ", ".join(x.name for x in body.body if isinstance(x, Region) and name in {i.name for i in x.inputs})
+            yield f"  {name}: kept in memory: {r.name} and {readers or 'its readers'} are different kernels; one Region avoids it"

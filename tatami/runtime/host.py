@@ -48,7 +48,12 @@ def resolve_target(target: str | Target) -> Target:
         return preset
     if target.removeprefix("emulated-") in PRESETS and target.startswith("emulated-sm"):
         return msgspec.structs.replace(PRESETS[target.removeprefix("emulated-")], name=target, emulated=True)
-    known = ", ".join(["cpu", *PRESETS, "cuda", "emulated-sm80", "emulated-sm90"])
+    if target == "cuda":
+        raise fail(
+            "UnknownTarget", "target", "this version writes CUDA kernels but launches none",
+            "compile for sm80 (any GPU from it on) or sm90",
+        )  # fmt: skip
+    known = ", ".join(["cpu", *PRESETS, "emulated-sm80", "emulated-sm90"])
     raise fail("UnknownTarget", "target", f"{target[:60]!r} is not a target", f"use one of {known}, or a Target document")
 
 

@@ -193,8 +193,7 @@ def test_a_computed_operand_is_named_and_the_product_found() -> None:
 def test_one_region_is_one_kernel_on_a_gpu_plan_or_one_function(make: Any, count: int) -> None:
     compilation = prepare(make(), target="cpu:avx2")
     assert len(regions(compilation)) == count
-    launches = [i for i in compilation.stages["region"].main.body]
-    assert len(launches) == count
+    assert len(compilation.stages["region"].main.body) == count
 
 
 @pytest.mark.parametrize("make", [gemm, conv, attention])
@@ -298,6 +297,17 @@ def test_playback_agrees(make: Any, tmp_path: Path) -> None:
     assert "no divergence" in output and "kernels" in output
 
 
+def test_a_deferred_value_says_why_it_has_a_buffer() -> None:
+    compilation = prepare(SPEC / "3-6.8.3-attention-deferred.json")
+    assert re.search(r"P: kept in memory: .* are different kernels", explain(compilation))
+
+
+def test_a_layout_in_a_region_document_is_kept_and_converted_only_at_its_boundary() -> None:
+    compilation = prepare(SPEC / "3-6.8.1-gemm-bias-relu.json")
+    assert regions(compilation)[0].inputs[1].memref.layout.kind == "col_major"
+    assert len(regions(compilation)) == 1 and "conversion" not in explain(compilation)
+
+
 # -- C-60 … C-75 -----------------------------------------------------------------------------------
 
 
@@ -354,30 +364,8 @@ def test_swizzle_off_changes_addresses_and_conflicts() -> None:
 
 
 def test_compound_operations_become_primitives() -> None:
-    primitives = set(
-        [
-            "INPUT",
-            "CONST",
-            "RESHAPE",
-            "PERMUTE",
-            "EXPAND",
-            "PAD",
-            "SHRINK",
-            "VIEW",
-            "FLIP",
-            "MUL",
-            "ADD",
-            "SUB",
-            "DIV",
-            "REDUCE",
-            "EXP",
-            "RELU",
-            "SIGMOID",
-        ]
-    )
-    primitives |= set(
-        ["CAST", "WHERE", "IOTA", "LE", "LT", "GE", "FDIV", "EXP2", "MAX", "NEG", "RECIP", "AND", "OR", "NOT", "GT"]
-    )
+    names = "INPUT CONST RESHAPE PERMUTE EXPAND PAD SHRINK VIEW FLIP MUL ADD SUB DIV REDUCE EXP RELU SIGMOID CAST WHERE IOTA "
+    primitives = frozenset((names + "LE LT GE FDIV EXP2 MAX NEG RECIP AND OR NOT GT").split())
     for make in (conv, attention):
         words = {line.split()[1] for line in text(make(), "tiny").splitlines() if re.match(r"n\d", line)}
         assert words <= primitives, words - primitives
@@ -395,6 +383,24 @@ def test_the_estimate_is_its_terms() -> None:
     assert terms["memory"] == pytest.approx(moved / 4.8e12)
     flops = 2 * 4096**3
     assert terms["compute"] == pytest.approx(flops / (9.89e14 * terms["pipeline_eff"] * terms["wave_eff"]), rel=0.05)
+
+
+def test_overlap_gains_the_shorter_of_load_and_epilogue() -> None:
+    from tatami.core.target import PRESETS
+    from tatami.plan.gpu_estimate import LATENCY, gpu_estimate
+
+    dims = (1, 4096, 4096, 4096)
+    on, off = (gpu_estimate(sm80(stages=3, overlap=o), DType.fp16, dims, PRESETS["sm80"]) for o in (True, False))
+    assert off["total"] - on["total"] == pytest.approx(on["overlap_gain"]) and off["overlap_gain"] == 0
+    waves = on["overlap_gain"] / LATENCY
+    assert waves == pytest.approx(round(waves))
+
+
+def test_every_code_is_documented() -> None:
+    from tatami.core.diagnostics_table import TABLE
+
+    page = (ROOT / "docs" / "diagnostics.md").read_text()
+    assert [k.code for k in TABLE.values() if k.code not in page] == []
 
 
 def test_candidates_are_ten_to_twenty_with_reasons() -> None:

@@ -104,12 +104,17 @@ def is_gather_chain(producer: Statement, consumer: Statement, access: PolyAccess
     plain = [e.as_name() for e in data.map if e is not None and free_vars(e) & indexed]
     if sorted(n or "" for n in plain) != sorted(indexed):
         return False
+    extents = {a.name: a.size for a in producer.axes}
     for a in producer.reads:
         varies = [e for e in a.map if e is not None and free_vars(e) & indexed]
         if any(free_vars(g.index) & indexed for g in a.guards):
             return False
         if varies and not a.may and (a.guards or not isinstance(nodes[a.tensor].op, InputOp) or not _plain(varies)):
             return False
+        if any(
+            e in varies and size != extents[e.as_name() or ""] for e, size in zip(a.map, nodes[a.tensor].shape, strict=True)
+        ):
+            return False  # an index outside, or one that counts from the end, would mean another place
     return True
 
 

@@ -356,6 +356,15 @@ def test_a_gather_of_a_gather_of_a_permute_is_one_kernel() -> None:
         compile(g)(x=a, i=m + 4, j=n)
 
 
+def test_an_index_from_the_end_counts_in_the_gathered_tensor() -> None:
+    g = Graph("g")
+    x, i, j = g.input("x", (5, 4), DType.fp32), g.input("i", (3, 4), DType.i64), g.input("j", (2, 4), DType.i64)
+    g.output("y", x.gather(1, i).gather(0, j))
+    a, m, n = f32(5, 4), RNG.integers(-4, 4, (3, 4)), RNG.integers(-3, 3, (2, 4))
+    got, _ = agrees(g, x=a, i=m, j=n)
+    assert np.array_equal(got["y"], np.take_along_axis(np.take_along_axis(a[:3], m, 1), n, 0))
+
+
 def test_a_gather_shows_its_index_load_and_has_two_sources() -> None:
     g = Graph("g")
     g.output("y", g.input("x", (4, 6), DType.fp32).gather(1, g.input("i", (4, 3), DType.i64)))

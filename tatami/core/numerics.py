@@ -131,7 +131,7 @@ _FLOAT: dict[str, Callable[..., Any]] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
-    "erf": lambda x: _erf(x.astype(np.float64)).astype(np.float64),
+    "erf": lambda x: np.asarray(_erf(x.astype(np.float64)), np.float64),
     "sigmoid": lambda x: _sigmoid(x),
     "floor": np.floor,
     "ceil": np.ceil,

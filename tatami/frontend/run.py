@@ -21,6 +21,7 @@ from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import operation
 from tatami.frontend.ops_control import call_inputs
+from tatami.frontend.ops_indexing import Compress, NewSize, Nms, Unique
 from tatami.frontend.run_contraction import CONTRACTION
 from tatami.frontend.run_elementwise import ELEMENTWISE
 from tatami.frontend.run_indexing import INDEXING
@@ -63,6 +64,13 @@ def run(
     return _Machine(module, mode, observe).graph("main", given, sizes or {}, 0)
 
 
+def _without_counted(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
+    """`sizes` without those that nodes of the graph count: their values are results."""
+    found = (attributes(operation(node), node) for node in graph.graph)
+    counted = {attrs.size for attrs in found if isinstance(attrs, NewSize | Unique | Nms | Compress)}
+    return {name: value for name, value in sizes.items() if name not in counted}
+
+
 def run_operation(
     node: Node, args: Sequence[Array | None], types: Sequence[TensorType], sizes: Mapping[str, int], mode: Mode = "declared"
 ) -> list[Array]:
@@ -90,7 +98,7 @@ class _Machine:
             values[port.tensor] = cast(raw, port.dtype, self.mode)
         later = {n for node in graph.graph for t in node.outputs for s in graph.tensors[t].shape for n in free_vars(s)}
         later -= {n for port in graph.signature.inputs for s in port.shape for n in free_vars(s)}
-        bound = bind_sizes(graph.signature, {k: v.shape for k, v in values.items()}, sizes, later)
+        bound = bind_sizes(graph.signature, {k: v.shape for k, v in values.items()}, _without_counted(graph, sizes), later)
         last: dict[str, int] = {}
         for position, node in enumerate(graph.graph):
             for i in node.inputs:

@@ -122,22 +122,34 @@ def bounds(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
 
 
 def _remainder_bounds(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
-    """``floor(n/a) - b*floor(n/(a*b)) + s`` lies in ``[0, b-1] + bounds(s)``: a remainder (a = 1: ``n mod b``)."""
+    """``floor(n/a) - b*floor(n/(a*b)) + s`` lies in ``[0, b-1] + bounds(s)``: a remainder (a = 1: ``n mod b``).
+
+    `b` may be a sum, then it stands multiplied out: ``n - 3*S*floor(n/(3*S + 2)) - 2*floor(n/(3*S + 2))``.
+    """
+    for atom, b in _floor_factors(e):
+        a = exact_div(atom.den, b)
+        if a is None or not (is_positive(b) or b in extents.values()):
+            continue
+        rest = e + b * Expr((((atom,), 1),)) - floordiv(atom.num, a)
+        if len(rest.terms) >= len(e.terms):
+            continue
+        s = bounds(rest, extents)
+        if s is not None:
+            return s[0], s[1] + b - 1
+    return None
+
+
+def _floor_factors(e: Expr) -> list[tuple[Floor, Expr]]:
+    """Each floor of `e` with what is subtracted that many times: in one term, and in all terms together."""
+    single: list[tuple[Floor, Expr]] = []
+    factors: dict[Floor, Expr] = {}
     for mono, coef in e.terms:
         for position, atom in enumerate(mono):
-            if not isinstance(atom, Floor) or coef > 0:
-                continue
-            b = Expr(((mono[:position] + mono[position + 1 :], -coef),))
-            a = exact_div(atom.den, b)
-            if a is None or not is_positive(b):
-                continue
-            rest = e - Expr(((mono, coef),)) - floordiv(atom.num, a)
-            if len(rest.terms) >= len(e.terms):
-                continue
-            s = bounds(rest, extents)
-            if s is not None:
-                return s[0], s[1] + b - 1
-    return None
+            if isinstance(atom, Floor):
+                other = Expr(((mono[:position] + mono[position + 1 :], -coef),))
+                single.append((atom, other))
+                factors[atom] = factors.get(atom, ZERO) + other
+    return single if len(factors) == len(single) else [*single, *(item for item in factors.items() if item[1] != ZERO)]
 
 
 def _atom_bounds(atom: Atom, extents: Extents) -> tuple[Expr, Expr] | None:

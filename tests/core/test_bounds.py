@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tatami.core.bounds import bounds, is_nonneg, is_within, linearize, simplify, unravel
-from tatami.core.expr import ONE, ZERO, Expr, Floor, Var, evaluate, expr, floordiv, mod, shape, var
+from tatami.core.expr import ONE, ZERO, Expr, Floor, Var, evaluate, expr, floordiv, maximum, mod, shape, var
 
 
 @st.composite
@@ -151,3 +151,15 @@ def test_simplified_maps_equal_isls(data: st.DataObject) -> None:
 def test_linearize_of_nothing_is_zero() -> None:
     assert linearize((), ()) == ZERO
     assert unravel(ZERO, (ONE, ONE), {}) == (ZERO, ZERO)
+
+
+def test_remainder_by_a_sum_is_inside_it() -> None:
+    size = 3 * var("S") + 2
+    e = mod(2 * var("i"), size)
+    assert is_within(e, size, {"i": size})
+    assert not is_within(e + 1, size, {"i": size})
+
+
+def test_remainder_by_the_extent_of_an_axis_is_inside_it() -> None:
+    size = maximum(1, var("S") - 1) - 1
+    assert is_within(mod(var("i") - 3, size), size, {"i": size})

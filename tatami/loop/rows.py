@@ -365,7 +365,7 @@ class _Rows:
         work = self.pass_work(Pass((p.tile,), p.items, p.folds)) * block
 
         def body(env: dict[str, Expr]) -> None:
-            start = var(self.e.integer(IndexOf(env["tile"] * block, DType.i64)))
+            start = var(self.e.integer(IndexOf(env.get("tile", ZERO) * block, DType.i64)))
             stop = var(self.e.integer(IndexOf(minimum(n, start + block), DType.i64)))
             inner = {a: x for a, x in env.items() if a != "tile"}
             self.nest(p, (p.tile, p.vector), [inner], (start, stop))

@@ -1,5 +1,13 @@
-"""ONNX to frontend. Made from: a ModelProto; depends on `frontend` only.
+"""ONNX to frontend. Made from: a ModelProto; depends on `core` and `frontend` only.
 
-Initialisers become const_pool inputs; integers that only say shapes (Shape, Gather, Concat, …) are followed as
-size expressions and never become tensors; user names stay in the signature and in origins.
+    load          the model: inputs, initialisers (external data from the model's folder only), outputs
+    import_node   one node: its handler (registry, ops_*.py), else the body of its function
+    control       If, Loop, Scan: graphs of the module; what they read from outside becomes operands
+    fold          nodes of small constants are computed while importing
+    importer      the state: values by ONNX name, frontend nodes so far
+
+What an ONNX value is while importing (`values.Value`): a tensor of the graph, a constant, integers that say sizes
+(Shape, Gather, Concat, … are followed as size expressions and never become tensors), or a sequence. Axes, sizes and
+counts have to be known; where a small input decides them, the diagnostic names it and `example_inputs` fixes it.
+User names stay in the signature and in origins. Scores: docs/conformance.md.
 """

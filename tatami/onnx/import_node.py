@@ -25,8 +25,6 @@ def import_node(m: Importer, proto: onnx.NodeProto, position: int) -> None:
     if not m.depth:
         m.site = proto.name or f"{node.op}_{position}"
     results = _results(m, node, proto)
-    if not m.depth:
-        outer = m.site
     m.site = outer
     ports = _ports(m, node)
     for name, value in zip(node.outputs, results, strict=False):

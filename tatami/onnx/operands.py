@@ -56,13 +56,12 @@ def known_number(m: Importer, n: OnnxNode, position: int, what: str, default: An
 def data_dependent(m: Importer, n: OnnxNode, what: str, position: int | None = None) -> TatamiError:
     """The operand decides sizes or axes and depends on data; `inputs` names the small graph inputs that decide it."""
     ports = sorted(m.value(n.inputs[position]).ports) if position is not None and n.has(position) else []
-    names = ", ".join(map(repr, ports))
-    return fail(
-        "UnsupportedModel", m.site, f"{n.op}: {what} depends on the values of a tensor",
-        "make it a constant or a function of input shapes (for example by constant folding at export)"
-        + (f", or specialise on {names} (example_inputs)" if ports else ""),
-        **({"inputs": dump_text(ports).strip()} if ports else {}),
-    )  # fmt: skip
+    why = f"{n.op}: {what} depends on the values of a tensor"
+    how = "make it a constant or a function of input shapes (for example by constant folding at export)"
+    if not ports:
+        return fail("UnsupportedModel", m.site, why, how)
+    how += f", or give {', '.join(map(repr, ports))} in example_inputs"
+    return fail("UnsupportedModel", m.site, why, how, inputs=dump_text(ports).strip())
 
 
 def unsupported(m: Importer, why: str, suggestion: str) -> TatamiError:

@@ -211,7 +211,7 @@ class _Analysis:
         data = self.sources[node.src[0]]
         order = list(range(1, len(node.src)))
         gathered = Gathered(node.src[0], op.map)
-        composed = compose_gather(data.view, op.map)
+        composed = compose_gather(data.view, op.map, self.sources[data.base].view.shape)
         if composed is not None:
             entries, positions = composed
             gathered = Gathered(data.base, entries)
@@ -257,9 +257,12 @@ def _names_after_reduce(rank: int, axes: tuple[int, ...]) -> list[str]:
     return out
 
 
-def compose_gather(view: View, entries: tuple[Expr | None, ...]) -> tuple[tuple[Expr | None, ...], tuple[int, ...]] | None:
+def compose_gather(
+    view: View, entries: tuple[Expr | None, ...], base: Shape
+) -> tuple[tuple[Expr | None, ...], tuple[int, ...]] | None:
     """Entries over the base value, and for each None which index operand it takes; None when the view of the data
-    mixes indexed axes with anything else and the data has to be in memory as it is."""
+    mixes indexed axes with anything else, or cuts one short (an index counts in the part, not in the whole), and the
+    data has to be in memory as it is."""
     if len(view.pieces) != 1 or view.pieces[0].map is None:
         return None
     indexed = [k for k, e in enumerate(entries) if e is None]
@@ -267,9 +270,11 @@ def compose_gather(view: View, entries: tuple[Expr | None, ...]) -> tuple[tuple[
     known = {axis_name("i", k): e for k, e in enumerate(entries) if e is not None}
     out: list[Expr | None] = []
     order: list[int] = []
-    for e in view.pieces[0].map:
+    for e, size in zip(view.pieces[0].map, base, strict=True):
         name = e.as_name()
         if name in position:
+            if size != view.shape[indexed[position[name]]]:
+                return None
             out.append(None)
             order.append(position[name])
         elif not free_vars(e).isdisjoint(position):

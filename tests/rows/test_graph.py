@@ -360,8 +360,12 @@ def test_an_index_from_the_end_counts_in_the_gathered_tensor() -> None:
     g = Graph("g")
     x, i, j = g.input("x", (5, 4), DType.fp32), g.input("i", (3, 4), DType.i64), g.input("j", (2, 4), DType.i64)
     g.output("y", x.gather(1, i).gather(0, j))
+    g.output("z", x[:3].gather(0, j))
     a, m, n = f32(5, 4), RNG.integers(-4, 4, (3, 4)), RNG.integers(-3, 3, (2, 4))
-    got, _ = agrees(g, x=a, i=m, j=n)
+    got, f = agrees(g, x=a, i=m, j=n)
+    assert np.array_equal(got["z"], np.take_along_axis(a[:3], n, 0))
+    with pytest.raises(TatamiError, match="IndexOutOfRange"):
+        f(x=a, i=m, j=n + 3)
     assert np.array_equal(got["y"], np.take_along_axis(np.take_along_axis(a[:3], m, 1), n, 0))
 
 

@@ -281,6 +281,16 @@ def test_a_torn_or_flipped_document_gives_a_diagnostic(stage: str, tmp_path: Pat
         survives(lambda: open_model(path))
 
 
+def test_inputs_of_setup_are_constants() -> None:
+    document = copy.deepcopy(documents()["execution"])
+    (setup,) = (p for n, p in document["programs"].items() if n == "setup")
+    for buffer in setup["buffers"]:
+        if buffer["kind"] == "constant":
+            buffer["kind"] = "input"
+    with pytest.raises(TatamiError, match="InvalidExecution"):
+        prepare(document)
+
+
 def test_an_earlier_stage_that_changed_is_noticed(tmp_path: Path) -> None:
     assert tatami("compile", str(DIGITS), "-o", str(tmp_path), "--dump", "all").exit_code == 0
     tiny = tmp_path / "2_tiny.json"

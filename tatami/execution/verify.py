@@ -158,6 +158,16 @@ def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
             wanted = ("input", "constant") if what == "input" or updates else ("output",)
             if b.kind not in wanted:
                 out.append(_fault(f"{program}: {id}", f"the {what} lies in a buffer of kind {b.kind}", f"use kind {wanted[0]}"))
+    if program == "setup":
+        out += [
+            _fault(
+                f"setup: {id}",
+                f"an input of setup lies in a buffer of kind {info[id].kind}",
+                "use kind constant: nobody passes it",
+            )
+            for id in plan.input_buffers
+            if info[id].kind != "constant"
+        ]
     if len(set(plan.input_buffers)) < len(plan.input_buffers):
         out.append(_fault(program, "one buffer holds two inputs", "give each input its own buffer"))
     plain = [b for b in plan.output_buffers if info[b].kind == "output"]

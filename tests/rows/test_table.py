@@ -53,3 +53,14 @@ def test_cited_tests_exist(part: str) -> None:
             path = ROOT / file
             assert path.exists(), (row[0], file)
             assert not name or f"def {name}(" in path.read_text(encoding="utf-8"), (row[0], file, name)
+
+
+def test_the_summary_counts_the_tables() -> None:
+    page = (ROOT / "docs" / "rows.md").read_text(encoding="utf-8")
+    totals = [0] * 5
+    for part in PARTS:
+        verdicts = [r[2] for r in rows(part)]
+        counts = [len(verdicts), *(verdicts.count(v) for v in ("works", "works (cpu)", "partly", "missing"))]
+        totals = [a + b for a, b in zip(totals, counts)]
+        assert f"(rows-{part}.md) | {' | '.join(map(str, counts))} |" in page, part
+    assert f"| all | {' | '.join(map(str, totals))} |" in page

@@ -189,11 +189,13 @@ def test_a_computed_operand_is_named_and_the_product_found() -> None:
     assert "contraction_operand" in explain(compilation)
 
 
-@pytest.mark.parametrize(("make", "count"), [(gemm, 1), (conv, 1), (attention, 1)])
-def test_one_region_is_one_kernel_on_a_gpu_plan_or_one_function(make: Any, count: int) -> None:
-    compilation = prepare(make(), target="cpu:avx2")
-    assert len(regions(compilation)) == count
-    assert len(compilation.stages["region"].main.body) == count
+@pytest.mark.parametrize("target", ["cpu:avx2", "sm80"])
+@pytest.mark.parametrize("make", [gemm, conv])
+def test_a_contraction_with_its_epilogue_is_one_region_and_one_kernel(make: Any, target: str) -> None:
+    compilation = prepare(make(), target=target)
+    assert len(regions(compilation)) == 1
+    plan = text(compilation, "execution")
+    assert plan.count("# r") == 1 and " then " not in plan and "arena" not in plan
 
 
 @pytest.mark.parametrize("make", [gemm, conv, attention])

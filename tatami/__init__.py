@@ -20,7 +20,6 @@ __version__ = "0.1.0"
 _WHERE: dict[str, str] = {
     "Graph": "tatami.frontend.graph",
     "compile": "tatami.api",
-    "load": "tatami.api",
     "open_model": "tatami.models",
     "Function": "tatami.api",
     "Target": "tatami.core.target",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -245,24 +244,6 @@ def test_a_symbol_that_multiplies_an_axis_is_non_scop() -> None:
     x = b.input("x", F32, "N*K")
     y = b.add(ViewOp(shape("N"), (expr("K*i0"),)), x)
     assert analyse(b.module(y)).main.values[y].flags == ("non_scop",)
-
-
-def test_time_is_linear_in_nodes() -> None:
-    def seconds(count: int) -> float:
-        b = Build()
-        x = b.input("x", F32, "M", "K")
-        nodes = dict(b.nodes)
-        for k in range(count):
-            nodes[f"n{k + 1}"] = Node(f"n{k + 1}", Elementwise("exp2"), (f"n{k}",), F32, shape("M", "K"))
-        b.nodes = nodes
-        module = b.module(f"n{count}")
-        start = time.perf_counter()
-        analyse(module)
-        assert x == "n0"
-        return time.perf_counter() - start
-
-    seconds(1000)
-    assert seconds(10_000) < 10_000 * 1e-4
 
 
 @st.composite

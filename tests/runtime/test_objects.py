@@ -110,7 +110,7 @@ def test_a_unit_of_another_compiler_or_kind_is_another_unit() -> None:
     base = objects._unit_key(unit(1), GENERIC, compiler, {"a.h": "x"}, ())
     for changed in (
         msgspec.structs.replace(compiler, fingerprint="other"),
-        msgspec.structs.replace(compiler, kind="zig"),
+        msgspec.structs.replace(compiler, kind="gcc" if compiler.kind == "zig" else "zig"),
     ):
         assert objects._unit_key(unit(1), GENERIC, changed, {"a.h": "x"}, ()) != base
     assert objects._unit_key(unit(1), GENERIC, compiler, {"b.h": "x"}, ()) != base

@@ -20,6 +20,9 @@ import numpy as np
 
 import tatami as tt
 from tatami.api import build, prepare
+from tatami.indexbook.analyse import analyse
+from tatami.tiny.lower import lower
+from tatami.tiny.normalize import normalize
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -57,6 +60,12 @@ def chain(length: int) -> tt.Graph:
     return g
 
 
+def index_book(length: int) -> float:
+    """Seconds of the IndexBook's analysis alone."""
+    module = normalize(lower(chain(length).module()))
+    return best(lambda: analyse(module), 3)
+
+
 def to_c(model: object) -> None:
     prepare(model).stages["c"]
 
@@ -84,6 +93,7 @@ def calls() -> tuple[float, float]:
 def main() -> None:
     digits = ROOT / "examples" / "digits" / "digits.onnx"
     bound, unbound = calls()
+    few, many = index_book(1000), index_book(10_000)
     short, long = best(lambda: to_c(chain(1000)), 2), best(lambda: to_c(chain(10_000)), 1)
     rows = [
         ("import tatami, s", import_seconds("pass"), 0.3),
@@ -93,6 +103,9 @@ def main() -> None:
         ("1,000-node chain to C text, s", short, None),
         ("10,000-node chain to C text, s", long, None),
         ("  ratio of the two (10 is linear)", long / short, 15.0),
+        ("IndexBook of 1,000 nodes, s", few, None),
+        ("IndexBook of 10,000 nodes, s", many, None),
+        ("  ratio of the two (10 is linear)  ", many / few, 15.0),
         ("f.bind call, µs", bound * 1e6, 10.0),
         ("f(...) call, µs", unbound * 1e6, 20.0),
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tatami.compilation import Compilation
 from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.diagnostic import Diagnostic, fail
 from tatami.core.document import document_text
@@ -17,14 +18,14 @@ from tatami.core.module import Module
 from tatami.core.signature import symbols
 from tatami.core.substitute import specialise
 from tatami.core.target import Target
-from tatami.decisions import Decisions, load_decisions, unmet_decisions
+from tatami.decisions import Decisions, load_decisions
 from tatami.dump import to_document
 from tatami.frontend.specialise import specialise as specialise_frontend
 from tatami.models import open_model
 from tatami.observer import Observer, explained
-from tatami.pipeline import Stages, compile_stages
+from tatami.pipeline import compile_stages
 from tatami.runtime.function import Function
-from tatami.stages import BY_NAME, STAGES, runner, show
+from tatami.stages import BY_NAME, STAGES, show
 
 if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram
@@ -49,42 +50,6 @@ class StageView:
     @property
     def json(self) -> str:
         return document_text(to_document(self.name, self.value, self._target))
-
-
-class Compilation:
-    """A model on its way: the stages (made on demand), their times and warnings."""
-
-    def __init__(self, stages: Stages, observer: Observer, target: Target, decisions: Decisions) -> None:
-        self.stages = stages
-        self.observer = observer
-        self.target = target
-        self.decisions = decisions
-
-    @property
-    def first(self) -> str:
-        """The earliest stage that exists without being computed."""
-        return next(s.name for s in STAGES if self.stages.get_made(s.name) is not None)
-
-    def values(self) -> dict[str, Module[Any]]:
-        """All stages from the first given one on, in order; makes those not made yet."""
-        order = [s.name for s in STAGES]
-        start = order.index(self.first)
-        return {n: self.stages[n] for n in order[start:] if n in self.stages}
-
-    @property
-    def warnings(self) -> list[Diagnostic]:
-        """What the verifiers warned of so far, and decisions that met nothing."""
-        return [*self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
-
-    def reference_run(
-        self, inputs: Mapping[str, Any], sizes: Mapping[str, int], mode: str = "float64", observe: Any = None
-    ) -> dict[str, Any]:
-        for s in STAGES:
-            value = self.stages.get_made(s.name)
-            run = runner(s.name) if value is not None else None
-            if run is not None:
-                return run(value, dict(inputs), dict(sizes), mode=mode, observe=observe)
-        raise fail("UnknownName", "reference", "none of the stages given computes", "give the folder of a dump that has them")
 
 
 class CompiledFunction(Function):

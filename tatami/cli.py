@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from tatami.terminal import show_diagnostics
+
 TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
 
 \b
@@ -105,16 +107,6 @@ def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:
             raise fail("InvalidSymbol", f"-D {text[:80]}", "a size is a name and an integer from 0 to 10^18", "write -D B=32")
         out[name] = int(value)
     return out
-
-
-def show_diagnostics(diagnostics: Any) -> None:
-    for d in diagnostics:
-        click.echo(printable(str(d)), err=True)
-
-
-def printable(text: str) -> str:
-    """Control characters of hostile names shown, not sent to the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 @click.group(help=TUTORIAL, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

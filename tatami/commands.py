@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 from tatami.api import Compilation, build, prepare
-from tatami.cli import printable, show_diagnostics
+from tatami.compilation import decisions_of
 from tatami.core.diagnostic import fail
-from tatami.decisions import decisions_of, decisions_text
+from tatami.decisions import decisions_text
 from tatami.dump import make_folder, write_bytes, write_dump, write_text
 from tatami.inputs import gather_inputs
 from tatami.playback import Agreement, compare_outputs, fetch, play_back
 from tatami.stages import STAGES
+from tatami.terminal import printable, show_diagnostics
 
 console = Console(highlight=False, soft_wrap=True)
 

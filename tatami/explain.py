@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tatami.api import Compilation
+from tatami.compilation import Compilation
 from tatami.core.module import Module
 from tatami.plan.show import show_estimate
 from tatami.region.ir import Region, Step

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from tatami.api import prepare
+from tatami.compilation import decisions_of
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.decisions import Decisions, decisions_of, decisions_text, load_decisions
+from tatami.decisions import Decisions, decisions_text, load_decisions
 from tatami.frontend.graph import Graph
 from tatami.plan.ir import CpuContraction
 

@@ -12,7 +12,8 @@ from rich.table import Table
 
 import tatami as tt
 from tatami.commands import code_files
-from tatami.decisions import decisions_of, decisions_text
+from tatami.compilation import decisions_of
+from tatami.decisions import decisions_text
 from tatami.dump import write_dump, write_text
 from tatami.explain import kernel_origins
 from tatami.playback import compare_outputs

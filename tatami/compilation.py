@@ -1,0 +1,89 @@
+"""A model on its way through the stages, and what it decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tatami.core.codec import to_builtins
+from tatami.core.diagnostic import Diagnostic, diagnostic, fail
+from tatami.core.module import Module
+from tatami.core.target import Target
+from tatami.decisions import Decisions
+from tatami.observer import Observer
+from tatami.pipeline import Stages
+from tatami.stages import STAGES, runner
+
+
+class Compilation:
+    """A model on its way: the stages (made on demand), their times and warnings."""
+
+    def __init__(self, stages: Stages, observer: Observer, target: Target, decisions: Decisions) -> None:
+        self.stages = stages
+        self.observer = observer
+        self.target = target
+        self.decisions = decisions
+
+    @property
+    def first(self) -> str:
+        """The earliest stage that exists without being computed."""
+        return next(s.name for s in STAGES if self.stages.get_made(s.name) is not None)
+
+    def values(self) -> dict[str, Module[Any]]:
+        """All stages from the first given one on, in order; makes those not made yet."""
+        order = [s.name for s in STAGES]
+        start = order.index(self.first)
+        return {n: self.stages[n] for n in order[start:] if n in self.stages}
+
+    @property
+    def warnings(self) -> list[Diagnostic]:
+        """What the verifiers warned of so far, and decisions that met nothing."""
+        return [*self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
+
+    def reference_run(
+        self, inputs: Mapping[str, Any], sizes: Mapping[str, int], mode: str = "float64", observe: Any = None
+    ) -> dict[str, Any]:
+        for s in STAGES:
+            value = self.stages.get_made(s.name)
+            run = runner(s.name) if value is not None else None
+            if run is not None:
+                return run(value, dict(inputs), dict(sizes), mode=mode, observe=observe)
+        raise fail("UnknownName", "reference", "none of the stages given computes", "give the folder of a dump that has them")
+
+
+def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> list[Diagnostic]:
+    """Warnings for decisions that nothing in this program matches; only of stages made so far."""
+    from tatami.plan.decide import stale_decisions
+    from tatami.region.partition import program_key
+
+    found: list[Diagnostic] = []
+    region, tiny = stages.get_made("region"), stages.get_made("tiny")
+    if region is not None and decisions.plans:
+        found += stale_decisions(region, target, decisions.plans)
+    if tiny is not None and decisions.partitions:
+        present = {program_key(p) for p in tiny.programs.values()}
+        found += [
+            diagnostic(
+                "UnknownDecision",
+                f"partitions: {key}",
+                "no program of this model has that key",
+                "remove it, or partition the model again",
+            )
+            for key in sorted(set(decisions.partitions) - present)
+        ]
+    return found
+
+
+def decisions_of(stages: Stages) -> Decisions:
+    """What a compilation decided, as the decisions that repeat it."""
+    from tatami.region.partition import program_key
+
+    partitions, plans = {}, {}
+    if stages.get_made("tiny") is not None and "partition" in stages:
+        for name, partition in stages["partition"].items():
+            partitions[program_key(stages["tiny"].programs[name])] = to_builtins(partition)
+    if "plan" in stages:
+        for program in stages["plan"].programs.values():
+            for r in program.regions:
+                plans[r.key] = to_builtins(r.choices[-1].plan)
+    return Decisions(partitions, plans)

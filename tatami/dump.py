@@ -29,7 +29,7 @@ from tatami.core.document import (
 )
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.stages import STAGES, Stage, decode_body, encode_body, show, stage
+from tatami.stages import STAGES, decode_body, encode_body, show, stage
 
 
 def to_document(
@@ -116,7 +116,7 @@ def write_dump(
         if s.name not in wanted or s.name not in values:
             continue
         value = values[s.name]
-        inputs = {n: _reference(documents[n], embed) for n in _closure(s) if n in documents}
+        inputs = {n: _reference(documents[n], embed) for n in s.needs if n in documents}
         document = to_document(s.name, value, target, inputs=inputs, embed=embed)
         stem = f"{position}_{s.file_stem}"
         documents[s.name] = (f"{stem}.json", document)
@@ -128,10 +128,6 @@ def write_dump(
         if text:
             written.append(write_text(folder / f"{stem}.txt", text))
     return written
-
-
-def _closure(s: Stage) -> tuple[str, ...]:
-    return s.needs
 
 
 def _reference(entry: tuple[str, Document], embed: bool) -> InputRef:

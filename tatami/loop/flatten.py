@@ -17,7 +17,7 @@ from tatami.core.expr import free_vars, var
 from tatami.core.ops import OPS, neutral, result_dtype
 from tatami.core.scalar import scalar
 from tatami.indexbook.ir import Guard
-from tatami.loop.rename import index_exprs, operands
+from tatami.loop.rename import index_exprs
 from tatami.region.ir import (
     At,
     Binary,
@@ -35,7 +35,7 @@ from tatami.region.ir import (
     Unary,
     Within,
 )
-from tatami.region.walk import is_widening
+from tatami.region.walk import children, is_widening
 
 Kind: TypeAlias = Literal["map", "reduce", "scan"]
 
@@ -93,7 +93,7 @@ def used_axes(e: RegionExpr, let_axes: dict[str, tuple[str, ...]]) -> frozenset[
         inner = bound | set(x.axes) if isinstance(x, Reduce) else bound
         if isinstance(x, Scan):
             out.add(x.axis)
-        stack.extend((o, inner) for o in operands(x))
+        stack.extend((o, inner) for o in children(x))
     return frozenset(out)
 
 

@@ -46,9 +46,9 @@ from tatami.loop.ir import (
     Within,
     type_of,
 )
-from tatami.loop.rename import operands
 from tatami.region import ir as region_ir
 from tatami.region.ir import Region, RegionExpr
+from tatami.region.walk import children
 from tatami.tiny.ir import Bounds
 
 
@@ -404,7 +404,7 @@ class Emitter:
                 return True
             if isinstance(e, region_ir.At) and e.let not in self.stored and self.lets[e.let].kind == "map":
                 stack.append(self.lets[e.let].expr)
-            stack.extend(operands(e))
+            stack.extend(children(e))
         return False
 
     def ends_within(self, pred: RegionExpr, p: Point) -> Value | None:
@@ -524,7 +524,7 @@ def _reads(e: RegionExpr) -> bool:
         x = stack.pop()
         if isinstance(x, (region_ir.Read, region_ir.ReadAt, region_ir.At)):
             return True
-        stack.extend(operands(x))
+        stack.extend(children(x))
     return False
 
 

@@ -39,6 +39,7 @@ from tatami.region.ir import (
     Within,
     Yield,
 )
+from tatami.region.walk import children
 
 P = TypeVar("P", bound=SchedulePlan)
 
@@ -120,33 +121,10 @@ def _sizes_of(region: Region, axes: dict[str, str]) -> dict[str, str]:
         while stack:
             e = stack.pop()
             see(*index_exprs(e))
-            stack.extend(reversed(operands(e)))
+            stack.extend(reversed(children(e)))
     for y in region.yields:
         see(*(y.map or ()))
     return {name: f"s{i}" for i, name in enumerate(found)}
-
-
-def operands(e: RegionExpr) -> tuple[RegionExpr, ...]:
-    """The direct operands of an expression."""
-    match e:
-        case Read() | Ref() | At() | Const() | Index() | Within():
-            return ()
-        case ReadAt(indices=indices):
-            return indices
-        case Unary(x=x) | Cast(x=x):
-            return (x,)
-        case Binary(x=x, y=y):
-            return (x, y)
-        case Select(pred=pred, then=then, other=other):
-            return (pred, then, other)
-        case Reduce(body=body) | Scan(body=body):
-            return (body,)
-        case Random(key=key):
-            return (key,)
-        case BroadcastInDim(operand=operand) | Transpose(operand=operand):
-            return (operand,)
-        case _:
-            assert_never(e)
 
 
 def index_exprs(e: RegionExpr) -> tuple[Expr | None, ...]:

@@ -19,9 +19,9 @@ from tatami.core.expr import ONE, ZERO, Expr, free_vars, substitute, var
 from tatami.core.layout import address
 from tatami.loop.flatten import FlatLet, used_axes
 from tatami.loop.pointwise import lane_step
-from tatami.loop.rename import operands
 from tatami.plan.ir import CpuRows, Scalar
 from tatami.region.ir import At, Binary, Read, ReadAt, Reduce, Region, RegionExpr, Scan, Unary, Yield
+from tatami.region.walk import children
 
 Storage: TypeAlias = Literal["register", "local", "shared"]
 _DEEP = 40
@@ -405,7 +405,7 @@ def nodes(e: RegionExpr) -> list[RegionExpr]:
     while stack:
         x = stack.pop()
         out.append(x)
-        stack.extend(operands(x))
+        stack.extend(children(x))
     return out
 
 

@@ -14,8 +14,8 @@ from tatami.core.expr import ONE, ZERO, Expr, free_vars, var
 from tatami.core.layout import address
 from tatami.loop.flatten import FlatLet, Typer
 from tatami.loop.pointwise import lane_step
-from tatami.loop.rename import operands
 from tatami.region.ir import At, Binary, Read, Reduce, Region, RegionExpr, Select
+from tatami.region.walk import children
 
 _REUSE = 8
 """Uses of an element that pay for copying it."""
@@ -83,7 +83,7 @@ def _reads(body: RegionExpr) -> list[Read] | None:
             case Select() | At():
                 return None
             case _:
-                stack.extend(operands(e))
+                stack.extend(children(e))
     return out
 
 

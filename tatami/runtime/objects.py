@@ -12,7 +12,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -127,8 +127,9 @@ def _compile_all(
         cache.put(keys[i], _made(path, compiler))
 
     with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(units)))) as executor:
-        tasks = [executor.submit(compile_one, i) for i in range(len(units))]
-        try:
+        tasks: list[Future[None]] = []
+        try:  # an interrupt may come while the first compiler runs and the next is not yet submitted
+            tasks.extend(executor.submit(compile_one, i) for i in range(len(units)))
             for task in tasks:
                 task.result()
         except BaseException:

@@ -210,7 +210,8 @@ class _Run:
 
         node = Node(op.name, ins.debug_name, ins.inputs, ins.outputs, op.attrs)
         types = [TensorType(self.info[id].dtype, self.info[id].shape) for id in ins.outputs]
-        results: Sequence[Array] = run_operation(node, inputs, types, self.sizes, self.machine.mode)
+        dtypes = [self.info[id].dtype for id in ins.inputs if id]
+        results: Sequence[Array] = run_operation(node, inputs, types, self.sizes, self.machine.mode, dtypes)
         return results
 
     def region(self, ins: Instruction) -> Sequence[Array]:

@@ -214,6 +214,41 @@ class Graph:
     def rand_u32(self, shape: Sequence[IntoExpr], key: Tensor) -> Tensor:
         return self.one("rand_u32", key, shape=_shape(shape))
 
+    # -- custom kernels ----------------------------------------------------------------------------
+    def kernel(self, expression: str, *operands: Tensor | float, shape: Sequence[IntoExpr] | None = None) -> Tensor:
+        """A formula at every element: ``g.kernel("input0 * 2 + ridx1", x)`` (docs/custom_kernels.md)."""
+        return self.one("kernel", *operands, expression=expression, shape=None if shape is None else _shape(shape))
+
+    def kernel_reduce(
+        self,
+        expression: str,
+        *operands: Tensor | float,
+        op: str,
+        axes: Sequence[int] | None = None,
+        keepdims: bool = False,
+        acc_dtype: DType | None = None,
+        shape: Sequence[IntoExpr] | None = None,
+    ) -> Tensor:
+        """A formula reduced over axes: ``g.kernel_reduce("input0 * input1", x, y, op="sum", axes=[1])``."""
+        over = None if shape is None else _shape(shape)
+        given = {"op": op, "axes": axes, "keepdims": keepdims, "acc_dtype": acc_dtype, "shape": over}
+        return self.one("kernel_reduce", *operands, expression=expression, **given)
+
+    def kernel_scan(
+        self,
+        expression: str,
+        *operands: Tensor | float,
+        op: str,
+        axis: int = 0,
+        exclusive: bool = False,
+        reverse: bool = False,
+        shape: Sequence[IntoExpr] | None = None,
+    ) -> Tensor:
+        """A formula running along an axis: ``g.kernel_scan("exp(input0)", x, op="sum", axis=1)``."""
+        over = None if shape is None else _shape(shape)
+        given = {"op": op, "axis": axis, "exclusive": exclusive, "reverse": reverse, "shape": over}
+        return self.one("kernel_scan", *operands, expression=expression, **given)
+
     # -- other graphs ------------------------------------------------------------------------------
     def subgraph(self, name: str) -> Graph:
         """A new graph of the same module, to be called by name."""
@@ -424,7 +459,23 @@ class Graph:
 
 
 _OWN_DTYPES = frozenset(
-    {"take", "gather", "gather_nd", "if", "loop", "call", "one_hot", "cast", "scatter", "scatter_nd", "quantize", "dequantize"}
+    {
+        "take",
+        "gather",
+        "gather_nd",
+        "if",
+        "loop",
+        "call",
+        "one_hot",
+        "cast",
+        "scatter",
+        "scatter_nd",
+        "quantize",
+        "dequantize",
+        "kernel",
+        "kernel_reduce",
+        "kernel_scan",
+    }
 )
 """Operations whose operands need not share a dtype: they decide nothing."""
 

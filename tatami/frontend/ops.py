@@ -18,12 +18,15 @@ from tatami.frontend.ops_contraction import CONTRACTION
 from tatami.frontend.ops_control import CONTROL
 from tatami.frontend.ops_elementwise import ELEMENTWISE
 from tatami.frontend.ops_indexing import INDEXING
+from tatami.frontend.ops_kernel import KERNEL
 from tatami.frontend.ops_movement import MOVEMENT
 from tatami.frontend.ops_recurrent import RECURRENT
 from tatami.frontend.ops_reduction import REDUCTION
 
 OPS: dict[str, Operation] = {
-    op.name: op for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, CONTROL) for op in family
+    op.name: op
+    for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, KERNEL, CONTROL)
+    for op in family
 }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tatami.core.binding import bind_sizes
 from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.numerics import Array, Mode, cast, storage_dtype
@@ -25,13 +26,14 @@ from tatami.frontend.ops_indexing import Compress, NewSize, Nms, Unique
 from tatami.frontend.run_contraction import CONTRACTION
 from tatami.frontend.run_elementwise import ELEMENTWISE
 from tatami.frontend.run_indexing import INDEXING
+from tatami.frontend.run_kernel import KERNEL
 from tatami.frontend.run_movement import MOVEMENT
 from tatami.frontend.run_recurrent import RECURRENT
 from tatami.frontend.run_reduction import REDUCTION
 from tatami.frontend.run_scope import Scope
 
 Meaning: TypeAlias = Callable[[Scope, Any], "Array | tuple[Array, ...]"]
-MEANING: dict[str, Meaning] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **RECURRENT}
+MEANING: dict[str, Meaning] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **RECURRENT, **KERNEL}
 Observe: TypeAlias = Callable[[str, str, Array], None]
 
 
@@ -72,10 +74,15 @@ def _without_counted(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def run_operation(
-    node: Node, args: Sequence[Array | None], types: Sequence[TensorType], sizes: Mapping[str, int], mode: Mode = "declared"
+    node: Node,
+    args: Sequence[Array | None],
+    types: Sequence[TensorType],
+    sizes: Mapping[str, int],
+    mode: Mode = "declared",
+    dtypes: Sequence[DType] = (),
 ) -> list[Array]:
-    """The results of one operation that calls no graph; `types` are its declared results."""
-    scope = Scope(node.name, args, types, sizes, mode)
+    """The results of one operation that calls no graph. `types`: its declared results; `dtypes`: of its operands."""
+    scope = Scope(node.name, args, types, sizes, mode, dtypes)
     out = MEANING[node.op](scope, attributes(operation(node), node))
     results = out if isinstance(out, tuple) else (out,)
     return [scope.checked(r, t) for r, t in zip(results, types, strict=True)]
@@ -107,8 +114,9 @@ class _Machine:
             last[out.tensor] = len(graph.graph)
         for position, node in enumerate(graph.graph):
             args = [values[i] if i else None for i in node.inputs]
-            results = self.node(node, args, [graph.tensors[o] for o in node.outputs], bound, depth)
-            for output, value, type in zip(node.outputs, results, (graph.tensors[o] for o in node.outputs), strict=True):
+            types, dtypes = [graph.tensors[o] for o in node.outputs], [graph.tensors[i].dtype for i in node.inputs if i]
+            results = self.node(node, args, types, dtypes, bound, depth)
+            for output, value, type in zip(node.outputs, results, types, strict=True):
                 values[output] = cast(value, type.dtype, self.mode)
                 self._bind(type, values[output], bound)
                 if self.observe is not None:
@@ -126,7 +134,13 @@ class _Machine:
                 bound[symbol] = actual
 
     def node(
-        self, node: Node, args: list[Array | None], types: Sequence[TensorType], sizes: dict[str, int], depth: int
+        self,
+        node: Node,
+        args: list[Array | None],
+        types: Sequence[TensorType],
+        dtypes: Sequence[DType],
+        sizes: dict[str, int],
+        depth: int,
     ) -> Sequence[Array]:
         attrs = attributes(operation(node), node)
         match node.op:
@@ -139,7 +153,7 @@ class _Machine:
             case "loop":
                 return self.loop(attrs, args, types, sizes, depth)
             case _:
-                return run_operation(node, args, types, sizes, self.mode)
+                return run_operation(node, args, types, sizes, self.mode, dtypes)
 
     def call(self, name: str, args: Sequence[Array | None], sizes: Mapping[str, int], depth: int) -> list[Array]:
         ports = call_inputs(self.module.programs[name], self.module.constants)

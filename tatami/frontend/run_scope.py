@@ -21,6 +21,8 @@ class Scope:
     types: Sequence[TensorType]
     sizes: Mapping[str, int]
     mode: Mode
+    dtypes: Sequence[DType] = ()
+    """The declared dtypes of the operands that are present (`float64` mode keeps every float in double precision)."""
 
     def __getitem__(self, i: int) -> Array:
         array = self.args[i]

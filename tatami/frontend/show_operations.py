@@ -16,6 +16,7 @@ from tatami.frontend.ops_contraction import CONTRACTION
 from tatami.frontend.ops_control import CONTROL
 from tatami.frontend.ops_elementwise import ELEMENTWISE
 from tatami.frontend.ops_indexing import INDEXING
+from tatami.frontend.ops_kernel import KERNEL
 from tatami.frontend.ops_movement import MOVEMENT
 from tatami.frontend.ops_recurrent import RECURRENT
 from tatami.frontend.ops_reduction import REDUCTION
@@ -27,6 +28,7 @@ FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
     ("Reductions, norms, pools", REDUCTION),
     ("Creation, indexing, sorting", INDEXING),
     ("Recurrent layers", RECURRENT),
+    ("Custom kernels", KERNEL),
     ("Other graphs", CONTROL),
 )
 

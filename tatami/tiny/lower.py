@@ -27,12 +27,13 @@ from tatami.tiny.lower_contraction import CONTRACTION
 from tatami.tiny.lower_control import CONTROL
 from tatami.tiny.lower_elementwise import ELEMENTWISE
 from tatami.tiny.lower_indexing import INDEXING
+from tatami.tiny.lower_kernel import KERNEL
 from tatami.tiny.lower_movement import MOVEMENT
 from tatami.tiny.lower_recurrent import RECURRENT
 from tatami.tiny.lower_reduction import REDUCTION
 from tatami.tiny.lower_rule import Rule, Use
 
-RULES: dict[str, Rule] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **RECURRENT, **CONTROL}
+RULES: dict[str, Rule] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **RECURRENT, **KERNEL, **CONTROL}
 
 
 def lower(frontend: Module[Graph]) -> Module[Program]:

@@ -357,6 +357,24 @@ def unlike_branches(g: Graph) -> Any:
     return g.cond(z.sum() > 0, yes, no, x, z), g.cond(z.sum() <= 0, yes, no, x, z)
 
 
+def x23(g: Graph) -> Tensor:
+    return g.input("x", (2, 3), f32)
+
+
+def two(g: Graph, dtype: DType) -> tuple[Tensor, Tensor]:
+    return g.input("x", (2, 3), dtype), g.input("z", (2, 3), dtype)
+
+
+def _kernel_by_torch(x: np.ndarray) -> Any:
+    i, j = torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij")
+    d = torch.from_numpy(x) * 2 + j
+    return torch.where(d > 2, d / 3, -(d**2)) + 0.5 * i
+
+
+def _sum_by_torch(x: np.ndarray, z: np.ndarray) -> Any:
+    return (torch.from_numpy(x) * torch.from_numpy(z) + torch.arange(3)).sum(1)
+
+
 def loops(g: Graph) -> Any:
     body = g.subgraph("body")
     i, c = body.input("i", (), i64), body.input("c", (), b1)
@@ -381,6 +399,24 @@ def loop_until(g: Graph) -> Any:
 
 
 case("call", calls, M=3)
+case(
+    "kernel",
+    lambda g: g.kernel("d = input0 * 2 + ridx1; where(d > shape0, d / 3, -d ** 2) + 0.5 * ridx0", x23(g)),
+    _kernel_by_torch,
+)
+case("kernel-ints", lambda g: g.kernel("(input0 << 2) % 5 - (input1 & 3) ^ ridx0 / 2", *two(g, i32)))
+case("kernel-bool", lambda g: g.kernel("!(input0 > input1) || ridx1 == 1 && true", *two(g, f32)))
+case("kernel-f16", lambda g: g.kernel("exp(input0) * max(input1, 0.25, ridx0) + fp16(shape1)", *two(g, f16)))
+case("kernel-rank0", lambda g: g.kernel("input0 * ridx0 + ridx1", g.input("x", (), f32), shape=("N", 4)), N=3)
+case("kernel-no-operand", lambda g: g.kernel("ridx0 * shape1 + ridx1", shape=("N", 4)), N=3)
+case(
+    "kernel_reduce",
+    lambda g: g.kernel_reduce("input0 * input1 + ridx1", *two(g, f32), op="sum", axes=[1]),
+    _sum_by_torch,
+)
+case("kernel_reduce-all", lambda g: g.kernel_reduce("input0 > 0.25", x23(g), op="or", keepdims=True))
+case("kernel_reduce-mean", lambda g: g.kernel_reduce("abs(input0)", x23(g), op="mean", axes=[-1]))
+case("kernel_scan", lambda g: g.kernel_scan("input0 - ridx1", x23(g), op="sum", axis=1, reverse=True))
 case("if", branches)
 case("if-unlike", unlike_branches, P=3, Q=5)
 case("loop", loops)

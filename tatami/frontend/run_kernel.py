@@ -1,0 +1,59 @@
+"""The numpy meaning of custom kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tatami.core.formula import Apply, Convert, Number, Placeholder
+from tatami.core.numerics import Array, apply, cast, constant
+from tatami.frontend.ops_kernel import Kernel, KernelReduce, KernelScan, formula_terms
+from tatami.frontend.run_reduction import REDUCTION
+from tatami.frontend.run_scope import Scope
+
+Formulas: TypeAlias = Kernel | KernelReduce | KernelScan
+
+
+def _values(s: Scope, attrs: Formulas) -> Scope:
+    """The scope of what follows the formula: its values over the whole index space are the one operand."""
+    shape = np.broadcast_shapes(*(a.shape for a in s.present), s.shape(attrs.shape or ()))
+    values: list[Array] = []
+    terms = formula_terms(attrs, tuple(s.dtypes), len(shape), s.at)
+    for t in terms:
+        match t.term:
+            case Number(value=value):
+                values.append(constant(value, t.dtype, s.mode))
+            case Placeholder(kind="input", index=k):
+                values.append(s[k])
+            case Placeholder(kind="ridx", index=k):
+                along = [-1 if axis == k else 1 for axis in range(len(shape))]
+                values.append(np.arange(shape[k], dtype=np.int64).reshape(along))
+            case Placeholder(index=k):
+                values.append(np.asarray(shape[k], np.int64))
+            case Convert():
+                values.append(cast(values[t.args[0]], t.dtype, s.mode))
+            case Apply(fn=fn):
+                values.append(apply(fn, [values[a] for a in t.args], t.dtype, s.mode))
+    return replace(s, args=[np.broadcast_to(values[-1], shape)], dtypes=[terms[-1].dtype])
+
+
+def kernel(s: Scope, attrs: Kernel) -> Array:
+    return _values(s, attrs).args[0]  # type: ignore[return-value]
+
+
+def kernel_reduce(s: Scope, attrs: KernelReduce) -> Array:
+    return REDUCTION[f"reduce_{attrs.op}"](_values(s, attrs), attrs.reduction)
+
+
+def kernel_scan(s: Scope, attrs: KernelScan) -> Array:
+    return REDUCTION[f"cum{attrs.op}"](_values(s, attrs), attrs.scan)
+
+
+KERNEL: dict[str, Callable[[Scope, Any], Array]] = {
+    "kernel": kernel,
+    "kernel_reduce": kernel_reduce,
+    "kernel_scan": kernel_scan,
+}

@@ -1,0 +1,63 @@
+"""Custom kernels that are formulas: elementwise UOps, then the rule of the reduction or scan.
+
+input0 * 2 + ridx1   ->   MUL(x, CONST 2), ADD(that, CAST(IOTA axis 1))
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from tatami.core.expr import Shape
+from tatami.core.formula import Apply, Convert, Number, Placeholder
+from tatami.frontend.ops_kernel import Kernel, KernelReduce, KernelScan, formula_terms
+from tatami.tiny.build import Value
+from tatami.tiny.ir import Elementwise
+from tatami.tiny.lower_reduction import REDUCTION
+from tatami.tiny.lower_rule import Rule, Use
+
+Formulas: TypeAlias = Kernel | KernelReduce | KernelScan
+
+
+def _value(use: Use[Any]) -> Value:
+    """The formula over its whole index space."""
+    b, operands = use.builder, use.present
+    shape: Shape = use.attrs.shape or next((v.shape for v in operands if v.rank), ())
+    made: list[Value] = []
+    for t in formula_terms(use.attrs, tuple(v.dtype for v in operands), len(shape), b.at):
+        match t.term:
+            case Number(value=value):
+                made.append(b.const(value, t.dtype))
+            case Placeholder(kind="input", index=k):
+                made.append(operands[k])
+            case Placeholder(kind="ridx", index=k):
+                made.append(b.iota(shape, k))
+            case Placeholder(index=k):
+                made.append(b.size(shape[k]))
+            case Convert():
+                made.append(made[t.args[0]].cast(t.dtype))
+            case Apply(fn=fn):
+                made.append(b.add(Elementwise(fn), [made[a] for a in t.args]))
+    return made[-1].expand(shape)
+
+
+def kernel(use: Use[Kernel]) -> Value:
+    return _value(use)
+
+
+def kernel_reduce(use: Use[KernelReduce]) -> Value:
+    return _then(f"reduce_{use.attrs.op}", use, use.attrs.reduction)
+
+
+def kernel_scan(use: Use[KernelScan]) -> Value:
+    return _then(f"cum{use.attrs.op}", use, use.attrs.scan)
+
+
+def _then(operation: str, use: Use[Any], attrs: Any) -> Value:
+    """The rule of an operation over the formula's values."""
+    out = REDUCTION[operation](replace(use, attrs=attrs, operands=[_value(use)]))
+    assert isinstance(out, Value)
+    return out
+
+
+KERNEL: dict[str, Rule] = {"kernel": kernel, "kernel_reduce": kernel_reduce, "kernel_scan": kernel_scan}

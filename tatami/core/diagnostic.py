@@ -20,7 +20,8 @@ class Patch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """code and kind from the table; `at` the node, value or file position; `details` shapes, limits, sizes."""
+    """code and kind from the table; `at` the node, value or file position; `details` shapes, limits, sizes; `excerpt` the
+    line of a source text with a caret below the place."""
 
     code: str
     kind: str
@@ -29,13 +30,15 @@ class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
     suggestion: str
     patch: Patch | None = None
     details: dict[str, str] = {}
+    excerpt: str = ""
 
     @property
     def is_warning(self) -> bool:
         return self.code.startswith("W")
 
     def __str__(self) -> str:
-        return f"{self.code} {self.kind} at {self.at}: {self.why}\n  suggestion: {self.suggestion}"
+        excerpt = f"{self.excerpt}\n" if self.excerpt else ""
+        return f"{self.code} {self.kind} at {self.at}: {self.why}\n{excerpt}  suggestion: {self.suggestion}"
 
 
 def diagnostic(kind: str, at: str, why: str, suggestion: str, *, patch: Patch | None = None, **details: object) -> Diagnostic:

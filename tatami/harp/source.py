@@ -1,0 +1,81 @@
+"""A text and its places: offsets to line and column, the line with a caret, located diagnostics."""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from tatami.core.diagnostic import Diagnostic, diagnostic
+
+_WIDEST = 100
+"""Characters of a line that an excerpt shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters `start` up to, not including, `stop` of a text."""
+
+    start: int
+    stop: int
+
+    def to(self, other: Span) -> Span:
+        return Span(self.start, other.stop)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of one file. `name` is what diagnostics call it."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(i + 1 for i, c in enumerate(self.text) if c == "\n")]
+
+    def place(self, span: Span) -> tuple[int, int]:
+        """Line and column, both from 1; a column counts characters."""
+        line = bisect_right(self._line_starts, span.start)
+        return line, span.start - self._line_starts[line - 1] + 1
+
+    def at(self, span: Span) -> str:
+        """``model.harp:3:9``."""
+        line, column = self.place(span)
+        return f"{self.name}:{line}:{column}"
+
+    def excerpt(self, span: Span) -> str:
+        """The line with carets below the span; a long line is cut around it."""
+        line, column = self.place(span)
+        start = self._line_starts[line - 1]
+        stop = self.text.find("\n", start)
+        text = self.text[start : len(self.text) if stop < 0 else stop].rstrip("\r")
+        first = max(0, column - 1 - _WIDEST * 3 // 4) if len(text) > _WIDEST else 0
+        shown = text[first : first + _WIDEST]
+        before = shown[: column - 1 - first]
+        width = max(1, min(span.stop - span.start, len(shown) - len(before)))
+        lead = "…" if first else ""
+        tail = "…" if first + _WIDEST < len(text) else ""
+        margin = f"{line:>5} | "
+        gap = " " * (len(lead) + _cells(before))
+        carets = "^" * max(1, _cells(shown[len(before) : len(before) + width]))
+        return f"{margin}{lead}{_visible(shown)}{tail}\n{' ' * 5} | {gap}{carets}"
+
+    def fault(self, kind: str, span: Span, why: str, suggestion: str) -> Diagnostic:
+        """A diagnostic at `span`, with the line it stands in."""
+        line, column = self.place(span)
+        found = diagnostic(kind, self.at(span), why, suggestion, line=line, column=column)
+        return msgspec.structs.replace(found, excerpt=self.excerpt(span))
+
+
+def _visible(text: str) -> str:
+    """Control characters, tabs among them, as one mark each, so that carets stand below what they mean."""
+    return "".join(" " if c == "\t" else c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _cells(text: str) -> int:
+    """Columns of a terminal."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -131,4 +131,6 @@ def _advice(source: Source, token: Token, accepted: set[str]) -> str:
         return f"close with {_CLOSING[str(token)]!r}"
     if token == "}" and before == "return":
         return "name what the graph returns: return y"
+    if accepted == {"'('", "'='"}:
+        return f"write {before} = …, or put an operator or a comma before {before!r}"
     return "docs/language.md has the form of every statement"

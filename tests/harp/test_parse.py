@@ -185,6 +185,6 @@ def test_reserved_words_name_nothing(word: str) -> None:
 
 def test_the_caret_stands_below_the_token() -> None:
     line, carets = fault("graph f() -> f32[] {\n\ty = wide x }").excerpt.split("\n")
-    assert line[carets.index("^") :].startswith("x")
+    assert line[carets.index("^") :].startswith("}")
     line, carets = fault("graph f() -> f32[] { y = " + "aaaaaaaaa + " * 100 + "b c }").excerpt.split("\n")
     assert line[carets.index("^") :].startswith("}") and len(line) < 120

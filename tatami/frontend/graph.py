@@ -25,11 +25,16 @@ from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import IntoExpr, Shape, expr, free_vars
-from tatami.core.expr_text import ExprSyntaxError
 from tatami.core.module import Module
+from tatami.core.ops import highest, lowest
+from tatami.core.scalar import scalar
 from tatami.core.signature import Equation, Input, Mutability, Output, Role, Signature, Storage
 from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
+from tatami.frontend.graph_arguments import constant
+from tatami.frontend.graph_arguments import dtype as dtype_named
+from tatami.frontend.graph_arguments import shape as checked_shape
+from tatami.frontend.graph_arguments import size as size_expr
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import Site
 from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
@@ -78,7 +83,7 @@ class Graph:
     ) -> Tensor:
         """An input of the graph; sizes are numbers, symbols ("B") or expressions ("2*N + 1")."""
         where = _caller()
-        dtype = _dtype(dtype, where)
+        dtype = dtype_named(dtype, where)
         self._claim(name, where)
         self._inputs.append(Input(name, dtype, self._shape(shape, f"input {name!r} ({where})"), role, mutability, storage))
         self.origins[name] = (where,)
@@ -101,9 +106,7 @@ class Graph:
 
     def number(self, value: bool | int | float, dtype: DType = DType.unknown) -> Tensor:
         """A rank-0 number; `unknown` adopts the dtype of what it meets."""
-        from tatami.core.scalar import scalar
-
-        return self.one("constant", value=scalar(value), dtype=dtype)
+        return self.one("constant", value=constant(value, "number"), dtype=dtype)
 
     def output(self, name: str, tensor: Tensor) -> None:
         """Name a result. One tensor may stand under several names."""
@@ -140,17 +143,19 @@ class Graph:
         """Any operation of the table: a Tensor, or a tuple of them. None is an absent operand."""
         where = at or _caller()
         if name not in OPS:
-            raise fail("UnknownOp", where, f"{name[:80]!r} is not an operation", suggested_op(name))
+            raise fail("UnknownOp", where, f"{str(name)[:80]!r} is not an operation", suggested_op(str(name)))
         row = OPS[name]
+        kinds = row.attrs.__annotations__
         try:
-            struct = row.attrs(**{k: _attribute(v) for k, v in attrs.items()})
-        except TypeError as error:
+            struct = row.attrs(**{k: _attribute(v, str(kinds.get(k)), where) for k, v in attrs.items()})
+            plain = _drop_none(to_builtins(struct))
+        except (TypeError, NotImplementedError, ValueError, OverflowError) as error:
             names = ", ".join(f.name for f in msgspec.structs.fields(row.attrs)) or "none"
             raise fail("InvalidAttribute", where, str(error), f"the attributes of {name} are: {names}") from None
-        tensors = self._lifted(operands)
-        label = self._fresh(node or name)
+        tensors = self._lifted(operands, name)
         inputs = tuple("" if t is None else self._own(t, where).name for t in tensors)
-        made = ir.Node(name, label, inputs, (), _drop_none(to_builtins(struct)))
+        label = self._fresh(node or name)
+        made = ir.Node(name, label, inputs, (), plain)
         check_operand_count(made)
         types = self._infer(made, f"{label} ({where})")
         for axis, size in ((k, s.as_int()) for t in types for k, s in enumerate(t.shape)):
@@ -187,32 +192,59 @@ class Graph:
         return self.one("einsum", *tensors, equation=equation)
 
     def full(self, shape: Sequence[IntoExpr], value: bool | int | float, dtype: DType) -> Tensor:
-        from tatami.core.scalar import scalar
+        return self.one("full", shape=self._sizes(shape, "full"), value=constant(value, "full"), dtype=dtype)
 
-        return self.one("full", shape=_shape(shape), value=scalar(value), dtype=dtype)
+    def zeros(self, shape: Sequence[IntoExpr], dtype: DType = DType.fp32) -> Tensor:
+        return self.full(shape, False if dtype_named(dtype, "zeros") == DType.bool else 0, dtype)
+
+    def ones(self, shape: Sequence[IntoExpr], dtype: DType = DType.fp32) -> Tensor:
+        return self.full(shape, True if dtype_named(dtype, "ones") == DType.bool else 1, dtype)
+
+    def eye(self, rows: IntoExpr, columns: IntoExpr | None = None, k: int = 0, dtype: DType = DType.fp32) -> Tensor:
+        """1 where column = row + k, else 0."""
+        across = None if columns is None else size_expr(columns, "eye")
+        return self.one("eye", rows=size_expr(rows, "eye"), columns=across, k=k, dtype=dtype)
 
     def iota(self, shape: Sequence[IntoExpr], axis: int = 0, dtype: DType = DType.i64) -> Tensor:
-        return self.one("iota", shape=_shape(shape), axis=axis, dtype=dtype)
+        return self.one("iota", shape=self._sizes(shape, "iota"), axis=axis, dtype=dtype)
 
-    def arange(self, count: IntoExpr, dtype: DType = DType.i64, *, start: IntoExpr = 0, step: IntoExpr = 1) -> Tensor:
-        return self.one("iota", shape=_shape((count,)), axis=0, dtype=dtype, start=expr(start), step=expr(step))
+    def arange(
+        self, count: IntoExpr, dtype: DType = DType.i64, *, start: IntoExpr | float = 0, step: IntoExpr | float = 1
+    ) -> Tensor:
+        """start, start + step, …: `count` elements; of a float dtype, computed in it."""
+        dtype, shape = dtype_named(dtype, "arange"), self._sizes((count,), "arange")
+        if not dtype.is_float:
+            return self.one(
+                "iota", shape=shape, axis=0, dtype=dtype, start=size_expr(start, "arange"), step=size_expr(step, "arange")
+            )
+        out = self.one("iota", shape=shape, axis=0).cast(dtype)
+        out = out if step == 1 else out * self._as_number(step, dtype)
+        return out if start == 0 else out + self._as_number(start, dtype)
+
+    def _as_number(self, value: IntoExpr | float, dtype: DType) -> Tensor:
+        """A float, or the value of a size, as a rank-0 tensor."""
+        return self.number(value, dtype) if isinstance(value, int | float) else self.size_of(value).cast(dtype)
 
     def size_of(self, size: IntoExpr, dtype: DType = DType.i64) -> Tensor:
         """The value of a size expression as a rank-0 tensor."""
-        return self.one("size", value=expr(size), dtype=dtype)
+        return self.one("size", value=size_expr(size, "size_of"), dtype=dtype)
 
     def uniform(
         self, shape: Sequence[IntoExpr], key: Tensor, low: float = 0.0, high: float = 1.0, dtype: DType = DType.fp32
     ) -> Tensor:
-        return self.one("uniform", key, shape=_shape(shape), low=low, high=high, dtype=dtype)
+        """Random numbers of [low, high); `key`: u64, rank 0. Equal keys give equal numbers on every target."""
+        return self.one("uniform", key, shape=self._sizes(shape, "uniform"), low=low, high=high, dtype=dtype)
 
     def normal(
         self, shape: Sequence[IntoExpr], key: Tensor, mean: float = 0.0, deviation: float = 1.0, dtype: DType = DType.fp32
     ) -> Tensor:
-        return self.one("normal", key, shape=_shape(shape), low=mean, high=deviation, dtype=dtype)
+        return self.one("normal", key, shape=self._sizes(shape, "normal"), low=mean, high=deviation, dtype=dtype)
 
     def rand_u32(self, shape: Sequence[IntoExpr], key: Tensor) -> Tensor:
-        return self.one("rand_u32", key, shape=_shape(shape))
+        return self.one("rand_u32", key, shape=self._sizes(shape, "rand_u32"))
+
+    def _sizes(self, shape: Sequence[IntoExpr], what: str) -> Shape:
+        return self._shape(shape, f"{what} ({_caller()})")
 
     # -- custom kernels ----------------------------------------------------------------------------
     def kernel(self, expression: str, *operands: Tensor | float, shape: Sequence[IntoExpr] | None = None) -> Tensor:
@@ -388,15 +420,32 @@ class Graph:
             )
         return tensor
 
-    def _lifted(self, operands: Sequence[Tensor | bool | int | float | None]) -> list[Tensor | None]:
-        """Numbers as constants of the dtype of the tensors beside them."""
-        dtypes = [o.dtype for o in operands if isinstance(o, Tensor)]
+    def _lifted(self, operands: Sequence[Tensor | bool | int | float | None], op: str) -> list[Tensor | None]:
+        """Numbers as constants of the dtype of the tensors beside them; the condition of `where` decides nothing."""
+        values = operands[1:] if op == "where" else operands
+        dtypes = [o.dtype for o in values if isinstance(o, Tensor)]
         decided = [d for d in dtypes if d != DType.unknown and d != DType.bool]
         any_dtype: DType = (decided or dtypes or [DType.unknown])[0]
-        try:
-            return [o if o is None or isinstance(o, Tensor) else self.number(o, _fitting(o, any_dtype)) for o in operands]
-        except (ValueError, TypeError) as error:
-            raise fail("InvalidAttribute", _caller(), str(error), "operands are tensors of the graph and numbers") from None
+        return [o if o is None or isinstance(o, Tensor) else self._lifted_number(o, any_dtype) for o in operands]
+
+    def _lifted_number(self, value: Any, beside: DType) -> Tensor:
+        number = value.item() if hasattr(value, "item") and not getattr(value, "shape", True) else value
+        if not isinstance(number, bool | int | float):
+            raise fail(
+                "InvalidAttribute",
+                _caller(),
+                f"a {type(value).__name__} is no operand",
+                "operands are tensors of the graph and numbers; an array is g.constant(array)",
+            )
+        dtype = _fitting(number, beside)
+        if dtype.is_int and not lowest(dtype) <= number <= highest(dtype):
+            raise fail(
+                "InvalidAttribute",
+                _caller(),
+                f"{number} is outside {dtype}: {lowest(dtype)}..{highest(dtype)}",
+                "cast the tensor to a wider dtype",
+            )
+        return self.number(number, dtype)
 
     def _infer(self, node: ir.Node, at: str) -> tuple[ir.TensorType, ...]:
         site = Site(at, self._callees(node), self.root._constants)
@@ -442,7 +491,7 @@ class Graph:
                 work += [i for i in node.inputs if i and node.op not in _OWN_DTYPES]
 
     def _shape(self, sizes: Sequence[IntoExpr], where: str) -> Shape:
-        out = _shape(sizes, where)
+        out = checked_shape(sizes, where)
         for size in out:
             for symbol in free_vars(size):
                 self._symbol(symbol, where)
@@ -493,34 +542,19 @@ def _fitting(value: bool | int | float, dtype: DType) -> DType:
     return dtype
 
 
-def _attribute(value: Any) -> Any:
-    return tuple(_attribute(v) for v in value) if isinstance(value, list | tuple) else value
+def _attribute(value: Any, kind: str, where: str) -> Any:
+    """A value as the table's attributes have it: tuples, Python's numbers, dtypes by name."""
+    if isinstance(value, list | tuple):
+        return tuple(_attribute(v, "", where) for v in value)
+    if kind.startswith("DType") and value is not None:
+        return dtype_named(value, where)
+    if hasattr(value, "item") and not getattr(value, "shape", True):
+        value = value.item()
+    return scalar(value) if isinstance(value, float) and kind.startswith("Scalar") else value
 
 
 def _drop_none(attrs: Any) -> dict[str, Any]:
     return {k: v for k, v in attrs.items() if v is not None}
-
-
-def _shape(sizes: Sequence[IntoExpr], where: str = "shape") -> Shape:
-    if isinstance(sizes, str | int):
-        raise fail("InvalidSymbol", where, f"{sizes!r} is no shape", f"write a tuple: ({sizes!r},)")
-    try:
-        return tuple(expr(s) for s in sizes)
-    except (ExprSyntaxError, ValueError, TypeError) as error:
-        raise fail(
-            "InvalidSymbol", where, str(error), 'write a size as a number, a symbol or an expression such as "2*N + 1"'
-        ) from None
-
-
-def _dtype(dtype: object, where: str) -> DType:
-    """A DType, or what names one: "fp32", numpy.float32, a numpy dtype."""
-    from tatami.core.tensor import as_dtype
-
-    found = as_dtype(dtype)
-    if found is None:
-        known = ", ".join(d.value for d in DType if d != DType.unknown)
-        raise fail("UnsupportedDType", where, f"{dtype!r} is no dtype", f"use one of {known}")
-    return found
 
 
 def _as_array(value: Any) -> Any:

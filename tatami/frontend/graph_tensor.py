@@ -3,53 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tatami.core.bounds import is_at_most
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, exact_div, expr, floordiv, maximum, minimum, product
+from tatami.frontend.graph_arguments import Axes, constant, each, flat, integer, integers, size, sizes
+from tatami.frontend.graph_arguments import pads as pairs
+from tatami.frontend.graph_arguments import shape as shape_of
+from tatami.frontend.graph_elementwise import Elementwise
+from tatami.frontend.graph_indexing import Indexing
+from tatami.frontend.graph_layers import Layers
+from tatami.frontend.graph_reductions import Reductions
+from tatami.frontend.graph_value import Operand
 from tatami.frontend.node_view import INDEXED, LINEAR
+from tatami.frontend.operation import Site, axis_of
 
-if TYPE_CHECKING:
-    from tatami.frontend.graph import Graph
-
-Operand: TypeAlias = "Tensor | bool | int | float"
-Index: TypeAlias = "int | slice | ellipsis | None"  # noqa: F821
+Index: TypeAlias = "int | str | Expr | slice | ellipsis | Tensor | list[int] | None"  # noqa: F821
 
 
-class Tensor:
+class Tensor(Elementwise, Reductions, Layers, Indexing):
     """A value of `graph` by name. Arithmetic adds nodes; operands need one shape, or rank 0 (D2.1)."""
 
-    __slots__ = ("graph", "name")
+    __slots__ = ()
     __hash__ = object.__hash__
-
-    def __init__(self, graph: Graph, name: str) -> None:
-        self.graph = graph
-        self.name = name
-
-    @property
-    def dtype(self) -> DType:
-        return self.graph._tensors[self.name].dtype
-
-    @property
-    def shape(self) -> Shape:
-        return self.graph._tensors[self.name].shape
-
-    @property
-    def rank(self) -> int:
-        return len(self.shape)
-
-    def __repr__(self) -> str:
-        return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
-
-    def op(self, name: str, *others: Operand | None, **attrs: Any) -> Any:
-        """Any operation of the table with this tensor first."""
-        return self.graph.op(name, self, *others, **attrs)
-
-    def one(self, name: str, *others: Operand | None, **attrs: Any) -> Tensor:
-        """The same for an operation with one result."""
-        return self.graph.one(name, self, *others, **attrs)
+    __array_ufunc__ = None
+    """numpy leaves `number * tensor` to the tensor."""
 
     # -- operators ---------------------------------------------------------------------------------
     def __add__(self, other: Operand) -> Tensor:
@@ -76,14 +56,32 @@ class Tensor:
     def __rtruediv__(self, other: Operand) -> Tensor:
         return self.graph.one("div", other, self)
 
+    def __floordiv__(self, other: Operand) -> Tensor:
+        return self.one("floordiv", other)
+
+    def __rfloordiv__(self, other: Operand) -> Tensor:
+        return self.graph.one("floordiv", other, self)
+
     def __mod__(self, other: Operand) -> Tensor:
         return self.one("mod", other)
+
+    def __rmod__(self, other: Operand) -> Tensor:
+        return self.graph.one("mod", other, self)
+
+    def __divmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
 
     def __pow__(self, other: Operand) -> Tensor:
         return self.one("powi", n=other) if isinstance(other, int) else self.one("pow", other)
 
+    def __rpow__(self, other: Operand) -> Tensor:
+        return self.graph.one("pow", other, self)
+
     def __matmul__(self, other: Tensor) -> Tensor:
         return self.one("matmul", other)
+
+    def __pos__(self) -> Tensor:
+        return self
 
     def __neg__(self) -> Tensor:
         return self.one("neg")
@@ -112,20 +110,39 @@ class Tensor:
     def __invert__(self) -> Tensor:
         return self.one("not" if self.dtype == DType.bool else "bitnot")
 
+    def _logic(self, name: str) -> str:
+        """The operation of `&`, `|`, `^`: logical for bool, bitwise for integers."""
+        return name if self.dtype == DType.bool else f"bit{name}"
+
     def __and__(self, other: Operand) -> Tensor:
-        return self.one("and" if self.dtype == DType.bool else "bitand", other)
+        return self.one(self._logic("and"), other)
+
+    def __rand__(self, other: Operand) -> Tensor:
+        return self.graph.one(self._logic("and"), other, self)
 
     def __or__(self, other: Operand) -> Tensor:
-        return self.one("or" if self.dtype == DType.bool else "bitor", other)
+        return self.one(self._logic("or"), other)
+
+    def __ror__(self, other: Operand) -> Tensor:
+        return self.graph.one(self._logic("or"), other, self)
 
     def __xor__(self, other: Operand) -> Tensor:
-        return self.one("xor" if self.dtype == DType.bool else "bitxor", other)
+        return self.one(self._logic("xor"), other)
+
+    def __rxor__(self, other: Operand) -> Tensor:
+        return self.graph.one(self._logic("xor"), other, self)
 
     def __lshift__(self, other: Operand) -> Tensor:
         return self.one("shl", other)
 
+    def __rlshift__(self, other: Operand) -> Tensor:
+        return self.graph.one("shl", other, self)
+
     def __rshift__(self, other: Operand) -> Tensor:
         return self.one("shr", other)
+
+    def __rrshift__(self, other: Operand) -> Tensor:
+        return self.graph.one("shr", other, self)
 
     def __bool__(self) -> bool:
         raise TypeError("a graph tensor has no value yet; use g.where or g.cond")
@@ -139,15 +156,19 @@ class Tensor:
 
     # -- numpy slicing -----------------------------------------------------------------------------
     def __getitem__(self, key: Index | tuple[Index, ...]) -> Tensor:
-        """Integers, slices (also with negative steps), `...` and None, as in numpy."""
-        keys = list(key) if isinstance(key, tuple) else [key]
+        """Integers, slices (also with negative steps), `...`, None and one tensor of integers, as in numpy."""
+        keys: list[Any] = list(key) if isinstance(key, tuple) else [key]
         used = sum(k is not None and k is not Ellipsis for k in keys)
         if used > self.rank:
-            raise fail("AxisOutOfRange", self.name, f"{used} indices for {self!r}", "index at most every axis once")
-        if Ellipsis not in [k for k in keys if not isinstance(k, Tensor)]:
-            keys.append(Ellipsis)
-        at = next(i for i, k in enumerate(keys) if k is Ellipsis)
-        keys[at : at + 1] = [slice(None)] * (self.rank - used)
+            raise fail("AxisOutOfRange", self._what("index"), f"{used} indices for {self!r}", "index at most every axis once")
+        dots = [i for i, k in enumerate(keys) if k is Ellipsis]
+        if len(dots) > 1:
+            raise fail("InvalidAttribute", self._what("index"), "... stands twice", "write ... once")
+        at = dots[0] if dots else len(keys)
+        keys[at : at + len(dots)] = [slice(None)] * (self.rank - used)
+        places = [i for i, k in enumerate(keys) if isinstance(k, Tensor | list) or hasattr(k, "ndim")]
+        if places:
+            return self._taken(keys, places)
         starts: list[Expr] = []
         stops: list[Expr] = []
         steps: list[int] = []
@@ -160,15 +181,14 @@ class Tensor:
                 continue
             size = self.shape[len(starts)]
             if isinstance(k, slice):
-                lo, hi, step, reverse = _slice_bounds(k, size)
+                lo, hi, step, reverse = _slice_bounds(k, size, self._what("slice"))
                 if reverse:
                     flipped.append(len(starts))
                 shape.append(False)
                 kept.append(True)
             else:
-                assert not isinstance(k, type(Ellipsis))
-                lo = expr(k) + (size if isinstance(k, int) and k < 0 else ZERO)
-                hi, step = lo + 1, 1
+                lo, step = _place(k, size, self._what("index")), 1
+                hi = lo + 1
                 kept.append(False)
             starts.append(lo)
             stops.append(hi)
@@ -180,14 +200,35 @@ class Tensor:
         wanted = tuple(ONE if new else next(sizes) for new in shape)
         return out if wanted == out.shape else out.one("reshape", shape=wanted)
 
+    def _taken(self, keys: list[Any], places: list[int]) -> Tensor:
+        """An index tensor takes slices along its axis; the other keys are slices and None."""
+        at = self._what("index")
+        index = keys[places[0]]
+        if isinstance(index, list):
+            index = self.graph.constant(index)
+        if not isinstance(index, Tensor):
+            index = self.graph.constant(index) if index.ndim else index.item()
+            if not isinstance(index, Tensor):
+                return self[(*keys[: places[0]], index, *keys[places[0] + 1 :])]
+        if index.dtype == DType.bool:
+            raise fail(
+                "InvalidAttribute",
+                at,
+                "a boolean index: how many elements it keeps is not known before the run",
+                "g.where(mask, x, 0) keeps the shape; x.compress(keep, axis) takes slices into a new size",
+            )
+        if len(places) > 1 or not all(k is None or isinstance(k, slice) for i, k in enumerate(keys) if i != places[0]):
+            raise fail("InvalidAttribute", at, "an index tensor among other indices", "use take or gather_nd, then slice")
+        sliced = self[tuple(slice(None) if i == places[0] else k for i, k in enumerate(keys))]
+        return sliced.take(index, places[0])
+
     # -- movement ----------------------------------------------------------------------------------
     def reshape(self, *shape: IntoExpr | Sequence[IntoExpr]) -> Tensor:
         """One size may be -1: what the others leave."""
-        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
-        to = [expr(s) for s in sizes]  # type: ignore[arg-type]
+        to = list(sizes(shape, self._what("reshape")))
         unknown = sum(s.as_int() == -1 for s in to)
         if unknown > 1:
-            raise fail("AxisSizeMismatch", f"reshape of {self.name}", "two sizes are -1", "leave one size open at most")
+            raise fail("AxisSizeMismatch", self._what("reshape"), "two sizes are -1", "leave one size open at most")
         if unknown:
             at = next(i for i, s in enumerate(to) if s.as_int() == -1)
             total, rest = product(self.shape), product(to[:at] + to[at + 1 :])
@@ -208,342 +249,151 @@ class Tensor:
             name = node.inputs[0]
         return self
 
-    def permute(self, *perm: int) -> Tensor:
-        return self.one("permute", perm=_flat(perm))
+    def contiguous(self) -> Tensor:
+        """The same values, laid out row-major."""
+        return self.one("contiguous")
+
+    def permute(self, *perm: int | Sequence[int]) -> Tensor:
+        """Axis j of the result is axis perm[j]; negative axes count from the end."""
+        at = self._what("permute")
+        return self.one("permute", perm=tuple(p + self.rank if -self.rank <= p < 0 else p for p in flat(perm, at)))
 
     def transpose(self, a: int = -2, b: int = -1) -> Tensor:
         """Swap two axes."""
         perm = list(range(self.rank))
+        a, b = (self._axis(axis, "transpose") for axis in (a, b))
         perm[a], perm[b] = perm[b], perm[a]
         return self.one("permute", perm=tuple(perm))
 
-    def expand(self, *shape: IntoExpr, dims: Sequence[int] | None = None) -> Tensor:
-        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
-        to = tuple(expr(s) for s in sizes)
-        return self.one("expand", shape=to, dims=None if dims is None else tuple(dims))
+    def _axis(self, axis: int, method: str) -> int:
+        return axis_of(integer(axis, self._what(method)), self.rank, Site(self._what(method)))
 
-    def unsqueeze(self, *axes: int) -> Tensor:
-        return self.one("unsqueeze", axes=_flat(axes))
+    def expand(self, *shape: IntoExpr | Sequence[IntoExpr], dims: Sequence[int] | None = None) -> Tensor:
+        """Axes of size 1 repeat to `shape`; operand axis j stands at result axis dims[j], without `dims` right-aligned."""
+        at = self._what("expand")
+        return self.one("expand", shape=sizes(shape, at), dims=None if dims is None else integers(dims, at))
 
-    def squeeze(self, *axes: int) -> Tensor:
-        return self.one("squeeze", axes=_flat(axes))
+    def unsqueeze(self, *axes: int | Sequence[int]) -> Tensor:
+        """New axes of size 1 at these positions of the result."""
+        return self.one("unsqueeze", axes=flat(axes, self._what("unsqueeze")))
+
+    def squeeze(self, *axes: int | Sequence[int]) -> Tensor:
+        """Without these axes of size 1; without arguments, all whose size is the number 1."""
+        ones = tuple(i for i, s in enumerate(self.shape) if s == ONE)
+        return self.one("squeeze", axes=flat(axes, self._what("squeeze")) if axes else ones)
 
     def flatten(self, start: int = 0, end: int = -1) -> Tensor:
+        """Axes start..end (inclusive) become one."""
         return self.one("flatten", start=start, end=end)
 
-    def flip(self, *axes: int) -> Tensor:
-        return self.one("flip", axes=_flat(axes))
+    def flip(self, *axes: int | Sequence[int]) -> Tensor:
+        """Reversed along these axes; without arguments, along all."""
+        return self.one("flip", axes=flat(axes, self._what("flip")) if axes else tuple(range(self.rank)))
 
     def repeat(self, axis: int, times: IntoExpr) -> Tensor:
-        return self.one("repeat", axis=axis, times=expr(times))
+        """An axis of size 1, `times` times."""
+        return self.one("repeat", axis=axis, times=size(times, self._what("repeat")))
 
-    def tile(self, *repeats: IntoExpr) -> Tensor:
-        return self.one("tile", repeats=tuple(expr(r) for r in repeats))
+    def tile(self, *repeats: IntoExpr | Sequence[IntoExpr]) -> Tensor:
+        """Whole copies side by side, a count per axis."""
+        return self.one("tile", repeats=sizes(repeats, self._what("tile")))
 
     def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: float = 0, mode: str = "constant") -> Tensor:
-        from tatami.core.scalar import scalar
+        """(before, after) per axis, negative to crop; `mode`: constant, edge, reflect or wrap."""
+        at = self._what("pad")
+        if not isinstance(pads, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pads):
+            raise fail("InvalidAttribute", at, f"{pads!r} are no pairs", "give (before, after) for every axis")
+        return self.one("pad", pads=pairs(pads, self.rank, at), value=constant(value, at), mode=mode)
 
-        try:
-            sizes = tuple((expr(a), expr(b)) for a, b in pads)
-        except (TypeError, ValueError) as error:
-            raise fail("InvalidAttribute", f"pad of {self.name}", str(error), "give (before, after) for every axis") from None
-        return self.one("pad", pads=sizes, value=scalar(value), mode=mode)
+    def roll(self, shift: int | Sequence[int], axis: int | Sequence[int]) -> Tensor:
+        """Cyclic shift along one axis or several."""
+        at = self._what("roll")
+        axes = integers(axis, at)
+        return self.one("roll", shifts=each(shift, len(axes), at), axes=axes)
 
-    def roll(self, shift: int, axis: int) -> Tensor:
-        return self.one("roll", shifts=(shift,), axes=(axis,))
+    def unfold(self, kernel: Axes, stride: Axes = (), dilation: Axes = (), groups: int = 1) -> Tensor:
+        """Windows over the last axes, one per kernel size: (C, L..) to (C, k.., L'..)."""
+        return self._laid_out().one("unfold", **self._windows("unfold", kernel, stride, dilation), groups=groups)
 
-    def unfold(
-        self, kernel: Sequence[int], stride: Sequence[int] = (), dilation: Sequence[int] = (), groups: int = 1
-    ) -> Tensor:
-        return self._laid_out().one(
-            "unfold", kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups
-        )
+    def fold(self, size: Sequence[IntoExpr], kernel: Axes, stride: Axes = (), dilation: Axes = (), groups: int = 1) -> Tensor:
+        """The transpose of `unfold`: windows are added up into the shape `size`."""
+        to = shape_of(size, self._what("fold"))
+        return self.one("fold", size=to, **self._windows("fold", kernel, stride, dilation), groups=groups)
 
-    def fold(
-        self,
-        size: Sequence[IntoExpr],
-        kernel: Sequence[int],
-        stride: Sequence[int] = (),
-        dilation: Sequence[int] = (),
-        groups: int = 1,
-    ) -> Tensor:
-        to = tuple(expr(s) for s in size)
-        return self.one("fold", size=to, kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation), groups=groups)
+    def _windows(self, method: str, kernel: Axes, stride: Axes, dilation: Axes) -> dict[str, tuple[int, ...]]:
+        at = self._what(method)
+        extents = integers(kernel, at)
+        n = len(extents)
+        return {"kernel": extents, "stride": each(stride, n, at), "dilation": each(dilation, n, at)}
 
-    def split(self, sizes: Sequence[IntoExpr], axis: int = 0) -> tuple[Tensor, ...]:
-        out = self.op("split", axis=axis, sizes=tuple(expr(s) for s in sizes))
+    def split(self, sizes: Sequence[IntoExpr] | int, axis: int = 0) -> tuple[Tensor, ...]:
+        """Parts of these sizes; a number stands for parts of that size, the last of what is left."""
+        at = self._what("split")
+        parts = self._equal_parts(sizes, axis) if isinstance(sizes, int) else tuple(size(s, at) for s in _listed(sizes, at))
+        out = self.op("split", axis=axis, sizes=parts)
         return out if isinstance(out, tuple) else (out,)
+
+    def _equal_parts(self, each_size: int, axis: int) -> Shape:
+        at = self._what("split")
+        total = self.shape[self._axis(axis, "split")].as_int()
+        if total is None or each_size < 1:
+            raise fail(
+                "InvalidAttribute", at, f"parts of {each_size} of a size that is no number", "give the size of every part"
+            )
+        whole, rest = divmod(total, each_size)
+        return (*(expr(each_size) for _ in range(whole)), *((expr(rest),) if rest or not whole else ()))
+
+    def diagonal(self) -> Tensor:
+        """The diagonal of the last two axes."""
+        return self.one("diagonal")
 
     def view(self, shape: Sequence[IntoExpr], map: Sequence[IntoExpr] | None = None, linear: IntoExpr | None = None) -> Tensor:
         """Read coordinates `map` (per operand axis) or row-major element `linear`, over i0, i1, …"""
+        at = self._what("view")
         return self.one(
             "view",
-            shape=tuple(expr(s) for s in shape),
-            map=None if map is None else tuple(expr(m) for m in map),
-            linear=None if linear is None else expr(linear),
+            shape=shape_of(shape, at),
+            map=None if map is None else shape_of(map, at),
+            linear=None if linear is None else size(linear, at),
         )
 
-    def gather(self, axis: int, index: Tensor) -> Tensor:
-        return self.one("gather", index, axis=axis)
 
-    def take(self, index: Tensor, axis: int = 0) -> Tensor:
-        return self.one("take", index, axis=axis)
-
-    def scatter(self, axis: int, index: Tensor, updates: Tensor, op: str = "set") -> Tensor:
-        return self.one("scatter", index, updates, axis=axis, op=op)
-
-    # -- elementwise -------------------------------------------------------------------------------
-    def cast(self, to: DType) -> Tensor:
-        return self if self.dtype == to else self.one("cast", to=to)
-
-    def exp(self) -> Tensor:
-        return self.one("exp")
-
-    def exp2(self) -> Tensor:
-        return self.one("exp2")
-
-    def log(self) -> Tensor:
-        return self.one("log")
-
-    def log2(self) -> Tensor:
-        return self.one("log2")
-
-    def sqrt(self) -> Tensor:
-        return self.one("sqrt")
-
-    def rsqrt(self) -> Tensor:
-        return self.one("rsqrt")
-
-    def recip(self) -> Tensor:
-        return self.one("recip")
-
-    def sin(self) -> Tensor:
-        return self.one("sin")
-
-    def cos(self) -> Tensor:
-        return self.one("cos")
-
-    def tanh(self) -> Tensor:
-        return self.one("tanh")
-
-    def erf(self) -> Tensor:
-        return self.one("erf")
-
-    def abs(self) -> Tensor:
-        return self.one("abs")
-
-    def floor(self) -> Tensor:
-        return self.one("floor")
-
-    def ceil(self) -> Tensor:
-        return self.one("ceil")
-
-    def round(self) -> Tensor:
-        return self.one("round")
-
-    def square(self) -> Tensor:
-        return self.one("square")
-
-    def relu(self) -> Tensor:
-        return self.one("relu")
-
-    def sigmoid(self) -> Tensor:
-        return self.one("sigmoid")
-
-    def silu(self) -> Tensor:
-        return self.one("silu")
-
-    def gelu(self, approximate: str = "none") -> Tensor:
-        return self.one("gelu", approximate=approximate)
-
-    def softplus(self) -> Tensor:
-        return self.one("softplus")
-
-    def leaky_relu(self, alpha: float = 0.01) -> Tensor:
-        return self.one("leaky_relu", alpha=alpha)
-
-    def elu(self, alpha: float = 1.0) -> Tensor:
-        return self.one("elu", alpha=alpha)
-
-    def clamp(self, lo: float | None = None, hi: float | None = None) -> Tensor:
-        return self.one("clamp", lo=lo, hi=hi)
-
-    def maximum(self, other: Operand) -> Tensor:
-        return self.one("max", other)
-
-    def minimum(self, other: Operand) -> Tensor:
-        return self.one("min", other)
-
-    # -- reduce ------------------------------------------------------------------------------------
-    def _reduce(self, name: str, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
-        axes = None if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-        return self.one(name, axes=axes, keepdims=keepdims)
-
-    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return self._reduce("reduce_sum", axis, keepdims)
-
-    def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return self._reduce("reduce_prod", axis, keepdims)
-
-    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return self._reduce("reduce_max", axis, keepdims)
-
-    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return self._reduce("reduce_min", axis, keepdims)
-
-    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return self._reduce("reduce_mean", axis, keepdims)
-
-    def variance(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return self._reduce("variance", axis, keepdims)
-
-    def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return self._reduce("reduce_and", axis, keepdims)
-
-    def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return self._reduce("reduce_or", axis, keepdims)
-
-    def argmax(self, axis: int = -1, keepdims: bool = False) -> Tensor:
-        return self.one("argmax", axis=axis, keepdims=keepdims)
-
-    def argmin(self, axis: int = -1, keepdims: bool = False) -> Tensor:
-        return self.one("argmin", axis=axis, keepdims=keepdims)
-
-    def cumsum(self, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-        return self.one("cumsum", axis=axis, exclusive=exclusive, reverse=reverse)
-
-    def cumprod(self, axis: int = 0) -> Tensor:
-        return self.one("cumprod", axis=axis)
-
-    # -- the field's compound operations -----------------------------------------------------------
-    def softmax(self, axis: int = -1) -> Tensor:
-        return self.one("softmax", axis=axis)
-
-    def log_softmax(self, axis: int = -1) -> Tensor:
-        return self.one("log_softmax", axis=axis)
-
-    def layer_norm(
-        self, scale: Tensor | None = None, bias: Tensor | None = None, *, axis: int = -1, eps: float = 1e-5
-    ) -> Tensor:
-        return self.one("layer_norm", scale, bias, axis=axis, eps=eps)
-
-    def rms_norm(self, scale: Tensor | None = None, *, axis: int = -1, eps: float = 1e-5) -> Tensor:
-        return self.one("rms_norm", scale, axis=axis, eps=eps)
-
-    def batch_norm(
-        self, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, *, eps: float = 1e-5, axis: int = 1
-    ) -> Tensor:
-        return self.one("batch_norm", scale, bias, mean, variance, eps=eps, axis=axis)
-
-    def gemm(self, b: Tensor, c: Tensor | None = None, **attrs: Any) -> Tensor:
-        return self.one("gemm", b, c, **attrs)
-
-    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return self.one("linear", weight, bias)
-
-    def conv(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        *,
-        stride: int | Sequence[int] = 1,
-        padding: int | Sequence[int | tuple[IntoExpr, IntoExpr]] = 0,
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-        acc_dtype: DType | None = None,
-    ) -> Tensor:
-        """padding: a number, one number per spatial axis, or (before, after) pairs."""
-        n = weight.rank - 2
-        return self.one(
-            "conv",
-            weight,
-            bias,
-            stride=_each(stride, n),
-            padding=_pads(padding, n),
-            dilation=_each(dilation, n),
-            groups=groups,
-            acc_dtype=acc_dtype,
-        )
-
-    def conv_transpose(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        *,
-        stride: int | Sequence[int] = 1,
-        padding: int | Sequence[int | tuple[IntoExpr, IntoExpr]] = 0,
-        output_padding: int | Sequence[int] = 0,
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-    ) -> Tensor:
-        n = weight.rank - 2
-        return self.one(
-            "conv_transpose",
-            weight,
-            bias,
-            stride=_each(stride, n),
-            padding=_pads(padding, n),
-            output_padding=_each(output_padding, n),
-            dilation=_each(dilation, n),
-            groups=groups,
-        )
-
-    def max_pool(
-        self, kernel: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Any = 0, **attrs: Any
-    ) -> Tensor:
-        """Stride defaults to the kernel; a number means both spatial axes."""
-        return self._pool("max_pool", kernel, stride, padding, attrs)
-
-    def avg_pool(
-        self, kernel: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Any = 0, **attrs: Any
-    ) -> Tensor:
-        return self._pool("avg_pool", kernel, stride, padding, attrs)
-
-    def _pool(self, name: str, kernel: int | Sequence[int], stride: Any, padding: Any, attrs: dict[str, Any]) -> Tensor:
-        sizes = _each(kernel, self.rank - 2) if isinstance(kernel, int) else tuple(kernel)
-        n = len(sizes)
-        return self.one(
-            name, kernel=sizes, stride=sizes if stride is None else _each(stride, n), padding=_pads(padding, n), **attrs
-        )
-
-    def attention(self, key: Tensor, value: Tensor, mask: Tensor | None = None, **attrs: Any) -> Tensor:
-        return self.one("attention", key, value, mask, **attrs)
+def _listed(values: Any, at: str) -> tuple[Any, ...]:
+    if not isinstance(values, list | tuple) or not values:
+        raise fail("InvalidAttribute", at, f"{values!r} are no sizes", "give the size of every part")
+    return tuple(values)
 
 
-def _flat(axes: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(axes[0]) if len(axes) == 1 and isinstance(axes[0], list | tuple) else tuple(axes)
+def _place(k: Any, extent: Expr, at: str) -> Expr:
+    """The coordinate that an index names; negative numbers count from the end."""
+    if isinstance(k, bool) or not (isinstance(k, str | Expr) or hasattr(k, "__index__")):
+        raise fail("InvalidAttribute", at, f"{k!r} is no index", "use integers, sizes, slices, ... and None")
+    number = None if isinstance(k, str | Expr) else integer(k, at)
+    return size(k, at) if number is None else expr(number) + (extent if number < 0 else ZERO)
 
 
-def _each(value: int | Sequence[int], n: int) -> tuple[int, ...]:
-    return (value,) * n if isinstance(value, int) else tuple(value)
-
-
-def _pads(padding: Any, n: int) -> tuple[tuple[Expr, Expr], ...]:
-    sides = (padding,) * n if isinstance(padding, int | str | Expr) else tuple(padding)
-    return tuple((expr(p[0]), expr(p[1])) if isinstance(p, list | tuple) else (expr(p), expr(p)) for p in sides)
-
-
-def _slice_bounds(k: slice, size: Expr) -> tuple[Expr, Expr, int, bool]:
+def _slice_bounds(k: slice, size: Expr, at: str) -> tuple[Expr, Expr, int, bool]:
     """(lo, hi, step, reversed first) with 0 <= lo <= hi <= size and step > 0, numpy's meaning."""
     step = 1 if k.step is None else k.step
-    if not isinstance(step, int) or step == 0:
-        raise fail("InvalidAttribute", "slice", f"step {step!r}", "give a step that is a number and not 0")
+    step = integer(step, at)
+    if step == 0:
+        raise fail("InvalidAttribute", at, "step 0", "give a step that is a number and not 0")
     reverse = step < 0
+    start, stop = (None if b is None else _place(b, ZERO, at) for b in (k.start, k.stop))
     if not reverse:
-        lo = ZERO if k.start is None else _bound(k.start, size)
-        hi = size if k.stop is None else _bound(k.stop, size)
+        lo = ZERO if start is None else _bound(start, size)
+        hi = size if stop is None else _bound(stop, size)
     else:
         # Element j is element size-1-j of the flipped axis.
-        lo = ZERO if k.start is None else size - 1 - _bound(k.start, size, low=-1, high=-1)
-        hi = size if k.stop is None else size - 1 - _bound(k.stop, size, low=-1, high=-1)
+        lo = ZERO if start is None else size - 1 - _bound(start, size, low=-1, high=-1)
+        hi = size if stop is None else size - 1 - _bound(stop, size, low=-1, high=-1)
     if not is_at_most(lo, hi):
         hi = lo if is_at_most(hi, lo) else maximum(lo, hi)
     return lo, hi, abs(step), reverse
 
 
-def _bound(value: IntoExpr, size: Expr, low: int = 0, high: int = 0) -> Expr:
+def _bound(at: Expr, size: Expr, low: int = 0, high: int = 0) -> Expr:
     """A start or stop clamped into low..size+high; sizes count as 1 or more where that decides."""
-    at = expr(value)
     number = at.as_int()
     if number is not None and number < 0:
         at = at + size

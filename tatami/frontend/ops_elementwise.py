@@ -134,6 +134,13 @@ def _any_same(attrs: object, operands: Operands, site: Site) -> tuple[TensorType
     return (TensorType(same_dtype(types, site), joined(types, site)),)
 
 
+def _number_same(attrs: object, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    types = need(operands)
+    dtype = same_dtype(types, site)
+    want(dtype != DType.bool, "a quotient of bool", "cast the operands", site, "UnsupportedDType")
+    return (TensorType(dtype, joined(types, site)),)
+
+
 def _clamp(attrs: Clamp, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     want(x.dtype != DType.bool, "clamp of bool", "cast the operand", site, "UnsupportedDType")
@@ -216,6 +223,7 @@ _ACTIVATIONS = (
 ELEMENTWISE: tuple[Operation, ...] = (
     *(Operation(op.name, NoAttrs, op.arity, op.arity, _scalar(op), op.doc) for op in scalar_ops.OPS.values()),
     *(Operation(name, attrs, 1, 1, infer, doc) for name, attrs, infer, doc in _ACTIVATIONS),
+    Operation("floordiv", NoAttrs, 2, 2, _number_same, "quotient rounded down (Python's //); integer x // 0 = 0"),
     Operation("prelu", NoAttrs, 2, 2, _float_same, "x where x >= 0, else slope*x; slope has x's shape"),
     Operation("quantize", Quantize, 2, 3, _quantize, "saturate(round_half_even(x / scale) + zero_point) as `to`"),
     Operation("dequantize", Quantize, 2, 3, _dequantize, "(x - zero_point) * scale as `to`"),

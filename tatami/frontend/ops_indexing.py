@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from tatami.core.bounds import is_positive
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, floordiv, var
 from tatami.core.scalar import Scalar
@@ -50,6 +51,21 @@ class Iota(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     dtype: DType = DType.i64
     start: Expr = expr(0)
     step: Expr = expr(1)
+
+
+class Eye(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """1 where column = row + k. `columns` None: as many as rows."""
+
+    rows: Expr
+    columns: Expr | None = None
+    k: int = 0
+    dtype: DType = DType.fp32
+
+
+class Dropout(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`rate`: the probability that an element becomes 0; the others are divided by 1 - rate."""
+
+    rate: float = 0.5
 
 
 class Random(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -159,7 +175,8 @@ class Resize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     `coordinates` maps a result position to an operand position as in ONNX Resize."""
 
     shape: Shape
-    scales: tuple[float, ...]
+    scales: tuple[float, ...] = ()
+    """Empty: result size / operand size, where both are numbers."""
     mode: Literal["nearest", "linear", "cubic"] = "nearest"
     coordinates: Literal["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"] = "half_pixel"
     nearest: Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"] = "round_prefer_floor"
@@ -183,6 +200,18 @@ def _iota(attrs: Iota, operands: Operands, site: Site) -> tuple[TensorType, ...]
     axis_of(attrs.axis, len(attrs.shape), site)
     want(attrs.dtype.is_int, f"iota as {attrs.dtype}", "name an integer dtype, then cast", site, "UnsupportedDType")
     return (TensorType(attrs.dtype, attrs.shape),)
+
+
+def _eye(attrs: Eye, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    return (TensorType(attrs.dtype, (attrs.rows, attrs.rows if attrs.columns is None else attrs.columns)),)
+
+
+def _dropout(attrs: Dropout, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, key = need(operands)
+    _key((key,), site)
+    want(x.dtype.is_float or x.dtype == DType.unknown, f"dropout of {x.dtype}", "cast it to a float", site, "UnsupportedDType")
+    want(0.0 <= attrs.rate < 1.0, f"a dropout rate of {attrs.rate}", "give a rate from 0 to less than 1", site)
+    return (x,)
 
 
 def _key(operands: Operands, site: Site) -> None:
@@ -286,9 +315,15 @@ def _sort(attrs: Sort, operands: Operands, site: Site) -> tuple[TensorType, ...]
     return (x, TensorType(DType.i64, x.shape))
 
 
+def _argsort(attrs: Sort, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    return (_sort(attrs, operands, site)[1],)
+
+
 def _topk(attrs: TopK, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     a = axis_of(attrs.axis, len(x.shape), site)
+    beyond = is_positive(attrs.k - x.shape[a]) or is_positive(-attrs.k)
+    want(not beyond, f"the {attrs.k} largest of {x.shape[a]}", f"give k in 0..{x.shape[a]}", site, "AxisSizeMismatch")
     shape = (*x.shape[:a], attrs.k, *x.shape[a + 1 :])
     return (TensorType(x.dtype, shape), TensorType(DType.i64, shape))
 
@@ -364,9 +399,24 @@ def _rotary(attrs: Rotary, operands: Operands, site: Site) -> tuple[TensorType, 
     return (TensorType(same_dtype((x, cos, sin), site), x.shape),)
 
 
+def resize_scales(attrs: Resize, x: Shape, site: Site) -> tuple[float, ...]:
+    """Result size / operand size per axis. Raises E1009 where it is not given and not known."""
+    if attrs.scales:
+        return attrs.scales
+    out = []
+    for axis, (to, size) in enumerate(zip(attrs.shape, x, strict=True)):
+        a, b = to.as_int(), size.as_int()
+        known = to == size or (a is not None and b)
+        want(bool(known), f"resize of axis {axis} from {size} to {to}", "give scales where sizes are symbols or 0", site)
+        out.append(1.0 if to == size or a is None or not b else a / b)
+    return tuple(out)
+
+
 def _resize(attrs: Resize, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
-    want(len(attrs.shape) == len(attrs.scales) == len(x.shape), "resize", "give one size and scale per axis", site)
+    fits = len(attrs.shape) == len(x.shape) and len(attrs.scales) in (0, len(x.shape))
+    want(fits, f"resize of {text(x.shape)} to {text(attrs.shape)}", "give one size and scale per axis", site)
+    want(all(s > 0 for s in resize_scales(attrs, x.shape, site)), "a scale that is not positive", "give scales > 0", site)
     return (TensorType(x.dtype, attrs.shape),)
 
 
@@ -375,9 +425,11 @@ INDEXING: tuple[Operation, ...] = (
     Operation("size", SizeValue, 0, 0, _size, "the value of a size expression, rank 0"),
     Operation("full", Full, 0, 0, _full, "one number everywhere"),
     Operation("iota", Iota, 0, 0, _iota, "start + step * coordinate along an axis"),
+    Operation("eye", Eye, 0, 0, _eye, "1 on a diagonal, 0 elsewhere"),
     Operation("rand_u32", OfShape, 1, 1, _rand_u32, "Philox4x32-10 words; operand: the u64 key"),
     Operation("uniform", Random, 1, 1, _random, "uniform in [low, high); operand: the u64 key"),
     Operation("normal", Random, 1, 1, _random, "normal with mean `low` and deviation `high`; operand: the u64 key"),
+    Operation("dropout", Dropout, 2, 2, _dropout, "x / (1 - rate), or 0 with probability rate; operands: x, the u64 key"),
     Operation("gather", Gather, 2, 2, _gather, "out[.., i, ..] = x[.., index[.., i, ..], ..] (torch.gather)"),
     Operation("take", Gather, 2, 2, _take, "whole slices by index along an axis (numpy.take, embedding)"),
     Operation("gather_nd", GatherND, 2, 2, _gather_nd, "slices by index tuples"),
@@ -385,6 +437,7 @@ INDEXING: tuple[Operation, ...] = (
     Operation("scatter_nd", ScatterND, 3, 3, _scatter_nd, "x, index, updates: the same by index tuples"),
     Operation("one_hot", OneHot, 1, 2, _one_hot, "on where the coordinate equals the index; negative counts from the end"),
     Operation("sort", Sort, 1, 1, _sort, "sorted values and their positions; stable, NaN last when ascending"),
+    Operation("argsort", Sort, 1, 1, _argsort, "the positions that sort gives"),
     Operation("topk", TopK, 1, 1, _topk, "the k largest or smallest in order, and their positions"),
     Operation("nonzero", NewSize, 1, 1, _nonzero, "coordinates of elements that are not 0: [rank, size]"),
     Operation("unique", Unique, 1, 1, _unique, "values, first positions, inverse, counts"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, ceildiv, minimum
+from tatami.core.expr import ONE, Expr, Shape, ceildiv, expr, minimum
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
+    NoAttrs,
     Operands,
     Operation,
     Site,
@@ -101,6 +102,12 @@ class Pool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """avg_pool: divide by the window's size, padding included."""
     p: int = 2
     """lp_pool: the exponent."""
+
+
+class Adaptive(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`size` windows over the last len(size) axes: window o reads floor(o*L/size) up to ceil((o+1)*L/size)."""
+
+    size: tuple[int, ...]
 
 
 def reduced(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
@@ -241,6 +248,22 @@ def _pool(attrs: Pool, operands: Operands, site: Site) -> tuple[TensorType, ...]
     return (TensorType(x.dtype, (*x.shape[:lead], *pool_sizes(attrs, x.shape[lead:]))),)
 
 
+def _adaptive(attrs: Adaptive, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    (x,) = need(operands)
+    n = len(attrs.size)
+    want(0 < n <= len(x.shape), f"pool of {text(x.shape)} to {n} sizes", "give one per spatial axis", site, "BroadcastMismatch")
+    want(all(s > 0 for s in attrs.size), f"pool to {list(attrs.size)}", "give sizes of 1 or more", site)
+    want(x.dtype != DType.bool, "a pool of bool", "cast the operand", site, "UnsupportedDType")
+    return (TensorType(x.dtype, (*x.shape[: len(x.shape) - n], *(expr(s) for s in attrs.size))),)
+
+
+def _global_pool(attrs: NoAttrs, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    (x,) = need(operands)
+    rank = len(x.shape)
+    want(rank >= 3, f"a global pool of {text(x.shape)}", "give (N, C, L..)", site, "BroadcastMismatch")
+    return _reduce(Reduce(tuple(range(2, rank)), True), operands, site)
+
+
 def _max_pool_indices(attrs: Pool, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (out,) = _pool(attrs, operands, site)
     return (TensorType(DType.i64, out.shape),)
@@ -281,5 +304,9 @@ REDUCTION: tuple[Operation, ...] = (
         "max_pool_indices", Pool, 1, 1, _max_pool_indices, "row-major position of that element in the whole tensor (i64)"
     ),
     Operation("avg_pool", Pool, 1, 1, _pool, "mean of each window"),
+    Operation("adaptive_avg_pool", Adaptive, 1, 1, _adaptive, "mean of each of `size` windows, however long the axis is"),
+    Operation("adaptive_max_pool", Adaptive, 1, 1, _adaptive, "largest of each of `size` windows"),
+    Operation("global_avg_pool", NoAttrs, 1, 1, _global_pool, "mean over the axes from 2 on, kept with size 1"),
+    Operation("global_max_pool", NoAttrs, 1, 1, _global_pool, "largest over the axes from 2 on, kept with size 1"),
     Operation("lp_pool", Pool, 1, 1, _pool, "p-norm of each window"),
 )

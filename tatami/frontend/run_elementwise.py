@@ -103,6 +103,16 @@ def shrink(s: Scope, attrs: Any) -> Array:
     return np.where(x < t(-attrs.lambd), x + bias, np.where(x > t(attrs.lambd), x - bias, zero))
 
 
+def floordiv(s: Scope, attrs: Any) -> Array:
+    a, b = np.broadcast_arrays(wide(s[0]), wide(s[1]))
+    with np.errstate(all="ignore"):
+        if s.dtype.is_float:
+            return np.floor(a / b)
+        rest = np.mod(a, np.where(b == 0, 1, b))
+        exact = apply("idiv", [a, b], s.dtype, s.mode)
+        return exact - ((rest != 0) & ((a < 0) != (b < 0)) & (b != 0)).astype(exact.dtype)
+
+
 def prelu(s: Scope, attrs: Any) -> Array:
     x = wide(s[0])
     return np.where(x >= 0, x, x * wide(s[1]))
@@ -169,6 +179,7 @@ ELEMENTWISE: dict[str, Callable[[Scope, Any], Array]] = {
     "bitcast": bitcast,
     "shrink": shrink,
     "isfinite": isfinite,
+    "floordiv": floordiv,
     "prelu": prelu,
     "quantize": quantize,
     "dequantize": dequantize,

@@ -10,8 +10,11 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.core.expr import expr
 from tatami.core.numerics import Array, cast, philox
 from tatami.core.numerics import constant as rank_0
+from tatami.frontend.operation import Site
+from tatami.frontend.ops_indexing import resize_scales
 from tatami.frontend.run_scope import Scope, wide
 
 
@@ -32,6 +35,17 @@ def iota(s: Scope, attrs: Any) -> Array:
     axis = attrs.axis % len(shape)
     line = np.arange(shape[axis]) * s.size(attrs.step) + s.size(attrs.start)
     return np.broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+
+def eye(s: Scope, attrs: Any) -> Array:
+    rows, columns = s.shape(s.types[0].shape)
+    return np.eye(rows, columns, attrs.k)
+
+
+def dropout(s: Scope, attrs: Any) -> Array:
+    x = wide(s[0])
+    kept = _unit(_words(s[1], x.shape), DType.fp32) >= np.float32(attrs.rate)
+    return np.where(kept, x * (1.0 / (1.0 - attrs.rate)), 0.0)
 
 
 def _words(key: Array, shape: tuple[int, ...]) -> Array:
@@ -169,6 +183,10 @@ def sort(s: Scope, attrs: Any) -> tuple[Array, ...]:
     return np.take_along_axis(s[0], order, attrs.axis), order.astype(np.int64)
 
 
+def argsort(s: Scope, attrs: Any) -> Array:
+    return sort(s, attrs)[1]
+
+
 def topk(s: Scope, attrs: Any) -> tuple[Array, ...]:
     order = np.take(_order(s[0], attrs.axis % s[0].ndim, attrs.largest), range(s.size(attrs.k)), attrs.axis)
     return np.take_along_axis(s[0], order, attrs.axis), order.astype(np.int64)
@@ -255,7 +273,9 @@ def rotary_embedding(s: Scope, attrs: Any) -> Array:
 
 def resize(s: Scope, attrs: Any) -> Array:
     x = wide(s[0]) if attrs.mode != "nearest" else s[0]
-    for axis, (to, scale) in enumerate(zip(s.shape(attrs.shape), attrs.scales, strict=True)):
+    for axis, (to, scale) in enumerate(
+        zip(s.shape(attrs.shape), resize_scales(attrs, tuple(map(expr, x.shape)), Site(s.at)), strict=True)
+    ):
         if to == x.shape[axis] and scale == 1.0:
             continue
         x = _resized(x, axis, to, np.float32(scale), attrs)
@@ -302,6 +322,8 @@ INDEXING: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
     "size": size,
     "full": full,
     "iota": iota,
+    "eye": eye,
+    "dropout": dropout,
     "rand_u32": rand_u32,
     "uniform": uniform,
     "normal": normal,
@@ -312,6 +334,7 @@ INDEXING: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
     "scatter_nd": scatter_nd,
     "one_hot": one_hot,
     "sort": sort,
+    "argsort": argsort,
     "topk": topk,
     "nonzero": nonzero,
     "unique": unique,

@@ -226,6 +226,37 @@ def avg_pool(s: Scope, attrs: Any) -> Array:
     return _pool(lambda part, n: wide(part).sum(-1) / (n if include else part.shape[-1]), s, attrs)
 
 
+def adaptive_pool(f: Callable[[Array], Array], s: Scope, attrs: Any) -> Array:
+    x = s[0] if s[0].dtype.name != "bfloat16" else s[0].astype(np.float32)
+    n = len(attrs.size)
+    lead = x.ndim - n
+    y = np.zeros(s.shape(s.types[0].shape), np.float64 if s.dtype.is_float else x.dtype)
+    with np.errstate(all="ignore"):
+        for o in np.ndindex(*attrs.size):
+            spans = tuple(
+                slice(i * length // k, -(-(i + 1) * length // k)) for i, length, k in zip(o, x.shape[lead:], attrs.size)
+            )
+            part = x[(slice(None),) * lead + spans]
+            y[(slice(None),) * lead + o] = f(part.reshape((*x.shape[:lead], math.prod(part.shape[lead:]))))
+    return y
+
+
+def global_pool(f: Callable[[Array], Array], s: Scope, attrs: Any) -> Array:
+    x = s[0] if s[0].dtype.name != "bfloat16" else s[0].astype(np.float32)
+    with np.errstate(all="ignore"):
+        return f(x.reshape((*x.shape[:2], math.prod(x.shape[2:])))).reshape((*x.shape[:2], *(1,) * (x.ndim - 2)))
+
+
+def _window_mean(x: Array) -> Array:
+    """Mean of the last axis; integers truncate."""
+    return _mean(wide(x), (x.ndim - 1,))[..., 0]
+
+
+def _window_max(x: Array) -> Array:
+    low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    return np.max(x, -1, initial=low)
+
+
 def lp_pool(s: Scope, attrs: Any) -> Array:
     return _pool(lambda part, n: (np.abs(wide(part)) ** attrs.p).sum(-1) ** (1 / attrs.p), s, attrs)
 
@@ -258,5 +289,9 @@ REDUCTION: dict[str, Callable[[Scope, Any], Array]] = {
     "max_pool": max_pool,
     "max_pool_indices": max_pool_indices,
     "avg_pool": avg_pool,
+    "adaptive_avg_pool": partial(adaptive_pool, _window_mean),
+    "adaptive_max_pool": partial(adaptive_pool, _window_max),
+    "global_avg_pool": partial(global_pool, _window_mean),
+    "global_max_pool": partial(global_pool, _window_max),
     "lp_pool": lp_pool,
 }

@@ -152,6 +152,15 @@ def shrink(use: Use[Shrink]) -> Value:
     return (x < -int(a.lambd)).where(x + int(a.bias), down)
 
 
+def floordiv(use: Use[NoAttrs]) -> Value:
+    """Floats: floor(x / y). Integers: the truncated quotient, less 1 where a remainder and a negative quotient meet."""
+    x, y = wide(use[0]), wide(use[1])
+    if x.dtype.is_float:
+        return (x / y).fn("floor").cast(use.dtype)
+    down = x.fn("rem", y).fn("ne", 0).fn("and", (x < 0).fn("xor", y < 0))
+    return x.fn("idiv", y) - down.cast(x.dtype)
+
+
 def prelu(use: Use[NoAttrs]) -> Value:
     x, slope = wide(use[0]), wide(use[1])
     return (x >= 0.0).where(x, x * slope).cast(use.dtype)
@@ -216,6 +225,7 @@ ELEMENTWISE: dict[str, Rule] = {
     "expm1": _formula(lambda x, use: expm1(x)),
     "log10": _formula(lambda x, use: x.fn("log") * (1.0 / math.log(10.0))),
     "isfinite": isfinite,
+    "floordiv": floordiv,
     "prelu": prelu,
     "quantize": quantize,
     "dequantize": dequantize,

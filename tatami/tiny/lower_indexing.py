@@ -12,6 +12,8 @@ from tatami.frontend.ir import TensorType
 from tatami.frontend.ops_indexing import (
     Compress,
     Constant,
+    Dropout,
+    Eye,
     Full,
     Gather,
     GatherND,
@@ -30,6 +32,7 @@ from tatami.frontend.ops_indexing import (
     Sort,
     TopK,
     Unique,
+    resize_scales,
     rotary_width,
 )
 from tatami.tiny.build import Value, axis_vars
@@ -56,6 +59,18 @@ def iota(use: Use[Iota]) -> Value:
     if a.step != ONE:
         out = out * b.size(a.step, a.dtype)
     return out + b.size(a.start, a.dtype) if a.start.terms else out
+
+
+def eye(use: Use[Eye]) -> Value:
+    b, shape = use.builder, use.types[0].shape
+    row = b.iota(shape, 0) + use.attrs.k if use.attrs.k else b.iota(shape, 0)
+    return row.fn("eq", b.iota(shape, 1)).cast(use.dtype)
+
+
+def dropout(use: Use[Dropout]) -> Value:
+    x, rate = wide(use[0]), use.attrs.rate
+    kept = unit_uniform(use.builder.add(RandOp(x.shape), (use[1],)), DType.fp32) >= rate
+    return kept.where(x * (1.0 / (1.0 - rate)), 0.0).cast(use.dtype)
 
 
 def rand_u32(use: Use[OfShape]) -> Value:
@@ -166,6 +181,12 @@ def sort(use: Use[Sort]) -> tuple[Value, ...]:
     return _routine(use, "sort", list(use.types), axis=axis, descending=use.attrs.descending)
 
 
+def argsort(use: Use[Sort]) -> Value:
+    x = use[0]
+    types = [TensorType(x.dtype, x.shape), TensorType(DType.i64, x.shape)]
+    return _routine(use, "sort", types, axis=use.axis(use.attrs.axis, x.rank), descending=use.attrs.descending)[1]
+
+
 def topk(use: Use[TopK]) -> tuple[Value, ...]:
     """The whole axis sorted, then its first k."""
     x = use[0]
@@ -248,7 +269,7 @@ def rotary_embedding(use: Use[Rotary]) -> Value:
 def resize(use: Use[Resize]) -> Value:
     """One axis after another: gathers at neighbouring positions, weighted."""
     x = wide(use[0]) if use.attrs.mode != "nearest" else use[0]
-    for axis, (to, scale) in enumerate(zip(use.attrs.shape, use.attrs.scales, strict=True)):
+    for axis, (to, scale) in enumerate(zip(use.attrs.shape, resize_scales(use.attrs, x.shape, use.site), strict=True)):
         if to != x.shape[axis] or scale != 1.0:
             x = _resized(x, axis, to, scale, use.attrs)
     return x.cast(use.dtype)
@@ -316,6 +337,8 @@ INDEXING: dict[str, Rule] = {
     "size": size,
     "full": full,
     "iota": iota,
+    "eye": eye,
+    "dropout": dropout,
     "rand_u32": rand_u32,
     "uniform": uniform,
     "normal": normal,
@@ -326,6 +349,7 @@ INDEXING: dict[str, Rule] = {
     "scatter_nd": scatter_nd,
     "one_hot": one_hot,
     "sort": sort,
+    "argsort": argsort,
     "topk": topk,
     "nonzero": nonzero,
     "unique": unique,

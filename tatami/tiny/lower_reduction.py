@@ -6,10 +6,12 @@ import math
 from functools import partial
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, Shape, expr
+from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, exact_div, expr, floordiv
+from tatami.frontend.operation import NoAttrs
 from tatami.frontend.ops_contraction import conv_padding
 from tatami.frontend.ops_movement import filled
 from tatami.frontend.ops_reduction import (
+    Adaptive,
     ArgReduce,
     BatchNorm,
     Cumulative,
@@ -275,6 +277,58 @@ def pool_windows_to(x: Value, a: Pool, out: Shape) -> Value:
     return x.pad(pads, 0.0).view((*out, *a.kernel), [i[j] * stride[j] + i[n + j] * dilation[j] for j in range(n)])
 
 
+def adaptive_windows(x: Value, size: tuple[int, ...], fill: float | int | str) -> tuple[Value, Value]:
+    """[.., L..] -> [.., O.., k..] with `fill` beyond a window's end, and the number of elements [O..]: window o reads
+    from floor(o*L/O) up to ceil((o+1)*L/O), at most ceil(L/O) + 1 elements."""
+    b = x.builder
+    n, lead = len(size), x.rank - len(size)
+    i = axis_vars(x.rank + n)
+    index, reach, pads = list(i[:lead]), [], [(ZERO, ZERO)] * lead
+    for j, o in enumerate(size):
+        length = x.shape[lead + j]
+        index.append(floordiv(i[lead + j] * length, expr(o)) + i[x.rank + j])
+        exact = exact_div(length, expr(o))
+        reach.append(exact if exact is not None else ceildiv(length, expr(o)) + 1)
+        pads.append((ZERO, ZERO if exact is not None else reach[-1]))
+    shape = (*x.shape[:lead], *(expr(o) for o in size), *reach)
+    seen = x.pad(pads, fill).view(shape, index)
+    counts = b.const(1, DType.i64).expand(tuple(expr(o) for o in size))
+    for j, o in enumerate(size):
+        total = b.size(x.shape[lead + j])
+        first, last = _span(b.iota(shape, lead + j), total, o)
+        if exact_div(x.shape[lead + j], expr(o)) is None:
+            seen = ((first + b.iota(shape, x.rank + j)) < last).where(seen, fill)
+        first, last = _span(b.iota(counts.shape, j), total, o)
+        counts = counts * (last - first)
+    return seen, counts
+
+
+def _span(at: Value, length: Value, windows: int) -> tuple[Value, Value]:
+    """Where window `at` begins and ends."""
+    return (at * length).fn("idiv", windows), ((at + 1) * length + (windows - 1)).fn("idiv", windows)
+
+
+def adaptive_avg_pool(use: Use[Adaptive]) -> Value:
+    x = wide(use[0])
+    seen, counts = adaptive_windows(x, use.attrs.size, 0.0 if x.dtype.is_float else 0)
+    return (seen.sum(range(x.rank, seen.rank), x.dtype) / counts.cast(x.dtype)).cast(use.dtype)
+
+
+def adaptive_max_pool(use: Use[Adaptive]) -> Value:
+    x = use[0]
+    seen, _ = adaptive_windows(x, use.attrs.size, "-INF" if x.dtype.is_float else lowest_int(x.dtype))
+    return seen.max(range(x.rank, seen.rank))
+
+
+def global_avg_pool(use: Use[NoAttrs]) -> Value:
+    x = wide(use[0])
+    return _mean(x, tuple(range(2, x.rank)), keepdims=True).cast(use.dtype)
+
+
+def global_max_pool(use: Use[NoAttrs]) -> Value:
+    return use[0].max(tuple(range(2, use[0].rank)), keepdims=True)
+
+
 def lp_pool(use: Use[Pool]) -> Value:
     x, a = wide(use[0]), use.attrs
     seen = pool_windows(x.fn("abs"), a, 0.0)
@@ -307,5 +361,9 @@ REDUCTION: dict[str, Rule] = {
     "max_pool": max_pool,
     "max_pool_indices": max_pool_indices,
     "avg_pool": avg_pool,
+    "adaptive_avg_pool": adaptive_avg_pool,
+    "adaptive_max_pool": adaptive_max_pool,
+    "global_avg_pool": global_avg_pool,
+    "global_max_pool": global_max_pool,
     "lp_pool": lp_pool,
 }

@@ -1,0 +1,64 @@
+"""Reads and writes at places that a tensor holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tatami.core.dtype import DType
+from tatami.core.expr import IntoExpr
+from tatami.frontend.graph_arguments import dtype as as_dtype
+from tatami.frontend.graph_arguments import size
+from tatami.frontend.graph_value import Value
+
+if TYPE_CHECKING:
+    from tatami.frontend.graph_tensor import Tensor
+
+
+class Indexing(Value):
+    """`bounds` of an index: "wrap" counts negative ones from the end and reports others outside, "clamp", "zero"."""
+
+    __slots__ = ()
+
+    def gather(self, axis: int, index: Tensor, bounds: str = "wrap") -> Tensor:
+        """out[.., i, ..] = x[.., index[.., i, ..], ..] (torch.gather)."""
+        return self.one("gather", index, axis=axis, bounds=bounds)
+
+    def take(self, index: Tensor, axis: int = 0, bounds: str = "wrap") -> Tensor:
+        """Whole slices by index along an axis (numpy.take; an embedding with axis 0)."""
+        return self.one("take", index, axis=axis, bounds=bounds)
+
+    def gather_nd(self, index: Tensor, batch: int = 0, bounds: str = "wrap") -> Tensor:
+        """Slices by index tuples, the last axis of `index`."""
+        return self.one("gather_nd", index, batch=batch, bounds=bounds)
+
+    def scatter(self, axis: int, index: Tensor, updates: Tensor, op: str = "set", bounds: str = "wrap") -> Tensor:
+        """A copy with `updates` at `index` along an axis; `op`: set (the last of equal places stays), add, mul, max, min."""
+        return self.one("scatter", index, updates, axis=axis, op=op, bounds=bounds)
+
+    def scatter_nd(self, index: Tensor, updates: Tensor, op: str = "set", bounds: str = "wrap") -> Tensor:
+        """The same by index tuples."""
+        return self.one("scatter_nd", index, updates, op=op, bounds=bounds)
+
+    def one_hot(self, depth: IntoExpr, axis: int = -1, dtype: DType | str = DType.fp32) -> Tensor:
+        """1 where the coordinate along the new axis equals the index; a negative index counts from the end."""
+        at = self._what("one_hot")
+        return self.one("one_hot", depth=size(depth, at), axis=axis, dtype=as_dtype(dtype, at))
+
+    def nonzero(self, size_symbol: str | None = None) -> Tensor:
+        """Coordinates of the elements that are not 0: [rank, count]; the count is a new size."""
+        return self.one("nonzero", size=size_symbol or self.graph.fresh_size("nonzero"))
+
+    def compress(self, keep: Tensor, axis: int | None = None, size_symbol: str | None = None) -> Tensor:
+        """The slices along an axis where `keep` holds (numpy.compress); their number is a new size."""
+        return self.one("compress", keep, axis=axis, size=size_symbol or self.graph.fresh_size("kept"))
+
+    def reverse_sequence(self, lengths: Tensor, time_axis: int = 0, batch_axis: int = 1) -> Tensor:
+        return self.one("reverse_sequence", lengths, time_axis=time_axis, batch_axis=batch_axis)
+
+    def triu(self, k: int = 0) -> Tensor:
+        """Elements on and above diagonal k of the last two axes; 0 below."""
+        return self.one("trilu", upper=True, k=k)
+
+    def tril(self, k: int = 0) -> Tensor:
+        """Elements on and below diagonal k of the last two axes; 0 above."""
+        return self.one("trilu", upper=False, k=k)

@@ -1,0 +1,92 @@
+"""Many operations in one graph, each with the answer numpy or PyTorch gives: compiled once, compared one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tatami.api import compile
+from tatami.core.dtype import DType
+from tatami.core.tensor import as_dtype
+from tatami.frontend.graph import Graph
+from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.run import run
+
+ULPS = {DType.fp16: 2.0**-10, DType.bf16: 2.0**-7, DType.fp32: 2.0**-23, DType.fp64: 2.0**-52}
+
+
+class Oracle:
+    """A graph under construction beside what it has to give."""
+
+    def __init__(self) -> None:
+        self.g = Graph("oracle")
+        self.inputs: dict[str, np.ndarray] = {}
+        self.wants: dict[str, tuple[np.ndarray, float, str]] = {}
+
+    def given(self, array: Any, shape: Sequence[int | str] | None = None) -> Tensor:
+        """An input that holds `array`; `shape` may name sizes that stay open."""
+        array = np.asarray(array)
+        name = f"x{len(self.inputs)}"
+        self.inputs[name] = array
+        dtype = as_dtype(array.dtype)
+        assert dtype is not None, array.dtype
+        return self.g.input(name, tuple(array.shape if shape is None else shape), dtype)
+
+    def same(self, what: str, tensor: Tensor | tuple[Tensor, ...], want: Any, ulps: float = 4.0) -> None:
+        """`tensor` is `want`: to the bit for integers and bool, within `ulps` of its size for floats."""
+        if isinstance(tensor, tuple):
+            assert len(tensor) == len(want), what
+            for i, (t, w) in enumerate(zip(tensor, want, strict=True)):
+                self.same(f"{what}[{i}]", t, w, ulps)
+            return
+        want = numbers(want)
+        assert len(tensor.shape) == want.ndim, f"{what}: shape {tensor.shape}, wanted {want.shape}"
+        name = f"y{len(self.wants)}"
+        self.g.output(name, tensor)
+        self.wants[name] = (want, ulps, what)
+
+    def check(self, **options: Any) -> None:
+        """The reference and the compiled program give every answer."""
+        module = self.g.module()
+        dtypes = {o.tensor: o.dtype for o in module.main.signature.outputs}
+        with np.errstate(all="ignore"):
+            reference = run(module, self.inputs)
+        got = compile(self.g, **options)(self.inputs)
+        wrong = []
+        for name, (want, ulps, what) in self.wants.items():
+            for source, results in (("reference", reference), ("compiled", got)):
+                message = difference(results[name], want, dtypes[name], ulps)
+                if message:
+                    wrong.append(f"{what} ({source}): {message}")
+        assert not wrong, "\n".join(wrong)
+
+
+def numbers(value: Any) -> np.ndarray:
+    """What an oracle gives as an array; PyTorch's bfloat16 in fp32."""
+    if hasattr(value, "detach"):
+        value = value.detach()
+        return np.asarray((value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy())
+    return np.asarray(value)
+
+
+def difference(got: np.ndarray, want: np.ndarray, dtype: DType, ulps: float) -> str:
+    """Empty when they agree: infinities and NaN in the same places, finite numbers close."""
+    if got.shape != want.shape:
+        return f"shape {got.shape}, wanted {want.shape}"
+    if not dtype.is_float:
+        if want.dtype.kind == "f":
+            return f"is {dtype}, wanted floats"
+        bad = got != want
+    else:
+        g, w = got.astype(np.float64), want.astype(np.float64)
+        finite = np.isfinite(w)
+        size = np.abs(np.where(finite, w, 0))
+        bound = ULPS[dtype] * ulps * (size + (size.max() if size.size else 0) * 2.0**-2) + 2.0**-126
+        with np.errstate(all="ignore"):
+            bad = np.where(finite, ~(np.abs(g - w) <= bound), ~((g == w) | (np.isnan(g) & np.isnan(w))))
+    if not bad.any():
+        return ""
+    at = tuple(int(i[0]) for i in np.nonzero(bad))
+    return f"{int(bad.sum())} of {bad.size} differ, at {at}: {got[at]!r}, wanted {want[at]!r}"

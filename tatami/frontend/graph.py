@@ -249,7 +249,7 @@ class Graph:
     # -- custom kernels ----------------------------------------------------------------------------
     def kernel(self, expression: str, *operands: Tensor | float, shape: Sequence[IntoExpr] | None = None) -> Tensor:
         """A formula at every element: ``g.kernel("input0 * 2 + ridx1", x)`` (docs/custom_kernels.md)."""
-        return self.one("kernel", *operands, expression=expression, shape=None if shape is None else _shape(shape))
+        return self.one("kernel", *operands, expression=expression, shape=None if shape is None else self._sizes(shape, "kernel"))
 
     def kernel_reduce(
         self,
@@ -262,7 +262,7 @@ class Graph:
         shape: Sequence[IntoExpr] | None = None,
     ) -> Tensor:
         """A formula reduced over axes: ``g.kernel_reduce("input0 * input1", x, y, op="sum", axes=[1])``."""
-        over = None if shape is None else _shape(shape)
+        over = None if shape is None else self._sizes(shape, "kernel_reduce")
         given = {"op": op, "axes": axes, "keepdims": keepdims, "acc_dtype": acc_dtype, "shape": over}
         return self.one("kernel_reduce", *operands, expression=expression, **given)
 
@@ -277,7 +277,7 @@ class Graph:
         shape: Sequence[IntoExpr] | None = None,
     ) -> Tensor:
         """A formula running along an axis: ``g.kernel_scan("exp(input0)", x, op="sum", axis=1)``."""
-        over = None if shape is None else _shape(shape)
+        over = None if shape is None else self._sizes(shape, "kernel_scan")
         given = {"op": op, "axis": axis, "exclusive": exclusive, "reverse": reverse, "shape": over}
         return self.one("kernel_scan", *operands, expression=expression, **given)
 

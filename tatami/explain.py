@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tatami.compilation import Compilation
+from tatami.copies import moves
 from tatami.core.module import Module
 from tatami.plan.show import show_estimate
 from tatami.region.ir import Region, Step
@@ -91,6 +92,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
         yield from _edges(view)
     yield from _plans(compilation)
     yield from _steps(compilation)
+    yield from _copies(compilation)
     yield from _deferred(compilation)
     if compilation.warnings:
         yield ""
@@ -134,6 +136,24 @@ def _steps(compilation: Compilation) -> Iterator[str]:
             yield f"steps of {program} that are not kernels"
         for s in steps:
             yield f"  {s.name}: {s.kind} {', '.join(s.targets)}"
+
+
+def _copies(compilation: Compilation) -> Iterator[str]:
+    """Every instruction that only moves elements: bytes read and written, and what they are needed for."""
+    if "execution" not in compilation.stages or "realised" not in compilation.stages:
+        return
+    if compilation.stages.get_made("realised") is None and compilation.first not in _ABOVE_PLANS:
+        return  # an execution document came alone: its Regions are not there to look at
+    found = moves(compilation.stages["execution"], compilation.stages["realised"])
+    if found:
+        yield ""
+        yield "copies"
+    for m in found:
+        where = "" if m.program == "main" else f" ({m.program})"
+        yield f"  {m.name}{where}  {m.bytes} bytes  {m.why}"
+
+
+_ABOVE_PLANS = ("frontend", "tiny@imported", "tiny", "region@explicit", "region")
 
 
 def _deferred(compilation: Compilation) -> Iterator[str]:

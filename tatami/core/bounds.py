@@ -316,7 +316,10 @@ def linearize(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
 
 
 def unravel(linear: Expr, shape: tuple[Expr, ...], extents: Extents) -> tuple[Expr, ...]:
-    """Row-major coordinates of `linear` in `shape`, simplified over the box of `extents`."""
+    """Row-major coordinates of `linear` in `shape`, simplified over the box of `extents`. All 0 in a shape without
+    elements, where there is nothing to read."""
+    if ZERO in shape:
+        return (ZERO,) * len(shape)
     out: list[Expr] = []
     stride = ONE
     for axis in range(len(shape) - 1, -1, -1):

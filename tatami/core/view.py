@@ -12,8 +12,8 @@ is pointwise: ``compose(f, g)`` at i is g at f(i). Source 0 is the data; sources
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,11 +26,14 @@ from tatami.core.expr import (
     IntoExpr,
     Shape,
     Var,
+    ceildiv,
     evaluate,
     exact_div,
     expr,
     floordiv,
     free_vars,
+    maximum,
+    minimum,
     mod,
     product,
     substitute,
@@ -129,27 +132,93 @@ def squeeze(view: View, axis: int) -> View:
 
 def repeat(view: View, axis: int, times: IntoExpr) -> View:
     """An axis of size 1, `times` times."""
-    at = _one(view, axis, "repeat")
-    axes = list(_axes(len(view.shape)))
-    axes[at] = ZERO
-    return _through(view, (*view.shape[:at], expr(times), *view.shape[at + 1 :]), axes)
+    return _along(view, _one(view, axis, "repeat"), expr(times), lambda _: ZERO)
 
 
 def flip(view: View, axis: int) -> View:
     at = _axis(axis, len(view.shape))
-    axes = list(_axes(len(view.shape)))
-    axes[at] = view.shape[at] - 1 - axes[at]
-    return _through(view, view.shape, axes)
+    return _along(view, at, view.shape[at], lambda i: view.shape[at] - 1 - i)
 
 
 def tile(view: View, axis: int, times: IntoExpr) -> View:
     """Whole copies along an axis: its coordinate modulo its size."""
     at = _axis(axis, len(view.shape))
     size = view.shape[at]
-    shape = (*view.shape[:at], size * expr(times), *view.shape[at + 1 :])
-    axes = list(_axes(len(view.shape)))
-    axes[at] = simplify(mod(axes[at], size), _extents(shape))
-    return _through(view, shape, axes)
+    return _along(view, at, size * expr(times), lambda i: mod(i, size) if size != ZERO else ZERO)
+
+
+def slice(view: View, axis: int, start: IntoExpr, stop: IntoExpr, step: int = 1) -> View:
+    """Elements start, start+step, … before stop; a negative step walks down, past 0 to a stop of -1. Sizes that are
+    numbers are checked, others are the caller's word."""
+    at = _axis(axis, len(view.shape))
+    first, last, size = expr(start), expr(stop), view.shape[at]
+    if step == 0:
+        raise fail("InvalidAttribute", "view", "slice with step 0", "give a step that is not 0")
+    count = ceildiv(last - first, expr(step)) if step > 0 else ceildiv(first - last, expr(-step))
+    low, high = (first, last) if step > 0 else (last + 1, first + 1)
+    if any((e.as_int() or 0) < 0 for e in (low, high - low, size - high)):
+        raise fail(
+            "AxisOutOfRange",
+            "view",
+            f"slice {first}:{last}:{step} of an axis of size {size}",
+            f"stay inside 0 … {size}, start before stop in the direction of the step",
+        )
+    return _along(view, at, count, lambda i: first + i * step)
+
+
+def roll(view: View, axis: int, shift: IntoExpr) -> View:
+    """Element i is element i - shift, modulo the size."""
+    at = _axis(axis, len(view.shape))
+    size = view.shape[at]
+    return view if size == ZERO else _along(view, at, size, lambda i: mod(i - expr(shift), size))
+
+
+def pad(
+    view: View,
+    axis: int,
+    before: IntoExpr,
+    after: IntoExpr,
+    mode: Literal["constant", "edge", "reflect", "wrap"] = "constant",
+) -> View:
+    """An axis wider by elements of its own (numpy's modes); negative widths crop, in every mode and first. A border
+    of a constant is no view: it brings a number of its own."""
+    at = _axis(axis, len(view.shape))
+    lo, hi = expr(before), expr(after)
+    cut = tuple(maximum(-w, 0) for w in (lo, hi))
+    if cut != (ZERO, ZERO):
+        view = slice(view, at, cut[0], view.shape[at] - cut[1])
+        lo, hi = lo + cut[0], hi + cut[1]
+    if lo == ZERO == hi:
+        return view
+    size = view.shape[at]
+    if mode == "constant" or size == ZERO:
+        raise fail(
+            "InvalidAttribute",
+            "view",
+            f"a {mode} border of {lo} and {hi} on an axis of size {size} is no view",
+            "the modes edge, reflect and wrap repeat elements that are there; x.pad of a graph brings constants",
+        )
+    return _along(view, at, size + lo + hi, lambda i: border(i - lo, size, mode))
+
+
+def border(at: Expr, size: Expr, mode: Literal["edge", "reflect", "wrap"]) -> Expr:
+    """The element of an axis of `size` ≥ 1 that stands at `at`, which may lie outside it on either side, at any
+    distance (numpy.pad): edge 00[012]22, reflect 21[012]10, wrap 12[012]01."""
+    if mode == "edge":
+        return minimum(maximum(at, 0), size - 1)
+    if mode == "wrap":
+        return mod(at, size)
+    period = maximum(2 * size - 2, 1)
+    return minimum(mod(at, period), period - mod(at, period)) if size != ONE else ZERO
+
+
+def diagonal(view: View) -> View:
+    """The diagonal of the last two axes, which have one size."""
+    rank = len(view.shape)
+    if rank < 2 or view.shape[-1] != view.shape[-2]:
+        raise fail("AxisSizeMismatch", "view", f"diagonal of {_text(view.shape)}", "give two last axes of one size")
+    axes = _axes(rank - 1)
+    return _through(view, view.shape[:-1], (*axes, axes[-1]))
 
 
 def reshape(view: View, shape: Sequence[IntoExpr]) -> View:
@@ -222,6 +291,14 @@ def _through(view: View, shape: Shape, coordinates: Sequence[Expr], before: tupl
         offset = simplify(substitute(load.offset, values), _extents(shape, loads))
         loads.append(LoadIndex(load.src_index + sources, offset, load.size))
     return View(shape, simplify(substitute(view.index, values), _extents(shape, loads)), tuple(loads))
+
+
+def _along(view: View, at: int, size: Expr, coordinate: Callable[[Expr], Expr]) -> View:
+    """The view with axis `at` of `size`, read at `coordinate` of its position."""
+    shape = (*view.shape[:at], size, *view.shape[at + 1 :])
+    axes = list(_axes(len(shape)))
+    axes[at] = simplify(coordinate(axes[at]), _extents(shape))
+    return _through(view, shape, axes)
 
 
 def element(

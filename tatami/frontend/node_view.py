@@ -1,6 +1,6 @@
 """The View of a movement node or gather: which elements of its operand it reads (spec 1 "View").
 
-Operations that join, pad or compute have none.
+Operations that join, pad with a number or compute have none.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core import view as v
+from tatami.core.bounds import is_nonneg, linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import ONE, expr
 from tatami.core.view import View, contiguous
@@ -52,6 +53,22 @@ def node_view(node: Node, tensors: Mapping[str, TensorType]) -> View | None:
             return v.unfold(base, a["kernel"], a.get("stride", ()), a.get("dilation", ()), a.get("groups", 1))
         case "view" if a.get("linear") is not None:
             return v.view_expr(result, a["linear"])
+        case "view":
+            return v.view_expr(result, linearize(tuple(map(expr, a["map"])), shape))
+        case "slice":
+            for axis, (lo, hi) in enumerate(zip(a["starts"], a["stops"], strict=True)):
+                base = v.slice(base, axis, lo, hi, (a.get("steps") or [1] * rank)[axis])
+            return base
+        case "roll":
+            for shift, axis in zip(a["shifts"], a["axes"], strict=True):
+                base = v.roll(base, axis, shift)
+            return base
+        case "pad" if a.get("mode", "constant") != "constant" or all(is_nonneg(-expr(w)) for pad in a["pads"] for w in pad):
+            for axis, (lo, hi) in enumerate(a["pads"]):
+                base = v.pad(base, axis, lo, hi, a.get("mode", "constant"))
+            return base
+        case "diagonal":
+            return v.diagonal(base)
         case "gather":
             return v.gather(base, a.get("axis", 0), tensors[node.inputs[1]].shape)
         case _:

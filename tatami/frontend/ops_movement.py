@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from tatami.core.bounds import is_positive
-from tatami.core.expr import ONE, Expr, Shape, ceildiv, expr, floordiv, product
+from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, expr, floordiv, maximum, product
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
@@ -253,6 +253,16 @@ def _tile(attrs: Tile, operands: Operands, site: Site) -> tuple[TensorType, ...]
 def _pad(attrs: Pad, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     want(len(attrs.pads) == len(x.shape), f"{len(attrs.pads)} pads for {text(x.shape)}", "give [before, after] per axis", site)
+    for size, (lo, hi) in zip(x.shape, attrs.pads, strict=True):
+        left = size - maximum(-lo, 0) - maximum(-hi, 0)
+        grows = any((w.as_int() or 0) > 0 for w in (lo, hi))
+        want(
+            attrs.mode == "constant" or left != ZERO or not grows,
+            f"a {attrs.mode} border of an axis that has no elements",
+            'only mode="constant" fills an empty axis',
+            site,
+            "AxisSizeMismatch",
+        )
     return (TensorType(x.dtype, tuple(s + lo + hi for s, (lo, hi) in zip(x.shape, attrs.pads, strict=True))),)
 
 

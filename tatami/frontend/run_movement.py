@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, evaluate
 from tatami.core.numerics import Array, constant
 from tatami.frontend.ops_movement import expand_dims, filled, slice_steps
@@ -56,6 +57,10 @@ def pad(s: Scope, attrs: Any) -> Array:
     if attrs.mode == "constant":
         return crop_and_pad(x, pads, constant(attrs.value, s.dtype, s.mode))
     x = x[tuple(slice(max(0, -lo), n - max(0, -hi)) for n, (lo, hi) in zip(x.shape, pads, strict=True))]
+    for axis, (n, widths) in enumerate(zip(x.shape, pads, strict=True)):
+        if n == 0 and max(widths) > 0:
+            why = f"axis {axis} has no elements, and a {attrs.mode} border repeats some"
+            raise fail("AxisAlignmentMismatch", s.at, why, "bind a size of 1 or more")
     return np.pad(x, [(max(0, lo), max(0, hi)) for lo, hi in pads], mode=attrs.mode)
 
 

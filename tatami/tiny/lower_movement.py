@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tatami.core.bounds import is_positive, unravel
+from tatami.core.bounds import is_at_most, is_positive, unravel
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, expr, mod, product
+from tatami.core.expr import ONE, ZERO, Expr, expr, free_vars, maximum, mod, product, substitute, var
 from tatami.frontend.operation import NoAttrs
 from tatami.frontend.ops_movement import (
     Axes,
@@ -94,16 +94,57 @@ def pad(use: Use[Pad]) -> Value:
 
 
 def _bordered(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
-    """A border as pieces end to end; a negative width crops."""
+    """A border of any width (numpy.pad); a negative width crops, before anything is added.
+
+    Narrow borders of known width are pieces end to end, which stay affine. A wide one repeats the axis (wrap) or the axis
+    and its way back (reflect), modulo that period. Beside a symbolic size nobody knows which it is: an index computed
+    from the coordinate reads the right element for every size.
+    """
     n = x.shape[axis]
     if is_positive(-lo) or is_positive(-hi):
         first, last = (-lo if is_positive(-lo) else ZERO), (n + hi if is_positive(-hi) else n)
         x = part(x, axis, first, last)
         lo, hi, n = lo + first, (ZERO if is_positive(-hi) else hi), x.shape[axis]
-    if mode == "wrap" and n.as_int() is not None:
-        i = axis_vars(x.rank)
-        i[axis] = mod(i[axis] - lo, n)
-        return x.view((*x.shape[:axis], n + lo + hi, *x.shape[axis + 1 :]), i)
+    if lo == ZERO == hi:
+        return x
+    if n.as_int() is None:
+        x.builder.assume(maximum(n, 1), n)  # an empty axis has nothing to repeat
+    if mode == "edge" or n == ONE:
+        return _pieces(x, axis, lo, hi, "edge")
+    known = None if n.as_int() is None else [w.as_int() for w in (lo, hi)]
+    if known is None or None in known:
+        return _at_computed_index(x, axis, lo, hi, mode)
+    if mode == "wrap":
+        return _periodic(x, axis, lo, n + lo + hi)
+    if all(w is not None and expr(w) != n and is_positive(n - w) for w in known):
+        return _pieces(x, axis, lo, hi, mode)
+    inner = part(x, axis, ONE, n - 1).flip((axis,)) if n != expr(2) else None
+    return _periodic(x if inner is None else joined([x, inner], axis), axis, lo, n + lo + hi)
+
+
+def _periodic(x: Value, axis: int, lo: Expr, size: Expr) -> Value:
+    """Element i is element i - lo modulo the size of the axis, which is a number."""
+    i = axis_vars(x.rank)
+    i[axis] = mod(i[axis] - lo, x.shape[axis])
+    return x.view((*x.shape[:axis], size, *x.shape[axis + 1 :]), i)
+
+
+def _at_computed_index(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
+    b, n = x.builder, x.shape[axis]
+    shape = (*x.shape[:axis], n + lo + hi, *x.shape[axis + 1 :])
+    at = b.iota(shape, axis) - b.size(lo)
+    if mode == "wrap":
+        at = at.fn("mod", b.size(n))
+    else:
+        period = b.size(maximum(2 * n - 2, 1))
+        at = at.fn("mod", period)
+        at = at.fn("min", period - at)
+    entries: list[Expr | None] = list(axis_vars(x.rank))
+    entries[axis] = None
+    return x.gather(shape, entries, at, bounds="clamp")
+
+
+def _pieces(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
     pieces = []
     if lo != ZERO:
         pieces.append(_border(x, axis, lo, mode, before=True))
@@ -115,20 +156,10 @@ def _bordered(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
 
 def _border(x: Value, axis: int, width: Expr, mode: str, *, before: bool) -> Value:
     n = x.shape[axis]
-    if n.as_int() is None and mode != "edge":
-        # A symbolic axis may be shorter than the border: zeros then stand beyond it, and every read is inside.
-        spare: list[tuple[Expr, Expr]] = [(ZERO, ZERO)] * x.rank
-        low = before == (mode == "wrap")
-        spare[axis] = (width, ZERO) if low else (ZERO, width + 1)
-        start = (n if mode == "wrap" else n - 1) if low else (ZERO if mode == "wrap" else ONE)
-        piece = part(x.pad(spare), axis, start, start + width)
-        return piece.flip((axis,)) if mode == "reflect" else piece
     if mode == "edge":
         one = part(x, axis, ZERO, ONE) if before else part(x, axis, n - 1, n)
         return one.expand((*x.shape[:axis], width, *x.shape[axis + 1 :]))
-    if mode == "reflect":
-        return (part(x, axis, ONE, width + 1) if before else part(x, axis, n - 1 - width, n - 1)).flip((axis,))
-    return part(x, axis, n - width, n) if before else part(x, axis, ZERO, width)
+    return (part(x, axis, ONE, width + 1) if before else part(x, axis, n - 1 - width, n - 1)).flip((axis,))
 
 
 def part(x: Value, axis: int, lo: Expr, hi: Expr, step: int = 1) -> Value:
@@ -160,7 +191,24 @@ def joined(parts: list[Value], axis: int) -> Value:
 
 
 def slice_(use: Use[Slice]) -> Value:
-    return use[0].shrink(use.attrs.starts, use.attrs.stops, slice_steps(use.attrs))
+    """What nobody can prove of symbolic bounds is checked when sizes are bound; reads that hang on it are guarded."""
+    x, a = use[0], use.attrs
+    spare = [(ZERO, ZERO)] * x.rank
+    for axis, (size, lo, hi) in enumerate(zip(x.shape, a.starts, a.stops, strict=True)):
+        for small, large in ((ZERO, lo), (lo, hi), (hi, size)):
+            if not _is_at_most_when_empty(small, large):
+                x.builder.assume(maximum(small, large), large)
+        if not is_at_most(ZERO, lo) or not is_at_most(hi, size):
+            spare[axis] = (ZERO if is_at_most(ZERO, lo) else maximum(-lo, 0), maximum(hi - size, 0))
+    before = [w for w, _ in spare]
+    los, his = (tuple(s + w for s, w in zip(at, before, strict=True)) for at in (a.starts, a.stops))
+    return x.pad(spare).shrink(los, his, slice_steps(a))
+
+
+def _is_at_most_when_empty(a: Expr, b: Expr) -> bool:
+    """a <= b for all sizes from 0 on (elsewhere sizes count from 1: empty domains read nothing)."""
+    difference = b - a
+    return is_at_most(ZERO, substitute(difference, {s: var(s) - 1 for s in free_vars(difference)}))
 
 
 def roll(use: Use[Roll]) -> Value:

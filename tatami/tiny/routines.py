@@ -63,8 +63,11 @@ def topk(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
 
 @routine("nonzero")
 def nonzero(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """i64[rank, count] of the indices that are not zero, in row-major order (host: the count is a new size)."""
-    x = np.atleast_1d(args[0])
+    """i64[rank, count] of the indices that are not zero, in row-major order (host: the count is a new size). A number
+    has no coordinates: i64[0, 1] where it is not zero, else i64[0, 0] (ONNX NonZero)."""
+    x = args[0]
+    if x.ndim == 0:
+        return (np.zeros((0, np.count_nonzero(x)), np.int64),)
     return (np.array(np.nonzero(x), dtype=np.int64).reshape(x.ndim, -1),)
 
 

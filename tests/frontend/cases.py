@@ -141,9 +141,14 @@ case("pad", lambda g: (X(g, 3, "N").pad([(1, 2), (0, 3)], 1.5), X(g, 4, 5, n="y"
 for mode in ("edge", "reflect", "wrap"):
     case(f"pad-{mode}", lambda g, mode=mode: X(g, 4, 5).pad([(1, 2), (0, 3)], mode=mode))
     case(f"pad-{mode}-symbolic", lambda g, mode=mode: X(g, "N").pad([(2, 1)], mode=mode), N=6)
+    for n in (1, 2, 3, 9):
+        case(f"pad-{mode}-wide-{n}", lambda g, mode=mode, n=n: X(g, n, 2).pad([(5, 7), (0, 0)], mode=mode), lambda x, mode=mode: np.pad(x, [(5, 7), (0, 0)], mode))
+        case(f"pad-{mode}-wide-symbolic-{n}", lambda g, mode=mode: X(g, 2, "N").pad([(1, 1), (5, 7)], mode=mode), lambda x, mode=mode: np.pad(x, [(1, 1), (5, 7)], mode), N=n)
+    case(f"pad-{mode}-crop-wide", lambda g, mode=mode: X(g, 5).pad([(-2, 8)], mode=mode), lambda x, mode=mode: np.pad(x[2:], [(0, 8)], mode))
     case(f"pad-{mode}-crop", lambda g, mode=mode: X(g, 6).pad([(-2, 1)], mode=mode))
 case("slice", lambda g: (lambda x: (x[1:, ::2], x[-3:-1], x[..., -1], x[0], x[:, 1:4:2], x[None, 2:3, None]))(X(g, "N", 6)), N=7)
 case("slice-reverse", lambda g: (lambda x: (x[::-1], x[:, ::-2], x[:, 4:1:-1], x[:, 3::-1], x[:, -2:0:-3]))(X(g, "N", 6)), N=5)
+case("slice-fixed-of-symbolic", lambda g: (lambda x: (x[2], x.one("slice", starts=(1, 0), stops=(5, 6)), x.one("slice", starts=("N - 3", 1), stops=("N", 2))))(X(g, "N", 6)), lambda x: (x[2], x[1:5], x[-3:, 1:2]), N=5)
 case("slice-symbolic", lambda g: (lambda x: (x[2:], x[:4], x[:"N - 1"], x[3:1], x[:, 7:]))(X(g, "N", 6)), N=3)
 case("roll", lambda g: (X(g, 5, 6).roll(2, 1), X(g, "N", n="y").roll(-1, 0)), N=4)
 case("unfold", lambda g: (X(g, 6).unfold([3]), X(g, 3, "H", 9, n="y").unfold([3, 2], [2, 1], [1, 2])), H=8)
@@ -284,6 +289,7 @@ case("one_hot", lambda g: (g.input("index", (3, 2), i64).op("one_hot", depth=5),
 case("sort", lambda g: (*X(g, 3, 7).op("sort"), *X(g, 3, 7, n="y").op("sort", axis=0, descending=True)))
 case("argsort", lambda g: X(g, 3, 7).argsort(0, descending=True))
 case("topk", lambda g: (*X(g, 3, 7).op("topk", k=3), *X(g, 7, n="y").op("topk", k=2, largest=False)), lambda x, y: None)
+case("nonzero-rank0", lambda g: X(g, d=i32).op("nonzero", size="K"), lambda x: np.zeros((0, int(x != 0)), np.int64))
 case("nonzero", lambda g: X(g, 4, 5, d=i32).op("nonzero", size=g.fresh_size("nz")))
 case("unique", lambda g: (*X(g, 4, 5, d=i32).op("unique", size=g.fresh_size("u")), *X(g, 4, 2, d=b1, n="y").op("unique", size=g.fresh_size("u"), axis=0, sorted=False)))
 case("unique-then", lambda g: X(g, 12, d=i32).op("unique", size="U")[0] * 2)

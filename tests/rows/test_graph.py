@@ -314,7 +314,9 @@ def test_every_movement_node_has_the_view_it_computes() -> None:
     g = Graph("g")
     x, i = g.input("x", (2, 3, 4), DType.fp32), g.input("i", (2, 2, 4), DType.i64)
     made = [x.permute(2, 0, 1), x.unsqueeze(1), x[:, :1].squeeze(1), x.flip(0, 2), x.tile(1, 2, 1), x.reshape(4, 6),
-            x[:, :1].repeat(1, 3), x.unfold((2,), (1,), (2,)), x.view((5,), linear="i0*7 % 24"), x.gather(1, i)]  # fmt: skip
+            x[:, :1].repeat(1, 3), x.unfold((2,), (1,), (2,)), x.view((5,), linear="i0*7 % 24"), x.gather(1, i),
+            x.view((3, 2), map=("i1", "i0", "2*i1 + 1")), x[:, 1:, ::2], x.roll(1, 2), x[:, :, :3].one("diagonal"),
+            x.pad([(0, 0), (-1, 0), (0, -2)]), x.pad([(0, 0), (4, 5), (1, -1)], mode="reflect")]  # fmt: skip
     for k, t in enumerate(made):
         g.output(f"y{k}", t)
     module = g.module()
@@ -332,7 +334,22 @@ def test_every_movement_node_has_the_view_it_computes() -> None:
         want = values[node.outputs[0]]
         got = [flat[view.element(found, at, sources)] for at in np.ndindex(want.shape)]
         assert np.array_equal(np.reshape(got, want.shape), want), node
-    assert seen == {"permute", "unsqueeze", "squeeze", "flip", "tile", "reshape", "repeat", "unfold", "view", "gather"}
+    assert seen == {
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "flip",
+        "tile",
+        "reshape",
+        "repeat",
+        "unfold",
+        "view",
+        "gather",
+        "slice",
+        "roll",
+        "diagonal",
+        "pad",
+    }
 
 
 def observed(module: Module, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,0 +1,71 @@
+"""Does a Region only move elements? Then it is a copy that happens to be a kernel: its bytes are worth counting.
+
+y[i0, i1] = x[i1, i0]                              moves
+y[i0] = i0 < 2 ? 0 : x[idx[i0 - 2] + 1]            moves: where it reads is computed, what it writes is not
+y[i0] = x[i0] + 0.0                                computes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from tatami.region.ir import (
+    At,
+    Binary,
+    BroadcastInDim,
+    Cast,
+    Const,
+    Index,
+    Let,
+    Random,
+    Read,
+    ReadAt,
+    Reduce,
+    Ref,
+    Region,
+    RegionExpr,
+    Scan,
+    Select,
+    Transpose,
+    Unary,
+    Within,
+)
+from tatami.region.walk import children, lets_by_name
+
+
+def only_moves(region: Region) -> bool:
+    """Every element written is an element of an input, or a constant beside such elements; positions alone decide which.
+    A Region that reads nothing (a fill, an iota) makes its numbers, so it moves none."""
+    if region.opaque is not None or any(y.combine != "set" or y.cast is not None for y in region.yields):
+        return False
+    lets = lets_by_name(region)
+    return bool(region.inputs) and all(_moves(lets[y.source].expr, lets) for y in region.yields)
+
+
+def _moves(e: RegionExpr, lets: Mapping[str, Let]) -> bool:
+    """Is the value an element of some tensor, or a constant?"""
+    match e:
+        case Read() | ReadAt() | Const():
+            return True
+        case Ref(let=let) | At(let=let):
+            return _moves(lets[let].expr, lets)
+        case BroadcastInDim(operand=operand) | Transpose(operand=operand):
+            return _moves(operand, lets)
+        case Select(pred=pred, then=then, other=other):
+            return _is_positional(pred, lets) and _moves(then, lets) and _moves(other, lets)
+        case Index() | Within() | Unary() | Binary() | Cast() | Reduce() | Scan() | Random():
+            return False
+        case _:
+            assert_never(e)
+
+
+def _is_positional(e: RegionExpr, lets: Mapping[str, Let]) -> bool:
+    """Does it depend on coordinates and sizes alone?"""
+    match e:
+        case Read() | ReadAt() | Random():
+            return False
+        case Ref(let=let) | At(let=let):
+            return _is_positional(lets[let].expr, lets)
+        case _:
+            return all(_is_positional(c, lets) for c in children(e))

@@ -21,6 +21,7 @@ _WHERE: dict[str, str] = {
     "Graph": "tatami.frontend.graph",
     "compile": "tatami.api",
     "open_model": "tatami.models",
+    "parse": "tatami.harp.load",
     "Function": "tatami.api",
     "Target": "tatami.core.target",
     "Diagnostic": "tatami.core.diagnostic",

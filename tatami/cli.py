@@ -25,9 +25,10 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami playback model.onnx              run every stage that computes; name the first that differs
   tatami bench model.onnx -D B=32         time and roofline per kernel
   tatami explain model.onnx               what was fused, what was not, and why
+  tatami check model.harp                 all that is wrong with a text, with line and column
 
 \b
-MODEL is .onnx, .json (a document of any stage), or the folder of a dump. The chain:
+MODEL is .harp, .onnx, .json (a document of any stage), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
 Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR.
@@ -35,7 +36,7 @@ Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR.
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options every command takes, and the one place where errors become text and an exit code."""
+    """The options every command on a model takes."""
 
     @click.argument("model")
     @click.option(
@@ -47,12 +48,23 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--decisions", type=click.Path(), help="a decisions or plan document to obey")
     @click.option("--trust", is_flag=True, help="accept documents that carry code")
+    @refusing
+    @wraps(command)
+    def defined(**options: Any) -> None:
+        options["sizes"] = parse_defines(options.pop("defines"))
+        command(**options)
+
+    return defined
+
+
+def refusing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The one place where errors become text and an exit code."""
+
     @wraps(command)
     def guarded(**options: Any) -> None:
         from tatami.core.diagnostic import TatamiError, diagnostic
 
         try:
-            options["sizes"] = parse_defines(options.pop("defines"))
             command(**options)
         except TatamiError as error:
             show_diagnostics(error.diagnostics)
@@ -174,6 +186,17 @@ def explain(**options: Any) -> None:
     from tatami.commands import explain_command
 
     explain_command(**options)
+
+
+@main.command(short_help="say what is wrong with a model")
+@click.argument("models", nargs=-1, required=True)
+@click.option("--trust", is_flag=True, help="accept documents that carry code")
+@refusing
+def check(models: tuple[str, ...], trust: bool) -> None:
+    """Read each of MODELS and say all that is wrong with it; graphs that nothing calls are checked too."""
+    from tatami.commands import check_command
+
+    check_command(models, trust)
 
 
 @main.command(short_help="the JSON schema of a stage")

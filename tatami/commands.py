@@ -12,12 +12,12 @@ from rich.table import Table
 
 from tatami.api import Compilation, build, prepare
 from tatami.compilation import decisions_of
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import Diagnostic, TatamiError, fail
 from tatami.decisions import decisions_text
 from tatami.dump import make_folder, write_bytes, write_dump, write_text
 from tatami.inputs import gather_inputs
 from tatami.playback import Agreement, compare_outputs, fetch, play_back
-from tatami.stages import STAGES
+from tatami.stages import STAGES, verify
 from tatami.terminal import printable, show_diagnostics
 
 console = Console(highlight=False, soft_wrap=True)
@@ -123,6 +123,30 @@ def _show_fetched(compilation: Compilation, names: tuple[str, ...], arrays: Any,
     for name in names:
         console.print(printable(f"{name}: {found[name].dtype}{list(found[name].shape)}"), markup=False)
         console.print(_preview(found[name]), markup=False)
+
+
+def check_command(models: tuple[str, ...], trust: bool) -> None:
+    """Reads and verifies; every model is looked at, then the faults of all are raised together."""
+    from tatami.models import open_model
+
+    faults: list[Diagnostic] = []
+    for model in models:
+        try:
+            given = open_model(model, trust=trust)
+            found = [d for name, value in given.items() for d in verify(name, value, given.get) if not d.is_warning]
+        except TatamiError as error:
+            found = list(error.diagnostics)
+        if not found:
+            console.print(printable(f"{model}: {_what_was_read(given)}, no faults"), markup=False)
+        faults += found
+    if faults:
+        raise TatamiError(*faults)
+
+
+def _what_was_read(given: Mapping[str, Any]) -> str:
+    graphs = given["frontend"].programs if "frontend" in given else ()
+    count, what = (len(graphs), "graph") if graphs else (len(given), "stage")
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def compile_command(

@@ -21,6 +21,7 @@ from tatami.stages import STAGES
 Given = dict[str, Module[Any]]
 
 BY_SUFFIX: dict[str, str] = {
+    ".harp": "tatami.harp.load:load_file",
     ".onnx": "tatami.onnx.load:load_file",
 }
 BY_TYPE: dict[str, str] = {

@@ -411,6 +411,22 @@ def fetch(fixed: bool) -> None:
     cli("run", str(DIGITS), "--fetch", "probability" if fixed else "probabilities")
 
 
+@case("NoMain", "text.harp:1:7", "rename Main to main")
+def no_main(fixed: bool) -> None:
+    tt.parse(f"graph {'main' if fixed else 'Main'}(x: f32[3]) -> f32[3] {{ return x }}")
+
+
+@case("MissingReturn", "text.harp:2:1", "return y")
+def no_return(fixed: bool) -> None:
+    tt.parse(f"graph main(x: f32[3]) -> f32[3] {{ y = x + 1.0 {'return y' * fixed}\n}}")
+
+
+@case("ResultCount", "text.harp:1:48", "(a, b) = …")
+def result_count(fixed: bool) -> None:
+    names = "(a, b)" if fixed else "(a, b, c)"
+    tt.parse(f"graph main(x: f32[3]) -> f32[3] {{           {names} = x.sort() return a }}")
+
+
 # -- files and environment -------------------------------------------------------------------------------------
 
 

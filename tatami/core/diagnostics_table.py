@@ -58,6 +58,9 @@ TABLE: dict[str, Kind] = {
     "ParseError": Kind("E1609", "the text cannot be parsed"),
     "Untrusted": Kind("E1610", "the document carries code and was not trusted"),
     "UnknownName": Kind("E1611", "no node, stage or input has that name"),
+    "NoMain": Kind("E1612", "a program has no graph called main"),
+    "MissingReturn": Kind("E1613", "a graph that declares results has no return"),
+    "ResultCount": Kind("E1614", "there are more or fewer values than names for them"),
     # files and environment
     "FileUnreadable": Kind("E1701", "a file cannot be read"),
     "FileUnwritable": Kind("E1702", "a file or folder cannot be written"),

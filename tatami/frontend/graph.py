@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,6 +43,19 @@ from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
 
 if TYPE_CHECKING:
     import numpy as np
+
+_PLACE: ContextVar[str | None] = ContextVar("place", default=None)
+
+
+@contextmanager
+def placed(at: str) -> Iterator[None]:
+    """What is built inside is traced to `at`, a place in a text, instead of to the Python line that builds it."""
+    token = _PLACE.set(at)
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
+
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_']*\Z")
 _AXIS = re.compile(r"[ir]\d+\Z")
@@ -172,6 +187,27 @@ class Graph:
         results = tuple(self._define(o, t, len(self._nodes) - 1) for o, t in zip(outputs, types, strict=True))
         self._settle(inputs, len(self._nodes) - 1)
         return results[0] if len(results) == 1 else results
+
+    @property
+    def nodes(self) -> Sequence[ir.Node]:
+        """The nodes so far, in order."""
+        return self._nodes
+
+    def rename(self, tensor: Tensor, name: str) -> None:
+        """Call what the last node gave `name` (`name_1`, … where that is taken), and the node too when it gave only this."""
+        old, at = tensor.name, len(self._nodes) - 1
+        assert self._producer.get(old) == at, "only results of the last node: nothing reads them yet"
+        self._names.discard(old)
+        tensor.name = self._fresh(name)
+        self._tensors[tensor.name] = self._tensors.pop(old)
+        self._producer[tensor.name] = self._producer.pop(old)
+        if old in self._unknown:
+            self._unknown[tensor.name] = self._unknown.pop(old)
+        node = self._nodes[at]
+        outputs = tuple(tensor.name if o == old else o for o in node.outputs)
+        label = tensor.name if len(outputs) == 1 else node.name
+        self._nodes[at] = msgspec.structs.replace(node, name=label, outputs=outputs)
+        self.origins[label] = self.origins.pop(node.name)
 
     def one(self, name: str, *operands: Tensor | bool | int | float | None, **attrs: Any) -> Tensor:
         """An operation with one result."""
@@ -564,7 +600,10 @@ def _as_array(value: Any) -> Any:
 
 
 def _caller() -> str:
-    """The Python line outside this package that called: ``model.py:12``."""
+    """The Python line outside this package that called: ``model.py:12``; inside `placed`, its place."""
+    place = _PLACE.get()
+    if place is not None:
+        return place
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tatami.frontend.graph"):
         frame = frame.f_back

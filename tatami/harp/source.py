@@ -42,6 +42,10 @@ class Source:
         line = bisect_right(self._line_starts, span.start)
         return line, span.start - self._line_starts[line - 1] + 1
 
+    def offset(self, line: int, column: int) -> int:
+        """The character that `place` calls so."""
+        return self._line_starts[line - 1] + column - 1
+
     def at(self, span: Span) -> str:
         """``model.harp:3:9``."""
         line, column = self.place(span)

@@ -1,0 +1,50 @@
+"""`.harp` text and files to frontend modules: `tt.parse`, and what `models` calls for the suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.document import read_bytes
+from tatami.core.module import Module
+from tatami.frontend import ir as frontend
+from tatami.harp import ir
+from tatami.harp.constants import Constants
+from tatami.harp.elaborate import elaborate
+from tatami.harp.parse import MAX_CHARACTERS
+from tatami.harp.parse import parse as parse_tree
+from tatami.harp.source import Source, Span
+
+
+def parse(text: str, constants: Mapping[str, Any] | None = None, name: str = "text.harp") -> Module[frontend.Graph]:
+    """The module of a text; `constants` are the arrays that ``constant(f32[…], "name")`` refers to.
+
+    >>> module = parse("graph main(x: f32[3]) -> f32[3] { return x.relu() }")
+    >>> [node.op for node in module.main.graph]
+    ['relu']
+    """
+    if not isinstance(text, str):
+        raise fail("ParseError", name, f"a {type(text).__name__} is no text", "pass a str; tt.compile takes a path")
+    return elaborate(parse_tree(text, name), Constants(constants))
+
+
+def load_file(path: Path) -> Module[frontend.Graph]:
+    """The module of a file. Named constants come from the .npz of the same name beside it."""
+    return elaborate(read_tree(path), Constants(archive=path.with_suffix(".npz")))
+
+
+def read_tree(path: Path) -> ir.File:
+    """The syntax tree of a file. Raises TatamiError for what is no text."""
+    data = read_bytes(path, 4 * MAX_CHARACTERS)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig", errors="replace")
+        source = Source(path.name, before + "\N{REPLACEMENT CHARACTER}")
+        why = f"the byte 0x{data[error.start]:02x} is not UTF-8"
+        raise TatamiError(
+            source.fault("ParseError", Span(len(before), len(before) + 1), why, "save the text as UTF-8")
+        ) from None
+    return parse_tree(text, path.name)

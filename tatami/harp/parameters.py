@@ -1,0 +1,234 @@
+"""What can be called by name, read off the Graph API: its methods with their parameters, and the table of operations.
+
+There is no list of operations here. `kinds` and `convert` read the type of a parameter or of an attribute and fit a
+value of the language to it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr
+from tatami.core.scalar import scalar
+from tatami.frontend.graph import Graph
+from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.ops import OPS
+from tatami.harp.values import GraphName, Value, Word, describe
+
+_NOT_OPERATIONS = frozenset({"op", "one"})
+_BUILDING = frozenset(
+    """input constant number output update size assume rename subgraph fresh_size graph module to_dot op one""".split()  # noqa: SIM905
+)
+"""What the language has its own forms for."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """`default` is `inspect.Parameter.empty` where there is none."""
+
+    name: str
+    hint: Any
+    default: Any
+    kind: str
+    """positional, named or variadic."""
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is inspect.Parameter.empty and self.kind != "variadic"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of the Graph API."""
+
+    name: str
+    function: Callable[..., Any]
+    parameters: tuple[Parameter, ...]
+
+
+class Mismatch(Exception):
+    """A value that does not fit a parameter; the message says what would."""
+
+
+def _methods(cls: type, excluded: frozenset[str]) -> dict[str, Callable[..., Any]]:
+    return {
+        name: function
+        for name, function in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_") and name not in excluded
+    }
+
+
+TENSOR_METHODS = _methods(Tensor, _NOT_OPERATIONS)
+GRAPH_METHODS = _methods(Graph, _BUILDING)
+
+
+@lru_cache(maxsize=512)
+def tensor_method(name: str) -> Method | None:
+    return _method(name, TENSOR_METHODS)
+
+
+@lru_cache(maxsize=512)
+def graph_method(name: str) -> Method | None:
+    return _method(name, GRAPH_METHODS)
+
+
+def _method(name: str, table: Mapping[str, Callable[..., Any]]) -> Method | None:
+    if name not in table:
+        return None
+    function = table[name]
+    hints = _hints(function)
+    parameters: list[Parameter] = []
+    for p in list(inspect.signature(function).parameters.values())[1:]:
+        kind = "positional"
+        if p.kind is p.VAR_POSITIONAL:
+            kind = "variadic"
+        elif p.kind is p.KEYWORD_ONLY:
+            kind = "named"
+        elif p.kind is p.VAR_KEYWORD:
+            parameters += [_of_row(f) for f in _row_fields(name) if f.name not in {q.name for q in parameters}]
+            continue
+        parameters.append(Parameter(p.name, hints.get(p.name, Any), p.default, kind))
+    return Method(name, function, tuple(parameters))
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a method's parameters. Names that its module imports for type checkers only are the API's own; aliases
+    written as text are read first."""
+    import numpy as np
+
+    known: dict[str, Any] = {"Tensor": Tensor, "Graph": Graph, "np": np, "Expr": Expr, "Sequence": Sequence, "Mapping": Mapping}
+    spelled = {n: v for n, v in function.__globals__.items() if isinstance(v, str) and n[0].isupper()}
+    for name, text in spelled.items():
+        with suppress(NameError):  # an alias of something that no method of the language takes
+            known[name] = typing.get_type_hints(types.SimpleNamespace(__annotations__={name: text}), {}, known)[name]
+    return typing.get_type_hints(function, localns=known)
+
+
+def _row_fields(name: str) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(OPS[name].attrs) if name in OPS else ()
+
+
+def _of_row(f: msgspec.structs.FieldInfo) -> Parameter:
+    required = f.default is msgspec.NODEFAULT and f.default_factory is msgspec.NODEFAULT
+    return Parameter(f.name, f.type, inspect.Parameter.empty if required else f.default, "named")
+
+
+@lru_cache(maxsize=512)
+def attributes_of(name: str) -> tuple[Parameter, ...]:
+    """The attributes of an operation, in the order of its row."""
+    return tuple(_of_row(f) for f in _row_fields(name))
+
+
+# -- values to what a parameter takes ----------------------------------------------------------------
+def convert(value: Value, hint: Any) -> Any:
+    """`value` as the type `hint` has it. Raises Mismatch that says what the parameter takes."""
+    options = _options(hint)
+    for option in options:
+        try:
+            fitted = _convert(value, option)
+        except Mismatch:
+            continue
+        return scalar(fitted) if option is float and str in options else fitted
+    raise Mismatch(f"{wanted(hint)}, not {describe(value)}")
+
+
+def _options(hint: Any) -> list[Any]:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        options = [o for h in typing.get_args(hint) for o in _options(h)]
+        if Expr in options:  # a size written as text is Python's; here sizes are expressions
+            options = [o for o in options if o not in (str, int)]
+        if float in options and int in options:  # an integer stays one
+            options.sort(key=lambda o: o is float)
+        return options
+    return [hint]
+
+
+def _convert(value: Value, hint: Any) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return [_convert(v, Any) for v in value] if isinstance(value, list) else _plain(value)
+    if hint is type(None) and value is None:
+        return None
+    if hint is Tensor and isinstance(value, Tensor):
+        return value
+    if hint is bool and isinstance(value, bool):
+        return value
+    if hint is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    if hint is Expr and isinstance(value, int | Expr) and not isinstance(value, bool):
+        return expr(value)
+    if hint is DType and isinstance(value, DType):
+        return value
+    if hint is str and isinstance(value, str | GraphName):
+        return _plain(value)
+    if hint is Graph and isinstance(value, GraphName):
+        return value.name
+    if origin is typing.Literal and _word(value) in args:
+        return _word(value)
+    if origin in (tuple, list, Sequence) or hint in (tuple, list):
+        return _converted_items(value, args)
+    raise Mismatch
+
+
+def _converted_items(value: Value, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    repeated = len(args) < 2 or args[1] is Ellipsis
+    if not isinstance(value, list):
+        if not repeated or value is None:
+            raise Mismatch
+        return (convert(value, args[0] if args else Any),)
+    if repeated:
+        return tuple(convert(v, args[0] if args else Any) for v in value)
+    if len(value) != len(args):
+        raise Mismatch
+    return tuple(convert(v, a) for v, a in zip(value, args, strict=True))
+
+
+def _plain(value: Value) -> Any:
+    if isinstance(value, GraphName):
+        return value.name
+    if isinstance(value, Word):
+        raise Mismatch
+    return value
+
+
+def _word(value: Value) -> Any:
+    return value.name.name if isinstance(value, Word) else value
+
+
+def wanted(hint: Any) -> str:
+    """What a type takes, for a reader."""
+    words: list[str] = []
+    for option in _options(hint):
+        origin, args = typing.get_origin(option), typing.get_args(option)
+        if origin is typing.Literal:
+            words.append("one of " + ", ".join(f'"{a}"' for a in args))
+        elif origin in (tuple, list, Sequence):
+            pair = len(args) == 2 and args[1] is not Ellipsis
+            words.append("a pair" if pair else "an array of " + wanted(args[0]).removeprefix("an ").removeprefix("a ") + "s")
+        else:
+            words.append(_WORDS.get(option, "a value"))
+    return " or ".join(dict.fromkeys(words))
+
+
+_WORDS: dict[Any, str] = {
+    type(None): "none", Tensor: "a tensor", bool: "true or false", int: "an integer", float: "a number", Expr: "a size",
+    DType: "a dtype", str: "a string", Graph: "a graph",
+}  # fmt: skip
+
+
+def find(parameters: Sequence[Parameter], name: str) -> Parameter | None:
+    """The parameter called `name`; `dim` is another word for `axis`."""
+    names = {p.name: p for p in parameters}
+    return names.get(name) or (names.get("axis") or names.get("axes") if name == "dim" else None)

@@ -421,10 +421,10 @@ def no_return(fixed: bool) -> None:
     tt.parse(f"graph main(x: f32[3]) -> f32[3] {{ y = x + 1.0 {'return y' * fixed}\n}}")
 
 
-@case("ResultCount", "text.harp:1:48", "(a, b) = …")
+@case("ResultCount", "text.harp:1:35", "(a, b) = …")
 def result_count(fixed: bool) -> None:
     names = "(a, b)" if fixed else "(a, b, c)"
-    tt.parse(f"graph main(x: f32[3]) -> f32[3] {{           {names} = x.sort() return a }}")
+    tt.parse(f"graph main(x: f32[3]) -> f32[3] {{ {names} = x.sort() return a }}")
 
 
 # -- files and environment -------------------------------------------------------------------------------------

@@ -285,7 +285,9 @@ class Graph:
     # -- custom kernels ----------------------------------------------------------------------------
     def kernel(self, expression: str, *operands: Tensor | float, shape: Sequence[IntoExpr] | None = None) -> Tensor:
         """A formula at every element: ``g.kernel("input0 * 2 + ridx1", x)`` (docs/custom_kernels.md)."""
-        return self.one("kernel", *operands, expression=expression, shape=None if shape is None else self._sizes(shape, "kernel"))
+        return self.one(
+            "kernel", *operands, expression=expression, shape=None if shape is None else self._sizes(shape, "kernel")
+        )
 
     def kernel_reduce(
         self,

@@ -159,14 +159,13 @@ class Expressions:
             case ir.Name() if item.name in ("None", "none"):
                 return None
             case _:
-                return self._place(item)
+                value = self.value(item)
+                return value if isinstance(value, Tensor) else self._place(item)
 
     def _place(self, e: ir.Expression) -> int | Expr:
         value = self.value(e)
         if isinstance(value, Tensor):
-            raise self._unfit(
-                e.at, "an index is a number or a size, not a tensor", "use x.take(index, axis) or x.gather(axis, index)"
-            )
+            raise self._unfit(e.at, "a bound is a number or a size, not a tensor", "use x.take(index, axis)")
         if isinstance(value, bool) or not isinstance(value, int | Expr):
             raise self._unfit(e.at, f"an index is a number or a size, not {describe(value)}", "give an integer")
         return value

@@ -184,7 +184,7 @@ class _Tree(Transformer):  # type: ignore[misc]
 
     def destructure(self, c: list[Any]) -> ir.Destructure:
         names = tuple(_name(t) for t in c if isinstance(t, Token) and t.type == "NAME")
-        return ir.Destructure(names, c[-1], at=_extent(list(names)), extent=_extent(c))
+        return ir.Destructure(names, c[-1], at=_extent(c[:-2]), extent=_extent(c))
 
     def return_(self, c: list[Any]) -> ir.Return:
         return ir.Return(tuple(_nodes(c)), at=_span(c[0]), extent=_extent(c))

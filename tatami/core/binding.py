@@ -6,7 +6,7 @@ shapes and the recorded assumptions then disagree on is E1304, with both sides a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.expr import Expr, evaluate, expr, free_vars, substitute
@@ -37,10 +37,10 @@ def bind_sizes(
         equations += [
             (size, value, f"axis {axis} of {port.tensor}") for axis, (size, value) in enumerate(zip(port.shape, actual))
         ]
-    _solve(equations, known)
+    solve(equations, known)
     for name, value in signature.defaults.items():
         known.setdefault(name, value)
-    _solve(equations, known)
+    solve(equations, known)
     missing = [name for name in (*symbols(signature), *signature.must_bind) if name not in known and name not in later]
     if missing:
         raise fail(
@@ -70,10 +70,10 @@ def solve_sizes(
         if len(shapes.get(port.tensor, ())) == len(port.shape)
         for size, value in zip(port.shape, shapes.get(port.tensor, ()))
     ]
-    _solve(equations, known)
+    solve(equations, known)
     for name, value in signature.defaults.items():
         known.setdefault(name, value)
-    _solve(equations, known)
+    solve(equations, known)
     return known
 
 
@@ -98,8 +98,8 @@ def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Di
     return out
 
 
-def _solve(equations: list[tuple[Expr, int, str]], known: dict[str, int]) -> None:
-    """Solve sizes that are linear in one unknown symbol, until nothing changes."""
+def solve(equations: Sequence[tuple[Expr, int, str]], known: dict[str, int]) -> None:
+    """Solve sizes that are linear in one unknown symbol, until nothing changes. Each equation: size, value, place."""
     progress = True
     while progress:
         progress = False

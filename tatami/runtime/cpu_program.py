@@ -242,7 +242,14 @@ class CpuProgram:
                 results.append(inputs[alias])
             else:
                 results.append(empty(at.output_shapes[k], face.dtypes[k]) if given is None else given)
-        pointers = self.pointers(face, inputs, results)
+        self.call(program, at, [*map(address, inputs), *(address(results[k]) for k in face.written)])
+        return results
+
+    def call(self, program: str, at: Sized, addresses: Sequence[int]) -> None:
+        """One call on bare memory: the addresses of the inputs, then of the written outputs. Nothing is checked. Not for
+        programs with Python steps."""
+        values = [*addresses, *self.constant_addresses]
+        pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
         arena, start = self.take_arena(at.arena.bytes)
         try:
             code = self.entry(self.symbol(program))(pointers, at.size_vector, at.offsets, start, self._pool)
@@ -250,7 +257,6 @@ class CpuProgram:
             self.give_arena(arena, start)
         if code:
             raise self.fault(code)
-        return results
 
     def pointers(self, face: Face, inputs: Sequence[Array], results: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
         """The entry's `buffers`: inputs, written outputs, constants."""

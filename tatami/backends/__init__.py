@@ -1,0 +1,46 @@
+"""Tatami inside other frameworks: the backend of torch.compile.
+
+    torch.compile(module, backend="tatami")                          found by its entry point
+    torch.compile(module, backend="tatami", options={"fallback": False, "target": "cpu", "threads": 4})
+    tatami.backends.explain()                                        what every graph became, and what stayed in PyTorch
+
+    torch_compile     the backend: AOTAutograd, options, one compiled graph per fx graph
+    torch_partition   operators that stay in PyTorch: the graph cut around them
+    torch_program     a compiled program called with tensors: sizes, memory, results as PyTorch promises them
+    torch_report      what was compiled, and what was not and why
+
+The framework is imported when its backend is used, not before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tatami.backends.torch_report import GraphReport
+
+
+def torch_backend(gm: Any, example_inputs: Any, *, options: Any = None, mode: Any = None) -> Any:
+    """The backend "tatami" of torch.compile."""
+    from tatami.backends.torch_compile import compile_graph
+
+    return compile_graph(gm, example_inputs, options, mode)
+
+
+def torch_reports() -> list[GraphReport]:
+    """What the backend of torch.compile made of each graph since the process began or `reset`, oldest first."""
+    from tatami.backends.torch_report import REPORTS
+
+    return list(REPORTS)
+
+
+def explain() -> str:
+    """The same as text: programs, kernels, operators that stayed in PyTorch and why, copies."""
+    return "\n\n".join(r.text() for r in torch_reports()) or "torch.compile has given no graph to tatami yet"
+
+
+def reset() -> None:
+    """Forget what `explain` lists."""
+    from tatami.backends.torch_report import REPORTS
+
+    REPORTS.clear()

@@ -1,0 +1,140 @@
+"""The backend of torch.compile: Dynamo's graph through AOTAutograd, each resulting graph compiled.
+
+AOTAutograd functionalises, decomposes and, where gradients are asked for, splits into forward and backward; views and
+mutations at the boundary are its care, except updates of arguments, which the programs do in place.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+
+from tatami.api import CompiledFunction, build, prepare
+from tatami.backends.torch_partition import cut
+from tatami.backends.torch_program import TorchProgram
+from tatami.backends.torch_report import REPORTS, GraphReport
+from tatami.core.binding import solve
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.torch.decompose import decompositions
+from tatami.torch.import_graph import Imported, Unsupported, described, import_graph
+
+log = logging.getLogger("tatami.torch")
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`options=` of torch.compile. fallback: operators that cannot be imported run in PyTorch, else they are an error."""
+
+    fallback: bool = True
+    target: str = "cpu"
+    threads: int | None = None
+    precision: str | None = None
+
+
+def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Any = None, mode: Any = None) -> Any:
+    """The compiled form of a graph of Dynamo."""
+    chosen = read_options(options, mode)
+    compiler = {kind: partial(_compile, kind=kind, options=chosen) for kind in ("forward", "backward", "inference")}
+    backend = aot_autograd(
+        fw_compiler=compiler["forward"],
+        bw_compiler=compiler["backward"],
+        inference_compiler=compiler["inference"],
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    return backend(gm, example_inputs)
+
+
+def read_options(options: Any, mode: Any) -> Options:
+    """Raises InvalidAttribute for options and modes that do not exist."""
+    if mode not in (None, "default"):
+        raise fail("InvalidAttribute", "torch.compile", f"mode {mode!r} is none of tatami's", "leave mode out")
+    try:
+        return msgspec.convert(dict(options or {}), Options)
+    except msgspec.ValidationError as error:
+        names = ", ".join(f.name for f in msgspec.structs.fields(Options))
+        raise fail("InvalidAttribute", "options of torch.compile", str(error), f"the options are {names}") from None
+
+
+def _compile(gm: fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, options: Options) -> Any:
+    """One graph of AOTAutograd as a function of a list of arguments."""
+    report = GraphReport(kind, sum(n.op == "call_function" for n in gm.graph.nodes))
+    REPORTS.append(report)
+    began = time.perf_counter()
+    try:
+        return make_boxed_func(_whole(gm, report, options))
+    finally:
+        report.seconds = time.perf_counter() - began
+        log.info("%s", report.text())
+
+
+def _whole(gm: fx.GraphModule, report: GraphReport, options: Options) -> Callable[..., Any]:
+    imported = import_graph(gm)
+    unsupported = [*imported.unsupported, *undecided_sizes(gm, imported)]
+    if not unsupported:
+        made = _program(gm, imported, report, options)
+        return gm.forward if made is None else made
+    report.unsupported += unsupported
+    if not options.fallback:
+        raise fail(
+            "UnsupportedModel",
+            "torch.compile",
+            described(unsupported),
+            'leave out options={"fallback": False}: these operators then run in PyTorch',
+        )
+    return cut(gm, unsupported, lambda part: _part(part, report, options)) or gm.forward
+
+
+def _part(part: fx.GraphModule, report: GraphReport, options: Options) -> TorchProgram | None:
+    """A part of a graph that was cut. Cutting shows nothing new, so what is refused now is refused as a whole."""
+    imported = import_graph(part)
+    unsupported = [*imported.unsupported, *undecided_sizes(part, imported)]
+    if unsupported:
+        report.refused.append(described(unsupported))
+        return None
+    return _program(part, imported, report, options)
+
+
+def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, options: Options) -> TorchProgram | None:
+    """Compile and load; None where the compiler refuses the program and PyTorch may run it."""
+    if not any(n.op == "call_function" for n in gm.graph.nodes):
+        return None
+    try:
+        module = imported.module()
+
+        def specialise(sizes: Mapping[str, int]) -> CompiledFunction:
+            compilation = prepare(module, target=options.target, precision=options.precision, sizes=dict(sizes))
+            return build(compilation, options.threads)
+
+        function = specialise({})
+    except TatamiError as error:
+        if not options.fallback:
+            raise
+        log.warning("a graph stays in PyTorch: %s", error)
+        report.refused.append(str(error.diagnostics[0]))
+        return None
+    report.programs += 1
+    report.kernels += len(function.stages["region"].value.main.body) if "region" in function.stages else 0
+    return TorchProgram(imported, function, report, specialise)
+
+
+def undecided_sizes(gm: fx.GraphModule, imported: Imported) -> list[Unsupported]:
+    """Sizes that no argument decides: the number is data, PyTorch knows it only when it runs."""
+    said = [*imported.sizes.values(), *(s for i in imported.graph._inputs if i.storage == "argument" for s in i.shape)]
+    used = {n for t in imported.graph._tensors.values() for s in t.shape for n in free_vars(s)}
+    used |= {n for o in imported.outputs if isinstance(o, Expr) for n in free_vars(o)}
+    trial = {n: 1009 + 2 * k for k, n in enumerate(sorted(used | {n for s in said for n in free_vars(s)}))}
+    decided: dict[str, int] = {}
+    solve([(s, int(evaluate(s, trial)), "") for s in said], decided)
+    missing = sorted(used - decided.keys())
+    output = next(n for n in gm.graph.nodes if n.op == "output")
+    return [Unsupported(output, "output", f"no argument decides the size {name}", output.name) for name in missing]

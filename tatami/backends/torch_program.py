@@ -1,0 +1,229 @@
+"""A compiled program that is called with tensors.
+
+Arguments are read where they lie, results are allocated by PyTorch with the strides its metadata promises, and the
+entry gets bare addresses. Sizes come from SymInt arguments and shapes; what follows from one tuple of sizes is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from tatami.api import CompiledFunction
+from tatami.backends.torch_report import GraphReport
+from tatami.core.binding import solve
+from tatami.core.diagnostic import fail
+from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.signature import Input
+from tatami.runtime.arrays import to_numpy
+from tatami.runtime.cpu_program import CpuProgram, Sized
+from tatami.torch.dtypes import TO_TORCH
+from tatami.torch.import_graph import Argument, Imported, Result
+
+KEPT_SIZES = 1024
+Specialise = Callable[[Mapping[str, int]], CompiledFunction]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """How one result is made at concrete sizes. `plain`: row by row; `copied`: the program writes `lies` row by row,
+    PyTorch wants other strides."""
+
+    lies: tuple[int, ...]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    plain: bool
+    copied: bool
+
+
+@dataclass
+class Bound:
+    """Everything about a call that depends on sizes only."""
+
+    function: CompiledFunction
+    sizes: dict[str, int]
+    at: Sized | None
+    results: tuple[Allocation, ...]
+    outputs: tuple[Any, ...]
+    """Sizes among the outputs, at their places."""
+
+
+class TorchProgram:
+    """Called with the arguments of the fx graph, in order; returns the values of its output."""
+
+    def __init__(self, imported: Imported, function: CompiledFunction, report: GraphReport, specialise: Specialise) -> None:
+        self.imported = imported
+        self.function = function
+        self.report = report
+        self._specialise = specialise
+        self._must_bind = function.signature.must_bind
+        self._functions: dict[tuple[int, ...], CompiledFunction] = {}
+        self._bound: dict[tuple[int, ...], Bound] = {}
+        self._only: Bound | None = None
+        by_name = {a.name: a for a in imported.arguments}
+        self._taken: tuple[Argument | None, ...] = tuple(by_name.get(i.tensor) for i in function.arguments)
+        """Per input of the program its argument; None is the key of random numbers."""
+        ports = [o.tensor for o in function.signature.outputs if o.updates is None]
+        results = {r.name: r for r in imported.outputs if isinstance(r, Result)}
+        self._results: tuple[Result, ...] = tuple(results[p] for p in ports)
+        self._dtypes = tuple(TO_TORCH[o.dtype] for o in function.signature.outputs if o.updates is None)
+        place = {r.name: k for k, r in enumerate(self._results)}
+        self._places = tuple(place[o.name] if isinstance(o, Result) else None for o in imported.outputs)
+        self._sources = self._size_sources()
+        self._fast = isinstance(function.program, CpuProgram) and "main" not in function.program.layouts.hosted
+
+    # -- sizes -----------------------------------------------------------------------------------
+    def _size_sources(self) -> tuple[tuple[Expr, int, int], ...]:
+        """(size, placeholder, axis or -1) of every place that says a size which is no number, once each."""
+        found: dict[Expr, tuple[Expr, int, int]] = {}
+        for position, size in self.imported.sizes.items():
+            found.setdefault(size, (size, position, -1))
+        for port, argument in zip(self.function.arguments, self._taken):
+            if argument is None:
+                continue
+            for k, size in enumerate(port.shape):
+                axis = k if argument.order is None else argument.order[k]
+                found.setdefault(size, (size, argument.position, axis))
+        return tuple(s for s in found.values() if s[0].as_int() is None)
+
+    def _bind(self, args: Sequence[Any]) -> Bound:
+        key = tuple(args[p] if axis < 0 else args[p].shape[axis] for _, p, axis in self._sources)
+        bound = self._bound.get(key)
+        if bound is None:
+            sizes: dict[str, int] = dict(self.function.signature.defaults)
+            solve([(size, int(value), "") for (size, _, _), value in zip(self._sources, key)], sizes)
+            bound = self._at(sizes)
+            if len(self._bound) >= KEPT_SIZES:
+                self._bound.clear()
+            self._bound[tuple(map(int, key))] = bound
+        return bound
+
+    def _at(self, sizes: dict[str, int]) -> Bound:
+        function = self._for(sizes)
+        self._check_sizes(function, sizes)
+        program = function.program
+        at = program.sized("main", sizes) if self._fast and isinstance(program, CpuProgram) else None
+        results = tuple(_allocation(r, sizes) for r in self._results)
+        outputs = tuple(int(evaluate(o, sizes)) if isinstance(o, Expr) else None for o in self.imported.outputs)
+        return Bound(function, sizes, at, results, outputs)
+
+    def _for(self, sizes: Mapping[str, int]) -> CompiledFunction:
+        """The program; one of its own for each value of a size that the compiled code cannot keep open."""
+        if not self._must_bind:
+            return self.function
+        key = tuple(sizes[s] for s in self._must_bind)
+        if key not in self._functions:
+            self._functions[key] = self._specialise(dict(zip(self._must_bind, key)))
+        return self._functions[key]
+
+    def _check_sizes(self, function: CompiledFunction, sizes: Mapping[str, int]) -> None:
+        shapes = {
+            port.tensor: tuple(int(evaluate(s, sizes)) for s in port.shape)
+            for port in function.arguments
+            if all(free_vars(s) <= sizes.keys() for s in port.shape)
+        }
+        function.program.bind("main", shapes, sizes)
+
+    # -- calls -----------------------------------------------------------------------------------
+    def __call__(self, *args: Any) -> Any:
+        bound = self._only
+        if bound is None:
+            bound = self._bind(args)
+            if not self._sources:
+                self._only = bound
+        tensors = [self._readable(args, a) for a in self._taken]
+        made = [
+            torch.empty(r.lies, dtype=d) if r.plain or r.copied else torch.empty_strided(r.shape, r.strides, dtype=d)
+            for r, d in zip(bound.results, self._dtypes)
+        ]
+        if bound.at is not None:
+            addresses = [t.data_ptr() for t in tensors]
+            addresses += [t.data_ptr() for t in made]
+            bound.function.program.call("main", bound.at, addresses)  # type: ignore[attr-defined]
+        else:
+            self._run_slowly(bound, tensors, made)
+        for t, a in zip(tensors, self._taken):
+            if a is not None and a.updated and t is not args[a.position]:
+                _in_order(args[a.position], a.order).copy_(t)
+        for k, r in enumerate(bound.results):
+            if r.copied:
+                made[k] = _spread(made[k], r, self._dtypes[k])
+                self._count(self._results[k].name)
+        values = [
+            made[k] if k is not None else args[o] if isinstance(o, int) else size
+            for k, o, size in zip(self._places, self.imported.outputs, bound.outputs)
+        ]
+        return values[0] if self.imported.single else values
+
+    def _readable(self, args: Sequence[Any], a: Argument | None) -> torch.Tensor:
+        """The argument as the program reads it: itself where it lies as its metadata said, else a copy."""
+        if a is None:
+            return torch.randint(-(2**63), 2**63 - 1, ())
+        tensor: torch.Tensor = args[a.position]
+        lies = _in_order(tensor, a.order)
+        if lies.is_contiguous() and not lies.is_conj() and not lies.is_neg():
+            return tensor
+        self._count(a.name)
+        return lies.contiguous().resolve_neg()
+
+    def _count(self, name: str) -> None:
+        self.report.copies[name] = self.report.copies.get(name, 0) + 1
+
+    def _run_slowly(self, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
+        """Through numpy arrays: programs with Python steps, and the reference."""
+        arrays = []
+        for tensor, a, port in zip(tensors, self._taken, bound.function.arguments):
+            lies = tensor if a is None else _in_order(tensor, a.order)
+            lies = lies.view(torch.uint64) if a is None else lies
+            arrays.append(to_numpy(lies, port)[0])
+        ports = iter(enumerate(made))
+        outputs: list[np.ndarray | None] = []
+        for o in bound.function.signature.outputs:
+            if o.updates is not None:
+                outputs.append(None)
+                continue
+            k, array = next(ports)
+            outputs.append(to_numpy(_as_written(array, bound.results[k]), Input(o.tensor, o.dtype, o.shape))[0])
+        bound.function.program.run("main", arrays, bound.sizes, outputs)
+
+
+def _spread(made: torch.Tensor, r: Allocation, dtype: torch.dtype) -> torch.Tensor:
+    """What the program wrote, copied to memory of the promised strides; an axis of stride 0 is one element there."""
+    out = torch.empty_strided(r.shape, r.strides, dtype=dtype)
+    torch.as_strided(out, r.lies, r.strides).copy_(made)
+    return out
+
+
+def _in_order(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
+    """The tensor with its axes as they lie in memory."""
+    return tensor if order is None or list(order) == list(range(len(order))) else tensor.permute(*order)
+
+
+def _as_written(tensor: torch.Tensor, r: Allocation) -> torch.Tensor:
+    """The memory of a result as the row-major array that the program writes."""
+    return tensor if r.plain or r.copied else torch.as_strided(tensor, r.lies, _row_major(r.lies))
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    out: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        out.insert(0, step)
+        step *= max(size, 1)
+    return tuple(out)
+
+
+def _allocation(result: Result, sizes: Mapping[str, int]) -> Allocation:
+    unknown = sorted({n for s in result.shape for n in free_vars(s)} - sizes.keys())
+    if unknown:
+        raise fail("UnboundSymbol", result.name, f"no argument decides its size {unknown[0]}", "pass the size as an argument")
+    shape = tuple(int(evaluate(s, sizes)) for s in result.shape)
+    strides = tuple(int(evaluate(s, sizes)) for s in result.strides)
+    stored = tuple(int(evaluate(s, sizes)) for s in result.stored)
+    lies = stored if result.order is None else tuple(stored[a] for a in result.order)
+    plain = result.order is not None and stored == shape and list(result.order) == list(range(len(shape)))
+    return Allocation(lies, shape, strides, plain, result.order is None)

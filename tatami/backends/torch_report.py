@@ -1,0 +1,47 @@
+"""What torch.compile gave us and what became of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from tatami.torch.import_graph import Unsupported, described
+
+KEPT = 256
+"""Graphs that `explain` remembers."""
+
+
+@dataclass
+class GraphReport:
+    """One fx graph: forward, backward or inference."""
+
+    kind: str
+    nodes: int
+    programs: int = 0
+    """Compiled programs the graph was cut into; 1 where all of it is ours."""
+    kernels: int = 0
+    seconds: float = 0.0
+    unsupported: list[Unsupported] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Programs that were imported and could not be compiled: they run in PyTorch."""
+    copies: dict[str, int] = field(default_factory=dict)
+    """Argument or result -> how often it had to be copied so far."""
+    rebuilt: int = 0
+    """How often parameters were packed again because they had changed."""
+
+    def text(self) -> str:
+        """The report of `tatami.backends.explain`."""
+        lines = [
+            f"{self.kind} graph of {self.nodes} operators: {self.programs} compiled programs, {self.kernels} kernels, "
+            f"{self.seconds:.1f} s"
+        ]
+        if self.unsupported:
+            lines.append(f"  stays in PyTorch: {described(self.unsupported)}")
+        lines += [f"  stays in PyTorch: {why}" for why in self.refused]
+        lines += [f"  copied {count} times: {name}" for name, count in sorted(self.copies.items())]
+        if self.rebuilt:
+            lines.append(f"  parameters packed {self.rebuilt} times")
+        return "\n".join(lines)
+
+
+REPORTS: deque[GraphReport] = deque(maxlen=KEPT)

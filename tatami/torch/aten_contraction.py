@@ -1,0 +1,187 @@
+"""Matrix products, convolutions and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ZERO, Expr, exact_div, expr
+from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.aten_view import part
+from tatami.torch.handler import Handler
+from tatami.torch.importer import Importer, Number, constant_int
+from tatami.torch.refusal import Refusal
+
+
+def mm(m: Importer, a: Tensor, b: Tensor, **_: Any) -> Tensor:
+    return _product(m, a, b)
+
+
+def _product(m: Importer, a: Tensor, b: Tensor) -> Tensor:
+    """A product over an axis of size 0 is 0."""
+    if a.shape[-1] == ZERO or any(s == ZERO for s in m.shape):
+        return m.graph.full(m.shape, 0, a.dtype)
+    inner = b.shape[-2] if b.rank > 1 else b.shape[0]
+    if a.shape[-1] != inner:  # PyTorch has proved them equal, or guards that they are
+        a = m.taken_as(a, (*a.shape[:-1], inner))
+    if a.dtype == DType.bool:
+        return (a.cast(DType.i32) @ b.cast(DType.i32)).cast(DType.bool)
+    return a @ b
+
+
+def dot(m: Importer, a: Tensor, b: Tensor) -> Tensor:
+    return _product(m, a, b)
+
+
+def _plus(m: Importer, addend: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
+    """beta * addend + alpha * product; an addend times 0 is 0 even where it is NaN."""
+    scaled = product if alpha == 1 else product * m.tensor(alpha, product.dtype)
+    if beta == 0:
+        return scaled
+    start = addend if beta == 1 else addend * m.tensor(beta, addend.dtype)
+    return m.expand(m.cast(start, scaled.dtype), scaled.shape) + scaled
+
+
+def addmm(m: Importer, addend: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    return _plus(m, addend, _product(m, a, b), beta, alpha)
+
+
+def addbmm(m: Importer, addend: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    if any(s == ZERO for s in (*a.shape, *b.shape)):
+        return _plus(m, addend, m.graph.full(m.shape, 0, a.dtype), beta, alpha)
+    return _plus(m, addend, m.graph.einsum("bik,bkj->ij", a, b), beta, alpha)
+
+
+def convolution(
+    m: Importer, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[Any],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[Any], groups: int,
+) -> Tensor:  # fmt: skip
+    n = weight.rank - 2
+    if any(s == ZERO for s in (*x.shape, *weight.shape)):
+        zero = m.graph.full(m.shape, 0, x.dtype)
+        return zero if bias is None else zero + bias.expand(m.shape, dims=(1,))
+    steps, spread = _each(stride, n, "a stride"), _each(dilation, n, "a dilation")
+    pads = tuple((expr(p), expr(p)) for p in _widened(padding, n))
+    if not transposed:
+        return x.conv(weight, bias, stride=steps, padding=pads, dilation=spread, groups=groups)
+    extra = _each(output_padding, n, "an output padding")
+    return x.conv_transpose(weight, bias, stride=steps, padding=pads, output_padding=extra, dilation=spread, groups=groups)
+
+
+def _widened(values: Sequence[Any], n: int) -> list[Any]:
+    """One value per spatial axis, from as many or from one for all."""
+    given = list(values)
+    return given * n if len(given) == 1 else given
+
+
+def _each(values: Sequence[Any], n: int, what: str) -> tuple[int, ...]:
+    return tuple(constant_int(v, f"{what} of a convolution") for v in _widened(values, n))
+
+
+def convolution_backward(
+    m: Importer, grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Sequence[int], padding: Sequence[Any],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[Any], groups: int, mask: Sequence[bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Gradients of input, weight and bias. The input's is the opposite convolution with the same weight; the weight's
+    correlates input and gradient over the batch, stride and dilation changing places."""
+    n = weight.rank - 2
+    steps, spread = _each(stride, n, "a stride"), _each(dilation, n, "a dilation")
+    pads = tuple(expr(p) for p in _widened(padding, n))
+    of_input = of_weight = of_bias = None
+    if mask[0]:
+        if transposed:
+            whole = grad.conv(weight, stride=steps, padding=[(p, p) for p in pads], dilation=spread, groups=groups)
+            of_input = _fitted(m, whole, x.shape)
+        else:
+            of_input = _input_gradient(m, grad, x, weight, steps, pads, spread, groups)
+    if mask[1]:
+        image, error = (grad, x) if transposed else (x, grad)
+        of_weight = _weight_gradient(m, image, error, weight, steps, pads, spread, groups)
+    if mask[2]:
+        of_bias = grad.sum((0, *range(2, grad.rank)))
+    return of_input, of_weight, of_bias
+
+
+def _input_gradient(
+    m: Importer, grad: Tensor, x: Tensor, weight: Tensor, stride: tuple[int, ...], pads: tuple[Expr, ...],
+    dilation: tuple[int, ...], groups: int,
+) -> Tensor:  # fmt: skip
+    """Rows at the end of the input that no window reached come back as output padding; there may be up to stride - 1."""
+    extra = []
+    for i in range(len(stride)):
+        kernel = constant_int(weight.shape[2 + i], "the kernel")
+        reached = (grad.shape[2 + i] - 1) * stride[i] - 2 * pads[i] + dilation[i] * (kernel - 1) + 1
+        extra.append(x.shape[2 + i] - reached)
+    numbers = [e.as_int() for e in extra]
+    constant = tuple(k if k is not None else stride[i] - 1 for i, k in enumerate(numbers))
+    out = grad.conv_transpose(
+        weight, stride=stride, padding=[(p, p) for p in pads], output_padding=constant, dilation=dilation, groups=groups
+    )
+    return _fitted(m, out, x.shape)
+
+
+def _fitted(m: Importer, x: Tensor, shape: Sequence[Expr]) -> Tensor:
+    """The leading part of `shape` on the spatial axes."""
+    for axis in range(2, x.rank):
+        if x.shape[axis] != shape[axis]:
+            x = part(m, x, axis, ZERO, shape[axis])
+    return x
+
+
+def _weight_gradient(
+    m: Importer, image: Tensor, error: Tensor, weight: Tensor, stride: tuple[int, ...], pads: tuple[Expr, ...],
+    dilation: tuple[int, ...], groups: int,
+) -> Tensor:  # fmt: skip
+    """image (N, g*Ci, L..), error (N, g*Co, P..) -> (g*Co, Ci, k..): the batch becomes the contracted channels, the
+    error is the kernel. A kernel's extent has to be a number, so a symbolic P goes by windows of the image."""
+    n = weight.rank - 2
+    inner = exact_div(image.shape[1], expr(groups))
+    batch = image.shape[0]
+    if inner is None:
+        raise Refusal(f"{image.shape[1]} channels in {groups} groups")
+    if all(s.as_int() is not None for s in error.shape[2:]):
+        wide = image.reshape(batch, groups, inner, *image.shape[2:])
+        swapped = wide.permute(2, 1, 0, *range(3, wide.rank)).reshape(inner, batch * groups, *image.shape[2:])
+        kernel = error.permute(1, 0, *range(2, error.rank))
+        out = swapped.conv(kernel, stride=dilation, padding=[(p, p) for p in pads], dilation=stride, groups=groups)
+        return _fitted(m, out.permute(1, 0, *range(2, out.rank)), weight.shape)
+    return _weight_gradient_by_windows(m, image, error, weight, stride, pads, dilation, groups, n)
+
+
+def _weight_gradient_by_windows(
+    m: Importer, image: Tensor, error: Tensor, weight: Tensor, stride: tuple[int, ...], pads: tuple[Expr, ...],
+    dilation: tuple[int, ...], groups: int, n: int,
+) -> Tensor:  # fmt: skip
+    """The same sum as a product of the windows of the image, a view, with the error."""
+    batch, inner = image.shape[0], exact_div(image.shape[1], expr(groups))
+    outer = exact_div(error.shape[1], expr(groups))
+    assert inner is not None and outer is not None
+    kernel = tuple(constant_int(s, "the kernel") for s in weight.shape[2:])
+    spatial = tuple(error.shape[2:])
+    padded = image.pad([(0, 0), (0, 0), *((p, p) for p in pads)])
+    names = [expr(f"i{k}") for k in range(2 + 2 * n)]
+    at = [names[0], names[1]]
+    at += [names[2 + n + i] * stride[i] + names[2 + i] * dilation[i] for i in range(n)]
+    windows = padded.view((batch, image.shape[1], *kernel, *spatial), map=at)
+    windows = windows.reshape(batch, groups, inner, *kernel, *spatial)
+    errors = error.reshape(batch, groups, outer, *spatial)
+    k, p = "uvw"[:n], "xyz"[:n]
+    out = m.graph.einsum(f"ngo{p},ngi{k}{p}->goi{k}", errors, windows)
+    return out.reshape(weight.shape)
+
+
+CONTRACTION: dict[str, Handler] = {
+    "aten.mm.default": mm,
+    "aten.bmm.default": mm,
+    "aten.mv.default": mm,
+    "aten.matmul.default": mm,
+    "aten.dot.default": dot,
+    "aten.vdot.default": dot,
+    "aten.addmm.default": addmm,
+    "aten.baddbmm.default": addmm,
+    "aten.addmv.default": addmm,
+    "aten.addbmm.default": addbmm,
+    "aten.convolution.default": convolution,
+    "aten.convolution_backward.default": convolution_backward,
+}

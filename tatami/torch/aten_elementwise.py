@@ -1,0 +1,430 @@
+"""Elementwise operators: one frontend operation each, or a few; operands joined by PyTorch's promotion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tatami.core.dtype import DType
+from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.dtypes import Promotion
+from tatami.torch.handler import Handler
+from tatami.torch.importer import Importer, Number
+from tatami.torch.refusal import Refusal
+
+Operand = Tensor | Number
+
+
+def unary(op: str, promotion: Promotion = "float") -> Handler:
+    def handler(m: Importer, x: Tensor) -> Tensor:
+        return m.elementwise(op, x, promotion=promotion)
+
+    return handler
+
+
+def binary(op: str, promotion: Promotion = "default") -> Handler:
+    def handler(m: Importer, x: Operand, y: Operand) -> Tensor:
+        return m.elementwise(op, x, y, promotion=promotion)
+
+    return handler
+
+
+def bitwise(op: str) -> Handler:
+    """`and`, `or`, `xor`: logical on bool, bitwise on integers."""
+
+    def handler(m: Importer, x: Operand, y: Operand) -> Tensor:
+        a, b = m.joined(x, y)
+        return m.graph.one(op if a.dtype == DType.bool else f"bit{op}", a, b)
+
+    return handler
+
+
+def logical(op: str) -> Handler:
+    def handler(m: Importer, x: Tensor, y: Tensor) -> Tensor:
+        return m.graph.one(op, *(m.expand(m.cast(t, DType.bool), m.shape) for t in (x, y)))
+
+    return handler
+
+
+def for_integers(op: str) -> Handler:
+    """Rounding: integers stay as they are."""
+
+    def handler(m: Importer, x: Tensor) -> Tensor:
+        return x.one(op) if x.dtype.is_float else x
+
+    return handler
+
+
+def of_floats(op: str, otherwise: bool) -> Handler:
+    """A test that only floats can pass or fail."""
+
+    def handler(m: Importer, x: Tensor) -> Tensor:
+        return x.one(op) if x.dtype.is_float else m.graph.full(x.shape, otherwise, DType.bool)
+
+    return handler
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+def add(m: Importer, x: Operand, y: Operand, *, alpha: Number = 1) -> Tensor:
+    a, b = m.joined(x, y)
+    b = _scaled(m, b, alpha)
+    return m.graph.one("or", a, b) if a.dtype == DType.bool else a + b
+
+
+def sub(m: Importer, x: Operand, y: Operand, *, alpha: Number = 1) -> Tensor:
+    a, b = m.joined(x, y)
+    return a - _scaled(m, b, alpha)
+
+
+def rsub(m: Importer, x: Operand, y: Operand, alpha: Number = 1) -> Tensor:
+    a, b = m.joined(x, y)
+    return b - _scaled(m, a, alpha)
+
+
+def _scaled(m: Importer, x: Tensor, alpha: Number) -> Tensor:
+    if alpha == 1:
+        return x
+    return x.one("and", m.tensor(alpha, x.dtype)) if x.dtype == DType.bool else x * m.tensor(alpha, x.dtype)
+
+
+def mul(m: Importer, x: Operand, y: Operand) -> Tensor:
+    a, b = m.joined(x, y)
+    return m.graph.one("and" if a.dtype == DType.bool else "mul", a, b)
+
+
+def div(m: Importer, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode is None:
+        return m.elementwise("div", x, y, promotion="float")
+    a, b = m.joined(x, y)
+    if rounding_mode == "trunc":
+        return a.one("idiv", b) if a.dtype.is_int else (a / b).one("trunc")
+    return floor_quotient(m, a, b)
+
+
+def floor_divide(m: Importer, x: Operand, y: Operand) -> Tensor:
+    return floor_quotient(m, *m.joined(x, y))
+
+
+def floor_quotient(m: Importer, a: Tensor, b: Tensor) -> Tensor:
+    """Rounded to minus infinity. Floats as Python does: from the remainder, so that floor(a/b)*b + a%b is a."""
+    if a.dtype.is_int:
+        quotient = a.one("idiv", b)
+        below = (a.one("rem", b).one("ne", 0)).one("and", (a < 0).one("xor", b < 0))
+        return m.graph.where(below, quotient - 1, quotient) if a.dtype.is_signed else quotient
+    rest = a.one("mod", b)
+    quotient = ((a - rest) / b).round()
+    return m.graph.where(m.graph.one("eq", b, 0.0).one("or", (a / b).one("isinf")), a / b, quotient)
+
+
+def remainder(m: Importer, x: Operand, y: Operand) -> Tensor:
+    return m.elementwise("mod", x, y)
+
+
+def power(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """A constant small integer exponent is a product, 0.5 a square root."""
+    dtype = m.promoted(x, y)
+    if isinstance(x, Tensor) and isinstance(y, int | float) and not isinstance(y, bool):
+        a = m.tensor(x, dtype)
+        if y == 0.5 and dtype.is_float:
+            return a.sqrt()
+        if y == -0.5 and dtype.is_float:
+            return a.rsqrt()
+        if float(y).is_integer() and 0 <= y <= 8 and (y or dtype.is_float):
+            return a.one("powi", n=int(y)) if y else m.graph.full(a.shape, 1, dtype)
+        if float(y).is_integer() and -4 <= y < 0 and dtype.is_float:
+            return a.one("powi", n=int(y))
+    return m.elementwise("pow", x, y)
+
+
+def exponent_two(m: Importer, x: Tensor) -> Tensor:
+    return m.elementwise("exp2", x, promotion="float")
+
+
+def neg(m: Importer, x: Tensor) -> Tensor:
+    return -x
+
+
+def absolute(m: Importer, x: Tensor) -> Tensor:
+    return x if x.dtype == DType.bool else abs(x)
+
+
+def sign(m: Importer, x: Tensor) -> Tensor:
+    """The sign of bool is itself; of NaN it is 0, as in PyTorch."""
+    if x.dtype == DType.bool:
+        return x
+    return m.graph.where(x.one("isnan"), 0.0, x.one("sign")) if x.dtype.is_float else x.one("sign")
+
+
+def signbit(m: Importer, x: Tensor) -> Tensor:
+    if x.dtype == DType.bool or not x.dtype.is_signed:
+        return m.graph.full(x.shape, False, DType.bool)
+    if not x.dtype.is_float:
+        return x < 0
+    bits = {2: DType.i16, 4: DType.i32, 8: DType.i64}[x.dtype.itemsize]
+    return x.one("bitcast", to=bits) < 0
+
+
+def copysign(m: Importer, x: Operand, y: Operand) -> Tensor:
+    a, b = m.joined(x, y, promotion="float")
+    return m.graph.where(signbit(m, m.filled(b, m.shape)), -abs(a), abs(a))
+
+
+def reciprocal(m: Importer, x: Tensor) -> Tensor:
+    return m.elementwise("recip", x, promotion="float")
+
+
+def square(m: Importer, x: Tensor) -> Tensor:
+    return mul(m, x, x)
+
+
+def frac(m: Importer, x: Tensor) -> Tensor:
+    return x - x.one("trunc")
+
+
+def round_decimals(m: Importer, x: Tensor, *, decimals: int) -> Tensor:
+    if not x.dtype.is_float:
+        return x
+    scale = m.graph.number(10.0 ** abs(decimals), x.dtype)
+    return (x * scale).round() / scale if decimals >= 0 else (x / scale).round() * scale
+
+
+def log_base_10(m: Importer, x: Tensor) -> Tensor:
+    return m.elementwise("log10", x, promotion="float")
+
+
+def hypot(m: Importer, x: Tensor, y: Tensor) -> Tensor:
+    """Without overflow: the larger times sqrt(1 + ratio^2)."""
+    a, b = (abs(t) for t in m.joined(x, y, promotion="float"))
+    big, small = a.maximum(b), a.minimum(b)
+    zero = big.one("eq", 0.0)
+    ratio = small / m.graph.where(zero, 1.0, big)
+    return m.graph.where(big.one("isinf"), math.inf, big * (ratio * ratio + 1.0).sqrt())
+
+
+def erfc(m: Importer, x: Tensor) -> Tensor:
+    a = m.tensor(x, m.promoted(x, promotion="float"))
+    return 1.0 - a.erf()
+
+
+def logaddexp(m: Importer, x: Tensor, y: Tensor) -> Tensor:
+    a, b = m.joined(x, y, promotion="float")
+    same = a.one("eq", b).one("and", a.one("isinf"))
+    return m.graph.where(same, a, a.maximum(b) + (-abs(a - b)).exp().one("log1p"))
+
+
+def logaddexp2(m: Importer, x: Tensor, y: Tensor) -> Tensor:
+    a, b = m.joined(x, y, promotion="float")
+    same = a.one("eq", b).one("and", a.one("isinf"))
+    return m.graph.where(same, a, a.maximum(b) + (-abs(a - b)).exp2().one("log1p") * (1 / math.log(2)))
+
+
+# -- choice ----------------------------------------------------------------------------------------
+def where(m: Importer, condition: Tensor, x: Operand, y: Operand) -> Tensor:
+    a, b = m.joined(x, y)
+    to = m.shape
+    return m.graph.where(m.filled(m.cast(condition, DType.bool), to) if to else condition.cast(DType.bool), a, b)
+
+
+def clamp(m: Importer, x: Tensor, lo: Operand | None = None, hi: Operand | None = None) -> Tensor:
+    bounds = [b for b in (lo, hi) if b is not None]
+    values = m.joined(x, *bounds)
+    out, rest = m.filled(values[0], m.shape), values[1:]
+    if lo is not None:
+        out = out.maximum(rest[0])
+    return out.minimum(rest[-1]) if hi is not None else out
+
+
+def maximum(m: Importer, x: Operand, y: Operand) -> Tensor:
+    a, b = m.joined(x, y)
+    return m.graph.one("or" if a.dtype == DType.bool else "max", a, b)
+
+
+def minimum(m: Importer, x: Operand, y: Operand) -> Tensor:
+    a, b = m.joined(x, y)
+    return m.graph.one("and" if a.dtype == DType.bool else "min", a, b)
+
+
+def fmax(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """The larger; a number wins over NaN."""
+    a, b = (m.filled(t, m.shape) for t in m.joined(x, y))
+    if not a.dtype.is_float:
+        return maximum(m, a, b)
+    return m.graph.where(a.one("isnan"), b, m.graph.where(b.one("isnan"), a, a.maximum(b)))
+
+
+def fmin(m: Importer, x: Operand, y: Operand) -> Tensor:
+    a, b = (m.filled(t, m.shape) for t in m.joined(x, y))
+    if not a.dtype.is_float:
+        return minimum(m, a, b)
+    return m.graph.where(a.one("isnan"), b, m.graph.where(b.one("isnan"), a, a.minimum(b)))
+
+
+def compare(op: str) -> Handler:
+    return binary(op)
+
+
+def masked_fill(m: Importer, x: Tensor, mask: Tensor, value: Operand) -> Tensor:
+    return m.graph.where(m.filled(mask, m.shape), m.tensor(value, x.dtype), m.filled(x, m.shape))
+
+
+def nan_to_num(
+    m: Importer, x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    if not x.dtype.is_float:
+        return x
+    import torch
+
+    from tatami.torch.dtypes import TO_TORCH
+
+    limits = torch.finfo(TO_TORCH[x.dtype])
+    at = m.graph.where(x.one("isnan"), 0.0 if nan is None else nan, x)
+    at = m.graph.where(x.one("eq", math.inf), limits.max if posinf is None else posinf, at)
+    return m.graph.where(x.one("eq", -math.inf), limits.min if neginf is None else neginf, at)
+
+
+# -- activations -----------------------------------------------------------------------------------
+def relu(m: Importer, x: Tensor) -> Tensor:
+    return x.one("relu")
+
+
+def gelu(m: Importer, x: Tensor, *, approximate: str = "none") -> Tensor:
+    return x.gelu(approximate)
+
+
+def leaky_relu(m: Importer, x: Tensor, slope: Number = 0.01) -> Tensor:
+    return m.graph.where(x > 0.0, x, x * m.tensor(slope, x.dtype))
+
+
+def elu(m: Importer, x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    negative = (x * input_scale).one("expm1") * (alpha * scale)
+    return m.graph.where(x > 0.0, x * scale, negative)
+
+
+def hardtanh(m: Importer, x: Tensor, lo: Number = -1.0, hi: Number = 1.0) -> Tensor:
+    return x.maximum(m.tensor(lo, x.dtype)).minimum(m.tensor(hi, x.dtype))
+
+
+def plain(op: str) -> Handler:
+    """An activation of the frontend with the meaning of PyTorch's."""
+
+    def handler(m: Importer, x: Tensor) -> Tensor:
+        return x.one(op)
+
+    return handler
+
+
+# -- conversion ------------------------------------------------------------------------------------
+def convert(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
+    """To the result's dtype; layout and device stay."""
+    return m.cast(x, m.dtype)
+
+
+def identity(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
+    return x
+
+
+def view_dtype(m: Importer, x: Tensor, dtype: Any) -> Tensor:
+    if x.dtype.itemsize != m.dtype.itemsize:
+        raise Refusal(f"the bits of {x.dtype} seen as {m.dtype}, which has another size")
+    if DType.bool in (x.dtype, m.dtype):
+        return m.cast(x, m.dtype) if x.dtype == m.dtype else _bool_bits(m, x)
+    return x.one("bitcast", to=m.dtype)
+
+
+def _bool_bits(m: Importer, x: Tensor) -> Tensor:
+    if m.dtype == DType.bool:
+        raise Refusal("bytes seen as bool")
+    return x.cast(m.dtype)
+
+
+def copy(m: Importer, x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    return m.filled(m.cast(source, m.dtype), m.shape)
+
+
+def shift(op: str) -> Callable[..., Tensor]:
+    """PyTorch's shifts by a count outside 0..bits-1 give what all bits shifted out leave."""
+
+    def handler(m: Importer, x: Operand, y: Operand) -> Tensor:
+        return m.elementwise(op, x, y)
+
+    return handler
+
+
+def overloads(name: str, handler: Handler, *kinds: str) -> dict[str, Handler]:
+    return {f"aten.{name}.{kind}": handler for kind in kinds or ("default",)}
+
+
+_FLOAT = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "expm1", "log", "log10", "log1p", "log2",
+    "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",
+)  # fmt: skip
+_COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
+
+ELEMENTWISE: dict[str, Handler] = {
+    **{f"aten.{op}.default": unary(op) for op in _FLOAT},
+    **{f"aten.{op}.{kind}": compare(op) for op in _COMPARE for kind in ("Tensor", "Scalar")},
+    **{f"aten.{op}.default": for_integers(op) for op in ("ceil", "floor", "round", "trunc")},
+    **{f"aten.bitwise_{op}.{k}": bitwise(op) for op in ("and", "or", "xor") for k in ("Tensor", "Scalar", "Scalar_Tensor")},
+    **{f"aten.logical_{op}.default": logical(op) for op in ("and", "or", "xor")},
+    **{f"aten.__{op}__.{k}": shift(name) for op, name in (("lshift", "shl"), ("rshift", "shr")) for k in ("Scalar", "Tensor")},
+    **{f"aten.bitwise_{side}_shift.{k}": shift(op)
+       for side, op in (("left", "shl"), ("right", "shr")) for k in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")},
+    **overloads("add", add, "Tensor", "Scalar"),
+    **overloads("sub", sub, "Tensor", "Scalar"),
+    **overloads("rsub", rsub, "Tensor", "Scalar"),
+    **overloads("mul", mul, "Tensor", "Scalar"),
+    **overloads("div", div, "Tensor", "Scalar", "Tensor_mode", "Scalar_mode"),
+    **overloads("floor_divide", floor_divide, "default", "Scalar"),
+    **overloads("remainder", remainder, "Tensor", "Scalar", "Scalar_Tensor"),
+    **overloads("fmod", binary("rem"), "Tensor", "Scalar"),
+    **overloads("pow", power, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
+    **overloads("atan2", binary("atan2", "float")),
+    **overloads("exp2", exponent_two),
+    **overloads("neg", neg),
+    **overloads("abs", absolute),
+    **overloads("sign", sign),
+    **overloads("signbit", signbit),
+    **overloads("copysign", copysign, "Tensor", "Scalar"),
+    **overloads("reciprocal", reciprocal),
+    **overloads("square", square),
+    **overloads("frac", frac),
+    **overloads("round", round_decimals, "decimals"),
+    **overloads("hypot", hypot),
+    **overloads("erfc", erfc),
+    **overloads("logaddexp", logaddexp),
+    **overloads("logaddexp2", logaddexp2),
+    **overloads("bitwise_not", lambda m, x: ~x),
+    **overloads("logical_not", lambda m, x: ~m.cast(x, DType.bool)),
+    **overloads("isnan", of_floats("isnan", False)),
+    **overloads("isinf", of_floats("isinf", False)),
+    **overloads("isfinite", of_floats("isfinite", True)),
+    **overloads("where", where, "self", "ScalarOther", "ScalarSelf", "Scalar"),
+    **overloads("clamp", clamp, "default", "Tensor"),
+    **overloads("clamp_min", lambda m, x, lo: clamp(m, x, lo), "default", "Tensor"),
+    **overloads("clamp_max", lambda m, x, hi: clamp(m, x, None, hi), "default", "Tensor"),
+    **overloads("maximum", maximum),
+    **overloads("minimum", minimum),
+    **overloads("fmax", fmax),
+    **overloads("fmin", fmin),
+    **overloads("masked_fill", masked_fill, "Scalar", "Tensor"),
+    **overloads("nan_to_num", nan_to_num),
+    **overloads("relu", relu),
+    **overloads("gelu", gelu),
+    **overloads("leaky_relu", leaky_relu),
+    **overloads("elu", elu),
+    **overloads("hardtanh", hardtanh),
+    **overloads("silu", plain("silu")),
+    **overloads("mish", plain("mish")),
+    **overloads("_to_copy", convert),
+    **overloads("clone", identity),
+    **overloads("alias", identity),
+    **overloads("detach", identity),
+    **overloads("contiguous", identity),
+    **overloads("lift_fresh_copy", identity),
+    **overloads("lift_fresh", identity),
+    **overloads("copy", copy),
+    **overloads("view", view_dtype, "dtype"),
+    "prims.convert_element_type.default": convert,
+    "prims.device_put.default": identity,
+}  # fmt: skip

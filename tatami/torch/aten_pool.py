@@ -1,0 +1,153 @@
+"""Pooling, and the gradients of pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr, product
+from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.handler import Handler
+from tatami.torch.importer import Importer, constant_int
+from tatami.torch.refusal import Refusal
+
+Sizes = Sequence[Any]
+
+
+def _numbers(values: Sizes, n: int, default: Sequence[int]) -> tuple[int, ...]:
+    given = [constant_int(v, "an attribute of a pooling") for v in values] or list(default)
+    return tuple(given * n if len(given) == 1 else given)
+
+
+def _attributes(kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, n: int) -> dict[str, Any]:
+    size = _numbers(kernel, n, ())
+    return {
+        "kernel": size,
+        "stride": _numbers(stride, n, size),
+        "padding": tuple((expr(p), expr(p)) for p in _numbers(padding, n, (0,))),
+        "dilation": _numbers(dilation, n, (1,)),
+    }
+
+
+def max_pool_with_indices(n: int) -> Handler:
+    def handler(
+        m: Importer,
+        x: Tensor,
+        kernel: Sizes,
+        stride: Sizes = (),
+        padding: Sizes = (0,),
+        dilation: Sizes = (1,),
+        ceil_mode: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """The position counts within the plane of one channel."""
+        attrs = _attributes(kernel, stride, padding, dilation, n)
+        value = x.one("max_pool", **attrs, ceil_mode=ceil_mode)
+        at = x.one("max_pool_indices", **attrs, ceil_mode=ceil_mode)
+        plane = m.tensor(product(x.shape[-n:]), DType.i64)
+        return value, at.one("mod", plane)
+
+    return handler
+
+
+def max_pool_backward(n: int) -> Handler:
+    def handler(m: Importer, grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+        """Every window's gradient is added where its largest element stood."""
+        at: Tensor = rest[-1]
+        lead = x.shape[:-n]
+        flat_x, flat = (*lead, product(x.shape[-n:])), (*lead, product(grad.shape[-n:]))
+        start = m.graph.full(flat_x, 0, grad.dtype)
+        return start.scatter(len(flat_x) - 1, at.reshape(flat), grad.reshape(flat), "add").reshape(x.shape)
+
+    return handler
+
+
+def avg_pool(n: int) -> Handler:
+    def handler(
+        m: Importer, x: Tensor, kernel: Sizes, stride: Sizes = (), padding: Sizes = (0,), ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        attrs = _attributes(kernel, stride, padding, (1,), n)
+        if divisor_override is None:
+            return x.one("avg_pool", **attrs, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+        if ceil_mode:
+            raise Refusal("an average with a divisor of its own over windows that end outside")
+        whole = 1
+        for k in attrs["kernel"]:
+            whole *= k
+        mean = x.one("avg_pool", **attrs, count_include_pad=True)
+        return mean * (whole / constant_int(divisor_override, "the divisor"))
+
+    return handler
+
+
+def avg_pool_backward(n: int) -> Handler:
+    def handler(
+        m: Importer, grad: Tensor, x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes, ceil_mode: bool,
+        count_include_pad: bool, divisor_override: int | None,
+    ) -> Tensor:  # fmt: skip
+        """Each window's gradient, divided by its number of elements, spread over them and added up (fold)."""
+        attrs = _attributes(kernel, stride, padding, (1,), n)
+        if ceil_mode:
+            raise Refusal("the gradient of an average over windows that end outside")
+        kernel, stride, pads = attrs["kernel"], attrs["stride"], attrs["padding"]
+        share = _share(m, grad, x, attrs, n, count_include_pad, divisor_override)
+        lead = x.shape[:-n]
+        rows = share.reshape(product(lead), *grad.shape[-n:])
+        windows = (rows.shape[0], *(expr(k) for k in kernel), *grad.shape[-n:])
+        spread = rows.expand(windows, dims=(0, *range(1 + n, 1 + 2 * n)))
+        padded = tuple(s + lo + hi for s, (lo, hi) in zip(x.shape[-n:], pads, strict=True))
+        reached = tuple((g - 1) * s + k for g, s, k in zip(grad.shape[-n:], stride, kernel, strict=True))
+        out = spread.one("fold", size=(rows.shape[0], *reached), kernel=kernel, stride=stride)
+        left = [(expr(0), p - r) for p, r in zip(padded, reached, strict=True)]
+        crop = [(expr(0) - lo, more - hi) for (lo, hi), (_, more) in zip(pads, left, strict=True)]
+        return out.pad([(0, 0), *crop]).reshape(x.shape)
+
+    return handler
+
+
+def _share(
+    m: Importer, grad: Tensor, x: Tensor, attrs: dict[str, Any], n: int, count_include_pad: bool, divisor: int | None
+) -> Tensor:
+    if divisor is not None:
+        return grad / float(divisor)
+    if count_include_pad or all(p.as_int() == 0 for pair in attrs["padding"] for p in pair):
+        whole = 1
+        for k in attrs["kernel"]:
+            whole *= k
+        return grad / float(whole)
+    ones = m.graph.full((expr(1), *x.shape[-n:]), 1, grad.dtype)
+    total = 1
+    for k in attrs["kernel"]:
+        total *= k
+    counted = ones.one("avg_pool", **attrs, count_include_pad=True) * float(total)
+    return grad / counted.reshape(*grad.shape[-n:]).expand(grad.shape)
+
+
+def adaptive_avg_pool(n: int) -> Handler:
+    def handler(m: Importer, x: Tensor, size: Sizes) -> Tensor:
+        """Windows of one size when the result's size divides the operand's."""
+        out = m.shape[-n:]
+        spatial = x.shape[-n:]
+        if all(o.as_int() == 1 for o in out):
+            return x.mean(tuple(range(x.rank - n, x.rank)), keepdims=True)
+        kernel = [_window(s, o) for s, o in zip(spatial, out, strict=True)]
+        return x.avg_pool(kernel, kernel)
+
+    return handler
+
+
+def _window(size: Expr, count: Expr) -> int:
+    a, b = size.as_int(), count.as_int()
+    if a is None or b is None or a % b:
+        raise Refusal(f"windows of different sizes: {size} elements into {count}")
+    return a // b
+
+
+POOL: dict[str, Handler] = {
+    **{f"aten.max_pool{n}d_with_indices.default": max_pool_with_indices(n) for n in (2, 3)},
+    **{f"aten.max_pool{n}d_with_indices_backward.default": max_pool_backward(n) for n in (2, 3)},
+    **{f"aten.avg_pool{n}d.default": avg_pool(n) for n in (1, 2, 3)},
+    **{f"aten.avg_pool{n}d_backward.default": avg_pool_backward(n) for n in (2, 3)},
+    **{f"aten._adaptive_avg_pool{n}d.default": adaptive_avg_pool(n) for n in (2, 3)},
+}

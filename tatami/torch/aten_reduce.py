@@ -1,0 +1,247 @@
+"""Reductions, scans, sorting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tatami.core.dtype import DType
+from tatami.core.expr import expr, product
+from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.handler import Handler
+from tatami.torch.importer import Importer, Number
+from tatami.torch.refusal import Refusal
+
+Dims = Sequence[int] | int | None
+
+
+def reduce_in_result(op: str) -> Handler:
+    """sum, mean, prod: the operand is converted to the result's dtype first."""
+
+    def handler(m: Importer, x: Tensor, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
+        x = m.cast(x, m.dtype)
+        return x.one(op, axes=m.axes(dim, x.rank), keepdims=keepdim) if x.rank else x
+
+    return handler
+
+
+def extreme(op: str, of_bool: str) -> Handler:
+    def handler(m: Importer, x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+        name = of_bool if x.dtype == DType.bool else op
+        return x.one(name, axes=m.axes(dim, x.rank), keepdims=keepdim) if x.rank else x
+
+    return handler
+
+
+def truth(op: str) -> Handler:
+    """any, all: PyTorch's result for uint8 is uint8."""
+
+    def handler(m: Importer, x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+        x = m.cast(x, DType.bool)
+        out = x.one(op, axes=m.axes(dim, x.rank), keepdims=keepdim) if x.rank else x
+        return m.cast(out, m.dtype)
+
+    return handler
+
+
+def position(op: str) -> Handler:
+    """argmax, argmin: without an axis, of the flattened operand."""
+
+    def handler(m: Importer, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        x = x.cast(DType.u8) if x.dtype == DType.bool else x
+        if not x.rank:
+            return m.graph.full((), 0, DType.i64)
+        if dim is not None:
+            return x.one(op, axis=m.axis(dim, x.rank), keepdims=keepdim)
+        out = x.reshape(product(x.shape)).one(op, axis=0)
+        return out.reshape(m.shape) if m.shape else out
+
+    return handler
+
+
+def extreme_and_position(op: str, at: str) -> Handler:
+    """max.dim, min.dim: the value and the first position it has."""
+
+    def handler(m: Importer, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+        if not x.rank:
+            return x, m.graph.full((), 0, DType.i64)
+        axis = m.axis(dim, x.rank)
+        wide = x.cast(DType.u8) if x.dtype == DType.bool else x
+        value = wide.one(op, axes=(axis,), keepdims=keepdim)
+        return m.cast(value, x.dtype), wide.one(at, axis=axis, keepdims=keepdim)
+
+    return handler
+
+
+def variance(m: Importer, x: Tensor, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False) -> Tensor:
+    """Sum of squared deviations over (count - correction), not less than 0."""
+    return _variance(m, x, m.axes(dim, x.rank), 1 if correction is None else correction, keepdim)
+
+
+def _variance(m: Importer, x: Tensor, axes: tuple[int, ...], correction: Number, keepdim: bool) -> Tensor:
+    count = product(x.shape[a] for a in axes)
+    mean = x.mean(axes, keepdims=True) if axes else x
+    off = x - m.expand(mean, x.shape)
+    squares = (off * off).sum(axes, keepdims=keepdim) if axes else off * off
+    left = m.tensor(count, x.dtype) - m.tensor(correction, x.dtype)
+    return squares / left.maximum(0.0)
+
+
+def variance_and_mean(
+    m: Importer, x: Tensor, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    axes = m.axes(dim, x.rank)
+    mean = x.mean(axes, keepdims=keepdim) if axes else x
+    return _variance(m, x, axes, 1 if correction is None else correction, keepdim), mean
+
+
+def scan(op: str) -> Handler:
+    def handler(m: Importer, x: Tensor, dim: int, **_: Any) -> Tensor:
+        x = m.cast(x, m.dtype)
+        return x.one(op, axis=m.axis(dim, x.rank)) if x.rank else x
+
+    return handler
+
+
+def scan_and_position(op: str, wins: str) -> Handler:
+    """cummax, cummin: the running extreme and the last position that reached it."""
+
+    def handler(m: Importer, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        if not x.rank:
+            return x, m.graph.full((), 0, DType.i64)
+        axis = m.axis(dim, x.rank)
+        wide = x.cast(DType.u8) if x.dtype == DType.bool else x
+        running = wide.one(op, axis=axis)
+        reached = wide.one("eq", running)
+        if wide.dtype.is_float:
+            reached = reached.one("or", wide.one("isnan"))
+        at = m.graph.iota(x.shape, axis)
+        return m.cast(running, x.dtype), m.graph.where(reached, at, 0).one("cummax", axis=axis)
+
+    return handler
+
+
+def log_cumulative_sum(m: Importer, x: Tensor, dim: int) -> Tensor:
+    """log(cumsum(exp(x))), shifted by the largest element of the axis."""
+    if not x.rank:
+        return x
+    axis = m.axis(dim, x.rank)
+    top = x.max((axis,), keepdims=True)
+    top = m.graph.where(top.one("isfinite"), top, 0.0).expand(x.shape)
+    return (x - top).exp().cumsum(axis).log() + top
+
+
+def logsumexp(m: Importer, x: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    x = m.cast(x, m.dtype)
+    return x.one("reduce_log_sum_exp", axes=m.axes(dim, x.rank), keepdims=keepdim) if x.rank else x
+
+
+def softmax(op: str) -> Handler:
+    def handler(m: Importer, x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
+        x = m.cast(x, m.dtype)
+        if not x.rank:
+            return m.graph.full((), 0.0 if op == "log_softmax" else 1.0, x.dtype)
+        return x.one(op, axis=m.axis(dim, x.rank))
+
+    return handler
+
+
+def sort(m: Importer, x: Tensor, dim: int = -1, descending: bool = False, **_: Any) -> tuple[Tensor, Tensor]:
+    if not x.rank:
+        return x, m.graph.full((), 0, DType.i64)
+    wide = x.cast(DType.u8) if x.dtype == DType.bool else x
+    values, at = wide.op("sort", axis=m.axis(dim, x.rank), descending=descending)
+    return m.cast(values, x.dtype), at
+
+
+def sort_stable(
+    m: Importer, x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Tensor, Tensor]:
+    return sort(m, x, dim, descending)
+
+
+def argsort(m: Importer, x: Tensor, dim: int = -1, descending: bool = False, **_: Any) -> Tensor:
+    return sort(m, x, dim, descending)[1]
+
+
+def topk(m: Importer, x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    if not x.rank:
+        return x, m.graph.full((), 0, DType.i64)
+    values, at = x.op("topk", k=expr(k), axis=m.axis(dim, x.rank), largest=largest)
+    return values, at
+
+
+def kth_value(m: Importer, x: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    from tatami.torch.aten_view import part
+
+    if not x.rank:
+        return x, m.graph.full((), 0, DType.i64)
+    axis = m.axis(dim, x.rank)
+    values, at = x.op("sort", axis=axis)
+    first = expr(k) - 1
+    return part(m, values, axis, first, expr(1)).reshape(m.shape), part(m, at, axis, first, expr(1)).reshape(m.shape)
+
+
+def vector_norm(m: Importer, x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
+    """(sum |x|^p)^(1/p), and what that becomes for 0 and the infinities."""
+    axes = m.axes(dim, x.rank)
+    x = abs(m.cast(x, m.dtype))
+    if not isinstance(ord, int | float):
+        raise Refusal("a norm whose exponent depends on sizes")
+
+    def over(y: Tensor, op: str) -> Tensor:
+        return y.one(op, axes=axes, keepdims=keepdim) if axes else y
+
+    if ord == 0:
+        return over(x.one("ne", 0.0).cast(m.dtype), "reduce_sum")
+    if ord in (math.inf, -math.inf):
+        return over(x, "reduce_max" if ord > 0 else "reduce_min")
+    if ord == 1:
+        return over(x, "reduce_sum")
+    if ord == 2:
+        return over(x * x, "reduce_sum").sqrt()
+    return over(x.one("pow", float(ord)), "reduce_sum").one("pow", 1.0 / float(ord))
+
+
+def count_nonzero(m: Importer, x: Tensor, dim: Dims = None) -> Tensor:
+    ones = m.cast(m.cast(x, DType.bool), DType.i64)
+    return ones.sum(m.axes(dim, x.rank)) if x.rank else ones
+
+
+REDUCE: dict[str, Handler] = {
+    "aten.sum.dim_IntList": reduce_in_result("reduce_sum"),
+    "aten.sum.default": reduce_in_result("reduce_sum"),
+    "aten.mean.dim": reduce_in_result("reduce_mean"),
+    "aten.mean.default": reduce_in_result("reduce_mean"),
+    "aten.prod.dim_int": reduce_in_result("reduce_prod"),
+    "aten.prod.default": reduce_in_result("reduce_prod"),
+    "aten.amax.default": extreme("reduce_max", "reduce_or"),
+    "aten.amin.default": extreme("reduce_min", "reduce_and"),
+    "aten.max.default": extreme("reduce_max", "reduce_or"),
+    "aten.min.default": extreme("reduce_min", "reduce_and"),
+    "aten.max.dim": extreme_and_position("reduce_max", "argmax"),
+    "aten.min.dim": extreme_and_position("reduce_min", "argmin"),
+    **{f"aten.any.{kind}": truth("reduce_or") for kind in ("default", "dim", "dims")},
+    **{f"aten.all.{kind}": truth("reduce_and") for kind in ("default", "dim", "dims")},
+    "aten.argmax.default": position("argmax"),
+    "aten.argmin.default": position("argmin"),
+    "aten.var.correction": variance,
+    "aten.var_mean.correction": variance_and_mean,
+    "aten.cumsum.default": scan("cumsum"),
+    "aten.cumprod.default": scan("cumprod"),
+    "aten.cummax.default": scan_and_position("cummax", "ge"),
+    "aten.cummin.default": scan_and_position("cummin", "le"),
+    "aten.logcumsumexp.default": log_cumulative_sum,
+    "aten.logsumexp.default": logsumexp,
+    "aten._softmax.default": softmax("softmax"),
+    "aten._log_softmax.default": softmax("log_softmax"),
+    "aten.sort.default": sort,
+    "aten.sort.stable": sort_stable,
+    "aten.argsort.default": argsort,
+    "aten.topk.default": topk,
+    "aten.kthvalue.default": kth_value,
+    "aten.linalg_vector_norm.default": vector_norm,
+    "aten.count_nonzero.dim_IntList": count_nonzero,
+    "aten.count_nonzero.default": count_nonzero,
+}

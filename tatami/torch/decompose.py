@@ -1,0 +1,27 @@
+"""Which operators PyTorch takes apart before an import: its core decompositions, except where a row of the table says
+the operator as a whole, and more of its own where the core list stops short of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._ops import OpOverload
+
+from tatami.torch.table import HANDLERS
+
+
+@lru_cache(maxsize=1)
+def decompositions() -> dict[OpOverload, Callable[..., Any]]:
+    """PyTorch's decompositions for every overload the table lacks: the core list, then its whole table."""
+    aten = torch.ops.aten
+    kept = {str(op): fn for op, fn in core_aten_decompositions().items()}
+    out: dict[OpOverload, Callable[..., Any]] = {}
+    for op, fn in {**decomposition_table, **core_aten_decompositions()}.items():
+        if isinstance(op, OpOverload) and str(op) not in HANDLERS and (str(op) in kept or op.namespace == "aten"):
+            out[op] = fn
+    out.pop(aten.lift_fresh_copy.default, None)
+    return out

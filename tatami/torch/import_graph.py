@@ -1,0 +1,397 @@
+"""A whole fx graph of ATen operators as a frontend graph.
+
+Every node is tried. What cannot be imported is listed with its reason, and its results become inputs of the graph, so
+that one pass finds everything. Inputs keep PyTorch's memory: one whose axes lie in another order enters in that order
+and is permuted in the graph; results leave in the order their metadata promises.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from tatami.core.diagnostic import TatamiError
+from tatami.core.expr import ONE, ZERO, Expr, Shape
+from tatami.core.module import Module
+from tatami.core.signature import Role
+from tatami.frontend import ir
+from tatami.frontend.graph import Graph
+from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.aten_random import SEED
+from tatami.torch.aten_view import part
+from tatami.torch.importer import Importer, Real, dtype_of
+from tatami.torch.refusal import Refusal
+from tatami.torch.sizes import memory_order, shape_of, size_expr, strides_of
+from tatami.torch.table import HANDLERS
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """A node that stays in PyTorch. `at`: the line of the model it came from."""
+
+    node: fx.Node
+    operator: str
+    why: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor argument of the fx graph: `position` among its placeholders, the input's name, and the order of its
+    axes in memory (None: made contiguous for each call)."""
+
+    position: int
+    name: str
+    order: tuple[int, ...] | None
+    updated: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result that the program writes. PyTorch promises `shape` and `strides`; `stored` is the shape without what
+    strides of 0 only repeat, `order` its axes in memory. Without an order it is copied into the strides."""
+
+    name: str
+    order: tuple[int, ...] | None
+    shape: Shape
+    strides: Shape
+    stored: Shape
+
+
+Given = Result | int | Expr | None
+"""What stands at a place of the fx graph's output: a result, the number of a placeholder, a size, or nothing."""
+
+
+@dataclass
+class Imported:
+    """What an fx graph became."""
+
+    graph: Graph
+    arguments: list[Argument] = field(default_factory=list)
+    sizes: dict[int, Expr] = field(default_factory=dict)
+    """Placeholders that are sizes: position -> the expression PyTorch knows them by."""
+    outputs: list[Given] = field(default_factory=list)
+    single: bool = False
+    """The fx graph returns one value, no tuple."""
+    unsupported: list[Unsupported] = field(default_factory=list)
+    random: bool = False
+    """The program has the input `seed`."""
+
+    def module(self) -> Module[ir.Graph]:
+        return self.graph.module()
+
+
+Names = Callable[[int, fx.Node], tuple[str, Role]]
+
+
+def positional(k: int, node: fx.Node) -> tuple[str, Role]:
+    return f"arg{k}", "data"
+
+
+def import_graph(gm: fx.GraphModule, name: str = "main", naming: Names = positional) -> Imported:
+    """Import the nodes of `gm`. Never raises for an operator: see `Imported.unsupported`."""
+    return _Import(gm, name, naming).run()
+
+
+class _Import:
+    def __init__(self, gm: fx.GraphModule, name: str, naming: Names) -> None:
+        self.gm = gm
+        self.naming = naming
+        self.out = Imported(Graph(name))
+        self.m = Importer(self.out.graph)
+        self.values: dict[fx.Node, Any] = {}
+        self.placeholders: dict[fx.Node, int] = {}
+        self.updates = {n.args[0] for n in gm.graph.nodes if is_update(n)}
+
+    def run(self) -> Imported:
+        for node in self.gm.graph.nodes:
+            match node.op:
+                case "placeholder":
+                    self.placeholder(node)
+                case "get_attr":
+                    self.attempt(node, self.attribute)
+                case "call_function":
+                    self.attempt(node, self.call)
+                case "output":
+                    self.output(node)
+                case _:
+                    self.refuse(node, f"a {node.op} node")
+        self.out.random = bool(self.m.seeds)
+        return self.out
+
+    # -- nodes -----------------------------------------------------------------------------------
+    def placeholder(self, node: fx.Node) -> None:
+        position = len(self.placeholders)
+        self.placeholders[node] = position
+        value = node.meta.get("val")
+        try:
+            if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
+                self.values[node] = self.out.sizes[position] = size_expr(value)
+            elif isinstance(value, torch.Tensor):
+                self.values[node] = self.argument(node, value, position)
+            else:
+                self.values[node] = Refusal(f"an argument of type {type(value).__name__}")
+        except Refusal as refusal:
+            self.values[node] = refusal
+
+    def argument(self, node: fx.Node, value: torch.Tensor, position: int) -> Tensor:
+        dtype = dtype_of(value)
+        if value.layout != torch.strided or value.is_quantized:
+            raise Refusal(f"a tensor of layout {value.layout}")
+        name, role = self.naming(position, node)
+        shape = shape_of(value)
+        order = memory_order(shape, strides_of(value))
+        lies = tuple(shape[a] for a in order) if order is not None else shape
+        updated = node in self.updates
+        graph = self.out.graph
+        x = (
+            graph.input(name, lies, dtype, role="state", mutability="mutable")
+            if updated
+            else graph.input(name, lies, dtype, role=role)
+        )
+        self.out.arguments.append(Argument(position, name, order, updated))
+        return x if order is None or _is_identity(order) else x.permute(_inverse(order))
+
+    def attribute(self, node: fx.Node) -> Any:
+        """A tensor that the graph holds."""
+        value: Any = self.gm
+        for name in str(node.target).split("."):
+            value = getattr(value, name)
+        if not isinstance(value, torch.Tensor):
+            raise Refusal(f"an attribute of type {type(value).__name__}")
+        dtype_of(value)
+        return self.out.graph.constant(to_numpy(value))
+
+    def call(self, node: fx.Node) -> Any:
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
+            return size_expr(value)
+        if isinstance(value, torch.SymFloat):
+            return Real(value.node.expr)
+        if node.target is operator.getitem:
+            return self.convert(node.args[0])[node.args[1]]
+        if is_update(node):
+            return self.update(node)
+        target = str(node.target)
+        if target in ASSERTIONS:
+            return None
+        handler = HANDLERS.get(target)
+        if handler is None:
+            raise Refusal("no function of the operator table imports it")
+        if target == "aten.as_strided.default":
+            _check_own_storage(node)
+        self.m.results = tuple(value) if isinstance(value, tuple | list) else (value,)
+        for result in self.m.results:
+            if isinstance(result, torch.Tensor) and result.is_complex():
+                raise Refusal("complex numbers")
+        arguments = [self.convert(a) for a in node.args]
+        named = {k: self.convert(v) for k, v in node.kwargs.items()}
+        made = handler(self.m, *arguments, **named)
+        if not isinstance(value, tuple | list):
+            return self.checked(made, value)
+        return tuple(self.checked(x, v) for x, v in zip(made, value, strict=False))
+
+    def update(self, node: fx.Node) -> Any:
+        """`copy_` into an argument at the end of the graph: the argument takes the value in place."""
+        target, source = node.args[0], node.args[1]
+        assert isinstance(target, fx.Node)
+        later = list(self.gm.graph.nodes)
+        after = set(later[later.index(node) + 1 :])
+        if any(user in after and user.op != "output" for user in target.users):
+            raise Refusal("an argument that is read again after it was updated")
+        port = next((a for a in self.out.arguments if a.position == self.placeholders[target]), None)
+        old = self.convert(target)
+        value = self.convert(source)
+        if port is None or not isinstance(old, Tensor):
+            raise Refusal("the updated argument is no tensor")
+        value = self.m.filled(self.m.tensor(value, old.dtype), old.shape)
+        if port.order is not None and not _is_identity(port.order):
+            value = value.permute(port.order)
+        graph = self.out.graph
+        graph.update(Tensor(graph, port.name), value)
+        return self.convert(source)
+
+    def convert(self, value: Any) -> Any:
+        """An argument of a node as the functions of the table take it."""
+        if isinstance(value, fx.Node):
+            found = self.values[value]
+            if isinstance(found, Refusal):
+                raise Refusal(f"it reads {value.name}: {found}")
+            return found
+        if isinstance(value, list | tuple):
+            return [self.convert(v) for v in value]
+        if isinstance(value, torch.SymInt):
+            return size_expr(value)
+        if isinstance(value, complex):
+            raise Refusal("complex numbers")
+        return value
+
+    def checked(self, made: Any, value: Any) -> Any:
+        """The result as the metadata has it. A shape that only differs in how it is written is taken as equal when
+        the program runs."""
+        if not isinstance(made, Tensor) or not isinstance(value, torch.Tensor):
+            return made
+        if made.dtype != dtype_of(value):
+            made = made.cast(dtype_of(value))
+        shape = shape_of(value)
+        if made.shape == shape:
+            return made
+        if made.rank != len(shape) or any((a - b).as_int() not in (0, None) for a, b in zip(made.shape, shape, strict=True)):
+            raise Refusal(f"the result has shape {list(map(str, made.shape))} where PyTorch has {list(map(str, shape))}")
+        return made.reshape(shape)
+
+    # -- what does not go ------------------------------------------------------------------------
+    def attempt(self, node: fx.Node, step: Callable[[fx.Node], Any]) -> None:
+        graph = self.out.graph
+        first = len(graph._nodes)
+        try:
+            self.values[node] = step(node)
+        except Refusal as refusal:
+            self.refuse(node, str(refusal))
+        except TatamiError as error:
+            self.refuse(node, error.diagnostics[0].why)
+        else:
+            where = place_of(node)
+            for made in graph._nodes[first:]:
+                graph.origins[made.name] = (where,)
+
+    def refuse(self, node: fx.Node, why: str) -> None:
+        self.out.unsupported.append(Unsupported(node, str(node.target), why, place_of(node)))
+        self.values[node] = self.stand_in(node.meta.get("val"), node.name, why)
+
+    def stand_in(self, value: Any, name: str, why: str) -> Any:
+        """What later nodes read instead of a result that PyTorch will compute."""
+        try:
+            if isinstance(value, torch.Tensor):
+                return self.out.graph.input(
+                    f"from_torch_{len(self.values)}_{len(self.out.graph._inputs)}", shape_of(value), dtype_of(value)
+                )
+            if isinstance(value, tuple | list):
+                return tuple(self.stand_in(v, name, why) for v in value)
+        except Refusal as refusal:
+            return refusal
+        return Refusal(f"{name} stays in PyTorch")
+
+    # -- outputs ---------------------------------------------------------------------------------
+    def output(self, node: fx.Node) -> None:
+        given = node.args[0]
+        self.out.single = not isinstance(given, list | tuple)
+        given = [given] if self.out.single else given
+        assert isinstance(given, list | tuple)
+        for k, item in enumerate(given):
+            try:
+                self.out.outputs.append(self.given(item, k))
+            except Refusal as refusal:
+                at = item if isinstance(item, fx.Node) else node
+                self.out.unsupported.append(Unsupported(at, "output", str(refusal), place_of(at)))
+                self.out.outputs.append(None)
+
+    def given(self, item: Any, k: int) -> Given:
+        if not isinstance(item, fx.Node):
+            return size_expr(item) if isinstance(item, int | torch.SymInt) and not isinstance(item, bool) else None
+        if item in self.placeholders:
+            return self.placeholders[item]
+        value = self.convert(item)
+        if isinstance(value, Expr) or value is None:
+            return value
+        if not isinstance(value, Tensor):
+            raise Refusal(f"a result of type {type(value).__name__}")
+        shape, strides = shape_of(item.meta["val"]), strides_of(item.meta["val"])
+        stored = tuple(ONE if at == ZERO and size != ZERO else size for size, at in zip(shape, strides, strict=True))
+        for axis, size in enumerate(stored):
+            if size != shape[axis]:
+                value = part(self.m, value, axis, ZERO, ONE)
+        order = memory_order(stored, strides)
+        self.out.graph.output(f"out{k}", value if order is None or _is_identity(order) else value.permute(order))
+        return Result(f"out{k}", order, shape, strides, stored)
+
+
+ASSERTIONS = frozenset(
+    {"aten._assert_scalar.default", "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
+     "aten.sym_constrain_range.default", "aten._assert_async.msg", "aten._assert_async.default"}
+)  # fmt: skip
+"""They compute nothing; what they check about sizes, binding checks again."""
+
+
+def is_update(node: fx.Node) -> bool:
+    """Does the node write into an argument of the graph?"""
+    return (
+        node.op == "call_function"
+        and str(node.target) == "aten.copy_.default"
+        and isinstance(node.args[0], fx.Node)
+        and node.args[0].op == "placeholder"
+    )
+
+
+def place_of(node: fx.Node) -> str:
+    """The line of the model that the node came from, else its name in the fx graph."""
+    trace = node.meta.get("stack_trace") or ""
+    lines = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
+    if not lines:
+        return node.name
+    parts = lines[-1].split(",")
+    file = parts[0].removeprefix("File ").strip('"').replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{node.name} ({file}:{parts[1].removeprefix(' line ').strip()})"
+
+
+def to_numpy(value: torch.Tensor) -> Any:
+    """The content of a tensor, bfloat16 too."""
+    import ml_dtypes
+
+    data = value.detach().cpu().contiguous()
+    if data.dtype == torch.bfloat16:
+        return data.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return data.numpy()
+
+
+def _check_own_storage(node: fx.Node) -> None:
+    source = node.args[0]
+    value = source.meta.get("val") if isinstance(source, fx.Node) else None
+    order = memory_order(shape_of(value), strides_of(value)) if isinstance(value, torch.Tensor) else None
+    if order is None or not _is_identity(order):
+        raise Refusal("as_strided of a tensor that does not lie row by row")
+    offset = value.storage_offset() if isinstance(value, torch.Tensor) else 0
+    if not isinstance(offset, int) or offset:
+        raise Refusal("as_strided of a part of a storage")
+
+
+def _is_identity(order: Sequence[int]) -> bool:
+    return list(order) == list(range(len(order)))
+
+
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
+    return tuple(order.index(k) for k in range(len(order)))
+
+
+def described(unsupported: Sequence[Unsupported]) -> str:
+    """One line per operator that cannot be imported, with every place it stands."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for u in unsupported:
+        found.setdefault((u.operator, u.why), []).append(u.at)
+    return "; ".join(f"{op} at {', '.join(at[:8])}{' …' if len(at) > 8 else ''}: {why}" for (op, why), at in found.items())
+
+
+def names_from(names: Mapping[int, tuple[str, Role]]) -> Names:
+    """Names for the placeholders that have one; the others are told by position."""
+    return lambda k, node: names.get(k) or positional(k, node)
+
+
+__all__ = [
+    "SEED",
+    "Argument",
+    "Given",
+    "Imported",
+    "Result",
+    "Unsupported",
+    "described",
+    "import_graph",
+    "is_update",
+    "names_from",
+    "place_of",
+    "to_numpy",
+]

@@ -1,0 +1,170 @@
+"""What a function of the operator table may ask for: the graph so far, the metadata of its results, casts, broadcasts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import sympy
+import torch
+from torch.utils._sympy import functions as torch_sympy
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, IntoExpr, Shape, expr
+from tatami.frontend.graph import Graph
+from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.dtypes import FROM_TORCH, Promotion, promote
+from tatami.torch.refusal import Refusal
+from tatami.torch.sizes import from_sympy, shape_of
+
+
+@dataclass(frozen=True)
+class Real:
+    """A float that is computed from sizes (a SymFloat)."""
+
+    value: sympy.Expr
+
+
+Number: TypeAlias = bool | int | float | Expr | Real
+Value: TypeAlias = Tensor | Number | tuple[Any, ...] | None
+
+
+@dataclass
+class Importer:
+    """Builds one frontend graph. `results` is the metadata of the results of the node that is being imported."""
+
+    graph: Graph
+    results: tuple[Any, ...] = ()
+    seeds: list[Tensor] = field(default_factory=list)
+    """The key of the program's random numbers, an input of its own, once an operator has asked for it."""
+    draws: int = 0
+    """Operators that drew random numbers so far: each has a stream of its own."""
+
+    # -- what the result is ----------------------------------------------------------------------
+    @property
+    def shape(self) -> Shape:
+        """The shape of the (first) result."""
+        return self.shape_at(0)
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the (first) result."""
+        return self.dtype_at(0)
+
+    def shape_at(self, k: int) -> Shape:
+        return shape_of(self.results[k])
+
+    def dtype_at(self, k: int) -> DType:
+        return dtype_of(self.results[k])
+
+    # -- operands --------------------------------------------------------------------------------
+    def tensor(self, value: Tensor | Number, dtype: DType) -> Tensor:
+        """A tensor or a number as a tensor of `dtype`; numbers have rank 0."""
+        match value:
+            case Tensor():
+                return self.cast(value, dtype)
+            case Expr():
+                number = value.as_int()
+                return self.graph.number(number, dtype) if number is not None else self.cast(self.graph.size_of(value), dtype)
+            case Real():
+                return self.cast(self._real(value.value), dtype)
+            case bool() | int() | float():
+                return self.graph.number(_fitting(value, dtype), dtype)
+            case _:
+                raise Refusal(f"a {type(value).__name__} where a tensor or a number is needed")
+
+    def _real(self, e: sympy.Expr) -> Tensor:
+        """A float expression over sizes, in fp64."""
+        match e:
+            case sympy.Integer() | sympy.Float() | sympy.Rational():
+                return self.graph.number(float(e), DType.fp64)
+            case torch_sympy.FloatTrueDiv() | torch_sympy.IntTrueDiv():
+                return self._real(e.args[0]) / self._real(e.args[1])
+            case torch_sympy.ToFloat():
+                return self._real(e.args[0])
+            case torch_sympy.OpaqueUnaryFn_sqrt():
+                return self._real(e.args[0]).sqrt()
+            case torch_sympy.FloatPow():
+                return self._real(e.args[0]).one("pow", self._real(e.args[1]))
+            case sympy.Add() | sympy.Mul() if not e.is_integer:
+                out = self._real(e.args[0])
+                for other in map(self._real, e.args[1:]):
+                    out = out + other if isinstance(e, sympy.Add) else out * other
+                return out
+            case _:
+                return self.graph.size_of(from_sympy(e)).cast(DType.fp64)
+
+    def cast(self, x: Tensor, dtype: DType) -> Tensor:
+        return x.cast(dtype)
+
+    def expand(self, x: Tensor, shape: Sequence[IntoExpr]) -> Tensor:
+        """Right-aligned broadcasting to `shape`; rank 0 stays, elementwise operations spread it."""
+        to = tuple(expr(s) for s in shape)
+        return x if x.shape == to or not x.shape else x.expand(to)
+
+    def taken_as(self, x: Tensor, shape: Sequence[IntoExpr]) -> Tensor:
+        """`x` in a shape whose sizes PyTorch guards to be equal though the expressions differ: recorded as an assumption,
+        checked when sizes are bound."""
+        to = tuple(expr(s) for s in shape)
+        return x if x.shape == to else x.reshape(to)
+
+    def filled(self, x: Tensor, shape: Sequence[IntoExpr]) -> Tensor:
+        """`x` repeated to exactly `shape`, rank 0 too."""
+        to = tuple(expr(s) for s in shape)
+        return x if x.shape == to else x.expand(to)
+
+    def promoted(self, *operands: Tensor | Number, promotion: Promotion = "default") -> DType:
+        """The dtype PyTorch computes these operands in."""
+        tensors = [(o.dtype, bool(o.shape)) for o in operands if isinstance(o, Tensor)]
+        numbers = [
+            1 if isinstance(o, Expr) else 1.0 if isinstance(o, Real) else o for o in operands if not isinstance(o, Tensor)
+        ]
+        return promote(tensors, numbers, promotion)
+
+    def joined(self, *operands: Tensor | Number, promotion: Promotion = "default", dtype: DType | None = None) -> list[Tensor]:
+        """The operands in one dtype and of the result's shape (numbers and rank 0 stay rank 0)."""
+        to = dtype or self.promoted(*operands, promotion=promotion)
+        return [self.expand(self.tensor(o, to), self.shape) for o in operands]
+
+    def elementwise(self, op: str, *operands: Tensor | Number, promotion: Promotion = "default", **attrs: Any) -> Tensor:
+        """An elementwise operation of the frontend over operands joined as PyTorch joins them."""
+        values = self.joined(*operands, promotion=promotion)
+        return self.graph.one(op, *values, **attrs)
+
+    # -- axes ------------------------------------------------------------------------------------
+    def axis(self, axis: int, rank: int) -> int:
+        """A position that may count from the end; rank 0 counts as rank 1."""
+        return axis % max(rank, 1)
+
+    def axes(self, axes: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
+        """Sorted positions; None and the empty list are all axes."""
+        if axes is None or (not isinstance(axes, int) and not axes):
+            return tuple(range(rank))
+        given = (axes,) if isinstance(axes, int) else axes
+        return tuple(sorted(self.axis(a, rank) for a in given)) if rank else ()
+
+
+def dtype_of(value: torch.Tensor) -> DType:
+    """Our dtype of a tensor. Raises Refusal."""
+    found = FROM_TORCH.get(value.dtype)
+    if found is None:
+        raise Refusal(f"the element type {str(value.dtype).removeprefix('torch.')}")
+    return found
+
+
+def constant_int(size: Any, what: str) -> int:
+    """A size that has to be a number. Raises Refusal."""
+    number = expr(size).as_int() if not isinstance(size, bool | float) else int(size)
+    if number is None:
+        raise Refusal(f"{what} is {size}, and has to be a number")
+    return number
+
+
+def _fitting(value: bool | int | float, dtype: DType) -> bool | int | float:
+    """A Python number as `dtype` holds it: PyTorch converts numbers to the dtype it computes in."""
+    if dtype == DType.bool:
+        return bool(value)
+    if dtype.is_int:
+        return int(value)
+    return float(value)

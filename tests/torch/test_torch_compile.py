@@ -1,0 +1,146 @@
+"""torch.compile(backend="tatami") against eager: values, strides, gradients, one compilation for every batch size."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tatami import backends  # noqa: E402
+from tests.torch.modules import CASES  # noqa: E402
+
+OPTIONS = {"fallback": False}
+
+
+def compiled(module: Any, **options: Any) -> Any:
+    return torch.compile(module, backend=backends.torch_backend, fullgraph=True, options={**OPTIONS, **options})
+
+
+def tuple_of(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def assert_like(got: Any, wanted: Any, dtype: Any) -> None:
+    tolerance = {torch.float32: 1e-5, torch.float64: 1e-12}[dtype]
+    for g, w in zip(tuple_of(got), tuple_of(wanted), strict=True):
+        assert g.dtype == w.dtype and g.shape == w.shape and g.stride() == w.stride() and g.device == w.device
+        torch.testing.assert_close(g, w, rtol=tolerance, atol=tolerance * 10)
+
+
+def graphs() -> int:
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CASES)
+def test_inference_matches_eager_for_every_batch_with_one_graph(name: str, dtype: str) -> None:
+    make, inputs = CASES[name]
+    kind = getattr(torch, dtype)
+    module = make().to(kind).eval()
+    run = compiled(module)
+    with torch.no_grad():
+        for k, batch in enumerate((4, 5, 9)):
+            given = inputs(batch, kind)
+            if k == 0:
+                torch._dynamo.mark_dynamic(given[0], 0)
+            assert_like(run(*given), module(*given), kind)
+    assert graphs() == 1 and not torch._dynamo.utils.counters["graph_break"]
+    assert not any(r.unsupported or r.refused for r in backends.torch_reports())
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("integers", "views")])
+def test_training_matches_eager_gradients(name: str) -> None:
+    make, inputs = CASES[name]
+    module = make().to(torch.float64).train()
+    reference = copy.deepcopy(module)
+    run = compiled(module)
+    for k, batch in enumerate((4, 6)):
+        given = [t.requires_grad_(t.is_floating_point()) for t in inputs(batch, torch.float64)]
+        same = [t.detach().clone().requires_grad_(t.requires_grad) for t in given]
+        if k == 0:
+            torch._dynamo.mark_dynamic(given[0], 0)
+        out, wanted = run(*given), reference(*same)
+        assert_like(out, wanted, torch.float64)
+        error = torch.randn_like(wanted)
+        out.backward(error)
+        wanted.backward(error)
+        pairs = [*zip(module.parameters(), reference.parameters(), strict=True), *zip(given, same, strict=True)]
+        for p, q in pairs:
+            assert (p.grad is None) == (q.grad is None)
+            if q.grad is not None:
+                torch.testing.assert_close(p.grad, q.grad, rtol=1e-9, atol=1e-11)
+        for p, q in zip(module.buffers(), reference.buffers(), strict=True):
+            torch.testing.assert_close(p, q)
+    assert graphs() == 1
+    assert {r.kind for r in backends.torch_reports()} >= ({"forward", "backward"} if list(module.parameters()) else {"forward"})
+
+
+def test_a_new_batch_size_is_automatically_dynamic() -> None:
+    make, inputs = CASES["mlp"]
+    module = make()
+    run = compiled(module)
+    for batch in (4, 5, 6, 7, 32):
+        given = inputs(batch, torch.float32)
+        assert_like(run(*given), module(*given), torch.float32)
+    assert graphs() == 2, "the first is of a constant size, the second of every size"
+
+
+def test_dropout_is_seeded_scaled_and_the_same_in_the_backward_pass() -> None:
+    module = torch.nn.Dropout(0.25)
+    run = compiled(module)
+    x = torch.ones(200, 100, requires_grad=True)
+
+    def draw(seed: int) -> Any:
+        torch.manual_seed(seed)
+        return run(x)
+
+    a, b, c = draw(1), draw(1), draw(2)
+    assert torch.equal(a, b) and not torch.equal(a, c)
+    assert a.unique().tolist() == pytest.approx([0.0, 4 / 3])
+    assert abs((a == 0).double().mean().item() - 0.25) < 0.02
+    (gradient,) = torch.autograd.grad(a.sum(), x)
+    assert torch.equal(gradient != 0, a != 0)
+
+
+class Mixed(torch.nn.Module):
+    """An operator that no table row imports between two that are."""
+
+    def forward(self, x: Any) -> Any:
+        y = torch.linalg.eigvalsh(x @ x.T + 1)
+        return (y * 2).relu()
+
+
+def test_operators_we_lack_stay_in_pytorch_and_are_listed() -> None:
+    module, x = Mixed(), torch.randn(4, 4)
+    run = torch.compile(module, backend=backends.torch_backend)
+    torch.testing.assert_close(run(x), module(x), rtol=1e-4, atol=1e-4)
+    (report,) = backends.torch_reports()
+    assert report.programs == 2 and [u.operator for u in report.unsupported] == ["aten._linalg_eigh.default"]
+    assert "aten._linalg_eigh.default" in backends.explain()
+
+
+def test_without_fallback_one_diagnostic_lists_everything() -> None:
+    def two(x: Any) -> Any:
+        return torch.linalg.eigvalsh(x) + torch.linalg.matrix_exp(x).sum()
+
+    with pytest.raises(Exception, match=r"E1606 UnsupportedModel.*_linalg_eigh.*linalg_matrix_exp"):
+        compiled(two)(torch.eye(3))
+
+
+@pytest.mark.parametrize("options", [{"falback": True}, {"threads": "many"}])
+def test_unknown_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(Exception, match="E1009 InvalidAttribute"):
+        torch.compile(lambda x: x + 1, backend=backends.torch_backend, options=options)(torch.ones(2))
+
+
+def test_arguments_in_another_memory_order_are_read_where_they_lie() -> None:
+    def f(x: Any) -> Any:
+        return x * 2 + x.sum(0)
+
+    x = torch.randn(4, 5, 6).permute(2, 0, 1)
+    assert_like(compiled(f)(x), f(x), torch.float32)
+    (report,) = backends.torch_reports()
+    assert not report.copies

@@ -29,6 +29,7 @@ from tatami.stages import BY_NAME, STAGES, show
 
 if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram
+    from tatami.runtime.user_text import UserText
 
 __all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "prepare"]
 
@@ -250,11 +251,14 @@ def _load(
 
 def load_cpu_program(compilation: Compilation, threads: int | None = None, timed: bool = False) -> CpuProgram:
     """The compiled and loaded program of a CPU target. timed: its entry takes the time of each kernel."""
+    from tatami.runtime.compiler import find_compiler
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.host import check_runs_here, thread_count
     from tatami.runtime.objects import Unit, load, runtime_units
     from tatami.runtime.objects import build as build_object
     from tatami.runtime.pool import get_pool
+    from tatami.runtime.sanitizer import sanitizer_flags
+    from tatami.runtime.user_text import UserText
 
     check_runs_here(compilation.target)
     execution = compilation.stages["execution"]
@@ -264,9 +268,34 @@ def load_cpu_program(compilation: Compilation, threads: int | None = None, timed
         from tatami.c.print_entry import print_entry
 
         entry = print_entry(execution, timed=True)
-    units = [Unit(u.text, u.contract) for u in source.units.values()] + [Unit(entry), *runtime_units()]
-    library = load(build_object(units, compilation.target))
+    users = _user_texts(compilation)
+    units = [
+        Unit(u.text, u.contract, users.get(f) or UserText("custom kernel") if u.user else None) for f, u in source.units.items()
+    ]
+    units += [Unit(entry), *runtime_units()]
+    extra = sanitizer_flags(find_compiler())
+    library = load(build_object(units, compilation.target, extra_flags=extra), keep=bool(extra))
     return CpuProgram(execution, library, get_pool(threads), thread_count(threads), where=_where(compilation))
+
+
+def _user_texts(compilation: Compilation) -> dict[str, UserText]:
+    """By unit: the node and the text of each body that a user wrote."""
+    from tatami.runtime.user_text import UserText
+
+    loop, realised = compilation.stages.get_made("loop"), compilation.stages.get_made("realised")
+    out: dict[str, UserText] = {}
+    if loop is None or realised is None:
+        return out
+    where = _where(compilation)
+    for name, program in loop.programs.items():
+        opaque = {r.name: r.opaque for r in realised.programs[name].body if getattr(r, "opaque", None) is not None}
+        for b in program.bindings:
+            user = program.kernels[b.kernel].user
+            if user is not None and b.region in opaque:
+                attrs = opaque[b.region].attrs
+                text = UserText(where(name, b.region), str(attrs.get("c", "")), str(attrs.get("preamble", "")))
+                out.setdefault(f"{user.name}.c", text)
+    return out
 
 
 def _where(compilation: Compilation) -> Callable[[str, str], str]:

@@ -169,8 +169,13 @@ def compile_command(
     written = write_dump(folder, values, names, compilation.target, embed=embed)
     for file, text in code_files(values).items():
         written.append(write_text(folder / file, text))
-    for file, data in stand_alone(compilation, sizes).items():
-        written.append(write_bytes(folder / file, data))
+    try:
+        for file, data in stand_alone(compilation, sizes).items():
+            written.append(write_bytes(folder / file, data))
+    except TatamiError as error:
+        if error.diagnostics[0].kind != "MeaningMissing":
+            raise
+        console.print(printable(f"no stand-alone main, which would check itself: {error.diagnostics[0].why}"), markup=False)
     written.append(write_text(folder / "decisions.json", decisions_text(decisions_of(compilation.stages))))
     for path in written:
         console.print(printable(str(path)), markup=False)

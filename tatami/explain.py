@@ -40,10 +40,12 @@ def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[
     ids: set[str] = {item.name}
     if isinstance(item, Region):
         ids |= {let.name for let in item.lets} | {f"{item.name}.{let.name}" for let in item.lets}
-    chain = ("region", "region@explicit", "tiny", "tiny@imported", "frontend")
+    made = compilation.stages.get_made
+    whole = made("region") is not None and made("region@explicit") is not None  # both name values of tiny
+    chain = (*(("region",) if whole else ("region@explicit",)), "tiny", "tiny@imported", "frontend")
     for stage in chain:
-        value = compilation.stages.get_made(stage)
-        if value is None or (stage == "region" and compilation.stages.get_made("region@explicit") is None):
+        value = made(stage)
+        if value is None:
             continue
         origins = value.origins.get(program) or value.origins.get("main", {})  # setup is split off from main
         if origins:

@@ -17,6 +17,7 @@ from tatami.core.document import check_file, is_document, parse_document, read_b
 from tatami.core.module import Module
 from tatami.dump import from_document, own_stage
 from tatami.stages import STAGES
+from tatami.trust import refuse_code
 
 Given = dict[str, Module[Any]]
 
@@ -44,10 +45,15 @@ def open_model(model: Any, *, example_inputs: Any = None, trust: bool = False) -
         return {"frontend": model}
     if hasattr(model, "module") and type(model).__module__.startswith("tatami."):
         return {"frontend": model.module()}
-    if isinstance(model, str | Path):
-        return open_file(Path(model), trust=trust)
-    if isinstance(model, dict):
-        return open_json(model, None, trust=trust, at="document")
+    if isinstance(model, str | Path | dict):
+        given = (
+            open_json(model, None, trust=trust, at="document")
+            if isinstance(model, dict)
+            else open_file(Path(model), trust=trust)
+        )
+        if not trust:
+            refuse_code(given, "document" if isinstance(model, dict) else Path(model).name)
+        return given
     for base in type(model).__mro__:
         loader = BY_TYPE.get(f"{base.__module__}.{base.__qualname__}")
         if loader is not None:

@@ -475,6 +475,11 @@ def package(fixed: bool) -> None:
         prepare(DIGITS)
 
 
+@case("SanitizerMissing", "TATAMI_SANITIZE", "LD_PRELOAD=")
+def sanitizer(fixed: bool) -> None:
+    cli("run", str(DIGITS), TATAMI_SANITIZE="0" if fixed else "1")
+
+
 @case("InputTooLarge", "model.json", "200")
 def nesting(fixed: bool) -> None:
     path = Path(os.environ["FOLDER"]) / "model.json"
@@ -531,6 +536,50 @@ def trip_count(fixed: bool) -> None:
     g.output("last", last)
     g.output("rows", rows)
     assert tt.compile(g)(x=np.ones(3, np.float32))["rows"].shape == (4, 3)
+
+
+def own_kernel(meaning: Any = None, body: str = "output[0] = input0[0] * 2;") -> Graph:
+    g, x = inputs((1,))
+    g.output("out", g.kernel_body(body, x, outputs=[(tt.fp32, (1,))], meaning=meaning))
+    return g
+
+
+@case("MeaningMissing", "kernel_body", "meaning=function")
+def meaning(fixed: bool) -> None:
+    x = {"x": np.ones(1, np.float32)}
+    assert prepare(own_kernel(np.square if fixed else None)).reference_run(x, {})["out"] == 1
+
+
+@case("OutOfBounds", "r0", "mend the line")
+def outside(fixed: bool) -> None:
+    script = """
+import numpy as np, tatami as tt
+from tests.test_diagnostics import own_kernel
+try:
+    tt.compile(own_kernel(body=BODY))(x=np.ones(1, np.float32))
+except tt.TatamiError as error:
+    print(tt.core.codec.dump_text(tt.core.codec.to_builtins(error.diagnostics[0])))
+"""
+    import subprocess
+    import sys
+
+    from tatami.runtime.compiler import find_compiler
+    from tatami.runtime.sanitizer import sanitizer_library
+
+    try:
+        library = sanitizer_library(find_compiler())
+    except TatamiError:
+        pytest.skip("the C compiler has no AddressSanitizer")
+    body = f"output[{0 if fixed else 1}] = input0[0];"
+    environment = {**os.environ, "LD_PRELOAD": library, "TATAMI_SANITIZE": "1"}
+    environment["ASAN_OPTIONS"] = "detect_leaks=0:halt_on_error=0"
+    done = subprocess.run(
+        [sys.executable, "-c", script.replace("BODY", repr(body))], env=environment, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("body:1" in done.stderr) != fixed
+    if done.stdout.strip():
+        raise TatamiError(Diagnostic(**json.loads(done.stdout)))
 
 
 @case("Interrupted", "command", "run it again")

@@ -10,6 +10,8 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str
     contract: bool = False
+    user: bool = False
+    """Holds text that a user wrote: compiled with warnings that a C programmer wants as errors."""
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -7,14 +7,18 @@ from importlib.resources import files
 
 from tatami.c.ir import Unit
 from tatami.c.microkernel import routine_unit
-from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt
+from tatami.c.user_routine import user_unit
+from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt, UserRoutine
 
 
 def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
-    """File name -> unit of every routine that the kernels call, each once: generated ones (micro-kernels, packs) and
-    the fixed text of the others (sort, topk)."""
+    """File name -> unit of every routine that the kernels call, each once: generated ones (micro-kernels, packs), a
+    user's own, and the fixed text of the others (sort, topk)."""
     names: set[str] = set()
+    users: dict[str, UserRoutine] = {}
     for kernel in kernels:
+        if kernel.user is not None:
+            users[kernel.user.name] = kernel.user
         stack: list[Stmt] = [*kernel.body, *(s for f in kernel.functions for s in f.body)]
         while stack:
             s = stack.pop()
@@ -31,7 +35,7 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
                     pass
     units: dict[str, Unit] = {}
     for name in sorted(names):
-        unit = routine_unit(name)
+        unit = user_unit(users[name]) if name in users else routine_unit(name)
         if unit is None:
             units["routines.c"] = Unit((files("tatami.c.runtime_text") / "routines.c").read_text(encoding="utf-8"))
         else:

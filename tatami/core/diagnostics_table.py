@@ -67,6 +67,7 @@ TABLE: dict[str, Kind] = {
     "CompilerMissing": Kind("E1703", "no C compiler was found"),
     "CompilerFailed": Kind("E1704", "the C or CUDA compiler failed or did not end"),
     "MissingPackage": Kind("E1705", "an optional package is needed"),
+    "SanitizerMissing": Kind("E1707", "a sanitizer build was asked for and its runtime is not there"),
     "InputTooLarge": Kind("E1706", "an input exceeds a limit of size or depth"),
     # execution
     "InputMismatch": Kind("E1801", "an input has the wrong name, dtype, rank or shape"),
@@ -74,6 +75,8 @@ TABLE: dict[str, Kind] = {
     "OutOfMemory": Kind("E1803", "the program needs more memory than there is"),
     "IndexOutOfRange": Kind("E1804", "an index tensor points outside its data"),
     "HostFault": Kind("E1805", "a host step failed"),
+    "MeaningMissing": Kind("E1807", "a custom kernel has no numpy meaning to compare with"),
+    "OutOfBounds": Kind("E1808", "the sanitizer saw a custom kernel leave its buffers"),
     "Interrupted": Kind("E1806", "interrupted by the user"),
     "InternalError": Kind("E1900", "a fault of Tatami itself"),
     # warnings

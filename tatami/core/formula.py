@@ -96,6 +96,16 @@ def fault(kind: str, at: str, text: str, place: int, why: str, suggestion: str) 
     )
 
 
+def absent_placeholder(word: str, stem: str, count: int, what: str) -> tuple[str, str]:
+    """Why a placeholder is not there, and which ones are. `what`: operand, result or axis, of which there are `count`."""
+    things = {"operand": "operands", "axis": "axes", "result": "results"}[what]
+    names = ", ".join(f"{stem}{k}" for k in range(min(count, 4))) + (", …" if count > 4 else "")
+    hint = f"use {names}" if count else f"there is no {stem} placeholder here"
+    if what == "operand":
+        hint += f", or pass {int(word[len(stem) :].split('_')[0]) + 1} operands"
+    return f"{word}: the kernel has {count} {what if count == 1 else things}", hint
+
+
 class _Typing:
     def __init__(self, formula: Formula, inputs: tuple[DType, ...], rank: int, at: str) -> None:
         self.formula = formula
@@ -145,13 +155,9 @@ class _Typing:
                 return self.apply(i, fn, [values[a] for a in args])
 
     def out_of_range(self, i: int, term: Placeholder, count: int, what: str) -> TatamiError:
-        things = {"operand": "operands", "axis": "axes"}[what]
-        have = f"{count} {what if count == 1 else things}"
-        names = ", ".join(f"{term.kind}{k}" for k in range(min(count, 4))) + (", …" if count > 4 else "")
-        hint = f"use {names}" if count else f"there is no {term.kind} placeholder here"
-        if what == "operand":
-            hint += f", or pass {term.index + 1} operands"
-        return self.fault(i, "UnknownValue", f"{term.kind}{term.index}: the kernel has {have}", hint)
+        word = f"{term.kind}{term.index}"
+        why, hint = absent_placeholder(word, term.kind, count, what)
+        return self.fault(i, "UnknownValue", why, hint)
 
     def convert(self, at: int, to: DType) -> int:
         have = self.made[at]

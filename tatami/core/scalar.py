@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TypeAlias
 
@@ -24,3 +25,8 @@ def scalar(value: bool | int | float | str) -> Scalar:
 def number(value: Scalar) -> bool | int | float:
     """The Python number a node's scalar stands for."""
     return _WORDS[value] if isinstance(value, str) else value
+
+
+def one_line(value: object) -> str:
+    """An attribute as dumps show it: text that is not one plain line in JSON's quotes."""
+    return json.dumps(value) if isinstance(value, str) and not value.isprintable() else str(value)

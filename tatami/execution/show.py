@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tatami.core.kernel import Condition
 from tatami.core.module import Module
+from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
 from tatami.execution.ir import (
     Arg,
@@ -99,7 +100,7 @@ def _instruction(ins: Instruction) -> str:
         case Copy():
             return f"{left} = copy {arguments}"
         case Op(name=name, attrs=attrs):
-            shown = "".join(f" {k}={v}" for k, v in attrs.items())
+            shown = "".join(f" {k}={one_line(v)}" for k, v in attrs.items())
             return f"{left} = {name}({arguments}){shown}"
 
 

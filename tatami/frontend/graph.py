@@ -40,6 +40,7 @@ from tatami.frontend.graph_arguments import size as size_expr
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import Site
 from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
+from tatami.frontend.ops_kernel_body import KernelBody, Meaning, remember_meaning
 
 if TYPE_CHECKING:
     import numpy as np
@@ -319,6 +320,26 @@ class Graph:
         given = {"op": op, "axis": axis, "exclusive": exclusive, "reverse": reverse, "shape": over}
         return self.one("kernel_scan", *operands, expression=expression, **given)
 
+    def kernel_body(
+        self,
+        c: str | None,
+        *operands: Tensor | float,
+        outputs: Sequence[tuple[DType, Sequence[IntoExpr]]],
+        meaning: Meaning | None,
+        cuda: str | None = None,
+        preamble: str = "",
+    ) -> Any:
+        """A whole function body as one node: a Tensor, or a tuple of them (docs/custom_kernels.md).
+
+        outputs: dtype and shape of each result. meaning: the same in numpy, arrays to array (several: a tuple), against
+        which every stage is checked; None says that there is none, and then nothing can check the node.
+        """
+        where = _caller()
+        types = tuple(ir.TensorType(dtype_named(d, where), self._shape(s, where)) for d, s in outputs)
+        attrs = KernelBody(types, c, cuda, preamble)
+        key = remember_meaning(attrs, meaning) if meaning is not None else ""
+        return self.op("kernel_body", *operands, outputs=types, c=c, cuda=cuda, preamble=preamble, meaning=key)
+
     # -- other graphs ------------------------------------------------------------------------------
     def subgraph(self, name: str) -> Graph:
         """A new graph of the same module, to be called by name."""
@@ -562,6 +583,7 @@ _OWN_DTYPES = frozenset(
         "kernel",
         "kernel_reduce",
         "kernel_scan",
+        "kernel_body",
     }
 )
 """Operations whose operands need not share a dtype: they decide nothing."""

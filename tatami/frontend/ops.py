@@ -19,13 +19,14 @@ from tatami.frontend.ops_control import CONTROL
 from tatami.frontend.ops_elementwise import ELEMENTWISE
 from tatami.frontend.ops_indexing import INDEXING
 from tatami.frontend.ops_kernel import KERNEL
+from tatami.frontend.ops_kernel_body import KERNEL_BODY
 from tatami.frontend.ops_movement import MOVEMENT
 from tatami.frontend.ops_recurrent import RECURRENT
 from tatami.frontend.ops_reduction import REDUCTION
 
 OPS: dict[str, Operation] = {
     op.name: op
-    for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, KERNEL, CONTROL)
+    for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, KERNEL, KERNEL_BODY, CONTROL)
     for op in family
 }
 

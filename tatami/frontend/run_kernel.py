@@ -8,9 +8,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tatami.core.diagnostic import fail
 from tatami.core.formula import Apply, Convert, Number, Placeholder
 from tatami.core.numerics import Array, apply, cast, constant
+from tatami.frontend.operation import text
 from tatami.frontend.ops_kernel import Kernel, KernelReduce, KernelScan, formula_terms
+from tatami.frontend.ops_kernel_body import KernelBody, apply_meaning
 from tatami.frontend.run_reduction import REDUCTION
 from tatami.frontend.run_scope import Scope
 
@@ -52,8 +55,18 @@ def kernel_scan(s: Scope, attrs: KernelScan) -> Array:
     return REDUCTION[f"cum{attrs.op}"](_values(s, attrs), attrs.scan)
 
 
-KERNEL: dict[str, Callable[[Scope, Any], Array]] = {
+def kernel_body(s: Scope, attrs: KernelBody) -> tuple[Array, ...]:
+    made = apply_meaning({"meaning": attrs.meaning}, s.present, len(attrs.outputs), s.at)
+    for array, type in zip(made, s.types, strict=True):
+        if np.ndim(array) != len(type.shape):
+            why = f"the numpy meaning gave an array of shape {list(np.shape(array))} for {text(type.shape)}"
+            raise fail("HostFault", s.at, why, "return arrays of the declared shapes")
+    return tuple(np.asarray(array) for array in made)
+
+
+KERNEL: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
     "kernel": kernel,
     "kernel_reduce": kernel_reduce,
     "kernel_scan": kernel_scan,
+    "kernel_body": kernel_body,
 }

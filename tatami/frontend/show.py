@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tatami.core.codec import dump_text
 from tatami.core.module import Module
+from tatami.core.scalar import one_line
 from tatami.core.signature import Input, Output
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.node_view import loads_text
@@ -72,9 +72,7 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_value(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, str) and not value.isprintable():
-        return dump_text(value).strip()
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else one_line(value)
 
 
 def dot(module: Module[Graph]) -> str:

@@ -17,6 +17,7 @@ from tatami.frontend.ops_control import CONTROL
 from tatami.frontend.ops_elementwise import ELEMENTWISE
 from tatami.frontend.ops_indexing import INDEXING
 from tatami.frontend.ops_kernel import KERNEL
+from tatami.frontend.ops_kernel_body import KERNEL_BODY
 from tatami.frontend.ops_movement import MOVEMENT
 from tatami.frontend.ops_recurrent import RECURRENT
 from tatami.frontend.ops_reduction import REDUCTION
@@ -28,7 +29,7 @@ FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
     ("Reductions, norms, pools", REDUCTION),
     ("Creation, indexing, sorting", INDEXING),
     ("Recurrent layers", RECURRENT),
-    ("Custom kernels", KERNEL),
+    ("Custom kernels", (*KERNEL, *KERNEL_BODY)),
     ("Other graphs", CONTROL),
 )
 

@@ -266,6 +266,19 @@ class Function(msgspec.Struct, frozen=True):
     body: tuple[Stmt, ...]
 
 
+class UserRoutine(msgspec.Struct, frozen=True):
+    """A routine whose body a user wrote, for the one kernel that calls it. In `text` the placeholders are names of ours
+    (core/kernel_body.py); it takes the operands, the results, then the extents of them all."""
+
+    name: str
+    inputs: tuple[BufferParam, ...]
+    outputs: tuple[BufferParam, ...]
+    sizes: tuple[str, ...]
+    counters: tuple[str, ...]
+    text: str
+    preamble: str = ""
+
+
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     """`params[i]` is the name of face.params[i] in the body (p0, p1, …); sizes are s0, s1, …"""
 
@@ -277,6 +290,7 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     """Multiply-adds may be fused (micro-kernels)."""
     about: str = ""
     """One line for readers: kind and plan, no user names."""
+    user: UserRoutine | None = None
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -286,6 +300,7 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True):
     functions: tuple[Function, ...] = ()
     contract: bool = False
     about: str = ""
+    user: UserRoutine | None = None
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -81,7 +81,7 @@ def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at
         sizes=len(names.sizes),
         key=key,
     )
-    return ir.Kernel(face, params, body.stmts, body.functions, body.contract, body.about)
+    return ir.Kernel(face, params, body.stmts, body.functions, body.contract, body.about, body.user)
 
 
 def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "r") -> ir.Body:

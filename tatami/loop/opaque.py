@@ -7,12 +7,19 @@ in the order of their names, an absent list as its length 0.
 
 from __future__ import annotations
 
+import hashlib
+
+import msgspec
+
+from tatami.core.codec import dump_text, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, expr
+from tatami.core.kernel_body import Ranks, bound_text, counters_in
 from tatami.core.scalar import Scalar
-from tatami.loop.ir import Body, Call, Integer, Pointer
+from tatami.loop.ir import Body, BufferParam, Call, Integer, Pointer, UserRoutine
 from tatami.region.ir import Param, Region, Target
+from tatami.region.walk import routine_operands
 
 DTYPE_CODE: dict[DType, int] = {d: i for i, d in enumerate(DType)}
 ATTRIBUTES: dict[str, tuple[tuple[str, int], ...]] = {
@@ -25,6 +32,8 @@ ATTRIBUTES: dict[str, tuple[tuple[str, int], ...]] = {
 def lower_opaque(region: Region) -> Body:
     assert region.opaque is not None
     opaque = region.opaque
+    if opaque.routine == "custom":
+        return lower_custom(region)
     if opaque.routine not in ATTRIBUTES:
         raise fail(
             "UnsupportedModel",
@@ -34,16 +43,60 @@ def lower_opaque(region: Region) -> Body:
         )
     pointers: list[Pointer] = []
     integers: list[Expr] = []
-    ports: list[Param | Target] = [*region.inputs, *region.outputs]
-    for port in ports:
-        if port.memref.layout.kind != "row_major":
-            raise fail("LayoutMismatch", region.name, "a routine reads row-major buffers", "plan row_major for its tensors")
+    for port in _ports(region):
         pointers.append(Pointer(port.name, ZERO))
         integers += [expr(DTYPE_CODE[port.memref.dtype]), expr(len(port.memref.shape)), *port.memref.shape]
     for name, default in ATTRIBUTES[opaque.routine]:
         integers.append(expr(_number(opaque.attrs.get(name, default))))
     call = Call(f"tatami_{opaque.routine}", (*pointers, *(Integer(i) for i in integers)), routine=True)
     return Body((call,), about=f"routine {opaque.routine}")
+
+
+def _ports(region: Region) -> list[Param | Target]:
+    """Operands in the routine's order, then results."""
+    inputs = {p.name: p for p in region.inputs}
+    ports: list[Param | Target] = [*(inputs[name] for name in routine_operands(region)), *region.outputs]
+    for port in ports:
+        if port.memref.layout.kind != "row_major":
+            raise fail("LayoutMismatch", region.name, "a routine reads row-major buffers", "plan row_major for its tensors")
+    return ports
+
+
+def lower_custom(region: Region) -> Body:
+    """A body that a user wrote: one call of a routine with its text, placeholders replaced (docs/custom_kernels.md)."""
+    assert region.opaque is not None
+    attrs = region.opaque.attrs
+    c = attrs.get("c")
+    if not isinstance(c, str):
+        raise fail(
+            "UnsupportedModel",
+            region.name,
+            "this custom kernel has no C body, and the target is a CPU",
+            "give g.kernel_body(c=…) beside cuda=…, or compile for a GPU",
+        )
+    ports = _ports(region)
+    operands = len(ports) - len(region.outputs)
+    shapes = [port.memref.shape for port in ports]
+    ranks = Ranks(tuple(map(len, shapes[:operands])), tuple(map(len, shapes[operands:])))
+    names = [f"tatami_in{k}" for k in range(operands)] + [f"tatami_out{k}" for k in range(len(region.outputs))]
+    params = tuple(BufferParam(n, p.memref.dtype, k >= operands) for k, (n, p) in enumerate(zip(names, ports, strict=True)))
+    text = bound_text(c, ranks, "the C body of a custom kernel")
+    user = UserRoutine(
+        name="",
+        inputs=params[:operands],
+        outputs=params[operands:],
+        sizes=tuple(f"{n}_n{axis}" for n, shape in zip(names, shapes, strict=True) for axis in range(len(shape))),
+        counters=tuple(f"tatami_i{k}" for k in counters_in(text, ranks)),
+        text=text,
+        preamble=str(attrs.get("preamble", "")),
+    )
+    key = hashlib.sha256(dump_text(to_builtins(user)).encode()).hexdigest()
+    user = msgspec.structs.replace(user, name=f"tatami_user_{key[:16]}")
+    arguments: tuple[Pointer | Integer, ...] = (
+        *(Pointer(p.name, ZERO) for p in ports),
+        *(Integer(size) for shape in shapes for size in shape),
+    )
+    return Body((Call(user.name, arguments, routine=True),), about="custom kernel", user=user)
 
 
 def _number(value: Scalar | list[Scalar]) -> int:

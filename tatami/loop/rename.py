@@ -175,7 +175,7 @@ class _Renamer:
             ),
             lets=tuple(lets),
             yields=tuple(self.yield_(y) for y in r.yields),
-            opaque=r.opaque,
+            opaque=r.opaque and msgspec.structs.replace(r.opaque, operands=tuple(n.inputs[o] for o in r.opaque.operands)),
         )
 
     def memref(self, m: MemRef) -> MemRef:

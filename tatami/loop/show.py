@@ -43,6 +43,7 @@ from tatami.loop.ir import (
     Splat,
     Stmt,
     Store,
+    UserRoutine,
     Value,
     Within,
     type_of,
@@ -72,7 +73,14 @@ def kernel_lines(kernel: Kernel) -> list[str]:
         names = ", ".join(f"{p.name}: {p.dtype}" if isinstance(p, BufferParam) else p.name for p in f.params)
         lines.append(f"  function {f.name}({names})")
         lines += _block(f.body, 4)
+    if kernel.user is not None:
+        lines.append(f"  routine {kernel.user.name}({', '.join([*(p.name for p in _ports(kernel.user)), *kernel.user.sizes])})")
+        lines += [f"    | {line}" for line in kernel.user.text.splitlines()]
     return lines + _block(kernel.body, 2)
+
+
+def _ports(user: UserRoutine) -> tuple[BufferParam, ...]:
+    return (*user.inputs, *user.outputs)
 
 
 def _block(body: tuple[Stmt, ...], pad: int) -> list[str]:

@@ -94,6 +94,7 @@ _C_WORDS = frozenset(
         "main",
     ]
 )
+_USER = re.compile(r"tatami_user_[0-9a-f]{16}")
 _ROUTINE = re.compile(r"tatami_(?:sort|topk|pack_[fu](?:32|64)_\d{1,2}|gemm_[fu](?:32|64)_(\d{1,2})x(\d{1,4})_(\d{1,2}))")
 
 
@@ -130,7 +131,12 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
 
 
 def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
-    check = _Check(kernel.face.symbol)
+    check = _Check(kernel.face.symbol, kernel.user.name if kernel.user is not None else "")
+    if kernel.user is not None:
+        u = kernel.user
+        check.words(*(p.name for p in (*u.inputs, *u.outputs)), *u.sizes, *u.counters)
+        if _USER.fullmatch(u.name) is None:
+            check.wrong(f"{u.name[:80]!r} cannot name a routine of a user")
     params = [p.name for p in kernel.params] + [p.name for f in kernel.functions for p in f.params]
     check.words(kernel.face.symbol, *(f.name for f in kernel.functions), *params)
     if _ABOUT.fullmatch(kernel.about) is None:
@@ -166,8 +172,9 @@ class _Scope:
 
 
 class _Check:
-    def __init__(self, at: str) -> None:
+    def __init__(self, at: str, user: str = "") -> None:
         self.at = at
+        self.user = user
         self.found: list[Diagnostic] = []
         self.declared: set[str] = set()
 
@@ -241,7 +248,7 @@ class _Check:
             case Call(function=function, args=args, routine=routine):
                 if not routine and function not in s.functions:
                     self.wrong(f"function {function} does not exist")
-                if routine and not is_routine(function):
+                if routine and not is_routine(function) and function != self.user:
                     self.wrong(f"routine {function[:80]!r} does not exist")
                 for a in args:
                     match a:

@@ -141,7 +141,8 @@ def rename(region: Region, names: Renaming, name: str) -> Region:
             )
             for y in region.yields
         ),
-        opaque=region.opaque,
+        opaque=region.opaque
+        and msgspec.structs.replace(region.opaque, operands=tuple(tensor(o, o) for o in region.opaque.operands)),
     )
 
 

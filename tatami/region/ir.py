@@ -218,6 +218,8 @@ class Opaque(msgspec.Struct, frozen=True, omit_defaults=True):
 
     routine: str
     attrs: dict[str, Scalar | list[Scalar]] = {}
+    operands: tuple[str, ...] = ()
+    """What the routine takes, by name of input, where one input stands twice; absent: the inputs in order."""
 
 
 class Region(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="region"):

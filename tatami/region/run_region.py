@@ -44,7 +44,7 @@ from tatami.region.ir import (
 )
 from tatami.region.run_access import Scope, apply_policy, combine
 from tatami.region.run_contract import contract
-from tatami.region.walk import Types, all_axes, index_expressions, is_widening, nodes
+from tatami.region.walk import Types, all_axes, index_expressions, is_widening, nodes, routine_operands
 from tatami.tiny.run import ROUTINES  # type: ignore[attr-defined]
 
 Array: TypeAlias = np.ndarray
@@ -104,7 +104,7 @@ class _RegionRun:
 
     def outputs(self) -> dict[str, Array]:
         if self.region.opaque is not None:
-            src = [self.tensors[p.name] for p in self.region.inputs]
+            src = [self.tensors[name] for name in routine_operands(self.region)]
             results = run_routine(self.region.name, self.region.opaque.routine, src, self.region.opaque.attrs)
             return {t.name: cast(np.asarray(r), t.memref.dtype, self.mode) for t, r in zip(self.region.outputs, results)}
         for let in self.region.lets:

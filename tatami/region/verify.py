@@ -103,6 +103,9 @@ def verify_region(region: Region, sizes: frozenset[str] = frozenset()) -> list[D
     if region.opaque is not None:
         if region.lets or region.yields:
             out.append(diagnostic("InvalidRegion", region.name, "an opaque Region has lets or yields", "keep only the routine"))
+        for name in sorted(set(region.opaque.operands) - {p.name for p in region.inputs}):
+            why = f"the routine takes {name!r}, which is no input of the Region"
+            out.append(diagnostic("UnknownValue", region.name, why, "list it among the inputs"))
         return out
     if any(d.kind in ("DuplicateId", "InvalidSymbol") for d in out):
         return out

@@ -184,6 +184,12 @@ def all_axes(region: Region) -> dict[str, Expr]:
     return {i.name: i.size for i in (*region.iters, *region.reduce_axes)}
 
 
+def routine_operands(region: Region) -> tuple[str, ...]:
+    """What the routine of an opaque Region takes, in its order."""
+    named = region.opaque.operands if region.opaque is not None else ()
+    return named or tuple(p.name for p in region.inputs)
+
+
 def lets_by_name(region: Region) -> dict[str, Let]:
     return {let.name: let for let in region.lets}
 

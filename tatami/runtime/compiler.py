@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -131,8 +131,10 @@ def run_compiler(
     cwd: Path,
     timeout: float = TIMEOUT_SECONDS,
     stop: threading.Event | None = None,
+    explain: Callable[[str], Exception | None] | None = None,
 ) -> None:
-    """Run it to its end. Raises CompilerFailed with the command and the last lines of output. `stop` ends it early."""
+    """Run it to its end. Raises CompilerFailed with the command and the last lines of output, or what `explain` makes
+    of the output. `stop` ends it early."""
     command = (*compiler.argv, *arguments)
     environment = {}
     if compiler.kind == "zig":
@@ -141,7 +143,8 @@ def run_compiler(
             environment["ZIG_GLOBAL_CACHE_DIR"] = str(cwd / "zig")
     done = run_command(command, cwd=cwd, timeout=timeout, environment=environment, stop=stop)
     if done.returncode != 0:
-        raise compiler_failed(command, done, timeout)
+        known = explain(done.tail) if explain is not None and done.returncode is not None else None
+        raise known or compiler_failed(command, done, timeout)
 
 
 def compiler_failed(command: Sequence[str], done: Finished, timeout: float) -> Exception:

@@ -41,6 +41,11 @@ FAULTS = {
     2: ("OutOfMemory", "a kernel found no memory for its scratch", "use fewer threads or smaller sizes"),
     3: ("InvalidExecution", "a kernel refused its arguments", "report the program: this is a defect of the compiler"),
     4: ("RecursionDepth", "programs call each other more than 10 deep", "make the recursion end earlier"),
+    6: (
+        "OutOfBounds",
+        "the body of a custom kernel reads or writes outside its tensors (the sanitizer's report is on stderr)",
+        "mend the line of the body that the report names",
+    ),
     5: ("HostFault", "a loop ran another number of times than its results have room for", "let the trip count be the size"),
 }
 KEPT_ARENAS = 4

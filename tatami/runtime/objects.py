@@ -6,6 +6,7 @@ What is loaded is a private copy whose checksum was verified (no file that anoth
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -13,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tatami.core.target import Target
 from tatami.runtime.cache import Cache, content_key, default_cache
 from tatami.runtime.compiler import Compiler, compile_flags, find_compiler, run_compiler, time_limit
 from tatami.runtime.host import usable_cores
+from tatami.runtime.user_text import STRICT, UserText, body_refused
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -31,6 +33,8 @@ class Unit(msgspec.Struct, frozen=True):
 
     text: str
     contract: bool = False
+    user: UserText | None = None
+    """Whose text it holds, where a user wrote part of it."""
 
 
 def build(
@@ -73,9 +77,16 @@ def build(
 
 
 def _unit_key(unit: Unit, target: Target, compiler: Compiler, headers: Mapping[str, str], extra: tuple[str, ...]) -> str:
-    flags = (*compile_flags(compiler, target, contract=unit.contract), *extra)
+    flags = _unit_flags(unit, target, compiler, extra)
     named = [part for item in sorted(headers.items()) for part in item]
     return content_key(("unit", compiler.fingerprint, "flags", *flags, "text", unit.text, "headers", *named))
+
+
+def _unit_flags(unit: Unit, target: Target, compiler: Compiler, extra: tuple[str, ...]) -> tuple[str, ...]:
+    flags = (*compile_flags(compiler, target, contract=unit.contract), *extra)
+    if unit.user is None:
+        return flags
+    return (*(f for f in flags if f != "-w"), *STRICT, "-fmax-errors=8" if compiler.kind == "gcc" else "-ferror-limit=8")
 
 
 def _link_flags(extra: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -121,9 +132,10 @@ def _compile_all(
             path.write_bytes(body)
             return
         (folder / f"u{i}.c").write_text(units[i].text)
-        flags = (*compile_flags(compiler, target, contract=units[i].contract), *extra)
-        arguments = (*flags, "-I.", "-c", f"u{i}.c", "-o", f"u{i}.o")
-        run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=stop)
+        arguments = (*_unit_flags(units[i], target, compiler, extra), "-I.", "-c", f"u{i}.c", "-o", f"u{i}.o")
+        user = units[i].user
+        explain = None if user is None else partial(body_refused, user)
+        run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=stop, explain=explain)
         cache.put(keys[i], _made(path, compiler))
 
     with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(units)))) as executor:
@@ -157,8 +169,9 @@ def runtime_units() -> tuple[Unit, ...]:
     return (Unit(runtime_text("pool.c")),)
 
 
-def load(body: bytes) -> ctypes.CDLL:
-    """Map a shared object from a private copy that no other user can change and that is gone from the folder at once.
+def load(body: bytes, *, keep: bool = False) -> ctypes.CDLL:
+    """Map a shared object from a private copy that no other user can change and that is gone from the folder at once
+    (`keep`: when the process ends, for reports that read its lines).
 
     The name is fresh each time: the loader takes an equal path for the library it already has.
     """
@@ -182,6 +195,14 @@ def load(body: bytes) -> ctypes.CDLL:
             "check that the compiler makes code for this machine (`$CC -dumpmachine`) and that TMPDIR allows execution",
         ) from None
     finally:
+        if keep:
+            atexit.register(_remove, path)
+        else:
+            os.unlink(path)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
         os.unlink(path)
 
 

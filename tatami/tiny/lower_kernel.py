@@ -10,9 +10,11 @@ from typing import Any, TypeAlias
 
 from tatami.core.expr import Shape
 from tatami.core.formula import Apply, Convert, Number, Placeholder
+from tatami.core.scalar import Scalar
 from tatami.frontend.ops_kernel import Kernel, KernelReduce, KernelScan, formula_terms
+from tatami.frontend.ops_kernel_body import KernelBody
 from tatami.tiny.build import Value
-from tatami.tiny.ir import Elementwise
+from tatami.tiny.ir import CallOp, Elementwise, ResultType
 from tatami.tiny.lower_reduction import REDUCTION
 from tatami.tiny.lower_rule import Rule, Use
 
@@ -60,4 +62,18 @@ def _then(operation: str, use: Use[Any], attrs: Any) -> Value:
     return out
 
 
-KERNEL: dict[str, Rule] = {"kernel": kernel, "kernel_reduce": kernel_reduce, "kernel_scan": kernel_scan}
+def kernel_body(use: Use[KernelBody]) -> tuple[Value, ...]:
+    """A routine whose text the node brings along."""
+    a = use.attrs
+    attrs: dict[str, Scalar | list[Scalar]] = {"meaning": a.meaning, "results": len(use.types)}
+    attrs |= {k: v for k, v in (("c", a.c), ("cuda", a.cuda), ("preamble", a.preamble or None)) if v is not None}
+    results = tuple(ResultType(t.dtype, t.shape) for t in use.types)
+    return use.builder.call(CallOp("routine", ("custom",), results, attrs=attrs), use.present)
+
+
+KERNEL: dict[str, Rule] = {
+    "kernel": kernel,
+    "kernel_reduce": kernel_reduce,
+    "kernel_scan": kernel_scan,
+    "kernel_body": kernel_body,
+}

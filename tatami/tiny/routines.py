@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tatami.frontend.ops_kernel_body import apply_meaning
+
 Array: TypeAlias = np.ndarray
 Attrs: TypeAlias = Mapping[str, Any]
 Routine: TypeAlias = Callable[[Sequence[Array], Attrs], tuple[Array, ...]]
@@ -129,3 +131,9 @@ def non_max_suppression(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...
                     open_ &= ~overlaps[i]
                     count += 1
     return (np.array(kept, np.int64).reshape(-1, 3),)
+
+
+@routine("custom")
+def custom(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+    """A user's function body (`c`, `cuda`, `preamble`); its meaning is a Python function of this process."""
+    return tuple(apply_meaning(attrs, list(args), int(attrs.get("results", 1)), "custom kernel"))

@@ -10,6 +10,7 @@ from typing import assert_never
 from tatami.core.expr import Shape
 from tatami.core.module import Module
 from tatami.core.ops import OPS
+from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
 from tatami.tiny.ir import (
     BitcastOp,
@@ -129,7 +130,7 @@ def _argument(op: Op) -> str:
         case CallOp(kind=kind, targets=targets, sizes=sizes, new_symbols=symbols, attrs=attrs):
             parts = [kind, "|".join(targets)]
             parts += [f"{k}={v}" for k, v in sizes.items()]
-            parts += [f"{k}={v}" for k, v in attrs.items()]
+            parts += [f"{k}={one_line(v)}" for k, v in attrs.items()]
             return " ".join([*parts, *(f"new {s}" for s in symbols)])
         case ResultOp(index=index):
             return str(index)

@@ -428,6 +428,16 @@ case(
 )
 case("kernel_reduce-all", lambda g: g.kernel_reduce("input0 > 0.25", x23(g), op="or", keepdims=True))
 case("kernel_reduce-mean", lambda g: g.kernel_reduce("abs(input0)", x23(g), op="mean", axes=[-1]))
+case(
+    "kernel_body",
+    lambda g: g.kernel_body(
+        "for (ridx0 = 0; ridx0 < shape0; ++ridx0) output[ridx0] = input0[ridx0] + input0_shape1;",
+        x23(g),
+        outputs=[(f32, (2,))],
+        meaning=lambda a: a.reshape(-1)[:2] + a.shape[1],
+    ),
+    lambda x: torch.from_numpy(x.reshape(-1)[:2] + 3),
+)
 case("kernel_scan", lambda g: g.kernel_scan("input0 - ridx1", x23(g), op="sum", axis=1, reverse=True))
 case("if", branches)
 case("if-unlike", unlike_branches, P=3, Q=5)

@@ -1,18 +1,24 @@
-"""Custom kernels (G-26, G-27): formulas between ordinary operations, against numpy, in every form of the program."""
+"""Custom kernels (G-26, G-27): formulas and C bodies between ordinary operations, against numpy, in every stage."""
 
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import tatami as tt
 from tatami.api import CompiledFunction
-from tatami.core.diagnostic import TatamiError
+from tatami.cli import main
+from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.document import document_text
 from tatami.dump import to_document
 from tatami.frontend.graph import Graph
+from tatami.playback import play_back
 
 RNG = np.random.default_rng(26)
 
@@ -124,3 +130,199 @@ def test_the_text_of_a_formula_reaches_no_generated_code() -> None:
     g.output("y", g.kernel("secret_name = input0 * 2; secret_name + 1 // secret remark", x))
     f = tt.compile(g)
     assert not any("secret" in text or "input0" in text for text in kernel_text(f))
+
+
+# -- C bodies ------------------------------------------------------------------------------------------
+
+ROW_SUMS = """
+// the sum of every row of input0 * input1, times "shape0"
+for (ridx0 = 0; ridx0 < shape0; ++ridx0) {
+  float total = 0;
+  for (ridx1 = 0; ridx1 < input0_shape1; ++ridx1)
+    total += input0[ridx0 * input0_shape1 + ridx1] * input1[ridx0 * input1_shape1 + ridx1];
+  output[ridx0] = total * shape0;
+}
+"""
+
+
+def row_sums(*, same: bool = False, meaning: bool = True) -> Graph:
+    g = Graph("g")
+    x = g.input("x", ("N", "M"), tt.fp32)
+    h = x.exp()
+    other = h if same else x.tanh()
+    say = (lambda a, b: (a * b).sum(1) * a.shape[0]) if meaning else None
+    y = g.kernel_body(ROW_SUMS, h, other, outputs=[(tt.fp32, ("N",))], meaning=say)
+    g.output("y", y + 1.0)
+    return g
+
+
+def refused(action: Any) -> Diagnostic:
+    with pytest.raises(TatamiError) as error:
+        action()
+    (d,) = error.value.diagnostics
+    return d
+
+
+def document_of(g: Graph, stage: str = "frontend") -> dict[str, Any]:
+    from tests.test_diagnostics import stage_of
+
+    return stage_of(g, stage)
+
+
+SHAPES = ((3, 5), (17, 4), (1, 1), (0, 4), (4, 0))
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_a_c_body_between_ordinary_operations_equals_numpy(target: str) -> None:
+    f = tt.compile(row_sums(), target=target)
+    for n, m in SHAPES:
+        x = f32(n, m)
+        close(f(x=x)["y"], (np.exp(x) * np.tanh(x)).sum(1) * n + 1)
+
+
+def test_a_c_body_is_one_opaque_region_and_no_placeholder_is_left() -> None:
+    f = tt.compile(row_sums())
+    assert [i.opaque is not None for i in f.stages["region"].value.main.body].count(True) == 1
+    (text,) = [u.text for u in f.stages["c"].value.main.units.values() if u.user]
+    code = re.sub(r"//[^\n]*", "", text)
+    assert not re.search(r"\b(input|output|shape|ridx)\d*(_shape\d+)?\b", code)
+    assert '// the sum of every row of input0 * input1, times "shape0"' in text
+
+
+def test_an_operand_given_twice_is_taken_twice() -> None:
+    f = tt.compile(row_sums(same=True))
+    x = f32(5, 7)
+    close(f(x=x)["y"], (np.exp(x) ** 2).sum(1) * 5 + 1)
+
+
+def test_every_stage_agrees_on_a_c_body() -> None:
+    g = row_sums(same=True)
+    compilation = tt.api.prepare(g)
+    x = f32(4, 6)
+    result = play_back(compilation.values(), {"x": x}, {"N": 4, "M": 6}, tt.api.build(compilation)(x=x))
+    assert [r.stage for r in result.results if not r.ok] == []
+    assert {"frontend", "tiny", "region", "kernels"} <= {r.stage for r in result.results}
+
+
+def test_several_results_other_dtypes_and_no_operand() -> None:
+    g = Graph("g")
+    x = g.input("x", ("N",), tt.i64)
+    body = "for (ridx0 = 0; ridx0 < shape0; ++ridx0) { output0[ridx0] = input0[ridx0] > 2; output1[0] += input0[ridx0]; }"
+    above, total = g.kernel_body(
+        "output1[0] = 0;" + body,
+        x,
+        outputs=[(tt.bool, ("N",)), (tt.i64, (1,))],
+        meaning=lambda a: (a > 2, a.sum(keepdims=True)),
+    )
+    count = g.kernel_body("output[0] = 7;", outputs=[(tt.fp64, ())], meaning=lambda: np.float64(7))
+    g.output("above", ~above)
+    g.output("total", total)
+    g.output("count", count)
+    for target in ("cpu", "reference"):
+        got = tt.compile(g, target=target)(x=np.array([1, 5, 3], np.int64))
+        assert got["above"].tolist() == [True, False, False]
+        assert (got["total"].tolist(), got["count"].tolist()) == ([9], 7.0)
+
+
+def test_a_preamble_holds_includes_and_functions() -> None:
+    g = Graph("g")
+    x = g.input("x", (4,), tt.fp32)
+    pre = "#include <float.h>\nstatic float twice(float x) { return 2 * x; }"
+    body = "for (int64_t ridx0 = 0; ridx0 < shape0; ++ridx0) output[ridx0] = twice(input0[ridx0]) + FLT_RADIX;"
+    g.output("y", g.kernel_body(body, x, outputs=[(tt.fp32, (4,))], preamble=pre, meaning=lambda a: 2 * a + 2))
+    x_ = f32(4)
+    close(tt.compile(g)(x=x_)["y"], 2 * x_ + 2)
+
+
+def test_equal_bodies_are_one_unit_and_a_subgraph_may_hold_one() -> None:
+    g = Graph("g")
+    sub = g.subgraph("twice")
+    body = "for (ridx0 = 0; ridx0 < shape0; ++ridx0) output[ridx0] = input0[ridx0] * 2;"
+
+    def twice(graph: Graph, x: Any) -> Any:
+        return graph.kernel_body(body, x, outputs=[(tt.fp32, x.shape)], meaning=lambda a: a * 2)
+
+    sub.output("b", twice(sub, sub.input("a", ("K",), tt.fp32)))
+    x = g.input("x", ("N",), tt.fp32)
+    g.output("y", twice(g, g.call(sub, twice(g, x))))
+    f = tt.compile(g)
+    assert sum(u.user for u in f.stages["c"].value.main.units.values()) == 1
+    x_ = f32(5)
+    close(f(x=x_)["y"], x_ * 8)
+
+
+def test_a_c_body_that_does_not_compile_names_the_users_own_line() -> None:
+    g = Graph("g")
+    x = g.input("x", (4,), tt.fp32)
+    body = "int k = 0;\n\nfor (; k < shape0; ++k)\n  output[k] = squareroot(input0[k]);\noutput[0] = input0;"
+    g.output("y", g.kernel_body(body, x.exp(), outputs=[(tt.fp32, (4,))], meaning=None))
+    d = refused(lambda: tt.compile(g))
+    assert (d.kind, d.details["line"]) == ("CompilerFailed", "4")
+    assert "test_custom_kernel.py" in d.at and "body line 4" in d.at
+    assert "squareroot" in d.why and "output[k] = squareroot(input0[k]);" in d.why
+    assert "tatami_" not in d.why and "line 5" in d.why
+
+
+def test_a_body_is_code_and_its_documents_need_trust() -> None:
+    x = f32(3, 5)
+    want = tt.compile(row_sums())(x=x)["y"]
+    for stage in ("frontend", "tiny@imported", "tiny", "region@explicit", "region", "loop"):
+        document = document_of(row_sums(), stage)
+        d = refused(lambda document=document: tt.compile(document))
+        assert d.kind == "Untrusted" and "trust=True" in d.suggestion
+        close(tt.compile(document, trust=True)(x=x)["y"], want)
+
+
+def test_a_folder_of_a_dump_needs_trust_too(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    path.write_text(json.dumps(document_of(row_sums())))
+    run = CliRunner()
+    refusal = run.invoke(main, ["run", str(path), "-D", "N=2", "-D", "M=3"])
+    assert refusal.exit_code == 1 and refusal.stderr.count("E1610 Untrusted") == 1
+    made = run.invoke(main, ["compile", str(path), "--trust", "--dump=all", "-o", str(tmp_path / "out")])
+    assert made.exit_code == 0, made.output + made.stderr
+    assert run.invoke(main, ["run", str(tmp_path / "out")]).exit_code == 1
+    assert run.invoke(main, ["run", str(tmp_path / "out"), "--trust"]).exit_code == 0
+
+
+def test_what_has_no_meaning_runs_and_is_not_said_to_be_checked(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    path.write_text(json.dumps(document_of(row_sums(meaning=False))))
+    run = CliRunner()
+    assert run.invoke(main, ["run", str(path), "--trust"]).exit_code == 0
+    checked = run.invoke(main, ["run", str(path), "--trust", "--check"])
+    assert checked.exit_code == 1 and "agrees" not in checked.output
+    assert "E1807 MeaningMissing" in checked.stderr and "cannot be checked" in checked.stderr
+    made = run.invoke(main, ["compile", str(path), "--trust", "-o", str(tmp_path / "out")])
+    assert made.exit_code == 0 and "no stand-alone main" in made.output
+
+
+def test_a_wrong_meaning_is_one_diagnostic() -> None:
+    def with_meaning(meaning: Any) -> Diagnostic:
+        g = Graph("g")
+        x = g.input("x", (4,), tt.fp32)
+        g.output("y", g.kernel_body("output[0] = 1;", x, outputs=[(tt.fp32, (4,))], meaning=meaning))
+        return refused(lambda: tt.compile(g, target="reference")(x=f32(4)))
+
+    assert "ZeroDivisionError" in with_meaning(lambda a: 1 // 0).why
+    assert "2 results" in with_meaning(lambda a: (a, a)).why
+    assert with_meaning(lambda a: a[:2]).kind == "AxisAlignmentMismatch"
+    assert with_meaning(lambda a: a[None]).kind == "HostFault"
+
+
+def test_a_body_is_checked_when_the_node_is_made() -> None:
+    g = Graph("g")
+    x = g.input("x", (4,), tt.fp32)
+    made: list[tuple[dict[str, Any], str]] = [
+        ({"c": "output[0] = input3[0];"}, "UnknownValue"),
+        ({"c": "int tatami_x;"}, "InvalidAttribute"),
+        ({"c": None}, "InvalidAttribute"),
+        ({"c": "x", "outputs": []}, "InvalidAttribute"),
+        ({"c": "x", "outputs": [(tt.fp32, (-1,))]}, "InvalidSymbol"),
+        ({"c": "x", "outputs": [("float31", (1,))]}, "UnsupportedDType"),
+    ]
+    for given, kind in made:
+        d = refused(
+            lambda given=given: g.kernel_body(given["c"], x, outputs=given.get("outputs", [(tt.fp32, (4,))]), meaning=None)
+        )
+        assert d.kind == kind and "test_custom_kernel.py" in d.at, d

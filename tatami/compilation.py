@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail
@@ -71,6 +71,13 @@ def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> lis
             )
             for key in sorted(set(decisions.partitions) - present)
         ]
+    verdicts = stages.get_made("calls")
+    if verdicts is not None:
+        present = {v.key for v in verdicts.values()} | {""}
+        found += [
+            diagnostic("UnknownDecision", f"calls: {key}", "no called graph of this model has that key", "remove it")
+            for key in sorted(set(decisions.calls) - present)
+        ]
     return found
 
 
@@ -86,4 +93,7 @@ def decisions_of(stages: Stages) -> Decisions:
         for program in stages["plan"].programs.values():
             for r in program.regions:
                 plans[r.key] = to_builtins(r.choices[-1].plan)
-    return Decisions(partitions, plans)
+    calls: dict[str, Literal["inline", "call"]] = {}
+    if stages.get_made("frontend") is not None and "calls" in stages:
+        calls = {v.key: "inline" if v.inlined else "call" for v in stages["calls"].values()}
+    return Decisions(partitions, plans, calls)

@@ -1,13 +1,13 @@
 """What a user may fix in advance: partitions and plans, as one document (DESIGN §4).
 
-Plans are keyed by the canonical Region's hash and the target class, partitions by the tiny Program's hash, never by a
-name or a position. A bare plan (no key) applies to the only Region of its kind.
+Plans are keyed by the canonical Region's hash and the target class, partitions by the tiny Program's hash, calls by the
+called graph's hash, never by a name or a position. A bare plan (no key) applies to the only Region of its kind.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,6 +19,8 @@ class Decisions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     partitions: dict[str, Any] = {}
     plans: dict[str, Any] = {}
     """key → plan document; the key "" holds plans without one."""
+    calls: dict[str, Literal["inline", "call"]] = {}
+    """Graph key → what becomes of the calls of that graph; the key "" speaks of all others."""
 
 
 def load_decisions(source: Decisions | dict[str, Any] | str | Path | None) -> Decisions:

@@ -41,8 +41,9 @@ def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[
     if isinstance(item, Region):
         ids |= {let.name for let in item.lets} | {f"{item.name}.{let.name}" for let in item.lets}
     made = compilation.stages.get_made
+    named = "linked" if made("linked") is not None else "frontend"
     whole = made("region") is not None and made("region@explicit") is not None  # both name values of tiny
-    chain = (*(("region",) if whole else ("region@explicit",)), "tiny", "tiny@imported", "frontend")
+    chain = (*(("region",) if whole else ("region@explicit",)), "tiny", "tiny@imported", named)
     for stage in chain:
         value = made(stage)
         if value is None:
@@ -78,6 +79,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
     for k in kernel_origins(compilation):
         where = "" if k.program == "main" else f" ({k.program})"
         yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}"
+    yield from _calls(compilation)
     lowered = compilation.first in ("frontend", "tiny@imported", "tiny")  # else the Regions were given
     partitions = compilation.stages["partition"] if lowered and "partition" in compilation.stages else {}
     for program, partition in partitions.items():
@@ -101,6 +103,15 @@ def _report(compilation: Compilation) -> Iterator[str]:
         yield "warnings"
         for w in compilation.warnings:
             yield f"  {w}"
+
+
+def _calls(compilation: Compilation) -> Iterator[str]:
+    if compilation.first != "frontend" or "calls" not in compilation.stages or not compilation.stages["calls"]:
+        return
+    yield ""
+    yield "calls"
+    for graph, v in compilation.stages["calls"].items():
+        yield f"  {graph}  {'inlined' if v.inlined else 'called '}  {v.why}  (decisions key {v.key})"
 
 
 def _edges(view: Module[Any]) -> Iterator[str]:

@@ -55,6 +55,8 @@ def compile_stages(
 ) -> Stages:
     """The chain for `target`, from whatever stages are given."""
     from tatami.execution.lower import lower as lower_to_execution
+    from tatami.frontend.inline import choose_calls, inline_calls
+    from tatami.frontend.instantiate import instantiate_calls
     from tatami.indexbook.analyse import analyse as analyse_indices
     from tatami.plan.choose import choose
     from tatami.plan.plan_realised import plan_realised
@@ -74,7 +76,10 @@ def compile_stages(
 
         s.add("execution", lambda: from_graph(s["frontend"]))
         return s
-    s.add("tiny@imported", lambda: lower_to_tiny(s["frontend"]))
+    s.add("instances", lambda: instantiate_calls(s["frontend"]))
+    s.add("calls", lambda: choose_calls(s["instances"], target, decisions.calls))
+    s.add("linked", lambda: inline_calls(s["instances"], s["calls"]))
+    s.add("tiny@imported", lambda: lower_to_tiny(s["linked"]))
     s.add("tiny", lambda: normalize(s["tiny@imported"]))
     s.add("indexbook", lambda: analyse_indices(s["tiny"]))
     s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))

@@ -10,15 +10,15 @@ an input, or stands twice, is a copy. The plan owns its operations: later edits 
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, expr, free_vars, product
+from tatami.core.expr import Expr, free_vars, product
 from tatami.core.module import Module
 from tatami.core.signature import Output
 from tatami.execution.ir import BufferInfo, Call, Copy, ExecutionPlan, If, Instruction, Loop, Op, Operation
 from tatami.execution.waves import order
 from tatami.frontend.ir import Graph, Node, TensorType
+from tatami.frontend.ops_control import bound_sizes
 
 
 def from_graph(frontend: Module[Graph]) -> Module[ExecutionPlan]:
@@ -109,13 +109,13 @@ class _Planner:
         new = self._new_symbols(node)
         match node.op:
             case "call":
-                return Call(node.attrs["graph"], self._sizes(node, (node.attrs["graph"],), 0), new)
+                return Call(node.attrs["graph"], self._sizes(node, (node.attrs["graph"],)), new)
             case "if":
                 then, otherwise = node.attrs["then"], node.attrs["otherwise"]
-                return If(then, otherwise, self._sizes(node, (then, otherwise), 1), new)
+                return If(then, otherwise, self._sizes(node, (then, otherwise)), new)
             case "loop":
                 body, carried = node.attrs["body"], int(node.attrs["carried"])
-                sizes = self._sizes(node, (body,), 0)
+                sizes = self._sizes(node, (body,))
                 return Loop(body, carried, len(node.outputs) - carried, sizes, new)
             case _:
                 return Op(node.op, copy.deepcopy(node.attrs), new)
@@ -131,24 +131,11 @@ class _Planner:
         self.known |= out.keys()
         return tuple(out)
 
-    def _sizes(self, node: Node, graphs: tuple[str, ...], lead: int) -> dict[str, Expr]:
+    def _sizes(self, node: Node, graphs: tuple[str, ...]) -> dict[str, Expr]:
         """The callees' size symbols: as given, else from operand shapes, else their defaults."""
-        given: dict[str, Any] = dict(node.attrs.get("sizes") or {})
-        sizes = {name: expr(value) for name, value in given.items()}
+        sizes: dict[str, Expr] = {}
         for name in graphs:
-            if name not in self.module.programs:
-                raise fail("UnknownValue", node.name, f"no graph is called {name!r}", "name a graph of the module")
-            signature = self.module.programs[name].signature
-            ports = [p for p in signature.inputs if p.storage == "argument" or p.tensor not in self.module.constants]
-            for port, operand in zip(ports, node.inputs[lead:]):
-                if not operand:
-                    continue
-                for size, actual in zip(port.shape, self._type_of(operand).shape):
-                    symbol = size.as_name()
-                    if symbol is not None:
-                        sizes.setdefault(symbol, actual)
-            for symbol, value in signature.defaults.items():
-                sizes.setdefault(symbol, expr(value))
+            sizes = {**bound_sizes(node, name, self._type_of, self.module), **sizes}
         return sizes
 
     def _type_of(self, tensor: str) -> TensorType:

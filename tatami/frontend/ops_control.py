@@ -6,16 +6,20 @@ The operands of a call are the callee's inputs in signature order, without those
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, substitute, var
+from tatami.core.expr import Expr, expr, floordiv, free_vars, substitute, var
+from tatami.core.module import Module
 from tatami.core.signature import Equation, Input
-from tatami.frontend.ir import Graph, TensorType
+from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, text, want
+
+CALLEES = {"call": ("graph",), "if": ("then", "otherwise"), "loop": ("body",)}
+"""The attributes that name other graphs, by operation."""
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -84,28 +88,66 @@ def bind_sizes(
             site,
             "BroadcastMismatch",
         )
-        for wanted, given in zip(i.shape, t.shape, strict=True):
-            name = wanted.as_name()
-            if name is not None:
-                bound.setdefault(name, given)
+    sides = [
+        (f"axis {k} of {i.tensor}", wanted, given)
+        for i, t in zip(inputs, types, strict=True)
+        for k, (wanted, given) in enumerate(zip(i.shape, t.shape, strict=True))
+    ]
+    decided_by = dict.fromkeys(bound, "the call's sizes")
+    for bare in (True, False):  # N = given first, then what 2*N + 1 = given leaves
+        for place, wanted, given in sides:
+            solved = _solved(wanted, given, bound, bare)
+            if solved is not None:
+                bound.setdefault(*solved)
+                decided_by.setdefault(solved[0], place)
     for name, value in graph.signature.defaults.items():
         bound.setdefault(name, expr(value))
     equations = []
-    for i, t in zip(inputs, types, strict=True):
-        for wanted, given in zip(i.shape, t.shape, strict=True):
-            have = substitute(wanted, bound)
-            difference = (have - given).as_int()
-            if difference == 0:
-                continue
-            want(
-                difference is None,
-                f"{i.tensor} needs size {have}, the operand has {given}",
-                "pass operands whose sizes agree",
-                site,
-                "AxisAlignmentMismatch",
-            )
-            equations.append(Equation(have, given, site.at))
+    for place, wanted, given in sides:
+        have = substitute(wanted, bound)
+        difference = (have - given).as_int()
+        if difference == 0:
+            continue
+        known = [f"{s} = {bound[s]} by {decided_by.get(s, 'its default')}" for s in sorted(free_vars(wanted)) if s in bound]
+        because = f" = {have} ({', '.join(known)})" if known else ""
+        want(
+            difference is None,
+            f"{place} is {wanted}{because}, the operand there has {given}",
+            "pass operands whose sizes agree",
+            site,
+            "AxisAlignmentMismatch",
+        )
+        equations.append(Equation(have, given, site.at))
     return bound, equations
+
+
+def bound_sizes(node: Node, name: str, type_of: Callable[[str], TensorType], module: Module[Graph]) -> dict[str, Expr]:
+    """The symbols of the callee `name` in terms of the graph that holds the call `node`."""
+    lead = {"call": 0, "if": 1, "loop": 2}[node.op]
+    types = [type_of(i) for i in node.inputs[lead:] if i]
+    if node.op == "loop":
+        types = [TensorType(DType.i64, ()), TensorType(DType.bool, ()), *types]
+    sizes = {s: expr(e) for s, e in (node.attrs.get("sizes") or {}).items()} if node.op == "call" else {}
+    site = Site(node.name, module.programs, module.constants)
+    graph = callee(name, site)
+    return bind_sizes(graph, call_inputs(graph, module.constants), types, sizes, site)[0]
+
+
+def _solved(wanted: Expr, given: Expr, bound: dict[str, Expr], bare: bool) -> tuple[str, Expr] | None:
+    """The one open symbol of a callee's size and its value, where the size is the symbol itself (`bare`) or is linear
+    in it. What a division leaves over is a conflict that the check of all sizes finds."""
+    name = wanted.as_name()
+    if bare:
+        return None if name is None else (name, given)
+    open_ = free_vars(wanted) - bound.keys()
+    if len(open_) != 1 or name is not None:
+        return None
+    (name,) = open_
+    at_zero, at_one, at_two = (substitute(wanted, {**bound, name: expr(k)}) for k in range(3))
+    slope = (at_one - at_zero).as_int()
+    if slope is None or slope <= 0 or at_two - at_one != at_one - at_zero:
+        return None
+    return name, floordiv(given - at_zero, expr(slope))
 
 
 def result_types(graph: Graph, bound: dict[str, Expr]) -> tuple[TensorType, ...]:

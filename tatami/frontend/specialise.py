@@ -12,7 +12,7 @@ import msgspec
 
 from tatami.core import substitute
 from tatami.core.codec import to_builtins
-from tatami.core.expr import Expr, var
+from tatami.core.expr import Expr, IntoExpr, expr, var
 from tatami.core.module import Module
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operation import attributes
@@ -27,6 +27,13 @@ def specialise(module: Module[Graph], sizes: Mapping[str, Expr]) -> Module[Graph
     main = out.main
     nodes = tuple(_specialised(n, sizes) for n in main.graph)
     return replace(out, programs={**out.programs, "main": msgspec.structs.replace(main, graph=nodes)})
+
+
+def with_sizes(graph: Graph, sizes: Mapping[str, IntoExpr]) -> Graph:
+    """The graph with symbols of its own replaced."""
+    values = {name: expr(size) for name, size in sizes.items()}
+    module: Module[Graph] = specialise(Module({"main": graph}), values)
+    return module.main
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:

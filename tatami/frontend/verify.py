@@ -12,10 +12,10 @@ from tatami.core.module import Module
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, text
 from tatami.frontend.ops import infer, operands_of
+from tatami.frontend.ops_control import CALLEES
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_']*\Z")
 _TAKEN = re.compile(r"([ir]\d+|min|max|floor)\Z")
-CALLEES = {"call": ("graph",), "if": ("then", "otherwise"), "loop": ("body",)}
 MAX_DEPTH = 10
 
 
@@ -164,12 +164,18 @@ def _recursion(module: Module[Graph]) -> list[Diagnostic]:
     """Chains of calls deeper than 10 graphs; a graph that reaches itself never ends without a condition."""
     calls: dict[str, list[str]] = {}
     for name, graph in module.programs.items():
-        calls[name] = [str(n.attrs.get(k)) for n in graph.graph for k in CALLEES.get(n.op, ())]
+        named = [str(n.attrs.get(k)) for n in graph.graph for k in CALLEES.get(n.op, ())]
+        calls[name] = [c for c in named if c in module.programs]
     depth: dict[str, int] = dict.fromkeys(calls, 0)
     for _ in range(MAX_DEPTH + 1):
-        depth = {n: 1 + max((depth.get(c, 0) for c in callees), default=0) for n, callees in calls.items()}
-    deep = [n for n, d in depth.items() if d > MAX_DEPTH]
-    if not deep:
+        depth = {n: 1 + max((depth[c] for c in callees), default=0) for n, callees in calls.items()}
+    deep = next((n for n, d in depth.items() if d > MAX_DEPTH), None)
+    if deep is None:
         return []
-    why = "graphs call each other more than 10 deep"
-    return [diagnostic("RecursionDepth", deep[0], why, "end the recursion; use `loop` to repeat")]
+    chain = [deep]
+    while len(chain) <= MAX_DEPTH:
+        chain.append(max(calls[chain[-1]], key=lambda c: depth[c]))
+        if chain[-1] in chain[:-1]:  # it goes round: once is enough to see
+            break
+    why = f"graphs call each other more than {MAX_DEPTH} deep: {' -> '.join(c[:40] for c in chain)}{' -> …' if calls[chain[-1]] else ''}"
+    return [diagnostic("RecursionDepth", deep, why, "end the recursion; use `loop` to repeat")]

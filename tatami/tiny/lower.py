@@ -19,6 +19,7 @@ from tatami.core.signature import Input, Storage
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import operation
+from tatami.frontend.ops_control import CALLEES
 from tatami.tiny.branches import separate_branches
 from tatami.tiny.build import Builder, Value
 from tatami.tiny.infer import Type
@@ -64,7 +65,7 @@ def _hoisted(module: Module[Graph]) -> dict[str, tuple[str, ...]]:
         reads[name] = {p.tensor for p in ports if p.storage == "const_pool" and p.tensor in module.constants and p.shape}
         calls[name] = set()
         for node in graph.graph:
-            names = tuple(node.attrs[k] for k in _CALLEES.get(node.op, ()))
+            names = tuple(node.attrs[k] for k in CALLEES.get(node.op, ()))
             calls[name] |= set(names)
             together.append(names)
     changed = True
@@ -82,9 +83,6 @@ def _hoisted(module: Module[Graph]) -> dict[str, tuple[str, ...]]:
                     changed = True
     called = set().union(*calls.values()) if calls else set()
     return {name: tuple(sorted(reads[name])) for name in called if name in reads}
-
-
-_CALLEES = {"call": ("graph",), "if": ("then", "otherwise"), "loop": ("body",)}
 
 
 class _Lowering:

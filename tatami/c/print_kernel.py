@@ -57,6 +57,7 @@ from tatami.loop.ir import (
     Random,
     Reg,
     SetLane,
+    Shift,
     Splat,
     Stmt,
     Store,
@@ -265,6 +266,10 @@ class _Printer:
             case Lane(x=x, lane=lane):
                 text = f"{self.value(x)}[{self.ix(lane)}]"
                 return f"({text} & 1)" if type_of(x).dtype == DType.bool else text
+            case Shift(x=x, by=by, fill=fill):
+                t = type_of(x)
+                key = f"shift_{'up' if by > 0 else 'down'}{abs(by)}_{short(t.dtype)}x{t.lanes}"
+                return f"{n.add(key)}({self.value(x)}, {self.value(fill)})"
             case Horizontal(fn=fn, x=x):
                 t = type_of(x)
                 return f"{n.add(f'h_{fn}_{t.dtype.value}x{t.lanes}')}({self.value(x)})"

@@ -162,6 +162,20 @@ def _blend(key: str, base: str, lanes: int, needs: Needs) -> str:
     )
 
 
+def _shift(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """shift_up<k>_<element>x<W>(x, fill): lane i is lane i-k of x (down: i+k), of fill where there is none."""
+    _, way, element = base.split("_")
+    v = needs.vector(element, lanes)
+    index = needs.vector(f"i{8 * _SHORT_SIZE[element]}", lanes)
+    by = int(way.removeprefix("up")) if way.startswith("up") else -int(way.removeprefix("down"))
+    order = ", ".join(str(i - by if 0 <= i - by < lanes else lanes + i) for i in range(lanes))
+    return (
+        f"static inline {v} t_{key}({v} x, {v} fill) {{\n"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n  return __builtin_shufflevector(x, fill, {order});\n"
+        f"#else\n  return __builtin_shuffle(x, fill, ({index}){{{order}}});\n#endif\n}}"
+    )
+
+
 def _active(key: str, base: str, lanes: int, needs: Needs) -> str:
     element = base.removeprefix("active_")
     v = needs.vector(element, lanes)
@@ -287,6 +301,7 @@ _MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "iota": _iota,
     "blend": _blend,
     "active": _active,
+    "shift": _shift,
     "h": _horizontal,
     "each": _lanes_call,
     "toint": _to_int,

@@ -3,10 +3,10 @@
     Program  = kernels by symbol, bindings (which Region calls which kernel with which arguments)
     Kernel   = face, functions (static micro-kernels), body
     Stmt     = Declare | Assign | SetLane | Store | For | If | Parallel | LocalBuffer | Fault | Call | Prefetch
-    Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Horizontal | Fma | Within | LaneRange | Random
+    Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Horizontal | Fma | Within | LaneRange | Random
 
-Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane and
-Horizontal. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments (s0, …), 64-bit, flooring.
+Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane,
+Shift and Horizontal. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments (s0, …), 64-bit, flooring.
 All names are our own counters: p0… parameters, b… local buffers, s… sizes, x… loop variables, anything else registers.
 
 16-bit floats live in registers as fp32 values on the 16-bit grid: Load widens, Store narrows, every Op rounds once.
@@ -97,6 +97,14 @@ class Lane(msgspec.Struct, frozen=True, tag_field="v", tag="lane"):
     lane: Expr
 
 
+class Shift(msgspec.Struct, frozen=True, tag_field="v", tag="shift"):
+    """Lane i is lane ``i - by`` of `x`; where there is none, lane i of `fill`."""
+
+    x: Value
+    by: int
+    fill: Value
+
+
 class Horizontal(msgspec.Struct, frozen=True, tag_field="v", tag="horizontal"):
     """Lanes combined in a fixed tree: sum, prod, max, min, and, or."""
 
@@ -135,7 +143,7 @@ class Random(msgspec.Struct, frozen=True, tag_field="v", tag="random"):
 
 
 Value: TypeAlias = (
-    Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Horizontal | Fma | Within | LaneRange | Random
+    Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Horizontal | Fma | Within | LaneRange | Random
 )
 
 
@@ -344,6 +352,11 @@ def type_of(value: Value) -> ValueType:
             return ValueType(type_of(x).dtype, 1)
         case Fma(z=z):
             return type_of(z)
+        case Shift(x=x, by=by, fill=fill):
+            t = type_of(x)
+            if type_of(fill) != t or not 0 < abs(by) < t.lanes:
+                raise ValueError(f"{t.lanes} lanes of {t.dtype} move by {by}")
+            return t
         case Within():
             return ValueType(DType.bool, 1)
         case LaneRange(lanes=lanes):

@@ -533,6 +533,13 @@ def accumulator_dtype(dtype: DType) -> DType:
     return DType.fp32 if dtype.is_narrow_float else dtype
 
 
+def combine(fn: str, dtype: DType) -> str:
+    """The scalar op that joins two values of a reduce or scan."""
+    if dtype == DType.bool:
+        return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
+    return {"sum": "add", "prod": "mul"}.get(fn, fn)
+
+
 def neutral_value(fn: str, dtype: DType) -> Const:
     return Const(_neutral(fn, dtype), dtype)
 

@@ -88,7 +88,8 @@ def rename_plan(plan: P, names: Names) -> P:
             storage = {let(k): v for k, v in plan.storage.items()}
             plan = msgspec.structs.replace(plan, outer=outer, passes=passes, storage=storage)
             if isinstance(plan, CpuRows):
-                plan = msgspec.structs.replace(plan, vector_axis=axis(plan.vector_axis))
+                blocks = plan.blocks and msgspec.structs.replace(plan.blocks, axis=axis(plan.blocks.axis))
+                plan = msgspec.structs.replace(plan, vector_axis=axis(plan.vector_axis), blocks=blocks)
         case CpuContraction():
             plan = msgspec.structs.replace(
                 plan,

@@ -44,11 +44,12 @@ from tatami.loop.ir import (
 )
 from tatami.loop.merge_axes import merge_axes
 from tatami.loop.overlap import Overlap, overlap_of
-from tatami.loop.pointwise import Emitter, Point, Stored, accumulator_dtype, lane_step, neutral_value
-from tatami.loop.schedule import Item, Pass, Phase, Schedule, Scheduler, cost, nodes
+from tatami.loop.pointwise import Emitter, Point, Stored, accumulator_dtype, combine, lane_step, neutral_value
+from tatami.loop.scans import Scans
+from tatami.loop.schedule import Item, Pass, Phase, Schedule, Scheduler, cost, is_scan, nodes
 from tatami.loop.stage_reads import stage_reads
-from tatami.plan.ir import CpuRows, Scalar
-from tatami.region.ir import At, Binary, Read, ReadAt, Reduce, Region, Scan, Target, Yield
+from tatami.plan.ir import Blocks, CpuRows, Scalar
+from tatami.region.ir import At, Binary, Read, ReadAt, Reduce, Region, Target, Yield
 
 _WORK = 1 << 14
 """Element operations worth a task of their own (about 5 us)."""
@@ -70,7 +71,8 @@ def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:
     lets = stage_reads(region, lets, typer, lanes)
     staged = frozenset(let.name for let in lets) - plain
     scheduler = Scheduler(region, lets, plan, lanes, staged)
-    return _Rows(region, Emitter(region, scheduler.lets, typer), scheduler, staged).body()
+    blocks = plan.blocks if isinstance(plan, CpuRows) else None
+    return _Rows(region, Emitter(region, scheduler.lets, typer), scheduler, staged, blocks).body()
 
 
 def _with_joined_axes(plan: CpuRows | Scalar, joined: dict[str, str]) -> CpuRows | Scalar:
@@ -117,7 +119,9 @@ class _Fold(msgspec.Struct):
 
 
 class _Rows:
-    def __init__(self, region: Region, emitter: Emitter, scheduler: Scheduler, staged: frozenset[str]) -> None:
+    def __init__(
+        self, region: Region, emitter: Emitter, scheduler: Scheduler, staged: frozenset[str], blocks: Blocks | None
+    ) -> None:
         self.region = region
         self.staged = staged
         self.e = emitter
@@ -125,6 +129,7 @@ class _Rows:
         self.plan: Schedule = scheduler.schedule()
         self.lets = scheduler.lets
         self.sizes = scheduler.sizes
+        self.scans = Scans(self, blocks)
 
     def body(self) -> tuple[Stmt, ...]:
         for tensor in overwritten_inputs(self.region, self.lets):
@@ -237,11 +242,7 @@ class _Rows:
         """Does some reduce of the phase read what neighbouring outer points read too (a matrix, not a row)?"""
         last = phase.outer[-1]
         n = self.sizes[last].as_int()
-        if (
-            self.plan.lanes < 4
-            or (n is not None and n < self.group())
-            or any(i.kind == "scan" for p in phase.passes for i in p.items)
-        ):
+        if self.plan.lanes < 4 or (n is not None and n < self.group()) or any(is_scan(p) for p in phase.passes):
             return False
         wide = [item for p in phase.passes if p.vector for item in p.items if item.kind == "reduce"]
         reduces = [name for item in wide for name in item.lets]
@@ -285,6 +286,8 @@ class _Rows:
                 if self.plan.storage[name] == "local":
                     inner = tuple(a for a in self.lets[name].axes if a not in phase.outer)
                     self.allocate(name, inner, phase.outer[-1] if group > 1 else "", group)
+            if is_scan(p):
+                self.scans.allocate(p)
 
     def passes(self, phase: Phase, envs: list[dict[str, Expr]]) -> None:
         for p in phase.passes:
@@ -298,6 +301,10 @@ class _Rows:
             inner = product(self.sizes[a] for a in reduce.axes) if isinstance(reduce, Reduce) and name not in p.folds else ONE
             total = total + points * inner * (1 + cost(reduce) // 4)
         return total
+
+    def grain(self, work: Expr) -> Expr:
+        """Points of `work` operations each that make a task."""
+        return maximum(1, floordiv(expr(_WORK), maximum(1, work)))
 
     def parallel(
         self,
@@ -333,14 +340,14 @@ class _Rows:
             body(env)
             if steps:
                 e.emit(*_advance(steps))
-        grain = maximum(1, floordiv(expr(_WORK), maximum(1, work)))
-        e.emit(Parallel(z, count, grain, tuple(inside), tuple(head)))
+        e.emit(Parallel(z, count, self.grain(work), tuple(inside), tuple(head)))
 
     def lone_pass(self, p: Pass) -> None:
         """A pass without outer loops: its own axes are shared by the threads."""
-        scan = self.lets[p.items[0].lets[0]].expr if p.items and p.items[0].kind == "scan" else None
-        serial = {scan.axis} if isinstance(scan, Scan) else set()
-        free = tuple(a for a in p.axes if a not in serial and a != p.vector)
+        if is_scan(p):
+            self.lone_scan(p)
+            return
+        free = tuple(a for a in p.axes if a != p.vector)
         if p.folds or (not free and not p.vector):
             self.nest(p, p.axes, [{}])
             return
@@ -355,6 +362,22 @@ class _Rows:
             self.parallel(split, work, lambda env: self.nest(p, rest, [env]))
             return
         self.parallel_lanes(p)
+
+    def lone_scan(self, p: Pass) -> None:
+        """Threads share the blocks of a line, or lines, or lanes of neighbouring lines."""
+        line = self.scans.line(p)
+        free = tuple(a for a in p.axes if a not in (line.axis, p.vector))
+        if self.scans.is_split(p):
+            self.scans.split(p)
+        elif free:
+            rest = tuple(a for a in p.axes if a not in free)
+            work = self.pass_work(Pass(rest, p.items, p.folds))
+            self.parallel(free, work, lambda env: self.nest(p, rest, [env]), lambda: self.scans.allocate(p))
+        elif line.lanes:
+            self.parallel_lanes(p)
+        else:
+            self.scans.allocate(p)
+            self.nest(p, p.axes, [{}])
 
     def tiled(self, p: Pass, free: tuple[str, ...]) -> None:
         """Lanes in blocks outside the tile axis: the lines that a gather touches are used up while they are in L1."""
@@ -376,18 +399,20 @@ class _Rows:
         """One axis only: threads share blocks of it."""
         e = self.e
         n = self.sizes[p.vector]
-        has_reduce = any(item.kind != "map" for item in p.items)
-        block = 64 if has_reduce else 4096
+        kinds = {item.kind for item in p.items}
+        block = 256 if "scan" in kinds else 64 if "reduce" in kinds else 4096
         count = floordiv(n + (block - 1), expr(block))
         work = floordiv(self.pass_work(p) * block, maximum(1, n))
         z = e.loop(count, "z")
         rest = tuple(a for a in p.axes if a != p.vector)
+        with e.block(sealed=True) as head:
+            if is_scan(p):
+                self.scans.allocate(p)
         with e.block(sealed=True) as inside:
             start = var(e.integer(IndexOf(var(z) * block, DType.i64)))
             stop = var(e.integer(IndexOf(minimum(n, start + block), DType.i64)))
             self.nest(p, rest, [{}], (start, stop))
-        grain = maximum(1, floordiv(expr(_WORK), maximum(1, work)))
-        e.emit(Parallel(z, count, grain, tuple(inside)))
+        e.emit(Parallel(z, count, self.grain(work), tuple(inside), tuple(head)))
 
     # -- one pass --------------------------------------------------------------------------------
     def nest(
@@ -398,9 +423,9 @@ class _Rows:
         lanes_range: tuple[Expr, Expr] | None = None,
     ) -> None:
         """Loops over `axes` (those of the pass not yet in `envs`) and the items inside, at every outer point given."""
-        if p.items and p.items[0].kind == "scan":
+        if is_scan(p):
             for env in envs:
-                self.scan_nest(p, axes, env, lanes_range)
+                self.scans.nest(p, axes, env, lanes_range)
             return
         folds = [fold for row, env in enumerate(envs) for fold in self.open_folds(p, row)]
         self.loops(p, tuple(a for a in axes if a != p.vector), envs, folds, lanes_range)
@@ -637,7 +662,7 @@ class _Rows:
         if across and p.lanes > total.lanes:  # a narrow vector joins the scalar total of the tail
             whole = self.e.widen(value, p.lanes)
             value = Horizontal(_horizontal(reduce.fn, total.dtype), whole)
-        self.e.emit(Assign(total, Op(_combine(reduce.fn, total.dtype), (total, self.e.widen(value, total.lanes)))))
+        self.e.emit(Assign(total, Op(combine(reduce.fn, total.dtype), (total, self.e.widen(value, total.lanes)))))
 
     def close(self, let: FlatLet, p: Point, total: Value) -> None:
         self.finish(let, p, total)
@@ -672,7 +697,7 @@ class _Rows:
 
         run(tuple(a for a in reduces[0].axes if a != axis), dict(p.env))
         for let, r, one, vectors in zip(lets, reduces, ones, many, strict=True):
-            fn = _combine(r.fn, one.dtype)
+            fn = combine(r.fn, one.dtype)
             joined: Value = vectors[0]
             for v in vectors[1:]:
                 joined = Op(fn, (joined, v))
@@ -773,55 +798,9 @@ class _Rows:
             r = self.reduce_of(fold.let)
             total: Value = fold.one
             if fold.lanes.lanes > 1:
-                fn = _combine(r.fn, fold.one.dtype)
+                fn = combine(r.fn, fold.one.dtype)
                 total = self.e.declare(Op(fn, (fold.one, Horizontal(_horizontal(r.fn, fold.one.dtype), fold.lanes))))
             self.close(fold.let, Point(envs[fold.row], row=fold.row), total)
-
-    # -- scans -----------------------------------------------------------------------------------
-    def scan_nest(self, p: Pass, axes: tuple[str, ...], env: dict[str, Expr], lanes_range: tuple[Expr, Expr] | None) -> None:
-        let = self.lets[p.items[0].lets[0]]
-        assert isinstance(let.expr, Scan)
-        along = let.expr.axis
-        others = tuple(a for a in axes if a not in (along, p.vector))
-
-        def run(left: tuple[str, ...], inner: dict[str, Expr]) -> None:
-            if left:
-                x = self.e.loop(self.sizes[left[0]])
-                with self.e.block() as body:
-                    run(left[1:], {**inner, left[0]: var(x)})
-                self.e.emit(For(x, ZERO, self.sizes[left[0]], tuple(body)))
-            elif p.vector:
-                self.lane_loops(p.vector, lanes_range, 1, [inner], lambda points: self.scan(let, points[0]))
-            else:
-                self.scan(let, Point(inner))
-
-        run(others, env)
-
-    def scan(self, let: FlatLet, p: Point) -> None:
-        """Serial along the scan axis, lanes across another."""
-        e = self.e
-        assert isinstance(let.expr, Scan)
-        s = let.expr
-        dtype = accumulator_dtype(s.dtype)
-        fn = _combine(s.fn, dtype)
-        total = e.declare(e.widen(neutral_value(s.fn, dtype), p.lanes), "a")
-        x = e.loop(self.sizes[s.axis])
-        with e.block() as body:
-            point = msgspec.structs.replace(p, env={**p.env, s.axis: var(x)})
-            value = e.value(s.body, point)
-            if type_of(value).dtype != s.dtype:
-                value = Cast(value, s.dtype)
-            if s.dtype != dtype:
-                value = Cast(value, dtype)
-            joined = Op(fn, (total, e.widen(value, p.lanes)))
-            if s.exclusive:
-                before = e.declare(total)
-                self.finish(let, point, before)
-                e.emit(Assign(total, joined))
-            else:
-                e.emit(Assign(total, joined))
-                self.finish(let, point, e.declare(total))
-        e.emit(For(x, ZERO, self.sizes[s.axis], tuple(body), down=s.reverse))
 
     # -- scatters --------------------------------------------------------------------------------
     def scatter(self, y: Yield) -> None:
@@ -886,12 +865,6 @@ class _Rows:
 
     def first_lane(self, v: Value) -> Value:
         return v if type_of(v).lanes == 1 else Lane(self.e.named(v), ZERO)
-
-
-def _combine(fn: str, dtype: DType) -> str:
-    if dtype == DType.bool:
-        return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
-    return {"sum": "add", "prod": "mul"}.get(fn, fn)
 
 
 def _horizontal(fn: str, dtype: DType) -> str:

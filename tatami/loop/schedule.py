@@ -221,11 +221,13 @@ class Scheduler:
         """The axis a let would vectorise along, alone."""
         let = self.lets[name]
         if isinstance(let.expr, Scan):
-            return self.best(tuple(a for a in let.axes if a != let.expr.axis), [name])[0]
+            return self.best(let.axes, [name])[0]
         return self.best(self.scope(name), [name])[0]
 
     # -- phases ----------------------------------------------------------------------------------
     def outer_preference(self) -> tuple[str, ...]:
+        if isinstance(self.plan, CpuRows) and is_shared(self.plan):
+            return ()
         if isinstance(self.plan, CpuRows) and self.plan.outer:
             return self.plan.outer
         placed = [n for n in self.order if n not in self.inline]
@@ -327,12 +329,20 @@ class Scheduler:
         return ""
 
     def _joins(self, p: Pass, name: str, axes: tuple[str, ...]) -> bool:
-        if set(axes) != set(p.axes) or p.folds or self.lets[name].kind == "scan":
-            return False
-        if any(item.kind == "scan" for item in p.items):
+        if set(axes) != set(p.axes) or p.folds:
             return False
         inside = set(p.lets)
+        let = self.lets[name]
+        if isinstance(let.expr, Scan):
+            return self._scans_with(p, let.expr) and not any(read in inside for read, _ in self.reads[name])
+        if is_scan(p) and let.kind != "map":
+            return False
         return all(read not in inside or self.is_identity(read, map_) for read, map_ in self.reads[name])
+
+    def _scans_with(self, p: Pass, scan: Scan) -> bool:
+        """Are there only scans in the pass, along the same axis and the same way?"""
+        others = [self.lets[n].expr for n in p.lets]
+        return all(isinstance(e, Scan) and (e.axis, e.reverse) == (scan.axis, scan.reverse) for e in others)
 
     def _joins_fold(self, p: Pass, name: str, axes: tuple[str, ...]) -> bool:
         """A reduce over exactly the loops of a pass of maps, reading its lets at their own point."""
@@ -355,11 +365,6 @@ class Scheduler:
         return same_kind and expr.axes == other.axes and not any(read in item.lets for read, _ in self.reads[name])
 
     def _choose_vector(self, p: Pass) -> None:
-        if any(item.kind == "scan" for item in p.items):
-            scan = self.lets[p.items[0].lets[0]].expr
-            assert isinstance(scan, Scan)
-            p.vector = self.best(tuple(a for a in p.axes if a != scan.axis), p.lets)[0]
-            return
         axis, score = self.best(p.axes, p.lets)
         reduces = [n for item in p.items if item.kind == "reduce" for n in item.lets]
         if axis and reduces:
@@ -397,6 +402,16 @@ class Scheduler:
 
 
 # -- facts ---------------------------------------------------------------------------------------
+
+
+def is_scan(p: Pass) -> bool:
+    """Does the pass scan? Then its scans come first; the maps after them are computed at the same points."""
+    return bool(p.items) and p.items[0].kind == "scan"
+
+
+def is_shared(plan: CpuRows) -> bool:
+    """Do threads share the blocks of a line, so that no loop around them is parallel?"""
+    return plan.blocks is not None and plan.blocks.round > 0
 
 
 def nodes(e: RegionExpr) -> list[RegionExpr]:

@@ -40,6 +40,7 @@ from tatami.loop.ir import (
     Random,
     Reg,
     SetLane,
+    Shift,
     Splat,
     Stmt,
     Store,
@@ -153,6 +154,8 @@ def value_text(v: Value) -> str:
             return f"splat({value_text(x)})"
         case Lane(x=x, lane=lane):
             return f"{value_text(x)}.lane({lane})"
+        case Shift(x=x, by=by, fill=fill):
+            return f"shift({value_text(x)}, {by}, {value_text(fill)})"
         case Horizontal(fn=fn, x=x):
             return f"across_{fn}({value_text(x)})"
         case Fma(x=x, y=y, z=z):

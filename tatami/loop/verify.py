@@ -42,6 +42,7 @@ from tatami.loop.ir import (
     Random,
     Reg,
     SetLane,
+    Shift,
     Splat,
     Stmt,
     Store,
@@ -324,6 +325,8 @@ class _Check:
                         self.wrong(f"lanes are not combined by {v.fn[:80]!r}")
                     if isinstance(v, Splat) and type_lanes(x) != 1:
                         self.wrong("a vector is splat")
+                case Shift(x=x, fill=fill):
+                    stack.extend((x, fill))
                 case Fma(x=x, y=y, z=z):
                     stack.extend((x, y, z))
                 case Within(guards=guards):

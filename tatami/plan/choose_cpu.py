@@ -10,12 +10,13 @@ from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target
 from tatami.plan.accesses import accesses, gathers_along
+from tatami.plan.choose_blocks import scan_blocks
 from tatami.plan.estimate import contraction_estimate, pass_cycles, rows_estimate, seconds_of_bytes, trips
 from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, Guarded, Pass, Rejected, Scalar, SchedulePlan
-from tatami.plan.passes import Skeleton, main_order, row_major_order, size_at, skeleton
+from tatami.plan.passes import Skeleton, main_order, nest_of, row_major_order, size_at, skeleton
 from tatami.plan.split import crossing_lets, split_parts, split_region
 from tatami.poly_core.ir import Contraction, RegionFacts
-from tatami.region.ir import At, Region, Scan
+from tatami.region.ir import At, Let, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
 from tatami.region.walk import all_axes, let_uses, lets_by_name
 
@@ -101,8 +102,6 @@ def rows_candidate(
         return Rejected(
             "cpu_rows", f"vectors of {target.vector_bytes} bytes hold {width} lane of 4 bytes; at least 2 are needed"
         )
-    if any(isinstance(let.expr, Scan) for let in region.lets):
-        return Rejected("cpu_rows", "1 scan; vector loops take 0")
     if row_major_order(region):
         return Rejected("cpu_rows", "1 write at computed positions; vector loops take 0")
     moves = accesses(region)
@@ -136,8 +135,12 @@ def rows_candidate(
     threads = max(1, target.cores) if parallel else 1
     estimate = rows_estimate(region, facts, best_cycles, threads, target, sizes)
     where = "the last outer axis" if vector in outer else "pass axes"
-    plan = CpuRows(outer, passes, bones.storage, vector, width, parallel)
-    return Candidate(plan, f"cpu_rows x{width} along {where}, {parallel} parallel axes", estimate)
+    blocks = scan_blocks(region, vector, target, sizes)
+    plan = CpuRows(outer, passes, bones.storage, vector, width, parallel, blocks)
+    line = f"cpu_rows x{width} along {where}, {parallel} parallel axes"
+    if blocks is not None:
+        line += f", {blocks.axis} in blocks of {blocks.size}" + (f", {blocks.round} at a time" if blocks.round else "")
+    return Candidate(plan, line, estimate)
 
 
 def _own_vector(
@@ -155,7 +158,7 @@ def _own_vector(
     return best, cycles
 
 
-def _vector_last(p: Pass, vector: str, bones: Skeleton, lets: Mapping[str, object]) -> tuple[str, ...]:
+def _vector_last(p: Pass, vector: str, bones: Skeleton, lets: Mapping[str, Let]) -> tuple[str, ...]:
     """The pass's axes with the vector axis last in its group (point axes, or reduced axes)."""
     if not vector:
         return p.axes
@@ -165,15 +168,10 @@ def _vector_last(p: Pass, vector: str, bones: Skeleton, lets: Mapping[str, objec
     return tuple([*moved, *inner] if vector not in inner else [*(a for a in p.axes if a not in inner), *moved])
 
 
-def _inner_axes(p: Pass, lets: Mapping[str, object]) -> tuple[str, ...]:
-    from tatami.region.ir import Let, Reduce
-
-    for n in p.lets:
-        let = lets[n]
-        assert isinstance(let, Let)
-        if isinstance(let.expr, Reduce):
-            return tuple(a for a in p.axes if a in let.expr.axes)
-    return ()
+def _inner_axes(p: Pass, lets: Mapping[str, Let]) -> tuple[str, ...]:
+    """The axes of the pass that its reduces or scans run along."""
+    inner = {a for n in p.lets for a in nest_of(lets[n], ())[1]}
+    return tuple(a for a in p.axes if a in inner)
 
 
 def _parallel(

@@ -17,10 +17,12 @@ from tatami.plan.accesses import AccessMove, step_of
 from tatami.plan.ir import Pass
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.ir import Binary, Region, Select, Unary
+from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
 LANES_OF_SCALAR = 1
+CHAIN = 4.0
+"""Cycles from one addition to the next that needs it."""
 PEAK_SHARE_CONTRACTION = 0.8
 
 
@@ -81,7 +83,7 @@ def pass_cycles(
         lanes_used = extent / (-(-extent // width))
     else:
         lanes_used = 1.0
-    cost = operations(region, p.lets) / (2.0 * lanes)
+    cost = operations(region, p.lets) / (2.0 * lanes) + sum(_scan_cycles(lets[n], vector, lanes) for n in p.lets)
     for m in moves:
         if m.let not in inside or (m.target in lets and skeleton.storage.get(m.target) not in ("row", "tile", "workspace")):
             continue
@@ -94,6 +96,16 @@ def pass_cycles(
             if vector in nest_of(lets[name], skeleton.outer)[1]:
                 horizontal += 6.0 * points / max(1, size_at(all_axes(region)[vector], sizes))
     return points * cost * (lanes / lanes_used) + horizontal
+
+
+def _scan_cycles(let: Let, vector: str, lanes: int) -> float:
+    """Cycles per element that a scan waits for itself: an addition in one chain, hidden by others across lanes; the
+    shifted additions within a vector along its axis."""
+    if not isinstance(let.expr, Scan):
+        return 0.0
+    if not vector:
+        return CHAIN
+    return (CHAIN + 2.0 * (lanes.bit_length() - 1)) / lanes if vector == let.expr.axis else 1.0 / lanes
 
 
 def rows_estimate(

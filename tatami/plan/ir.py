@@ -36,7 +36,23 @@ class Scalar(msgspec.Struct, frozen=True, tag_field="kind", tag="scalar"):
     storage: dict[str, Storage]
 
 
-class CpuRows(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_rows"):
+class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Long lines cut into blocks of `size` elements of `axis`, along which reduces or scans run.
+
+    A block has a partial result of its own: what its elements reduce to, or the prefixes of a scan within it. Partials
+    are joined in the order of the blocks, so that the result depends on sizes alone, never on threads.
+
+    A reduce: all threads take blocks; then the partials are reduced. A scan: with `round` 0 one thread goes along a
+    line and carries the total from block to block; else all threads make the totals of `round` blocks, the totals are
+    carried on, and all threads make the results of these blocks while what they read is still in cache.
+    """
+
+    axis: str
+    size: int
+    round: int = 0
+
+
+class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="cpu_rows"):
     """Fused nests: `outer` loops in parallel, passes over the rest, SIMD along `vector_axis` with a tail.
 
     `parallel` counts the leading outer axes that are split over threads; `width` is in elements of fp32.
@@ -48,6 +64,7 @@ class CpuRows(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_rows"):
     vector_axis: str
     width: int
     parallel: int
+    blocks: Blocks | None = None
 
 
 class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_contraction"):

@@ -48,7 +48,8 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
                 storage={let(n): s for n, s in plan.storage.items()},
             )
             if isinstance(result, CpuRows):
-                result = replace(result, vector_axis=axis(result.vector_axis))
+                blocks = result.blocks and replace(result.blocks, axis=axis(result.blocks.axis))
+                result = replace(result, vector_axis=axis(result.vector_axis), blocks=blocks)
         case CpuContraction():
             result = replace(
                 plan,

@@ -98,6 +98,9 @@ def _loops(plan: Scalar | CpuRows | GpuStream) -> list[str]:
     head = {Scalar: "scalar", CpuRows: "cpu_rows", GpuStream: "gpu_stream"}[type(plan)]
     if isinstance(plan, CpuRows):
         head += f" width {plan.width}"
+        if plan.blocks is not None:
+            head += f", {plan.blocks.axis} in blocks of {plan.blocks.size}"
+            head += f", {plan.blocks.round} at a time" if plan.blocks.round else ""
     if isinstance(plan, GpuStream):
         head += f" threads {plan.threads}, {plan.vector_bytes} bytes each"
     lines = [head]

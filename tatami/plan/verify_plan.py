@@ -9,7 +9,19 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.gpu_limits import hard_limits, shape_rules
-from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, GpuStream, GpuSync, Pass, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
+from tatami.plan.ir import (
+    Blocks,
+    CpuContraction,
+    CpuRows,
+    CpuSplit,
+    GpuStream,
+    GpuSync,
+    Pass,
+    Scalar,
+    SchedulePlan,
+    Sm80Mma,
+    Sm90Mma,
+)
 from tatami.plan.passes import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
@@ -153,6 +165,8 @@ def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnost
         )
     if not 0 <= plan.parallel <= len(plan.outer):
         yield _bad(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
+    if plan.blocks is not None:
+        yield from _blocks(region, plan.blocks)
     for i, p in enumerate(plan.passes):
         if p.vector and p.vector not in p.axes and p.vector not in plan.outer[-1:]:
             yield _bad(
@@ -160,6 +174,19 @@ def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnost
                 f"pass {i} steps along {p.vector}, which is not one of its loops",
                 "use a pass axis or the last outer axis",
             )
+
+
+def _blocks(region: Region, blocks: Blocks) -> Iterator[Diagnostic]:
+    along = {a for let in region.lets for a in nest_of(let, ())[1]}
+    if blocks.axis not in along:
+        which = ", ".join(sorted(along)) or "none"
+        yield _bad(region, f"blocks of {blocks.axis!r}, along which nothing reduces or scans", f"such axes: {which}")
+    if blocks.size < 1 or blocks.round < 0:
+        yield _bad(
+            region,
+            f"blocks of {blocks.size} elements, {blocks.round} at a time",
+            "use a size of 1 or more, a round of 0 or more",
+        )
 
 
 def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterator[Diagnostic]:

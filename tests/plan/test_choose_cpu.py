@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tatami.core.target import PRESETS
 from tatami.plan.choose import choose
-from tatami.plan.ir import CpuContraction, CpuRows, Pass, Scalar
+from tatami.plan.ir import Blocks, CpuContraction, CpuRows, Pass
 from tatami.plan.passes import skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
+from tatami.region.ir import Scan
+from tests.loop import zoo
 from tests.region import examples as ex
 
 AVX512 = PRESETS["cpu:avx512"]
@@ -82,5 +85,47 @@ def test_reduces_over_outer_axes_run_in_columns() -> None:
     assert plan.vector_axis == "n"
 
 
-def test_a_scan_is_scalar() -> None:
-    assert isinstance(planned(ex.running_sum).choices[0].plan, Scalar)  # type: ignore[attr-defined]
+def scanned(shape: tuple[int, ...], axis: int, cores: int = 2) -> CpuRows:
+    axes = tuple(f"i{k}" for k in range(len(shape)))
+    r = zoo.region(
+        dict(zip(axes, shape)), {}, {"x": zoo.tensor(*shape)}, {"y": zoo.tensor(*shape)},
+        [zoo.let("l", " ".join(axes), Scan("sum", f"i{axis}", zoo.f32, zoo.read("x", *map(zoo.var, axes))))],
+    )  # fmt: skip
+    module = ex.program_of(r)
+    plan = choose(module, analyse(module), msgspec.structs.replace(AVX512, cores=cores)).main.regions[0].choices[0].plan
+    assert isinstance(plan, CpuRows)
+    assert verify_plan(plan, r, AVX512) == []
+    return plan
+
+
+def test_a_scan_takes_lanes_along_or_across_its_axis() -> None:
+    plan = planned(ex.running_sum).choices[0].plan  # type: ignore[attr-defined]
+    assert isinstance(plan, CpuRows)
+    assert (plan.outer, plan.vector_axis, plan.blocks) == (("m",), "n", Blocks("n", 4096))
+    assert scanned((100, 1000, 100), 1).vector_axis == "i2"
+
+
+def test_few_long_lines_are_shared_by_all_threads() -> None:
+    assert scanned((10**7,), 0).blocks == Blocks("i0", 4096, 64)
+    assert scanned((3, 10**6), 1).blocks == Blocks("i1", 4096, 64)
+    assert scanned((10, 10**6), 1).blocks == Blocks("i1", 4096)
+    assert scanned((10**6, 64), 0).blocks == Blocks("i0", 64, 64)
+    assert scanned((100, 1000), 1).blocks is None
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((10**7,), 0), ((3, 10**6), 1), ((10**6, 40), 0), ((7, 70000, 3), 1)])
+def test_blocks_do_not_depend_on_the_threads(shape: tuple[int, ...], axis: int) -> None:
+    plans = [scanned(shape, axis, cores) for cores in (1, 2, 3, 64)]
+    assert len({(p.vector_axis, p.width, p.blocks and p.blocks.size) for p in plans}) == 1
+    assert plans[0].blocks is not None and plans[0].blocks.round == 0
+
+
+@pytest.mark.parametrize(
+    ("blocks", "why"),
+    [(Blocks("m", 64), "nothing reduces or scans"), (Blocks("n", 0), "0 elements"), (Blocks("n", 8, -1), "-1 at a time")],
+)
+def test_blocks_that_make_no_sense_are_refused(blocks: Blocks, why: str) -> None:
+    region = ex.running_sum()
+    plan = planned(ex.running_sum).choices[0].plan  # type: ignore[attr-defined]
+    (d,) = verify_plan(msgspec.structs.replace(plan, blocks=blocks), region, AVX512)
+    assert d.kind == "InvalidPlan" and why in d.why

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -26,6 +27,7 @@ from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.node_view import node_view
 from tatami.frontend.run import run as run_frontend
 from tatami.playback import compare_outputs
+from tatami.runtime.host import detect_host
 from tatami.stages import show
 
 RNG = np.random.default_rng(0)
@@ -197,6 +199,27 @@ def test_cumulative_operations_equal_numpy(shape: tuple[int, int], axis: int) ->
     assert got["s"].shape == shape
     assert np.allclose(got["s"], np.cumsum(a, axis), rtol=1e-5, atol=1e-6)
     assert np.allclose(got["p"], np.cumprod(a, axis), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((10**6,), 0), ((3, 10**5), 1), ((10**5, 7), 0), ((40, 3000, 20), 1)])
+def test_a_long_prefix_sum_is_a_scan_by_blocks(shape: tuple[int, ...], axis: int) -> None:
+    """Totals of blocks, their carries, the results: the same bits for any number of threads, no less exact than numpy."""
+    a = f32(*shape)
+    results = []
+    for threads in (1, 2, 5):
+        g = Graph("g")
+        g.output("y", g.input("x", shape, DType.fp32).cumsum(axis))
+        f = compile(g, target=msgspec.structs.replace(detect_host(), cores=threads), threads=threads)
+        assert len(launches(f)) == 1
+        results.append(f(x=a)["y"])
+        texts = [f.stages["plan"].text, f.stages["c"].text]
+        assert "in blocks of" in texts[0] or shape[axis] < 4096
+        if threads == 5 and len(shape) < 3:
+            assert "at a time" in texts[0]
+            assert texts[1].count("tatami_parallel_for(pool") == 2
+    assert all(np.array_equal(r, results[0]) for r in results)
+    exact = np.cumsum(a.astype(np.float64), axis)
+    assert np.abs(results[0] - exact).max() <= np.abs(np.cumsum(a, axis) - exact).max()
 
 
 # -- views ---------------------------------------------------------------------------------------

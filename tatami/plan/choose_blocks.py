@@ -1,0 +1,61 @@
+"""Long lines of reduces and scans cut into blocks (`Blocks`): how large, and whether all threads share a line.
+
+The size of a block depends on sizes and lanes alone, so that results do not depend on the number of threads; a `round`
+only says who computes what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.target import Target
+from tatami.plan.estimate import trips
+from tatami.plan.ir import Blocks
+from tatami.plan.passes import size_at
+from tatami.region.ir import Let, Region, Scan
+from tatami.region.walk import all_axes
+
+SCAN_BLOCK = 4096
+"""Elements of a scan whose prefixes are made together: far more than a vector, far less than a cache."""
+SHARED = 1 << 16
+"""Elements of a line that pay for two parallel regions per round (some 20 us)."""
+LANES_OF_TASK = 256
+"""Lanes that a task takes where threads share neighbouring lines (loop/rows.py)."""
+
+
+def scan_blocks(region: Region, vector: str, target: Target, sizes: Mapping[str, int]) -> Blocks | None:
+    """The blocks of the Region's longest scan; None where a line is one block."""
+    extents = all_axes(region)
+    scans = [(let, let.expr) for let in region.lets if isinstance(let.expr, Scan)]
+    if not scans:
+        return None
+    let, scan = max(scans, key=lambda s: size_at(extents[s[1].axis], sizes))
+    across = vector if vector in let.axes and vector != scan.axis else ""
+    lanes = size_at(extents[across], sizes) if across else 1
+    size = max(64, SCAN_BLOCK // _power_of_two(lanes))
+    known = extents[scan.axis].as_int()
+    if known is not None and known <= size:
+        return None
+    return Blocks(scan.axis, size, _round(region, let, scan, across, size, target, sizes))
+
+
+def _round(region: Region, let: Let, scan: Scan, across: str, size: int, target: Target, sizes: Mapping[str, int]) -> int:
+    """Blocks at a time where lines are too few for the threads, 0 where each thread takes lines of its own. What a round
+    reads twice takes half of the threads' own caches."""
+    cores = max(1, target.cores)
+    extents = all_axes(region)
+    lanes = size_at(extents[across], sizes) if across else 1
+    lines = trips(region, tuple(a for a in let.axes if a not in (scan.axis, across)), sizes)
+    tasks = lines * -(-lanes // LANES_OF_TASK)
+    if cores == 1 or tasks >= 4 * cores or tasks % cores == 0:
+        return 0
+    if size_at(extents[scan.axis], sizes) * lanes < SHARED:
+        return 0
+    room = cores * max(target.l2_bytes, 1 << 18) // 2
+    blocks = -(-size_at(extents[scan.axis], sizes) // size)
+    return min(blocks, max(4 * cores, room // (size * lanes * max(4, scan.dtype.itemsize))))
+
+
+def _power_of_two(n: int) -> int:
+    """The largest power of two that is at most n."""
+    return 1 << (max(1, n).bit_length() - 1)

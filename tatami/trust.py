@@ -39,5 +39,7 @@ def body_in(stage: str, program: Any) -> str:
             return next((name for name, o in opaque if o is not None and o.routine == "custom"), "")
         case "loop":
             return next((symbol for symbol, k in program.kernels.items() if k.user is not None), "")
+        case "gpu":
+            return next((k.face.symbol for k in program.kernels if hasattr(k, "preamble")), "")
         case _:
             return ""

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.cu.body_text import body_text
 from tatami.cu.ir import Source, Unit
 from tatami.cu.kernel_text import kernel_text
 from tatami.cu.stream_text import stream_text
@@ -28,8 +29,9 @@ def print_cu(gpu: Module[Program], execution: object, target: Target) -> Module[
 
 
 def print_unit(kernel: AnyKernel, target: Target) -> Unit:
-    if isinstance(kernel, StreamKernel):
-        return Unit(kernel.face.symbol, "sm_90a" if target.isa == "sm90" else "sm_80", stream_text(kernel))
+    if not isinstance(kernel, Kernel):
+        text = stream_text(kernel) if isinstance(kernel, StreamKernel) else body_text(kernel)
+        return Unit(kernel.face.symbol, "sm_90a" if target.isa == "sm90" else "sm_80", text)
     arch = "sm_90a" if kernel.maps or target.isa == "sm90" else "sm_80"
     return Unit(kernel.face.symbol, arch, kernel_text(kernel))
 

@@ -328,6 +328,7 @@ class Graph:
         meaning: Meaning | None,
         cuda: str | None = None,
         preamble: str = "",
+        cuda_preamble: str = "",
     ) -> Any:
         """A whole function body as one node: a Tensor, or a tuple of them (docs/custom_kernels.md).
 
@@ -336,9 +337,10 @@ class Graph:
         """
         where = _caller()
         types = tuple(ir.TensorType(dtype_named(d, where), self._shape(s, where)) for d, s in outputs)
-        attrs = KernelBody(types, c, cuda, preamble)
+        attrs = KernelBody(types, c, cuda, preamble, cuda_preamble)
         key = remember_meaning(attrs, meaning) if meaning is not None else ""
-        return self.op("kernel_body", *operands, outputs=types, c=c, cuda=cuda, preamble=preamble, meaning=key)
+        texts = {"c": c, "cuda": cuda, "preamble": preamble, "cuda_preamble": cuda_preamble}
+        return self.op("kernel_body", *operands, outputs=types, meaning=key, **texts)
 
     # -- other graphs ------------------------------------------------------------------------------
     def subgraph(self, name: str) -> Graph:

@@ -25,19 +25,21 @@ _MEANINGS: dict[str, Meaning] = {}
 
 
 class KernelBody(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`c`, `cuda`: the function's body for each kind of target. `preamble`: text before it (includes, functions)."""
+    """`c`, `cuda`: the function's body for each kind of target. The preambles are text before it
+    (includes, functions)."""
 
     outputs: tuple[TensorType, ...]
     c: str | None = None
     cuda: str | None = None
     preamble: str = ""
+    cuda_preamble: str = ""
     meaning: str = ""
     """The key of its numpy meaning; empty: declared to have none."""
 
 
 def remember_meaning(attrs: KernelBody, function: Meaning) -> str:
     """Keep the numpy meaning of a body in this process. The key says what the body is: equal bodies mean the same."""
-    parts = [attrs.c, attrs.cuda, attrs.preamble, [str(o.dtype) for o in attrs.outputs]]
+    parts = [attrs.c, attrs.cuda, attrs.preamble, attrs.cuda_preamble, [str(o.dtype) for o in attrs.outputs]]
     key = hashlib.sha256(dump_text(parts).encode()).hexdigest()[:16]
     _MEANINGS[key] = function
     return key

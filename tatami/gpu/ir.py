@@ -331,10 +331,29 @@ class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="i
     scan: Scan | None = None
 
 
+class SizeName(msgspec.Struct, frozen=True):
+    name: str
+    value: Expr
+
+
+class BodyKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="body"):
+    """What one thread does for one of `points`, in a user's own text (D2.20). `sizes`: the names by which it knows
+    extents; `counters`: what it counts with besides its coordinates."""
+
+    face: KernelFace
+    params: tuple[Param, ...]
+    sizes: tuple[SizeName, ...]
+    points: tuple[Expr, ...]
+    counters: tuple[str, ...]
+    text: str
+    preamble: str
+    threads: int
+
+
 NO_FACE = KernelFace("", (), 0, "")
 """The face of a kernel that has no name yet."""
 
-AnyKernel: TypeAlias = Kernel | StreamKernel
+AnyKernel: TypeAlias = Kernel | StreamKernel | BodyKernel
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, substit
 from tatami.core.kernel import Binding, Condition, KernelFace, KernelParam, TensorMapSpec
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.gpu.body import lower_body
 from tatami.gpu.ir import NO_FACE, AnyKernel, Arch, Barrier, Kernel, Operand, Program, Ring, StGlobalVec, Stmt, Token, TokenKind
 from tatami.gpu.plan_words import check_words, tail_roles
 from tatami.gpu.problem import Problem, is_divisible, problem, step_along
@@ -41,9 +42,6 @@ def lower(region: Module[region_ir.Program], plan: Module[ProgramPlan], target: 
         for item in body.body:
             if not isinstance(item, region_ir.Region):
                 continue
-            if item.opaque is not None:
-                why = f"routine {item.opaque.routine} has no CUDA text"
-                raise fail("InvalidPlan", item.name, why, "compile for the CPU")
             if item.name not in plans:
                 raise fail("InvalidPlan", item.name, "the plan has no entry for this Region", "run `choose` again")
             for position, kernel, binding in _kernels_of(item, plans[item.name], target):
@@ -69,6 +67,8 @@ def _key(kernel: AnyKernel) -> str:
 def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> list[tuple[int, AnyKernel, Binding]]:
     """(choice, kernel, binding) of every kernel of a Region, in order."""
     out: list[tuple[int, AnyKernel, Binding]] = []
+    if region.opaque is not None:
+        return [(0, *lower_body(region))]
     for position, choice in enumerate(plan.choices):
         if isinstance(choice.plan, GpuStream):
             out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from tatami.core.module import Module
 from tatami.gpu.ir import (
+    BodyKernel,
     CommitGroup,
     CpAsync,
     Epilogue,
@@ -38,7 +39,13 @@ def show(module: Module[Program]) -> str:
     for name, program in module.programs.items():
         lines = [f"program {name}"]
         for k in program.kernels:
-            lines += kernel_lines(k) if isinstance(k, Kernel) else stream_lines(k)
+            match k:
+                case Kernel():
+                    lines += kernel_lines(k)
+                case StreamKernel():
+                    lines += stream_lines(k)
+                case BodyKernel():
+                    lines += body_lines(k)
         for b in program.bindings:
             when = " and ".join(
                 f"{c.size} % {c.divisor} == 0" if c.divisor > 1 else f"{c.low} <= {c.size}" for c in b.conditions
@@ -84,6 +91,13 @@ def stream_lines(k: StreamKernel) -> list[str]:
     out.append(f"      value : {k.dtype} = {show_expr(k.value)}")
     out += [f"      {s.param}[{s.index}] = value" for s in k.stores]
     return out
+
+
+def body_lines(k: BodyKernel) -> list[str]:
+    params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
+    out = [f"  kernel {k.face.symbol}({params}) body, {k.threads} threads"]
+    out.append(f"    for each [{', '.join(map(str, k.points))}], {', '.join(f'{s.name} = {s.value}' for s in k.sizes)}:")
+    return [*out, *(f"    | {line}" for line in k.text.splitlines())]
 
 
 def _body(body: tuple[Stmt, ...], depth: int) -> list[str]:

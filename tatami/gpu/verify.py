@@ -17,6 +17,8 @@ from tatami.core.expr import ZERO, Expr
 from tatami.core.kernel import KernelFace
 from tatami.core.module import Module
 from tatami.gpu.ir import (
+    AnyKernel,
+    BodyKernel,
     CpAsync,
     Epilogue,
     Fma,
@@ -53,7 +55,7 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
         for k in program.kernels:
             if k.face.symbol not in seen:
                 seen.add(k.face.symbol)
-                out += verify_kernel(k) if isinstance(k, Kernel) else []
+                out += verify_kernel(k) if isinstance(k, Kernel) else check_words(k)
         for b in program.bindings:
             if b.kernel not in symbols:
                 out.append(diagnostic("InvalidDocument", b.region, f"kernel {b.kernel} is not defined", "add it to kernels"))
@@ -63,9 +65,12 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
 _WORD = re.compile(r"-?[A-Za-z0-9_]{0,80}")
 
 
-def check_words(kernel: Kernel) -> list[Diagnostic]:
-    """What a document calls things must not become code: every word of a kernel is letters, digits and _."""
-    stack: list[object] = [kernel]
+def check_words(kernel: AnyKernel) -> list[Diagnostic]:
+    """What a document calls things must not become code: every word of a kernel is letters, digits and _. A user's own
+    text is code and needs trust."""
+    stack: list[object] = [
+        kernel if not isinstance(kernel, BodyKernel) else msgspec.structs.replace(kernel, text="", preamble="")
+    ]
     while stack:
         value = stack.pop()
         if isinstance(value, str) and _WORD.fullmatch(value) is None:
@@ -127,7 +132,7 @@ def check_memory(kernel: Kernel) -> list[Diagnostic]:
     return out
 
 
-def _invalid(kernel: Kernel, at: str, why: str) -> Diagnostic:
+def _invalid(kernel: AnyKernel, at: str, why: str) -> Diagnostic:
     return diagnostic("InvalidDocument", f"{kernel.face.symbol or 'kernel'}: {at}", why, "repair the kernel's memory plan")
 
 

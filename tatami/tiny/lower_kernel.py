@@ -66,7 +66,8 @@ def kernel_body(use: Use[KernelBody]) -> tuple[Value, ...]:
     """A routine whose text the node brings along."""
     a = use.attrs
     attrs: dict[str, Scalar | list[Scalar]] = {"meaning": a.meaning, "results": len(use.types)}
-    attrs |= {k: v for k, v in (("c", a.c), ("cuda", a.cuda), ("preamble", a.preamble or None)) if v is not None}
+    texts = {"c": a.c, "cuda": a.cuda, "preamble": a.preamble or None, "cuda_preamble": a.cuda_preamble or None}
+    attrs |= {k: v for k, v in texts.items() if v is not None}
     results = tuple(ResultType(t.dtype, t.shape) for t in use.types)
     return use.builder.call(CallOp("routine", ("custom",), results, attrs=attrs), use.present)
 

@@ -20,7 +20,7 @@ from tatami.core.tensor import numpy_dtype
 from tatami.cu.print import headers
 from tatami.decisions import Decisions
 from tatami.frontend.graph import Graph
-from tatami.gpu.ir import Kernel, StreamKernel
+from tatami.gpu.ir import BodyKernel, Kernel, StreamKernel
 from tatami.gpu.verify import verify
 from tatami.pipeline import compile_stages
 from tatami.region.ir import Region
@@ -99,7 +99,40 @@ def shuffles(g: Graph) -> None:
     g.output("y", x.transpose(1, 2).flip(1).reshape("M", 24))
 
 
+def formula(g: Graph) -> None:
+    x = g.input("x", ("M", "K"), DType.fp32)
+    y = g.kernel("d = input0 * 2 + ridx1; where(d > shape0, d / 3.0, -d) - 0.5 * ridx0", x.exp())
+    g.output("y", g.kernel_reduce("input0 * (1 + ridx1)", y, op="sum", axes=[1]))
+
+
+def bodies(g: Graph) -> None:
+    x = g.input("x", ("M", "K"), DType.fp32)
+    row = """
+    if (input0_shape1 == 0) { output[ridx0] = 0; return; }
+    float total = 0;
+    for (ridx1 = 0; ridx1 < input1_shape1; ++ridx1) total += scaled(input0[ridx0 * input0_shape1 + ridx1] * input1[ridx0 * input1_shape1 + ridx1]);
+    output[ridx0] = total + shape0;"""
+    h = x.tanh()
+    sums = g.kernel_body(
+        None,
+        h,
+        h,
+        outputs=[(DType.fp32, ("M",))],
+        cuda=row,
+        cuda_preamble="TT_DEV float scaled(float x) {\n  return 2 * x;\n}",
+        meaning=lambda a, b: (2 * a * b).sum(1) + a.shape[0],
+    )
+    g.output("sums", sums * 2.0)
+    turned = "output0[ridx0 * shape1 + ridx1] = input0[ridx1 * input0_shape1 + ridx0]; if (ridx0 + ridx1 == 0) output1[0] = 7;"
+    outputs = [(DType.fp32, ("K", "M")), (DType.i32, (1,))]
+    one, two = g.kernel_body(None, x, outputs=outputs, cuda=turned, meaning=lambda a: (a.T, np.array([7], np.int32)))
+    g.output("one", one)
+    g.output("two", two)
+
+
 PROGRAMS = (
+    formula,
+    bodies,
     normalised,
     averages,
     attention,
@@ -116,7 +149,7 @@ PROGRAMS = (
 )
 
 
-def driver(k: Kernel | StreamKernel) -> str:
+def driver(k: Kernel | StreamKernel | BodyKernel) -> str:
     from tatami.cu.expr_text import STORED_TYPE
 
     args = [f"({STORED_TYPE[p.dtype]}*)args[{i}]" for i, p in enumerate(k.params)]
@@ -216,6 +249,17 @@ def test_stream_documents_round_trip() -> None:
     program = stages["gpu"].main
     assert decode(parse_text(dump_text(encode(program)))) == program
     assert "max over i1 of p0[i0*s1 + i1]" in show(stages["gpu"])
+
+
+def test_documents_of_bodies_round_trip() -> None:
+    from tatami.core.codec import dump_text, parse_text
+    from tatami.gpu.json_form import decode, encode
+    from tatami.gpu.show import show
+
+    stages = stages_of(bodies)
+    program = stages["gpu"].main
+    assert decode(parse_text(dump_text(encode(program)))) == program
+    assert "| output0[" not in show(stages["gpu"]) and "| tatami_out0[" in show(stages["gpu"])
 
 
 def test_what_has_no_template_is_refused() -> None:

@@ -163,10 +163,10 @@ def refused(action: Any) -> Diagnostic:
     return d
 
 
-def document_of(g: Graph, stage: str = "frontend") -> dict[str, Any]:
+def document_of(g: Graph, stage: str = "frontend", target: str = "cpu") -> dict[str, Any]:
     from tests.test_diagnostics import stage_of
 
-    return stage_of(g, stage)
+    return stage_of(g, stage, target)
 
 
 SHAPES = ((3, 5), (17, 4), (1, 1), (0, 4), (4, 0))
@@ -295,6 +295,23 @@ def test_what_has_no_meaning_runs_and_is_not_said_to_be_checked(tmp_path: Path) 
     assert "E1807 MeaningMissing" in checked.stderr and "cannot be checked" in checked.stderr
     made = run.invoke(main, ["compile", str(path), "--trust", "-o", str(tmp_path / "out")])
     assert made.exit_code == 0 and "no stand-alone main" in made.output
+
+
+def test_a_target_without_a_body_for_it_says_what_to_give() -> None:
+    d = refused(lambda: tt.api.prepare(row_sums(), target="sm80").stages["cu"])
+    assert (d.kind, "cuda=" in d.suggestion, "no CUDA body" in d.why) == ("UnsupportedModel", True, True)
+    g = Graph("g")
+    x = g.input("x", (4,), tt.fp32)
+    cuda = "output[ridx0] = input0[ridx0] * 2;"
+    g.output("y", g.kernel_body(None, x, outputs=[(tt.fp32, (4,))], cuda=cuda, meaning=lambda a: a * 2))
+    d = refused(lambda: tt.compile(g))
+    assert (d.kind, "c=" in d.suggestion, "no C body" in d.why) == ("UnsupportedModel", True, True)
+    assert len(tt.api.prepare(g, target="sm90").stages["cu"].main.units) == 1
+    for stage in ("tiny", "gpu"):
+        document = document_of(g, stage, "sm80")
+        assert refused(lambda document=document: tt.api.prepare(document, target="sm80")).kind == "Untrusted"
+        again = tt.api.prepare(document, target="sm80", trust=True)
+        assert again.stages["cu"].main == tt.api.prepare(g, target="sm80").stages["cu"].main
 
 
 def test_a_wrong_meaning_is_one_diagnostic() -> None:

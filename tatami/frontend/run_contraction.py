@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tatami.core.numerics import Array
+from tatami.core.tensor import numpy_dtype
 from tatami.frontend.operation import Site
 from tatami.frontend.ops_contraction import conv_padding, einsum_terms
 from tatami.frontend.ops_movement import filled
@@ -16,13 +17,20 @@ from tatami.frontend.run_movement import crop_and_pad
 from tatami.frontend.run_scope import Scope, wide
 
 
+def factor(s: Scope, i: int, attrs: Any) -> Array:
+    """Operand i as it is multiplied: floats in double precision, integers in what they accumulate in."""
+    to = attrs.acc_dtype
+    x = wide(s[i])
+    return x if to is None or x.dtype.kind == "f" else x.astype(np.float64 if to.is_float else numpy_dtype(to))
+
+
 def matmul(s: Scope, attrs: Any) -> Array:
     with np.errstate(all="ignore"):
-        return np.matmul(wide(s[0]), wide(s[1]))
+        return np.matmul(factor(s, 0, attrs), factor(s, 1, attrs))
 
 
 def gemm(s: Scope, attrs: Any) -> Array:
-    a, b = wide(s[0]), wide(s[1])
+    a, b = factor(s, 0, attrs), factor(s, 1, attrs)
     with np.errstate(all="ignore"):
         y = np.matmul(a.T if attrs.trans_a else a, b.T if attrs.trans_b else b)
         if attrs.alpha != 1.0:
@@ -35,13 +43,13 @@ def gemm(s: Scope, attrs: Any) -> Array:
 
 def linear(s: Scope, attrs: Any) -> Array:
     with np.errstate(all="ignore"):
-        y = np.matmul(wide(s[0]), wide(s[1]).T)
+        y = np.matmul(factor(s, 0, attrs), factor(s, 1, attrs).T)
         bias = s.optional(2)
         return y if bias is None else y + wide(bias)
 
 
 def conv(s: Scope, attrs: Any) -> Array:
-    x, w = wide(s[0]), wide(s[1])
+    x, w = factor(s, 0, attrs), factor(s, 1, attrs)
     n = w.ndim - 2
     batched = x.ndim == w.ndim
     x = x if batched else x[None]
@@ -65,7 +73,7 @@ def conv(s: Scope, attrs: Any) -> Array:
 
 def conv_transpose(s: Scope, attrs: Any) -> Array:
     """Every input element adds its kernel into the full result, which is then cropped."""
-    x, w = wide(s[0]), wide(s[1])
+    x, w = factor(s, 0, attrs), factor(s, 1, attrs)
     n = w.ndim - 2
     batched = x.ndim == w.ndim
     x = x if batched else x[None]
@@ -90,7 +98,7 @@ def conv_transpose(s: Scope, attrs: Any) -> Array:
 
 
 def einsum(s: Scope, attrs: Any) -> Array:
-    args = [wide(a) for a in s.present]
+    args = [factor(s, i, attrs) for i in range(len(s.args))]
     terms, out = einsum_terms(attrs.equation, [a.ndim for a in args], Site(s.at))
     number = {c: i for i, c in enumerate(dict.fromkeys("".join(terms)))}
     operands: list[Any] = []

@@ -107,7 +107,7 @@ def floordiv(s: Scope, attrs: Any) -> Array:
     a, b = np.broadcast_arrays(wide(s[0]), wide(s[1]))
     with np.errstate(all="ignore"):
         if s.dtype.is_float:
-            return np.floor(a / b)
+            return np.where(b == 0, a / b, np.floor_divide(a, b))
         rest = np.mod(a, np.where(b == 0, 1, b))
         exact = apply("idiv", [a, b], s.dtype, s.mode)
         return exact - ((rest != 0) & ((a < 0) != (b < 0)) & (b != 0)).astype(exact.dtype)

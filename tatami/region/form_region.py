@@ -25,6 +25,7 @@ from tatami.indexbook.ir import Guard, IndexBook, Operand
 from tatami.poly_view.ir import ContractionPattern, Edge, Statement
 from tatami.region.axis_classes import AxisClasses
 from tatami.region.axis_names import name_axes
+from tatami.region.guards import is_proved_inside
 from tatami.region.ir import (
     At,
     Binary,
@@ -441,7 +442,8 @@ class _Former:
             return (Ref(tensor), axes) if len(axes) == len(names) else None
         if any(n is None and e.as_int() is None for n, e in zip(names, entries)):
             return None
-        return (Read(tensor, entries), axes) if tensor not in self.facts.stored else None
+        read = Read(tensor, entries)
+        return (read, axes) if tensor not in self.facts.stored and not self.unproved(read, ()) else None
 
     def let_coordinates(self, p: str, coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Coordinates of let `p` for coordinates of value `p`."""
@@ -459,10 +461,21 @@ class _Former:
             else:
                 e = self.read(v, piece.read.value, piece.read.map, own)
             guards = tuple(Guard(self.at(v, g.index, own), g.size) for g in piece.guards)
+            beyond = self.unproved(e, guards) if isinstance(e, Read) else ()
+            if beyond:
+                e = Select(Within(beyond), e, Const(False if dtype == DType.bool else 0, dtype))
             guards = tuple(g for g in guards if not is_within(g.index, g.size, self.extents))
             out = e if not guards or out is None else Select(Within(guards), e, out)
         assert out is not None
         return out
+
+    def unproved(self, read: Read, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
+        """What keeps a read inside its tensor where ranges do not prove that the model's own sizes do."""
+        node = self.facts.nodes.get(read.tensor)
+        if node is None or any(not n.terms for n in self.extents.values()):
+            return ()
+        pairs = zip(read.map, node.shape, strict=True)
+        return tuple(Guard(i, n) for i, n in pairs if not is_proved_inside(i, n, self.extents, guards))
 
     def at(self, v: str, e: Expr, own: Mapping[str, Expr]) -> Expr:
         moved = substitute(e, own)

@@ -88,7 +88,8 @@ def log1p(x: Value) -> Value:
     u = x + 1.0
     small = u.fn("eq", 1.0)
     d = small.where(x.builder.const(1.0, x.dtype), u - 1.0)
-    large = u.fn("isinf").where(u, u.fn("log") * x / d)
+    log_u = u.fn("log")
+    large = u.fn("isinf").where(log_u, log_u * x / d)
     return small.where(x, large)
 
 
@@ -153,12 +154,15 @@ def shrink(use: Use[Shrink]) -> Value:
 
 
 def floordiv(use: Use[NoAttrs]) -> Value:
-    """Floats: floor(x / y). Integers: the truncated quotient, less 1 where a remainder and a negative quotient meet."""
+    """The truncated quotient, less 1 where a remainder and a negative quotient meet. Floats: x less its exact remainder
+    divides evenly, so no rounding of x / y decides; x / 0 as `div` has it."""
     x, y = wide(use[0]), wide(use[1])
-    if x.dtype.is_float:
-        return (x / y).fn("floor").cast(use.dtype)
-    down = x.fn("rem", y).fn("ne", 0).fn("and", (x < 0).fn("xor", y < 0))
-    return x.fn("idiv", y) - down.cast(x.dtype)
+    zero: float = 0.0 if x.dtype.is_float else 0
+    rest = x.fn("rem", y)
+    down = rest.fn("ne", zero).fn("and", (rest < zero).fn("xor", y < zero)).cast(x.dtype)
+    if not x.dtype.is_float:
+        return x.fn("idiv", y) - down
+    return y.fn("eq", 0.0).where(x / y, ((x - rest) / y).fn("round") - down).cast(use.dtype)
 
 
 def prelu(use: Use[NoAttrs]) -> Value:

@@ -92,14 +92,18 @@ def uniform(use: Use[Random]) -> Value:
 
 
 def normal(use: Use[Random]) -> Value:
-    """Box-Muller over two words per element: sqrt(-2 log(1 - u)) * cos(2 pi v)."""
+    """Box-Muller over two words per element: sqrt(-2 log(1 - u)) * cos(2 pi v).
+
+    cos(2 pi v) = sin(pi/2 w) with w = 1 - 4v folded into -1..1, exactly: so zeros of the cosine keep their digits."""
     a = use.attrs
     words = use.builder.add(RandOp((expr(2), *a.shape)), (use[0],))
     u, v = (
         unit_uniform(part(words, 0, expr(j), expr(j + 1)).reshape(a.shape), DType.fp64 if a.dtype == DType.fp64 else DType.fp32)
         for j in range(2)
     )
-    z = ((-(u - 1.0)).fn("log") * -2.0).fn("sqrt") * (v * (2.0 * math.pi)).fn("cos")
+    w = v * -4.0 + 1.0
+    w = (w < -1.0).where(-(w + 2.0), w)
+    z = ((-(u - 1.0)).fn("log") * -2.0).fn("sqrt") * (w * (0.5 * math.pi)).fn("sin")
     return (z * a.high + a.low).cast(a.dtype)
 
 

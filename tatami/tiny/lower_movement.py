@@ -247,7 +247,8 @@ def fold(use: Use[Fold]) -> Value:
     x, a = use[0], use.attrs
     n = len(a.kernel)
     if a.groups > 1:
-        x = x.reshape((a.size[0], *x.shape[2:]))
+        channel = len(a.size) - n - 1
+        x = x.reshape((*x.shape[:channel], a.size[channel], *x.shape[channel + 2 :]))
     lead = x.rank - 2 * n
     stride, dilation = filled(a.stride, n), filled(a.dilation, n)
     spatial = a.size[lead:]

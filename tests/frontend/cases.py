@@ -4,7 +4,7 @@
 name and gives the results; where torch has the operation it is the oracle.
 """
 
-# ruff: noqa: E731, N812
+# ruff: noqa: E731
 # fmt: off
 from __future__ import annotations
 

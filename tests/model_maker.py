@@ -16,6 +16,8 @@ from tatami.core.expr import evaluate, expr
 from tatami.core.module import Module
 from tatami.core.tensor import numpy_dtype
 from tatami.frontend.graph import Graph
+from tests import vocabulary_places  # noqa: F401
+from tests.vocabulary_values import STEPS
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 65)
 F = DType
@@ -80,6 +82,33 @@ class Maker:
         self.inputs[name] = self.array(shape, dtype)
         return self.g.input(name, tuple(shape), dtype)
 
+    def exact(self, x):
+        """`x` where it is an input, else an input like it: its values are small multiples of 1/4."""
+        return x if x.name in self.inputs else self.fresh(x.shape, x.dtype, const=False)
+
+    def truth(self, x):
+        return x if x.dtype == F.bool else self.fresh(x.shape, F.bool)
+
+    def indices(self, shape, low, high):
+        """An input of integers in low..high - 1."""
+        name = f"x{len(self.inputs)}"
+        to = self.r.choice([F.i64, F.i32])
+        self.inputs[name] = self.np.integers(low, high, self.shape_numbers(shape)).astype(numpy_dtype(to))
+        return self.g.input(name, tuple(shape), to)
+
+    def distinct(self, shape):
+        """An input without two equal elements."""
+        name = f"x{len(self.inputs)}"
+        numbers = self.shape_numbers(shape)
+        self.inputs[name] = (self.np.permutation(int(np.prod(numbers))) / 64).reshape(numbers).astype(np.float32)
+        return self.g.input(name, tuple(shape), F.fp32)
+
+    def count(self, shape):
+        return int(np.prod(self.shape_numbers(shape)))
+
+    def is_empty(self, x, axes=None):
+        return any(self.value_of(s) == 0 for i, s in enumerate(x.shape) if axes is None or i in axes)
+
     def peer(self, x):
         same = [v for v in self.values if v.shape == x.shape and v.dtype == x.dtype and v is not x]
         if same and self.r.random() < 0.7:
@@ -90,7 +119,8 @@ class Maker:
         self.values.append(t)
         self.ops.append(name)
 
-    def model(self, most=7):
+    def model(self, most=7, vocabulary=False):
+        """`vocabulary`: most steps are single operations of the table, each as likely as any other."""
         r = self.r
         base = r.choice([F.fp32] * 6 + [F.fp16, F.bf16, F.i32, F.i64, F.fp64, F.i8, F.u8])
         rank = r.choice([1, 2, 2, 3, 3, 4])
@@ -99,9 +129,12 @@ class Maker:
         for _ in range(r.randint(1, most)):
             x = r.choice(self.values[-3:])
             for _try in range(6):
-                name = r.choice(OPS)
-                f = getattr(self, "op_" + name)
-                out = f(x)
+                if vocabulary and r.random() < 0.7:
+                    name = r.choice(WORDS)
+                    out = self.word(name, x)
+                else:
+                    name = r.choice(OPS)
+                    out = getattr(self, "op_" + name)(x)
                 if out is None:
                     continue
                 if isinstance(out, tuple):
@@ -116,6 +149,20 @@ class Maker:
             self.g.output(f"z{i}", v)
         used = self.g.module()
         return Model(used, self.inputs, dict(self.sizes), self.ops)
+
+    def word(self, name, x):
+        """One operation of the table, of `x` or else of an input that it applies to."""
+        out = STEPS[name](self, x)
+        for _ in range(4):
+            if out is not None:
+                break
+            rank = self.r.choice([1, 2, 3, 3, 4, 4])
+            shape = [self.size(small=True) if self.r.random() < 0.5 else expr(self.r.choice([2, 4, 6])) for _ in range(rank)]
+            if rank > 2:
+                shape[1] = expr(4)
+            dtype = self.r.choice([F.fp32, F.fp32, F.fp32, F.fp16, F.fp64, F.i32, F.u8, F.bool])
+            out = STEPS[name](self, self.fresh(shape, dtype, const=False))
+        return out
 
     # ---- elementwise
     def op_unary(self, x):
@@ -567,5 +614,8 @@ OPS += [
 ]
 
 
-def make_model(seed: int) -> Model:
-    return Maker(seed).model()
+WORDS = sorted(STEPS)
+
+
+def make_model(seed: int, vocabulary: bool = False) -> Model:
+    return Maker(seed).model(vocabulary=vocabulary)

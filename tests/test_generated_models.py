@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from tatami.api import build, prepare
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
+from tatami.frontend.ops import OPS
 from tatami.playback import compare_outputs, play_back
 from tatami.stages import STAGES, runner
+from tests.generated_graphs import drawn_operations, examine
 from tests.model_maker import Model, make_model
 
 
@@ -58,3 +62,21 @@ def test_a_concatenation_of_symbolic_length_tiles() -> None:
     joined = g.concat([x, x, x, g.constant(np.ones(2, np.float32))])
     g.output("y", joined.tile(2)[::2])
     assert_every_stage_runs(g, {"x": np.arange(5, dtype=np.float32)})
+
+
+@pytest.mark.parametrize("block", range(20))
+def test_graphs_of_the_whole_vocabulary_agree_with_their_meaning(block: int) -> None:
+    """200 graphs; `python -m tests.generated_graphs --count 1000` draws more."""
+    faults = {seed: fault for seed in range(10 * block, 10 * block + 10) if (fault := examine(seed)[1])}
+    assert not faults, faults
+
+
+def test_every_operation_of_the_table_is_drawn() -> None:
+    drawn: Counter[str] = Counter()
+    for seed in range(1000):
+        drawn += drawn_operations(make_model(seed, vocabulary=True).module)
+    assert {name for name in OPS if not drawn[name]} <= UNDRAWN.keys(), [n for n in OPS if not drawn[n]]
+
+
+UNDRAWN = {"kernel_body": "a C body is the user's own; tests/rows/test_custom_kernel.py"}
+"""Operations that no seed draws, and why."""

@@ -111,6 +111,7 @@ def prepare(
     model: Any,
     *,
     example_inputs: Any = None,
+    dynamic_shapes: Any = None,
     target: str | Target | dict[str, Any] = "cpu",
     sizes: Mapping[str, SizeRequest] | None = None,
     precision: str | None = None,
@@ -119,7 +120,7 @@ def prepare(
     check: bool = True,
 ) -> Compilation:
     """Open a model and set up its chain of stages. Nothing is lowered yet."""
-    given = dict(open_model(model, example_inputs=example_inputs, trust=trust))
+    given = dict(open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust))
     fixed = {n: expr(v) for n, v in (sizes or {}).items() if isinstance(v, int)}
     check_sizes(sizes or {}, given)
     given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in given.items()}
@@ -205,6 +206,7 @@ def compile(
     model: Any,
     example_inputs: Any = None,
     *,
+    dynamic_shapes: Any = None,
     target: str | Target | dict[str, Any] = "cpu",
     sizes: Mapping[str, SizeRequest] | None = None,
     threads: int | None = None,
@@ -214,12 +216,20 @@ def compile(
 ) -> CompiledFunction:
     """Compile `model` for `target` into a Function.
 
-    model: a path (.onnx, .json, the folder of a dump), a Graph, a document or an onnx.ModelProto.
+    model: a path (.onnx, .json, the folder of a dump), a Graph, a document, an onnx.ModelProto, a torch.nn.Module or an ExportedProgram.
+    example_inputs: what decides constant inputs of an ONNX model; the arguments a torch module is exported with, whose open sizes `dynamic_shapes` says as torch.export does.
     sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one. threads: default TATAMI_NUM_THREADS, else all cores.
     Raises TatamiError with at least one Diagnostic.
     """
     compilation = prepare(
-        model, example_inputs=example_inputs, target=target, sizes=sizes, precision=precision, decisions=decisions, trust=trust
+        model,
+        example_inputs=example_inputs,
+        dynamic_shapes=dynamic_shapes,
+        target=target,
+        sizes=sizes,
+        precision=precision,
+        decisions=decisions,
+        trust=trust,
     )
     return build(compilation, threads)
 

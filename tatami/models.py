@@ -28,6 +28,8 @@ BY_SUFFIX: dict[str, str] = {
 BY_TYPE: dict[str, str] = {
     "onnx.onnx_ml_pb2.ModelProto": "tatami.onnx.load:load_model",
     "onnx.onnx_pb2.ModelProto": "tatami.onnx.load:load_model",
+    "torch.nn.modules.module.Module": "tatami.torch.load:load_module",
+    "torch.export.exported_program.ExportedProgram": "tatami.torch.load:load_exported",
 }
 BY_KEY: dict[str, tuple[str, str]] = {
     "uops": ("tiny@imported", "tatami.tiny.load:load"),
@@ -39,7 +41,7 @@ BY_KEY: dict[str, tuple[str, str]] = {
 _ONLY_DUMPS = ("index_book", "poly_view", "analysis", "gpu_ir", "diagnostics")
 
 
-def open_model(model: Any, *, example_inputs: Any = None, trust: bool = False) -> Given:
+def open_model(model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = None, trust: bool = False) -> Given:
     """The stages that `model` gives. Raises TatamiError for everything that cannot be opened."""
     if isinstance(model, Module):
         return {"frontend": model}
@@ -58,12 +60,14 @@ def open_model(model: Any, *, example_inputs: Any = None, trust: bool = False) -
         loader = BY_TYPE.get(f"{base.__module__}.{base.__qualname__}")
         if loader is not None:
             load = _function(loader)
+            if dynamic_shapes is not None:
+                return {"frontend": load(model, example_inputs, dynamic_shapes)}
             return {"frontend": load(model) if example_inputs is None else load(model, example_inputs)}
     raise fail(
         "UnknownFormat",
         type(model).__name__,
         "this kind of object is not a model",
-        "pass a path (.onnx, .json), a tt.Graph, a document or an onnx.ModelProto",
+        "pass a path (.onnx, .json), a tt.Graph, a document, an onnx.ModelProto or a torch.nn.Module",
     )
 
 

@@ -123,7 +123,8 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
         report.refused.append(str(error.diagnostics[0]))
         return None
     report.programs += 1
-    report.kernels += len(function.stages["region"].value.main.body) if "region" in function.stages else 0
+    regions = function.compilation.stages.get_made("region")
+    report.kernels += len(regions.main.body) if regions is not None else 0
     return TorchProgram(imported, function, report, specialise)
 
 

@@ -18,11 +18,9 @@ from torch import fx
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import ONE, ZERO, Expr, Shape
 from tatami.core.module import Module
-from tatami.core.signature import Role
 from tatami.frontend import ir
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
-from tatami.torch.aten_random import SEED
 from tatami.torch.aten_view import part
 from tatami.torch.importer import Importer, Real, dtype_of
 from tatami.torch.refusal import Refusal
@@ -86,27 +84,40 @@ class Imported:
         return self.graph.module()
 
 
-Names = Callable[[int, fx.Node], tuple[str, Role]]
+@dataclass(frozen=True)
+class Frame:
+    """What stands around an fx graph that is a program of its own (torch.export); by position."""
+
+    names: Mapping[int, str] = field(default_factory=dict)
+    """Names of placeholders; the others are arg0, arg1, …"""
+    constants: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    """Placeholders whose content is known: parameters and buffers."""
+    updates: Mapping[int, int] = field(default_factory=dict)
+    """Output -> the placeholder that receives it in place."""
+    outputs: Mapping[int, str] = field(default_factory=dict)
+    """Names of outputs; the others are out0, out1, …"""
+    logical: bool = False
+    """Arrays come and go row by row whatever memory PyTorch's own tensors had."""
 
 
-def positional(k: int, node: fx.Node) -> tuple[str, Role]:
-    return f"arg{k}", "data"
+ALONE = Frame()
 
 
-def import_graph(gm: fx.GraphModule, name: str = "main", naming: Names = positional) -> Imported:
+def import_graph(gm: fx.GraphModule, frame: Frame = ALONE) -> Imported:
     """Import the nodes of `gm`. Never raises for an operator: see `Imported.unsupported`."""
-    return _Import(gm, name, naming).run()
+    return _Import(gm, frame).run()
 
 
 class _Import:
-    def __init__(self, gm: fx.GraphModule, name: str, naming: Names) -> None:
+    def __init__(self, gm: fx.GraphModule, frame: Frame) -> None:
         self.gm = gm
-        self.naming = naming
-        self.out = Imported(Graph(name))
+        self.frame = frame
+        self.out = Imported(Graph("main"))
         self.m = Importer(self.out.graph)
         self.values: dict[fx.Node, Any] = {}
         self.placeholders: dict[fx.Node, int] = {}
         self.updates = {n.args[0] for n in gm.graph.nodes if is_update(n)}
+        self.updated = set(frame.updates.values())
 
     def run(self) -> Imported:
         for node in self.gm.graph.nodes:
@@ -143,17 +154,16 @@ class _Import:
         dtype = dtype_of(value)
         if value.layout != torch.strided or value.is_quantized:
             raise Refusal(f"a tensor of layout {value.layout}")
-        name, role = self.naming(position, node)
+        if position in self.frame.constants:
+            held = self.frame.constants[position]
+            return self.out.graph.constant(to_numpy(held), self.frame.names.get(position), role="param")
+        name = self.frame.names.get(position, f"arg{position}")
         shape = shape_of(value)
-        order = memory_order(shape, strides_of(value))
+        order = tuple(range(len(shape))) if self.frame.logical else memory_order(shape, strides_of(value))
         lies = tuple(shape[a] for a in order) if order is not None else shape
-        updated = node in self.updates
+        updated = node in self.updates or position in self.updated
         graph = self.out.graph
-        x = (
-            graph.input(name, lies, dtype, role="state", mutability="mutable")
-            if updated
-            else graph.input(name, lies, dtype, role=role)
-        )
+        x = graph.input(name, lies, dtype, role="state", mutability="mutable") if updated else graph.input(name, lies, dtype)
         self.out.arguments.append(Argument(position, name, order, updated))
         return x if order is None or _is_identity(order) else x.permute(_inverse(order))
 
@@ -209,12 +219,16 @@ class _Import:
         value = self.convert(source)
         if port is None or not isinstance(old, Tensor):
             raise Refusal("the updated argument is no tensor")
+        self.put(port, old, value)
+        return self.convert(source)
+
+    def put(self, port: Argument, old: Tensor, value: Any) -> None:
+        """The argument takes the value, in the order its memory has."""
         value = self.m.filled(self.m.tensor(value, old.dtype), old.shape)
         if port.order is not None and not _is_identity(port.order):
             value = value.permute(port.order)
         graph = self.out.graph
         graph.update(Tensor(graph, port.name), value)
-        return self.convert(source)
 
     def convert(self, value: Any) -> Any:
         """An argument of a node as the functions of the table take it."""
@@ -283,8 +297,14 @@ class _Import:
         self.out.single = not isinstance(given, list | tuple)
         given = [given] if self.out.single else given
         assert isinstance(given, list | tuple)
+        nodes = list(self.placeholders)
+        ports = {a.position: a for a in self.out.arguments}
         for k, item in enumerate(given):
             try:
+                if k in self.frame.updates:
+                    target = self.frame.updates[k]
+                    self.put(ports[target], self.values[nodes[target]], self.convert(item))
+                    continue
                 self.out.outputs.append(self.given(item, k))
             except Refusal as refusal:
                 at = item if isinstance(item, fx.Node) else node
@@ -294,21 +314,25 @@ class _Import:
     def given(self, item: Any, k: int) -> Given:
         if not isinstance(item, fx.Node):
             return size_expr(item) if isinstance(item, int | torch.SymInt) and not isinstance(item, bool) else None
-        if item in self.placeholders:
+        if item in self.placeholders and not self.frame.logical:
             return self.placeholders[item]
         value = self.convert(item)
         if isinstance(value, Expr) or value is None:
             return value
         if not isinstance(value, Tensor):
             raise Refusal(f"a result of type {type(value).__name__}")
+        name = self.frame.outputs.get(k, f"out{k}")
         shape, strides = shape_of(item.meta["val"]), strides_of(item.meta["val"])
+        if self.frame.logical:
+            self.out.graph.output(name, value)
+            return Result(name, tuple(range(len(shape))), shape, strides, shape)
         stored = tuple(ONE if at == ZERO and size != ZERO else size for size, at in zip(shape, strides, strict=True))
         for axis, size in enumerate(stored):
             if size != shape[axis]:
                 value = part(self.m, value, axis, ZERO, ONE)
         order = memory_order(stored, strides)
-        self.out.graph.output(f"out{k}", value if order is None or _is_identity(order) else value.permute(order))
-        return Result(f"out{k}", order, shape, strides, stored)
+        self.out.graph.output(name, value if order is None or _is_identity(order) else value.permute(order))
+        return Result(name, order, shape, strides, stored)
 
 
 ASSERTIONS = frozenset(
@@ -374,24 +398,3 @@ def described(unsupported: Sequence[Unsupported]) -> str:
     for u in unsupported:
         found.setdefault((u.operator, u.why), []).append(u.at)
     return "; ".join(f"{op} at {', '.join(at[:8])}{' …' if len(at) > 8 else ''}: {why}" for (op, why), at in found.items())
-
-
-def names_from(names: Mapping[int, tuple[str, Role]]) -> Names:
-    """Names for the placeholders that have one; the others are told by position."""
-    return lambda k, node: names.get(k) or positional(k, node)
-
-
-__all__ = [
-    "SEED",
-    "Argument",
-    "Given",
-    "Imported",
-    "Result",
-    "Unsupported",
-    "described",
-    "import_graph",
-    "is_update",
-    "names_from",
-    "place_of",
-    "to_numpy",
-]

@@ -1,0 +1,344 @@
+"""PyTorch's own OpInfo database through torch.compile(backend="tatami", fullgraph=True), fallback refused.
+
+    python -m tests.torch.opinfo                       the names that have no result yet, on the CPU target
+    python -m tests.torch.opinfo --only add linalg     names that begin so, again
+    python -m tests.torch.opinfo --samples 3           the first samples of each only, to find faults quickly
+    python -m tests.torch.opinfo --target reference    without compiling C: is the import right?
+    python -m tests.torch.opinfo --errors              every error_inputs sample raises as eager does
+    python -m tests.torch.opinfo --table               write docs/opinfo.md from the results so far
+
+Every float32 sample of a name, of all its variants, has to compile and agree with eager within PyTorch's tolerance.
+Where eager itself draws random numbers or leaves memory undefined, shapes, dtypes and strides are compared. Results go
+to tests/torch/opinfo.json after each name, so that a run can be stopped and gone on with. Each name runs in a process
+that may crash or be ended when it takes too long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "opinfo.json"
+PAGE = HERE.parent.parent / "docs" / "opinfo.md"
+UNDEFINED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
+"""Operators whose values eager leaves open."""
+
+
+# -- one name, in a process of its own ------------------------------------------------------------
+def variants(name: str) -> list[Any]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [op for op in op_db if op.name == name]
+
+
+def check_name(name: str, target: str, limit: int | None) -> dict[str, Any]:
+    """{"passed", "run", "samples", "reason"}: samples that agree, that ran, that there are, and why the first failed."""
+    import torch
+
+    found = [op for op in variants(name) if torch.float32 in op.supported_dtypes("cpu")]
+    if not found:
+        return {"passed": 0, "run": 0, "samples": 0, "reason": "no float32 samples"}
+    passed = run = total = 0
+    reasons: list[str] = []
+    for op in found:
+        for k, sample in enumerate(op.sample_inputs("cpu", torch.float32)):
+            total += 1
+            if limit is not None and k >= limit:
+                continue
+            run += 1
+            why = check_sample(op, sample, target)
+            if why is None:
+                passed += 1
+            else:
+                reasons.append(why)
+    return {"passed": passed, "run": run, "samples": total, "reason": reasons[0] if reasons else ""}
+
+
+def check_sample(op: Any, sample: Any, target: str) -> str | None:
+    """None where the compiled operator agrees with eager, else why not, on one line."""
+    import torch
+
+    from tatami import backends
+
+    args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
+    torch.manual_seed(0)
+    try:
+        wanted = op(*fresh(args), **fresh(kwargs))
+    except Exception as error:  # the database has samples that its own operator refuses on this build
+        return f"eager: {one_line(error)}"
+    torch.manual_seed(1)
+    varies = op.name in UNDEFINED or not same(op(*fresh(args), **fresh(kwargs)), wanted)
+
+    def call(*a: Any, **k: Any) -> Any:
+        return op(*a, **k)
+
+    torch._dynamo.reset()
+    options = {"fallback": False, "target": target}
+    try:
+        got = torch.compile(call, backend=backends.torch_backend, fullgraph=True, dynamic=False, options=options)(
+            *fresh(args), **fresh(kwargs)
+        )
+    except Exception as error:
+        return one_line(error)
+    return differ(op, got, wanted, varies)
+
+
+def fresh(value: Any) -> Any:
+    """Tensors copied: operators may write into their arguments."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    return tree_map_only(torch.Tensor, lambda t: t.detach().clone() if t.layout == torch.strided else t.detach(), value)
+
+
+def same(a: Any, b: Any) -> bool:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    pairs = zip(tree_leaves(a), tree_leaves(b), strict=True)
+    return all(torch.equal(x.nan_to_num(), y.nan_to_num()) if isinstance(x, torch.Tensor) and x.layout == torch.strided else True
+               for x, y in pairs)  # fmt: skip
+
+
+def differ(op: Any, got: Any, wanted: Any, varies: bool) -> str | None:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    mine, theirs = tree_leaves(got), tree_leaves(wanted)
+    if len(mine) != len(theirs):
+        return f"{len(mine)} results where eager has {len(theirs)}"
+    for x, y in zip(mine, theirs, strict=True):
+        if not isinstance(y, torch.Tensor):
+            if type(x) is not type(y) or x != y:
+                return f"a result is {x!r} where eager has {y!r}"
+            continue
+        if (x.dtype, x.shape) != (y.dtype, y.shape):
+            return f"a result is {x.dtype}{list(x.shape)} where eager has {y.dtype}{list(y.shape)}"
+        if varies:
+            continue
+        try:
+            torch.testing.assert_close(x, y, equal_nan=True, rtol=2e-5 if y.dtype == torch.float32 else None,
+                                       atol=2e-5 if y.dtype == torch.float32 else None)  # fmt: skip
+        except AssertionError as error:
+            return f"differs from eager: {one_line(error)}"
+    return None
+
+
+def check_errors(name: str, target: str) -> dict[str, Any]:
+    """Samples of error_inputs raise, when compiled, what they raise in eager."""
+    import torch
+
+    from tatami import backends
+
+    passed = total = 0
+    reason = ""
+    for op in variants(name):
+        for case in op.error_inputs("cpu") if op.error_inputs_func is not None else ():
+            total += 1
+            sample = case.sample_input
+            torch._dynamo.reset()
+            options = {"fallback": False, "target": target}
+            run = torch.compile(lambda *a, _op=op, **k: _op(*a, **k), backend=backends.torch_backend, fullgraph=True,
+                                dynamic=False, options=options)  # fmt: skip
+            try:
+                run(sample.input, *sample.args, **sample.kwargs)
+                why = f"raises nothing where eager raises {case.error_type.__name__}"
+            except case.error_type:
+                passed += 1
+                continue
+            except Exception as error:
+                if any(isinstance(e, case.error_type) for e in causes(error)) or case.error_regex in str(error):
+                    passed += 1
+                    continue
+                why = f"raises {one_line(error)} where eager raises {case.error_type.__name__}"
+            reason = reason or why
+    return {"passed": passed, "run": total, "samples": total, "reason": reason}
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def one_line(error: BaseException) -> str:
+    text = str(error)
+    for line in text.splitlines():
+        if "TatamiError:" in line:
+            return line.split("TatamiError: ")[1][:300]
+    useful = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("backend=")]
+    return f"{type(error).__name__}: {' '.join(useful[:4])}"[:300]
+
+
+def worker() -> None:
+    warnings.simplefilter("ignore")
+    import torch
+
+    torch._dynamo.config.recompile_limit = 10_000
+    for line in sys.stdin:
+        job = json.loads(line)
+        began = time.monotonic()
+        try:
+            found = (
+                check_errors(job["name"], job["target"])
+                if job["errors"]
+                else check_name(job["name"], job["target"], job["samples"])
+            )
+        except Exception as error:
+            found = {"passed": 0, "run": 0, "samples": 0, "reason": one_line(error)}
+        print(json.dumps({**found, "seconds": round(time.monotonic() - began, 1)}), file=sys.__stdout__, flush=True)
+
+
+# -- all names ------------------------------------------------------------------------------------
+class Worker:
+    """A process that checks names one after another; a new one after a crash or a time-out."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+
+    def check(self, job: dict[str, Any], seconds: float) -> dict[str, Any]:
+        if self.process is None or self.process.poll() is not None:
+            command = [sys.executable, "-W", "ignore", "-m", "tests.torch.opinfo", "--worker"]
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        selector = selectors.DefaultSelector()
+        selector.register(self.process.stdout, selectors.EVENT_READ)
+        ready = selector.select(seconds)
+        line = self.process.stdout.readline() if ready else ""
+        if line:
+            return dict(json.loads(line))
+        why = "the process crashed" if ready else f"not done after {seconds:.0f} s"
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+        return {"passed": 0, "run": 0, "samples": 0, "reason": why, "seconds": seconds}
+
+
+def all_names() -> list[str]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return list(dict.fromkeys(op.name for op in op_db))
+
+
+def key_of(options: argparse.Namespace) -> str:
+    return "errors" if options.errors else str(options.target)
+
+
+def run(options: argparse.Namespace) -> None:
+    results = load()
+    mine = results.setdefault(key_of(options), {})
+    names = [n for n in all_names() if not options.only or any(n.startswith(o) for o in options.only)]
+    if options.errors:
+        names = [n for n in names if passes(results.get(options.target, {}).get(n))]
+    todo = [n for n in names if options.only or not done(mine.get(n), options.samples)]
+    child = Worker()
+    for k, name in enumerate(todo):
+        job = {"name": name, "target": options.target, "samples": options.samples, "errors": options.errors}
+        mine[name] = child.check(job, options.seconds)
+        save(results)
+        found = mine[name]
+        print(f"{k + 1}/{len(todo)} {name}: {found['passed']}/{found['run']} {found['reason'][:150]}", flush=True)
+    if child.process is not None and child.process.stdin is not None:
+        child.process.stdin.close()
+        child.process.wait()
+    print(f"{sum(passes(r) for r in mine.values())} of {len(all_names())} names pass what ran of them ({key_of(options)})")
+
+
+def done(result: dict[str, Any] | None, samples: int | None) -> bool:
+    """Is there a result of as many samples?"""
+    return result is not None and (result["run"] >= result["samples"] or (samples is not None and result["run"] > 0))
+
+
+def passes(result: dict[str, Any] | None) -> bool:
+    return result is not None and result["run"] > 0 and result["passed"] == result["run"]
+
+
+def load() -> dict[str, dict[str, Any]]:
+    return dict(json.loads(RESULTS.read_text())) if RESULTS.exists() else {}
+
+
+def save(results: dict[str, dict[str, Any]]) -> None:
+    temporary = RESULTS.with_suffix(".tmp")
+    temporary.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n")
+    os.replace(temporary, RESULTS)
+
+
+def table() -> None:
+    results = load()
+    cpu = results.get("cpu", {})
+    names = all_names()
+    whole = [n for n in names if passes(cpu.get(n)) and cpu[n]["run"] == cpu[n]["samples"]]
+    partly = [n for n in names if passes(cpu.get(n)) and n not in whole]
+    lines = [
+        "# PyTorch's OpInfo database",
+        "",
+        'Float32 samples of `op_db` through `torch.compile(backend="tatami", fullgraph=True, options={"fallback": False})`'
+        " on the CPU target; written by `python -m tests.torch.opinfo --table`.",
+        "",
+        f"**{len(whole)} of {len(names)} names pass every sample**; {len(partly)} more pass the samples that ran of them; "
+        f"{len(names) - len(set(cpu) & set(names))} have not run.",
+        "",
+        "| why a name fails | names |",
+        "|---|---|",
+    ]
+    failing = {n: r["reason"] for n, r in cpu.items() if not passes(r)}
+    for why, count in Counter(category(r) for r in failing.values()).most_common():
+        lines.append(f"| {why} | {count} |")
+    lines += ["", "| name | samples passed | of | reason of the first failure |", "|---|---|---|---|"]
+    for n in names:
+        r = cpu.get(n)
+        if r is not None:
+            lines.append(f"| `{n}` | {r['passed']} | {r['samples']} | {r['reason'].replace('|', chr(92) + '|')} |")
+    PAGE.write_text("\n".join(lines) + "\n")
+
+
+def category(reason: str) -> str:
+    kinds = {
+        "no function of the operator table": "an operator is not in the table",
+        "complex": "complex numbers",
+        "differs from eager": "differs from eager",
+        "no float32 samples": "the name has no float32 samples",
+        "no argument decides": "a size that data decide",
+        "Unsupported:": "Dynamo does not trace it",
+        "not done after": "takes too long",
+        "crashed": "the process crashed",
+        "E1606": "an argument the operator's function refuses",
+    }
+    return next((v for k, v in kinds.items() if k in reason), "another reason")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--samples", type=int, help="at most so many per variant")
+    parser.add_argument("--only", nargs="*", default=[], help="names that begin so")
+    parser.add_argument("--seconds", type=float, default=600, help="for one name")
+    parser.add_argument("--errors", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        worker()
+    elif options.table:
+        table()
+    else:
+        run(options)
+
+
+if __name__ == "__main__":
+    main()

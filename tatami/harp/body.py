@@ -55,8 +55,8 @@ class Body:
             self._guard(self._statement, statement)
         if self.declared.results and not any(isinstance(s, ir.Return) for s in self.declared.body):
             self._guard(self._no_return, self.declared)
-        for size in self.declared.sizes:
-            if size.default is not None and size.name.name not in self.scope.learned and size.name.name in self.scope.sizes:
+        for size in self.declared.sizes if not self.faults else ():
+            if size.default is not None and size.name.name not in self.scope.learned:
                 self.graph.size(size.name.name, size.default)
         return self.faults
 
@@ -77,12 +77,13 @@ class Body:
         name = size.name.name
         if name in self.scope.sizes:
             raise self._refuse("DuplicateId", size.at, f"{name!r} is declared twice", "keep one of them")
-        self.scope.sizes[name] = var(name)
+        self.scope.sizes[name] = UNKNOWN
         if not is_legal_symbol(name) or (name.startswith("idx") and name[3:].isdigit()):
             why = f"{name!r} cannot name a size: it is a word of index expressions"
             raise self._refuse("InvalidSymbol", size.at, why, f"choose another name, such as {name}_")
         if size.default is not None and size.default < 0:
             raise self._refuse("InvalidSymbol", size.extent, f"the default of {name} is {size.default}", "sizes are 0 or more")
+        self.scope.sizes[name] = var(name)
 
     def _input(self, p: ir.Parameter) -> None:
         name = p.name.name
@@ -163,7 +164,8 @@ class Body:
                     why = f"{target.name!r} is a size variable"
                     raise self._refuse("DuplicateId", target.at, why, f"choose another name, such as {target.name}_")
             before = len(self.graph.nodes)
-            self.expressions.calls.target = targets[0].name
+            whole = isinstance(value, ir.Call) and value.callee.name == "constant"
+            self.expressions.calls.target = targets[0].name if whole else None
             found = self.expressions.value(value)
             values = [found] if several is None else self._taken_apart(found, targets, several, value)
             for target, v in zip(targets, values, strict=True):

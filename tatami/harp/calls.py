@@ -23,6 +23,7 @@ _ELEMENTWISE = {row.name for row in ELEMENTWISE} | {"constant", "size"}
 _REDUCE = {"sum": "sum", "prod": "prod", "max": "max", "min": "min"}
 _CUMULATIVE = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
 _EXTREMES: dict[str, Callable[..., Expr]] = {"min": minimum, "max": maximum}
+_OTHER_NAMES = {"if_else": "cond"}
 _MOST_AXES = 16
 
 
@@ -43,10 +44,12 @@ class Calls:
             return self._graph(e)
         if name == "constant" and e.arguments and _is_type(e.arguments[0].value):
             return self._constant(e)
+        if not self.is_operation(name):
+            raise self.unknown_function(e.callee)
         arguments = self._arguments(e)
         if name in _EXTREMES and arguments and _are_sizes([a.value for a in arguments]):
             return _EXTREMES[name](*(a.value for a in arguments))
-        method = graph_method("cond" if name == "if_else" and name not in GRAPH_METHODS else name)
+        method = graph_method(_OTHER_NAMES.get(name, name))
         if method is not None and (name not in OPS or (name == "loop" and "body" not in _named(e))):
             return self._run_method(e.callee, method, self.scope.graph, arguments)
         if name in OPS:
@@ -54,17 +57,18 @@ class Calls:
         method = tensor_method(name)
         if method is not None and arguments:
             return self._run_method(e.callee, method, self.as_tensor(arguments[0].value, arguments[0].at), arguments[1:])
-        raise self.unknown_function(e.callee)
+        how = "give it a tensor as the first argument"
+        raise self.scope.refuse("InvalidAttribute", e.callee.at, f"{name} of no tensor", how)
 
     def is_operation(self, name: str) -> bool:
-        return name in OPS or name in GRAPH_METHODS or name in TENSOR_METHODS
+        return name in OPS or name in GRAPH_METHODS or name in TENSOR_METHODS or name in _OTHER_NAMES
 
     def unknown_function(self, callee: ir.Name) -> TatamiError:
         name = callee.name
         if name in self.scope.names:
             why = f"{name!r} is a value, not a graph or an operation"
             return self.scope.refuse("UnknownOp", callee.at, why, "begin a statement that starts with '(' on a new line")
-        known = sorted({*self.scope.graphs, *OPS, *GRAPH_METHODS, *TENSOR_METHODS})
+        known = sorted({*self.scope.graphs, *OPS, *GRAPH_METHODS, *TENSOR_METHODS, *_OTHER_NAMES})
         how = near(name, known) or "docs/operations.md lists all operations"
         return self.scope.refuse("UnknownOp", callee.at, f"no graph or operation is called {name!r}", how)
 
@@ -207,7 +211,7 @@ class Calls:
                 f"take them apart: ({names}) = {value.of}(…)",
             )
         if isinstance(value, Expr):
-            how = f"take its value as a tensor: size({value}, f32)"
+            how = f"take its value as a tensor: size({value}).cast(f32)"
             raise self.scope.refuse("InvalidAttribute", at, f"{describe(value)} is no tensor", how)
         raise self.scope.refuse("InvalidAttribute", at, f"{describe(value)} is no tensor", "give a tensor or a number")
 

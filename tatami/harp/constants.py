@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,11 @@ from tatami.harp.values import Value, describe, dtype_name
 
 
 class Constants:
-    """Arrays by name: the caller's, then those of `archive`, which is opened when the first is needed."""
+    """Arrays by name: the caller's, then those of `archive`."""
 
     def __init__(self, arrays: Mapping[str, Any] | None = None, archive: Path | None = None) -> None:
         self.arrays = dict(arrays or {})
         self.archive = archive
-        self._opened: Any = None
 
     def named(self, scope: Scope, name: str, dtype: DType, shape: tuple[int, ...], at: Span) -> Payload:
         array = self._find(scope, name, at)
@@ -39,37 +39,31 @@ class Constants:
     def _find(self, scope: Scope, name: str, at: Span) -> np.ndarray:
         if name in self.arrays:
             return np.asarray(self.arrays[name])
-        names = list(self.arrays)
+        known = list(self.arrays)
         if self.archive is not None and self.archive.exists():
-            archive = self._open(scope, at)
-            if name in archive.files:
-                return self._read(scope, name, at)
-            names += archive.files
+            array, others = self._read(scope, name, at)
+            if array is not None:
+                return array
+            known += others
         beside = f"; {self.archive.name} beside the text would be read" if self.archive is not None else ""
         raise scope.refuse(
             "UnknownName",
             at,
             f"no array is called {name[:80]!r}",
-            near(name, names) or f'pass it: tt.parse(text, constants={{"{name[:40]}": array}}){beside}',
+            near(name, known) or f'pass it: tt.parse(text, constants={{"{name[:40]}": array}}){beside}',
         )
 
-    def _open(self, scope: Scope, at: Span) -> Any:
+    def _read(self, scope: Scope, name: str, at: Span) -> tuple[np.ndarray | None, list[str]]:
+        """The array, if the archive has it, and the names that it has."""
         assert self.archive is not None
-        if self._opened is None:
-            try:
-                self._opened = np.load(self.archive, allow_pickle=False)
-            except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-                raise self._unreadable(scope, at, error) from None
-            if not isinstance(self._opened, np.lib.npyio.NpzFile):
-                raise self._unreadable(scope, at, ValueError("it holds one array, not several by name"))
-        return self._opened
-
-    def _read(self, scope: Scope, name: str, at: Span) -> np.ndarray:
         try:
-            array: np.ndarray = self._opened[name]
-        except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
+            archive = np.load(self.archive, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array, not several by name")
+            with archive:
+                return (archive[name] if name in archive.files else None), list(archive.files)
+        except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
             raise self._unreadable(scope, at, error) from None
-        return array
 
     def _unreadable(self, scope: Scope, at: Span, error: Exception) -> Exception:
         assert self.archive is not None

@@ -106,13 +106,15 @@ class Expressions:
                 if a is not None and b is not None:
                     return join_sizes(e.op, a, b)
                 other = right if isinstance(left, Expr) else left
-                raise Unfit(f"{e.op} of a size and {describe(other)}", "take the value of the size as a tensor: size(N, f32)")
+                raise Unfit(
+                    f"{e.op} of a size and {describe(other)}", "take the value of the size as a tensor: size(N).cast(f32)"
+                )
             if isinstance(left, bool | int | float) and isinstance(right, bool | int | float):
                 return join_numbers(e.op, left, right)
         except Unfit as error:
             raise self._unfit(e.at, str(error), error.suggestion) from None
         bad, operand = (left, e.left) if not isinstance(left, bool | int | float | Expr) else (right, e.right)
-        raise self._unfit(operand.at, f"{e.op} of {describe(bad)}", "give a tensor or a number")
+        raise self._unfit(operand.at, f"{e.op} of {describe(bad)}", _instead(bad))
 
     def _tensors(self, e: ir.Binary, left: Value, right: Value) -> Tensor:
         for value, operand in ((left, e.left), (right, e.right)):
@@ -174,7 +176,7 @@ class Expressions:
 def _instead(value: Value) -> str:
     match value:
         case Expr():
-            return f"take the value of the size as a tensor: size({value}, f32)"
+            return f"take the value of the size as a tensor: size({value}).cast(f32)"
         case Results(tensors, of):
             names = ", ".join("abcdefgh"[k % 8] for k in range(len(tensors)))
             return f"take them apart first: ({names}) = {of}(…)"

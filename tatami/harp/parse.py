@@ -19,7 +19,7 @@ from tatami.harp.source import Source, Span
 from tatami.harp.syntax_errors import syntax_fault
 
 MAX_CHARACTERS = 1 << 20
-MAX_NESTING = 100
+MAX_NESTING = 64
 MAX_DIGITS = 20
 
 
@@ -91,16 +91,31 @@ class _Newlines:
 
     def process(self, stream: Iterable[Token]) -> Iterator[Token]:
         last_line, depth, signs = 0, 0, 0
+        outer: list[int] = []  # signs before each open bracket
         for token in stream:
-            if token.type == "LPAR" and token.line > last_line:
-                token = Token.new_borrow_pos("NEW_LPAR", str(token), token)
-            depth += (token in ("(", "[", "{")) - (token in (")", "]", "}"))
-            signs = signs + 1 if token in ("-", "!") else 0
-            if max(depth, signs) > MAX_NESTING:
-                why = f"more than {MAX_NESTING} brackets or signs inside each other"
+            kind = token.type
+            if kind in _OPENING:
+                if kind == "LPAR" and token.line > last_line:
+                    token = Token.new_borrow_pos("NEW_LPAR", str(token), token)
+                outer.append(signs)
+                depth += 1 + signs
+                signs = 0
+            elif kind in _SIGNS:
+                signs += 1
+            else:
+                signs = 0
+                if kind in _CLOSING and outer:
+                    depth -= 1 + outer.pop()
+            if depth + signs > MAX_NESTING:
+                why = f"more than {MAX_NESTING} brackets and signs inside each other"
                 raise _Refused("InputTooLarge", token, why, "name a part of the expression in a statement of its own")
             last_line = token.end_line
             yield token
+
+
+_OPENING = frozenset({"LPAR", "LSQB", "LBRACE"})
+_CLOSING = frozenset({"RPAR", "RSQB", "RBRACE"})
+_SIGNS = frozenset({"MINUS", "BANG"})
 
 
 def _span(token: Token) -> Span:

@@ -24,7 +24,7 @@ class Skipped(Exception):
 
 
 UNKNOWN: Any = object()
-"""The value of a name whose statement had a fault."""
+"""The value of a name, or of a size, whose statement or declaration had a fault."""
 
 _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bfp(16|32|64)\b"), r"f\1"),
@@ -74,13 +74,11 @@ class Scope:
             raise self.refuse(
                 "UnknownName", name.at, f"{word!r} is not an input of this fused form", f"name it among the inputs: ({word}, …)"
             )
-        if word in self.names:
-            value = self.names[word]
-            if value is UNKNOWN:
-                raise Skipped
-            return value
-        if word in self.sizes:
-            return self.sizes[word]
+        for table in (self.names, self.sizes):
+            if word in table:
+                if table[word] is UNKNOWN:
+                    raise Skipped
+                return table[word]
         if word in self.graphs:
             return GraphName(word)
         if word in DTYPES:

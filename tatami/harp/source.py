@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import msgspec
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 
+_LONG_WORD = re.compile(r"\w{81,}")
 _WIDEST = 100
 """Characters of a line that an excerpt shows."""
 
@@ -71,8 +73,13 @@ class Source:
     def fault(self, kind: str, span: Span, why: str, suggestion: str) -> Diagnostic:
         """A diagnostic at `span`, with the line it stands in."""
         line, column = self.place(span)
-        found = diagnostic(kind, self.at(span), why, suggestion, line=line, column=column)
+        found = diagnostic(kind, self.at(span), _cut(why), _cut(suggestion), line=line, column=column)
         return msgspec.structs.replace(found, excerpt=self.excerpt(span))
+
+
+def _cut(text: str) -> str:
+    """Without the rest of words that are very long."""
+    return _LONG_WORD.sub(lambda m: m[0][:40] + "…", text)
 
 
 def _visible(text: str) -> str:

@@ -109,6 +109,7 @@ _CAST = {
     "float": "cast the operands: cast(to=fp32)",
     "logic": "cast the operands: cast(to=bool)",
     "int": "cast the operands: cast(to=i32)",
+    "bits": "cast the operands: cast(to=i32)",
     "test": "cast the operands: cast(to=fp32)",
 }
 _RULE = {
@@ -118,6 +119,7 @@ _RULE = {
     "compare": "",
     "logic": "it takes bool",
     "int": "it takes integers",
+    "bits": "it takes integers and bool",
     "select": "",
     "test": "it takes floats",
 }

@@ -9,6 +9,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, maximum, minimum, var
 from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.ir import TensorType
 from tatami.frontend.ops import OPS
 from tatami.frontend.ops_elementwise import ELEMENTWISE
 from tatami.harp import ir
@@ -124,7 +125,7 @@ class Calls:
     # -- methods -------------------------------------------------------------------------------------
     def method(self, e: ir.Method, receiver: Value) -> Value:
         name = e.callee.name
-        if isinstance(receiver, Results | DType | str | list | GraphName | Word | None):
+        if isinstance(receiver, Results | DType | TensorType | str | list | GraphName | Word | None):
             why = f"{describe(receiver)} has no method {name!r}"
             raise self.scope.refuse("UnknownOp", e.callee.at, why, "call methods of tensors")
         x = self.as_tensor(receiver, e.receiver.at)

@@ -6,8 +6,6 @@ so that one fault is one diagnostic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.module import Module
 from tatami.frontend import ir as frontend
@@ -82,7 +80,7 @@ class _Program:
         try:
             return root.module()
         except TatamiError as error:
-            self.faults += [_located(self.source, self.graphs, d) for d in error.diagnostics]
+            self.faults += [located(self.source, d) for d in error.diagnostics]
             return None
 
     def _build(self, declared: ir.Graph, graph: Graph) -> None:
@@ -92,7 +90,7 @@ class _Program:
             try:
                 graph.graph()
             except TatamiError as error:
-                faults = [_located(self.source, {declared.name.name: declared}, d) for d in error.diagnostics]
+                faults = [located(self.source, d) for d in error.diagnostics]
         self.faults += faults
         if faults or body.is_incomplete:
             self.failed.add(declared.name.name)
@@ -101,10 +99,10 @@ class _Program:
 RESERVED_PROGRAMS = frozenset({"setup"})
 
 
-def _located(source: Source, graphs: Mapping[str, ir.Graph], d: Diagnostic) -> Diagnostic:
-    """A fault of a finished graph names its place as text: ``model.harp:3:9``."""
+def located(source: Source, d: Diagnostic) -> Diagnostic:
+    """A fault of a finished graph names its place as text, ``model.harp:3:9``."""
     line, _, column = d.at.removeprefix(f"{source.name}:").partition(":")
-    if d.at.startswith(f"{source.name}:") and line.isdigit() and column.isdigit():
-        start = source.offset(int(line), int(column))
-        return relocate(source, Span(start, start + 1), d)
-    return relocate(source, next(iter(graphs.values())).at, d)
+    if not (d.at.startswith(f"{source.name}:") and line.isdigit() and column.isdigit()):
+        return relocate(source, Span(0, 0), d)
+    start = source.offset(int(line), int(column))
+    return relocate(source, Span(start, start + 1), d)

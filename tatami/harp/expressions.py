@@ -11,6 +11,7 @@ from typing import Any
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.ir import TensorType
 from tatami.harp import ir
 from tatami.harp.calls import Calls
 from tatami.harp.constants import Constants
@@ -138,7 +139,7 @@ class Expressions:
     # -- indices -------------------------------------------------------------------------------------
     def _index(self, e: ir.Index, base: Value) -> Value:
         if isinstance(base, DType):
-            raise self._unfit(e.at, "a type is no value", "a constant is constant(f32[2], [1, 2])")
+            return TensorType(base, tuple(self._extent(item) for item in e.items))
         if not isinstance(base, Tensor):
             raise self._unfit(e.at, f"{describe(base)} has no elements to take", "index a tensor")
         keys = tuple(self._key(item) for item in e.items)
@@ -146,6 +147,14 @@ class Expressions:
             raise self._unfit(e.at, "two '...' in one index", "keep one of them")
         with self.scope.at(e.at):
             return base[keys] if keys else base
+
+    def _extent(self, item: ir.Item) -> Expr:
+        """A size of a type, such as ``f32[2, N]``."""
+        value = None if isinstance(item, ir.Slice | ir.Rest) else self.value(item)
+        size = as_size(value)
+        if size is None:
+            raise self._unfit(item.at, f"a size of a type is not {describe(value)}", "write an integer or a size variable")
+        return size
 
     def _key(self, item: ir.Item) -> Any:
         match item:

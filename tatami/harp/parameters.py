@@ -22,6 +22,7 @@ from tatami.core.expr import Expr, expr
 from tatami.core.scalar import scalar
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.ir import TensorType
 from tatami.frontend.ops import OPS
 from tatami.harp.values import GraphName, Value, Word, describe
 
@@ -133,6 +134,8 @@ def attributes_of(name: str) -> tuple[Parameter, ...]:
 def convert(value: Value, hint: Any) -> Any:
     """`value` as the type `hint` has it. Raises Mismatch that says what the parameter takes."""
     options = _options(hint)
+    if isinstance(value, Word) and str in options and not {Graph, DType} & set(options):
+        return value.name.name
     for option in options:
         try:
             fitted = _convert(value, option)
@@ -169,7 +172,7 @@ def _convert(value: Value, hint: Any) -> Any:
         return value
     if hint is Expr and isinstance(value, int | Expr) and not isinstance(value, bool):
         return expr(value)
-    if hint is DType and isinstance(value, DType):
+    if (hint is DType and isinstance(value, DType)) or (hint is TensorType and isinstance(value, TensorType)):
         return value
     if hint is str and isinstance(value, str | GraphName):
         return _plain(value)
@@ -224,7 +227,7 @@ def wanted(hint: Any) -> str:
 
 _WORDS: dict[Any, str] = {
     type(None): "none", Tensor: "a tensor", bool: "true or false", int: "an integer", float: "a number", Expr: "a size",
-    DType: "a dtype", str: "a string", Graph: "a graph",
+    DType: "a dtype", TensorType: "a type such as f32[N]", str: "a string", Graph: "a graph",
 }  # fmt: skip
 
 

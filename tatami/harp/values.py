@@ -1,6 +1,7 @@
 """What an expression stands for while a graph is built, and the arithmetic of the ones that are no tensors.
 
-    Value = Tensor | a number | a size | a dtype | a string | an array | the results of a call | a graph | a word | nothing
+    Value = Tensor | a number | a size | a dtype | a type | a string | an array | the results of a call | a graph
+          | a word | nothing
 
 Numbers are Python's: a number has no dtype until it meets a tensor. Arithmetic of numbers and sizes happens here, at
 once; integers divide as sizes do, rounding down.
@@ -17,6 +18,7 @@ from typing import Any, TypeAlias
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv, mod
 from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.ir import TensorType
 from tatami.harp import ir
 
 MAX_TERMS = 256
@@ -45,7 +47,9 @@ class Results:
     of: str
 
 
-Value: TypeAlias = "Tensor | bool | int | float | Expr | DType | str | list[Any] | Results | GraphName | Word | None"
+Value: TypeAlias = (
+    "Tensor | bool | int | float | Expr | DType | TensorType | str | list[Any] | Results | GraphName | Word | None"
+)
 
 DTYPES: dict[str, DType] = {
     "bool": DType.bool,
@@ -80,6 +84,8 @@ def describe(value: Value) -> str:
             return f"the size {value}"
         case DType():
             return f"the dtype {dtype_name(value)}"
+        case TensorType(dtype, shape):
+            return f"the type {dtype_name(dtype)}[{', '.join(map(str, shape))}]"
         case str():
             return "a string"
         case list():

@@ -246,3 +246,11 @@ def test_the_page_of_the_language_shows_the_faults_as_they_are() -> None:
     assert shown is not None
     (found,) = faults(shown[2])
     assert shown[1].replace("model.harp", "m.harp") == str(found).split("\n")[0]
+
+
+def test_every_kind_of_fault_is_in_the_table_of_the_manual() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "diagnostics.md").read_text()
+    table = page.split("## Faults of a .harp text")[1]
+    listed = set(re.findall(r"^\| [^|]+ \| (\w+) \| ", table, re.M)) - {"kind"}
+    raised = {b[2] for b in BODY if b[1] is not None} | {w[2] for w in WHOLE} | {"InputTooLarge", "FileUnreadable", "Untrusted"}
+    assert raised == listed

@@ -47,6 +47,7 @@ from tatami.loop.overlap import Overlap, overlap_of
 from tatami.loop.pointwise import Emitter, Point, Stored, accumulator_dtype, combine, lane_step, neutral_value
 from tatami.loop.scans import Scans
 from tatami.loop.schedule import Item, Pass, Phase, Schedule, Scheduler, cost, is_scan, nodes
+from tatami.loop.split_reduces import split_reduces
 from tatami.loop.stage_reads import stage_reads
 from tatami.plan.ir import Blocks, CpuRows, Scalar
 from tatami.region.ir import At, Binary, Read, ReadAt, Reduce, Region, Target, Yield
@@ -64,21 +65,28 @@ _BLOCK = 512
 def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:
     """The body of the kernel of a renamed Region."""
     lanes = plan.width if isinstance(plan, CpuRows) else 1
+    sizes = {it.name: it.size for it in region.reduce_axes}
     region, joined = merge_axes(region, lanes)
     plan = _with_joined_axes(plan, joined)
+    blocks = plan.blocks if isinstance(plan, CpuRows) else None
     lets, typer = flatten(region)
+    shares_reduce = blocks is not None and blocks.axis in sizes
+    if blocks is not None and shares_reduce:
+        inner = product(sizes[a] for a, name in joined.items() if name == blocks.axis)
+        region, lets = split_reduces(region, lets, typer, blocks.axis, blocks.size * inner)
     plain = {let.name for let in lets}
     lets = stage_reads(region, lets, typer, lanes)
     staged = frozenset(let.name for let in lets) - plain
-    scheduler = Scheduler(region, lets, plan, lanes, staged)
-    blocks = plan.blocks if isinstance(plan, CpuRows) else None
+    shared = shares_reduce or (blocks is not None and blocks.round > 0)
+    scheduler = Scheduler(region, lets, plan, lanes, staged, shared)
     return _Rows(region, Emitter(region, scheduler.lets, typer), scheduler, staged, blocks).body()
 
 
 def _with_joined_axes(plan: CpuRows | Scalar, joined: dict[str, str]) -> CpuRows | Scalar:
     outer = tuple(dict.fromkeys(joined.get(a, a) for a in plan.outer))
     if isinstance(plan, CpuRows):
-        plan = msgspec.structs.replace(plan, vector_axis=joined.get(plan.vector_axis, plan.vector_axis))
+        blocks = plan.blocks and msgspec.structs.replace(plan.blocks, axis=joined.get(plan.blocks.axis, plan.blocks.axis))
+        plan = msgspec.structs.replace(plan, vector_axis=joined.get(plan.vector_axis, plan.vector_axis), blocks=blocks)
     return msgspec.structs.replace(plan, outer=outer)
 
 

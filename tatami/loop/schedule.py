@@ -72,12 +72,20 @@ class _Use(msgspec.Struct, frozen=True):
 
 class Scheduler:
     def __init__(
-        self, region: Region, lets: tuple[FlatLet, ...], plan: CpuRows | Scalar, lanes: int, kept: frozenset[str]
+        self,
+        region: Region,
+        lets: tuple[FlatLet, ...],
+        plan: CpuRows | Scalar,
+        lanes: int,
+        kept: frozenset[str],
+        shared: bool,
     ) -> None:
         self.region = region
         self.lets = {let.name: let for let in lets}
         self.kept = kept
         """Lets that have to be stored."""
+        self.shared = shared
+        """Threads share the blocks of a line: no loop around them is parallel."""
         self.order = [let.name for let in lets]
         self.position = {n: i for i, n in enumerate(self.order)}
         self.plan = plan
@@ -226,7 +234,7 @@ class Scheduler:
 
     # -- phases ----------------------------------------------------------------------------------
     def outer_preference(self) -> tuple[str, ...]:
-        if isinstance(self.plan, CpuRows) and is_shared(self.plan):
+        if self.shared:
             return ()
         if isinstance(self.plan, CpuRows) and self.plan.outer:
             return self.plan.outer
@@ -407,11 +415,6 @@ class Scheduler:
 def is_scan(p: Pass) -> bool:
     """Does the pass scan? Then its scans come first; the maps after them are computed at the same points."""
     return bool(p.items) and p.items[0].kind == "scan"
-
-
-def is_shared(plan: CpuRows) -> bool:
-    """Do threads share the blocks of a line, so that no loop around them is parallel?"""
-    return plan.blocks is not None and plan.blocks.round > 0
 
 
 def nodes(e: RegionExpr) -> list[RegionExpr]:

@@ -12,13 +12,19 @@ from tatami.core.target import Target
 from tatami.plan.estimate import trips
 from tatami.plan.ir import Blocks
 from tatami.plan.passes import size_at
-from tatami.region.ir import Let, Region, Scan
+from tatami.region.ir import Let, Reduce, Region, Scan
 from tatami.region.walk import all_axes
 
 SCAN_BLOCK = 4096
 """Elements of a scan whose prefixes are made together: far more than a vector, far less than a cache."""
 SHARED = 1 << 16
 """Elements of a line that pay for two parallel regions per round (some 20 us)."""
+REDUCE_BLOCK = 1 << 14
+"""Terms of a partial result: a task of some microseconds."""
+FEW = 32
+"""Results from which on they are shared out whole. A constant: the order of additions is no matter of threads."""
+LANES_OF_REDUCE = 64
+"""Results side by side that a task takes (loop/rows.py)."""
 LANES_OF_TASK = 256
 """Lanes that a task takes where threads share neighbouring lines (loop/rows.py)."""
 
@@ -37,6 +43,25 @@ def scan_blocks(region: Region, vector: str, target: Target, sizes: Mapping[str,
     if known is not None and known <= size:
         return None
     return Blocks(scan.axis, size, _round(region, let, scan, across, size, target, sizes))
+
+
+def reduce_blocks(region: Region, vector: str, sizes: Mapping[str, int]) -> Blocks | None:
+    """Blocks of the longest reduce, where its results are too few to be shared out by themselves. `size` counts the
+    outermost of its axes."""
+    extents = all_axes(region)
+    reduces = [(let, let.expr) for let in region.lets if isinstance(let.expr, Reduce)]
+    if not reduces:
+        return None
+    let, reduce = max(reduces, key=lambda r: trips(region, (*r[0].axes, *r[1].axes), sizes))
+    results, inner = trips(region, let.axes, sizes), trips(region, reduce.axes[1:], sizes)
+    across = vector in let.axes
+    tasks = -(-results // LANES_OF_REDUCE) if across else results
+    if tasks >= FEW or results * inner * size_at(extents[reduce.axes[0]], sizes) < SHARED:
+        return None
+    size = max(1, REDUCE_BLOCK // (inner * (results if across else 1)))
+    size = size // 64 * 64 if size > 64 else size
+    known = extents[reduce.axes[0]].as_int()
+    return None if known is not None and known < 2 * size else Blocks(reduce.axes[0], size)
 
 
 def _round(region: Region, let: Let, scan: Scan, across: str, size: int, target: Target, sizes: Mapping[str, int]) -> int:

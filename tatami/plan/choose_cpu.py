@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target
 from tatami.plan.accesses import accesses, gathers_along
-from tatami.plan.choose_blocks import scan_blocks
+from tatami.plan.choose_blocks import reduce_blocks, scan_blocks
 from tatami.plan.estimate import contraction_estimate, pass_cycles, rows_estimate, seconds_of_bytes, trips
 from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, Guarded, Pass, Rejected, Scalar, SchedulePlan
 from tatami.plan.passes import Skeleton, main_order, nest_of, row_major_order, size_at, skeleton
@@ -132,10 +132,11 @@ def rows_candidate(
     outer, passes, vector = best
     serial = rows_estimate(region, facts, best_cycles, 1, target, sizes)
     parallel = _parallel(region, outer, vector, serial["total"], target, sizes)
-    threads = max(1, target.cores) if parallel else 1
+    blocks = scan_blocks(region, vector, target, sizes) or reduce_blocks(region, vector, sizes)
+    shared = blocks is not None and (blocks.round > 0 or not any(isinstance(let.expr, Scan) for let in region.lets))
+    threads = max(1, target.cores) if parallel or shared else 1
     estimate = rows_estimate(region, facts, best_cycles, threads, target, sizes)
     where = "the last outer axis" if vector in outer else "pass axes"
-    blocks = scan_blocks(region, vector, target, sizes)
     plan = CpuRows(outer, passes, bones.storage, vector, width, parallel, blocks)
     line = f"cpu_rows x{width} along {where}, {parallel} parallel axes"
     if blocks is not None:

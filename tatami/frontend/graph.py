@@ -336,7 +336,16 @@ class Graph:
         which every stage is checked; None says that there is none, and then nothing can check the node.
         """
         where = _caller()
-        types = tuple(ir.TensorType(dtype_named(d, where), self._shape(s, where)) for d, s in outputs)
+        pairs: list[tuple[Any, ...]] = (
+            [tuple(o) for o in outputs if isinstance(o, Sequence)] if isinstance(outputs, Sequence) else []
+        )
+        if not pairs or any(len(p) != 2 for p in pairs) or len(pairs) != len(outputs):
+            raise fail(
+                "InvalidAttribute", where, f"outputs={outputs!r}", 'give dtype and shape of each: outputs=[(tt.fp32, ("N",))]'
+            )
+        if meaning is not None and not callable(meaning):
+            raise fail("InvalidAttribute", where, f"meaning={meaning!r}", "give a function over arrays, or None")
+        types = tuple(ir.TensorType(dtype_named(d, where), self._shape(s, where)) for d, s in pairs)
         attrs = KernelBody(types, c, cuda, preamble, cuda_preamble)
         key = remember_meaning(attrs, meaning) if meaning is not None else ""
         texts = {"c": c, "cuda": cuda, "preamble": preamble, "cuda_preamble": cuda_preamble}

@@ -49,14 +49,14 @@ class NoAttrs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The operation has no attributes."""
 
 
-def attributes(operation: Operation, node: Node) -> Any:
-    """The node's attributes as the operation's struct. Raises E1009."""
+def attributes(operation: Operation, node: Node, at: str = "") -> Any:
+    """The node's attributes as the operation's struct. Raises E1009 at `at`, else at the node's name."""
     try:
         return from_builtins(node.attrs, operation.attrs, node.name)
     except TatamiError as error:
         names = ", ".join(f.name for f in msgspec.structs.fields(operation.attrs)) or "none"
         raise fail(
-            "InvalidAttribute", node.name, error.diagnostics[0].why, f"the attributes of {operation.name} are: {names}"
+            "InvalidAttribute", at or node.name, error.diagnostics[0].why, f"the attributes of {operation.name} are: {names}"
         ) from None
 
 

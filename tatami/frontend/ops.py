@@ -66,4 +66,4 @@ def check_operand_count(node: Node) -> None:
 def infer(node: Node, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     """The types of the node's results. Raises TatamiError naming the node."""
     op = operation(node)
-    return op.infer(attributes(op, node), operands, site)
+    return op.infer(attributes(op, node, site.at), operands, site)

@@ -8,6 +8,7 @@ is not nested and sees no register of its surroundings; bindings name kernels an
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
@@ -46,6 +47,7 @@ from tatami.loop.ir import (
     Splat,
     Stmt,
     Store,
+    UserRoutine,
     Value,
     ValueType,
     Within,
@@ -132,7 +134,7 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
 
 
 def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
-    check = _Check(kernel.face.symbol, kernel.user.name if kernel.user is not None else "")
+    check = _Check(kernel.face.symbol, kernel.user)
     if kernel.user is not None:
         u = kernel.user
         check.words(*(p.name for p in (*u.inputs, *u.outputs)), *u.sizes, *u.counters)
@@ -173,7 +175,7 @@ class _Scope:
 
 
 class _Check:
-    def __init__(self, at: str, user: str = "") -> None:
+    def __init__(self, at: str, user: UserRoutine | None = None) -> None:
         self.at = at
         self.user = user
         self.found: list[Diagnostic] = []
@@ -249,7 +251,9 @@ class _Check:
             case Call(function=function, args=args, routine=routine):
                 if not routine and function not in s.functions:
                     self.wrong(f"function {function} does not exist")
-                if routine and not is_routine(function) and function != self.user:
+                if routine and self.user is not None and function == self.user.name:
+                    self.user_call(self.user, args, s)
+                elif routine and not is_routine(function):
                     self.wrong(f"routine {function[:80]!r} does not exist")
                 for a in args:
                     match a:
@@ -263,6 +267,15 @@ class _Check:
                 self.index(index, s)
             case _:
                 pass
+
+    def user_call(self, user: UserRoutine, args: Sequence[Pointer | Integer], s: _Scope) -> None:
+        """A body gets what its text was bound to; anything else would be read as memory."""
+        wanted = [p.dtype for p in (*user.inputs, *user.outputs)]
+        given = [s.buffers.get(a.buffer) for a in args if isinstance(a, Pointer)]
+        sizes = len(args) - len(given)
+        if given != wanted or sizes != len(user.sizes):
+            takes = f"{', '.join(map(str, wanted))} and {len(user.sizes)} sizes"
+            self.wrong(f"routine {user.name} takes {takes}, the call gives {', '.join(map(str, given))} and {sizes}")
 
     def parallel(self, p: Parallel, s: _Scope) -> None:
         if s.parallel:

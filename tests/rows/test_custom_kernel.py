@@ -337,9 +337,43 @@ def test_a_body_is_checked_when_the_node_is_made() -> None:
         ({"c": "x", "outputs": []}, "InvalidAttribute"),
         ({"c": "x", "outputs": [(tt.fp32, (-1,))]}, "InvalidSymbol"),
         ({"c": "x", "outputs": [("float31", (1,))]}, "UnsupportedDType"),
+        ({"c": "x", "outputs": [tt.fp32]}, "InvalidAttribute"),
+        ({"c": "x", "outputs": 5}, "InvalidAttribute"),
+        ({"c": "x", "outputs": [(tt.fp32, (1,), 2)]}, "InvalidAttribute"),
+        ({"c": "x", "meaning": 3}, "InvalidAttribute"),
+        ({"c": 3}, "InvalidAttribute"),
     ]
     for given, kind in made:
         d = refused(
-            lambda given=given: g.kernel_body(given["c"], x, outputs=given.get("outputs", [(tt.fp32, (4,))]), meaning=None)
+            lambda given=given: g.kernel_body(
+                given["c"], x, outputs=given.get("outputs", [(tt.fp32, (4,))]), meaning=given.get("meaning")
+            )
         )
         assert d.kind == kind and "test_custom_kernel.py" in d.at, d
+
+
+def test_a_call_of_a_users_routine_passes_what_it_takes() -> None:
+    for change in ("sizes", "inputs", "dtype"):
+        document = document_of(row_sums(), "loop")
+        (kernel,) = [k for k in document["programs"]["main"]["kernels"].values() if "user" in k]
+        if change == "dtype":
+            kernel["user"]["inputs"][0]["dtype"] = "fp64"
+        else:
+            kernel["user"][change].pop()
+        d = refused(lambda document=document: tt.api.prepare(document, trust=True))
+        assert d.kind == "InvalidExecution" and "takes" in d.why
+
+
+def test_a_formula_in_a_harp_text() -> None:
+    f = tt.compile(
+        tt.parse(
+            """graph<N=3, M=4> main(x: f32[N, M]) -> (y: f32[N]) {
+              d = kernel(exp(x), expression="input0 * 2 + ridx1")
+              y = kernel_reduce(x, d, expression="input0 * input1", op="sum", axes=[1])
+              return y
+            }"""
+        )
+    )
+    x = f32(3, 4)
+    close(f(x=x)["y"], (x * (np.exp(x) * 2 + np.arange(4))).sum(1))
+    assert launches(f) == 1

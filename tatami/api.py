@@ -70,6 +70,23 @@ class CompiledFunction(Function):
 
         return explain(self.compilation)
 
+    def to_dot(self) -> str:
+        """The model as DOT text, the operations of each kernel in a cluster."""
+        from tatami.core.picture_dot import dot
+        from tatami.picture import compiled_picture
+
+        return dot(compiled_picture(self.compilation))
+
+    def to_svg(self) -> str:
+        """The same as an SVG document. A notebook shows it by itself."""
+        from tatami.core.picture_svg import svg
+        from tatami.picture import compiled_picture
+
+        return svg(compiled_picture(self.compilation))
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
     def fetch(self, name: str, /, **inputs: Any) -> Any:
         """The value of a node (any stage's id or name), computed by the first stage that has it."""
         from tatami.playback import fetch

@@ -181,6 +181,8 @@ def bench(**options: Any) -> None:
 
 @main.command(short_help="what was decided, and why")
 @common
+@click.option("--svg", type=click.Path(), metavar="FILE", help="also draw the model, the operations of a kernel in one frame")
+@click.option("--dot", type=click.Path(), metavar="FILE", help="the same drawing as DOT text")
 def explain(**options: Any) -> None:
     """Fused and not fused, with the rule and the gain; plans chosen and rejected; copies and host steps."""
     from tatami.commands import explain_command

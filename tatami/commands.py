@@ -259,12 +259,25 @@ def playback_command(
 
 
 def explain_command(
-    model: str, target: str, sizes: dict[str, int], precision: str | None, decisions: str | None, trust: bool
+    model: str,
+    target: str,
+    sizes: dict[str, int],
+    precision: str | None,
+    decisions: str | None,
+    trust: bool,
+    svg: str | None = None,
+    dot: str | None = None,
 ) -> None:
+    from tatami.core import picture_dot, picture_svg
     from tatami.explain import explain
+    from tatami.picture import compiled_picture
 
     compilation = _prepare(model, target, sizes, precision, decisions, trust)
     console.print(printable(explain(compilation)), markup=False)
+    for file, draw in ((svg, picture_svg.svg), (dot, picture_dot.dot)):
+        if file is not None:
+            write_text(Path(file), draw(compiled_picture(compilation)))
+            console.print(printable(f"wrote {file}"), markup=False)
 
 
 def bench_command(

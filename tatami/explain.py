@@ -36,14 +36,24 @@ def kernel_origins(compilation: Compilation) -> list[KernelOrigin]:
 
 
 def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[str, ...]:
-    """Follow origins from a Region to the first stage that is there."""
+    """Follow origins from a Region to the importer's own names, or to the first stage that is there."""
+    ids: Iterable[str] = node_names(compilation, program, item)
+    made = compilation.stages.get_made
+    value = made("linked") if made("linked") is not None else made("frontend")
+    if value is not None:
+        origins = value.origins.get(program) or value.origins.get("main", {})
+        ids = _follow(ids, origins) if origins else ids
+    return tuple(sorted(ids, key=_natural))
+
+
+def node_names(compilation: Compilation, program: str, item: Region | Step) -> set[str]:
+    """The frontend nodes that a Region computes; ids of the first stage that is there, where that is a later one."""
     ids: set[str] = {item.name}
     if isinstance(item, Region):
         ids |= {let.name for let in item.lets} | {f"{item.name}.{let.name}" for let in item.lets}
     made = compilation.stages.get_made
-    named = "linked" if made("linked") is not None else "frontend"
     whole = made("region") is not None and made("region@explicit") is not None  # both name values of tiny
-    chain = (*(("region",) if whole else ("region@explicit",)), "tiny", "tiny@imported", named)
+    chain = (*(("region",) if whole else ("region@explicit",)), "tiny", "tiny@imported")
     for stage in chain:
         value = made(stage)
         if value is None:
@@ -51,7 +61,7 @@ def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[
         origins = value.origins.get(program) or value.origins.get("main", {})  # setup is split off from main
         if origins:
             ids = _follow(ids, origins)
-    return tuple(sorted(ids, key=_natural))
+    return ids
 
 
 def _follow(ids: Iterable[str], origins: object) -> set[str]:

@@ -432,9 +432,21 @@ class Graph:
         return Module(programs, dict(root._constants), origins)
 
     def to_dot(self) -> str:
-        from tatami.frontend.show import dot
+        """The module as DOT text, a cluster per subgraph."""
+        from tatami.core.picture_dot import dot
+        from tatami.frontend.picture import picture
 
-        return dot(self.module())
+        return dot(picture(self.module()))
+
+    def to_svg(self) -> str:
+        """The module as an SVG document. A notebook shows it by itself."""
+        from tatami.core.picture_svg import svg
+        from tatami.frontend.picture import picture
+
+        return svg(picture(self.module()))
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
 
     # -- inside ------------------------------------------------------------------------------------
     def _put_output(self, name: str, tensor: Tensor, updates: str | None) -> None:

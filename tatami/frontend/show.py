@@ -1,4 +1,4 @@
-"""A frontend module as text: the signature, then one line per node; and as a DOT graph.
+"""A frontend module as text: the signature, then one line per node.
 
 main(
     x: fp32[B, 784],
@@ -73,30 +73,3 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_value(v)}" for k, v in value.items()) + "}"
     return str(value).lower() if isinstance(value, bool) else one_line(value)
-
-
-def dot(module: Module[Graph]) -> str:
-    """The module as a DOT digraph, one cluster per graph."""
-    lines = ["digraph tatami {", '  node [shape=box, fontname="monospace"];']
-    for g, (name, graph) in enumerate(module.programs.items()):
-        lines += [f"  subgraph cluster_{g} {{", f"    label={_quoted(name)};"]
-        made: dict[str, str] = {}
-        for k, port in enumerate(graph.signature.inputs):
-            made[port.tensor] = f"g{g}_in{k}"
-            label = f"{port.tensor}\n{port.dtype}{text(port.shape)}"
-            lines.append(f"    {made[port.tensor]} [label={_quoted(label)}, shape=ellipse];")
-        for k, node in enumerate(graph.graph):
-            types = "\n".join(f"{graph.tensors[o].dtype}{text(graph.tensors[o].shape)}" for o in node.outputs)
-            lines.append(f"    g{g}_n{k} [label={_quoted(node.op + chr(10) + types)}];")
-            lines += [f"    {made[i]} -> g{g}_n{k};" for i in node.inputs if i in made]
-            made.update(dict.fromkeys(node.outputs, f"g{g}_n{k}"))
-        for k, output in enumerate(graph.signature.outputs):
-            lines.append(f"    g{g}_out{k} [label={_quoted(output.tensor)}, shape=ellipse];")
-            if output.tensor in made:
-                lines.append(f"    {made[output.tensor]} -> g{g}_out{k};")
-        lines.append("  }")
-    return "\n".join([*lines, "}"]) + "\n"
-
-
-def _quoted(label: str) -> str:
-    return '"' + label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -7,7 +7,7 @@ scales an index is the extent of some axis. Answers are one-sided: False means "
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tatami.core.expr import (
     ONE,
@@ -16,11 +16,15 @@ from tatami.core.expr import (
     Expr,
     Extreme,
     Floor,
+    IntoExpr,
     Monomial,
     Var,
     exact_div,
+    expr,
     floordiv,
     free_vars,
+    maximum,
+    minimum,
     product,
     rebuild,
     substitute,
@@ -41,6 +45,29 @@ def is_positive(size: Expr) -> bool:
 
 def is_at_most(a: Expr, b: Expr) -> bool:
     return is_nonneg(b - a)
+
+
+def least(*sizes: IntoExpr) -> Expr:
+    """The minimum of sizes, without those that another one never exceeds, empty axes included: ``least(N, N + M) == N``."""
+    return minimum(*_undominated([expr(s) for s in sizes], lambda a, b: _holds_from_zero(b - a)))
+
+
+def greatest(*sizes: IntoExpr) -> Expr:
+    """The maximum of sizes, without those that never exceed another one: ``greatest(0, N) == N``, and ``greatest(1, N)`` stays."""
+    return maximum(*_undominated([expr(s) for s in sizes], lambda a, b: _holds_from_zero(a - b)))
+
+
+def _undominated(sizes: list[Expr], wins: Callable[[Expr, Expr], bool]) -> list[Expr]:
+    kept: list[Expr] = []
+    for s in sizes:
+        if not any(wins(k, s) for k in kept):
+            kept = [*(k for k in kept if not wins(s, k)), s]
+    return kept
+
+
+def _holds_from_zero(e: Expr) -> bool:
+    """Is the expression proved ``>= 0`` when symbols may be 0: ``is_nonneg`` of it with each symbol one less."""
+    return is_nonneg(substitute(e, {name: var(name) - 1 for name in free_vars(e)}))
 
 
 def _nonneg(e: Expr, depth: int) -> bool:

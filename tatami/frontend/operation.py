@@ -178,6 +178,24 @@ def right_aligned(shapes: Sequence[Shape]) -> Shape | None:
     return tuple(out)
 
 
+def assumed_broadcast(shapes: Sequence[Shape]) -> Shape | None:
+    """The right-aligned broadcast where sizes that could be equal are taken to be: ``[N] with [min(512, N)]`` gives ``[N]``.
+
+    The caller reshapes what differs, which records the equation for the time when sizes are known. None where
+    two numbers differ.
+    """
+    rank = max(map(len, shapes), default=0)
+    out = [ONE] * rank
+    for s in shapes:
+        for j, size in enumerate(s, rank - len(s)):
+            if size == ONE or size == out[j]:
+                continue
+            if out[j] != ONE and None not in (size.as_int(), out[j].as_int()):
+                return None
+            out[j] = size if out[j] == ONE else min(out[j], size, key=lambda e: (e.as_int() is None, len(str(e)), str(e)))
+    return tuple(out)
+
+
 def broadcast(shapes: Sequence[Shape], what: str, site: Site) -> Shape:
     """The right-aligned broadcast, where an operation's own definition has one (batches of matmul, masks)."""
     out = right_aligned(shapes)

@@ -12,7 +12,7 @@ import onnx
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr
+from tatami.core.expr import ONE, Expr, Shape, expr
 from tatami.core.signature import Input
 from tatami.core.tensor import Tensor, dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
@@ -242,21 +242,28 @@ class Importer:
 
     def broadcast(self, tensors: Sequence[str]) -> list[str]:
         """ONNX's right-aligned broadcasting, made explicit."""
-        from tatami.frontend.operation import right_aligned, text
+        from tatami.frontend.operation import assumed_broadcast, text
 
         shapes = [self.tensors[t].shape for t in tensors]
         full = [s for s in shapes if s]
         if len(set(full)) <= 1:
             return list(tensors)
-        to = right_aligned(full)
+        to = assumed_broadcast(full)
         if to is None:
             raise fail(
                 "BroadcastMismatch", self.site, f"operands of shapes {' and '.join(map(text, shapes))} do not broadcast",
                 "give them equal sizes, or 1, from the last axis on",
             )  # fmt: skip
-        return [
-            t if not s or s == to else self.emit("expand", [t], {"shape": to})[0] for t, s in zip(tensors, shapes, strict=True)
-        ]
+        return [self.expand(t, to) if s else t for t, s in zip(tensors, shapes, strict=True)]
+
+    def expand(self, tensor: str, to: Shape) -> str:
+        """`tensor` with axes of size 1 spread to the shape `to`; other sizes that are not the same are taken to be equal."""
+        have = self.tensors[tensor].shape
+        aligned = to[len(to) - len(have) :]
+        same = tuple(s if s == ONE else t for s, t in zip(have, aligned, strict=True))
+        if same != have:
+            tensor = self.emit("reshape", [tensor], {"shape": same})[0]
+        return tensor if same == to else self.emit("expand", [tensor], {"shape": to})[0]
 
 
 def _at(d: Diagnostic, site: str) -> Diagnostic:

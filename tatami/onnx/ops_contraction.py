@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tatami.core.bounds import greatest
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, ceildiv, expr, floordiv, maximum
+from tatami.core.expr import Expr, ceildiv, expr, floordiv
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.values import Value
@@ -23,7 +24,7 @@ def window_padding(
         out = []
         for i in range(rank):
             windows = ceildiv(sizes[i], expr(stride[i]))
-            total = maximum(0, (windows - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - sizes[i])
+            total = greatest(0, (windows - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - sizes[i])
             small, large = floordiv(total, expr(2)), total - floordiv(total, expr(2))
             out.append((small, large) if auto == "SAME_UPPER" else (large, small))
         return tuple(out)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tatami.core.bounds import greatest
 from tatami.core.dtype import DType
-from tatami.core.expr import ceildiv, expr, maximum
+from tatami.core.expr import ceildiv, expr
 from tatami.core.tensor import dtype_of
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
@@ -33,7 +34,7 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
     by = step.as_int()
     if not by:
         raise data_dependent(m, n, "delta", 2)
-    length = maximum(0, ceildiv(last - first, expr(by)) if by > 0 else ceildiv(first - last, expr(-by)))
+    length = greatest(0, ceildiv(last - first, expr(by)) if by > 0 else ceildiv(first - last, expr(-by)))
     dtype = dtype_of(np.zeros(0, kinds[0]))
     return [m.result(m.one("iota", [], {"shape": (length,), "axis": 0, "dtype": dtype, "start": first, "step": by}))]
 

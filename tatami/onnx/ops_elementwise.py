@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tatami.core.bounds import greatest, least
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, floordiv, maximum, minimum
+from tatami.core.expr import Expr, floordiv
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.values import Value
@@ -27,8 +28,8 @@ _SIZE_ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
     "Add": lambda a, b: a + b,
     "Sub": lambda a, b: a - b,
     "Mul": lambda a, b: a * b,
-    "Max": lambda a, b: maximum(a, b),
-    "Min": lambda a, b: minimum(a, b),
+    "Max": lambda a, b: greatest(a, b),
+    "Min": lambda a, b: least(a, b),
 }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tatami.core.bounds import is_nonneg
+from tatami.core.bounds import greatest, is_nonneg, least
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, floordiv, maximum, minimum
+from tatami.core.expr import Expr, expr, floordiv
 from tatami.core.scalar import scalar
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -45,10 +45,10 @@ def _slice(m: Importer, n: OnnxNode) -> list[Value]:
             start, end = size - 1 - _clamp_low(start, size, -1), size - 1 - _clamp_low(end, size, -1)
         else:
             start, end = _clamp_low(start, size, 0), _clamp_low(end, size, 0)
-        low = minimum(start, size)
+        low = least(start, size)
         lows[a], highs[a], strides[a] = (
             low,
-            maximum(low, minimum(end, size)) if not is_nonneg(minimum(end, size) - low) else minimum(end, size),
+            greatest(low, least(end, size)) if not is_nonneg(least(end, size) - low) else least(end, size),
             abs(step),
         )
     if flips:
@@ -63,8 +63,8 @@ def _clamp_low(value: Expr, size: Expr, low: int) -> Expr:
     if number is None:
         return value
     if number >= 0:
-        return size + low if number >= 2**31 - 1 else minimum(value, size + low)
-    return expr(low) if number <= -(2**31) else maximum(expr(low), size + number)
+        return size + low if number >= 2**31 - 1 else least(value, size + low)
+    return expr(low) if number <= -(2**31) else greatest(expr(low), size + number)
 
 
 def _pad(m: Importer, n: OnnxNode) -> list[Value]:
@@ -140,9 +140,9 @@ def _center_crop_pad(m: Importer, n: OnnxNode) -> list[Value]:
     pads = [(expr(0), expr(0))] * rank
     for a, size in zip(axes, wanted, strict=True):
         have = m.shape(x)[a]
-        crop, grow = maximum(0, have - size), maximum(0, size - have)
+        crop, grow = greatest(0, have - size), greatest(0, size - have)
         lows[a] = floordiv(crop, expr(2))
-        highs[a] = lows[a] + minimum(have, size)
+        highs[a] = lows[a] + least(have, size)
         pads[a] = (floordiv(grow, expr(2)), grow - floordiv(grow, expr(2)))
     x = m.one("slice", [x], {"starts": tuple(lows), "stops": tuple(highs), "steps": (1,) * rank})
     return [m.result(m.one("pad", [x], {"pads": tuple(pads)}))]

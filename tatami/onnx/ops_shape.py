@@ -108,17 +108,17 @@ def _flatten(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _expand(m: Importer, n: OnnxNode) -> list[Value]:
-    from tatami.frontend.operation import right_aligned, text
+    from tatami.frontend.operation import assumed_broadcast, text
 
     x = m.data(m.value(n.inputs[0]))
     wanted = integers(m, n, 1, "shape") or ()
     shape = m.tensors[x].shape
-    to = right_aligned([shape, tuple(wanted)])
+    to = assumed_broadcast([shape, tuple(wanted)])
     if to is None:
         raise fail(
             "BroadcastMismatch", m.site, f"Expand of {text(shape)} to {text(tuple(wanted))}", "expand axes of size 1 only"
         )
-    return [m.result(x if to == shape else m.emit("expand", [x], {"shape": to})[0])]
+    return [m.result(m.expand(x, to))]
 
 
 def _gather(m: Importer, n: OnnxNode) -> list[Value]:

@@ -19,8 +19,9 @@ from tatami.core.scalar import Scalar, scalar
 from tatami.core.signature import Equation, Signature
 from tatami.core.substitute import substitute_sizes
 from tatami.core.tensor import Tensor
+from tatami.tiny.equations import padded_reshape, replace_equal_symbols
 from tatami.tiny.infer import Type, joined_shape, reshape_equation
-from tatami.tiny.ir import CallOp, ConstOp, Elementwise, ExpandOp, InputOp, Node, Op, Program, ReduceOp, ReshapeOp
+from tatami.tiny.ir import CallOp, ConstOp, Elementwise, ExpandOp, InputOp, Node, Op, PadOp, Program, ReduceOp, ReshapeOp
 from tatami.tiny.setup import split_setup
 from tatami.tiny.simplify import Rewrite, simplify
 from tatami.tiny.tidy import live_ids, tidy
@@ -32,6 +33,8 @@ def normalize(module: Module[Program]) -> Module[Program]:
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, given in module.programs.items():
         program = with_bound_symbols(given)
+        if name == "main":
+            program = replace_equal_symbols(program)
         programs[name], origins[name] = _Builder(module.constants if name == "main" else {}).program(program)
     result = Module(programs, module.constants, origins)
     return result if "setup" in programs else split_setup(result)
@@ -58,6 +61,7 @@ class _Builder:
         self.known: dict[object, str] = {}
         self.origins: dict[str, tuple[str, ...]] = {}
         self.current: tuple[str, ...] = ()
+        self.equations: dict[tuple[Expr, Expr], Equation] = {}
 
     def program(self, program: Program) -> tuple[Program, dict[str, tuple[str, ...]]]:
         live = live_ids(program)
@@ -75,14 +79,8 @@ class _Builder:
     def signature(self, given: Signature) -> Signature:
         """With the equations that reshapes rest on (D2.6)."""
         known = {(e.lhs, e.rhs) for e in given.assumptions}
-        more: dict[tuple[Expr, Expr], Equation] = {}
-        for node in self.nodes.values():
-            if isinstance(node.op, ReshapeOp):
-                x = self.nodes[node.src[0]]
-                equation = reshape_equation(Type(x.dtype, x.shape), node.shape)
-                if equation is not None and equation not in known:
-                    more.setdefault(equation, Equation(*equation, "".join(self.origins[node.id])))
-        return msgspec.structs.replace(given, assumptions=(*given.assumptions, *more.values())) if more else given
+        more = tuple(e for pair, e in self.equations.items() if pair not in known)
+        return msgspec.structs.replace(given, assumptions=(*given.assumptions, *more)) if more else given
 
     def rebuild(self, node: Node, src: list[str], dtype: DType) -> str:
         op = node.op
@@ -92,7 +90,20 @@ class _Builder:
             value = self.small_constant(op.tensor_id)
             if value is not None:
                 return self.make(ConstOp(value), (), dtype, ())
+        if isinstance(op, ReshapeOp):
+            x = self.nodes[src[0]]
+            equation = reshape_equation(Type(x.dtype, x.shape), node.shape)
+            if equation is not None:
+                self.equations.setdefault(equation, Equation(*equation, node.id))
+                return self.reshape_by_assumption(src[0], dtype, node.shape)
         return self.make(op, src, dtype, node.shape, node.tag)
+
+    def reshape_by_assumption(self, ident: str, dtype: DType, shape: Shape) -> str:
+        """The reshape as an exact one around a pad that adds nothing where the equation holds."""
+        merged, pad, padded = padded_reshape(self.nodes[ident].shape, shape)
+        for op, to in ((ReshapeOp(merged), merged), (PadOp(pad), padded), (ReshapeOp(shape), shape)):
+            ident = self.make(op, (ident,), dtype, to)
+        return ident
 
     def small_constant(self, tensor: str) -> Scalar | None:
         found = self.constants.get(tensor)

@@ -439,7 +439,10 @@ class _Former:
         if len(set(axes)) != len(axes):
             return None
         if inner:
-            return (Ref(tensor), axes) if len(axes) == len(names) else None
+            whole = len(axes) == len(names) and all(
+                self.extents[a] == self.extents[b] for a, b in zip(axes, self.frames[tensor].axes)
+            )
+            return (Ref(tensor), axes) if whole else None
         if any(n is None and e.as_int() is None for n, e in zip(names, entries)):
             return None
         read = Read(tensor, entries)

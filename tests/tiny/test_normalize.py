@@ -204,13 +204,26 @@ def test_symbols_that_must_bind_take_their_defaults() -> None:
     assert run(m, {"x": np.arange(5, dtype="f4")})["y0"].tolist() == [0, 1, 2]
 
 
-def test_unproved_reshapes_become_assumptions() -> None:
+def test_a_reshape_that_gives_an_inputs_symbol_replaces_it() -> None:
     b = Build()
     x, _ = b.input("x", F32, "M", "N"), b.input("z", F32, "K")
     y = b.reshape(x, "K")
     b.equations.clear()
-    (equation,) = normalize(b.module(y)).main.signature.assumptions
-    assert (equation.lhs, equation.rhs) == (expr("M*N"), expr("K"))
+    signature = normalize(b.module(y)).main.signature
+    assert [i.shape for i in signature.inputs] == [shape("M", "N"), shape("M*N")]
+    assert signature.assumptions == ()
+
+
+def test_an_equation_that_gives_no_symbol_stays_and_the_reshape_pads() -> None:
+    b = Build()
+    x = b.input("x", F32, "N", 4)
+    y = b.reshape(b.shrink(x, (0, 0), ("min(3, N)", 4)), "N", 4)
+    b.equations.clear()
+    m = normalize(b.module(y))
+    (equation,) = m.main.signature.assumptions
+    assert {equation.lhs, equation.rhs} == {expr("4*min(3, N)"), expr("4*N")}
+    assert verify(m) == []
+    assert run(m, {"x": np.ones((3, 4), "f4")})["y0"].shape == (3, 4)
 
 
 def test_ten_thousand_nodes() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tatami.core.expr import ONE, ZERO, Expr, Shape, exact_div, free_vars, product, substitute, var
-from tatami.core.signature import Equation, Signature, symbols
+from tatami.core.signature import Signature, symbols
 from tatami.core.substitute import substitute_sizes
 from tatami.tiny.infer import Type, reshape_equation
 from tatami.tiny.ir import Program, ReshapeOp

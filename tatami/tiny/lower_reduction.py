@@ -213,7 +213,18 @@ def pool_windows(x: Value, a: Pool, fill: float | int | str) -> Value:
     i = axis_vars(x.rank + n)
     o, k = i[lead : x.rank], i[x.rank :]
     index = [*i[:lead], *(o[j] * stride[j] + k[j] * dilation[j] for j in range(n))]
-    return x.pad(pads, fill).view((*x.shape[:lead], *out, *a.kernel), index)
+    return x.pad(pads, fill).view((*x.shape[:lead], *out, *reaching_kernel(a, x.shape[lead:])), index)
+
+
+def reaching_kernel(a: Pool, sizes: Shape) -> tuple[int, ...]:
+    """The part of each window that can meet an element: a window of 1280 over 2 elements has 2."""
+    n = len(a.kernel)
+    dilation, padding = filled(a.dilation, n), conv_padding(a.padding, n)
+    out = []
+    for k, size, d, (lo, _) in zip(a.kernel, sizes, dilation, padding, strict=True):
+        last = (size + lo - 1).as_int()
+        out.append(k if last is None or last < 0 else min(k, last // d + 1))
+    return tuple(out)
 
 
 def max_pool(use: Use[Pool]) -> Value:
@@ -234,7 +245,8 @@ def max_pool_indices(use: Use[Pool]) -> Value:
     low = "-INF" if x.dtype.is_float else lowest_int(x.dtype)
     n = len(a.kernel)
     lead = x.rank - n
-    window = math.prod(a.kernel)
+    kernel = reaching_kernel(a, x.shape[lead:])
+    window = math.prod(kernel)
     seen = pool_windows(x, a, low)
     best = seen.reshape((*seen.shape[: x.rank], window)).reduce("argmax", (x.rank,))
     position = b.const(0, DType.i64).expand(best.shape)
@@ -242,8 +254,8 @@ def max_pool_indices(use: Use[Pool]) -> Value:
     for j in range(lead):
         position = position * b.size(x.shape[j]) + b.iota(best.shape, j)
     for j in range(n):
-        inner = math.prod(a.kernel[j + 1 :])
-        step = best.fn("idiv", inner).fn("rem", a.kernel[j]) * dilation[j]
+        inner = math.prod(kernel[j + 1 :])
+        step = best.fn("idiv", inner).fn("rem", kernel[j]) * dilation[j]
         at = b.iota(best.shape, lead + j) * stride[j] + step
         position = position * b.size(x.shape[lead + j]) + (at - b.size(padding[j][0]))
     return position
@@ -274,7 +286,9 @@ def pool_windows_to(x: Value, a: Pool, out: Shape) -> Value:
     stride, dilation, padding = filled(a.stride, n), filled(a.dilation, n), conv_padding(a.padding, n)
     pads = [(lo, hi + (stride[j] - 1 if a.ceil_mode else 0)) for j, (lo, hi) in enumerate(padding)]
     i = axis_vars(2 * n)
-    return x.pad(pads, 0.0).view((*out, *a.kernel), [i[j] * stride[j] + i[n + j] * dilation[j] for j in range(n)])
+    return x.pad(pads, 0.0).view(
+        (*out, *reaching_kernel(a, x.shape)), [i[j] * stride[j] + i[n + j] * dilation[j] for j in range(n)]
+    )
 
 
 def adaptive_windows(x: Value, size: tuple[int, ...], fill: float | int | str) -> tuple[Value, Value]:

@@ -193,9 +193,7 @@ def resnet(depths: tuple[int, ...], kind: str, widths: tuple[int, ...]) -> Calla
 def vit() -> nn.Module:
     from transformers import ViTConfig, ViTForImageClassification
 
-    config = ViTConfig(
-        hidden_size=192, num_hidden_layers=12, num_attention_heads=3, intermediate_size=768, num_labels=1000
-    )
+    config = ViTConfig(hidden_size=192, num_hidden_layers=12, num_attention_heads=3, intermediate_size=768, num_labels=1000)
     return ImageModel(ViTForImageClassification(config), ("logits",))
 
 

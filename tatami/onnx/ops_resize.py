@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tatami.core.expr import Expr, expr, floordiv
+from tatami.core.expr import ONE, Expr, expr, floordiv
 from tatami.core.tensor import numpy_dtype
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -37,17 +37,21 @@ def _resize(m: Importer, n: OnnxNode) -> list[Value]:
             scales[a], out[a] = float(s), _scaled(m, shape[a], float(s))
     else:
         assert sizes is not None
-        numbers = [s.as_int() for s in sizes]
-        have = [shape[a].as_int() for a in axes]
+        # An axis that keeps a symbolic size counts as 1 to 1.
+        kept = [shape[a] == size and size.as_int() is None for a, size in zip(axes, sizes, strict=True)]
+        pairs = [(ONE, ONE) if same else (shape[a], size) for same, a, size in zip(kept, axes, sizes, strict=True)]
+        have, numbers = [a.as_int() for a, _ in pairs], [b.as_int() for _, b in pairs]
         if any(v is None for v in (*numbers, *have)):
             raise unsupported(m, f"{n.op} to sizes that are symbols", "give scales, or sizes that are numbers")
         ratios = [(b or 0) / (a or 1) for a, b in zip(have, numbers, strict=True)]
         if policy != "stretch":
             ratio = min(ratios) if policy == "not_larger" else max(ratios)
             ratios = [ratio] * len(axes)
+            if ratio != 1 and any(kept):
+                raise unsupported(m, f"{n.op} of a symbolic size that keeps its aspect ratio", "leave that axis out of axes")
             numbers = [int(np.floor((a or 0) * ratio + 0.5)) for a in have]
         for a, s, number in zip(axes, ratios, numbers, strict=True):
-            scales[a], out[a] = s, expr(number or 0)
+            scales[a], out[a] = s, shape[a] if shape[a].as_int() is None else expr(number or 0)
     attrs: dict[str, Any] = {
         "shape": tuple(out),
         "scales": tuple(scales),

@@ -114,7 +114,7 @@ class Binder:
         except Mismatch as error:
             if isinstance(given.value, Word):
                 raise self.undefined(given.value.name) from None
-            why = f"{parameter.name} of {self.callee.name} is {error}"
+            why = f"{parameter.name} of {self.callee.name} takes {error}"
             raise self.refuse(given.at, why, f"give {parameter.name} as {str(error).split(', not')[0]}") from None
 
     def _named(self, name: ir.Name, parameters: Sequence[Parameter], taken: Iterable[str]) -> Parameter:

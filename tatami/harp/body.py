@@ -7,7 +7,7 @@ from typing import Any, assert_never, get_args
 
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, var
+from tatami.core.expr import Expr, Shape, expr, free_vars, var
 from tatami.core.signature import Role
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
@@ -284,7 +284,8 @@ class Body:
         differ = len(tensor.shape) != len(shape)
         for have, declared in zip(tensor.shape, shape):
             difference = (have - declared).as_int()
-            differ = differ or difference not in (0, None)
+            decided_by_data = have != declared and bool(free_vars(have) & self.scope.learned)
+            differ = differ or difference not in (0, None) or decided_by_data
         if differ:
             why = f"{name} is declared {shape_text(shape)}, the value has shape {shape_text(tensor.shape)}"
             raise self._refuse("AxisAlignmentMismatch", at, why, f"declare {dtype_name(dtype)}{shape_text(tensor.shape)}")

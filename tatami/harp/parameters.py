@@ -176,6 +176,8 @@ def _convert(value: Value, hint: Any) -> Any:
         return value
     if hint is str and isinstance(value, str | GraphName):
         return _plain(value)
+    if hint is str and isinstance(value, Expr) and value.as_name() is not None:
+        return value.as_name()  # the symbol of a size that the operation decides
     if hint is Graph and isinstance(value, GraphName):
         return value.name
     if origin is typing.Literal and _word(value) in args:

@@ -4,7 +4,7 @@
           | a word | nothing
 
 Numbers are Python's: a number has no dtype until it meets a tensor. Arithmetic of numbers and sizes happens here, at
-once; integers divide as sizes do, rounding down.
+once; integers divide as integer tensors do, toward zero, and sizes round down.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def join_numbers(op: str, left: Any, right: Any) -> bool | int | float:
     """Two numbers. Raises Unfit."""
     try:
         if op == "/":
-            return left / right if isinstance(left, float) or isinstance(right, float) else left // right
+            return left / right if isinstance(left, float) or isinstance(right, float) else _quotient(left, right)
         if op in ("**", "<<") and isinstance(left, int) and isinstance(right, int) and not abs(right) <= 64:
             raise OverflowError
         result = _NUMBERS[op](left, right)
@@ -128,6 +128,12 @@ def join_numbers(op: str, left: Any, right: Any) -> bool | int | float:
         raise Unfit(f"{left} {op} {right} has no value in 64 bits", "use smaller numbers") from None
     except (TypeError, KeyError, ValueError):
         raise Unfit(f"{op} does not join {describe(left)} and {describe(right)}", "make one of them a tensor") from None
+
+
+def _quotient(left: int, right: int) -> int:
+    """Rounded toward zero, as integer tensors divide."""
+    down = abs(left) // abs(right)
+    return down if (left < 0) == (right < 0) else -down
 
 
 def join_sizes(op: str, left: Expr, right: Expr) -> Expr:

@@ -35,12 +35,12 @@ BODY = [
     ("z = x(y)", 5, "UnknownOp", "'x' is a value", "new line"),
     ("z = x.softmax(axiz=1)", 15, "InvalidAttribute", "no parameter 'axiz'", "did you mean 'axis'"),
     ("z = softmax(x, axiz=1)", 16, "InvalidAttribute", "no parameter 'axiz'", "did you mean 'axis'"),
-    ("z = x.softmax(1.5)", 15, "InvalidAttribute", "axis of softmax is an integer, not the number 1.5", "an integer"),
+    ("z = x.softmax(1.5)", 15, "InvalidAttribute", "axis of softmax takes an integer, not the number 1.5", "an integer"),
     ("z = x.softmax(1, 2)", 18, "InvalidAttribute", "no place for the number 2", "parameters are: axis"),
     ("z = x.softmax(1, axis=1)", 18, "InvalidAttribute", "given twice", "leave one"),
     ("z = x.repeat(1)", 7, "InvalidAttribute", "repeat needs times", "add times="),
     ("z = x.cast(f31)", 12, "UnknownName", "nothing is called 'f31'", "assign it"),
-    ("z = x.gelu(1)", 12, "InvalidAttribute", "approximate of gelu is a string", "a string"),
+    ("z = x.gelu(1)", 12, "InvalidAttribute", "approximate of gelu takes a string", "a string"),
     ("z = x.softmax(axis=7)", 7, "AxisOutOfRange", "axis 7 of a tensor of rank 2", "0..1"),
     ("z = x + x.sum(1)", 7, "BroadcastMismatch", "shapes [N, 3] and [N]", "insert expand"),
     ("z = x + y.cast(f16)", 7, "DTypeMismatch", "dtypes f32 and f16", "cast(f32)"),
@@ -254,3 +254,11 @@ def test_every_kind_of_fault_is_in_the_table_of_the_manual() -> None:
     listed = set(re.findall(r"^\| [^|]+ \| (\w+) \| ", table, re.M)) - {"kind"}
     raised = {b[2] for b in BODY if b[1] is not None} | {w[2] for w in WHOLE} | {"InputTooLarge", "FileUnreadable", "Untrusted"}
     assert raised == listed
+
+
+def test_a_result_whose_size_data_decide_has_this_size() -> None:
+    text = "graph<M=1> main(x: f32[4]) -> f32[{}] {{ i = x.nonzero(K) return x.take(i.reshape([K])) }}"
+    (found,) = faults(text.format("M"))
+    assert (found.kind, found.at) == ("AxisAlignmentMismatch", "m.harp:1:66") and "declare f32[K]" in found.suggestion
+    y = tt.compile(tt.parse(text.format("K")))(x=np.array([0, 1, 0, 2], np.float32))["output"]
+    assert y.tolist() == [1, 2]

@@ -1,3 +1,5 @@
+import numpy as np
+
 from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
@@ -7,6 +9,7 @@ from tatami.region.ir import At, BroadcastInDim, Read, Reduce, Ref, Region, Tran
 from tatami.region.ir import Program as RegionProgram
 from tatami.region.lower import lower
 from tatami.region.partition import partition
+from tatami.region.run import run
 from tatami.tiny.ir import Program
 from tests.tiny_programs import Builder, gemm_bias_relu, row_softmax
 
@@ -96,3 +99,20 @@ def test_a_cast_that_two_kernels_repeat_is_in_memory_nowhere() -> None:
     b.output("z", z)
     written = [t.name for r in lowered(b.module()).main.body if isinstance(r, Region) for t in r.outputs]
     assert written == [y, z]
+
+
+def test_a_routine_takes_operands_in_its_order_and_as_often_as_they_stand() -> None:
+    from tatami.frontend.graph import Graph
+    from tatami.tiny.lower import lower as lower_to_tiny
+    from tatami.tiny.normalize import normalize
+
+    g = Graph("g")
+    a, b = g.input("a", (4,), DType.fp32), g.input("b", (4,), DType.fp32)
+    g.output("y", g.kernel_body("output[0] = 0;", b, a, b, outputs=[(DType.fp32, (4,))], meaning=lambda x, y, z: x - y + 3 * z))
+    module = lowered(normalize(lower_to_tiny(g.module())))
+    (region,) = module.main.body
+    assert isinstance(region, Region) and region.opaque is not None
+    first, second = (p.name for p in region.inputs)
+    assert region.opaque.operands == (first, second, first)
+    x, y = np.arange(4, dtype=np.float32), np.full(4, 10, np.float32)
+    assert run(module, {"a": x, "b": y}, {})["y"].tolist() == (y - x + 3 * y).tolist()

@@ -160,7 +160,7 @@ def sloped(name, m, x):
 @step("cast")
 def cast(name, m, x):
     to = m.r.choice([F.fp32, F.fp16, F.bf16, F.fp64, F.i32, F.i64, F.i8, F.u8, F.u32, F.bool])
-    return (m.exact(x) if floats(x) and not to.is_float else x).one(name, to=to)
+    return (m.exact(x) if floats(x) and (not to.is_float or to.itemsize > x.dtype.itemsize) else x).one(name, to=to)
 
 
 @step("bitcast")

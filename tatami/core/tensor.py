@@ -80,5 +80,5 @@ def as_dtype(value: object) -> DType | None:
         return DType[value]
     try:
         return _FROM_NUMPY.get(np.dtype(value).newbyteorder("=")) if value is not None else None  # type: ignore[call-overload]
-    except TypeError:
+    except (TypeError, ValueError):
         return None

@@ -33,8 +33,9 @@ from tatami.core.scalar import scalar
 from tatami.core.signature import Equation, Input, Mutability, Output, Role, Signature, Storage
 from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
-from tatami.frontend.graph_arguments import constant
+from tatami.frontend.graph_arguments import constant, integer, several
 from tatami.frontend.graph_arguments import dtype as dtype_named
+from tatami.frontend.graph_arguments import name as named
 from tatami.frontend.graph_arguments import shape as checked_shape
 from tatami.frontend.graph_arguments import size as size_expr
 from tatami.frontend.graph_tensor import Tensor
@@ -110,9 +111,9 @@ class Graph:
         where = _caller()
         try:
             payload = array if isinstance(array, Payload) else Payload(_as_array(array))
-        except ValueError as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise fail("UnsupportedDType", where, str(error), "convert the array to a supported dtype") from None
-        name = self._fresh(name or "constant", self.root._constants)
+        name = self._fresh("constant" if name is None else named(name, where), self.root._constants)
         self._names.add(name)
         self.root._constants[name] = payload
         shape = tuple(expr(s) for s in payload.shape)
@@ -131,7 +132,7 @@ class Graph:
     def update(self, target: Tensor, value: Tensor) -> None:
         """The mutable input `target` takes `value` in place, after all its reads."""
         where = _caller()
-        port = next((i for i in self._inputs if i.tensor == target.name), None)
+        port = next((i for i in self._inputs if i.tensor == self._own(target, where).name), None)
         if port is None or port.mutability != "mutable":
             raise fail(
                 "InvalidAttribute", where, f"{target.name!r} is not a mutable input", 'declare it with mutability="mutable"'
@@ -140,12 +141,12 @@ class Graph:
 
     def size(self, symbol: str, default: int) -> None:
         """The value of a size symbol that no input decides."""
-        self._symbol(symbol, _caller())
-        self._defaults[symbol] = default
+        self._symbol(named(symbol, _caller()), _caller())
+        self._defaults[symbol] = integer(default, f"size {symbol}")
 
     def assume(self, lhs: IntoExpr, rhs: IntoExpr) -> None:
         """Two sizes are equal: checked when they are bound."""
-        self._assumptions.append(Equation(expr(lhs), expr(rhs), _caller()))
+        self._assumptions.append(Equation(size_expr(lhs, "assume"), size_expr(rhs, "assume"), _caller()))
 
     # -- operations --------------------------------------------------------------------------------
     def op(
@@ -157,8 +158,8 @@ class Graph:
         **attrs: Any,
     ) -> Any:
         """Any operation of the table: a Tensor, or a tuple of them. None is an absent operand."""
-        where = at or _caller()
-        if name not in OPS:
+        where = _caller() if at is None else at
+        if not isinstance(name, str) or name not in OPS:
             raise fail("UnknownOp", where, f"{str(name)[:80]!r} is not an operation", suggested_op(str(name)))
         row = OPS[name]
         kinds = row.attrs.__annotations__
@@ -196,8 +197,10 @@ class Graph:
 
     def rename(self, tensor: Tensor, name: str) -> None:
         """Call what the last node gave `name` (`name_1`, … where that is taken), and the node too when it gave only this."""
-        old, at = tensor.name, len(self._nodes) - 1
-        assert self._producer.get(old) == at, "only results of the last node: nothing reads them yet"
+        old, at = self._own(tensor, _caller()).name, len(self._nodes) - 1
+        if self._producer.get(old) != at:
+            raise fail("InvalidAttribute", _caller(), f"{old!r} is no result of the last node", "rename a result at once")
+        name = named(name, _caller())
         self._names.discard(old)
         tensor.name = self._fresh(name)
         self._tensors[tensor.name] = self._tensors.pop(old)
@@ -213,17 +216,18 @@ class Graph:
     def one(self, name: str, *operands: Tensor | bool | int | float | None, **attrs: Any) -> Tensor:
         """An operation with one result."""
         result = self.op(name, *operands, **attrs)
-        assert isinstance(result, Tensor)
+        if not isinstance(result, Tensor):
+            raise fail("InvalidAttribute", _caller(), f"{name} has {len(result)} results", "use op")
         return result
 
     def where(self, condition: Tensor, yes: Tensor | float, no: Tensor | float) -> Tensor:
         return self.one("where", condition, yes, no)
 
     def concat(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-        return self.one("concat", *tensors, axis=axis)
+        return self.one("concat", *_tensors(tensors, "concat"), axis=axis)
 
     def stack(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-        return self.one("stack", *tensors, axis=axis)
+        return self.one("stack", *_tensors(tensors, "stack"), axis=axis)
 
     def einsum(self, equation: str, *tensors: Tensor) -> Tensor:
         return self.one("einsum", *tensors, equation=equation)
@@ -346,6 +350,9 @@ class Graph:
         if meaning is not None and not callable(meaning):
             raise fail("InvalidAttribute", where, f"meaning={meaning!r}", "give a function over arrays, or None")
         types = tuple(ir.TensorType(dtype_named(d, where), self._shape(s, where)) for d, s in pairs)
+        for text in (c, cuda, preamble, cuda_preamble):
+            if text is not None:
+                named(text, where)
         attrs = KernelBody(types, c, cuda, preamble, cuda_preamble)
         key = remember_meaning(attrs, meaning) if meaning is not None else ""
         texts = {"c": c, "cuda": cuda, "preamble": preamble, "cuda_preamble": cuda_preamble}
@@ -354,13 +361,17 @@ class Graph:
     # -- other graphs ------------------------------------------------------------------------------
     def subgraph(self, name: str) -> Graph:
         """A new graph of the same module, to be called by name."""
-        if name == "main" or name in self.root._graphs:
+        if named(name, _caller()) == "main" or name in self.root._graphs:
             raise fail("DuplicateId", _caller(), f"a graph {name!r} exists", "choose another name")
         self.root._graphs[name] = Graph(name, self)
         return self.root._graphs[name]
 
     def call(self, graph: Graph | str, *operands: Tensor, sizes: Mapping[str, IntoExpr] | None = None) -> Any:
-        return self.op("call", *operands, graph=_graph_name(graph), sizes={k: expr(v) for k, v in (sizes or {}).items()})
+        given = {} if sizes is None else sizes
+        if not isinstance(given, Mapping):
+            raise fail("InvalidAttribute", _caller(), f"sizes are {given!r}", 'give a mapping: {"N": 4}')
+        values = {named(k, "call"): size_expr(v, "call") for k, v in given.items()}
+        return self.op("call", *operands, graph=_graph_name(graph), sizes=values)
 
     def cond(self, condition: Tensor, then: Graph | str, otherwise: Graph | str, *operands: Tensor) -> Any:
         """`then` or `otherwise` over the same operands."""
@@ -376,8 +387,9 @@ class Graph:
         condition: Tensor | None = None,
     ) -> Any:
         """`body` again and again; see the `loop` operation. `trip`: a size, or a rank-0 i64 tensor."""
-        size = None if trip is None or condition is not None or isinstance(trip, Tensor) else expr(trip)
-        count = trip if isinstance(trip, Tensor) or trip is None else self.size_of(expr(trip))
+        state, invariants = _tensors(state, "loop"), _tensors(invariants, "loop")
+        size = None if trip is None or condition is not None or isinstance(trip, Tensor) else size_expr(trip, "loop")
+        count = trip if isinstance(trip, Tensor) or trip is None else self.size_of(trip)
         name = _graph_name(body)
         scans = name in self.root._graphs and len(self.root._graphs[name]._updates) > 1 + len(state)
         symbol = self.fresh_size("T") if scans and size is None else None
@@ -452,7 +464,7 @@ class Graph:
     def _put_output(self, name: str, tensor: Tensor, updates: str | None) -> None:
         where = _caller()
         self._own(tensor, where)
-        if name in self._updates or any(i.tensor == name for i in self._inputs):
+        if named(name, where) in self._updates or any(i.tensor == name for i in self._inputs):
             raise fail("DuplicateId", where, f"{name!r} is already an input or output", "choose another name")
         if tensor.name in {i.tensor for i in self._inputs} or tensor.name in self._output_names:
             tensor = self.op("identity", tensor, at=where)
@@ -613,7 +625,16 @@ _OWN_DTYPES = frozenset(
 
 
 def _graph_name(graph: Graph | str) -> str:
+    if not isinstance(graph, Graph | str):
+        raise fail("InvalidAttribute", _caller(), f"{graph!r} is no graph", "pass what g.subgraph gave, or its name")
     return graph if isinstance(graph, str) else graph.name
+
+
+def _tensors(values: Any, what: str) -> tuple[Any, ...]:
+    listed = several(values)
+    if listed is None:
+        raise fail("InvalidAttribute", what, f"{values!r} is no list of tensors", "write [a, b]")
+    return listed
 
 
 def _fitting(value: bool | int | float, dtype: DType) -> DType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tatami.core.diagnostic import fail
@@ -16,6 +16,13 @@ Axes: TypeAlias = "int | Sequence[int]"
 Pads: TypeAlias = "int | str | Expr | Sequence[Any]"
 
 
+def several(value: Any) -> tuple[Any, ...] | None:
+    """The items of a list, a tuple, a range or an array; None for anything else (a tensor of a graph is one thing)."""
+    if isinstance(value, list | tuple | range):
+        return tuple(value)
+    return tuple(value.tolist()) if hasattr(value, "tolist") and getattr(value, "ndim", 0) == 1 else None
+
+
 def integer(value: Any, what: str) -> int:
     """A number that counts or names an axis; numpy's integers too. Raises E1009."""
     try:
@@ -26,9 +33,8 @@ def integer(value: Any, what: str) -> int:
 
 def integers(value: Any, what: str) -> tuple[int, ...]:
     """One integer or several. Raises E1009."""
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return tuple(integer(v, what) for v in value)
-    return (integer(value, what),)
+    listed = several(value)
+    return (integer(value, what),) if listed is None else tuple(integer(v, what) for v in listed)
 
 
 def flat(values: Sequence[Any], what: str) -> tuple[int, ...]:
@@ -38,14 +44,14 @@ def flat(values: Sequence[Any], what: str) -> tuple[int, ...]:
 
 def each(value: Any, n: int, what: str) -> tuple[int, ...]:
     """`n` integers; one number stands for all."""
-    return integers(value, what) if isinstance(value, Iterable) else (integer(value, what),) * n
+    return (integer(value, what),) * n if several(value) is None else integers(value, what)
 
 
 def size(value: Any, what: str) -> Expr:
     """A size: number, symbol or expression. Raises E1006."""
     try:
         return expr(value)
-    except (ExprSyntaxError, ValueError, TypeError) as error:
+    except (ExprSyntaxError, ValueError, TypeError, OverflowError) as error:
         raise fail(
             "InvalidSymbol", what, str(error), 'write a size as a number, a symbol or an expression such as "2*N + 1"'
         ) from None
@@ -53,9 +59,10 @@ def size(value: Any, what: str) -> Expr:
 
 def shape(value: Any, what: str) -> Shape:
     """The sizes of a list or tuple. Raises E1006."""
-    if isinstance(value, str) or not isinstance(value, Iterable):
+    listed = several(value)
+    if listed is None:
         raise fail("InvalidSymbol", what, f"{value!r} is no shape", f"write a tuple: ({value!r},)")
-    return tuple(size(v, what) for v in value)
+    return tuple(size(v, what) for v in listed)
 
 
 def sizes(values: Sequence[Any], what: str) -> Shape:
@@ -65,7 +72,8 @@ def sizes(values: Sequence[Any], what: str) -> Shape:
 
 def pads(value: Any, n: int, what: str) -> tuple[tuple[Expr, Expr], ...]:
     """(before, after) per axis from a number, a number per axis, or pairs."""
-    sides = (value,) * n if isinstance(value, int | str | Expr) or not isinstance(value, Iterable) else tuple(value)
+    sides = several(value)
+    sides = (value,) * n if sides is None else sides
     out = []
     for side in sides:
         pair = tuple(side) if isinstance(side, list | tuple) else (side, side)
@@ -73,6 +81,13 @@ def pads(value: Any, n: int, what: str) -> tuple[tuple[Expr, Expr], ...]:
             raise fail("InvalidAttribute", what, f"{side!r} is no pair", "give (before, after) per axis")
         out.append((size(pair[0], what), size(pair[1], what)))
     return tuple(out)
+
+
+def name(value: Any, what: str) -> str:
+    """Raises E1009 for what is no text."""
+    if not isinstance(value, str):
+        raise fail("InvalidAttribute", what, f"{value!r} is no name", "names are strings")
+    return value
 
 
 def constant(value: Any, what: str) -> Scalar:

@@ -252,4 +252,4 @@ class Elementwise(Value):
 
     def masked_fill(self, mask: Tensor, value: float) -> Tensor:
         """`value` where `mask` holds, else this tensor."""
-        return mask.one("where", value, self)  # type: ignore[arg-type]
+        return self.graph.one("where", mask, value, self)  # type: ignore[arg-type]

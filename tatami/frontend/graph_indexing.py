@@ -46,11 +46,11 @@ class Indexing(Value):
 
     def nonzero(self, size_symbol: str | None = None) -> Tensor:
         """Coordinates of the elements that are not 0: [rank, count]; the count is a new size."""
-        return self.one("nonzero", size=size_symbol or self.graph.fresh_size("nonzero"))
+        return self.one("nonzero", size=self.graph.fresh_size("nonzero") if size_symbol is None else size_symbol)
 
     def compress(self, keep: Tensor, axis: int | None = None, size_symbol: str | None = None) -> Tensor:
         """The slices along an axis where `keep` holds (numpy.compress); their number is a new size."""
-        return self.one("compress", keep, axis=axis, size=size_symbol or self.graph.fresh_size("kept"))
+        return self.one("compress", keep, axis=axis, size=self.graph.fresh_size("kept") if size_symbol is None else size_symbol)
 
     def reverse_sequence(self, lengths: Tensor, time_axis: int = 0, batch_axis: int = 1) -> Tensor:
         return self.one("reverse_sequence", lengths, time_axis=time_axis, batch_axis=batch_axis)

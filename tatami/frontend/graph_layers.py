@@ -171,7 +171,7 @@ class Layers(Value):
         return self.one(
             "resize",
             shape=shape_of(shape, at),
-            scales=() if scales is None else tuple(scales),
+            scales=() if scales is None else scales,
             mode=mode,
             coordinates=coordinates,
             **attrs,

@@ -163,6 +163,7 @@ def _cast(attrs: To, operands: Operands, site: Site) -> tuple[TensorType, ...]:
 
 def _bitcast(attrs: To, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
+    want(DType.unknown not in (x.dtype, attrs.to), "bitcast of an unknown dtype", "name both dtypes", site, "UnknownDType")
     want(
         x.dtype.itemsize == attrs.to.itemsize,
         f"bitcast from {x.dtype} to {attrs.to}",

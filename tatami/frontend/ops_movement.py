@@ -300,6 +300,7 @@ def _unfold(attrs: Unfold, operands: Operands, site: Site) -> tuple[TensorType, 
     want(lead in (0, 1, 2), f"unfold of {text(x.shape)} with {n} kernel sizes", "give (L..), (C, L..) or (N, C, L..)", site)
     want(attrs.groups == 1 or lead >= 1, "groups without a channel axis", "give an operand (C, L..)", site)
     stride, dilation = filled(attrs.stride, n), filled(attrs.dilation, n)
+    check_windows(attrs.kernel, stride, dilation, site)
     out = tuple(windows(x.shape[lead + i], attrs.kernel[i], stride[i], dilation[i]) for i in range(n))
     channels = x.shape[:lead]
     if attrs.groups > 1:
@@ -307,7 +308,15 @@ def _unfold(attrs: Unfold, operands: Operands, site: Site) -> tuple[TensorType, 
     return (TensorType(x.dtype, (*channels, *map(expr, attrs.kernel), *out)),)
 
 
+def check_windows(kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...], site: Site) -> None:
+    """Raises E1009 unless there is one positive number per axis each."""
+    complete = len(kernel) == len(stride) == len(dilation)
+    want(complete, "a window attribute has the wrong length", f"give {len(kernel)} values, one per axis", site)
+    want(min((*kernel, *stride, *dilation), default=1) > 0, "a window attribute is not positive", "give numbers >= 1", site)
+
+
 def split_groups(channels: Expr, groups: int, site: Site) -> Expr:
+    want(groups > 0, f"{groups} groups", "give 1 or more", site)
     per = floordiv(channels, expr(groups))
     want(per * groups == channels, f"{channels} channels in {groups} groups", "use a number of groups that divides", site)
     return per
@@ -351,6 +360,13 @@ def _stack(attrs: OneAxis, operands: Operands, site: Site) -> tuple[TensorType, 
     types = need(operands)
     a = axis_of(attrs.axis, len(types[0].shape) + 1, site)
     for t in types[1:]:
+        want(
+            len(t.shape) == len(types[0].shape),
+            f"stack of {text(types[0].shape)} and {text(t.shape)}",
+            "give one shape",
+            site,
+            "BroadcastMismatch",
+        )
         for x, y in zip(types[0].shape, t.shape, strict=True):
             same_size(x, y, "stack", site)
     return (TensorType(same_dtype(types, site), (*types[0].shape[:a], expr(len(types)), *types[0].shape[a:])),)

@@ -22,7 +22,7 @@ from tatami.frontend.operation import (
     want_float,
 )
 from tatami.frontend.ops_contraction import Pads, conv_padding
-from tatami.frontend.ops_movement import filled, split_groups, windows
+from tatami.frontend.ops_movement import check_windows, filled, split_groups, windows
 
 
 class Reduce(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -242,8 +242,8 @@ def _pool(attrs: Pool, operands: Operands, site: Site) -> tuple[TensorType, ...]
         site,
         "BroadcastMismatch",
     )
-    for values in (attrs.stride, attrs.dilation, attrs.padding):
-        want(len(values) in (0, n), "a window attribute has the wrong length", f"give {n} values", site)
+    check_windows(attrs.kernel, filled(attrs.stride, n), filled(attrs.dilation, n), site)
+    want(len(attrs.padding) in (0, n), "a window attribute has the wrong length", f"give {n} values", site)
     lead = len(x.shape) - n
     return (TensorType(x.dtype, (*x.shape[:lead], *pool_sizes(attrs, x.shape[lead:]))),)
 

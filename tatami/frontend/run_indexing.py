@@ -10,11 +10,8 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import expr
 from tatami.core.numerics import Array, cast, philox
 from tatami.core.numerics import constant as rank_0
-from tatami.frontend.operation import Site
-from tatami.frontend.ops_indexing import resize_scales
 from tatami.frontend.run_scope import Scope, wide
 
 
@@ -273,9 +270,8 @@ def rotary_embedding(s: Scope, attrs: Any) -> Array:
 
 def resize(s: Scope, attrs: Any) -> Array:
     x = wide(s[0]) if attrs.mode != "nearest" else s[0]
-    for axis, (to, scale) in enumerate(
-        zip(s.shape(attrs.shape), resize_scales(attrs, tuple(map(expr, x.shape)), Site(s.at)), strict=True)
-    ):
+    scales = attrs.scales or [to / max(1, size) for to, size in zip(s.shape(attrs.shape), x.shape)]
+    for axis, (to, scale) in enumerate(zip(s.shape(attrs.shape), scales, strict=True)):
         if to == x.shape[axis] and scale == 1.0:
             continue
         x = _resized(x, axis, to, np.float32(scale), attrs)

@@ -169,7 +169,7 @@ class Graph:
         except (TypeError, NotImplementedError, ValueError, OverflowError) as error:
             names = ", ".join(f.name for f in msgspec.structs.fields(row.attrs)) or "none"
             raise fail("InvalidAttribute", where, str(error), f"the attributes of {name} are: {names}") from None
-        tensors = self._lifted(operands, name)
+        tensors = self.lifted(operands, name)
         inputs = tuple("" if t is None else self._own(t, where).name for t in tensors)
         label = self._fresh(node or name)
         made = ir.Node(name, label, inputs, (), plain)
@@ -514,7 +514,7 @@ class Graph:
             )
         return tensor
 
-    def _lifted(self, operands: Sequence[Tensor | bool | int | float | None], op: str) -> list[Tensor | None]:
+    def lifted(self, operands: Sequence[Tensor | bool | int | float | None], op: str) -> list[Tensor | None]:
         """Numbers as constants of the dtype of the tensors beside them; the condition of `where` decides nothing."""
         values = operands[1:] if op == "where" else operands
         dtypes = [o.dtype for o in values if isinstance(o, Tensor)]

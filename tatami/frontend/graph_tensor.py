@@ -181,7 +181,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
                 continue
             size = self.shape[len(starts)]
             if isinstance(k, slice):
-                lo, hi, step, reverse = _slice_bounds(k, size, self._what("slice"))
+                lo, hi, step, reverse = slice_bounds(k, size, self._what("slice"))
                 if reverse:
                     flipped.append(len(starts))
                 shape.append(False)
@@ -372,7 +372,7 @@ def _place(k: Any, extent: Expr, at: str) -> Expr:
     return size(k, at) if number is None else expr(number) + (extent if number < 0 else ZERO)
 
 
-def _slice_bounds(k: slice, size: Expr, at: str) -> tuple[Expr, Expr, int, bool]:
+def slice_bounds(k: slice, size: Expr, at: str = "slice") -> tuple[Expr, Expr, int, bool]:
     """(lo, hi, step, reversed first) with 0 <= lo <= hi <= size and step > 0, numpy's meaning."""
     step = 1 if k.step is None else k.step
     step = integer(step, at)

@@ -1,0 +1,341 @@
+"""A frontend module as `.harp` text: reading it back gives the module, node for node.
+
+The order of the nodes is kept. A value that is used once, is short and has no name of its own stands where it is used,
+where its nodes come right before its reader's; every other value is a statement. Names that the language cannot say are
+replaced by near ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
+from tatami.core.dtype import DType
+from tatami.core.expr import expr, free_vars
+from tatami.core.module import Module
+from tatami.core.scalar import number
+from tatami.core.signature import Input
+from tatami.core.tensor import Tensor
+from tatami.frontend.graph import Graph as Scratch
+from tatami.frontend.ir import Graph, Node
+from tatami.frontend.operation import attributes
+from tatami.frontend.ops import OPS
+from tatami.frontend.verify import CALLEES
+from tatami.harp.fmt import format_text
+from tatami.harp.names import Names, is_name
+from tatami.harp.write import Code, dtype_text, number_code, payload_text, size_text, string_text, type_text
+from tatami.harp.write_operation import expression
+
+INLINE_ELEMENTS = 16
+"""Constants of at most so many elements are written out."""
+INLINE_CHARACTERS = 60
+"""Expressions of at most so many characters stand where they are used."""
+NONE = Code("none")
+
+
+@dataclass(frozen=True)
+class Decompiled:
+    """The text, and the constants that it names."""
+
+    text: str
+    constants: Mapping[str, np.ndarray]
+
+
+def decompile(model: Any) -> str:
+    """The `.harp` text of a Graph or frontend Module. Raises one TatamiError (E1610) for each thing it cannot say."""
+    return decompiled(model).text
+
+
+def decompiled(model: Any) -> Decompiled:
+    """The text with the arrays of its named constants: what belongs into the `.npz` beside it."""
+    module: Module[Graph] = model if isinstance(model, Module) else model.module()
+    unsaid = [d for name, graph in module.programs.items() for d in unsayable(name, graph, module)]
+    if unsaid:
+        raise TatamiError(*unsaid)
+    constants = _Constants(module)
+    graphs = Names(["main"])
+    order = list(_callees_first(module.programs))
+    texts = [_Writer(module, name, constants, graphs).text() for name in order]
+    return Decompiled(format_text("\n".join(texts)), constants.named)
+
+
+def unsayable(name: str, graph: Graph, module: Module[Graph]) -> Iterator[Diagnostic]:
+    """What the language has no words for."""
+    signature = graph.signature
+    for port in signature.inputs:
+        at = f"{name}: input {port.tensor}"
+        if port.storage == "const_pool" and port.tensor not in module.constants:
+            yield _unsaid(at, "a constant without content", "give it as an argument or as a constant")
+        if port.layout is not None:
+            yield _unsaid(at, f"a layout ({port.layout.kind})", "leave layouts to the plan")
+    for output in signature.outputs:
+        if output.layout is not None:
+            yield _unsaid(f"{name}: output {output.tensor}", f"a layout ({output.layout.kind})", "leave layouts to the plan")
+    if signature.must_bind:
+        yield _unsaid(name, f"must_bind ({', '.join(signature.must_bind)})", "it is found again when the text is compiled")
+    symbols = {s for t in graph.tensors.values() for size in t.shape for s in free_vars(size)}
+    for symbol in sorted(symbols):
+        if not is_name(symbol):
+            yield _unsaid(name, f"the size symbol {symbol!r}", "name sizes by letters, digits and _")
+
+
+def _unsaid(at: str, what: str, suggestion: str) -> Diagnostic:
+    return diagnostic("Unsayable", at, f"the language has no words for {what}", suggestion)
+
+
+def _callees_first(programs: Mapping[str, Graph]) -> Iterator[str]:
+    """Every graph after those that it calls; main last."""
+    done: set[str] = set()
+    work = [("main", False)]
+    work = [(n, False) for n in ("main", *reversed([n for n in programs if n != "main"]))]
+    while work:
+        name, ready = work.pop()
+        if ready:
+            yield name
+        elif name not in done and name in programs:
+            done.add(name)
+            called = [str(n.attrs[k]) for n in programs[name].graph for k in CALLEES.get(n.op, ()) if k in n.attrs]
+            work += [(name, True), *((c, False) for c in reversed(called))]
+
+
+class _Constants:
+    """Which constants stand in the text and which are named by it."""
+
+    def __init__(self, module: Module[Graph]) -> None:
+        self.module = module
+        self.names = Names()
+        self.named: dict[str, np.ndarray] = {}
+        self._texts: dict[str, str] = {}
+
+    def text(self, name: str) -> str:
+        """The expression that stands for the constant."""
+        if name not in self._texts:
+            tensor = self.module.constants[name]
+            elements = payload_text(tensor) if 0 < tensor.array.size <= INLINE_ELEMENTS else None
+            if elements is None:
+                label = self.names[name]
+                self.named[label] = tensor.array
+                elements = string_text(label)
+            self._texts[name] = f"constant({type_text(tensor.dtype, tuple(map(expr, tensor.shape)))}, {elements})"
+        return self._texts[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A value that has no statement yet."""
+
+    tensor: str
+    code: Code
+    node: Node
+
+
+class _Writer:
+    """The text of one graph. `pending` are the values not yet written, in the order of their nodes: a reader may take
+    them from the end only, and a statement is preceded by all of them."""
+
+    def __init__(self, module: Module[Graph], name: str, constants: _Constants, graphs: Names) -> None:
+        self.module = module
+        self.name = name
+        self.graph = module.programs[name]
+        self.constants = constants
+        self.graphs = graphs
+        self.symbols = _symbols(self.graph)
+        self.names = Names(self.symbols)
+        self.codes: dict[str, Code] = {}
+        self.pending: list[_Pending] = []
+        self.lines: list[str] = []
+        signature = self.graph.signature
+        self.uses = Counter(i for n in self.graph.graph for i in n.inputs)
+        self.uses.update(o.tensor for o in signature.outputs)
+
+    def text(self) -> str:
+        signature = self.graph.signature
+        parameters = [i for i in signature.inputs if not self._is_constant(i)]
+        for port in parameters:
+            self.codes[port.tensor] = Code(self.names[port.tensor])
+        returned = [o for o in signature.outputs if o.updates is None]
+        results = [f"{self.names[o.tensor]}: {type_text(o.dtype, o.shape)}" for o in returned]
+        for port in signature.inputs:
+            if self._is_constant(port):
+                self._constant(port)
+        for node in self.graph.graph:
+            self._node(node)
+        for output in signature.outputs:
+            if output.updates is not None:
+                (value,) = self._operands([output.tensor])
+                self._statement(f"update({self.codes[output.updates].text}, {value.text})")
+        values = self._operands([o.tensor for o in returned])
+        self._statement(f"return {', '.join(v.text for v in values)}")
+        bare = len(returned) == 1 and returned[0].tensor == "output"
+        declared = type_text(returned[0].dtype, returned[0].shape) if bare else f"({', '.join(results)})"
+        given = ", ".join(_parameter(port, self.names[port.tensor]) for port in parameters)
+        name = "main" if self.name == "main" else self.graphs[self.name]
+        body = "\n".join(self.lines)
+        return f"graph{self._sizes()} {name}({given}) -> {declared} {{\n{body}\n}}\n"
+
+    def _is_constant(self, port: Input) -> bool:
+        return port.storage == "const_pool" and port.tensor in self.module.constants
+
+    def _sizes(self) -> str:
+        defaults = self.graph.signature.defaults
+        sizes = [f"{s}={defaults[s]}" if s in defaults else s for s in self.symbols]
+        return f"<{', '.join(sizes)}>" if sizes else ""
+
+    def _constant(self, port: Input) -> None:
+        code = Code(self.constants.text(port.tensor))
+        if self.uses[port.tensor] == 1 and len(code.text) <= INLINE_CHARACTERS:
+            self.codes[port.tensor] = code
+        else:
+            self._assign(port.tensor, code)
+
+    # -- statements ------------------------------------------------------------------------------------
+    def _statement(self, line: str) -> None:
+        """Write a line, after everything that comes before it."""
+        self._flush(len(self.pending))
+        self.lines.append(line)
+
+    def _assign(self, tensor: str, code: Code) -> None:
+        self.lines.append(f"{self.names[tensor]} = {code.text}")
+        self.codes[tensor] = Code(self.names[tensor])
+
+    def _flush(self, count: int) -> None:
+        for entry in self.pending[:count]:
+            self._assign(entry.tensor, entry.code)
+        del self.pending[:count]
+
+    def _operands(self, tensors: Sequence[str]) -> list[Code]:
+        """The operands as text; those pending at the end, in this order, are taken as expressions."""
+        waiting = [e.tensor for e in self.pending]
+        taken: dict[str, Code] = {}
+        for tensor in reversed([t for t in tensors if t in waiting]):
+            if waiting[-1:] != [tensor]:
+                break
+            waiting.pop()
+            taken[tensor] = self.pending.pop().code
+        late = [k for k, e in enumerate(self.pending) if e.tensor in tensors]
+        if late:
+            self._flush(late[-1] + 1)
+        return [NONE if not t else taken.get(t) or self.codes[t] for t in tensors]
+
+    # -- nodes -----------------------------------------------------------------------------------------
+    def _node(self, node: Node) -> None:
+        code = self._code(node)
+        if len(node.outputs) > 1:
+            self._flush(len(self.pending))
+            names = []
+            for output in node.outputs:
+                names.append(self.names[output])
+                self.codes[output] = Code(names[-1])
+            self.lines.append(f"({', '.join(names)}) = {code.text}")
+            return
+        self.pending.append(_Pending(node.outputs[0], code, node))
+        if self.uses[node.outputs[0]] != 1 or len(code.text) > INLINE_CHARACTERS or _has_own_name(node):
+            self._flush(len(self.pending))
+
+    def _code(self, node: Node) -> Code:
+        if node.op == "constant":
+            return Code(f"constant({number_code(node.attrs['value']).text}, {dtype_text(DType(node.attrs['dtype']))})")
+        if node.op == "call":
+            return Code(f"{self._callee(node, 'graph')}({', '.join(o.text for o in self._operands(node.inputs))})")
+        if node.op == "if":
+            condition, *rest = self._operands(node.inputs)
+            graphs = (self._callee(node, "then"), self._callee(node, "otherwise"))
+            return Code(f"if_else({', '.join([condition.text, *graphs, *(o.text for o in rest)])})")
+        if node.op == "loop":
+            return self._loop(node)
+        types = [self.graph.tensors[i] if i else None for i in node.inputs]
+        numbers = self._numbers(node)
+        operands = self._operands([t for k, t in enumerate(node.inputs) if k not in numbers])
+        for k in sorted(numbers):
+            operands.insert(k, numbers[k])
+        return expression(node, operands, types)
+
+    def _callee(self, node: Node, attribute: str) -> str:
+        name = str(node.attrs[attribute])
+        return "main" if name == "main" else self.graphs[name]
+
+    def _numbers(self, node: Node) -> dict[int, Code]:
+        """The operands, by position, that are plain numbers: pending last, of the dtype a number beside the others gets."""
+        waiting = list(self.pending)
+        found: dict[int, Code] = {}
+        values: dict[int, Node] = {}
+        for k, tensor in reversed(list(enumerate(node.inputs[: OPS[node.op].least]))):
+            if waiting and waiting[-1].tensor == tensor and waiting[-1].node.op == "constant":
+                values[k] = waiting.pop().node
+        if not values or len(values) == sum(map(bool, node.inputs)):
+            return {}
+        for k, dtype in self._lifted(node, values).items():
+            if dtype.value != values[k].attrs["dtype"]:
+                return {}
+            found[k] = number_code(values[k].attrs["value"])
+        del self.pending[len(waiting) :]
+        return found
+
+    def _lifted(self, node: Node, values: Mapping[int, Node]) -> dict[int, DType]:
+        """The dtypes that the Graph API gives to numbers in these places."""
+        scratch = Scratch()
+        operands: list[Any] = [
+            number(values[k].attrs["value"]) if k in values else scratch.input(f"x{k}", (), self.graph.tensors[t].dtype)
+            for k, t in enumerate(node.inputs)
+            if t
+        ]
+        places = [k for k, t in enumerate(node.inputs) if t]
+        try:
+            lifted = scratch.lifted(operands, node.op)
+        except TatamiError:  # a number that does not fit the dtype beside it
+            return dict.fromkeys(values, DType.unknown)
+        return {k: t.dtype for k, t in zip(places, lifted, strict=True) if k in values and t is not None}
+
+    def _loop(self, node: Node) -> Code:
+        attrs = attributes(OPS["loop"], node)
+        count, condition, *rest = node.inputs
+        last = self.pending[-1] if self.pending else None
+        counted = last is not None and last.tensor == count and last.node.op == "size" and attrs.trip is not None
+        if counted:
+            self.pending.pop()
+        named = {"trip": "" if counted else count, "condition": condition}
+        *operands, trip, start = self._operands([*rest, named["trip"], named["condition"]])
+        texts = [o.text for o in operands]
+        arguments = [self._callee(node, "body"), f"[{', '.join(texts[: attrs.carried])}]"]
+        if texts[attrs.carried :]:
+            arguments.append(f"[{', '.join(texts[attrs.carried :])}]")
+        if attrs.trip is not None:
+            arguments.append(f"trip={size_text(attrs.trip)}")
+        elif count:
+            arguments.append(f"trip={trip.text}")
+        if condition:
+            arguments.append(f"condition={start.text}")
+        if attrs.size is not None:
+            arguments.append(f"size={attrs.size}")
+        return Code(f"loop({', '.join(arguments)})")
+
+
+def _parameter(port: Input, name: str) -> str:
+    words = [*(["mut"] if port.mutability == "mutable" else []), *([port.role] if port.role != "data" else [])]
+    return f"{' '.join([*words, name])}: {type_text(port.dtype, port.shape)}"
+
+
+def _symbols(graph: Graph) -> list[str]:
+    """The size symbols a graph declares, in order of appearance."""
+    out: dict[str, None] = dict.fromkeys(())
+    for port in graph.signature.inputs:
+        for size in port.shape:
+            out.update(dict.fromkeys(sorted(free_vars(size))))
+    out.update(dict.fromkeys(graph.signature.defaults))
+    for node in graph.graph:
+        for output in node.outputs:
+            for size in graph.tensors[output].shape:
+                out.update(dict.fromkeys(sorted(free_vars(size))))
+    return list(out)
+
+
+def _has_own_name(node: Node) -> bool:
+    """Was the node named by a person? The names that builders give begin with the operation."""
+    stem = re.sub(r"[_.]?\d+\Z", "", node.name)
+    return stem not in (node.op, "t", "")

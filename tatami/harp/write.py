@@ -1,0 +1,151 @@
+"""Values as `.harp` text: sizes, numbers, attributes, tensors, and expressions with as few parentheses as they need."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
+from tatami.core.scalar import Scalar, number
+from tatami.core.tensor import Tensor, numpy_dtype
+
+OR, XOR, AND, COMPARE, SHIFT, SUM, PRODUCT, PREFIX, POWER, POSTFIX = range(10)
+"""How tightly the parts of the grammar bind, loosest first."""
+
+DTYPE_NAMES = {DType.fp16: "f16", DType.fp32: "f32", DType.fp64: "f64"}
+_AXIS = re.compile(r"i(\d+)\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The text of an expression and what binds it together."""
+
+    text: str
+    level: int = POSTFIX
+
+    def at(self, level: int) -> str:
+        """The text where something that binds like `level` is needed."""
+        return self.text if self.level >= level else f"({self.text})"
+
+
+def infix(symbol: str, level: int, left: Code, right: Code) -> Code:
+    """``left symbol right``; operators associate to the left."""
+    return Code(f"{left.at(level)} {symbol} {right.at(level + 1)}", level)
+
+
+def dtype_text(dtype: DType) -> str:
+    return DTYPE_NAMES.get(dtype, dtype.value)
+
+
+def type_text(dtype: DType, shape: Sequence[Expr]) -> str:
+    return f"{dtype_text(dtype)}[{', '.join(size_text(s) for s in shape)}]"
+
+
+def size_text(size: Expr) -> str:
+    """A size or index expression: `/` rounds down."""
+    return size_code(size).text
+
+
+def size_code(size: Expr) -> Code:
+    if not size.terms:
+        return Code("0")
+    terms = sorted(size.terms, key=lambda t: t[1] < 0)  # what is taken away comes last
+    out: Code | None = None
+    for monomial, factor in terms:
+        term = _product(monomial, abs(factor))
+        if out is None:
+            out = Code(f"-{term.at(PREFIX)}", PREFIX) if factor < 0 else term
+        else:
+            out = infix("-" if factor < 0 else "+", SUM, out, term)
+    assert out is not None
+    return out
+
+
+def _product(monomial: tuple[Atom, ...], factor: int) -> Code:
+    parts = [_atom(a) for a in monomial]
+    if factor != 1 or not parts:
+        parts.insert(0, Code(str(factor)))
+    out = parts[0]
+    for part in parts[1:]:
+        out = infix("*", PRODUCT, Code(out.at(POSTFIX) if "/" in out.text else out.text, out.level), part)
+    return out
+
+
+def _atom(atom: Atom) -> Code:
+    match atom:
+        case Var(name=name):
+            axis = _AXIS.match(name)
+            return Code(f"idx{axis[1]}" if axis else name)
+        case Floor(num=num, den=den):
+            return Code(f"{size_code(num).at(POSTFIX)} / {size_code(den).at(POSTFIX)}", PRODUCT)
+        case Extreme(kind=kind, args=args):
+            return Code(f"{kind}({', '.join(size_text(a) for a in args)})")
+
+
+def number_text(value: Scalar) -> str:
+    """A number that reads back as the same Python number."""
+    plain = number(value)
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    if isinstance(plain, int):
+        return str(plain)
+    if math.isnan(plain):
+        return "nan"
+    if math.isinf(plain):
+        return "inf" if plain > 0 else "-inf"
+    return repr(plain)
+
+
+def number_code(value: Scalar) -> Code:
+    text = number_text(value)
+    return Code(text, PREFIX if text.startswith("-") else POSTFIX)
+
+
+def string_text(value: str) -> str:
+    return json.dumps(value)
+
+
+def payload_text(tensor: Tensor) -> str | None:
+    """A tensor's elements as nested arrays, or None where text cannot keep every bit (a NaN with a payload)."""
+    texts = []
+    for element in tensor.array.reshape(-1):
+        text = element_text(element, tensor.dtype)
+        if text is None:
+            return None
+        texts.append(text)
+    return _nested(texts, tensor.shape)
+
+
+def element_text(element: Any, dtype: DType) -> str | None:
+    """The shortest number that reads back as the same bits, or None."""
+    if not dtype.is_float:
+        return number_text(element.item())
+    wide = float(element)
+    if not math.isfinite(wide):
+        text = number_text("NAN" if math.isnan(wide) else "INF" if wide > 0 else "-INF")
+        return text if _same_bits(wide if not math.isnan(wide) else math.nan, element, dtype) else None
+    for digits in range(1, 18):
+        text = f"{wide:.{digits}g}"
+        if _same_bits(float(text), element, dtype):
+            return number_text(float(text))
+    return None
+
+
+def _same_bits(value: float, element: Any, dtype: DType) -> bool:
+    return np.asarray(value, np.float64).astype(numpy_dtype(dtype)).tobytes() == np.asarray(element).tobytes()
+
+
+def _nested(texts: list[str], shape: Sequence[int]) -> str:
+    if not shape:
+        return texts[0]
+    if len(shape) == 1:
+        return f"[{', '.join(texts)}]"
+    step = math.prod(shape[1:])
+    return "[" + ", ".join(_nested(texts[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])) + "]"

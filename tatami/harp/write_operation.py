@@ -1,0 +1,155 @@
+"""One node as an expression: an operator, a slice, a method of its first operand, or a call."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ZERO, Expr, Shape, expr
+from tatami.core.scalar import Scalar
+from tatami.frontend.graph_tensor import slice_bounds
+from tatami.frontend.ir import Node, TensorType
+from tatami.frontend.operation import attributes
+from tatami.frontend.ops import OPS
+from tatami.harp import write
+from tatami.harp.write import Code, dtype_text, infix, number_text, size_text, string_text
+
+_INFIX: dict[str, tuple[str, int]] = {
+    "add": ("+", write.SUM),
+    "sub": ("-", write.SUM),
+    "mul": ("*", write.PRODUCT),
+    "div": ("/", write.PRODUCT),
+    "mod": ("%", write.PRODUCT),
+    "matmul": ("@", write.PRODUCT),
+    "eq": ("==", write.COMPARE),
+    "ne": ("!=", write.COMPARE),
+    "lt": ("<", write.COMPARE),
+    "le": ("<=", write.COMPARE),
+    "gt": (">", write.COMPARE),
+    "ge": (">=", write.COMPARE),
+    "and": ("&", write.AND),
+    "bitand": ("&", write.AND),
+    "or": ("|", write.OR),
+    "bitor": ("|", write.OR),
+    "xor": ("^", write.XOR),
+    "bitxor": ("^", write.XOR),
+    "shl": ("<<", write.SHIFT),
+    "shr": (">>", write.SHIFT),
+}
+_PREFIX = {"neg": "-", "not": "!", "bitnot": "!"}
+_REDUCE = {
+    "reduce_sum": "sum",
+    "reduce_prod": "prod",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_mean": "mean",
+    "variance": "variance",
+    "reduce_and": "all",
+    "reduce_or": "any",
+}
+_POSITIONAL = frozenset(
+    {"reshape", "permute", "expand", "unsqueeze", "squeeze", "flip", "cast", "bitcast", "tile", "unfold"}
+)
+"""Operations whose first attribute needs no name."""
+_ALWAYS = frozenset({("argmax", "axis"), ("argmin", "axis")})
+"""Attributes written even when they have the default of the table: their methods have another."""
+
+
+def expression(node: Node, operands: list[Code], types: list[TensorType | None]) -> Code:
+    """The node's text. `operands` in order; an absent one is `none`."""
+    if node.op in _INFIX and not node.attrs:
+        symbol, level = _INFIX[node.op]
+        return infix(symbol, level, *operands)
+    if node.op in _PREFIX:
+        return Code(f"{_PREFIX[node.op]}{operands[0].at(write.PREFIX)}", write.PREFIX)
+    if node.op == "slice" and types[0] is not None:
+        index = slice_text(attributes(OPS["slice"], node), types[0].shape)
+        if index is not None:
+            return Code(f"{operands[0].at(write.POSTFIX)}[{index}]")
+    if node.op == "powi":
+        return Code(f"{operands[0].at(write.POSTFIX)}**{node.attrs['n']}", write.POWER)
+    attrs = attribute_texts(node)
+    name = node.op
+    if node.op in _REDUCE and "acc_dtype" not in attrs:
+        name = _REDUCE[node.op]
+        axes = attrs.pop("axes", None)
+        if axes is not None:
+            one = node.attrs["axes"]
+            attrs = {"axis": str(one[0]) if len(one) == 1 else axes, **attrs}
+    if node.op in _POSITIONAL and attrs:
+        (_, first), *rest = attrs.items()
+        arguments = [first, *(f"{k}={v}" for k, v in rest)]
+    else:
+        arguments = [f"{k}={v}" for k, v in attrs.items()]
+    if len(operands) == 1:
+        return Code(f"{operands[0].at(write.POSTFIX)}.{name}({', '.join(arguments)})")
+    return Code(f"{name}({', '.join([*(o.text for o in operands), *arguments])})")
+
+
+def attribute_texts(node: Node) -> dict[str, str]:
+    """The attributes that are not what the operation takes when they are left out."""
+    struct = attributes(OPS[node.op], node)
+    kinds = get_type_hints(type(struct))
+    out = {}
+    for field in msgspec.structs.fields(type(struct)):
+        value = getattr(struct, field.name)
+        if value != field.default or (node.op, field.name) in _ALWAYS:
+            out[field.name] = value_text(value, is_number=kinds[field.name] == Scalar)
+    return out
+
+
+def value_text(value: Any, is_number: bool = False) -> str:
+    match value:
+        case DType():
+            return dtype_text(value)
+        case Expr():
+            return size_text(value)
+        case str() if not is_number:
+            return string_text(value)
+        case bool() | int() | float() | str():
+            return number_text(value)
+        case tuple():
+            return "[" + ", ".join(_element_text(v) for v in value) + "]"
+        case _:
+            raise AssertionError(f"no text for an attribute {value!r}")
+
+
+def _element_text(value: Any) -> str:
+    return f"({', '.join(map(value_text, value))})" if isinstance(value, tuple) else value_text(value)
+
+
+def slice_text(attrs: Any, shape: Shape) -> str | None:
+    """The slice as it stands between brackets, where that means the same."""
+    if len(attrs.steps) != len(shape):
+        return None
+    parts = []
+    for size, start, stop, step in zip(shape, attrs.starts, attrs.stops, attrs.steps, strict=True):
+        part = _part(size, start, stop, step)
+        if part is None:
+            return None
+        parts.append(part)
+    while len(parts) > 1 and parts[-1] == ":":
+        parts.pop()
+    return ", ".join(parts) if parts else None
+
+
+def _part(size: Expr, start: Expr, stop: Expr, step: int) -> str | None:
+    """A ``start:stop:step`` that gives these bounds."""
+    for low in _bounds(start, ZERO, size):
+        for high in _bounds(stop, size, size):
+            if slice_bounds(slice(low, high, step), size) == (start, stop, step, False):
+                texts = ["" if b is None else size_text(expr(b)) for b in (low, high)]
+                return ":".join(texts) + ("" if step == 1 else f":{step}")
+    return None
+
+
+def _bounds(value: Expr, default: Expr, size: Expr) -> list[Expr | int | None]:
+    """Ways to write a bound, best first: nothing, from the end where the size is no number, from the start."""
+    if value == default:
+        return [None, value]
+    from_end = (value - size).as_int()
+    if from_end is not None and from_end < 0 and size.as_int() is None:
+        return [from_end, value]
+    return [value]

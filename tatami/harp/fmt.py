@@ -1,4 +1,4 @@
-"""Lay out `.harp` text: the same words in the same order, every comment kept, lines of at most 100 columns.
+"""Lay out `.harp` text (`tatami fmt`): the same words in the same order, every comment kept, lines of at most 100 columns.
 
 The work is done on words, not on the syntax tree: nothing but white space and the comma after the last entry of a
 broken list can change, so neither can the meaning. Applied to its own result it changes nothing.
@@ -16,7 +16,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tatami.harp.ir import LEVELS
 from tatami.harp.layout import Broken, Comment, Doc, Group, Line, Nest, render
+from tatami.harp.parse import parse
 
 WIDTH = 100
 
@@ -27,17 +29,8 @@ _WORD = re.compile(
     re.VERBOSE,
 )
 _CLOSE = {"(": ")", "[": "]", "{": "}", "<": ">"}
-_LEVELS: tuple[frozenset[str], ...] = (
-    frozenset({"|"}),
-    frozenset({"^"}),
-    frozenset({"&"}),
-    frozenset({"==", "!=", "<", "<=", ">", ">="}),
-    frozenset({"<<", ">>"}),
-    frozenset({"+", "-"}),
-    frozenset({"*", "/", "%", "@"}),
-)
-"""Operators between operands, loosest first: a line breaks at the loosest. `**` binds tightest and stands without space."""
-_OPERATORS = frozenset().union(*_LEVELS)
+_OPERATORS = frozenset(op for level in LEVELS for op in level)
+"""Between operands: a line breaks at the loosest. `**` binds tighter than a sign and stands without space."""
 
 
 @dataclass
@@ -95,14 +88,20 @@ def words(text: str) -> list[Word]:
     return out
 
 
+def format_source(text: str, name: str) -> str:
+    """The text laid out; `name` stands in diagnostics. Raises TatamiError where it is no program."""
+    parse(text, name)
+    return format_text(text)
+
+
 def format_text(text: str) -> str:
     """`text`, which must be a well-formed program, laid out."""
     found = words(text)
     doc: list[Doc] = []
     for graph in _graphs(found[:-1]):
-        doc += [*([Line("")] if doc else []), *_remarks(_first(graph[0]), bool(doc)), _graph(graph), Line("")]
+        doc += [*([Line("")] if doc else []), *_remarks(_first(graph[0])), _graph(graph), Line("")]
     end = found[-1]
-    doc += _remarks(end, bool(doc) and bool(end.before))
+    doc += [*([Line("")] if doc and end.before and end.before[0].blank_before else []), *_remarks(end)]
     return aligned(render(doc, WIDTH).strip("\n").split("\n")) if doc else ""
 
 
@@ -214,10 +213,8 @@ def _statements(items: list[Item]) -> list[list[Item]]:
 # -- layout --------------------------------------------------------------------------------------------
 
 
-def _remarks(word: Word, apart: bool) -> list[Doc]:
-    """Comments on lines of their own before `word`, and the empty lines between them (one each at most).
-
-    apart: an empty line is already before them."""
+def _remarks(word: Word) -> list[Doc]:
+    """Comments on lines of their own before `word`, and the empty lines between them (one each at most)."""
     out: list[Doc] = []
     for k, remark in enumerate(word.before):
         out += [*([Line("")] if k and remark.blank_before else []), Comment(remark.text, True), Line("")]
@@ -286,6 +283,7 @@ def _items(items: list[Item], leading: bool = True) -> Doc:
     out: list[Doc] = []
     for k, item in enumerate(items):
         lead = leading or k > 0
+        out.append(" " if _first(item).text == "{" else "")
         out.append(_word(item, lead) if isinstance(item, Word) else _bracket(item, lead))
     return out
 
@@ -352,14 +350,14 @@ def _is_type(items: list[Item]) -> bool:
 def _expression(items: list[Item], leading: bool = True) -> Doc:
     """Operands and operators; a line breaks before the loosest operators."""
     between = [k for k, item in enumerate(items) if k and _is(item, *_OPERATORS) and not _is_operator(items[k - 1])]
-    for level in _LEVELS:
+    for level in LEVELS:
         at = [k for k in between if _is(items[k], *level)]
         if at:
             edges = [0, *at, len(items)]
-            out: list[Doc] = [_expression(items[: at[0]], leading)]
+            out: list[Doc] = [Group(_expression(items[: at[0]], leading))]
             rest: list[Doc] = []
             for start, end in zip(edges[1:], edges[2:], strict=False):
-                rest += [Line(" "), _word(items[start]), " ", _expression(items[start + 1 : end])]
+                rest += [Line(" "), _word(items[start]), " ", Group(_expression(items[start + 1 : end]))]
             return [*out, Nest(rest)]
     return _items(items, leading)
 

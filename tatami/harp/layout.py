@@ -102,9 +102,10 @@ def render(doc: Doc, width: int) -> str:
                     start_line(indent)
                     pending = None
             case Comment(text, own_line):
-                if pending is not None or (own_line and "".join(out[-1:]).strip()):
+                on_fresh_line = not out or out[-1].startswith("\n")
+                if pending is not None or (own_line and not on_fresh_line):
                     start_line(indent if pending is None else pending)
-                elif not own_line and out:
+                elif not own_line and not on_fresh_line:
                     out[-1] = out[-1].rstrip(" ")
                     out.append("  ")
                 out.append(text)

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
+from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv
 from tatami.core.scalar import Scalar, number
 from tatami.core.tensor import Tensor, numpy_dtype
+from tatami.harp.ir import LEVELS
 
-OR, XOR, AND, COMPARE, SHIFT, SUM, PRODUCT, PREFIX, POWER, POSTFIX = range(10)
-"""How tightly the parts of the grammar bind, loosest first."""
+LEVEL = {op: level for level, ops in enumerate(LEVELS) for op in ops}
+COMPARE, SUM, PRODUCT = LEVEL["=="], LEVEL["+"], LEVEL["*"]
+PREFIX, POWER, POSTFIX = (len(LEVELS) + k for k in range(3))
+"""How tightly the parts of the grammar bind."""
 
 DTYPE_NAMES = {DType.fp16: "f16", DType.fp32: "f32", DType.fp64: "f64"}
 _AXIS = re.compile(r"i(\d+)\Z")
@@ -35,9 +38,12 @@ class Code:
         return self.text if self.level >= level else f"({self.text})"
 
 
-def infix(symbol: str, level: int, left: Code, right: Code) -> Code:
-    """``left symbol right``; operators associate to the left."""
-    return Code(f"{left.at(level)} {symbol} {right.at(level + 1)}", level)
+def infix(symbol: str, left: Code, right: Code) -> Code:
+    """``left symbol right``; operators associate to the left. A comparison beside a logical operator gets parentheses
+    that only the reader needs."""
+    level = LEVEL[symbol]
+    least = COMPARE + 1 if level < COMPARE else level
+    return Code(f"{left.at(level if left.level == level else least)} {symbol} {right.at(max(least, level + 1))}", level)
 
 
 def dtype_text(dtype: DType) -> str:
@@ -54,27 +60,42 @@ def size_text(size: Expr) -> str:
 
 
 def size_code(size: Expr) -> Code:
+    remainder = _remainder(size)
+    if remainder is not None:
+        num, den, rest = remainder
+        out = infix("%", Code(size_code(num).at(POSTFIX)), Code(size_code(den).at(POSTFIX)))
+        return out if rest == ZERO else infix("+", out, size_code(rest))
     if not size.terms:
         return Code("0")
-    terms = sorted(size.terms, key=lambda t: t[1] < 0)  # what is taken away comes last
-    out: Code | None = None
-    for monomial, factor in terms:
+    result: Code | None = None
+    for monomial, factor in sorted(size.terms, key=lambda t: t[1] < 0):  # what is taken away comes last
         term = _product(monomial, abs(factor))
-        if out is None:
-            out = Code(f"-{term.at(PREFIX)}", PREFIX) if factor < 0 else term
+        if result is None:
+            result = Code(f"-{term.at(PREFIX)}", PREFIX) if factor < 0 else term
         else:
-            out = infix("-" if factor < 0 else "+", SUM, out, term)
-    assert out is not None
-    return out
+            result = infix("-" if factor < 0 else "+", result, term)
+    assert result is not None
+    return result
+
+
+def _remainder(size: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """(a, b, rest) where the size is ``a % b + rest``, which its normal form holds as ``a - b*(a/b) + rest``."""
+    for monomial, _ in size.terms:
+        for atom in monomial:
+            if isinstance(atom, Floor):
+                rest = size - (atom.num - atom.den * floordiv(atom.num, atom.den))
+                if len(rest.terms) <= len(size.terms) - len(atom.num.terms) - 1:
+                    return atom.num, atom.den, rest
+    return None
 
 
 def _product(monomial: tuple[Atom, ...], factor: int) -> Code:
     parts = [_atom(a) for a in monomial]
     if factor != 1 or not parts:
         parts.insert(0, Code(str(factor)))
-    out = parts[0]
-    for part in parts[1:]:
-        out = infix("*", PRODUCT, Code(out.at(POSTFIX) if "/" in out.text else out.text, out.level), part)
+    out, *others = parts if len(parts) == 1 else [Code(p.at(POSTFIX)) for p in parts]
+    for part in others:
+        out = infix("*", out, part)
     return out
 
 

@@ -16,27 +16,27 @@ from tatami.frontend.ops import OPS
 from tatami.harp import write
 from tatami.harp.write import Code, dtype_text, infix, number_text, size_text, string_text
 
-_INFIX: dict[str, tuple[str, int]] = {
-    "add": ("+", write.SUM),
-    "sub": ("-", write.SUM),
-    "mul": ("*", write.PRODUCT),
-    "div": ("/", write.PRODUCT),
-    "mod": ("%", write.PRODUCT),
-    "matmul": ("@", write.PRODUCT),
-    "eq": ("==", write.COMPARE),
-    "ne": ("!=", write.COMPARE),
-    "lt": ("<", write.COMPARE),
-    "le": ("<=", write.COMPARE),
-    "gt": (">", write.COMPARE),
-    "ge": (">=", write.COMPARE),
-    "and": ("&", write.AND),
-    "bitand": ("&", write.AND),
-    "or": ("|", write.OR),
-    "bitor": ("|", write.OR),
-    "xor": ("^", write.XOR),
-    "bitxor": ("^", write.XOR),
-    "shl": ("<<", write.SHIFT),
-    "shr": (">>", write.SHIFT),
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "mod": "%",
+    "matmul": "@",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "and": "&",
+    "bitand": "&",
+    "or": "|",
+    "bitor": "|",
+    "xor": "^",
+    "bitxor": "^",
+    "shl": "<<",
+    "shr": ">>",
 }
 _PREFIX = {"neg": "-", "not": "!", "bitnot": "!"}
 _REDUCE = {
@@ -60,8 +60,7 @@ _ALWAYS = frozenset({("argmax", "axis"), ("argmin", "axis")})
 def expression(node: Node, operands: list[Code], types: list[TensorType | None]) -> Code:
     """The node's text. `operands` in order; an absent one is `none`."""
     if node.op in _INFIX and not node.attrs:
-        symbol, level = _INFIX[node.op]
-        return infix(symbol, level, *operands)
+        return infix(_INFIX[node.op], *operands)
     if node.op in _PREFIX:
         return Code(f"{_PREFIX[node.op]}{operands[0].at(write.PREFIX)}", write.PREFIX)
     if node.op == "slice" and types[0] is not None:

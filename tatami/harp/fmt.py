@@ -255,19 +255,15 @@ def _block(body: Bracket) -> Doc:
 
 
 def _statement(items: list[Item]) -> Doc:
-    """Comments at its end stand behind it, not inside: they break no line of it."""
-    last = _last(items[-1])
-    notes, last.after = last.after, []
-    return [_statement_code(items), *(Comment(t, False) for t in notes)]
-
-
-def _statement_code(items: list[Item]) -> Doc:
     if _is(items[0], "return"):
-        return [_word(items[0], leading=False), " ", Group(Nest(_entries(_split(items[1:], ","))))]
+        last = _last(items[-1])
+        notes, last.after = last.after, []
+        values = Group(Nest(_entries(_split(items[1:], ","))))
+        return [_word(items[0], leading=False), " ", values, *(Comment(t, False) for t in notes)]
     for k, item in enumerate(items):
         if _is(item, "="):
-            return [_items(items[:k], leading=False), " ", _word(item), " ", Group(_expression(items[k + 1 :]))]
-    return Group(_expression(items, leading=False))
+            return [_items(items[:k], leading=False), " ", _word(item), " ", _grouped(items[k + 1 :])]
+    return _grouped(items, leading=False)
 
 
 def _word(item: Item, leading: bool = True, trailing: bool = True) -> Doc:
@@ -331,20 +327,28 @@ def _entry(items: list[Item]) -> Doc:
     """An argument, parameter, size variable, index or array element."""
     for k, item in enumerate(items):
         if _is(item, "=") and k == 1:
-            return [_items(items[:1]), _word(item), Group(_expression(items[2:]))]
+            return [_items(items[:1]), _word(item), _grouped(items[2:])]
         if _is(item, ":"):
             if 0 < k <= 2 and _is_type(items[k + 1 :]) and not any(isinstance(i, Bracket) for i in items[:k]):
                 names: list[Doc] = []
                 for j, name in enumerate(items[:k]):
                     names += [" " if j else "", _word(name)]
                 return [*names, _word(item), " ", _items(items[k + 1 :])]
-            return [d for part, colon in _split(items, ":") for d in (_expression(part), *([_word(colon)] if colon else []))]
-    return Group(_expression(items))
+            return [d for part, colon in _split(items, ":") for d in (_grouped(part) if part else [], *([_word(colon)] if colon else []))]
+    return _grouped(items)
 
 
 def _is_type(items: list[Item]) -> bool:
     """`f32[N, 4]`"""
     return len(items) == 2 and isinstance(items[0], Word) and items[0].kind == "name" and isinstance(items[1], Bracket)
+
+
+def _grouped(items: list[Item], leading: bool = True) -> Doc:
+    """An expression as a group of its own. Comments at its ends stand outside: they break no line of it."""
+    first, last = _first(items[0]), _last(items[-1])
+    before = [Comment(r.text, True) for r in first.before] if leading else []
+    after, last.after = last.after, []
+    return [*before, Group(_expression(items, leading=False)), *(Comment(t, False) for t in after)]
 
 
 def _expression(items: list[Item], leading: bool = True) -> Doc:
@@ -354,10 +358,10 @@ def _expression(items: list[Item], leading: bool = True) -> Doc:
         at = [k for k in between if _is(items[k], *level)]
         if at:
             edges = [0, *at, len(items)]
-            out: list[Doc] = [Group(_expression(items[: at[0]], leading))]
+            out: list[Doc] = [_grouped(items[: at[0]], leading)]
             rest: list[Doc] = []
             for start, end in zip(edges[1:], edges[2:], strict=False):
-                rest += [Line(" "), _word(items[start]), " ", Group(_expression(items[start + 1 : end]))]
+                rest += [Line(" "), _word(items[start]), " ", _grouped(items[start + 1 : end])]
             return [*out, Nest(rest)]
     return _items(items, leading)
 

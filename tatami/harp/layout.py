@@ -77,7 +77,7 @@ def render(doc: Doc, width: int) -> str:
         indent, flat, item = work.pop()
         match item:
             case str():
-                if not item:
+                if not item or (pending is not None and item.isspace()):
                     continue
                 if pending is not None:
                     start_line(pending)

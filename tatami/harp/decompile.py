@@ -24,6 +24,7 @@ from tatami.core.signature import Input
 from tatami.core.tensor import Tensor
 from tatami.frontend.graph import Graph as Scratch
 from tatami.frontend.ir import Graph, Node
+from tatami.frontend.node_view import INDEXED, LINEAR
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
 from tatami.frontend.verify import CALLEES
@@ -59,7 +60,8 @@ def decompiled(model: Any) -> Decompiled:
     if unsaid:
         raise TatamiError(*unsaid)
     constants = _Constants(module)
-    graphs = Names(["main"])
+    used = {n.op for g in module.programs.values() for n in g.graph}
+    graphs = Names({"main", "setup", "constant", "if_else", "update", "assume", *used})
     order = list(_callees_first(module.programs))
     texts = [_Writer(module, name, constants, graphs).text() for name in order]
     return Decompiled(format_text("\n".join(texts)), constants.named)
@@ -70,8 +72,6 @@ def unsayable(name: str, graph: Graph, module: Module[Graph]) -> Iterator[Diagno
     signature = graph.signature
     for port in signature.inputs:
         at = f"{name}: input {port.tensor}"
-        if port.storage == "const_pool" and port.tensor not in module.constants:
-            yield _unsaid(at, "a constant without content", "give it as an argument or as a constant")
         if port.layout is not None:
             yield _unsaid(at, f"a layout ({port.layout.kind})", "leave layouts to the plan")
     for output in signature.outputs:
@@ -113,7 +113,7 @@ class _Constants:
         self.named: dict[str, np.ndarray] = {}
         self._texts: dict[str, str] = {}
 
-    def text(self, name: str) -> str:
+    def text(self, name: str, role: str) -> str:
         """The expression that stands for the constant."""
         if name not in self._texts:
             tensor = self.module.constants[name]
@@ -122,8 +122,8 @@ class _Constants:
                 label = self.names[name]
                 self.named[label] = tensor.array
                 elements = string_text(label)
-            self._texts[name] = f"constant({type_text(tensor.dtype, tuple(map(expr, tensor.shape)))}, {elements})"
-        return self._texts[name]
+            self._texts[name] = f"constant({type_text(tensor.dtype, tuple(map(expr, tensor.shape)))}, {elements}"
+        return self._texts[name] + (")" if role == "const" else f", role={string_text(role)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,7 @@ class _Writer:
         self.codes: dict[str, Code] = {}
         self.pending: list[_Pending] = []
         self.lines: list[str] = []
+        self.makers = {o: n for n in self.graph.graph for o in n.outputs}
         signature = self.graph.signature
         self.uses = Counter(i for n in self.graph.graph for i in n.inputs)
         self.uses.update(o.tensor for o in signature.outputs)
@@ -164,6 +165,8 @@ class _Writer:
         for port in signature.inputs:
             if self._is_constant(port):
                 self._constant(port)
+        for equation in signature.assumptions:
+            self.lines.append(f"assume({size_text(equation.lhs)}, {size_text(equation.rhs)})")
         for node in self.graph.graph:
             self._node(node)
         for output in signature.outputs:
@@ -171,7 +174,8 @@ class _Writer:
                 (value,) = self._operands([output.tensor])
                 self._statement(f"update({self.codes[output.updates].text}, {value.text})")
         values = self._operands([o.tensor for o in returned])
-        self._statement(f"return {', '.join(v.text for v in values)}")
+        if values:
+            self._statement(f"return {', '.join(v.text for v in values)}")
         bare = len(returned) == 1 and returned[0].tensor == "output"
         declared = type_text(returned[0].dtype, returned[0].shape) if bare else f"({', '.join(results)})"
         given = ", ".join(_parameter(port, self.names[port.tensor]) for port in parameters)
@@ -188,7 +192,7 @@ class _Writer:
         return f"<{', '.join(sizes)}>" if sizes else ""
 
     def _constant(self, port: Input) -> None:
-        code = Code(self.constants.text(port.tensor))
+        code = Code(self.constants.text(port.tensor, port.role))
         if self.uses[port.tensor] == 1 and len(code.text) <= INLINE_CHARACTERS:
             self.codes[port.tensor] = code
         else:
@@ -242,7 +246,9 @@ class _Writer:
         if node.op == "constant":
             return Code(f"constant({number_code(node.attrs['value']).text}, {dtype_text(DType(node.attrs['dtype']))})")
         if node.op == "call":
-            return Code(f"{self._callee(node, 'graph')}({', '.join(o.text for o in self._operands(node.inputs))})")
+            sizes = attributes(OPS["call"], node).sizes
+            arguments = [o.text for o in self._operands(node.inputs)] + [f"{k}={size_text(v)}" for k, v in sizes.items()]
+            return Code(f"{self._callee(node, 'graph')}({', '.join(arguments)})")
         if node.op == "if":
             condition, *rest = self._operands(node.inputs)
             graphs = (self._callee(node, "then"), self._callee(node, "otherwise"))
@@ -254,7 +260,16 @@ class _Writer:
         operands = self._operands([t for k, t in enumerate(node.inputs) if k not in numbers])
         for k in sorted(numbers):
             operands.insert(k, numbers[k])
-        return expression(node, operands, types)
+        return expression(node, operands, types, may_be_method=not self._would_be_laid_out(node))
+
+    def _would_be_laid_out(self, node: Node) -> bool:
+        """The methods reshape and unfold first lay out what is read by index expressions; the operations do not."""
+        if node.op not in ("reshape", "unfold"):
+            return False
+        source = self.makers.get(node.inputs[0])
+        while source is not None and source.op in LINEAR:
+            source = self.makers.get(source.inputs[0])
+        return source is not None and source.op in INDEXED
 
     def _callee(self, node: Node, attribute: str) -> str:
         name = str(node.attrs[attribute])
@@ -317,7 +332,8 @@ class _Writer:
 
 
 def _parameter(port: Input, name: str) -> str:
-    words = [*(["mut"] if port.mutability == "mutable" else []), *([port.role] if port.role != "data" else [])]
+    plain = ((port.mutability, "immutable", "mut"), (port.storage, "argument", "pool"), (port.role, "data", port.role))
+    words = [word for value, usual, word in plain if value != usual]
     return f"{' '.join([*words, name])}: {type_text(port.dtype, port.shape)}"
 
 

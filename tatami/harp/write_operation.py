@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, get_type_hints
 
 import msgspec
 
+from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, Shape, expr
 from tatami.core.scalar import Scalar
+from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import slice_bounds
 from tatami.frontend.ir import Node, TensorType
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
 from tatami.harp import write
+from tatami.harp.parameters import tensor_method
 from tatami.harp.write import Code, dtype_text, infix, number_text, size_text, string_text
 
 _INFIX = {
@@ -57,8 +62,8 @@ _ALWAYS = frozenset({("argmax", "axis"), ("argmin", "axis")})
 """Attributes written even when they have the default of the table: their methods have another."""
 
 
-def expression(node: Node, operands: list[Code], types: list[TensorType | None]) -> Code:
-    """The node's text. `operands` in order; an absent one is `none`."""
+def expression(node: Node, operands: list[Code], types: list[TensorType | None], may_be_method: bool = True) -> Code:
+    """The node's text. `operands` in order; an absent one is `none`. may_be_method=False: as a call of the table's row."""
     if node.op in _INFIX and not node.attrs:
         return infix(_INFIX[node.op], *operands)
     if node.op in _PREFIX:
@@ -69,37 +74,66 @@ def expression(node: Node, operands: list[Code], types: list[TensorType | None])
             return Code(f"{operands[0].at(write.POSTFIX)}[{index}]")
     if node.op == "powi":
         return Code(f"{operands[0].at(write.POSTFIX)}**{node.attrs['n']}", write.POWER)
-    attrs = attribute_texts(node)
-    name = node.op
-    if node.op in _REDUCE and "acc_dtype" not in attrs:
+    if may_be_method and len(operands) == 1 and types[0] is not None:
+        method = _method_call(node, operands[0], types[0])
+        if method is not None:
+            return method
+    arguments = [*(o.text for o in operands), *(f"{k}={_text(node, k, v)}" for k, v in given_attributes(node).items())]
+    return Code(f"{node.op}({', '.join(arguments)})")
+
+
+def _method_call(node: Node, x: Code, type: TensorType) -> Code | None:
+    """The node as a method of its operand, where that is the same."""
+    name, named = node.op, given_attributes(node)
+    if node.op in _REDUCE and "acc_dtype" not in named:
         name = _REDUCE[node.op]
-        axes = attrs.pop("axes", None)
+        axes = named.pop("axes", None)
         if axes is not None:
-            one = node.attrs["axes"]
-            attrs = {"axis": str(one[0]) if len(one) == 1 else axes, **attrs}
-    if node.op in _POSITIONAL and attrs:
-        (_, first), *rest = attrs.items()
-        arguments = [first, *(f"{k}={v}" for k, v in rest)]
-    else:
-        arguments = [f"{k}={v}" for k, v in attrs.items()]
-    if len(operands) == 1:
-        return Code(f"{operands[0].at(write.POSTFIX)}.{name}({', '.join(arguments)})")
-    return Code(f"{name}({', '.join([*(o.text for o in operands), *arguments])})")
+            named = {"axis": axes[0] if len(axes) == 1 else axes, **named}
+    first = [named.pop(next(iter(named)))] if node.op in _POSITIONAL and named else []
+    if not method_gives(name, first, named, node, type):
+        return None
+    arguments = [*map(value_text, first), *(f"{k}={_text(node, k, v)}" for k, v in named.items())]
+    return Code(f"{x.at(write.POSTFIX)}.{name}({', '.join(arguments)})")
 
 
-def attribute_texts(node: Node) -> dict[str, str]:
+def method_gives(name: str, first: list[Any], named: Mapping[str, Any], node: Node, x: TensorType) -> bool:
+    """Does the method of the Graph API make exactly this node? Where it has none, the language takes the table's row."""
+    method = tensor_method(name)
+    if method is None:
+        return True
+    scratch = Graph()
+    try:
+        method.function(scratch.input("x", x.shape, x.dtype), *first, **named)
+    except (TatamiError, TypeError):
+        return False
+    made = scratch.nodes
+    row = OPS[node.op]
+    return len(made) == 1 and made[0].op == node.op and repr(attributes(row, made[0])) == repr(attributes(row, node))
+
+
+def given_attributes(node: Node) -> dict[str, Any]:
     """The attributes that are not what the operation takes when they are left out."""
     struct = attributes(OPS[node.op], node)
-    kinds = get_type_hints(type(struct))
     out = {}
     for field in msgspec.structs.fields(type(struct)):
         value = getattr(struct, field.name)
-        if value != field.default or (node.op, field.name) in _ALWAYS:
-            out[field.name] = value_text(value, is_number=kinds[field.name] == Scalar)
+        if repr(value) != repr(field.default) or (node.op, field.name) in _ALWAYS:
+            out[field.name] = value
     return out
 
 
+def _text(node: Node, attribute: str, value: Any) -> str:
+    return value_text(value, is_number=_hints(node.op).get(attribute) == Scalar)
+
+
+@lru_cache(maxsize=512)
+def _hints(op: str) -> dict[str, Any]:
+    return get_type_hints(OPS[op].attrs)
+
+
 def value_text(value: Any, is_number: bool = False) -> str:
+    """An attribute. is_number: a string is a number that JSON has no form for (INF)."""
     match value:
         case DType():
             return dtype_text(value)

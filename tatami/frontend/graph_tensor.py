@@ -298,7 +298,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         """Whole copies side by side, a count per axis."""
         return self.one("tile", repeats=sizes(repeats, self._what("tile")))
 
-    def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: float = 0, mode: str = "constant") -> Tensor:
+    def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: bool | float = 0, mode: str = "constant") -> Tensor:
         """(before, after) per axis, negative to crop; `mode`: constant, edge, reflect or wrap."""
         at = self._what("pad")
         if not isinstance(pads, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pads):
@@ -387,7 +387,7 @@ def slice_bounds(k: slice, size: Expr, at: str = "slice") -> tuple[Expr, Expr, i
         # Element j is element size-1-j of the flipped axis.
         lo = ZERO if start is None else size - 1 - _bound(start, size, low=-1, high=-1)
         hi = size if stop is None else size - 1 - _bound(stop, size, low=-1, high=-1)
-    if not is_at_most(lo, hi):
+    if lo != ZERO and hi != size and not is_at_most(lo, hi):  # both are inside 0..size already
         hi = lo if is_at_most(hi, lo) else maximum(lo, hi)
     return lo, hi, abs(step), reverse
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, free_vars
@@ -308,26 +309,29 @@ class _Writer:
         return {k: t.dtype for k, t in zip(places, lifted, strict=True) if k in values and t is not None}
 
     def _loop(self, node: Node) -> Code:
+        """As the Graph API has it: graph, state, invariants, trip and condition; else as the table's row."""
         attrs = attributes(OPS["loop"], node)
         count, condition, *rest = node.inputs
-        last = self.pending[-1] if self.pending else None
-        counted = last is not None and last.tensor == count and last.node.op == "size" and attrs.trip is not None
+        last = self.pending[-1].node if self.pending and self.pending[-1].tensor == count else None
+        made_size = last is not None and last.op == "size" and last.attrs == {"value": to_builtins(attrs.trip)}
+        counted = attrs.trip is not None and made_size and not condition
+        if attrs.size is not None or (attrs.trip is not None and not counted):
+            operands = [o.text for o in self._operands(node.inputs)]
+            named = {"body": self._callee(node, "body"), "carried": attrs.carried}
+            named |= {"trip": size_text(attrs.trip)} if attrs.trip is not None else {}
+            named |= {"size": string_text(attrs.size)} if attrs.size is not None else {}
+            return Code(f"loop({', '.join([*operands, *(f'{k}={v}' for k, v in named.items())])})")
         if counted:
             self.pending.pop()
-        named = {"trip": "" if counted else count, "condition": condition}
-        *operands, trip, start = self._operands([*rest, named["trip"], named["condition"]])
-        texts = [o.text for o in operands]
+        *given, trip, start = self._operands([*rest, "" if counted else count, condition])
+        texts = [o.text for o in given]
         arguments = [self._callee(node, "body"), f"[{', '.join(texts[: attrs.carried])}]"]
         if texts[attrs.carried :]:
             arguments.append(f"[{', '.join(texts[attrs.carried :])}]")
-        if attrs.trip is not None:
-            arguments.append(f"trip={size_text(attrs.trip)}")
-        elif count:
-            arguments.append(f"trip={trip.text}")
+        if count:
+            arguments.append(f"trip={size_text(attrs.trip) if counted else trip.text}")
         if condition:
             arguments.append(f"condition={start.text}")
-        if attrs.size is not None:
-            arguments.append(f"size={attrs.size}")
         return Code(f"loop({', '.join(arguments)})")
 
 

@@ -189,7 +189,7 @@ def top_p(logits, p):
     return {"probability": kept / kept.sum(1, keepdims=True)}
 
 
-@example(lambda r: [{"query": f32(r, q, d), "data": f32(r, n, d)} for q, n, d in ((4, 100, 8), (1, 3, 5))])
+@example(lambda r: [{"query": f32(r, q, d), "data": f32(r, 100, d)} for q, d in ((4, 8), (1, 5))])
 def search(query, data):
     def unit(x):
         return x.astype(np.float64) / np.linalg.norm(x, axis=1, keepdims=True)

@@ -22,6 +22,7 @@ _WHERE: dict[str, str] = {
     "compile": "tatami.api",
     "open_model": "tatami.models",
     "parse": "tatami.harp.load",
+    "decompile": "tatami.harp.decompile",
     "Function": "tatami.api",
     "Target": "tatami.core.target",
     "Diagnostic": "tatami.core.diagnostic",

@@ -26,6 +26,8 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami bench model.onnx -D B=32         time and roofline per kernel
   tatami explain model.onnx               what was fused, what was not, and why
   tatami check model.harp                 all that is wrong with a text, with line and column
+  tatami fmt model.harp                   lay it out; --check only looks
+  tatami decompile model.onnx             write model.harp, large constants in model.npz
 
 \b
 MODEL is .harp, .onnx, .json (a document of any stage), or the folder of a dump. The chain:
@@ -199,6 +201,30 @@ def check(models: tuple[str, ...], trust: bool) -> None:
     from tatami.commands import check_command
 
     check_command(models, trust)
+
+
+@main.command(short_help="lay out .harp texts")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--check", is_flag=True, help="write nothing; exit code 1 when a text is not laid out")
+@click.option("-o", "--output", type=click.Path(), help="write here instead of in place; - is standard output")
+@refusing
+def fmt(files: tuple[str, ...], check: bool, output: str | None) -> None:
+    """Lay out each of FILES in place; comments stay. - reads standard input."""
+    from tatami.commands_harp import fmt_command
+
+    fmt_command(files, check, output)
+
+
+@main.command(short_help="write a model as a .harp text")
+@click.argument("model")
+@click.option("-o", "--output", type=click.Path(), help="the .harp file, its .npz beside it; - is standard output")
+@click.option("--trust", is_flag=True, help="accept documents that carry code")
+@refusing
+def decompile(model: str, output: str | None, trust: bool) -> None:
+    """Write MODEL as a .harp text, large constants in an .npz beside it."""
+    from tatami.commands_harp import decompile_command
+
+    decompile_command(model, output, trust)
 
 
 @main.command(short_help="the JSON schema of a stage")

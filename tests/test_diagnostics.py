@@ -421,6 +421,13 @@ def no_return(fixed: bool) -> None:
     tt.parse(f"graph main(x: f32[3]) -> f32[3] {{ y = x + 1.0 {'return y' * fixed}\n}}")
 
 
+@case("Unsayable", "graph main", "letters, digits and _")
+def unsayable(fixed: bool) -> None:
+    g, x = inputs(("N" if fixed else "N'", 4))
+    g.output("out", x.exp())
+    tt.decompile(g)
+
+
 @case("ResultCount", "text.harp:1:35", "(a, b) = …")
 def result_count(fixed: bool) -> None:
     names = "(a, b)" if fixed else "(a, b, c)"

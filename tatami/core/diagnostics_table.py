@@ -61,6 +61,7 @@ TABLE: dict[str, Kind] = {
     "NoMain": Kind("E1612", "a program has no graph called main"),
     "MissingReturn": Kind("E1613", "a graph that declares results has no return"),
     "ResultCount": Kind("E1614", "there are more or fewer values than names for them"),
+    "Unsayable": Kind("E1615", "a graph has something that a .harp text cannot say"),
     # files and environment
     "FileUnreadable": Kind("E1701", "a file cannot be read"),
     "FileUnwritable": Kind("E1702", "a file or folder cannot be written"),

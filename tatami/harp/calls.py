@@ -25,7 +25,8 @@ _REDUCE = {"sum": "sum", "prod": "prod", "max": "max", "min": "min"}
 _CUMULATIVE = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
 _EXTREMES: dict[str, Callable[..., Expr]] = {"min": minimum, "max": maximum}
 _OTHER_NAMES = {"if_else": "cond"}
-_MOST_AXES = 16
+MOST_AXES = 16
+"""Of the result of a view: its coordinates are idx0 … idx15."""
 
 
 class Calls:
@@ -87,7 +88,7 @@ class Calls:
     def _with_coordinates(self, e: ir.Call | ir.Method) -> list[Given]:
         """The arguments of a view, where idx0, idx1, … are the coordinates of the result."""
         sizes = self.scope.sizes
-        self.scope.sizes = {**sizes, **{f"idx{k}": var(f"i{k}") for k in range(_MOST_AXES)}}
+        self.scope.sizes = {**sizes, **{f"idx{k}": var(f"i{k}") for k in range(MOST_AXES)}}
         try:
             return [Given(a.name, self._argument(a.value), a.value.at) for a in e.arguments]
         finally:

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tatami.core.codec import to_builtins
-from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
+from tatami.core.diagnostic import TatamiError, fail, raise_errors
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, free_vars
 from tatami.core.module import Module
 from tatami.core.scalar import number
 from tatami.core.signature import Input
-from tatami.core.tensor import Tensor
 from tatami.frontend.graph import Graph as Scratch
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.node_view import INDEXED, LINEAR
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
-from tatami.frontend.verify import CALLEES
+from tatami.frontend.ops_control import CALLEES
+from tatami.frontend.verify import verify
+from tatami.harp.calls import MOST_AXES
 from tatami.harp.fmt import format_text
 from tatami.harp.names import Names, is_name
 from tatami.harp.write import Code, dtype_text, number_code, payload_text, size_text, string_text, type_text
@@ -50,50 +51,63 @@ class Decompiled:
 
 
 def decompile(model: Any) -> str:
-    """The `.harp` text of a Graph or frontend Module. Raises one TatamiError (E1610) for each thing it cannot say."""
+    """The `.harp` text of a Graph or a frontend Module.
+
+    Constants of more than 16 elements are named in it: read it back with
+    ``tt.parse(text, constants=decompiled(model).constants)``. Raises TatamiError: what is wrong with the module, or one
+    E1615 that names everything the language cannot say.
+
+    >>> from tatami.core.dtype import DType
+    >>> from tatami.frontend.graph import Graph
+    >>> g = Graph()
+    >>> x = g.input("x", ("N", 3), DType.fp32)
+    >>> g.output("y", x / x.square().sum(1, keepdims=True).sqrt().expand("N", 3))
+    >>> print(decompile(g), end="")
+    graph<N> main(x: f32[N, 3]) -> (y: f32[N, 3]) {
+        return x / x.square().sum(axis=1, keepdims=true).sqrt().expand([N, 3])
+    }
+    """
     return decompiled(model).text
 
 
 def decompiled(model: Any) -> Decompiled:
     """The text with the arrays of its named constants: what belongs into the `.npz` beside it."""
     module: Module[Graph] = model if isinstance(model, Module) else model.module()
-    unsaid = [d for name, graph in module.programs.items() for d in unsayable(name, graph, module)]
+    raise_errors(verify(module))
+    unsaid = [f"{at}: {what}" for name, graph in module.programs.items() for at, what in unsayable(name, graph)]
     if unsaid:
-        raise TatamiError(*unsaid)
+        how = "leave layouts to the plan, name sizes by letters, digits and _, and take views of fewer axes"
+        raise fail("Unsayable", unsaid[0].split(":")[0], f".harp has no words for {'; '.join(unsaid)}", how)
     constants = _Constants(module)
     used = {n.op for g in module.programs.values() for n in g.graph}
     graphs = Names({"main", "setup", "constant", "if_else", "update", "assume", *used})
-    order = list(_callees_first(module.programs))
-    texts = [_Writer(module, name, constants, graphs).text() for name in order]
+    texts = [_Writer(module, name, constants, graphs).text() for name in _callees_first(module.programs)]
     return Decompiled(format_text("\n".join(texts)), constants.named)
 
 
-def unsayable(name: str, graph: Graph, module: Module[Graph]) -> Iterator[Diagnostic]:
-    """What the language has no words for."""
+def unsayable(name: str, graph: Graph) -> Iterator[tuple[str, str]]:
+    """(place, what) of everything the language has no words for."""
     signature = graph.signature
     for port in signature.inputs:
-        at = f"{name}: input {port.tensor}"
         if port.layout is not None:
-            yield _unsaid(at, f"a layout ({port.layout.kind})", "leave layouts to the plan")
+            yield f"input {port.tensor}", f"the layout {port.layout.kind}"
     for output in signature.outputs:
         if output.layout is not None:
-            yield _unsaid(f"{name}: output {output.tensor}", f"a layout ({output.layout.kind})", "leave layouts to the plan")
+            yield f"output {output.tensor}", f"the layout {output.layout.kind}"
     if signature.must_bind:
-        yield _unsaid(name, f"must_bind ({', '.join(signature.must_bind)})", "it is found again when the text is compiled")
+        yield f"graph {name}", f"sizes that code depends on ({', '.join(signature.must_bind)})"
     symbols = {s for t in graph.tensors.values() for size in t.shape for s in free_vars(size)}
-    for symbol in sorted(symbols):
+    for symbol in sorted({*symbols, *signature.defaults}):
         if not is_name(symbol):
-            yield _unsaid(name, f"the size symbol {symbol!r}", "name sizes by letters, digits and _")
-
-
-def _unsaid(at: str, what: str, suggestion: str) -> Diagnostic:
-    return diagnostic("Unsayable", at, f"the language has no words for {what}", suggestion)
+            yield f"graph {name}", f"the size symbol {symbol!r}"
+    for node in graph.graph:
+        if node.op == "view" and len(graph.tensors[node.outputs[0]].shape) > MOST_AXES:
+            yield f"node {node.name}", f"a view of more than {MOST_AXES} axes"
 
 
 def _callees_first(programs: Mapping[str, Graph]) -> Iterator[str]:
     """Every graph after those that it calls; main last."""
     done: set[str] = set()
-    work = [("main", False)]
     work = [(n, False) for n in ("main", *reversed([n for n in programs if n != "main"]))]
     while work:
         name, ready = work.pop()
@@ -206,8 +220,9 @@ class _Writer:
         self.lines.append(line)
 
     def _assign(self, tensor: str, code: Code) -> None:
-        self.lines.append(f"{self.names[tensor]} = {code.text}")
-        self.codes[tensor] = Code(self.names[tensor])
+        name = self.names[tensor]
+        self.lines.append(f"{name} = {code.text}")
+        self.codes[tensor] = Code(name)
 
     def _flush(self, count: int) -> None:
         for entry in self.pending[:count]:
@@ -219,10 +234,9 @@ class _Writer:
         waiting = [e.tensor for e in self.pending]
         taken: dict[str, Code] = {}
         for tensor in reversed([t for t in tensors if t in waiting]):
-            if waiting[-1:] != [tensor]:
-                break
-            waiting.pop()
-            taken[tensor] = self.pending.pop().code
+            if waiting[-1:] == [tensor]:
+                waiting.pop()
+                taken[tensor] = self.pending.pop().code
         late = [k for k, e in enumerate(self.pending) if e.tensor in tensors]
         if late:
             self._flush(late[-1] + 1)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tatami.harp.ir import LEVELS
 from tatami.harp.layout import Broken, Comment, Doc, Group, Line, Nest, render
@@ -251,7 +252,8 @@ def _block(body: Bracket) -> Doc:
     for j, remark in enumerate(body.close.before):
         inner += [Line("")] if remark.blank_before and (j or body.inside) else []
         inner += [Line(""), Comment(remark.text, True)]
-    return [_word(body.open), Nest(inner), Line(""), _word(body.close, leading=False)]
+    lines: list[Doc] = [Nest(inner), Line("")] if inner or body.open.after else []
+    return [_word(body.open), *lines, _word(body.close, leading=False)]
 
 
 def _statement(items: list[Item]) -> Doc:
@@ -279,7 +281,8 @@ def _items(items: list[Item], leading: bool = True) -> Doc:
     out: list[Doc] = []
     for k, item in enumerate(items):
         lead = leading or k > 0
-        out.append(" " if _first(item).text == "{" else "")
+        names = k > 0 and _last(items[k - 1]).kind != "sign" and _first(item).kind != "sign"
+        out.append(" " if names or _first(item).text == "{" else "")
         out.append(_word(item, lead) if isinstance(item, Word) else _bracket(item, lead))
     return out
 
@@ -297,7 +300,7 @@ def _bracket(item: Bracket, leading: bool = True) -> Doc:
     if len(parts) > 4 and all(_is_number(p) for p, _ in parts) and not _has_comments(item):
         filled: list[Doc] = []
         for k, (part, _) in enumerate(parts):
-            filled += [*([",", Group(Line(" "))] if k else []), _expression(part)]
+            filled += ["," if k else "", Group(Line(" ")) if k else "", _expression(part)]
         return Group([opened, Nest([Line(""), *filled, Broken(",")]), Line(""), closed])
     return Group([opened, Nest([Line(""), *_entries(parts, ",")]), Line(""), closed])
 
@@ -329,12 +332,12 @@ def _entry(items: list[Item]) -> Doc:
         if _is(item, "=") and k == 1:
             return [_items(items[:1]), _word(item), _grouped(items[2:])]
         if _is(item, ":"):
-            if 0 < k <= 2 and _is_type(items[k + 1 :]) and not any(isinstance(i, Bracket) for i in items[:k]):
-                names: list[Doc] = []
-                for j, name in enumerate(items[:k]):
-                    names += [" " if j else "", _word(name)]
-                return [*names, _word(item), " ", _items(items[k + 1 :])]
-            return [d for part, colon in _split(items, ":") for d in (_grouped(part) if part else [], *([_word(colon)] if colon else []))]
+            if k and _is_type(items[k + 1 :]) and not any(isinstance(i, Bracket) for i in items[:k]):
+                return [_items(items[:k]), _word(item), " ", _items(items[k + 1 :])]
+            slices: list[Doc] = []
+            for part, colon in _split(items, ":"):
+                slices += [_grouped(part) if part else "", _word(colon) if colon else ""]
+            return slices
     return _grouped(items)
 
 
@@ -346,7 +349,7 @@ def _is_type(items: list[Item]) -> bool:
 def _grouped(items: list[Item], leading: bool = True) -> Doc:
     """An expression as a group of its own. Comments at its ends stand outside: they break no line of it."""
     first, last = _first(items[0]), _last(items[-1])
-    before = [Comment(r.text, True) for r in first.before] if leading else []
+    before: list[Doc] = [Comment(r.text, True) for r in first.before] if leading else []
     after, last.after = last.after, []
     return [*before, Group(_expression(items, leading=False)), *(Comment(t, False) for t in after)]
 
@@ -357,10 +360,9 @@ def _expression(items: list[Item], leading: bool = True) -> Doc:
     for level in LEVELS:
         at = [k for k in between if _is(items[k], *level)]
         if at:
-            edges = [0, *at, len(items)]
             out: list[Doc] = [_grouped(items[: at[0]], leading)]
             rest: list[Doc] = []
-            for start, end in zip(edges[1:], edges[2:], strict=False):
+            for start, end in pairwise([*at, len(items)]):
                 rest += [Line(" "), _word(items[start]), " ", _grouped(items[start + 1 : end])]
             return [*out, Nest(rest)]
     return _items(items, leading)

@@ -56,10 +56,15 @@ def load_file(path: Path) -> Module[frontend.Graph]:
 
 
 def read_tree(path: Path) -> ir.File:
-    """The syntax tree of a file. Raises TatamiError for what is no text."""
+    """The syntax tree of a file. Raises TatamiError for what is no program."""
+    return parse_tree(read_text(path), path.name)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises TatamiError for what is no text."""
     data = read_bytes(path, 4 * MAX_CHARACTERS)
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8-sig", errors="replace")
         source = Source(path.name, before + "\N{REPLACEMENT CHARACTER}")
@@ -67,4 +72,3 @@ def read_tree(path: Path) -> ir.File:
         raise TatamiError(
             source.fault("ParseError", Span(len(before), len(before) + 1), why, "save the text as UTF-8")
         ) from None
-    return parse_tree(text, path.name)

@@ -9,7 +9,9 @@ KEYWORDS = frozenset({"graph", "return", "fused", "fused_reduce", "fused_cumulat
 _VALUES = frozenset({"inf", "nan", "none", "None"})
 """Words that stand for a value."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_INDEX = re.compile(r"(idx|i|r)\d+\Z")
+_HASH = re.compile(r"_[0-9a-f]{16}\Z")
+"""A hash in a name says nothing to a reader."""
+_INDEX = re.compile(r"idx\d+\Z")
 
 
 def is_name(text: str) -> bool:
@@ -23,10 +25,10 @@ class Names:
         self._taken = set(taken)
         self._given: dict[str, str] = {}
 
-    def __getitem__(self, wanted: str) -> str:
-        """The name of the thing called `wanted`: the same each time, its own where that is legal and free."""
-        if wanted not in self._given:
-            stem = re.sub(r"[^A-Za-z0-9_]+", "_", wanted) or "v"
+    def __getitem__(self, thing: str) -> str:
+        """The name of `thing`: the same each time, its own where that is legal and free."""
+        if thing not in self._given:
+            stem = re.sub(r"[^A-Za-z0-9_]+", "_", _HASH.sub("", thing)) or "v"
             if not is_name(stem) or stem in _VALUES or _INDEX.match(stem):
                 stem = f"v_{stem}"
             name, count = stem, 0
@@ -34,5 +36,5 @@ class Names:
                 count += 1
                 name = f"{stem}_{count}"
             self._taken.add(name)
-            self._given[wanted] = name
-        return self._given[wanted]
+            self._given[thing] = name
+        return self._given[thing]

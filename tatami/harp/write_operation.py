@@ -54,9 +54,7 @@ _REDUCE = {
     "reduce_and": "all",
     "reduce_or": "any",
 }
-_POSITIONAL = frozenset(
-    {"reshape", "permute", "expand", "unsqueeze", "squeeze", "flip", "cast", "bitcast", "tile", "unfold"}
-)
+_POSITIONAL = frozenset({"reshape", "permute", "expand", "unsqueeze", "squeeze", "flip", "cast", "bitcast", "tile", "unfold"})
 """Operations whose first attribute needs no name."""
 _ALWAYS = frozenset({("argmax", "axis"), ("argmin", "axis")})
 """Attributes written even when they have the default of the table: their methods have another."""

@@ -44,7 +44,9 @@ def _graph(module: Module[Graph], name: str) -> Any:
             operands.pop()
         types = [(graph.tensors[o].dtype.value, tuple(map(str, graph.tensors[o].shape))) for o in node.outputs]
         nodes.append((node.op, operands, [number[o] for o in node.outputs], types, attrs))
-    outputs = [(o.tensor, number[o.tensor], o.dtype.value, tuple(map(str, o.shape))) for o in signature.outputs if not o.updates]
+    outputs = [
+        (o.tensor, number[o.tensor], o.dtype.value, tuple(map(str, o.shape))) for o in signature.outputs if not o.updates
+    ]
     updates = [(number[o.tensor], o.updates) for o in signature.outputs if o.updates]
     return {
         "inputs": inputs,

@@ -134,9 +134,7 @@ def moving_average(signal):
 
 
 @example(
-    lambda r: [
-        ({"x": np.append(r.random(n), [0, 1, -3, 4]).astype(np.float32)}, {"K": k}) for n, k in ((1000, 10), (50, 7))
-    ]
+    lambda r: [({"x": np.append(r.random(n), [0, 1, -3, 4]).astype(np.float32)}, {"K": k}) for n, k in ((1000, 10), (50, 7))]
 )
 def histogram(x, K):
     count = np.bincount(np.clip(np.floor(x * np.float32(K)).astype(int), 0, K - 1), minlength=K)

@@ -15,7 +15,7 @@ from tatami.harp.parse import parse
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "harp").glob("*.harp"))
 DENSE = """
-graph<N=8,M> f(mut c:f32[N,2*M],x:f32[],)->f32[]{update(c,c*x)return x}
+graph<N=8,M> f(mut state c:f32[N,2*M],x:f32[],)->f32[]{update(c,c*x)return x}
 graph main(x:f32[4,5],y:f32[4,5])->(a:f32[4,5],b:f32[3]){
 (p,q)=split(x,axis=0,sizes=[1,3])z=fused(x,y){x*y+1.0}s=fused_reduce(x,y,axis=0,op=sum){x*-y}
 w=x[1:,::2,None][...,-1]u=-x.exp()**-2+!y@(x|y&x^x<<1>=3)k=constant(f32[2,2],[[1,2],[3,4]])
@@ -81,9 +81,7 @@ graph main(  // behind the bracket
 
 def test_empty_lines_are_kept_one_at_a_time() -> None:
     out = check("graph main(x: f32[]) -> f32[] {\n\n\n a = x\n b = a\n\n\n // c\n\n return b\n\n}\n\n\n\n// end")
-    assert out == (
-        "graph main(x: f32[]) -> f32[] {\n    a = x\n    b = a\n\n    // c\n\n    return b\n}\n\n// end\n"
-    )
+    assert out == ("graph main(x: f32[]) -> f32[] {\n    a = x\n    b = a\n\n    // c\n\n    return b\n}\n\n// end\n")
 
 
 def test_comments_of_neighbouring_lines_stand_in_one_column() -> None:

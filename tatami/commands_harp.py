@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import sys
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
-import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.dump import write_bytes, write_text
@@ -61,18 +57,7 @@ def decompile_command(model: str, output: str | None, trust: bool) -> None:
     if path.suffix.lower() != ".harp":
         raise fail("FileUnwritable", str(path)[:200], "its suffix is not .harp", f"write -o {path.stem or 'model'}.harp")
     if found.constants:
-        write_bytes(path.with_suffix(".npz"), archive(found.constants))
+        write_bytes(path.with_suffix(".npz"), found.archive())
         click.echo(printable(f"wrote {path.with_suffix('.npz')} ({len(found.constants)} constants)"))
     write_text(path, found.text)
     click.echo(printable(f"wrote {path}"))
-
-
-def archive(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The arrays as an .npz: what numpy.load reads, the same bytes each time."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as files:
-        for name, array in arrays.items():
-            entry = io.BytesIO()
-            np.lib.format.write_array(entry, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
-            files.writestr(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), entry.getvalue())
-    return out.getvalue()

@@ -7,7 +7,9 @@ replaced by near ones.
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +35,7 @@ from tatami.harp.calls import MOST_AXES
 from tatami.harp.fmt import format_text
 from tatami.harp.names import Names, is_name
 from tatami.harp.write import Code, dtype_text, number_code, payload_text, size_text, string_text, type_text
-from tatami.harp.write_operation import expression
+from tatami.harp.write_operation import expression, given_attributes, is_sayable
 
 INLINE_ELEMENTS = 16
 """Constants of at most so many elements are written out."""
@@ -48,6 +50,16 @@ class Decompiled:
 
     text: str
     constants: Mapping[str, np.ndarray]
+
+    def archive(self) -> bytes:
+        """The constants as an .npz: what numpy.load reads, the same bytes each time."""
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as files:
+            for name, array in self.constants.items():
+                entry = io.BytesIO()
+                np.lib.format.write_array(entry, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+                files.writestr(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), entry.getvalue())
+        return out.getvalue()
 
 
 def decompile(model: Any) -> str:
@@ -76,7 +88,7 @@ def decompiled(model: Any) -> Decompiled:
     raise_errors(verify(module))
     unsaid = [f"{at}: {what}" for name, graph in module.programs.items() for at, what in unsayable(name, graph)]
     if unsaid:
-        how = "leave layouts to the plan, name sizes by letters, digits and _, and take views of fewer axes"
+        how = "keep the frontend document; or leave layouts to the plan and name sizes by letters, digits and _"
         raise fail("Unsayable", unsaid[0].split(":")[0], f".harp has no words for {'; '.join(unsaid)}", how)
     constants = _Constants(module)
     used = {n.op for g in module.programs.values() for n in g.graph}
@@ -103,6 +115,9 @@ def unsayable(name: str, graph: Graph) -> Iterator[tuple[str, str]]:
     for node in graph.graph:
         if node.op == "view" and len(graph.tensors[node.outputs[0]].shape) > MOST_AXES:
             yield f"node {node.name}", f"a view of more than {MOST_AXES} axes"
+        for name, value in given_attributes(node).items():
+            if not is_sayable(value) and node.op not in CALLEES:
+                yield f"node {node.name}", f"the {name} of {node.op}"
 
 
 def _callees_first(programs: Mapping[str, Graph]) -> Iterator[str]:
@@ -169,6 +184,7 @@ class _Writer:
         signature = self.graph.signature
         self.uses = Counter(i for n in self.graph.graph for i in n.inputs)
         self.uses.update(o.tensor for o in signature.outputs)
+        self.returned = {o.tensor for o in signature.outputs if o.updates is None}
 
     def text(self) -> str:
         signature = self.graph.signature
@@ -253,8 +269,10 @@ class _Writer:
                 self.codes[output] = Code(names[-1])
             self.lines.append(f"({', '.join(names)}) = {code.text}")
             return
-        self.pending.append(_Pending(node.outputs[0], code, node))
-        if self.uses[node.outputs[0]] != 1 or len(code.text) > INLINE_CHARACTERS or _has_own_name(node):
+        (result,) = node.outputs
+        self.pending.append(_Pending(result, code, node))
+        too_long = len(code.text) > INLINE_CHARACTERS and result not in self.returned
+        if self.uses[result] != 1 or too_long or _has_own_name(node):
             self._flush(len(self.pending))
 
     def _code(self, node: Node) -> Code:

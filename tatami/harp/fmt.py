@@ -231,8 +231,9 @@ def _graph(items: list[Item]) -> Doc:
     for item in header[1 : arrow - 1]:
         space = "" if isinstance(item, Bracket) else " "
         name += [space, _bracket(item) if isinstance(item, Bracket) else _word(item)]
+    is_plain = not any(map(_has_comments, header[arrow:]))
     results: Doc = _items(header[arrow + 1 :])
-    if not any(map(_has_comments, header[arrow:])):
+    if is_plain:
         flat = render(Group(results), 1 << 30)
         results = flat if len(flat) < WIDTH - 8 else results
     return [*name, _items(header[arrow - 1 : arrow]), " ", _word(header[arrow]), " ", results, " ", _block(body)]

@@ -130,6 +130,11 @@ def _hints(op: str) -> dict[str, Any]:
     return get_type_hints(OPS[op].attrs)
 
 
+def is_sayable(value: Any) -> bool:
+    """Has the language words for an attribute of this kind?"""
+    return all(map(is_sayable, value)) if isinstance(value, tuple) else isinstance(value, DType | Expr | str | int | float)
+
+
 def value_text(value: Any, is_number: bool = False) -> str:
     """An attribute. is_number: a string is a number that JSON has no form for (INF)."""
     match value:

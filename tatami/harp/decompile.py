@@ -35,7 +35,7 @@ from tatami.harp.calls import MOST_AXES
 from tatami.harp.fmt import format_text
 from tatami.harp.names import Names, is_name
 from tatami.harp.write import Code, dtype_text, number_code, payload_text, size_text, string_text, type_text
-from tatami.harp.write_operation import expression, given_attributes, is_sayable
+from tatami.harp.write_operation import expression
 
 INLINE_ELEMENTS = 16
 """Constants of at most so many elements are written out."""
@@ -115,9 +115,6 @@ def unsayable(name: str, graph: Graph) -> Iterator[tuple[str, str]]:
     for node in graph.graph:
         if node.op == "view" and len(graph.tensors[node.outputs[0]].shape) > MOST_AXES:
             yield f"node {node.name}", f"a view of more than {MOST_AXES} axes"
-        for name, value in given_attributes(node).items():
-            if not is_sayable(value) and node.op not in CALLEES:
-                yield f"node {node.name}", f"the {name} of {node.op}"
 
 
 def _callees_first(programs: Mapping[str, Graph]) -> Iterator[str]:

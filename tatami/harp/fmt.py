@@ -261,7 +261,8 @@ def _statement(items: list[Item]) -> Doc:
     if _is(items[0], "return"):
         last = _last(items[-1])
         notes, last.after = last.after, []
-        values = Group(Nest(_entries(_split(items[1:], ","))))
+        parts = _split(items[1:], ",")
+        values = Group(Nest(_entries(parts)) if len(parts) > 1 else _entries(parts))
         return [_word(items[0], leading=False), " ", values, *(Comment(t, False) for t in notes)]
     for k, item in enumerate(items):
         if _is(item, "="):

@@ -19,7 +19,7 @@ from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
 from tatami.harp import write
 from tatami.harp.parameters import tensor_method
-from tatami.harp.write import Code, dtype_text, infix, number_text, size_text, string_text
+from tatami.harp.write import Code, dtype_text, infix, number_text, size_text, string_text, type_text
 
 _INFIX = {
     "add": "+",
@@ -130,11 +130,6 @@ def _hints(op: str) -> dict[str, Any]:
     return get_type_hints(OPS[op].attrs)
 
 
-def is_sayable(value: Any) -> bool:
-    """Has the language words for an attribute of this kind?"""
-    return all(map(is_sayable, value)) if isinstance(value, tuple) else isinstance(value, DType | Expr | str | int | float)
-
-
 def value_text(value: Any, is_number: bool = False) -> str:
     """An attribute. is_number: a string is a number that JSON has no form for (INF)."""
     match value:
@@ -142,6 +137,8 @@ def value_text(value: Any, is_number: bool = False) -> str:
             return dtype_text(value)
         case Expr():
             return size_text(value)
+        case TensorType(dtype, shape):
+            return type_text(dtype, shape)
         case str() if not is_number:
             return string_text(value)
         case bool() | int() | float() | str():

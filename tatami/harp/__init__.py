@@ -2,7 +2,7 @@
 
     grammar.lark       the one grammar            parse.py          text to syntax tree; syntax_errors.py says what is wrong
     ir.py  source.py   the tree and its places    elaborate.py      tree to module: call_order.py, then a body.py per graph
-    scope.py           what names mean            expressions.py    values, operators, indices; calls.py, constants.py
+    scope.py           what names mean            expressions.py    values, operators, indices; calls.py, fused.py, constants.py
     parameters.py      what can be called, read off the Graph API; arguments.py binds, values.py is what there is
     load.py            `tt.parse`, files          fmt.py, decompile.py
 

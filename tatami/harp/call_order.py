@@ -12,23 +12,38 @@ from tatami.harp.source import Source
 MAX_DEPTH = 10
 
 
-def names_in(graph: ir.Graph) -> Iterator[ir.Name]:
-    """Every name that the body of a graph uses, in the order of the text."""
+def callees(graph: ir.Graph, graphs: Mapping[str, ir.Graph]) -> list[ir.Name]:
+    """Where the body of `graph` names a graph of the program: as what it calls, or as an argument that no input, size or
+    variable hides. In the order of the text."""
+    own = {p.name.name for p in graph.parameters} | {s.name.name for s in graph.sizes} | set(_assigned(graph))
+    out: list[ir.Name] = []
     todo: list[object] = list(reversed(graph.body))
     while todo:
         node = todo.pop()
-        if isinstance(node, tuple):
-            todo += reversed(node)
-        elif isinstance(node, ir.Name):
-            yield node
-        elif isinstance(node, ir.Node):
-            todo += reversed([getattr(node, f.name) for f in dataclasses.fields(node)])
+        match node:
+            case tuple():
+                todo += reversed(node)
+            case ir.Name(name):
+                out += [node] if name in graphs and name not in own else []
+            case ir.Call(callee, arguments):
+                out += [callee] if callee.name in graphs else []
+                todo.append(arguments)
+            case ir.Method(receiver, _, arguments):
+                todo += [arguments, receiver]
+            case ir.Argument(value=value) | ir.Assign(value=value) | ir.Destructure(value=value):
+                todo.append(value)
+            case ir.Node():
+                todo += reversed([getattr(node, f.name) for f in dataclasses.fields(node)])
+    return out
 
 
-def callees(graph: ir.Graph, graphs: Mapping[str, ir.Graph]) -> list[ir.Name]:
-    """Where `graph` names a graph of the program that no variable or size of its own hides."""
-    own = {p.name.name for p in graph.parameters} | {s.name.name for s in graph.sizes}
-    return [n for n in names_in(graph) if n.name in graphs and n.name not in own]
+def _assigned(graph: ir.Graph) -> Iterator[str]:
+    for statement in graph.body:
+        match statement:
+            case ir.Assign(target):
+                yield target.name
+            case ir.Destructure(targets):
+                yield from (t.name for t in targets)
 
 
 def call_order(source: Source, graphs: Mapping[str, ir.Graph]) -> tuple[list[str], dict[str, Diagnostic]]:

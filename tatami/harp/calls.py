@@ -1,4 +1,4 @@
-"""Calls: of a graph of the program, of an operation of the table, of a method of the Graph API, and fused forms."""
+"""Calls: of a graph of the program, of an operation of the table, of a method of the Graph API; constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tatami.core.expr import Expr, expr, maximum, minimum, var
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.ir import TensorType
 from tatami.frontend.ops import OPS
-from tatami.frontend.ops_elementwise import ELEMENTWISE
 from tatami.harp import ir
 from tatami.harp.arguments import Binder, Given
 from tatami.harp.constants import Constants, literal
@@ -20,9 +19,6 @@ from tatami.harp.scope import Scope, Skipped, near
 from tatami.harp.source import Span
 from tatami.harp.values import DTYPES, GraphName, Results, Value, Word, describe
 
-_ELEMENTWISE = {row.name for row in ELEMENTWISE} | {"constant", "size"}
-_REDUCE = {"sum": "sum", "prod": "prod", "max": "max", "min": "min"}
-_CUMULATIVE = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
 _EXTREMES: dict[str, Callable[..., Expr]] = {"min": minimum, "max": maximum}
 _OTHER_NAMES = {"if_else": "cond"}
 MOST_AXES = 16
@@ -101,22 +97,22 @@ class Calls:
         self._skip_failed(arguments)
         operands, attributes = self._binder(callee).to_row(OPS[callee.name], arguments)
         with self._elementwise(callee), self.scope.at(callee.at):
-            return self._result(callee.name, self.scope.graph.op(callee.name, *operands, **attributes))
+            return self.result(callee.name, self.scope.graph.op(callee.name, *operands, **attributes))
 
     def _run_method(self, callee: ir.Name, method: Method, receiver: Any, arguments: Sequence[Given]) -> Value:
         self._skip_failed(arguments)
         spread, named = self._binder(callee).to_method(method, arguments)
         with self._elementwise(callee), self.scope.at(callee.at):
-            return self._result(callee.name, method.function(receiver, *spread, **named))
+            return self.result(callee.name, method.function(receiver, *spread, **named))
 
     def _skip_failed(self, arguments: Sequence[Given]) -> None:
         if any(isinstance(a.value, GraphName) and a.value.name in self.scope.failed for a in arguments):
             raise Skipped
 
     def _elementwise(self, callee: ir.Name) -> Any:
-        return self.scope.only_elementwise(callee.at, _ELEMENTWISE)
+        return self.scope.only_elementwise(callee.at)
 
-    def _result(self, name: str, made: Any) -> Value:
+    def result(self, name: str, made: Any) -> Value:
         self.scope.learn_sizes()
         if isinstance(made, tuple | list):
             return Results(tuple(made), name)
@@ -181,7 +177,7 @@ class Calls:
             else:
                 sizes[self._size_of(declared, a.name)] = self._size(value, a.value.at)
         with self._elementwise(e.callee), self.scope.at(e.callee.at):
-            return self._result(name, self.scope.graph.call(name, *operands, sizes=sizes))
+            return self.result(name, self.scope.graph.call(name, *operands, sizes=sizes))
 
     def _size_of(self, declared: ir.Graph, name: ir.Name) -> str:
         known = [s.name.name for s in declared.sizes]
@@ -248,59 +244,6 @@ class Calls:
             why = "the sizes of a constant are numbers"
             raise self.scope.refuse("InvalidSymbol", item.at, why, "give integers that are 0 or more")
         return size
-
-    # -- fused forms ---------------------------------------------------------------------------------
-    def fused(self, e: ir.Fused) -> Value:
-        if self.scope.only is not None:
-            raise self.scope.refuse(
-                "InvalidAttribute", e.at, "a fused form inside another", "assign it before, and name it as an input"
-            )
-        inputs = [a for a in e.arguments if a.name is None]
-        for a in inputs:
-            if not isinstance(a.value, ir.Name):
-                raise self.scope.refuse(
-                    "InvalidAttribute", a.at, f"the inputs of {e.kind} are names", "assign the expression to a name before"
-                )
-            self.as_tensor(self.value(a.value), a.at)
-        axis, op = self._fused_keywords(e)
-        self.scope.only = frozenset(a.value.name for a in inputs if isinstance(a.value, ir.Name))
-        try:
-            with self.scope.only_elementwise(e.body.at, _ELEMENTWISE):
-                body = self.as_tensor(self.value(e.body), e.body.at)
-        finally:
-            self.scope.only = None
-        if e.kind == "fused":
-            return body
-        method = tensor_method((_REDUCE if e.kind == "fused_reduce" else _CUMULATIVE)[op])
-        assert method is not None
-        with self.scope.at(e.at):
-            return self._result(e.kind, method.function(body, axis))
-
-    def _fused_keywords(self, e: ir.Fused) -> tuple[int, str]:
-        axis, op = 0, "sum"
-        for a in e.arguments:
-            if a.name is None:
-                continue
-            if e.kind == "fused" or a.name.name not in ("axis", "dim", "op"):
-                known = [] if e.kind == "fused" else ["axis", "op"]
-                how = near(a.name.name, known) or ("its keywords are axis and op" if known else "leave it out")
-                raise self.scope.refuse("InvalidAttribute", a.name.at, f"{e.kind} has no keyword {a.name.name!r}", how)
-            if a.name.name == "op":
-                op = self._fused_op(e, a.value)
-                continue
-            value = self.value(a.value)
-            if not isinstance(value, int) or isinstance(value, bool):
-                why = f"axis of {e.kind} is an integer, not {describe(value)}"
-                raise self.scope.refuse("InvalidAttribute", a.value.at, why, "write axis=0")
-            axis = value
-        return axis, op
-
-    def _fused_op(self, e: ir.Fused, value: ir.Expression) -> str:
-        word = value.name if isinstance(value, ir.Name) else value.value if isinstance(value, ir.String) else ""
-        if word not in _REDUCE:
-            how = near(word, list(_REDUCE), "did you mean op={}?".format) or f"write op={', '.join(_REDUCE)}"
-            raise self.scope.refuse("InvalidAttribute", value.at, f"{e.kind} has no op {word[:80]!r}", how)
-        return word
 
 
 def _is_type(e: ir.Expression) -> bool:

@@ -15,6 +15,7 @@ from tatami.frontend.ir import TensorType
 from tatami.harp import ir
 from tatami.harp.calls import Calls
 from tatami.harp.constants import Constants
+from tatami.harp.fused import fused
 from tatami.harp.scope import Scope
 from tatami.harp.source import Span
 from tatami.harp.values import Results, Unfit, Value, as_size, describe, join_numbers, join_sizes
@@ -67,7 +68,7 @@ class Expressions:
             case ir.Call():
                 return self.calls.call(e)
             case ir.Fused():
-                return self.calls.fused(e)
+                return fused(self.calls, e)
         raise AssertionError(e)
 
     def _real(self, text: str, at: Span) -> float:

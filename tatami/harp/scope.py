@@ -14,6 +14,7 @@ import msgspec
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.expr import Expr, var
 from tatami.frontend.graph import Graph, placed
+from tatami.frontend.ops_elementwise import ELEMENTWISE
 from tatami.harp import ir
 from tatami.harp.source import Source, Span
 from tatami.harp.values import CONSTANTS, DTYPES, GraphName, Value
@@ -26,6 +27,7 @@ class Skipped(Exception):
 UNKNOWN: Any = object()
 """The value of a name, or of a size, whose statement or declaration had a fault."""
 
+_ELEMENTWISE = {row.name for row in ELEMENTWISE} | {"constant", "size"}
 _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bfp(16|32|64)\b"), r"f\1"),
     (re.compile(r"g\.number\(v, dtype\)"), "constant(v, f32)"),
@@ -114,12 +116,12 @@ class Scope:
         self._seen = len(nodes)
 
     @contextmanager
-    def only_elementwise(self, at: Span, allowed: Collection[str]) -> Iterator[None]:
+    def only_elementwise(self, at: Span) -> Iterator[None]:
         """Inside a fused form, what is built has to be elementwise."""
         before = len(self.graph.nodes)
         yield
         if self.only is not None:
-            other = next((n.op for n in self.graph.nodes[before:] if n.op not in allowed), None)
+            other = next((n.op for n in self.graph.nodes[before:] if n.op not in _ELEMENTWISE), None)
             if other is not None:
                 how = "compute it before, and name the result as an input of the fused form"
                 raise self.refuse("InvalidAttribute", at, f"{other} is not elementwise", how)

@@ -197,6 +197,14 @@ def test_chains_of_more_than_ten_graphs_are_refused_at_the_call() -> None:
     assert found.at == "m.harp:11:40"
 
 
+def test_a_variable_with_the_name_of_a_graph_calls_nothing() -> None:
+    tt.parse(
+        "graph a(x: f32[]) -> f32[] { b = x * 2.0 return b }"
+        "graph b(x: f32[]) -> f32[] { return a(x) }"
+        "graph main(x: f32[], a: f32[]) -> f32[] { b = b(x) return b + a }"
+    )
+
+
 def test_circles_show_the_chain_of_calls() -> None:
     text = """graph ping(x: f32[]) -> f32[] { return pong(x) }
 graph pong(x: f32[]) -> f32[] { return ping(x) }

@@ -1,9 +1,10 @@
-"""Tatami inside other frameworks: the backend of torch.compile.
+"""Tatami inside other frameworks: the backend of torch.compile, the Backend API of ONNX.
 
     torch.compile(module, backend="tatami")                          found by its entry point
     torch.compile(module, backend="tatami", options={"fallback": False, "target": "cpu", "threads": 4})
     tatami.backends.explain()                                        what every graph became, and what stayed in PyTorch
 
+    onnx_api          `onnx.backend.base.Backend`, offered as `tatami.onnx.backend`
     torch_compile     the backend: AOTAutograd, options, one compiled graph per fx graph
     torch_partition   operators that stay in PyTorch: the graph cut around them
     torch_program     a compiled program called with tensors: sizes, memory, results as PyTorch promises them

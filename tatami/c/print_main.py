@@ -50,6 +50,7 @@ CODES = {
     DType.bf16: "BF16",
     DType.fp32: "FP32",
     DType.fp64: "FP64",
+    **{d: "U8" for d in DType if d.is_small},
 }
 
 

@@ -34,6 +34,7 @@ _C_MEMORY = {
     DType.bf16: "uint16_t",
     DType.fp32: "float",
     DType.fp64: "double",
+    **{d: "uint8_t" for d in DType if d.is_small},
 }
 _SHORT_C = {
     "i8": "int8_t",
@@ -65,6 +66,8 @@ def short(dtype: DType) -> str:
     """The element type of registers of `dtype`."""
     if dtype == DType.bool:
         return "i32"
+    if dtype.is_small:
+        return "u8"
     if dtype.is_float:
         return "f64" if dtype == DType.fp64 else "f32"
     return str(dtype.value)

@@ -24,6 +24,16 @@ class DType(enum.Enum):
     bf16 = "bf16"
     fp32 = "fp32"
     fp64 = "fp64"
+    f8e4m3fn = "f8e4m3fn"
+    f8e4m3fnuz = "f8e4m3fnuz"
+    f8e5m2 = "f8e5m2"
+    f8e5m2fnuz = "f8e5m2fnuz"
+    f8e8m0 = "f8e8m0"
+    f4e2m1 = "f4e2m1"
+    i4 = "i4"
+    u4 = "u4"
+    i2 = "i2"
+    u2 = "u2"
     unknown = "unknown"
 
     def __str__(self) -> str:
@@ -34,8 +44,22 @@ class DType(enum.Enum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element (bool is one byte)."""
+        """Bytes of one element (bool and the small types are one byte)."""
         return _ITEMSIZE[self]
+
+    @property
+    def bits(self) -> int:
+        """Bits that count."""
+        return _SMALL.get(self, 8 * _ITEMSIZE[self])
+
+    @property
+    def is_small(self) -> Truth:
+        """A type that is stored and moved, each element in a byte of its own, and cast before it is computed with."""
+        return self in _SMALL
+
+    @property
+    def is_small_int(self) -> Truth:
+        return self in (DType.i4, DType.u4, DType.i2, DType.u2)
 
     @property
     def is_float(self) -> Truth:
@@ -47,7 +71,7 @@ class DType(enum.Enum):
 
     @property
     def is_signed(self) -> Truth:
-        return self in _SIGNED or self in _FLOATS
+        return self in _SIGNED or self in _FLOATS or self in (DType.i4, DType.i2)
 
     @property
     def is_narrow_float(self) -> Truth:
@@ -70,6 +94,19 @@ _ITEMSIZE = {
     DType.fp32: 4,
     DType.fp64: 8,
 }
+_SMALL = {
+    DType.f8e4m3fn: 8,
+    DType.f8e4m3fnuz: 8,
+    DType.f8e5m2: 8,
+    DType.f8e5m2fnuz: 8,
+    DType.f8e8m0: 8,
+    DType.f4e2m1: 4,
+    DType.i4: 4,
+    DType.u4: 4,
+    DType.i2: 2,
+    DType.u2: 2,
+}
+_ITEMSIZE |= dict.fromkeys(_SMALL, 1)
 _FLOATS = frozenset({DType.fp16, DType.bf16, DType.fp32, DType.fp64})
 _SIGNED = frozenset({DType.i8, DType.i16, DType.i32, DType.i64})
 _UNSIGNED = frozenset({DType.u8, DType.u16, DType.u32, DType.u64})

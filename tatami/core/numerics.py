@@ -15,7 +15,7 @@ import numpy as np
 from tatami.core.dtype import DType
 from tatami.core.ops import highest, lowest, neutral
 from tatami.core.scalar import Scalar, number
-from tatami.core.tensor import numpy_dtype
+from tatami.core.tensor import SMALL_NUMPY, numpy_dtype
 
 Mode: TypeAlias = Literal["declared", "float64"]
 Array: TypeAlias = np.ndarray
@@ -34,8 +34,13 @@ def constant(value: Scalar, dtype: DType, mode: Mode = "declared") -> Array:
 
 def cast(x: Array, to: DType, mode: Mode = "declared") -> Array:
     """Convert. Float to int truncates, saturates at the type's range, and takes NaN to 0; int to int wraps; to bool
-    is ``x != 0``; to float rounds to nearest even."""
+    is ``x != 0``; to float rounds to nearest even. The small types go through fp32, small integers through i32, of
+    which they keep the lowest bits."""
     with np.errstate(all="ignore"):
+        if to.is_small:
+            return _small(np.asarray(x), to)
+        if np.asarray(x).dtype in SMALL_NUMPY:
+            x = np.asarray(x).astype(np.float32)
         if to == DType.bool:
             return np.asarray(x != 0)
         if to.is_float:
@@ -54,6 +59,21 @@ def cast(x: Array, to: DType, mode: Mode = "declared") -> Array:
         # float(high) may round up past the range: compare before converting.
         out = np.where(inside >= float(high), 0.0, inside).astype(numpy_dtype(to))
         return np.where(wide >= float(high), numpy_dtype(to).type(high), out).astype(numpy_dtype(to))
+
+
+def _small(x: Array, to: DType) -> Array:
+    kind = numpy_dtype(to)
+    if x.dtype == kind:
+        return x
+    if to.is_small_int:
+        return (cast(x, DType.i32) & ((1 << to.bits) - 1)).astype(np.uint8).view(kind)
+    wide = np.asarray(cast(x, DType.fp32))
+    wide = np.where(np.isnan(wide), np.float32(np.nan), wide)  # NaN has one code
+    if to != DType.f8e8m0:
+        return wide.astype(kind)
+    # powers of two: a half rounds up, what is not positive is NaN
+    code = (wide.reshape(-1).view(np.int32) + (1 << 22)) >> 23
+    return np.where(wide.reshape(-1) > 0, code, 255).astype(np.uint8).view(kind).reshape(wide.shape)
 
 
 def _round_to_odd_fp32(x: Array) -> Array:

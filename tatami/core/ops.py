@@ -101,6 +101,8 @@ SCAN_OPS: tuple[str, ...] = ("sum", "prod", "max", "min")
 def result_dtype(op: ScalarOp, operands: tuple[DType, ...]) -> DType | None:
     """The dtype of the result, or None when the operands break the op's rule."""
     last = operands[-1]
+    if last.is_small and op.rule != "select":
+        return None
     same = all(d == last for d in operands)
     match op.rule:
         case "same":

@@ -24,7 +24,18 @@ _NUMPY: dict[DType, np.dtype] = {
     DType.bf16: np.dtype(ml_dtypes.bfloat16),
     DType.fp32: np.dtype(np.float32),
     DType.fp64: np.dtype(np.float64),
+    DType.f8e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
+    DType.f8e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    DType.f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    DType.f8e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    DType.f8e8m0: np.dtype(ml_dtypes.float8_e8m0fnu),
+    DType.f4e2m1: np.dtype(ml_dtypes.float4_e2m1fn),
+    DType.i4: np.dtype(ml_dtypes.int4),
+    DType.u4: np.dtype(ml_dtypes.uint4),
+    DType.i2: np.dtype(ml_dtypes.int2),
+    DType.u2: np.dtype(ml_dtypes.uint2),
 }
+SMALL_NUMPY = frozenset(_NUMPY[d] for d in DType if d.is_small)
 _FROM_NUMPY: dict[np.dtype, DType] = {v: k for k, v in _NUMPY.items()}
 
 

@@ -28,6 +28,7 @@ VALUE_TYPE = {
     DType.bf16: "float",
     DType.fp32: "float",
     DType.fp64: "double",
+    **{d: "tt_u8" for d in DType if d.is_small},
 }
 STORED_TYPE = {**VALUE_TYPE, DType.fp16: "tt_f16", DType.bf16: "tt_bf16"}
 SHORT = {DType.fp16: "f16", DType.bf16: "bf16"}

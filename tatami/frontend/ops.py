@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.frontend.ir import Node, TensorType
@@ -24,8 +27,34 @@ from tatami.frontend.ops_movement import MOVEMENT
 from tatami.frontend.ops_recurrent import RECURRENT
 from tatami.frontend.ops_reduction import REDUCTION
 
+_MOVES = frozenset([
+    "identity", "contiguous", "where", "cast", "bitcast", "reshape", "permute", "expand", "unsqueeze", "squeeze", "flatten",
+    "flip", "repeat", "tile", "slice", "roll", "unfold", "concat", "stack", "split", "view", "depth_to_space",
+    "space_to_depth", "diagonal", "gather", "take", "gather_nd", "reverse_sequence", "compress", "call", "if", "loop",
+])  # fmt: skip
+"""Operations that take small types (fp8, int4, …): they move elements and do not compute with them."""
+
+
+def _without_small(op: Operation) -> Operation:
+    """The operation, refusing operands and results of small types. Raises E1007."""
+
+    def infer(attrs: Any, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+        results = op.infer(attrs, operands, site)
+        for kind in (*(t for t in operands if t is not None), *results):
+            if kind.dtype.is_small:
+                raise fail(
+                    "UnsupportedDType",
+                    site.at,
+                    f"{op.name} in {kind.dtype}, which is only stored and moved",
+                    "cast to fp32 or i32 first, and the result back",
+                )
+        return results
+
+    return msgspec.structs.replace(op, infer=infer)
+
+
 OPS: dict[str, Operation] = {
-    op.name: op
+    op.name: op if op.name in _MOVES else _without_small(op)
     for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, KERNEL, KERNEL_BODY, CONTROL)
     for op in family
 }

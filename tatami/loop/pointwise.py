@@ -95,6 +95,8 @@ class Emitter:
         """Inputs that are read from a copy."""
         self.blocks: list[list[Stmt]] = [[]]
         self.memos: list[dict[object, Value]] = [{}]
+        self.lane_loops: list[tuple[str, str, int]] = []
+        """The loops over the lanes of a vector that are open: its axis, the loop's variable, the lanes."""
         self.counter = 0
 
     # -- building --------------------------------------------------------------------------------
@@ -198,8 +200,10 @@ class Emitter:
         """A vector whose lanes are computed one by one; `one` gets the position of the lane."""
         reg = self.declare(Splat(Const(0, dtype), p.lanes))
         q = self.loop(expr(p.lanes), "q")
+        self.lane_loops.append((p.vector, q, p.lanes))
         with self.block() as body:
             self.emit(SetLane(reg, var(q), one(var(p.vector) + var(q))))
+        self.lane_loops.pop()
         self.emit(For(q, ZERO, expr(p.lanes), tuple(body)))
         return reg
 
@@ -305,7 +309,7 @@ class Emitter:
     def let_at(self, name: str, index: tuple[Expr, ...], p: Point) -> Value:
         """A let at an index: a register computed before, its buffer, or its expression there and then."""
         key = self.let_key(name, index, p)
-        known = self.recall(key)
+        known = self.recall(key) or self.lane_of_let(name, index)
         if known is not None:
             return known
         let = self.lets[name]
@@ -321,6 +325,15 @@ class Emitter:
         reg = value if isinstance(value, Reg) else self.declare(value)
         self.remember(key, reg)
         return reg
+
+    def lane_of_let(self, name: str, index: tuple[Expr, ...]) -> Value | None:
+        """Inside a loop over lanes: the lane of a vector of that let, where one is in a register."""
+        for vector, q, lanes in self.lane_loops:
+            first = tuple(substitute(x, {q: ZERO}) for x in index)
+            known = self.recall(("let", name, first, lanes))
+            if known is not None and index == tuple(substitute(x, {vector: var(vector) + var(q)}) for x in first):
+                return Lane(known, var(q))
+        return None
 
     def index(self, value: Expr, dtype: DType, p: Point) -> Value:
         value = self.simplified(value)

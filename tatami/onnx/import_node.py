@@ -10,7 +10,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic, fail
 from tatami.onnx.fold import fold
 from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.node import OnnxNode, read_node
-from tatami.onnx.registry import CONTROL, HANDLERS
+from tatami.onnx.registry import CONTROL, handler_of
 from tatami.onnx.values import Value
 
 MAX_DEPTH = 30
@@ -55,15 +55,14 @@ def _results(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
     own = m.functions.get((node.domain, node.op))
     if own is not None:
         return expand(m, node, proto, own)
-    if node.domain in ("", "ai.onnx"):
-        if node.op in CONTROL:
-            return CONTROL[node.op](m, node)
-        handler = HANDLERS.get(node.op)
-        if handler is not None:
-            folded = fold(m, node, handler)
-            results = folded if folded is not None else handler(m, node)
-            if results is not None:
-                return results
+    if node.domain in ("", "ai.onnx") and node.op in CONTROL:
+        return CONTROL[node.op](m, node)
+    handler = handler_of(node.domain, node.op)
+    if handler is not None:
+        folded = fold(m, node, handler)
+        results = folded if folded is not None else handler(m, node)
+        if results is not None:
+            return results
     body = _function_of(m, node, proto)
     if body is None:
         raise fail("UnsupportedModel", m.site, *unsupported_words(node.domain, node.op))
@@ -178,7 +177,7 @@ def is_supported(m: Importer, domain: str, op: str) -> bool:
     """Whether some import exists; a function body may still fail on what it holds."""
     if (domain, op) in m.functions:
         return True
-    if domain in ("", "ai.onnx") and (op in HANDLERS or op in CONTROL):
+    if handler_of(domain, op) is not None or (domain in ("", "ai.onnx") and op in CONTROL):
         return True
     schema = schema_of(domain, op, m.opset)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)

@@ -35,6 +35,16 @@ FROM_ONNX: dict[int, DType] = {
     onnx.TensorProto.BFLOAT16: DType.bf16,
     onnx.TensorProto.FLOAT: DType.fp32,
     onnx.TensorProto.DOUBLE: DType.fp64,
+    onnx.TensorProto.FLOAT8E4M3FN: DType.f8e4m3fn,
+    onnx.TensorProto.FLOAT8E4M3FNUZ: DType.f8e4m3fnuz,
+    onnx.TensorProto.FLOAT8E5M2: DType.f8e5m2,
+    onnx.TensorProto.FLOAT8E5M2FNUZ: DType.f8e5m2fnuz,
+    onnx.TensorProto.FLOAT8E8M0: DType.f8e8m0,
+    onnx.TensorProto.FLOAT4E2M1: DType.f4e2m1,
+    onnx.TensorProto.INT4: DType.i4,
+    onnx.TensorProto.UINT4: DType.u4,
+    onnx.TensorProto.INT2: DType.i2,
+    onnx.TensorProto.UINT2: DType.u2,
 }
 
 

@@ -11,16 +11,18 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tatami.core.codec import parse_text
+from tatami.core.codec import dump_text, parse_text
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.core.expr import Expr, expr, var
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, expr, var
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
-from tatami.core.tensor import numpy_dtype
-from tatami.frontend.ir import Graph, TensorType
+from tatami.core.tensor import dtype_of, numpy_dtype
+from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.onnx.external import external_array, refuse_external_attributes, without_external_data
 from tatami.onnx.import_node import import_nodes, unsupported_nodes
 from tatami.onnx.importer import FROM_ONNX, Importer
+from tatami.onnx.ports import Absent, Form, Imported, Many, One
 from tatami.onnx.values import Value
 
 MAX_FILE_BYTES = 2 << 30
@@ -54,22 +56,28 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Pa
     """A module from a ModelProto. Raises TatamiError; unsupported operators are all listed at once.
 
     example_inputs: arrays by input name. Where an input decides axes, sizes or counts, the program is specialised on
-    its value here and no longer takes it; the values of the others are not looked at.
+    its value here and no longer takes it; the values of the others are not looked at. A list stands for a sequence,
+    None for an empty optional value.
     """
     examples = example_inputs if isinstance(example_inputs, Mapping) else {}
-    fixed: dict[str, np.ndarray] = {}
+    fixed: dict[str, Any] = {}
     while True:
         try:
-            return _load(model, folder, fixed)
+            return import_model(model, fixed, folder=folder).module
         except TatamiError as error:
-            named = {n for d in error.diagnostics for n in parse_text(d.details.get("inputs", "[]"), d.at)}
-            decisive = named - set(fixed)
-            if not decisive or not decisive <= set(examples):
+            more = decisive_inputs(error) - set(fixed)
+            if not more or not more <= set(examples):
                 raise
-            fixed |= {name: np.asarray(examples[name]) for name in decisive}
+            fixed |= {name: examples[name] for name in more}
 
 
-def _load(model: onnx.ModelProto, folder: Path | None, fixed: Mapping[str, np.ndarray]) -> Module[Graph]:
+def decisive_inputs(error: TatamiError) -> set[str]:
+    """The inputs on whose content the import that failed could be specialised; none when it fails for another reason."""
+    return {n for d in error.diagnostics for n in parse_text(d.details.get("inputs", "[]"), d.at)}
+
+
+def import_model(model: onnx.ModelProto, fixed: Mapping[str, Any], *, folder: Path | None = None) -> Imported:
+    """A module from a ModelProto, specialised on the inputs in `fixed`. Raises TatamiError."""
     if not model.graph.output:
         raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
@@ -88,19 +96,18 @@ def _load(model: onnx.ModelProto, folder: Path | None, fixed: Mapping[str, np.nd
     symbols = _Symbols()
     for init in model.graph.initializer:
         importer.values[init.name] = Value(array=array_of(init, folder))
-    for name, array in fixed.items():
-        importer.values[name] = Value(array=np.asarray(array))
+    inputs: dict[str, Form] = {}
     for port in model.graph.input:
         if port.name not in importer.values:
-            _add_input(importer, port, symbols)
+            inputs[port.name] = _add_input(importer, port, symbols, fixed)
     import_nodes(importer, model.graph.node)
-    outputs = tuple(_output(importer, port.name) for port in model.graph.output)
-    graph = Graph(
-        Signature(tuple(importer.inputs), outputs),
-        dict(importer.tensors),
-        tuple(importer.nodes),
-    )
-    return Module({"main": graph, **importer.graphs}, importer.constants, {"main": importer.origins})
+    ports: list[Output] = []
+    outputs = tuple(_output(importer, port.name, importer.value(port.name), ports) for port in model.graph.output)
+    if not ports:
+        raise fail("UnsupportedModel", "model", "none of its outputs holds a tensor", "give the model a tensor as output")
+    graph = Graph(Signature(tuple(importer.inputs), tuple(ports)), dict(importer.tensors), tuple(importer.nodes))
+    module = Module({"main": graph, **importer.graphs}, importer.constants, {"main": importer.origins})
+    return Imported(module, inputs, outputs, dict(fixed))
 
 
 def array_of(init: onnx.TensorProto, folder: Path | None) -> Any:
@@ -132,49 +139,94 @@ class _Symbols:
         return var(self._by_name[name])
 
 
-def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols) -> None:
+def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols, fixed: Mapping[str, Any]) -> Form:
+    """One input of the model as ports of the graph; as a constant, a sequence or nothing when `fixed` says what it holds."""
+    if port.name in fixed:
+        value, form = _fixed(importer, port.name, fixed[port.name], is_constant=port.type.HasField("tensor_type"))
+        importer.values[port.name] = value
+        return form
     kind = port.type.tensor_type
-    if not port.type.HasField("tensor_type") or kind.elem_type not in FROM_ONNX:
-        what = (
-            port.type.WhichOneof("value")
-            if not port.type.HasField("tensor_type")
-            else onnx.TensorProto.DataType.Name(kind.elem_type)
+    what = port.type.WhichOneof("value")
+    if what in ("sequence_type", "optional_type"):
+        raise fail(
+            "UnsupportedModel",
+            port.name,
+            f"the program depends on what an input of type {what} holds",
+            "give it in example_inputs: a list for a sequence, None for an empty optional value",
+            inputs=dump_text([port.name]).strip(),
         )
+    if what != "tensor_type" or kind.elem_type not in FROM_ONNX:
+        what = what if what != "tensor_type" else onnx.TensorProto.DataType.Name(kind.elem_type)
         raise fail("UnsupportedModel", port.name, f"an input of type {what}", "inputs are tensors of a numeric dtype")
     if not kind.HasField("shape"):
         raise fail("UnsupportedModel", port.name, "an input of unknown rank", "export the model with the ranks of its inputs")
     shape = tuple(symbols.size(d, port.name, i) for i, d in enumerate(kind.shape.dim))
-    dtype = FROM_ONNX[kind.elem_type]
-    importer.tensors[port.name] = TensorType(dtype, shape)
-    importer.inputs.append(Input(port.name, dtype, shape))
-    importer.values[port.name] = importer.result(port.name)
-    value = importer.values[port.name]
+    value = _add_port(importer, port.name, FROM_ONNX[kind.elem_type], shape)
     if len(shape) == 1 and shape[0] == 0:
-        value.array = np.zeros(0, numpy_dtype(dtype))  # nothing about it is unknown
+        value.array = np.zeros(0, numpy_dtype(value_dtype(value)))  # nothing about it is unknown
     elif len(shape) <= 1 and all((s.as_int() or MAX_DECISIVE + 1) <= MAX_DECISIVE for s in shape):
         value.ports = frozenset((port.name,))
+    importer.values[port.name] = value
+    return One(port.name)
 
 
-def _output(importer: Importer, name: str) -> Output:
-    """The named output: a tensor of exactly that name, so that the signature speaks the model's words."""
+def _add_port(importer: Importer, name: str, dtype: DType, shape: Shape) -> Value:
+    importer.tensors[name] = TensorType(dtype, shape)
+    importer.inputs.append(Input(name, dtype, shape))
+    return importer.result(name)
+
+
+def _fixed(importer: Importer, name: str, given: Any, *, is_constant: bool) -> tuple[Value, Form]:
+    """A value of which the structure is known: an array's content too where `is_constant`, else only its shape."""
+    if given is None:
+        return Value(absent=True), Absent()
+    if isinstance(given, list | tuple):
+        parts = [_fixed(importer, f"{name}.{i}", item, is_constant=False) for i, item in enumerate(given)]
+        return Value(items=tuple(v for v, _ in parts)), Many(tuple(f for _, f in parts))
+    array = np.asarray(given)
+    if is_constant:
+        return Value(array=array), One("")
+    dtype = dtype_of(array)
+    if dtype is None:
+        raise fail("UnsupportedDType", name, f"an array of type {array.dtype}", "convert it to a supported dtype")
+    while name in importer.tensors:
+        name += "_"
+    return _add_port(importer, name, dtype, tuple(expr(s) for s in array.shape)), One(name)
+
+
+def value_dtype(value: Value) -> DType:
+    assert value.type is not None
+    return value.type.dtype
+
+
+def _output(importer: Importer, name: str, value: Value, ports: list[Output]) -> Form:
+    """The outputs of a named value, added to `ports`."""
     importer.site = name
-    value = importer.value(name)
-    tensor = importer.data(value)
-    kind = importer.tensors[tensor]
-    if tensor != name:
-        for position in range(len(importer.nodes) - 1, -1, -1):
-            node = importer.nodes[position]
-            if tensor in node.outputs and name not in importer.tensors:
-                _rename(importer, tensor, name)
-                break
-        else:
-            importer.tensors[name] = kind
-            identity = f"identity_{len(importer.nodes)}"
-            from tatami.frontend.ir import Node
+    if value.absent:
+        return Absent()
+    if value.items is not None:
+        return Many(tuple(_output(importer, f"{name}.{i}", item, ports) for i, item in enumerate(value.items)))
+    kind = importer.tensors[importer.data(value)]
+    while name in {p.tensor for p in ports}:
+        name += "_"
+    ports.append(Output(_named(importer, name, value, ports), kind.dtype, kind.shape))
+    return One(name)
 
-            importer.nodes.append(Node("identity", identity, (tensor,), (name,)))
-            importer.origins[identity] = (name,)
-    return Output(name, kind.dtype, kind.shape)
+
+def _named(importer: Importer, name: str, value: Value, ports: list[Output]) -> str:
+    """A tensor of exactly that name, so that the signature speaks the model's words."""
+    tensor = importer.data(value)
+    if tensor == name:
+        return name
+    is_port = tensor in {p.tensor for p in ports}
+    if not is_port and name not in importer.tensors and any(tensor in node.outputs for node in importer.nodes):
+        _rename(importer, tensor, name)
+        return name
+    importer.tensors[name] = importer.tensors[tensor]
+    identity = f"identity_{len(importer.nodes)}"
+    importer.nodes.append(Node("identity", identity, (tensor,), (name,)))
+    importer.origins[identity] = (name,)
+    return name
 
 
 def _rename(importer: Importer, old: str, new: str) -> None:
@@ -185,6 +237,9 @@ def _rename(importer: Importer, old: str, new: str) -> None:
 
     importer.tensors[new] = importer.tensors.pop(old)
     importer.nodes = [msgspec.structs.replace(n, inputs=swap(n.inputs), outputs=swap(n.outputs)) for n in importer.nodes]
-    for value in importer.values.values():
+    pending = list(importer.values.values())
+    while pending:
+        value = pending.pop()
+        pending += value.items or ()
         if value.tensor == old:
             value.tensor = new

@@ -24,9 +24,12 @@ def _gelu(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _prelu(m: Importer, n: OnnxNode) -> list[Value]:
-    """The slope broadcasts to x; integers by comparison, as the frontend's prelu is for floats."""
+    """The slope broadcasts to x (before opset 7 it is per channel); integers by comparison, as the frontend's prelu is
+    for floats."""
     x, slope = m.operands(n)
     shape = m.shape(x)
+    if m.opset < 7 and len(m.shape(slope)) == 1 and len(shape) > 2:
+        slope = m.one("unsqueeze", [slope], {"axes": tuple(range(1, len(shape) - 1))})
     if m.shape(slope) != shape:
         slope = m.one("expand", [slope], {"shape": shape})
     if m.dtype(x).is_float:

@@ -9,7 +9,7 @@ import numpy as np
 from tatami.core.bounds import greatest, least
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, floordiv
-from tatami.onnx.importer import Importer, element_dtype
+from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.values import Value
 
@@ -101,16 +101,6 @@ def _isinf(m: Importer, n: OnnxNode) -> list[Value]:
     return [m.result(m.one("eq", [x, m.number(np.inf if positive else -np.inf, m.dtype(x))]))]
 
 
-def _cast_like(m: Importer, n: OnnxNode) -> list[Value]:
-    x, like = m.value(n.inputs[0]), m.value(n.inputs[1])
-    return _to(m, x, m.type_of(like).dtype)
-
-
-def _bitcast(m: Importer, n: OnnxNode) -> list[Value]:
-    to = element_dtype(n.attr("to"), m.site)
-    return [m.result(m.one("bitcast", m.operands(n), {"to": to}))]
-
-
 def _mod(m: Importer, n: OnnxNode) -> list[Value]:
     tensors = m.broadcast([m.data(m.value(i)) for i in n.inputs])
     return [m.result(m.emit("rem" if n.attr("fmod", 0) else "mod", tensors)[0])]
@@ -131,16 +121,6 @@ def _variadic(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
         return [m.result(total)]
 
     return handler
-
-
-def _cast(m: Importer, n: OnnxNode) -> list[Value]:
-    return _to(m, m.value(n.inputs[0]), element_dtype(n.attr("to"), m.site))
-
-
-def _to(m: Importer, value: Value, to: DType) -> list[Value]:
-    if value.sizes is not None and to in (DType.i64, DType.i32):
-        return [value]
-    return [m.result(m.cast(m.data(value), to))]
 
 
 def _where(m: Importer, n: OnnxNode) -> list[Value]:
@@ -171,14 +151,11 @@ ELEMENTWISE = {
     "Pow": _pow,
     "BitShift": _shift,
     "IsInf": _isinf,
-    "CastLike": _cast_like,
-    "BitCast": _bitcast,
     "Mod": _mod,
     "Max": _variadic("max"),
     "Min": _variadic("min"),
     "Sum": _variadic("add"),
     "Mean": _variadic("add"),
-    "Cast": _cast,
     "Where": _where,
     "Clip": _clip,
 }

@@ -6,12 +6,23 @@ from collections.abc import Callable
 
 from tatami.core.dtype import DType
 from tatami.core.expr import expr
+from tatami.core.small_float import FORMATS
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
+from tatami.onnx.ops_cast import within_format
 from tatami.onnx.ops_contraction import centred, conv_attributes
 from tatami.onnx.values import Value
 
-_RANGE = {DType.u8: (0, 255), DType.i8: (-128, 127), DType.u16: (0, 65535), DType.i16: (-32768, 32767)}
+_RANGE = {
+    DType.u8: (0, 255),
+    DType.i8: (-128, 127),
+    DType.u16: (0, 65535),
+    DType.i16: (-32768, 32767),
+    DType.u4: (0, 15),
+    DType.i4: (-8, 7),
+    DType.u2: (0, 3),
+    DType.i2: (-2, 1),
+}
 
 
 def _spread(m: Importer, n: OnnxNode, t: str, x: str) -> str:
@@ -45,11 +56,28 @@ def _quantize(m: Importer, n: OnnxNode) -> list[Value]:
         x = m.cast(x, m.dtype(scale))
     scale, zero = (_spread(m, n, t, x) for t in (scale, zero))
     scale = m.cast(scale, m.dtype(x))
-    if len(m.shape(scale)) <= 1:
+    if len(m.shape(scale)) <= 1 and not to.is_small:
         operands = [x, scale, zero] if zero else [x, scale]
         axis = n.attr("axis", 1) if m.shape(scale) else 0
         return [m.result(m.one("quantize", operands, {"to": to, "axis": axis}))]
-    return [m.result(saturated(m, m.one("div", [x, scale]), zero, to))]
+    scale, zero = (_placed(m, n, t, x) for t in (scale, zero))
+    quotient = m.joined("div", x, scale)
+    if to in FORMATS:
+        if zero:
+            quotient = m.joined("add", quotient, m.cast(zero, m.dtype(quotient)))
+        if n.attr("saturate", 1):
+            quotient = within_format(m, quotient, to)
+        return [m.result(m.cast(quotient, to))]
+    return [m.result(saturated(m, quotient, zero, to))]
+
+
+def _placed(m: Importer, n: OnnxNode, t: str, x: str) -> str:
+    """A scale or zero point of rank 1 along its axis of x."""
+    if not t or len(m.shape(t)) != 1:
+        return t
+    rank = len(m.shape(x))
+    after = rank - 1 - n.attr("axis", 1) % rank
+    return m.one("unsqueeze", [t], {"axes": tuple(range(1, 1 + after))}) if after else t
 
 
 def saturated(m: Importer, x: str, zero: str, to: DType) -> str:
@@ -65,15 +93,17 @@ def _dequantize(m: Importer, n: OnnxNode) -> list[Value]:
     x, scale, zero = m.operand(n, 0), m.operand(n, 1), m.operand(n, 2)
     to = element_dtype(n.attr("output_dtype"), m.site) if n.attr("output_dtype", 0) else m.dtype(scale)
     scale, zero = (_spread(m, n, t, x) for t in (scale, zero))
-    if len(m.shape(scale)) <= 1:
+    if len(m.shape(scale)) <= 1 and not m.dtype(x).is_small:
         operands = [x, scale, zero] if zero else [x, scale]
         axis = n.attr("axis", 1) if m.shape(scale) else 0
         return [m.result(m.one("dequantize", operands, {"to": to, "axis": axis}))]
+    scale, zero = (_placed(m, n, t, x) for t in (scale, zero))
     wide = m.dtype(scale)
-    x = m.cast(x, DType.i32)
+    exact = DType.fp32 if m.dtype(x) in FORMATS else DType.i32
+    x = m.cast(x, exact)
     if zero:
-        x = m.one("sub", [x, m.cast(zero, DType.i32)])
-    return [m.result(m.cast(m.one("mul", [m.cast(x, wide), scale]), to))]
+        x = m.joined("sub", x, m.cast(zero, exact))
+    return [m.result(m.cast(m.joined("mul", m.cast(x, wide), scale), to))]
 
 
 def _dynamic(m: Importer, n: OnnxNode) -> list[Value]:

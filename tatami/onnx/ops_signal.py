@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import onnx
 
 from tatami.core.dtype import DType
 from tatami.core.expr import expr
 from tatami.core.tensor import numpy_dtype
-from tatami.onnx.importer import Importer
+from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import known_number, unsupported
 from tatami.onnx.values import Value
@@ -105,4 +106,22 @@ def _stft(m: Importer, n: OnnxNode) -> list[Value]:
     return [m.result(_transform(m, frames, length, False, bool(n.attr("onesided", 1)) and shape[2] == 1))]
 
 
-SIGNAL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"DFT": _dft, "STFT": _stft}
+def _mel_weights(m: Importer, n: OnnxNode) -> list[Value]:
+    """[bins of the spectrum, bands]: triangles of height 1 that overlap by half, equally wide on the mel scale."""
+    names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
+    bands, length, rate, lower, upper = (known_number(m, n, i, name) for i, name in enumerate(names))
+    low, high = (2595 * np.log10(1 + edge / 700) for edge in (lower, upper))
+    mels = low + np.arange(bands + 2) * ((high - low) / (bands + 2))
+    edges = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
+    rows = np.arange(length // 2 + 1)
+    out = np.zeros((len(rows), bands))
+    for i, (start, middle, end) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
+        rising = (rows >= start) & (rows <= middle)
+        falling = (rows > middle) & (rows < end)
+        out[rising, i] = (rows[rising] - start) / (middle - start) if middle > start else 1.0
+        out[falling, i] = (end - rows[falling]) / max(end - middle, 1)
+    dtype = numpy_dtype(element_dtype(n.attr("output_datatype", onnx.TensorProto.FLOAT), m.site))
+    return [Value(array=out.astype(dtype))]
+
+
+SIGNAL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"DFT": _dft, "STFT": _stft, "MelWeightMatrix": _mel_weights}

@@ -33,6 +33,7 @@ from tatami.tiny.lower_movement import MOVEMENT
 from tatami.tiny.lower_recurrent import RECURRENT
 from tatami.tiny.lower_reduction import REDUCTION
 from tatami.tiny.lower_rule import Rule, Use
+from tatami.tiny.small_dtypes import as_bytes, carrier
 
 RULES: dict[str, Rule] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **RECURRENT, **KERNEL, **CONTROL}
 
@@ -40,11 +41,12 @@ RULES: dict[str, Rule] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION,
 def lower(frontend: Module[Graph]) -> Module[Program]:
     """Every graph of the module as a program. Raises TatamiError naming the node."""
     frontend = separate_branches(frontend)
-    constants = _hoisted(frontend)
+    module = as_bytes(frontend)
+    constants = _hoisted(module)
     programs: dict[str, Program] = {}
     origins: dict[str, Origins] = {}
     for name, graph in frontend.programs.items():
-        lowering = _Lowering(graph, frontend, constants, constants.get(name, ()), set(programs))
+        lowering = _Lowering(name == "main", graph, module, constants, constants.get(name, ()), set(programs))
         programs[name], origins[name] = lowering.program()
         for made, (program, program_origins) in lowering.made.items():
             programs[made], origins[made] = program, program_origins
@@ -90,6 +92,7 @@ class _Lowering:
 
     def __init__(
         self,
+        is_main: bool,
         graph: Graph,
         module: Module[Graph],
         hoisted: dict[str, tuple[str, ...]],
@@ -103,7 +106,7 @@ class _Lowering:
         self.made: dict[str, tuple[Program, Origins]] = {}
         """Loop bodies of our own making."""
         self.taken = taken | set(module.programs)
-        self.is_main = module.programs.get("main") is graph
+        self.is_main = is_main
         self.builder = Builder()
         self.builder.assumptions.extend(graph.signature.assumptions)
         self.values: dict[str, Value] = {}
@@ -115,7 +118,8 @@ class _Lowering:
         for port in graph.signature.inputs:
             constant = self.module.constants.get(port.tensor) if port.storage == "const_pool" else None
             if constant is not None and not port.shape:
-                self.values[port.tensor] = b.const(constant.array.item(), port.dtype)
+                bits = constant.array.view("u1") if port.dtype.is_small else constant.array
+                self.values[port.tensor] = b.const(bits.item(), carrier(port.dtype))
             elif constant is not None and not self.is_main:
                 later.append(port)
             else:
@@ -125,18 +129,27 @@ class _Lowering:
         for node in graph.graph:
             b.at = node.name
             operands = [self.values[i] if i else None for i in node.inputs]
-            results = self.node(node, operands, [graph.tensors[o] for o in node.outputs])
+            kinds = [graph.tensors[i] if i else None for i in node.inputs]
+            results = self.node(node, operands, kinds, [_carried(graph.tensors[o]) for o in node.outputs])
             self.values.update(zip(node.outputs, results, strict=True))
-        outputs = tuple(self.values[o.tensor].id for o in graph.signature.outputs)
-        signature = msgspec.structs.replace(graph.signature, inputs=tuple(self.ports), assumptions=tuple(b.assumptions))
+        ports = graph.signature.outputs
+        if self.is_main:
+            outputs = tuple(self.values[o.tensor].bitcast(o.dtype).id for o in ports)
+        else:
+            outputs = tuple(self.values[o.tensor].id for o in ports)
+            ports = tuple(msgspec.structs.replace(o, dtype=carrier(o.dtype)) for o in ports)
+        assumptions = tuple(b.assumptions)
+        signature = msgspec.structs.replace(graph.signature, inputs=tuple(self.ports), outputs=ports, assumptions=assumptions)
         return Program(signature, tuple(b.nodes), outputs), b.origins
 
     def add_input(self, port: Input, storage: Storage | None = None) -> Value:
+        if not self.is_main:
+            port = msgspec.structs.replace(port, dtype=carrier(port.dtype))
         value = self.builder.add(InputOp(port.tensor), own=Type(port.dtype, port.shape))
-        self.values[port.tensor] = value
+        self.values[port.tensor] = value.bitcast(carrier(port.dtype))
         self.ports.append(port if storage is None else msgspec.structs.replace(port, storage=storage))
         self.builder.origins[value.id] = (port.tensor,)
-        return value
+        return self.values[port.tensor]
 
     def constant_port(self, name: str) -> Input:
         payload = self.module.constants[name]
@@ -156,13 +169,23 @@ class _Lowering:
     def hoisted(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return self.all_hoisted.get(names[0], ())
 
-    def node(self, node: Node, operands: list[Value | None], types: list[TensorType]) -> tuple[Value, ...]:
+    def node(
+        self, node: Node, operands: list[Value | None], kinds: list[TensorType | None], types: list[TensorType]
+    ) -> tuple[Value, ...]:
         op = operation(node)
         rule = RULES.get(node.op)
         if rule is None:
             raise fail("UnsupportedModel", node.name, f"{node.op} has no lowering", "compute it outside the graph")
         use: Use[Any] = Use(
-            self.builder, attributes(op, node), operands, types, self.module, self.constant, self.hoisted, self.add_program
+            self.builder,
+            attributes(op, node),
+            operands,
+            kinds,
+            types,
+            self.module,
+            self.constant,
+            self.hoisted,
+            self.add_program,
         )
         out = rule(use)
         results = out if isinstance(out, tuple) else (out,)
@@ -175,6 +198,10 @@ class _Lowering:
                     "declare the inferred type (`tatami check`)",
                 )
         return results
+
+
+def _carried(kind: TensorType) -> TensorType:
+    return TensorType(carrier(kind.dtype), kind.shape)
 
 
 def _text(type: TensorType | Value) -> str:

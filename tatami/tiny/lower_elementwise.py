@@ -13,6 +13,7 @@ from tatami.frontend.operation import NoAttrs
 from tatami.frontend.ops_elementwise import Alpha, Clamp, Gelu, HardSigmoid, LeakyAlpha, Powi, Quantize, Selu, Shrink, To
 from tatami.tiny.build import Value
 from tatami.tiny.lower_rule import Rule, Use, wide
+from tatami.tiny.small_dtypes import carrier, converted
 
 LN2 = math.log(2.0)
 
@@ -62,11 +63,13 @@ def clamp(use: Use[Clamp]) -> Value:
 
 
 def cast(use: Use[To]) -> Value:
-    return use[0].cast(use.attrs.to)
+    kind = use.operand_types[0]
+    assert kind is not None
+    return converted(use[0], kind.dtype, use.attrs.to)
 
 
 def bitcast(use: Use[To]) -> Value:
-    return use[0].bitcast(use.attrs.to)
+    return use[0].bitcast(carrier(use.attrs.to))
 
 
 def _formula(f: Callable[[Value, Use[Any]], Value]) -> Rule:

@@ -23,7 +23,11 @@ class Use(Generic[A]):
     builder: Builder
     attrs: A
     operands: Sequence[Value | None]
+    """Values; of a small type (fp8, int4, …) its bytes."""
+    operand_types: Sequence[TensorType | None]
+    """As the graph declares them."""
     types: Sequence[TensorType]
+    """Of the results, small types as bytes."""
     module: Module[Graph]
     constant: Callable[[str], Value]
     """The caller's own value of a module constant."""

@@ -1,6 +1,7 @@
-"""The whole suite on the compiled CPU target: `python -m tests.conformance.run` writes docs/conformance.md.
+"""The whole suite on this CPU: `python -m tests.conformance.run` writes docs/conformance.md.
 
-Options: `--every N` takes each N-th case and writes nothing; `--update` also writes expected.json.
+Options: `--group NAME` (again and again) and `--every N` take a part, `--only WORD` the cases with that word in their
+name; a part is printed and writes nothing. `--update` also writes expected.json.
 """
 
 from __future__ import annotations
@@ -10,83 +11,126 @@ import json
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
-from tests.conformance.cases import TOTAL, VERSION, Outcome, load_cases, operator_of, run_case
+from tests.conformance.cases import TOTALS, VERSION, Case, Outcome, load_cases, run_case
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = Path(__file__).parent / "expected.json"
 PAGE = ROOT / "docs" / "conformance.md"
+PATHS = ("kernels only", "with Host steps", "specialised at run time")
+Results = list[tuple[Case, Outcome]]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--group", action="append", default=[], choices=list(TOTALS))
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--only", default="")
     parser.add_argument("--update", action="store_true", help="write expected.json anew")
     options = parser.parse_args()
-    cases = load_cases()[:: options.every]
-    outcomes: dict[str, Outcome] = {}
-    operators: dict[str, str] = {}
+    is_whole = not options.group and not options.only and options.every == 1
+    cases = [c for c in load_cases(*options.group) if options.only in c.name][:: options.every]
+    results: Results = []
     begin = time.monotonic()
     for number, case in enumerate(cases, 1):
-        outcomes[case.name] = run_case(case, options.target)
-        operators[case.name] = operator_of(case)
-        if number % 50 == 0:
-            passed = sum(o.passed for o in outcomes.values())
+        results.append((case, run_case(case)))
+        if number % 100 == 0:
+            passed = sum(o.passed for _, o in results)
             print(f"{number}/{len(cases)}: {passed} passed, {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
-    passed = sum(o.passed for o in outcomes.values())
-    print(f"{passed} of {len(cases)} passed, {sum(o.passed and o.specialised for o in outcomes.values())} of them specialised")
-    if options.every == 1:
-        PAGE.write_text(page(outcomes, operators))
+    print(summary(results))
+    if is_whole:
+        PAGE.write_text(page(results))
         if options.update:
-            failing = {name: o.reason for name, o in sorted(outcomes.items()) if not o.passed}
-            text = json.dumps({"onnx": VERSION, "total": TOTAL, "failing": failing}, indent=1, ensure_ascii=True)
+            failing = {f"{c.group}/{c.name}": o.reason for c, o in results if not o.passed}
+            text = json.dumps({"onnx": VERSION, "totals": TOTALS, "failing": failing}, indent=1, ensure_ascii=True)
             EXPECTED.write_text(text + "\n")
     else:
-        for name, outcome in outcomes.items():
+        for case, outcome in results:
             if not outcome.passed:
-                print(f"{name}: {outcome.reason}")
+                print(f"{case.group}/{case.name}: {outcome.reason}")
     return 0
 
 
-def page(outcomes: dict[str, Outcome], operators: dict[str, str]) -> str:
-    """The score by operator, and every failure with its reason."""
-    passed = sum(o.passed for o in outcomes.values())
-    special = sum(o.passed and o.specialised for o in outcomes.values())
-    rows: dict[str, Counter[str]] = defaultdict(Counter)
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for name, outcome in outcomes.items():
-        row = rows[operators[name]]
-        row["total"] += 1
-        row["passed"] += outcome.passed
-        row["specialised"] += outcome.passed and outcome.specialised
-        if not outcome.passed:
-            reasons[outcome.reason].append(name)
+def summary(results: Results) -> str:
+    """A row per group."""
+    lines = [
+        "| group | passed | total | kernels only | with Host steps | specialised at run time |",
+        "|---|---|---|---|---|---|",
+    ]
+    for group in [*TOTALS, "together"]:
+        mine = [(c, o) for c, o in results if group in (c.group, "together")]
+        if mine:
+            ways = Counter(o.path for _, o in mine if o.passed)
+            lines.append(
+                f"| {group} | {sum(o.passed for _, o in mine)} | {len(mine)} | {' | '.join(str(ways[p]) for p in PATHS)} |"
+            )
+    return "\n".join(lines)
+
+
+def page(results: Results) -> str:
+    """The score by group and operator, the Host steps used, and every failure with its reason."""
+    node = [(c, o) for c, o in results if c.group == "node"]
+    steps: dict[str, set[str]] = defaultdict(set)
+    for case, outcome in results:
+        for step in outcome.host_steps:
+            steps[step].add(case.operator or case.name)
     lines = [
         "# ONNX conformance",
         "",
-        f"The {len(outcomes)} node cases of `onnx.backend.test` (onnx {VERSION}) on the compiled CPU target; this page is",
-        "written by `python -m tests.conformance.run`. Dtypes and shapes have to match exactly, values within the suite's",
-        "own tolerance. No case is left out.",
+        f"ONNX's own backend test suite (`onnx.backend.test` of onnx {VERSION}) through `tatami.onnx.backend`, by the suite's own",
+        "runner and comparison; this page is written by `python -m tests.conformance.run`. No case is left out.",
         "",
-        f"**{passed} of {len(outcomes)} pass.** {passed - special} of them compile without knowing any input's value;",
-        f"{special} take axes, shapes or counts as inputs and are compiled for the values of these inputs",
-        "(`tatami.compile(model, example_inputs=…)`).",
+        summary(results),
         "",
-        "## By operator",
+        '"Kernels only" compiles without knowing any input\'s value and runs no Python between kernels. "With Host steps"',
+        'does the same, with steps in Python where data decide sizes. "Specialised at run time" waits for the first run: the',
+        "axes, counts or lengths that are inputs of the model decide its structure, one program is compiled for what they hold,",
+        "kept, and used again when they hold the same.",
         "",
-        "| operator | passed | total | of these specialised |",
-        "|---|---|---|---|",
+        "## Host steps",
+        "",
+        "| step | operators |",
+        "|---|---|",
+        *(f"| {step} | {', '.join(sorted(steps[step]))} |" for step in sorted(steps)),
+        "",
+        "## Node cases by operator",
+        "",
+        "| operator | passed | total | with Host steps | specialised |",
+        "|---|---|---|---|---|",
+        *_operator_rows(node),
+        "",
+        "## Failures",
+        "",
+        "| cases | reason |",
+        "|---|---|",
+        *_failures(results),
     ]
+    return "\n".join(lines) + "\n"
+
+
+def _operator_rows(results: Results) -> Iterable[str]:
+    rows: dict[str, Counter[str]] = defaultdict(Counter)
+    for case, outcome in results:
+        row = rows[case.operator]
+        row["total"] += 1
+        row["passed"] += outcome.passed
+        row[outcome.path] += outcome.passed
     for operator in sorted(rows):
         row = rows[operator]
-        lines.append(f"| {operator} | {row['passed']} | {row['total']} | {row['specialised'] or ''} |")
-    lines += ["", "## Failures", "", "| cases | reason |", "|---|---|"]
+        special = [row[p] or "" for p in PATHS[1:]]
+        yield f"| {operator} | {row['passed']} | {row['total']} | {special[0]} | {special[1]} |"
+
+
+def _failures(results: Results) -> Iterable[str]:
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for case, outcome in results:
+        if not outcome.passed:
+            reasons[outcome.reason].append(case.name)
     for reason, names in sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0])):
         cell = reason.replace("|", "\\|")
-        lines.append(f"| {', '.join(f'`{n}`' for n in sorted(names))} | {cell} |")
-    return "\n".join(lines) + "\n"
+        yield f"| {', '.join(f'`{n}`' for n in sorted(names))} | {cell} |"
 
 
 if __name__ == "__main__":

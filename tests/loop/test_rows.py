@@ -65,7 +65,7 @@ def test_an_index_out_of_range_is_a_fault_and_reads_nothing(policy: str, bad: in
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("d", [t for t in DType if t != DType.unknown])
+@pytest.mark.parametrize("d", [t for t in DType if t != DType.unknown and not t.is_small])
 def test_sort_is_stable_and_puts_nan_above(d: DType, axis: int, descending: bool) -> None:
     two = {"x": tensor(N, C, d=d)}
     region = msgspec.structs.replace(

@@ -202,9 +202,9 @@ def test_an_input_that_decides_axes_is_named_and_can_be_fixed() -> None:
 
 def test_every_unsupported_node_is_named_at_once() -> None:
     nodes = [
-        helper.make_node("Det", ["x"], ["a"], name="first"),
+        helper.make_node("ImageDecoder", ["x"], ["a"], name="first"),
         helper.make_node("Relu", ["a"], ["b"], name="fine"),
-        helper.make_node("Det", ["x"], ["y"], name="second"),
+        helper.make_node("ImageDecoder", ["x"], ["y"], name="second"),
     ]
     made = model(nodes, [("x", FLOAT, [2, 2])], [("y", FLOAT, [])])
     with pytest.raises(TatamiError) as error:

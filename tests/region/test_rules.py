@@ -98,6 +98,13 @@ def test_an_invariant_factor_leaves_a_sum_but_not_a_max() -> None:
     assert hoist_invariant(scaled("max")) == scaled("max")
 
 
+def test_a_sum_is_computed_once_for_axes_that_only_its_factor_has() -> None:
+    let = Let("y", ("m",), F, Reduce("sum", ("k",), None, F, Binary("mul", read("c", "m"), read("x", "k"))))
+    inner, outer = hoist_invariant(region_of((let,), "y", {"c": ("m",), "x": ("k",)})).lets
+    assert inner.axes == () and inner.expr == Reduce("sum", ("k",), None, F, read("x", "k"))
+    assert outer.axes == ("m",)
+
+
 def products(dtype: DType) -> Region:
     a, x, y = read("a", "k"), read("x", "m", "k"), read("y", "m", "k")
     body = Binary("add", Binary("mul", a, x), Binary("mul", a, y))

@@ -51,6 +51,7 @@ def hoist_invariant(region: Region) -> Region:
     """R1: a factor that does not depend on the summed axes is applied once, after the sum.
 
     y [m] = sum over k of c[m] * x[m, k]    ->   y_s [m] = sum over k of x[m, k];  y [m] = y_s * c[m]
+    y [m] = sum over k of c[m] * x[k]       ->   y_s [] = sum over k of x[k];      y [m] = y_s * c[m]
 
     Only for sums in integers or in at least 32-bit floats: a narrow sum could overflow where its scaled terms did not.
     Under max and min nothing moves: the sign of the factor is not known.
@@ -85,7 +86,10 @@ def _hoisted(let: Let, lets: dict[str, Let], axes: frozenset[str], types: Types)
     result: RegionExpr = Ref(name)
     for f in outside:
         result = Binary("mul", result, _as(f, e.dtype, types))
-    return Let(name, let.axes, e.dtype, Reduce(e.fn, e.axes, e.init, e.dtype, body)), Let(let.name, let.axes, let.dtype, result)
+    reduced = Reduce(e.fn, e.axes, e.init, e.dtype, body)
+    used = free_axes(reduced, lets, axes)
+    own = tuple(a for a in let.axes if a in used)
+    return Let(name, own, e.dtype, reduced), Let(let.name, let.axes, let.dtype, result)
 
 
 def _factors(e: RegionExpr, types: Types) -> list[RegionExpr]:

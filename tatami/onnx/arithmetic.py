@@ -1,0 +1,77 @@
+"""Arithmetic on tensors of the graph being imported, with numbers beside tensors: `Num(m, t) * 2.0 + other`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr
+from tatami.onnx.importer import Importer
+
+Operand: TypeAlias = "Num | float | int"
+
+
+@dataclass(frozen=True)
+class Num:
+    """A tensor. Operands broadcast from the right; a number takes the tensor's dtype."""
+
+    m: Importer
+    tensor: str
+
+    @property
+    def dtype(self) -> DType:
+        return self.m.dtype(self.tensor)
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.m.shape(self.tensor)
+
+    def fn(self, op: str, *others: Operand, **attrs: Any) -> Num:
+        names = [o.tensor if isinstance(o, Num) else self.m.number(o, self.dtype) for o in (self, *others)]
+        if len(names) > 1:
+            names = self.m.broadcast(names)
+        return Num(self.m, self.m.one(op, names, attrs))
+
+    def where(self, then: Num, other: Operand) -> Num:
+        """`then` where this holds, else `other`."""
+        last = other.tensor if isinstance(other, Num) else self.m.number(other, then.dtype)
+        return Num(self.m, self.m.joined("where", self.tensor, then.tensor, last))
+
+    def cast(self, to: DType) -> Num:
+        return Num(self.m, self.m.cast(self.tensor, to))
+
+    def reshape(self, *shape: Expr | int) -> Num:
+        return self.fn("reshape", shape=shape)
+
+    def unsqueeze(self, *axes: int) -> Num:
+        return self.fn("unsqueeze", axes=axes)
+
+    def permute(self, *order: int) -> Num:
+        return self.fn("permute", perm=order)
+
+    def part(self, axis: int, start: Expr | int, stop: Expr | int) -> Num:
+        """Elements start..stop of an axis."""
+        stops = tuple(stop if i == axis else s for i, s in enumerate(self.shape))
+        return self.fn("slice", starts=tuple(start if i == axis else 0 for i in range(len(self.shape))), stops=stops)
+
+    def at(self, axis: int, index: Expr | int) -> Num:
+        """One element of an axis, which goes."""
+        return self.part(axis, index, index + 1).fn("squeeze", axes=(axis,))
+
+    def __add__(self, other: Operand) -> Num:
+        return self.fn("add", other)
+
+    def __sub__(self, other: Operand) -> Num:
+        return self.fn("sub", other)
+
+    def __mul__(self, other: Operand) -> Num:
+        return self.fn("mul", other)
+
+    def __truediv__(self, other: Operand) -> Num:
+        return self.fn("div", other)
+
+
+def size_of(m: Importer, value: Expr, dtype: DType) -> Num:
+    """A size as a number of rank 0."""
+    return Num(m, m.one("size", [], {"value": value})).cast(dtype)

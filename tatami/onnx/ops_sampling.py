@@ -1,0 +1,219 @@
+"""Reading an image between its points: GridSample, RoiAlign, DeformConv. Positions are data, so every tap is a gather."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Literal, TypeAlias
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr, floordiv
+from tatami.onnx.arithmetic import Num, size_of
+from tatami.onnx.importer import Importer
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import unsupported
+from tatami.onnx.values import Value
+
+Edge: TypeAlias = Literal["zero", "clamp"]
+Tap: TypeAlias = "tuple[Num, Num | None]"
+"""An index (i64) along one axis, and its weight; None weighs 1."""
+CUBIC = -0.75
+
+
+def taps(at: Num, mode: str, place: Callable[[Num], Num]) -> list[Tap]:
+    """The neighbours of fractional positions along one axis. `place` brings an index back inside, in floats."""
+    if mode == "nearest":
+        return [(place(at).cast(DType.i64), None)]
+    base = at.fn("floor")
+    t = at - base
+    if mode == "linear":
+        weights = [(0, t * -1.0 + 1.0), (1, t)]
+    else:
+        weights = [(-1, _far(t + 1.0)), (0, _near(t)), (1, _near(t * -1.0 + 1.0)), (2, _far(t * -1.0 + 2.0))]
+    return [(place(base + float(j)).cast(DType.i64), w) for j, w in weights]
+
+
+def _near(d: Num) -> Num:
+    """Keys' kernel at a distance in 0..1."""
+    return (d * (CUBIC + 2.0) - (CUBIC + 3.0)) * d * d + 1.0
+
+
+def _far(d: Num) -> Num:
+    """Keys' kernel at a distance in 1..2."""
+    return ((d * CUBIC - 5.0 * CUBIC) * d + 8.0 * CUBIC) * d - 4.0 * CUBIC
+
+
+def weighted(x: Num, axes: Sequence[Sequence[Tap]], batch: int, edge: Edge) -> list[Num]:
+    """A term for each combination of taps: x is [batch.., D1..Dr, C], indices [batch.., P..], terms [batch.., P.., C]."""
+    terms = []
+    for combination in product(*axes):
+        rank = len(combination[0][0].shape)
+        columns = [i.tensor for i, _ in combination]
+        index = x.m.one("stack", columns, {"axis": rank})
+        term = Num(x.m, x.m.one("gather_nd", [x.tensor, index], {"batch": batch, "bounds": edge}))
+        weight: Num | None = None
+        for _, w in combination:
+            if w is not None:
+                weight = w if weight is None else weight * w
+        terms.append(term if weight is None else term * weight.unsqueeze(rank).cast(term.dtype))
+    return terms
+
+
+def total(terms: Sequence[Num]) -> Num:
+    out = terms[0]
+    for term in terms[1:]:
+        out = out + term
+    return out
+
+
+def channels_last(x: Num, batch: int = 1) -> Num:
+    """[batch.., C, D..] to [batch.., D.., C]."""
+    rank = len(x.shape)
+    return x.permute(*range(batch), *range(batch + 1, rank), batch)
+
+
+def channels_first(x: Num, batch: int = 1) -> Num:
+    """[batch.., P.., C] to [batch.., C, P..]."""
+    rank = len(x.shape)
+    return x.permute(*range(batch), rank - 1, *range(batch, rank - 1))
+
+
+def _reflected(x: Num, low: Num | float, high: Num) -> Num:
+    """Positions mirrored at low and high until they lie between."""
+    span = high - low
+    one_point = span.fn("le", 0.0)
+    away = (x - low).fn("abs")
+    turns = (away / one_point.where(span.fn("max", 1.0), span)).fn("floor")
+    rest = away - turns * span
+    odd = turns.fn("mod", 2.0).fn("ne", 0.0)
+    inside = odd.where(rest * -1.0 + high, rest + low)
+    return one_point.where(high, inside)
+
+
+def _grid_sample(m: Importer, n: OnnxNode) -> list[Value]:
+    x, grid = (Num(m, t) for t in m.operands(n))
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(n.attr("mode", "linear"), n.attr("mode", "linear"))
+    padding, align = n.attr("padding_mode", "zeros"), bool(n.attr("align_corners", 0))
+    dtype = x.dtype
+    if dtype != DType.fp64:
+        grid = grid.cast(DType.fp32)
+    kind = grid.dtype
+    rank, last = len(x.shape) - 2, len(grid.shape) - 1
+    axes = []
+    for d in range(rank):
+        size = size_of(m, x.shape[2 + d], kind)
+        at = grid.at(last, rank - 1 - d)
+        at = (at + 1.0) * 0.5 * (size - 1.0) if align else ((at + 1.0) * size - 1.0) * 0.5
+        if mode == "nearest":
+            at = at.fn("round")
+        low, high = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
+        if padding == "border":
+            at = at.fn("max", 0.0).fn("min", size - 1.0)
+        elif padding == "reflection":
+            at = _reflected(at, low, high)
+
+        def place(i: Num, low: float = low, high: Num = high) -> Num:
+            return _reflected(i, low, high) if padding == "reflection" else i
+
+        axes.append(taps(at, mode, place))
+    wide = x if mode == "nearest" or dtype in (DType.fp32, DType.fp64) else x.cast(kind)
+    terms = weighted(channels_last(wide), axes, 1, "zero" if padding == "zeros" else "clamp")
+    return [m.result(channels_first(total(terms)).cast(dtype).tensor)]
+
+
+def _roi_align(m: Importer, n: OnnxNode) -> list[Value]:
+    """Each region of interest [x1, y1, x2, y2] in height x width bins, sampled at ratio x ratio points per bin."""
+    x, rois, batch = (Num(m, t) for t in m.operands(n))
+    ratio = n.attr("sampling_ratio", 0)
+    if ratio <= 0:
+        raise unsupported(m, "RoiAlign whose regions decide how many points they are sampled at", "give sampling_ratio")
+    old = m.opset < 16
+    half_pixel = n.attr("coordinate_transformation_mode", "output_half_pixel" if old else "half_pixel") == "half_pixel"
+    wide = DType.fp64 if x.dtype == DType.fp64 else DType.fp32
+    edges = rois.cast(wide) * float(n.attr("spatial_scale", 1.0)) - (0.5 if half_pixel else 0.0)
+    dims = []
+    for axis, bins in ((1, n.attr("output_height", 1)), (0, n.attr("output_width", 1))):
+        size = size_of(m, x.shape[3 - axis], wide)
+        start = edges.at(1, axis)
+        extent = edges.at(1, axis + 2) - start
+        if not half_pixel:
+            extent = extent.fn("max", 1.0)
+        step = (extent / float(bins)).unsqueeze(1)
+        points = Num(m, m.one("iota", [], {"shape": (bins * ratio,), "axis": 0})).cast(wide) + 0.5
+        at = step * (points / float(ratio)).unsqueeze(0) + start.unsqueeze(1)  # [R, bins * ratio]
+        outside = at.fn("lt", -1.0).fn("or", at.fn("gt", size))
+        at = at.fn("max", 0.0).fn("min", size - 1.0)
+        dims.append((at, outside, bins))
+    (y, y_out, height), (z, z_out, width) = dims
+    rows, columns = height * ratio, width * ratio
+    count = x.shape[0] if not rois.shape else rois.shape[0]
+    full = (count, expr(rows), expr(columns))
+
+    def spread(t: Num, axis: int) -> Num:
+        return t.unsqueeze(axis).fn("expand", shape=full)
+
+    y, z = spread(y, 2), spread(z, 1)
+    outside = spread(y_out, 2).fn("or", spread(z_out, 1))
+    image = batch.cast(DType.i64).unsqueeze(1, 2).fn("expand", shape=full)
+    axes: list[list[Tap]] = [[(image, None)], taps(y, "linear", lambda i: i), taps(z, "linear", lambda i: i)]
+    terms = weighted(channels_last(x.cast(wide)), axes, 0, "clamp")  # the taps beyond the last point weigh 0
+    terms = [outside.unsqueeze(3).where(Num(m, m.number(0, wide)), t) for t in terms]
+    channels = x.shape[1]
+    split = (count, expr(height), expr(ratio), expr(width), expr(ratio), channels)
+    if n.attr("mode", "avg") == "max":  # the largest weighted tap, as the operator's reference has it
+        best = terms[0]
+        for term in terms[1:]:
+            best = best.fn("max", term)
+        pooled = best.reshape(*split).fn("reduce_max", axes=(2, 4))
+    else:
+        pooled = total(terms).reshape(*split).fn("reduce_mean", axes=(2, 4))
+    return [m.result(pooled.permute(0, 3, 1, 2).cast(x.dtype).tensor)]
+
+
+def _deform_conv(m: Importer, n: OnnxNode) -> list[Value]:
+    """A convolution whose taps are moved by offsets: sampled columns, then one product per group."""
+    names = m.operands(n)
+    x, w, offset = (Num(m, t) for t in names[:3])
+    bias, mask = (Num(m, names[i]) if len(names) > i and names[i] else None for i in (3, 4))
+    rank = len(x.shape) - 2
+    kernel = [s.as_int() or 0 for s in w.shape[2:]]
+    if not all(kernel):
+        raise unsupported(m, "DeformConv whose kernel has no constant shape", "give the weight a constant shape")
+    strides, dilations = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
+    pads = n.attr("pads", [0] * (2 * rank))
+    groups, parts = n.attr("group", 1), n.attr("offset_group", 1)
+    batch, channels = x.shape[0], x.shape[1]
+    out = offset.shape[2:]
+    taps_count = 1
+    for k in kernel:
+        taps_count *= k
+    places = offset.reshape(batch, parts, *kernel, rank, *out)
+    shape: tuple[Expr, ...] = (batch, expr(parts), *map(expr, kernel), *out)
+    axes = []
+    for d in range(rank):
+        tap = Num(m, m.one("iota", [], {"shape": shape, "axis": 2 + d})) * dilations[d]
+        step = Num(m, m.one("iota", [], {"shape": shape, "axis": 2 + rank + d})) * strides[d]
+        at = (tap + step - pads[d]).cast(offset.dtype) + places.at(2 + rank, d)
+        axes.append(taps(at, "linear", lambda i: i))
+    image = x.reshape(batch, parts, floordiv(channels, expr(parts)), *x.shape[2:])
+    columns = channels_first(total(weighted(channels_last(image, 2), axes, 2, "zero")), 2)  # [N, parts, C', k.., out..]
+    if mask is not None:
+        columns = columns * mask.reshape(batch, parts, 1, *kernel, *out)
+    points = expr(1)
+    for s in out:
+        points = points * s
+    columns = columns.reshape(batch, groups, floordiv(channels, expr(groups)) * taps_count, points)
+    rows = floordiv(w.shape[0], expr(groups))
+    matrix = w.reshape(groups, rows, w.shape[1] * taps_count)
+    y = Num(m, m.one("matmul", [matrix.unsqueeze(0).fn("expand", shape=(batch, *matrix.shape)).tensor, columns.tensor]))
+    y = y.reshape(batch, w.shape[0], *out)
+    if bias is not None:
+        y = y + bias.reshape(w.shape[0], *([1] * rank))
+    return [m.result(y.tensor)]
+
+
+SAMPLING: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
+    "GridSample": _grid_sample,
+    "RoiAlign": _roi_align,
+    "DeformConv": _deform_conv,
+}

@@ -133,4 +133,13 @@ def _advice(source: Source, token: Token, accepted: set[str]) -> str:
         return "name what the graph returns: return y"
     if accepted == {"'('", "'='"}:
         return f"write {before} = …, or put an operator or a comma before {before!r}"
-    return "docs/language.md has the form of every statement"
+    if accepted == {"'['"}:
+        return f"write the sizes: {before}[N], or {before}[] for one number"
+    if accepted == {"'->'"}:
+        return "write what the graph gives: -> f32[N]"
+    found = _shown(str(token))
+    if accepted >= _BEGIN_AN_EXPRESSION:
+        return f"write a value before {found}, or remove {found}"
+    if accepted >= _CONTINUE_AN_EXPRESSION:
+        return f"end the expression before {found}, or remove {found}"
+    return f"write {_one_of(accepted)} before {found}, or remove {found}"

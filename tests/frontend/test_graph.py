@@ -6,7 +6,7 @@ import pytest
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
-from tatami.frontend.graph import Graph
+from tatami.frontend.graph import Graph, placed
 from tatami.frontend.run import run
 from tatami.frontend.verify import verify
 
@@ -187,3 +187,38 @@ def test_bad_attributes_are_named():
     assert fails(lambda: x.permute(0, 0)).code == "E1003"
     assert fails(lambda: x.reshape(7)).code == "E1002"
     assert fails(lambda: x.op("exp").op("reduce_and")).code == "E1007"
+
+
+def test_nodes_can_be_traced_to_a_place_in_a_text() -> None:
+    g = Graph("t")
+    with placed("model.harp:3:9"):
+        y = g.input("x", (3,), DType.fp32).exp()
+    assert g.origins == {"x": ("model.harp:3:9",), "exp": ("model.harp:3:9",)}
+    y.exp()
+    assert g.origins["exp_1"][0].startswith("test_graph.py:")
+
+
+def test_the_result_of_the_last_node_can_be_renamed() -> None:
+    g = Graph("t")
+    x = g.input("x", (3,), DType.fp32)
+    y = x.exp()
+    g.rename(y, "scores")
+    z = y.exp()
+    g.rename(z, "scores")
+    values, places = z.sort()
+    g.rename(places, "order")
+    g.output("y", values)
+    assert [(n.name, n.inputs, n.outputs) for n in g.nodes] == [
+        ("scores", ("x",), ("scores",)),
+        ("scores_1", ("scores",), ("scores_1",)),
+        ("sort", ("scores_1",), ("sort.0", "order")),
+    ]
+    assert g.module().main.graph[-1].outputs == ("y", "order")
+
+
+def test_a_number_that_was_renamed_still_takes_the_dtype_it_meets() -> None:
+    g = Graph("t")
+    half = g.number(0.5)
+    g.rename(half, "half")
+    g.output("y", g.input("x", (3,), DType.fp16) * half)
+    assert g.module().main.graph[0].attrs == {"value": 0.5, "dtype": "fp16"}

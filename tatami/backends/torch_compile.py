@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from functorch.compile import make_boxed_func, min_cut_rematerialization_partiti
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
-from tatami.api import CompiledFunction, build, prepare
+from tatami.api import build, prepare
 from tatami.backends.torch_partition import cut
 from tatami.backends.torch_program import TorchProgram
 from tatami.backends.torch_report import REPORTS, GraphReport
@@ -109,13 +109,8 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
     if not any(n.op == "call_function" for n in gm.graph.nodes):
         return None
     try:
-        module = imported.module()
-
-        def specialise(sizes: Mapping[str, int]) -> CompiledFunction:
-            compilation = prepare(module, target=options.target, precision=options.precision, sizes=dict(sizes))
-            return build(compilation, options.threads)
-
-        function = specialise({})
+        compilation = prepare(imported.module(), target=options.target, precision=options.precision)
+        function = build(compilation, options.threads)
     except TatamiError as error:
         if not options.fallback:
             raise
@@ -123,9 +118,10 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
         report.refused.append(str(error.diagnostics[0]))
         return None
     report.programs += 1
+    report.alive.add(function)
     regions = function.compilation.stages.get_made("region")
     report.kernels += len(regions.main.body) if regions is not None else 0
-    return TorchProgram(imported, function, report, specialise)
+    return TorchProgram(imported, function, report)
 
 
 def undecided_sizes(gm: fx.GraphModule, imported: Imported) -> list[Unsupported]:

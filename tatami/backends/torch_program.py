@@ -6,7 +6,7 @@ entry gets bare addresses. Sizes come from SymInt arguments and shapes; what fol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ from tatami.torch.dtypes import TO_TORCH
 from tatami.torch.import_graph import Argument, Imported, Result
 
 KEPT_SIZES = 1024
-Specialise = Callable[[Mapping[str, int]], CompiledFunction]
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class Allocation:
 class Bound:
     """Everything about a call that depends on sizes only."""
 
-    function: CompiledFunction
     sizes: dict[str, int]
     at: Sized | None
     results: tuple[Allocation, ...]
@@ -55,13 +53,10 @@ class Bound:
 class TorchProgram:
     """Called with the arguments of the fx graph, in order; returns the values of its output."""
 
-    def __init__(self, imported: Imported, function: CompiledFunction, report: GraphReport, specialise: Specialise) -> None:
+    def __init__(self, imported: Imported, function: CompiledFunction, report: GraphReport) -> None:
         self.imported = imported
         self.function = function
         self.report = report
-        self._specialise = specialise
-        self._must_bind = function.signature.must_bind
-        self._functions: dict[tuple[int, ...], CompiledFunction] = {}
         self._bound: dict[tuple[int, ...], Bound] = {}
         self._only: Bound | None = None
         by_name = {a.name: a for a in imported.arguments}
@@ -94,7 +89,7 @@ class TorchProgram:
         key = tuple(args[p] if axis < 0 else args[p].shape[axis] for _, p, axis in self._sources)
         bound = self._bound.get(key)
         if bound is None:
-            sizes: dict[str, int] = dict(self.function.signature.defaults)
+            sizes: dict[str, int] = {}
             solve([(size, int(value), "") for (size, _, _), value in zip(self._sources, key)], sizes)
             bound = self._at(sizes)
             if len(self._bound) >= KEPT_SIZES:
@@ -103,30 +98,21 @@ class TorchProgram:
         return bound
 
     def _at(self, sizes: dict[str, int]) -> Bound:
-        function = self._for(sizes)
-        self._check_sizes(function, sizes)
-        program = function.program
+        self._check_sizes(sizes)
+        program = self.function.program
         at = program.sized("main", sizes) if self._fast and isinstance(program, CpuProgram) else None
         results = tuple(_allocation(r, sizes) for r in self._results)
         outputs = tuple(int(evaluate(o, sizes)) if isinstance(o, Expr) else None for o in self.imported.outputs)
-        return Bound(function, sizes, at, results, outputs)
+        return Bound(sizes, at, results, outputs)
 
-    def _for(self, sizes: Mapping[str, int]) -> CompiledFunction:
-        """The program; one of its own for each value of a size that the compiled code cannot keep open."""
-        if not self._must_bind:
-            return self.function
-        key = tuple(sizes[s] for s in self._must_bind)
-        if key not in self._functions:
-            self._functions[key] = self._specialise(dict(zip(self._must_bind, key)))
-        return self._functions[key]
-
-    def _check_sizes(self, function: CompiledFunction, sizes: Mapping[str, int]) -> None:
+    def _check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """What the shapes and the recorded assumptions say has to hold for these sizes."""
         shapes = {
             port.tensor: tuple(int(evaluate(s, sizes)) for s in port.shape)
-            for port in function.arguments
+            for port in self.function.arguments
             if all(free_vars(s) <= sizes.keys() for s in port.shape)
         }
-        function.program.bind("main", shapes, sizes)
+        self.function.program.bind("main", shapes, sizes)
 
     # -- calls -----------------------------------------------------------------------------------
     def __call__(self, *args: Any) -> Any:
@@ -143,7 +129,7 @@ class TorchProgram:
         if bound.at is not None:
             addresses = [t.data_ptr() for t in tensors]
             addresses += [t.data_ptr() for t in made]
-            bound.function.program.call("main", bound.at, addresses)  # type: ignore[attr-defined]
+            self.function.program.call("main", bound.at, addresses)  # type: ignore[attr-defined]
         else:
             self._run_slowly(bound, tensors, made)
         for t, a in zip(tensors, self._taken):
@@ -176,19 +162,19 @@ class TorchProgram:
     def _run_slowly(self, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
         """Through numpy arrays: programs with Python steps, and the reference."""
         arrays = []
-        for tensor, a, port in zip(tensors, self._taken, bound.function.arguments):
+        for tensor, a, port in zip(tensors, self._taken, self.function.arguments):
             lies = tensor if a is None else _in_order(tensor, a.order)
             lies = lies.view(torch.uint64) if a is None else lies
             arrays.append(to_numpy(lies, port)[0])
         ports = iter(enumerate(made))
         outputs: list[np.ndarray | None] = []
-        for o in bound.function.signature.outputs:
+        for o in self.function.signature.outputs:
             if o.updates is not None:
                 outputs.append(None)
                 continue
             k, array = next(ports)
             outputs.append(to_numpy(_as_written(array, bound.results[k]), Input(o.tensor, o.dtype, o.shape))[0])
-        bound.function.program.run("main", arrays, bound.sizes, outputs)
+        self.function.program.run("main", arrays, bound.sizes, outputs)
 
 
 def _spread(made: torch.Tensor, r: Allocation, dtype: torch.dtype) -> torch.Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
+from tatami.api import CompiledFunction
 from tatami.torch.import_graph import Unsupported, described
 
 KEPT = 256
@@ -18,7 +20,9 @@ class GraphReport:
     kind: str
     nodes: int
     programs: int = 0
-    """Compiled programs the graph was cut into; 1 where all of it is ours."""
+    """Compiled programs the graph was cut into; one where all of it is ours."""
+    alive: WeakSet[CompiledFunction] = field(default_factory=WeakSet)
+    """Those that PyTorch still keeps."""
     kernels: int = 0
     seconds: float = 0.0
     unsupported: list[Unsupported] = field(default_factory=list)

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import ONE, ZERO, Expr, Shape
+from tatami.core.expr import ONE, ZERO, Expr, Shape, free_vars
 from tatami.core.module import Module
 from tatami.frontend import ir
 from tatami.frontend.graph import Graph
@@ -133,7 +133,19 @@ class _Import:
                 case _:
                     self.refuse(node, f"a {node.op} node")
         self.out.random = bool(self.m.seeds)
+        self.declare_sizes()
         return self.out
+
+    def declare_sizes(self) -> None:
+        """Sizes that are arguments and stand in no tensor's shape: the program takes them as symbols with a default."""
+        graph = self.out.graph
+        said = {n for i in graph._inputs for s in i.shape for n in free_vars(s)}
+        for node, position in self.placeholders.items():
+            size = self.out.sizes.get(position)
+            name = size.as_name() if size is not None else None
+            if name is not None and name not in said:
+                hint = node.meta["val"].node.hint
+                graph.size(name, int(hint) if hint is not None else 2)
 
     # -- nodes -----------------------------------------------------------------------------------
     def placeholder(self, node: fx.Node) -> None:

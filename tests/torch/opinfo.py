@@ -181,11 +181,20 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(useful[:4])}"[:300]
 
 
+def seed_outside() -> None:
+    """Operators of the database that set the seed around their call leave it to us: Dynamo does not trace that."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__name__", "").startswith("torch.testing._internal") and hasattr(module, "wrapper_set_seed"):
+            module.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+
+
 def worker() -> None:
     warnings.simplefilter("ignore")
     import torch
+    import torch.testing._internal.common_methods_invocations
 
     torch._dynamo.config.recompile_limit = 10_000
+    seed_outside()
     for line in sys.stdin:
         job = json.loads(line)
         began = time.monotonic()
@@ -240,7 +249,7 @@ def key_of(options: argparse.Namespace) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    results = load()
+    results = load(options.results)
     mine = results.setdefault(key_of(options), {})
     names = [n for n in all_names() if not options.only or any(n.startswith(o) for o in options.only)]
     if options.errors:
@@ -250,7 +259,7 @@ def run(options: argparse.Namespace) -> None:
     for k, name in enumerate(todo):
         job = {"name": name, "target": options.target, "samples": options.samples, "errors": options.errors}
         mine[name] = child.check(job, options.seconds)
-        save(results)
+        save(results, options.results)
         found = mine[name]
         print(f"{k + 1}/{len(todo)} {name}: {found['passed']}/{found['run']} {found['reason'][:150]}", flush=True)
     if child.process is not None and child.process.stdin is not None:
@@ -268,18 +277,18 @@ def passes(result: dict[str, Any] | None) -> bool:
     return result is not None and result["run"] > 0 and result["passed"] == result["run"]
 
 
-def load() -> dict[str, dict[str, Any]]:
-    return dict(json.loads(RESULTS.read_text())) if RESULTS.exists() else {}
+def load(path: Path) -> dict[str, dict[str, Any]]:
+    return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
-def save(results: dict[str, dict[str, Any]]) -> None:
-    temporary = RESULTS.with_suffix(".tmp")
+def save(results: dict[str, dict[str, Any]], path: Path) -> None:
+    temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n")
-    os.replace(temporary, RESULTS)
+    os.replace(temporary, path)
 
 
-def table() -> None:
-    results = load()
+def table(path: Path) -> None:
+    results = load(path)
     cpu = results.get("cpu", {})
     names = all_names()
     whole = [n for n in names if passes(cpu.get(n)) and cpu[n]["run"] == cpu[n]["samples"]]
@@ -329,13 +338,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="names that begin so")
     parser.add_argument("--seconds", type=float, default=600, help="for one name")
     parser.add_argument("--errors", action="store_true")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file the results go to")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         worker()
     elif options.table:
-        table()
+        table(options.results)
     else:
         run(options)
 

@@ -9,7 +9,7 @@ from typing import Any
 from tatami.compilation import Compilation
 from tatami.copies import moves
 from tatami.core.module import Module
-from tatami.plan.show import show_estimate
+from tatami.plan.show import name_plan, show_estimate
 from tatami.region.ir import Region, Step
 
 
@@ -146,7 +146,7 @@ def _plans(compilation: Compilation) -> Iterator[str]:
             for choice in r.choices:
                 terms = show_estimate(choice.estimate)
                 guard = " when " + ", ".join(map(str, choice.conditions)) if choice.conditions else ""
-                yield f"  {r.region}: {type(choice.plan).__name__}{guard}  {terms}".rstrip()
+                yield f"  {r.region}: {name_plan(choice.plan)}{guard}  {terms}".rstrip()
             for rejected in r.rejected:
                 yield f"    rejected {rejected.plan}: {rejected.why}"
 

@@ -41,11 +41,13 @@ def choose_cpu(
     bones = skeleton(region, sizes, target.l2_bytes)
     found: list[Candidate] = [scalar_candidate(region, facts, bones, target, sizes)]
     refused: list[Rejected] = []
-    rows = rows_candidate(region, facts, bones, target, sizes)
-    if isinstance(rows, Candidate):
-        found.append(rows)
-    else:
-        refused.append(rows)
+    for width in vector_widths(target):
+        rows = rows_candidate(region, facts, bones, target, sizes, width)
+        if isinstance(rows, Candidate):
+            found.append(rows)
+        else:
+            refused.append(rows)
+            break
     packed = contraction_candidate(region, facts, target, sizes, constants)
     if isinstance(packed, Candidate):
         found.append(packed)
@@ -54,7 +56,7 @@ def choose_cpu(
     parts = split_candidate(region, facts, target, sizes)
     if parts is not None:
         found.append(parts)
-    found.sort(key=lambda c: c.estimate["total"])
+    found.sort(key=lambda c: (c.estimate["total"], c.estimate["compute"]))
     best, rest = found[0], found[1:]
     slower = [
         Rejected(
@@ -75,9 +77,11 @@ def _at_sizes(region: Region, estimate: dict[str, float], sizes: Mapping[str, in
     return estimate | {f"at.{n}": float(sizes.get(n, 128)) for n in names}
 
 
-def compute_width(region: Region, target: Target) -> int:
-    """Lanes of one vector. fp64 and 64-bit integers do not narrow it: they take two registers."""
-    return max(1, target.vector_bytes // 4)
+def vector_widths(target: Target) -> tuple[int, ...]:
+    """Lanes of the vectors to choose among, widest first: those of a register, and half as many down to 4. fp64 and
+    64-bit integers do not narrow them: they take two registers."""
+    widest = max(1, target.vector_bytes // 4)
+    return (widest, *(w for w in (16, 8, 4) if w < widest))
 
 
 # -- plain loops and rows --------------------------------------------------------------------------
@@ -94,10 +98,9 @@ def scalar_candidate(
 
 
 def rows_candidate(
-    region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
+    region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int], width: int
 ) -> Candidate | Rejected:
     """Vector loops: either every pass along the last outer axis, or each pass along its own best axis."""
-    width = compute_width(region, target)
     if width <= 1:
         return Rejected(
             "cpu_rows", f"vectors of {target.vector_bytes} bytes hold {width} lane of 4 bytes; at least 2 are needed"
@@ -333,7 +336,7 @@ def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: M
             compute += work * waste / (target.flops_fp32 * 0.6) / threads
             continue
         bones = skeleton(own, sizes, target.l2_bytes)
-        rows = rows_candidate(own, facts, bones, target, sizes)
+        rows = rows_candidate(own, facts, bones, target, sizes, vector_widths(target)[0])
         compute += rows.estimate["compute"] if isinstance(rows, Candidate) else 1.0
     crossing = sum(
         size_at(product(extents[a] for a in lets[n].axes), sizes) * lets[n].dtype.itemsize for n in crossing_lets(region, parts)

@@ -77,6 +77,13 @@ def _term(name: str, value: float) -> str:
     return f"{value:.0f}{unit}" if value == int(value) else f"{value:.3f}{unit}"
 
 
+def name_plan(plan: SchedulePlan) -> str:
+    """One line: the kind, and what tells it from others of its kind."""
+    if isinstance(plan, Sm80Mma | Sm90Mma | GpuSync):
+        return f"{type(plan).__name__} tile {'x'.join(map(str, plan.tile))}"
+    return show_plan(plan)[0]
+
+
 def show_plan(plan: SchedulePlan) -> list[str]:
     """The lines of one plan."""
     match plan:

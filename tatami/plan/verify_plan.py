@@ -163,6 +163,8 @@ def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnost
             f"vectors of {plan.width} elements; {target.name} has {target.vector_bytes} bytes, {lanes} elements",
             f"use width {lanes}",
         )
+    if plan.width < 1 or plan.width & (plan.width - 1):
+        yield _bad(region, f"vectors of {plan.width} elements", f"use a power of two up to {lanes}")
     if not 0 <= plan.parallel <= len(plan.outer):
         yield _bad(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
     if plan.blocks is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tatami.loop.ir import For, Parallel, Stmt
 from tatami.plan.ir import CpuRows
 from tatami.region.ir import Region
 from tests.loop.compiled import kernel_of, run_kernel, text_of
@@ -39,6 +40,46 @@ def test_below_the_width_the_loop_is_scalar() -> None:
         {"i0": 10}, {"r0": 3}, {"x": tensor(10, 3)}, {"y": tensor(10)}, [let("l", "i0", red("sum", "r0", read("x", i0, r0)))]
     )
     assert "simd" not in text_of(kernel_of(sums, plan(4)))
+
+
+def vector_loops(stmts: tuple[Stmt, ...]) -> list[For]:
+    inside = [s.body for s in stmts if isinstance(s, (For, Parallel))]
+    return [s for s in stmts if isinstance(s, For) and s.simd] + [f for body in inside for f in vector_loops(body)]
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+@pytest.mark.parametrize("shape", [(10, 3), (2, 3), (1, 3), (10, 5), (10, 130)])
+def test_no_vector_is_wider_than_what_it_runs_along(shape: tuple[int, int], width: int) -> None:
+    rows, columns = shape
+    sums = region(
+        {"i0": rows}, {"r0": columns}, {"x": tensor(rows, columns)}, {"y": tensor(rows)},
+        [let("l", "i0", red("sum", "r0", read("x", i0, r0)))],
+    )  # fmt: skip
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for r, axis, want in ((elementwise(*shape), "i1", np.maximum(2 * x + 1, 0)), (sums, "r0", x.sum(1))):
+        p = CpuRows(("i0",), (), {}, axis, width, 1)
+        kernel = kernel_of(r, p)
+        for loop in vector_loops(kernel.body):
+            trips = (loop.stop - loop.start).as_int()
+            if trips is None:  # a part of the elements, all of which are neighbours in memory
+                trips = rows * columns if r is not sums else rows
+            assert trips >= loop.step
+        assert (rows * columns >= 4) or not vector_loops(kernel.body)
+        np.testing.assert_allclose(run_kernel(r, {"x": x}, {}, p)[1]["y"], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+def test_a_reduce_of_a_long_row_ends_across_the_lanes(width: int) -> None:
+    for fn, word in (("sum", "sum"), ("max", "max"), ("prod", "prod")):
+        r = region(
+            {"i0": 10}, {"r0": 131}, {"x": tensor(10, 131)}, {"y": tensor(10)},
+            [let("l", "i0", red(fn, "r0", read("x", i0, r0)))],
+        )  # fmt: skip
+        p = CpuRows(("i0",), (), {}, "r0", width, 1)
+        assert f"t_h_{word}_fp32x{width}" in text_of(kernel_of(r, p))
+        x = 1 + np.random.default_rng(0).standard_normal((10, 131)).astype(np.float32) / 100
+        want = {"sum": np.add, "max": np.maximum, "prod": np.multiply}[fn].reduce(x.astype(np.float64), 1)
+        np.testing.assert_allclose(run_kernel(r, {"x": x}, {}, p)[1]["y"], want, rtol=1e-5)
 
 
 def test_an_innermost_sum_ends_in_a_horizontal_add() -> None:

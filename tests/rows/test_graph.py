@@ -536,10 +536,11 @@ def test_elementwise_chains_are_one_kernel() -> None:
     assert len(launches(f)) == 1 and arena(f) == []
 
 
-def of_width(g: Graph, width: int) -> CompiledFunction:
-    """The same kernels with vectors of `width` floats, by decision; 1 is scalar."""
+def of_width(g: Graph, *widths: int) -> CompiledFunction:
+    """The same kernels with vectors of so many floats, by decision, Region by Region; 1 is scalar."""
     plans = {}
-    for region in compile(g).stages["plan"].value.main.regions:
+    for i, region in enumerate(compile(g).stages["plan"].value.main.regions):
+        width = widths[i % len(widths)]
         plan = to_builtins(region.choices[-1].plan)
         assert plan["kind"] == "cpu_rows"
         if width == 1:
@@ -564,7 +565,8 @@ def elementwise(columns: int) -> Graph:
 def test_vector_widths_are_chosen_by_the_plan(columns: int) -> None:
     a, b = f32(columns, 10), f32(10, columns)
     texts = []
-    for width in (1, 4, 8):
+    widths = [w for w in (1, 4, 8, 16) if w <= detect_host().vector_bytes // 4]
+    for width in widths:
         f = of_width(elementwise(columns), width)
         got = f(x=a, y=b)
         assert np.array_equal(got["add"], a + b.T)
@@ -573,7 +575,26 @@ def test_vector_widths_are_chosen_by_the_plan(columns: int) -> None:
         texts.append(f.stages["c"].text)
         assert ("/* simd */" in texts[-1]) == (width > 1)
         assert width == 1 or f"f32x{width}_u*)" in texts[-1]
-    assert len(set(texts)) == 3
+    assert len(set(texts)) == len(widths)
+
+
+@pytest.mark.skipif(detect_host().vector_bytes < 32, reason="vectors of 4 floats at most")
+def test_each_region_has_a_width_of_its_own_and_explain_lists_the_candidates() -> None:
+    g = elementwise(130)
+    f = of_width(g, 4, 8)
+    assert len(f.stages["plan"].value.main.regions) > 1
+    assert all(f"f32x{w}_u*)" in f.stages["c"].text for w in (4, 8))
+    a, b = f32(130, 10), f32(10, 130)
+    assert np.allclose(f(x=a, y=b)["sum"], (a.T * b + 1).sum(0), rtol=1e-4)
+    text = compile(g).explain()
+    for width in (4, 8, 16):
+        if width <= detect_host().vector_bytes // 4:
+            assert f"cpu_rows x{width} " in text or f"cpu_rows width {width}" in text
+    assert "rejected scalar: slower" in text
+
+
+def test_a_width_that_is_no_power_of_two_is_refused() -> None:
+    assert kind_of(lambda: of_width(elementwise(130), 3)) == ("E1501", "InvalidPlan")
 
 
 def test_a_vector_loop_has_a_scalar_tail_where_the_size_asks_for_one() -> None:

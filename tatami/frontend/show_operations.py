@@ -1,11 +1,9 @@
-"""The table of operations as a page: `docs/operations.md` is this text.
-
-python -m tatami.frontend.show_operations > docs/operations.md
-"""
+"""The table of operations as a page: `docs/operations.md` is this text, with the test that exercises each operation
+(tests/frontend/test_show_operations.py finds it by looking at the graphs that the tests build)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +19,7 @@ from tatami.frontend.ops_kernel_body import KERNEL_BODY
 from tatami.frontend.ops_movement import MOVEMENT
 from tatami.frontend.ops_recurrent import RECURRENT
 from tatami.frontend.ops_reduction import REDUCTION
+from tatami.frontend.spellings import spelling
 
 FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
     ("Elementwise", ELEMENTWISE),
@@ -35,20 +34,58 @@ FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
 
 _HEAD = """# Operations of the frontend
 
-One row per operation of `tatami/frontend/ops.py` (this page is printed from that table). In Python each is
-`x.op("name", other operands, attribute=value)`; the common ones are methods. Operands in brackets may be absent.
-Shapes of elementwise operands are equal, or rank 0; nothing is cast or broadcast silently.
+One row per operation of `tatami/frontend/ops.py`; this page is printed from that table (`make update-golden`).
+
+Every operation of a row
+- is `x.op("name", other operands, attribute=value)` in Python, and what the second column says;
+- has the same name in [the .harp language](language.md), as a function or a method: `name(x, attribute=value)`
+  (`tests/harp/test_every_operation.py`);
+- has a numpy meaning, the reference (`tatami/frontend/run_*.py`), and a lowering (`tatami/tiny/lower_*.py`) that is compiled for the CPU;
+- is compared in the test of the last column: reference and compiled kernels against numpy or PyTorch, and drawn by the
+  random graphs (`python -m tests.generated_graphs`).
+
+Operands in brackets may be absent. Shapes of elementwise operands are equal, or rank 0; nothing is cast or broadcast
+silently.
+"""
+
+_FEATURES = """
+## What is no single operation
+
+| feature | in Python | in .harp | test |
+|---|---|---|---|
+| numbers on either side of an operator | `1 / x`, `2.0 ** x` | the same | `tests/frontend/oracle_operators.py::arithmetic_as_written` |
+| numpy's slices: steps, ends beyond the axis, None, `...` | `x[1:, ::-2, None]` | the same | `tests/frontend/oracle_operators.py::indexing_as_in_numpy` |
+| an index tensor or list | `x[:, i]`, `x[[2, 0]]` | `take` | `tests/frontend/oracle_operators.py::indexing_by_tensors` |
+| equal shapes or rank 0; else the `expand` to write | `x + row` is E1001 | the same | `tests/frontend/test_graph.py::test_mismatch_names_the_expand_to_write` |
+| dtypes are inferred; a number adopts its neighbour's | `g.number(2)` | literals | `tests/frontend/test_graph.py::test_a_number_that_meets_nothing_is_an_error` |
+| sizes that stay symbols | `g.input("x", ("B", "2*N"), tt.fp32)` | `x: f32[B, 2*N]` | `tests/rows/test_graph.py::test_related_sizes_run_without_recompiling` |
+| graphs called like functions, several results | `g.call(f, x)` | `f(x)` | `tests/rows/test_graph.py::test_a_call_with_two_results_is_one_node` |
+| a wrong argument of any method is one diagnostic | | | `tests/test_wrong_arguments.py::test_a_method_of_a_tensor` |
+| compositions are one kernel | `explain` | | `tests/frontend/test_one_kernel.py::test_a_composition_is_one_kernel` |
+| views compose pointwise | | | `tests/core/test_view_compose.py::test_composition_of_every_pair_is_pointwise` |
+| DOT of any graph | `g.to_dot()` | | `tests/rows/test_graph.py::test_dot_shows_every_node_and_edge` |
+| random graphs of the whole vocabulary | | | `tests/test_generated_models.py::test_graphs_of_the_whole_vocabulary_agree_with_their_meaning` |
 """
 
 
-def show_operations() -> str:
+def show_operations(cited: Mapping[str, str]) -> str:
+    """The page; `cited` names the test that exercises each operation."""
     parts = [_HEAD]
     for title, operations in FAMILIES:
-        parts += [f"\n## {title}\n", "| operation | operands | attributes | meaning |", "|---|---|---|---|"]
         parts += [
-            f"| `{o.name}` | {_operands(o)} | {_attributes(o)} | {o.doc.replace('|', chr(92) + '|')} |" for o in operations
+            f"\n## {title}\n",
+            "| operation | Python | operands | attributes | meaning | test |",
+            "|---|---|---|---|---|---|",
         ]
-    return "\n".join(parts) + "\n"
+        parts += [
+            f"| `{o.name}` | `{_cell(spelling(o.name))}` | {_operands(o)} | {_attributes(o)} | {_cell(o.doc)} | {cited.get(o.name, '')} |"
+            for o in operations
+        ]
+    return "\n".join(parts) + "\n" + _FEATURES
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", chr(92) + "|")
 
 
 def _operands(o: Operation) -> str:
@@ -72,7 +109,3 @@ def _text(value: object) -> str:
         return str(value)
     plain = to_builtins(value)
     return "[]" if plain == () else "none" if plain is None else str(plain).lower() if isinstance(plain, bool) else str(plain)
-
-
-if __name__ == "__main__":
-    print(show_operations(), end="")

@@ -55,7 +55,7 @@ def odd(words: list[str], rng: random.Random) -> None:
 
 def odd_word(words: list[str], rng: random.Random) -> None:
     places = [i for i, w in enumerate(words) if re.match(r"\w", w)]
-    words[rng.choice(places)] = rng.choice(ODD)
+    words[rng.choice(places or [0])] = rng.choice(ODD)
 
 
 def cut(words: list[str], rng: random.Random) -> None:

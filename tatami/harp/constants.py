@@ -28,8 +28,10 @@ class Constants:
 
     def named(self, scope: Scope, name: str, dtype: DType, shape: tuple[int, ...], at: Span) -> Payload:
         array = self._find(scope, name, at)
-        if dtype == DType.bf16 and array.dtype == np.dtype("V2"):  # what an .npz makes of bfloat16
-            array = array.view(numpy_dtype(dtype))
+        wanted = numpy_dtype(dtype)
+        bytes_of_one = (np.dtype((np.void, wanted.itemsize)), np.dtype(f"u{wanted.itemsize}"))
+        if wanted.isbuiltin != 1 and array.dtype in bytes_of_one:  # an .npz has only numpy's own types: these are bytes
+            array = array.view(wanted)
         if dtype_of(array) != dtype or array.shape != shape:
             found = dtype_of(array)
             why = f"{name[:80]!r} is {dtype_name(found) if found else array.dtype}{list(array.shape)}"
@@ -76,7 +78,7 @@ def literal(scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e:
     numbers: list[Any] = []
     _gather(scope, value, dtype, shape, e, numbers)
     try:
-        wide = np.dtype(np.float64) if dtype.is_float else numpy_dtype(dtype)
+        wide = np.dtype(np.float64) if _is_real(dtype) else np.dtype(np.int64) if dtype.is_small_int else numpy_dtype(dtype)
         array = np.array(numbers, dtype=wide).reshape(shape).astype(numpy_dtype(dtype))
     except (OverflowError, ValueError, TypeError) as error:
         raise scope.refuse("InputMismatch", e.at, str(error), f"give numbers of {dtype_name(dtype)}") from None
@@ -101,7 +103,11 @@ def _gather(scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e:
 def _fits(value: bool | int | float, dtype: DType) -> bool:
     if dtype == DType.bool or isinstance(value, bool):
         return dtype == DType.bool and isinstance(value, bool)
-    if dtype.is_float:
+    if _is_real(dtype):
         return True
-    info = np.iinfo(numpy_dtype(dtype))
-    return isinstance(value, int) and int(info.min) <= value <= int(info.max)
+    low = -(1 << dtype.bits - 1) if dtype.is_signed else 0
+    return isinstance(value, int) and low <= value < low + (1 << dtype.bits)
+
+
+def _is_real(dtype: DType) -> bool:
+    return not (dtype == DType.bool or dtype.is_int or dtype.is_small_int)

@@ -52,12 +52,7 @@ Value: TypeAlias = (
 )
 
 DTYPES: dict[str, DType] = {
-    "bool": DType.bool,
-    **{f"{kind}{bits}": DType[f"{kind}{bits}"] for kind in "iu" for bits in (8, 16, 32, 64)},
-    "f16": DType.fp16,
-    "bf16": DType.bf16,
-    "f32": DType.fp32,
-    "f64": DType.fp64,
+    d.value.replace("fp", "f", 1) if d.value.startswith("fp") else d.value: d for d in DType if d != DType.unknown
 }
 """The language's words for the dtypes."""
 CONSTANTS: dict[str, Value] = {"inf": math.inf, "nan": math.nan, "none": None, "None": None}

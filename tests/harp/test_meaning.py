@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.core.tensor import numpy_dtype
+from tatami.harp.load import load_file
+from tatami.harp.values import dtype_name
 
 X = np.arange(4, dtype=np.float32) - 1
 STEP = "graph step(i: i64[], go: bool[], x: f32[4]) -> (keep: bool[], y: f32[4]) { return x.sum() < 10.0, x * 2.0 }"
@@ -89,6 +93,27 @@ def test_results_and_numbers_are_returned_as_declared() -> None:
 def test_names_of_types_and_operations_may_name_variables() -> None:
     text = "graph main(x: f32[4]) -> f32[4] { sum = x.sum() max = max(x, sum) f32 = max.cast(f32) return f32 }"
     assert "nothing" not in str(run(text.replace(".cast(f32)", ""), x=X))
+
+
+@pytest.mark.parametrize("dtype", [d for d in tt.DType if d != tt.DType.unknown])
+def test_every_dtype_has_a_word_and_constants(dtype: tt.DType, tmp_path: Path) -> None:
+    word = dtype_name(dtype)
+    values = np.array([1, 0], numpy_dtype(dtype))
+    np.savez(tmp_path / "m.npz", w=values if values.dtype.isbuiltin == 1 else values.view(f"u{values.itemsize}"))
+    numbers = "true, false" if word == "bool" else "1, 0"
+    (tmp_path / "m.harp").write_text(
+        f'graph main() -> (a: {word}[2], b: {word}[2]) {{ return constant({word}[2], "w"), constant({word}[2], [{numbers}]) }}'
+    )
+    module = load_file(tmp_path / "m.harp")
+    assert [t.dtype for t in module.constants.values()] == [dtype, dtype]
+    assert all(t.array.tobytes() == values.tobytes() for t in module.constants.values())
+
+
+def test_an_archive_keeps_bfloat16_as_bytes(tmp_path: Path) -> None:
+    values = np.array([1.5, -2], numpy_dtype(tt.bf16))
+    np.savez(tmp_path / "m.npz", w=values)
+    (tmp_path / "m.harp").write_text('graph main() -> bf16[2] { return constant(bf16[2], "w") }')
+    assert load_file(tmp_path / "m.harp").constants["w"].array.tobytes() == values.tobytes()
 
 
 def test_constants_are_passed_by_name() -> None:

@@ -65,6 +65,11 @@ def _undominated(sizes: list[Expr], wins: Callable[[Expr, Expr], bool]) -> list[
     return kept
 
 
+def is_always_less(a: Expr, b: Expr) -> bool:
+    """Is ``a < b`` proved for every value of the symbols, 0 included?"""
+    return _holds_from_zero(b - a - 1)
+
+
 def _holds_from_zero(e: Expr) -> bool:
     """Is the expression proved ``>= 0`` when symbols may be 0: ``is_nonneg`` of it with each symbol one less."""
     return is_nonneg(substitute(e, {name: var(name) - 1 for name in free_vars(e)}))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tatami.core.bounds import greatest, least
+from tatami.core.bounds import greatest, is_always_less, least
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, floordiv
 from tatami.onnx.importer import Importer
@@ -33,6 +33,24 @@ _SIZE_ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
 }
 
 
+def _equal(a: Expr, b: Expr) -> bool | None:
+    return True if a == b else False if is_always_less(a, b) or is_always_less(b, a) else None
+
+
+def _less(a: Expr, b: Expr) -> bool | None:
+    return True if is_always_less(a, b) else False if is_always_less(b, a + 1) else None
+
+
+_SIZE_ORDER: dict[str, Callable[[Expr, Expr], bool | None]] = {
+    "Equal": _equal,
+    "Less": _less,
+    "Greater": lambda a, b: _less(b, a),
+    "LessOrEqual": lambda a, b: _less(a, b + 1),
+    "GreaterOrEqual": lambda a, b: _less(b, a + 1),
+}
+"""What comparing two sizes gives whatever the symbols are, or None."""
+
+
 def _plain(m: Importer, n: OnnxNode) -> list[Value]:
     sizes = _on_sizes(m, n)
     if sizes is not None:
@@ -49,20 +67,23 @@ def _on_sizes(m: Importer, n: OnnxNode) -> Value | None:
     if not any(v.sizes is not None for v in values):
         return None
     sizes = [m.sizes(v) for v in values]
-    if any(s is None for s in sizes) or (n.op not in _SIZE_ARITHMETIC and n.op != "Div"):
+    if any(s is None for s in sizes) or (n.op not in _SIZE_ARITHMETIC and n.op not in _SIZE_ORDER and n.op != "Div"):
         return None
     a, b = (s for s in sizes if s is not None)
     length = max(len(a), len(b))
     a, b = (s * length if len(s) == 1 else s for s in (a, b))
     if len(a) != len(b):
         return None
+    rank = max(v.rank if v.array is None else v.array.ndim for v in values)
+    if n.op in _SIZE_ORDER:
+        truths = [_SIZE_ORDER[n.op](x, y) for x, y in zip(a, b, strict=True)]
+        return None if None in truths else Value(array=np.array(truths if rank else truths[0], bool))
     if n.op == "Div":
         if any((d.as_int() or 0) <= 0 and d.as_int() is not None for d in b):
             return None
         out = tuple(floordiv(x, y) for x, y in zip(a, b, strict=True))
     else:
         out = tuple(_SIZE_ARITHMETIC[n.op](x, y) for x, y in zip(a, b, strict=True))
-    rank = max(v.rank if v.array is None else v.array.ndim for v in values)
     return Value(sizes=out, rank=rank)
 
 
@@ -124,6 +145,16 @@ def _variadic(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def _where(m: Importer, n: OnnxNode) -> list[Value]:
+    condition, *branches = (m.value(i) for i in n.inputs)
+    known, sizes = m.known(condition), [m.sizes(b) for b in branches]
+    if known is not None and known.ndim <= 1 and any(b.sizes is not None for b in branches) and None not in sizes:
+        truths = known.reshape(-1)
+        length = max(len(truths), *(len(s or ()) for s in sizes))
+        wide = [s * (length // len(s)) for s in sizes if s]
+        if len(wide) == 2 and len(truths) in (1, length) and all(len(s) == length for s in wide):
+            picked = tuple(wide[0 if truths[i % len(truths)] else 1][i] for i in range(length))
+            rank = max(known.ndim, *(b.rank if b.array is None else b.array.ndim for b in branches))
+            return [Value(sizes=picked, rank=rank)]
     return [m.result(m.emit("where", m.broadcast([m.data(m.value(i)) for i in n.inputs]))[0])]
 
 

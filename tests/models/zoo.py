@@ -312,6 +312,9 @@ CORE = ("bert", "gpt2", "resnet18", "vit", "unet", "whisper_encoder")
 
 
 def make(name: str) -> nn.Module:
+    """The module of `ZOO[name]`; batch statistics come from a batch of eight."""
     torch.manual_seed(0)
     architecture = ZOO[name]
-    return redraw(architecture.build().eval(), architecture.inputs(architecture.sizes))
+    module = architecture.build().eval()
+    has_statistics = any(isinstance(m, nn.BatchNorm2d) for m in module.modules())
+    return redraw(module, architecture.inputs({**architecture.sizes, **({"batch": 8} if has_statistics else {})}))

@@ -36,6 +36,12 @@ FAULT_TRIP = 5
 """Faults of the entry itself, after those of kernels: recursion too deep; a loop that ran another number of times
 than its scanned results have room for."""
 
+_BESIDE = """\
+typedef struct {
+    void* const* b; void* const* c; const int64_t* s; const int64_t* o; char* arena; tatami_pool* pool; int64_t* faults;
+} beside_t;"""
+"""What kernels of one wave share that run at the same time."""
+
 PART = 64
 """Instructions per C function: compilers take more than linear time over one long function."""
 
@@ -71,6 +77,8 @@ def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
         lines.append(_CLOCK.replace("COUNT", str(max(1, count))))
     lines += [f"int {k}(void* const* buffers, const int64_t* sizes, tatami_pool* pool);" for k in kernels]
     printers = [_Program(execution, layouts, numbers, name, timed) for name in execution.programs]
+    if any(p.groups(begin, end) for p in printers for begin, end in p.parts()):
+        lines.append(_BESIDE)
     for p in printers:
         lines += [f"static int64_t {f}({PROGRAM_ARGUMENTS});" for f in p.functions]
     for p in printers:
@@ -143,7 +151,7 @@ class _Program:
         self.functions = [f"segment_{k}_{j}" if hosted else f"program_{k}" for j in range(len(self.segments))]
 
     def text(self) -> list[str]:
-        out: list[str] = []
+        out = [line for begin, end in self.parts() for group in self.groups(begin, end) for line in self.beside(group)]
         for function, (begin, end) in zip(self.functions, self.segments):
             if end - begin <= PART:
                 out += self.function(f"static int64_t {function}", begin, end)
@@ -157,18 +165,61 @@ class _Program:
             out += ["    return 0;", "}"]
         return out
 
+    def parts(self) -> list[tuple[int, int]]:
+        """The instructions of each C function."""
+        return [(i, min(i + PART, end)) for begin, end in self.segments for i in range(begin, end, PART)]
+
+    def groups(self, begin: int, end: int) -> list[list[int]]:
+        """Launches of one wave in [begin, end) that run side by side; one alone does not count."""
+        waves: dict[int, list[int]] = {}
+        for i in range(begin, end):
+            if self.plan.instructions[i].beside:
+                waves.setdefault(self.plan.instructions[i].wave, []).append(i)
+        return [members for members in waves.values() if len(members) > 1]
+
+    def beside(self, group: list[int]) -> list[str]:
+        """A chunk function for the pool: item k is the k-th launch. Kernels divide no work inside it: the pool is busy."""
+        out = [
+            f"static int beside_{self.base + group[0]}(void* context, int64_t begin, int64_t end) {{",
+            "    const beside_t* x = context;",
+            "    void* const* b = x->b; void* const* c = x->c; const int64_t* s = x->s; const int64_t* o = x->o;",
+            "    char* arena = x->arena; tatami_pool* pool = x->pool;",
+            "    (void)b, (void)c, (void)s, (void)o, (void)arena;",
+            "    for (int64_t k = begin; k < end; ++k) switch (k) {",
+        ]
+        for k, i in enumerate(group):
+            op = self.plan.instructions[i].op
+            assert isinstance(op, Launch)
+            lines = [self.launch(op, f"x->faults[{k}] = f | (INT64_C({self.base + i}) << 8)")]
+            out += [f"    case {k}: {{", *("        " + line for line in self.clocked(i, lines)), "    } break;"]
+        return [*out, "    }", "    return 0;", "}"]
+
+    def run_beside(self, group: list[int]) -> list[str]:
+        return [
+            f"{{ int64_t faults[{len(group)}] = {{0}}; beside_t x = {{b, c, s, o, arena, pool, faults}};",
+            f"    tatami_parallel_for(pool, {len(group)}, 1, beside_{self.base + group[0]}, &x);",
+            f"    for (int k = 0; k < {len(group)}; ++k) if (faults[k]) return faults[k]; }}",
+        ]
+
+    def clocked(self, i: int, lines: list[str]) -> list[str]:
+        if not self.timed:
+            return lines
+        return ["{ double started = now();", *lines, f"tatami_times[{self.base + i}] += now() - started; }}"]
+
     def function(self, head: str, begin: int, end: int) -> list[str]:
         """One C function that runs the instructions [begin, end)."""
         out = [f"{head}({PROGRAM_ARGUMENTS}) {{", "    (void)b, (void)c, (void)s, (void)o, (void)arena, (void)pool;"]
         wave = -1
+        groups = {group[0]: group for group in self.groups(begin, end)}
+        elsewhere = {i for group in groups.values() for i in group[1:]}
         for i in range(begin, end):
+            if i in elsewhere:
+                continue
             ins = self.plan.instructions[i]
             if ins.wave != wave:
                 wave = ins.wave
                 out.append(f"    /* wave {wave} */")
-            lines = self.instruction(i, ins)
-            if self.timed:
-                lines = ["{ double started = now();", *lines, f"tatami_times[{self.base + i}] += now() - started; }}"]
+            lines = self.run_beside(groups[i]) if i in groups else self.clocked(i, self.instruction(i, ins))
             out += ["    " + line for line in lines]
         return [*out, "    return 0;", "}"]
 
@@ -218,13 +269,13 @@ class _Program:
     def instruction(self, i: int, ins: Instruction) -> list[str]:
         match ins.op:
             case Launch():
-                return [self.launch(i, ins.op)]
+                return [self.launch(ins.op, self.fault(i, "f"))]
             case Choose(cases=cases):
                 out: list[str] = []
                 for k, case in enumerate(cases):
                     test = " && ".join(self.condition(c) for c in case.conditions)
                     head = "else " if k and not test else f"{'else ' if k else ''}if ({test or '1'}) "
-                    out += [head + "{", *("    " + self.launch(i, launch) for launch in case.launches), "}"]
+                    out += [head + "{", *("    " + self.launch(launch, self.fault(i, "f")) for launch in case.launches), "}"]
                 return out
             case Copy():
                 return [
@@ -247,12 +298,12 @@ class _Program:
             case _:
                 raise ValueError(f"{ins.op} runs from Python")
 
-    def launch(self, i: int, launch: Launch) -> str:
+    def launch(self, launch: Launch, on_fault: str) -> str:
         pointers = ", ".join(self.address(a.buffer) for a in launch.args if isinstance(a, Ptr))
         sizes = ", ".join(self.size(a.value) for a in launch.args if isinstance(a, SizeArg))
         arguments = f"(void*[]){{{pointers}}}" if pointers else "0"
         values = f"(const int64_t[]){{{sizes}}}" if sizes else "0"
-        return f"{{ int64_t f = {launch.kernel}({arguments}, {values}, pool); if (f) {self.fault(i, 'f')}; }}"
+        return f"{{ int64_t f = {launch.kernel}({arguments}, {values}, pool); if (f) {on_fault}; }}"
 
     def condition(self, c: Condition) -> str:
         parts: list[str] = []

@@ -153,6 +153,8 @@ class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
     outputs: tuple[str, ...]
     debug_name: str = ""
     wave: int = UNORDERED
+    beside: bool = False
+    """A launch that runs at the same time as the others of its wave that say so, each on one thread."""
 
 
 class ExecutionPlan(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -23,6 +23,7 @@ from tatami.core.layout import ROW_MAJOR, Layout, MemRef, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, symbols
 from tatami.execution.arena import pool_offsets, with_offsets
+from tatami.execution.beside import run_beside
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import (
     Arg,
@@ -58,8 +59,7 @@ class _Launch(Protocol):
 
 
 def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any] | None) -> Module[ExecutionPlan]:
-    """Every program's plan. `plan` says nothing that the realised Regions do not say; it is here for the reader of
-    the pipeline."""
+    """Every program's plan. The schedules of `plan` say which kernels may run side by side."""
     pool = set(region.constants)
     if "setup" in region.programs:
         pool |= {o.tensor for o in region.programs["setup"].signature.outputs}
@@ -67,7 +67,10 @@ def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, program in region.programs.items():
         bindings = None if kernels is None else _bindings(kernels.programs[name])
-        programs[name] = with_offsets(order(_Lowering(region, program, pool, bindings).plan()))
+        made = order(_Lowering(region, program, pool, bindings).plan())
+        if plan is not None and name in plan.programs:
+            made = run_beside(made, plan.programs[name])
+        programs[name] = with_offsets(made)
         origins[name] = {item.name: (item.name,) for item in program.body}
     return with_pool_offsets(Module(programs, region.constants, origins))
 

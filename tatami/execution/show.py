@@ -5,6 +5,7 @@ program main (x: fp32[B, 64], w: fp32[64, 8]) -> (y: fp32[B, 8])
   arena     n4      fp32[B, 8]     use 0..1
   wave 0
     n4 = k0(n0, n1; B)             # r0
+  execution_order r0 @0
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tatami.execution.ir import (
     SizeArg,
     TensorMap,
 )
+from tatami.execution.waves import operation_name
 
 
 def show(module: Module[ExecutionPlan]) -> str:
@@ -76,8 +78,10 @@ def _instructions(plan: ExecutionPlan) -> list[str]:
         if ins.wave != wave:
             wave = ins.wave
             out.append(f"  wave {wave}" if wave >= 0 else "  no order given")
-        out.append(f"    {text.ljust(width)}  # {ins.debug_name}" if ins.debug_name else f"    {text}")
-    return out
+        notes = " ".join(w for w in (ins.debug_name, "beside" if ins.beside else "") if w)
+        out.append(f"    {text.ljust(width)}  # {notes}" if notes else f"    {text}")
+    flat = ", ".join(f"{i.debug_name or operation_name(i.op)} @{i.wave}" for i in plan.instructions if i.wave >= 0)
+    return [*out, f"  execution_order {flat}"] if flat else out
 
 
 def _instruction(ins: Instruction) -> str:

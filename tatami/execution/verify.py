@@ -323,7 +323,11 @@ def _order(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     waves = [ins.wave for ins in plan.instructions]
     if any(w == UNORDERED for w in waves):
         return []
-    out: list[Diagnostic] = []
+    out: list[Diagnostic] = [
+        _fault(_at(program, ins, i), "only launches of kernels run beside each other", "leave `beside` out")
+        for i, ins in enumerate(plan.instructions)
+        if ins.beside and not isinstance(ins.op, Launch)
+    ]
     for i in range(1, len(waves)):
         if waves[i] < waves[i - 1]:
             why = f"wave {waves[i]} stands after wave {waves[i - 1]}"

@@ -15,6 +15,7 @@ program main (in-n0: fp32[N]) -> (y: fp32[N])
     n1 = r0(n0, n1)  # r0
   wave 1
     n2 = r1(n1, n2)  # r1
+  execution_order r0 @0, r1 @1
 """
 
 

@@ -25,6 +25,9 @@ FEW = 32
 """Results from which on they are shared out whole. A constant: the order of additions is no matter of threads."""
 LANES_OF_REDUCE = 64
 """Results side by side that a task takes (loop/rows.py)."""
+POSITIONS_FROM = 4
+"""Threads from which on positions of extremes are worth blocks, which read twice: first the extreme of each, then where
+it stands. Threads may choose: a position is exact."""
 LANES_OF_TASK = 256
 """Lanes that a task takes where threads share neighbouring lines (loop/rows.py)."""
 
@@ -45,7 +48,7 @@ def scan_blocks(region: Region, vector: str, target: Target, sizes: Mapping[str,
     return Blocks(scan.axis, size, _round(region, let, scan, across, size, target, sizes))
 
 
-def reduce_blocks(region: Region, vector: str, sizes: Mapping[str, int]) -> Blocks | None:
+def reduce_blocks(region: Region, vector: str, target: Target, sizes: Mapping[str, int]) -> Blocks | None:
     """Blocks of the longest reduce, where its results are too few to be shared out by themselves. `size` counts the
     outermost of its axes."""
     extents = all_axes(region)
@@ -53,6 +56,8 @@ def reduce_blocks(region: Region, vector: str, sizes: Mapping[str, int]) -> Bloc
     if not reduces:
         return None
     let, reduce = max(reduces, key=lambda r: trips(region, (*r[0].axes, *r[1].axes), sizes))
+    if reduce.fn in ("argmax", "argmin") and target.cores < POSITIONS_FROM:
+        return None
     results, inner = trips(region, let.axes, sizes), trips(region, reduce.axes[1:], sizes)
     across = vector in let.axes
     tasks = -(-results // LANES_OF_REDUCE) if across else results

@@ -135,7 +135,7 @@ def rows_candidate(
     outer, passes, vector = best
     serial = rows_estimate(region, facts, best_cycles, 1, target, sizes)
     parallel = _parallel(region, outer, vector, serial["total"], target, sizes)
-    blocks = scan_blocks(region, vector, target, sizes) or reduce_blocks(region, vector, sizes)
+    blocks = scan_blocks(region, vector, target, sizes) or reduce_blocks(region, vector, target, sizes)
     shared = blocks is not None and (blocks.round > 0 or not any(isinstance(let.expr, Scan) for let in region.lets))
     threads = max(1, target.cores) if parallel or shared else 1
     estimate = rows_estimate(region, facts, best_cycles, threads, target, sizes)

@@ -131,14 +131,14 @@ def test_blocks_that_make_no_sense_are_refused(blocks: Blocks, why: str) -> None
     assert d.kind == "InvalidPlan" and why in d.why
 
 
-def reduced(shape: tuple[int, ...], kept: tuple[int, ...], cores: int = 2) -> CpuRows:
+def reduced(shape: tuple[int, ...], kept: tuple[int, ...], cores: int = 2, fn: str = "sum") -> CpuRows:
     axes = [f"i{k}" if k in kept else f"r{k}" for k in range(len(shape))]
     extents = dict(zip(axes, shape))
     own, over = [a for a in axes if a[0] == "i"], [a for a in axes if a[0] == "r"]
     r = zoo.region(
         {a: extents[a] for a in own}, {a: extents[a] for a in over}, {"x": zoo.tensor(*shape)},
         {"y": zoo.tensor(*(extents[a] for a in own))},
-        [zoo.let("l", " ".join(own), zoo.red("sum", " ".join(over), zoo.read("x", *map(zoo.var, axes))))],
+        [zoo.let("l", " ".join(own), zoo.red(fn, " ".join(over), zoo.read("x", *map(zoo.var, axes))))],
     )  # fmt: skip
     module = ex.program_of(r)
     plan = choose(module, analyse(module), msgspec.structs.replace(AVX512, cores=cores)).main.regions[0].choices[0].plan
@@ -154,4 +154,5 @@ def test_few_long_reduces_are_cut_into_blocks() -> None:
     assert reduced((10**6, 8), (1,)).blocks == Blocks("r0", 2048)
     assert reduced((64, 10**5), (0,)).blocks is None
     assert reduced((1000,), ()).blocks is None
+    assert [reduced((10**6,), (), cores, "argmax").blocks for cores in (2, 4)] == [None, Blocks("r0", 16384)]
     assert {reduced((3, 10**6), (0,), cores).blocks for cores in (1, 2, 64)} == {Blocks("r1", 16384)}

@@ -9,6 +9,7 @@ prints what differs, then how often each operation of the table was drawn. Where
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
 import time
@@ -25,9 +26,9 @@ from tatami.frontend.ops import OPS
 from tatami.playback import compare_outputs
 from tests.model_maker import Model, make_model
 
-try:
+if importlib.util.find_spec("torch") is not None:
     from tests.torch_meaning import run_in_torch
-except ModuleNotFoundError:  # PyTorch is not installed
+else:
 
     def run_in_torch(model: Model) -> dict[str, np.ndarray] | None:
         return None

@@ -19,10 +19,12 @@ from tatami.api import CompiledFunction, build
 from tatami.api import prepare as prepare_stages
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.execution.ir import Host
-from tatami.onnx.load import decisive_inputs, import_model
+from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model
 from tatami.onnx.ports import Imported, collect, spread
 
 Key: TypeAlias = tuple[object, ...]
+_OF_SIZES = frozenset(["AxisAlignmentMismatch", "AxisSizeMismatch", "BroadcastMismatch"])
+"""What an import may say of symbolic sizes that numbers would settle."""
 MAX_KEPT = 64
 """Specialised programs of one model; the oldest goes when another comes."""
 
@@ -61,16 +63,18 @@ class Prepared(BackendRep):  # type: ignore[misc]
         initialised = {i.name for i in model.graph.initializer}
         self.names = tuple(i.name for i in model.graph.input if i.name not in initialised)
         self._decisive: tuple[str, ...] = ()
+        self._by_shape = False
+        """Whether a program holds for one shape of each input only."""
         try:
             self._program({})
         except TatamiError as error:
-            if not decisive_inputs(error):
+            if not decisive_inputs(error) and not self._is_of_sizes(error):
                 raise
 
     @property
     def path(self) -> str:
         """How it runs: "kernels only", "with Host steps" or "specialised at run time"."""
-        if self._decisive:
+        if self._decisive or self._by_shape:
             return "specialised at run time"
         return "with Host steps" if any(p.host_steps for p in self.programs.values()) else "kernels only"
 
@@ -90,6 +94,9 @@ class Prepared(BackendRep):  # type: ignore[misc]
             parts.append(program.function.explain())
         return "\n".join(parts)
 
+    def _is_of_sizes(self, error: TatamiError) -> bool:
+        return has_symbolic_sizes(self.model) and all(d.kind in _OF_SIZES for d in error.diagnostics)
+
     def _named(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
             given = dict(inputs)
@@ -107,16 +114,21 @@ class Prepared(BackendRep):  # type: ignore[misc]
         """The program for what the deciding inputs hold, compiled now if it does not exist."""
         while True:
             fixed = {n: given[n] for n in self._decisive}
-            key = tuple((n, *_content(v)) for n, v in fixed.items())
+            shapes = {n: np.shape(v) for n, v in given.items() if n not in fixed} if self._by_shape else {}
+            key = (*((n, *_content(v)) for n, v in fixed.items()), *shapes.items())
             if key in self.programs:
                 return self.programs[key]
             try:
-                made = Program(import_model(self.model, fixed, folder=self._folder), self._target, self._threads)
+                imported = import_model(self.model, fixed, shapes, folder=self._folder)
+                made = Program(imported, self._target, self._threads)
             except TatamiError as error:
                 more = decisive_inputs(error) - set(fixed)
-                if not more or not more <= set(given):
+                if more and more <= set(given):
+                    self._decisive = (*self._decisive, *sorted(more))
+                elif given and not self._by_shape and self._is_of_sizes(error):
+                    self._by_shape = True
+                else:
                     raise
-                self._decisive = (*self._decisive, *sorted(more))
                 continue
             if len(self.programs) >= MAX_KEPT:
                 del self.programs[next(iter(self.programs))]

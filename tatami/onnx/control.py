@@ -14,7 +14,7 @@ from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, TensorType
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import unsupported
+from tatami.onnx.operands import data_dependent, unsupported
 from tatami.onnx.values import Value
 
 MAX_NESTING = 10
@@ -111,8 +111,10 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
     branches = []
     for attribute in ("then_branch", "else_branch"):
         inner = child(m, "branch", captures)
-        results = [inner.data(v) for v in import_body(inner, n.attr(attribute), [])]
-        branches.append((inner, results))
+        values = import_body(inner, n.attr(attribute), [])
+        if any(v.items is not None or v.absent for v in values):
+            raise data_dependent(m, n, "which branch gives a sequence or an optional value", 0)
+        branches.append((inner, [inner.data(v) for v in values]))
     for inner, _ in branches:
         _bind_symbols(m, inner, [])
     for inner, results in branches:
@@ -135,18 +137,26 @@ def _loop(m: Importer, n: OnnxNode) -> list[Value]:
     written_out = count is not None and start is not None and count <= MAX_UNROLLED
     if any(v.items is not None or v.absent for v in state):
         if not written_out:
-            raise unsupported(m, "a loop over a sequence whose length is not constant", "stack the sequence into a tensor")
+            raise _length_needed(m, n, count)
         return _unroll(m, n, body, count or 0, bool(np.asarray(start).reshape(-1)[0]), state)
     marks = len(m.nodes), set(m.graphs), dict(m.captures)
     try:
         return _as_loop(m, n, body, state)
-    except TatamiError:
+    except TatamiError as error:
         if not written_out:
-            raise
+            needed = _length_needed(m, n, count)
+            raise needed if "inputs" in needed.diagnostics[0].details else error from None
         del m.nodes[marks[0] :]
         for name in set(m.graphs) - marks[1]:
             del m.graphs[name]
         return _unroll(m, n, body, count or 0, bool(np.asarray(start).reshape(-1)[0]), state)
+
+
+def _length_needed(m: Importer, n: OnnxNode, count: int | None) -> TatamiError:
+    """Only a loop of a known number of iterations can be written out."""
+    if count is not None and count > MAX_UNROLLED:
+        return unsupported(m, f"a loop of {count} iterations over a sequence", f"loop at most {MAX_UNROLLED} times")
+    return data_dependent(m, n, "how often a loop runs whose body depends on it", 0 if count is None and n.has(0) else 1)
 
 
 def _unroll(m: Importer, n: OnnxNode, body: onnx.GraphProto, count: int, go: bool, state: list[Value]) -> list[Value]:
@@ -195,14 +205,32 @@ def _as_loop(m: Importer, n: OnnxNode, body: onnx.GraphProto, state: list[Value]
 
 def _scan(m: Importer, n: OnnxNode) -> list[Value]:
     """The body once per element of the scanned axes, as a loop that takes its slices."""
-    body: onnx.GraphProto = n.attr("body")
     k = n.attr("num_scan_inputs")
-    names = list(n.inputs)
     if m.opset < 9:
-        raise unsupported(m, "Scan with a batch axis (opset 8)", "export the model with opset 9 or later")
-    states, scanned = [m.data(m.value(i)) for i in names[:-k]], [m.data(m.value(i)) for i in names[-k:]]
+        return _batched_scan(m, n, k)
+    tensors = [m.data(m.value(i)) for i in n.inputs]
+    return [m.result(t) for t in _scanned(m, n, tensors[:-k], tensors[-k:], n.attr("scan_input_directions", [0] * k))]
+
+
+def _batched_scan(m: Importer, n: OnnxNode, k: int) -> list[Value]:
+    """Opset 8: every operand begins with a batch axis, each element of which is scanned by itself."""
+    tensors = [m.data(m.value(i)) for i in n.inputs[1:]]
+    count = m.shape(tensors[0])[0].as_int()
+    if n.has(0) or count is None:
+        raise unsupported(m, "Scan of a batch of unknown size or with lengths", "export the model with opset 9 or later")
+    rows = []
+    for b in range(count):
+        place = m.add_constant(np.array(b, np.int64))
+        own = [m.one("take", [t, place], {"axis": 0}) for t in tensors]
+        rows.append(_scanned(m, n, own[:-k], own[-k:], n.attr("directions", [0] * k)))
+    return [m.result(m.one("stack", list(column), {"axis": 0})) for column in zip(*rows, strict=True)]
+
+
+def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], turned: list[int]) -> list[str]:
+    """The last states, then what each iteration gave, stacked."""
+    body: onnx.GraphProto = n.attr("body")
+    k = len(scanned)
     axes = [a % len(m.shape(t)) for a, t in zip(n.attr("scan_input_axes", [0] * k), scanned, strict=True)]
-    turned = n.attr("scan_input_directions", [0] * k)
     scanned = [m.one("flip", [t], {"axes": (a,)}) if d else t for t, a, d in zip(scanned, axes, turned, strict=True)]
     length = m.shape(scanned[0])[axes[0]]
     inner = child(m, "scan")
@@ -228,7 +256,7 @@ def _scan(m: Importer, n: OnnxNode) -> list[Value]:
         order = list(range(1, rank))
         order.insert(place % rank, 0)
         scans[i] = m.one("permute", [tensor], {"perm": order}) if order != list(range(rank)) else tensor
-    return [m.result(t) for t in (*out[: len(states)], *scans)]
+    return [*out[: len(states)], *scans]
 
 
 CONTROL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"If": _if, "Loop": _loop, "Scan": _scan}

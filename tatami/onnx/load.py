@@ -76,8 +76,15 @@ def decisive_inputs(error: TatamiError) -> set[str]:
     return {n for d in error.diagnostics for n in parse_text(d.details.get("inputs", "[]"), d.at)}
 
 
-def import_model(model: onnx.ModelProto, fixed: Mapping[str, Any], *, folder: Path | None = None) -> Imported:
-    """A module from a ModelProto, specialised on the inputs in `fixed`. Raises TatamiError."""
+def import_model(
+    model: onnx.ModelProto,
+    fixed: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    *,
+    folder: Path | None = None,
+) -> Imported:
+    """A module from a ModelProto, specialised on the inputs in `fixed`, and on the shapes of others where they are
+    given. Raises TatamiError."""
     if not model.graph.output:
         raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
@@ -99,6 +106,7 @@ def import_model(model: onnx.ModelProto, fixed: Mapping[str, Any], *, folder: Pa
     inputs: dict[str, Form] = {}
     for port in model.graph.input:
         if port.name not in importer.values:
+            port = _shaped(port, (shapes or {}).get(port.name))
             inputs[port.name] = _add_input(importer, port, symbols, fixed)
     import_nodes(importer, model.graph.node)
     ports: list[Output] = []
@@ -137,6 +145,29 @@ class _Symbols:
                 legal = f"D{len(self._by_name)}_{legal[:8]}"
             self._by_name[name] = legal
         return var(self._by_name[name])
+
+
+def _shaped(port: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
+    """The port with numbers for its sizes, where they are known and do not contradict it."""
+    dims = port.type.tensor_type.shape.dim
+    if shape is None or not port.type.HasField("tensor_type") or len(shape) != len(dims):
+        return port
+    copy = onnx.ValueInfoProto()
+    copy.CopyFrom(port)
+    for dim, size in zip(copy.type.tensor_type.shape.dim, shape, strict=True):
+        if not dim.HasField("dim_value"):
+            dim.dim_value = size
+    return copy
+
+
+def has_symbolic_sizes(model: onnx.ModelProto) -> bool:
+    """Whether some input has an axis whose size the model leaves open."""
+    return any(
+        not dim.HasField("dim_value")
+        for port in model.graph.input
+        if port.type.HasField("tensor_type")
+        for dim in port.type.tensor_type.shape.dim
+    )
 
 
 def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols, fixed: Mapping[str, Any]) -> Form:

@@ -65,7 +65,7 @@ def _results(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
             return results
     body = _function_of(m, node, proto)
     if body is None:
-        raise fail("UnsupportedModel", m.site, *unsupported_words(node.domain, node.op))
+        raise fail("UnsupportedModel", m.site, *unsupported_words(m, node.domain, node.op))
     return expand(m, node, proto, body)
 
 
@@ -183,12 +183,18 @@ def is_supported(m: Importer, domain: str, op: str) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def unsupported_words(domain: str, op: str) -> tuple[str, str]:
+def unsupported_words(m: Importer, domain: str, op: str) -> tuple[str, str]:
+    """Why an operator is not imported, and what would be needed."""
     prefix = f"{domain}." if domain not in ("", "ai.onnx") else ""
-    return (
-        f"the operator {prefix}{op} is not supported",
-        f"rewrite {op} with supported operators, or export with another opset",
-    )
+    why = f"the operator {prefix}{op} is not supported"
+    schema = schema_of(domain, op, m.opset)
+    if schema is None:
+        return f"{why}: ONNX has none of that name at opset {m.opset}", f"give the model a function {op} of domain {domain!r}"
+    kinds = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
+    ports = [kinds.get(p.type_str, {p.type_str}) for p in (*schema.inputs, *schema.outputs)]
+    if any(allowed and all("string" in t for t in allowed) for allowed in ports):
+        return f"{why}: it computes with strings", "do it before the model and give it numbers"
+    return why, f"rewrite {op} with supported operators, or give the model a function of that name"
 
 
 def unsupported_nodes(m: Importer, graph: onnx.GraphProto) -> list[Diagnostic]:
@@ -198,8 +204,8 @@ def unsupported_nodes(m: Importer, graph: onnx.GraphProto) -> list[Diagnostic]:
     while pending:
         for position, node in enumerate(pending.pop(0)):
             if not is_supported(m, node.domain, node.op_type):
-                at = node.name or f"node {position}"
-                out.append(diagnostic("UnsupportedModel", at, *unsupported_words(node.domain, node.op_type)))
+                at = node.name or f"{node.op_type}_{position}"
+                out.append(diagnostic("UnsupportedModel", at, *unsupported_words(m, node.domain, node.op_type)))
             for a in node.attribute:
                 if a.type == onnx.AttributeProto.GRAPH:
                     pending.append(a.g.node)

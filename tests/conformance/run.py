@@ -1,7 +1,7 @@
 """The whole suite on this CPU: `python -m tests.conformance.run` writes docs/conformance.md.
 
 Options: `--group NAME` (again and again) and `--every N` take a part, `--only WORD` the cases with that word in their
-name; a part is printed and writes nothing. `--update` also writes expected.json.
+name; a part is printed and writes nothing. `--jobs N` runs N at a time, `--update` also writes expected.json.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import json
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.conformance.cases import TOTALS, VERSION, Case, Outcome, load_cases, run_case
@@ -28,14 +29,15 @@ def main() -> int:
     parser.add_argument("--group", action="append", default=[], choices=list(TOTALS))
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--update", action="store_true", help="write expected.json anew")
     options = parser.parse_args()
     is_whole = not options.group and not options.only and options.every == 1
     cases = [c for c in load_cases(*options.group) if options.only in c.name][:: options.every]
     results: Results = []
     begin = time.monotonic()
-    for number, case in enumerate(cases, 1):
-        results.append((case, run_case(case)))
+    for number, (case, outcome) in enumerate(zip(cases, outcomes(cases, options.jobs), strict=True), 1):
+        results.append((case, outcome))
         if number % 100 == 0:
             passed = sum(o.passed for _, o in results)
             print(f"{number}/{len(cases)}: {passed} passed, {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
@@ -51,6 +53,24 @@ def main() -> int:
             if not outcome.passed:
                 print(f"{case.group}/{case.name}: {outcome.reason}")
     return 0
+
+
+def outcomes(cases: list[Case], jobs: int) -> Iterator[Outcome]:
+    """What each case comes to, in order, by `jobs` processes."""
+    if jobs == 1:
+        yield from map(run_case, cases)
+        return
+    global _CASES
+    _CASES = cases  # the processes are forks: they have the cases, which cannot be sent to them
+    with get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap(_run, range(len(cases)), chunksize=4)
+
+
+_CASES: list[Case] = []
+
+
+def _run(index: int) -> Outcome:
+    return run_case(_CASES[index])
 
 
 def summary(results: Results) -> str:

@@ -212,6 +212,21 @@ def test_every_unsupported_node_is_named_at_once() -> None:
     assert [d.at for d in error.value.diagnostics] == ["first", "second"]
 
 
+def test_an_unsupported_node_says_what_would_be_needed() -> None:
+    nodes = [
+        helper.make_node("StringNormalizer", ["x"], ["a"]),
+        helper.make_node("ImageDecoder", ["x"], ["b"]),
+        helper.make_node("Nothing", ["x"], ["y"], name="own", domain="mine"),
+    ]
+    sets = [helper.make_opsetid("mine", 1)]
+    with pytest.raises(TatamiError) as error:
+        tt.compile(model(nodes, [("x", FLOAT, [2, 2])], [("y", FLOAT, [2, 2])], opset=20, opsets=sets))
+    said = [(d.at, d.why, d.suggestion) for d in error.value.diagnostics]
+    assert said[0][:2] == ("StringNormalizer_0", "the operator StringNormalizer is not supported: it computes with strings")
+    assert said[1][2] == "rewrite ImageDecoder with supported operators, or give the model a function of that name"
+    assert said[2][0] == "own" and said[2][2] == "give the model a function Nothing of domain 'mine'"
+
+
 def exported(module: Any, args: tuple[Any, ...], **more: Any) -> onnx.ModelProto:
     torch = pytest.importorskip("torch")
     file = io.BytesIO()

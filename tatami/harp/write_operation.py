@@ -163,9 +163,9 @@ def slice_text(attrs: Any, shape: Shape) -> str | None:
         if part is None:
             return None
         parts.append(part)
-    while len(parts) > 1 and parts[-1] == ":":
+    while parts and parts[-1] == ":":
         parts.pop()
-    return ", ".join(parts) if parts else None
+    return ", ".join(parts) if parts else None  # a slice of everything: the API's index makes no node
 
 
 def _part(size: Expr, start: Expr, stop: Expr, step: int) -> str | None:

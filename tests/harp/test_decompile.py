@@ -172,8 +172,10 @@ def test_what_methods_do_besides_is_not_done_twice() -> None:
     g.output("a", x.tile(2, 1).reshape(12))
     g.output("b", x.tile(2, 1).one("reshape", shape=(12,)))
     g.output("c", x.one("cast", to=tt.fp32))
+    g.output("d", x.one("slice", starts=(0, 0), stops=(2, 3), steps=(1, 1)))
     text = there_and_back(g)
     assert "reshape(x.tile([2, 1]), shape=[12])" in text and "cast(x, to=f32)" in text
+    assert "slice(x, starts=[0, 0]" in text
 
 
 def test_names_that_the_language_cannot_say_become_near_ones() -> None:

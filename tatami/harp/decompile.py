@@ -34,7 +34,8 @@ from tatami.frontend.verify import verify
 from tatami.harp.calls import MOST_AXES
 from tatami.harp.fmt import format_text
 from tatami.harp.names import Names, is_name
-from tatami.harp.write import Code, dtype_text, number_code, payload_text, size_text, string_text, type_text
+from tatami.harp.values import dtype_name
+from tatami.harp.write import Code, number_code, payload_text, size_text, string_text, type_text
 from tatami.harp.write_operation import expression
 
 INLINE_ELEMENTS = 16
@@ -274,7 +275,7 @@ class _Writer:
 
     def _code(self, node: Node) -> Code:
         if node.op == "constant":
-            return Code(f"constant({number_code(node.attrs['value']).text}, {dtype_text(DType(node.attrs['dtype']))})")
+            return Code(f"constant({number_code(node.attrs['value']).text}, {dtype_name(DType(node.attrs['dtype']))})")
         if node.op == "call":
             sizes = attributes(OPS["call"], node).sizes
             arguments = [o.text for o in self._operands(node.inputs)] + [f"{k}={size_text(v)}" for k, v in sizes.items()]

@@ -16,13 +16,13 @@ from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv
 from tatami.core.scalar import Scalar, number
 from tatami.core.tensor import Tensor, numpy_dtype
 from tatami.harp.ir import LEVELS
+from tatami.harp.values import dtype_name
 
 LEVEL = {op: level for level, ops in enumerate(LEVELS) for op in ops}
 COMPARE, SUM, PRODUCT = LEVEL["=="], LEVEL["+"], LEVEL["*"]
 PREFIX, POWER, POSTFIX = (len(LEVELS) + k for k in range(3))
 """How tightly the parts of the grammar bind."""
 
-DTYPE_NAMES = {DType.fp16: "f16", DType.fp32: "f32", DType.fp64: "f64"}
 _AXIS = re.compile(r"i(\d+)\Z")
 
 
@@ -46,12 +46,8 @@ def infix(symbol: str, left: Code, right: Code) -> Code:
     return Code(f"{left.at(level if left.level == level else least)} {symbol} {right.at(max(least, level + 1))}", level)
 
 
-def dtype_text(dtype: DType) -> str:
-    return DTYPE_NAMES.get(dtype, dtype.value)
-
-
 def type_text(dtype: DType, shape: Sequence[Expr]) -> str:
-    return f"{dtype_text(dtype)}[{', '.join(size_text(s) for s in shape)}]"
+    return f"{dtype_name(dtype)}[{', '.join(size_text(s) for s in shape)}]"
 
 
 def size_text(size: Expr) -> str:
@@ -147,7 +143,7 @@ def payload_text(tensor: Tensor) -> str | None:
 def element_text(element: Any, dtype: DType) -> str | None:
     """The shortest number that reads back as the same bits, or None."""
     if not dtype.is_float:
-        return number_text(element.item())
+        return number_text(element.item()) if dtype.is_int or dtype == DType.bool else None
     wide = float(element)
     if not math.isfinite(wide):
         text = number_text("NAN" if math.isnan(wide) else "INF" if wide > 0 else "-INF")

@@ -19,7 +19,8 @@ from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
 from tatami.harp import write
 from tatami.harp.parameters import tensor_method
-from tatami.harp.write import Code, dtype_text, infix, number_text, size_text, string_text, type_text
+from tatami.harp.values import dtype_name
+from tatami.harp.write import Code, infix, number_text, size_text, string_text, type_text
 
 _INFIX = {
     "add": "+",
@@ -134,7 +135,7 @@ def value_text(value: Any, is_number: bool = False) -> str:
     """An attribute. is_number: a string is a number that JSON has no form for (INF)."""
     match value:
         case DType():
-            return dtype_text(value)
+            return dtype_name(value)
         case Expr():
             return size_text(value)
         case TensorType(dtype, shape):

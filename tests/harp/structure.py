@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tatami.core.module import Module
@@ -32,7 +33,7 @@ def _graph(module: Module[Graph], name: str) -> Any:
             constants.append((number[port.tensor], kind))
         else:
             number[port.tensor] = f"input {len(inputs)}"
-            inputs.append((port.tensor, kind))
+            inputs.append((_said(port.tensor), kind))
     nodes = []
     for node in graph.graph:
         for output in node.outputs:
@@ -45,9 +46,9 @@ def _graph(module: Module[Graph], name: str) -> Any:
         types = [(graph.tensors[o].dtype.value, tuple(map(str, graph.tensors[o].shape))) for o in node.outputs]
         nodes.append((node.op, operands, [number[o] for o in node.outputs], types, attrs))
     outputs = [
-        (o.tensor, number[o.tensor], o.dtype.value, tuple(map(str, o.shape))) for o in signature.outputs if not o.updates
+        (_said(o.tensor), number[o.tensor], o.dtype.value, tuple(map(str, o.shape))) for o in signature.outputs if not o.updates
     ]
-    updates = [(number[o.tensor], o.updates) for o in signature.outputs if o.updates]
+    updates = [(number[o.tensor], _said(o.updates)) for o in signature.outputs if o.updates]
     return {
         "inputs": inputs,
         "constants": sorted(constants),
@@ -58,6 +59,11 @@ def _graph(module: Module[Graph], name: str) -> Any:
         "defaults": dict(sorted(signature.defaults.items())),
         "must_bind": signature.must_bind,
     }
+
+
+def _said(name: str) -> str:
+    """The name with what the language cannot say replaced."""
+    return re.sub(r"[^A-Za-z0-9_]+", "_", name)
 
 
 def _attribute(module: Module[Graph], value: Any) -> Any:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import ONE, ZERO, Expr, Shape, free_vars
@@ -184,7 +186,7 @@ class _Import:
         value: Any = self.gm
         for name in str(node.target).split("."):
             value = getattr(value, name)
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
             raise Refusal(f"an attribute of type {type(value).__name__}")
         dtype_of(value)
         return self.out.graph.constant(to_numpy(value))
@@ -376,13 +378,12 @@ def place_of(node: fx.Node) -> str:
 
 
 def to_numpy(value: torch.Tensor) -> Any:
-    """The content of a tensor, bfloat16 too."""
-    import ml_dtypes
-
-    data = value.detach().cpu().contiguous()
-    if data.dtype == torch.bfloat16:
-        return data.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return data.numpy()
+    """The content of a tensor, bfloat16 too; also while PyTorch traces with tensors that have none."""
+    with unset_fake_temporarily():
+        data = value.detach().cpu().contiguous()
+        if data.dtype == torch.bfloat16:
+            return data.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return data.numpy()
 
 
 def _check_own_storage(node: fx.Node) -> None:

@@ -144,3 +144,11 @@ def test_arguments_in_another_memory_order_are_read_where_they_lie() -> None:
     assert_like(compiled(f)(x), f(x), torch.float32)
     (report,) = backends.torch_reports()
     assert not report.copies
+
+
+def test_a_constant_tensor_of_the_model_is_a_constant_of_the_program() -> None:
+    def f(x: Any) -> Any:
+        return torch.where(x > 0, x, torch.tensor(float("-inf"))) + torch.tensor([1.0, 2.0])
+
+    x = torch.randn(3, 2)
+    assert_like(compiled(f)(x), f(x), torch.float32)

@@ -171,6 +171,30 @@ def _weight_gradient_by_windows(
     return out.reshape(weight.shape)
 
 
+def trilinear(
+    m: Importer, a: Tensor, b: Tensor, c: Tensor, new_a: Sequence[int], new_b: Sequence[int], new_c: Sequence[int],
+    over: Sequence[int], unroll_dim: int = 1,
+) -> Tensor:  # fmt: skip
+    """The product of three tensors, each with axes of size 1 inserted, summed over some axes: one einsum."""
+    rank = a.rank + len(new_a)
+    letters = "abcdefghijklmnop"[:rank]
+    terms = ["".join(letters[k] for k in range(rank) if k not in new) for new in (new_a, new_b, new_c)]
+    out = "".join(letters[k] for k in range(rank) if k not in over)
+    return m.graph.einsum(f"{','.join(terms)}->{out}", a, b, c)
+
+
+def cdist(m: Importer, a: Tensor, b: Tensor, p: float, mode: int | None = None) -> Tensor:
+    """The p-norm of every difference of a row of `a` and a row of `b`."""
+    from tatami.torch.aten_reduce import norm_over
+
+    if a.shape[-1] == ZERO:
+        return m.graph.full(m.shape, 0, a.dtype)
+    full = (*m.shape, a.shape[-1])
+    rows = a.unsqueeze(a.rank - 1).expand(full)
+    columns = b.unsqueeze(b.rank - 2).expand(full)
+    return norm_over(rows - columns, float(p), (len(full) - 1,), False)
+
+
 CONTRACTION: dict[str, Handler] = {
     "aten.mm.default": mm,
     "aten.bmm.default": mm,
@@ -182,6 +206,8 @@ CONTRACTION: dict[str, Handler] = {
     "aten.baddbmm.default": addmm,
     "aten.addmv.default": addmm,
     "aten.addbmm.default": addbmm,
+    "aten._trilinear.default": trilinear,
+    "aten._cdist_forward.default": cdist,
     "aten.convolution.default": convolution,
     "aten.convolution_backward.default": convolution_backward,
 }

@@ -193,6 +193,12 @@ def log_base_10(m: Importer, x: Tensor) -> Tensor:
     return m.elementwise("log10", x, promotion="float")
 
 
+def angle(m: Importer, x: Tensor) -> Tensor:
+    """Of a real number: pi where it is negative, else 0; NaN stays."""
+    a = m.tensor(x, m.promoted(x, promotion="float"))
+    return m.graph.where(a < 0.0, math.pi, m.graph.where(a.one("isnan"), a, 0.0))
+
+
 def hypot(m: Importer, x: Tensor, y: Tensor) -> Tensor:
     """Without overflow: the larger times sqrt(1 + ratio^2)."""
     a, b = (abs(t) for t in m.joined(x, y, promotion="float"))
@@ -391,6 +397,7 @@ ELEMENTWISE: dict[str, Handler] = {
     **overloads("frac", frac),
     **overloads("round", round_decimals, "decimals"),
     **overloads("hypot", hypot),
+    **overloads("angle", angle),
     **overloads("erfc", erfc),
     **overloads("logaddexp", logaddexp),
     **overloads("logaddexp2", logaddexp2),

@@ -218,6 +218,29 @@ def _masked_put(m: Importer, x: Tensor, indices: Sequence[Tensor | None], values
     return m.graph.where(wide, x + new if accumulate else new, x)
 
 
+def masked_scatter(m: Importer, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The k-th element under the mask takes the k-th of the source: a running count says which."""
+    to = m.shape
+    if not to or any(s == ZERO for s in (*to, *source.shape)):
+        return m.graph.where(mask, m.cast(source, x.dtype).reshape(-1)[0], x) if not to else x
+    wide = m.filled(m.cast(mask, DType.bool), to)
+    rank = wide.reshape(-1).cast(DType.i64).cumsum(0) - 1
+    flat = m.cast(source, x.dtype).reshape(-1)
+    taken = flat.take(rank.clamp(0, None).minimum(m.graph.size_of(flat.shape[0] - 1))).reshape(to)
+    return m.graph.where(wide, taken, m.filled(x, to))
+
+
+def index_reduce(
+    m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """scatter_reduce by an index that varies along one axis only."""
+    name = {"prod": "prod", "mean": "mean", "amax": "amax", "amin": "amin"}[reduce]
+    if not x.rank:
+        return scatter_reduce(m, x, 0, index, source, name, include_self=include_self)
+    axis = m.axis(dim, x.rank)
+    return scatter_reduce(m, x, axis, _along(_wide(index), axis, source.shape), source, name, include_self=include_self)
+
+
 def put_flat(m: Importer, x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     flat = x.reshape(-1)
     out = flat.scatter(0, _integers(index).reshape(-1), m.cast(source, x.dtype).reshape(-1), "add" if accumulate else "set")
@@ -287,6 +310,8 @@ INDEX: dict[str, Handler] = {
     "aten.index_put.default": index_put,
     "aten._unsafe_index_put.default": index_put,
     "aten.put.default": put_flat,
+    "aten.masked_scatter.default": masked_scatter,
+    "aten.index_reduce.default": index_reduce,
     "aten.bucketize.Tensor": bucketize,
     "aten.bucketize.Scalar": bucketize,
     "aten.searchsorted.Tensor": searchsorted,

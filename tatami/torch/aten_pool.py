@@ -126,22 +126,22 @@ def _share(
 
 def adaptive_avg_pool(n: int) -> Handler:
     def handler(m: Importer, x: Tensor, size: Sizes) -> Tensor:
-        """Windows of one size when the result's size divides the operand's."""
+        """One window is a mean, windows of one size a pooling; others overlap and differ in size."""
         out = m.shape[-n:]
-        spatial = x.shape[-n:]
         if all(o.as_int() == 1 for o in out):
             return x.mean(tuple(range(x.rank - n, x.rank)), keepdims=True)
-        kernel = [_window(s, o) for s, o in zip(spatial, out, strict=True)]
-        return x.avg_pool(kernel, kernel)
+        kernel = [_window(s, o) for s, o in zip(x.shape[-n:], out, strict=True)]
+        if all(kernel):
+            return x.avg_pool(kernel, kernel)
+        return x.one("adaptive_avg_pool", size=tuple(constant_int(o, "the result's size") for o in out))
 
     return handler
 
 
 def _window(size: Expr, count: Expr) -> int:
+    """The size of every window, 0 when they differ."""
     a, b = size.as_int(), count.as_int()
-    if a is None or b is None or a % b:
-        raise Refusal(f"windows of different sizes: {size} elements into {count}")
-    return a // b
+    return a // b if a is not None and b and a % b == 0 else 0
 
 
 POOL: dict[str, Handler] = {

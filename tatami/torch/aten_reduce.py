@@ -184,29 +184,63 @@ def kth_value(m: Importer, x: Tensor, k: Any, dim: int = -1, keepdim: bool = Fal
 
 
 def vector_norm(m: Importer, x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
-    """(sum |x|^p)^(1/p), and what that becomes for 0 and the infinities."""
-    axes = m.axes(dim, x.rank)
-    x = abs(m.cast(x, m.dtype))
     if not isinstance(ord, int | float):
         raise Refusal("a norm whose exponent depends on sizes")
+    return norm_over(m.cast(x, m.dtype), float(ord), m.axes(dim, x.rank), keepdim)
+
+
+def norm_over(x: Tensor, ord: float, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    """(sum |x|^p)^(1/p), and what that becomes for 0 and the infinities."""
+    x = abs(x)
 
     def over(y: Tensor, op: str) -> Tensor:
         return y.one(op, axes=axes, keepdims=keepdim) if axes else y
 
     if ord == 0:
-        return over(x.one("ne", 0.0).cast(m.dtype), "reduce_sum")
+        return over(x.one("ne", 0.0).cast(x.dtype), "reduce_sum")
     if ord in (math.inf, -math.inf):
         return over(x, "reduce_max" if ord > 0 else "reduce_min")
     if ord == 1:
         return over(x, "reduce_sum")
     if ord == 2:
         return over(x * x, "reduce_sum").sqrt()
-    return over(x.one("pow", float(ord)), "reduce_sum").one("pow", 1.0 / float(ord))
+    return over(x.one("pow", ord), "reduce_sum").one("pow", 1.0 / ord)
 
 
 def count_nonzero(m: Importer, x: Tensor, dim: Dims = None) -> Tensor:
     ones = m.cast(m.cast(x, DType.bool), DType.i64)
     return ones.sum(m.axes(dim, x.rank)) if x.rank else ones
+
+
+def median(ignore_nan: bool) -> Handler:
+    def handler(m: Importer, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+        if not x.rank:
+            return x, m.graph.full((), 0, DType.i64)
+        value, at = _middle(m, x, m.axis(dim, x.rank), ignore_nan)
+        return value.reshape(m.shape_at(0)), at.reshape(m.shape_at(1))
+
+    return handler
+
+
+def median_of_all(ignore_nan: bool) -> Handler:
+    def handler(m: Importer, x: Tensor) -> Tensor:
+        return _middle(m, x.reshape(product(x.shape)), 0, ignore_nan)[0].reshape(()) if x.rank else x
+
+    return handler
+
+
+def _middle(m: Importer, x: Tensor, axis: int, ignore_nan: bool) -> tuple[Tensor, Tensor]:
+    """The lower of the two middle elements and where it stood, the axis left with size 1. A NaN wins, or counts for
+    nothing; it sorts last."""
+    values, at = x.op("sort", axis=axis)
+    nans = x.one("isnan").cast(DType.i64) if x.dtype.is_float else m.graph.full(x.shape, 0, DType.i64)
+    count = nans.sum((axis,), keepdims=True)
+    size = m.graph.size_of(x.shape[axis])
+    middle = ((size - count if ignore_nan else size) - 1).maximum(0).one("idiv", 2)
+    if not ignore_nan:
+        middle = m.graph.where(count > 0, size - count, middle)
+    middle = m.filled(middle, count.shape)
+    return values.gather(axis, middle), at.gather(axis, middle)
 
 
 REDUCE: dict[str, Handler] = {
@@ -241,6 +275,10 @@ REDUCE: dict[str, Handler] = {
     "aten.argsort.default": argsort,
     "aten.topk.default": topk,
     "aten.kthvalue.default": kth_value,
+    "aten.median.dim": median(False),
+    "aten.nanmedian.dim": median(True),
+    "aten.median.default": median_of_all(False),
+    "aten.nanmedian.default": median_of_all(True),
     "aten.linalg_vector_norm.default": vector_norm,
     "aten.count_nonzero.dim_IntList": count_nonzero,
     "aten.count_nonzero.default": count_nonzero,

@@ -193,7 +193,11 @@ class _Import:
 
     def call(self, node: fx.Node) -> Any:
         value = node.meta.get("val")
-        if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
+        if isinstance(value, torch.SymBool | bool):
+            return Refusal("a truth about sizes")  # only assertions read it
+        if isinstance(value, torch.SymInt | torch.SymFloat) and str(node.target).startswith("aten.") and not _is_size_of(node):
+            raise Refusal("a number that is read from data")
+        if isinstance(value, torch.SymInt | int):
             return size_expr(value)
         if isinstance(value, torch.SymFloat):
             return Real(value.node.expr)
@@ -354,6 +358,10 @@ ASSERTIONS = frozenset(
      "aten.sym_constrain_range.default", "aten._assert_async.msg", "aten._assert_async.default"}
 )  # fmt: skip
 """They compute nothing; what they check about sizes, binding checks again."""
+
+
+def _is_size_of(node: fx.Node) -> bool:
+    return str(node.target).startswith("aten.sym_")
 
 
 def is_update(node: fx.Node) -> bool:

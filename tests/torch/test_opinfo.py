@@ -1,0 +1,51 @@
+"""The command over PyTorch's OpInfo database: it passes what agrees, says why the rest does not, goes on where it stopped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("expecttest")
+
+from tests.torch import opinfo  # noqa: E402
+
+NAMES = ["add", "masked.median", "index_reduce", "nn.functional.adaptive_avg_pool2d", "scatter_reduce", "where", "cdist"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_samples_of_the_database_agree_with_eager(name: str) -> None:
+    found = opinfo.check_name(name, "reference", 2)
+    assert opinfo.passes(found), found["reason"]
+
+
+def test_what_cannot_be_imported_fails_with_its_operator() -> None:
+    found = opinfo.check_name("linalg.eigh", "reference", 1)
+    assert not opinfo.passes(found) and "_linalg_eigh" in found["reason"]
+
+
+def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tatami.torch import table
+
+    monkeypatch.setitem(table.HANDLERS, "aten.mul.Tensor", lambda m, x, y: x)
+    found = opinfo.check_name("mul", "reference", 2)
+    assert not opinfo.passes(found) and "differs from eager" in found["reason"]
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def check(self: Any, job: dict[str, Any], seconds: float) -> dict[str, Any]:
+        asked.append(job["name"])
+        return {"passed": 1, "run": 1, "samples": 1, "reason": "", "seconds": 0}
+
+    monkeypatch.setattr(opinfo.Worker, "check", check)
+    monkeypatch.setattr(opinfo, "all_names", lambda: ["a", "b"])
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"cpu": {"a": {"passed": 0, "run": 3, "samples": 3, "reason": "x"}}}))
+    opinfo.run(argparse.Namespace(target="cpu", samples=None, only=[], seconds=1.0, errors=False, results=path))
+    assert asked == ["b"] and set(opinfo.load(path)["cpu"]) == {"a", "b"}

@@ -5,6 +5,7 @@
     python -m tests.torch.opinfo --samples 3           the first samples of each only, to find faults quickly
     python -m tests.torch.opinfo --target reference    without compiling C: is the import right?
     python -m tests.torch.opinfo --errors              every error_inputs sample raises as eager does
+    python -m tests.torch.opinfo --quick --share 1/3 --results part1.json   a third, each name up to its first failure
     python -m tests.torch.opinfo --table               write docs/opinfo.md from the results so far
 
 Every float32 sample of a name, of all its variants, has to compile and agree with eager within PyTorch's tolerance.
@@ -33,6 +34,8 @@ RESULTS = HERE / "opinfo.json"
 PAGE = HERE.parent.parent / "docs" / "opinfo.md"
 UNDEFINED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 """Operators whose values eager leaves open."""
+TOGETHER = 8
+"""Samples of one compiled function: most of the time goes to tracing and to starting the C compiler."""
 
 
 # -- one name, in a process of its own ------------------------------------------------------------
@@ -42,56 +45,72 @@ def variants(name: str) -> list[Any]:
     return [op for op in op_db if op.name == name]
 
 
-def check_name(name: str, target: str, limit: int | None) -> dict[str, Any]:
-    """{"passed", "run", "samples", "reason"}: samples that agree, that ran, that there are, and why the first failed."""
+def check_name(name: str, target: str, limit: int | None, whole: bool = True) -> dict[str, Any]:
+    """{"passed", "run", "samples", "reason"}: samples that agree, that ran, that there are, and why the first failed.
+
+    Samples are compiled TOGETHER at a time, and each alone where those do not pass. Without `whole` a name ends with
+    its first failure.
+    """
     import torch
 
     found = [op for op in variants(name) if torch.float32 in op.supported_dtypes("cpu")]
     if not found:
         return {"passed": 0, "run": 0, "samples": 0, "reason": "no float32 samples"}
     passed = run = total = 0
-    reasons: list[str] = []
+    reason = ""
     for op in found:
-        for k, sample in enumerate(op.sample_inputs("cpu", torch.float32)):
-            total += 1
-            if limit is not None and k >= limit:
-                continue
-            run += 1
-            why = check_sample(op, sample, target)
-            if why is None:
-                passed += 1
-            else:
-                reasons.append(why)
-    return {"passed": passed, "run": run, "samples": total, "reason": reasons[0] if reasons else ""}
+        samples = list(op.sample_inputs("cpu", torch.float32))
+        total += len(samples)
+        for first in range(0, len(samples[:limit]), TOGETHER):
+            if reason and not whole:
+                break
+            for why in check_samples(op, samples[:limit][first : first + TOGETHER], target, whole):
+                run += 1
+                passed += why is None
+                reason = reason or why or ""
+    return {"passed": passed, "run": run, "samples": total, "reason": reason}
 
 
-def check_sample(op: Any, sample: Any, target: str) -> str | None:
-    """None where the compiled operator agrees with eager, else why not, on one line."""
+def check_samples(op: Any, samples: list[Any], target: str, whole: bool) -> Iterator[str | None]:
+    """Per sample None where the compiled operator agrees with eager, else why not, on one line."""
+    whys = check_together(op, samples, target)
+    if len(samples) == 1 or whys == [None] * len(samples):
+        yield from whys
+        return
+    for sample in samples:
+        why = check_together(op, [sample], target)[0]
+        yield why
+        if why is not None and not whole:
+            return
+
+
+def check_together(op: Any, samples: list[Any], target: str) -> list[str | None]:
+    """One compiled function that calls the operator on every sample; per sample why it does not agree with eager."""
     import torch
 
     from tatami import backends
 
-    args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
-    torch.manual_seed(0)
-    try:
-        wanted = op(*fresh(args), **fresh(kwargs))
-    except Exception as error:  # the database has samples that its own operator refuses on this build
-        return f"eager: {one_line(error)}"
-    torch.manual_seed(1)
-    varies = op.name in UNDEFINED or not same(op(*fresh(args), **fresh(kwargs)), wanted)
+    calls = [((s.input, *s.args), dict(s.kwargs)) for s in samples]
+    wanted, varies = [], []
+    for args, kwargs in calls:
+        torch.manual_seed(0)
+        try:
+            wanted.append(op(*fresh(args), **fresh(kwargs)))
+        except Exception as error:  # the database has samples that its own operator refuses on this build
+            return [f"eager: {one_line(error)}"] * len(samples)
+        torch.manual_seed(1)
+        varies.append(op.name in UNDEFINED or not same(op(*fresh(args), **fresh(kwargs)), wanted[-1]))
 
-    def call(*a: Any, **k: Any) -> Any:
-        return op(*a, **k)
+    def run(given: Any) -> Any:
+        return [op(*args, **kwargs) for args, kwargs in given]
 
     torch._dynamo.reset()
     options = {"fallback": False, "target": target}
     try:
-        got = torch.compile(call, backend=backends.torch_backend, fullgraph=True, dynamic=False, options=options)(
-            *fresh(args), **fresh(kwargs)
-        )
+        got = torch.compile(run, backend=backends.torch_backend, fullgraph=True, dynamic=False, options=options)(fresh(calls))
     except Exception as error:
-        return one_line(error)
-    return differ(op, got, wanted, varies)
+        return [one_line(error)] * len(samples)
+    return [differ(op, *each) for each in zip(got, wanted, varies, strict=True)]
 
 
 def fresh(value: Any) -> Any:
@@ -197,12 +216,15 @@ def worker() -> None:
     seed_outside()
     for line in sys.stdin:
         job = json.loads(line)
+        if "name" not in job:
+            print(json.dumps({"names": all_names()}), file=sys.__stdout__, flush=True)
+            continue
         began = time.monotonic()
         try:
             found = (
                 check_errors(job["name"], job["target"])
                 if job["errors"]
-                else check_name(job["name"], job["target"], job["samples"])
+                else check_name(job["name"], job["target"], job["samples"], job["whole"])
             )
         except Exception as error:
             found = {"passed": 0, "run": 0, "samples": 0, "reason": one_line(error)}
@@ -251,13 +273,19 @@ def key_of(options: argparse.Namespace) -> str:
 def run(options: argparse.Namespace) -> None:
     results = load(options.results)
     mine = results.setdefault(key_of(options), {})
-    names = [n for n in all_names() if not options.only or any(n.startswith(o) for o in options.only)]
+    child = Worker()
+    every = child.check({}, 600)["names"]
+    names = [n for n in every if not options.only or any(n.startswith(o) for o in options.only)]
+    if options.names is not None:
+        names = [n for n in options.names.read_text().split() if n in names]
     if options.errors:
         names = [n for n in names if passes(results.get(options.target, {}).get(n))]
+    part, of = map(int, options.share.split("/"))
+    names = names[part::of]
     todo = [n for n in names if options.only or not done(mine.get(n), options.samples)]
-    child = Worker()
     for k, name in enumerate(todo):
-        job = {"name": name, "target": options.target, "samples": options.samples, "errors": options.errors}
+        job = {"name": name, "target": options.target, "samples": options.samples, "errors": options.errors,
+               "whole": not options.quick}  # fmt: skip
         mine[name] = child.check(job, options.seconds)
         save(results, options.results)
         found = mine[name]
@@ -265,11 +293,13 @@ def run(options: argparse.Namespace) -> None:
     if child.process is not None and child.process.stdin is not None:
         child.process.stdin.close()
         child.process.wait()
-    print(f"{sum(passes(r) for r in mine.values())} of {len(all_names())} names pass what ran of them ({key_of(options)})")
+    print(f"{sum(passes(r) for r in mine.values())} of {len(every)} names pass what ran of them ({key_of(options)})")
 
 
 def done(result: dict[str, Any] | None, samples: int | None) -> bool:
     """Is there a result of as many samples?"""
+    if result is not None and result["passed"] < result["run"]:
+        return True
     return result is not None and (result["run"] >= result["samples"] or (samples is not None and result["run"] > 0))
 
 
@@ -337,6 +367,9 @@ def main() -> None:
     parser.add_argument("--samples", type=int, help="at most so many per variant")
     parser.add_argument("--only", nargs="*", default=[], help="names that begin so")
     parser.add_argument("--seconds", type=float, default=600, help="for one name")
+    parser.add_argument("--quick", action="store_true", help="a name ends with its first failure")
+    parser.add_argument("--names", type=Path, help="a file of names, in the order they are to run")
+    parser.add_argument("--share", default="0/1", help="k/n: the k-th of n processes, each with a file of its own")
     parser.add_argument("--errors", action="store_true")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file the results go to")
     parser.add_argument("--table", action="store_true")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, exact_div, expr
 from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.aten_reduce import norm_over
 from tatami.torch.aten_view import part
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, Number, constant_int
@@ -51,6 +54,16 @@ def addbmm(m: Importer, addend: Tensor, a: Tensor, b: Tensor, *, beta: Number = 
     if any(s == ZERO for s in (*a.shape, *b.shape)):
         return _plus(m, addend, m.graph.full(m.shape, 0, a.dtype), beta, alpha)
     return _plus(m, addend, m.graph.einsum("bik,bkj->ij", a, b), beta, alpha)
+
+
+def distances_of_pairs(m: Importer, x: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norms of the differences of all pairs of rows, in the order of combinations."""
+    if any(s == ZERO for s in (*m.shape, *x.shape)):
+        return m.graph.full(m.shape, 0, x.dtype)
+    n = constant_int(x.shape[0], "the number of rows")
+    first, second = np.triu_indices(n, 1)
+    left, right = (x.take(m.graph.constant(i.astype(np.int64))) for i in (first, second))
+    return norm_over(left - right, float(p), (1,), False)
 
 
 def convolution(
@@ -185,8 +198,6 @@ def trilinear(
 
 def cdist(m: Importer, a: Tensor, b: Tensor, p: float, mode: int | None = None) -> Tensor:
     """The p-norm of every difference of a row of `a` and a row of `b`."""
-    from tatami.torch.aten_reduce import norm_over
-
     if a.shape[-1] == ZERO:
         return m.graph.full(m.shape, 0, a.dtype)
     full = (*m.shape, a.shape[-1])
@@ -208,6 +219,7 @@ CONTRACTION: dict[str, Handler] = {
     "aten.addbmm.default": addbmm,
     "aten._trilinear.default": trilinear,
     "aten._cdist_forward.default": cdist,
+    "aten._pdist_forward.default": distances_of_pairs,
     "aten.convolution.default": convolution,
     "aten.convolution_backward.default": convolution_backward,
 }

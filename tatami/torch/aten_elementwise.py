@@ -225,6 +225,43 @@ def logaddexp2(m: Importer, x: Tensor, y: Tensor) -> Tensor:
     return m.graph.where(same, a, a.maximum(b) + (-abs(a - b)).exp2().one("log1p") * (1 / math.log(2)))
 
 
+# -- parts of a float ------------------------------------------------------------------------------
+_BITS: dict[DType, tuple[DType, int, int]] = {DType.fp32: (DType.i32, 23, 127), DType.fp64: (DType.i64, 52, 1023)}
+"""Float -> integer of its size, bits of the mantissa, bias of the exponent."""
+
+
+def frexp(m: Importer, x: Tensor) -> tuple[Tensor, Tensor]:
+    """x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; 0, infinities and NaN have exponent 0."""
+    kind = DType.fp64 if x.dtype == DType.fp64 else DType.fp32
+    integer, width, bias = _BITS[kind]
+    wide = m.cast(x, kind)
+    small = abs(wide) < 2.0 ** (2 - bias)
+    lift = width + 1
+    bits = m.graph.where(small, wide * 2.0**lift, wide).one("bitcast", to=integer)
+    ones = 2 * bias + 1
+    exponent = bits.one("shr", width).one("bitand", ones) - (bias - 1) - m.graph.where(small, lift, 0 * bits)
+    whole = bits.one("bitand", ~(ones << width)).one("bitor", (bias - 1) << width).one("bitcast", to=kind)
+    plain = ~wide.one("isfinite").one("and", wide.one("ne", 0.0))
+    mantissa = m.graph.where(plain, wide, whole)
+    return m.cast(mantissa, x.dtype), m.cast(m.graph.where(plain, 0, exponent), DType.i32)
+
+
+def next_after(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """The neighbour of x towards y: one step of its bits, away from 0 where |x| grows."""
+    a, b = (m.filled(t, m.shape) for t in m.joined(x, y))
+    if a.dtype not in _BITS:
+        raise Refusal(f"neighbours of {a.dtype}")
+    integer, _, _ = _BITS[a.dtype]
+    bits = a.one("bitcast", to=integer)
+    away = (a < b).one("eq", a > 0.0)
+    step = m.graph.where(away, bits + 1, bits - 1).one("bitcast", to=a.dtype)
+    least = m.graph.full((), 1, integer).one("bitcast", to=a.dtype)
+    from_zero = m.graph.where(b > 0.0, least, -least)
+    out = m.graph.where(a.one("eq", 0.0), from_zero, step)
+    out = m.graph.where(a.one("eq", b), b, out)
+    return m.graph.where(a.one("isnan").one("or", b.one("isnan")), math.nan, out)
+
+
 # -- choice ----------------------------------------------------------------------------------------
 def where(m: Importer, condition: Tensor, x: Operand, y: Operand) -> Tensor:
     a, b = m.joined(x, y)
@@ -403,6 +440,8 @@ ELEMENTWISE: dict[str, Handler] = {
     **overloads("logaddexp2", logaddexp2),
     **overloads("bitwise_not", lambda m, x: ~x),
     **overloads("logical_not", lambda m, x: ~m.cast(x, DType.bool)),
+    "prims.frexp.default": frexp,
+    "prims.nextafter.default": next_after,
     **overloads("isnan", of_floats("isnan", False)),
     **overloads("isinf", of_floats("isinf", False)),
     **overloads("isfinite", of_floats("isfinite", True)),

@@ -30,7 +30,9 @@ def index_select(m: Importer, x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def gather(m: Importer, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    """The index may be smaller than the operand on the other axes."""
+    """The index may be smaller than the operand on the other axes; one without elements may have any rank."""
+    if any(s == ZERO for s in index.shape):
+        return m.graph.full(m.shape, 0, x.dtype)
     if not x.rank or not index.rank:
         flat = x.reshape(1) if not x.rank else x
         return flat.gather(0, index.reshape(1) if not index.rank else index).reshape(m.shape)
@@ -127,6 +129,33 @@ def index_copy(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor) 
     axis = m.axis(dim, x.rank)
     updates = m.cast(_wide(source), x.dtype)
     return x.scatter(axis, _along(_wide(index), axis, updates.shape), updates)
+
+
+def as_strided_scatter(
+    m: Importer, x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+) -> Tensor:
+    """Written through strides over the storage, which holds exactly `x`, row by row."""
+    flat = x.reshape(-1) if x.rank != 1 else x
+    at = m.graph.size_of(expr(offset or 0))
+    for k, s in enumerate(stride):
+        at = m.graph.iota(source.shape, k) * m.graph.size_of(expr(s)) + at
+    out = flat.scatter(0, at.reshape(-1) if at.rank else at.reshape(1), m.cast(source, x.dtype).reshape(-1))
+    return out.reshape(x.shape)
+
+
+def nonzero_static(m: Importer, x: Tensor, *, size: Any, fill_value: int = -1) -> Tensor:
+    """The coordinates of the first `size` elements that are not 0, then the fill value."""
+    count = m.shape[0]
+    none = m.graph.full(m.shape, fill_value, DType.i64)
+    if any(s == ZERO for s in (*x.shape, *m.shape)):
+        return none
+    there = m.cast(x, DType.bool).reshape(-1)
+    place = there.cast(DType.i64).cumsum(0) - 1
+    spare = m.graph.size_of(count)
+    place = m.graph.where(there, place.minimum(spare), spare)  # what is too much goes to a row that is cut off
+    rows = m.graph.stack([m.graph.iota(x.shape, a).reshape(-1) for a in range(x.rank)], 1)
+    longer = m.graph.full((count + 1, m.shape[1]), fill_value, DType.i64)
+    return part(m, longer.scatter(0, place.expand(rows.shape, dims=(0,)), rows), 0, ZERO, count)
 
 
 def index_fill(m: Importer, x: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
@@ -303,6 +332,8 @@ INDEX: dict[str, Handler] = {
     "aten.scatter_reduce.two": scatter_reduce,
     "aten.index_add.default": index_add,
     "aten.index_copy.default": index_copy,
+    "prims.as_strided_scatter.default": as_strided_scatter,
+    "aten.nonzero_static.default": nonzero_static,
     "aten.index_fill.int_Scalar": index_fill,
     "aten.index_fill.int_Tensor": index_fill,
     "aten.index.Tensor": index,

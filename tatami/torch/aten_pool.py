@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, product
+from tatami.core.expr import ZERO, Expr, expr, maximum, product
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, constant_int
@@ -70,15 +73,25 @@ def avg_pool(n: int) -> Handler:
         attrs = _attributes(kernel, stride, padding, (1,), n)
         if divisor_override is None:
             return x.one("avg_pool", **attrs, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
-        if ceil_mode:
-            raise Refusal("an average with a divisor of its own over windows that end outside")
         whole = 1
         for k in attrs["kernel"]:
             whole *= k
+        if ceil_mode:
+            x, attrs["padding"] = _up_to_the_last_window(m, x, attrs, n), ()
         mean = x.one("avg_pool", **attrs, count_include_pad=True)
         return mean * (whole / constant_int(divisor_override, "the divisor"))
 
     return handler
+
+
+def _up_to_the_last_window(m: Importer, x: Tensor, attrs: dict[str, Any], n: int) -> Tensor:
+    """`x` padded with zeros so that every window of the result lies inside."""
+    border = []
+    for i in range(n):
+        size, (low, high) = x.shape[x.rank - n + i], attrs["padding"][i]
+        end = (m.shape[-n:][i] - 1) * attrs["stride"][i] + attrs["kernel"][i]
+        border.append((low, maximum(end - size - low, high)))
+    return x.pad([*[(expr(0), expr(0))] * (x.rank - n), *border])
 
 
 def avg_pool_backward(n: int) -> Handler:
@@ -128,6 +141,8 @@ def adaptive_avg_pool(n: int) -> Handler:
     def handler(m: Importer, x: Tensor, size: Sizes) -> Tensor:
         """One window is a mean, windows of one size a pooling; others overlap and differ in size."""
         out = m.shape[-n:]
+        if any(s == ZERO for s in m.shape):
+            return m.graph.full(m.shape, 0, x.dtype)
         if all(o.as_int() == 1 for o in out):
             return x.mean(tuple(range(x.rank - n, x.rank)), keepdims=True)
         kernel = [_window(s, o) for s, o in zip(x.shape[-n:], out, strict=True)]
@@ -144,10 +159,49 @@ def _window(size: Expr, count: Expr) -> int:
     return a // b if a is not None and b and a % b == 0 else 0
 
 
+def adaptive_max_pool(n: int) -> Handler:
+    def handler(m: Importer, x: Tensor, size: Sizes) -> tuple[Tensor, Tensor]:
+        """The largest element of each window and its position in the plane of one channel.
+
+        Windows are made equally long by repeating their last element, which leaves the first largest one first.
+        """
+        if any(s == ZERO for s in m.shape):
+            return m.graph.full(m.shape, 0, x.dtype), m.graph.full(m.shape, 0, DType.i64)
+        spatial = [constant_int(s, "the size of an adaptive pooling") for s in x.shape[-n:]]
+        out = [constant_int(s, "the size of an adaptive pooling") for s in m.shape[-n:]]
+        windows = [_adaptive_windows(s, o) for s, o in zip(spatial, out, strict=True)]
+        positions = m.graph.arange(expr(math.prod(spatial))).reshape(*spatial)
+        seen, at = _windows(m, x, windows), _windows(m, positions, windows)
+        best = seen.one("argmax", axis=seen.rank - 1, keepdims=True)
+        value = seen.gather(seen.rank - 1, best).reshape(m.shape)
+        return value, m.filled(at, seen.shape).gather(seen.rank - 1, best).reshape(m.shape)
+
+    return handler
+
+
+def _adaptive_windows(size: int, count: int) -> np.ndarray:
+    """(count, longest): the positions that each window reads, floor(o*size/count) up to ceil((o+1)*size/count)."""
+    first = [o * size // count for o in range(count)]
+    last = [-(-(o + 1) * size // count) - 1 for o in range(count)]
+    longest = max(b - a + 1 for a, b in zip(first, last, strict=True))
+    return np.array([[min(a + k, b) for k in range(longest)] for a, b in zip(first, last, strict=True)], np.int64)
+
+
+def _windows(m: Importer, x: Tensor, windows: Sequence[np.ndarray]) -> Tensor:
+    """(.., o.., elements of a window) of (.., spatial..)."""
+    n, lead = len(windows), x.rank - len(windows)
+    for i, w in enumerate(windows):
+        x = x.take(m.graph.constant(w), axis=lead + 2 * i)
+    order = [*range(lead), *range(lead, lead + 2 * n, 2), *range(lead + 1, lead + 2 * n, 2)]
+    shape = (*x.shape[:lead], *(w.shape[0] for w in windows), math.prod(w.shape[1] for w in windows))
+    return x.permute(order).reshape(shape)
+
+
 POOL: dict[str, Handler] = {
     **{f"aten.max_pool{n}d_with_indices.default": max_pool_with_indices(n) for n in (2, 3)},
     **{f"aten.max_pool{n}d_with_indices_backward.default": max_pool_backward(n) for n in (2, 3)},
     **{f"aten.avg_pool{n}d.default": avg_pool(n) for n in (1, 2, 3)},
     **{f"aten.avg_pool{n}d_backward.default": avg_pool_backward(n) for n in (2, 3)},
     **{f"aten._adaptive_avg_pool{n}d.default": adaptive_avg_pool(n) for n in (2, 3)},
+    **{f"aten.adaptive_max_pool{n}d.default": adaptive_max_pool(n) for n in (2, 3)},
 }

@@ -69,6 +69,28 @@ def normal(m: Importer, x: Tensor, mean: float = 0.0, deviation: float = 1.0, **
     return m.cast(m.graph.normal(m.shape, _key(m), mean, deviation, wide), m.dtype)
 
 
+def normal_of_shape(m: Importer, shape: Any, *, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
+    wide = DType.fp64 if m.dtype == DType.fp64 else DType.fp32
+    return m.cast(m.graph.normal(m.shape, _key(m), mean, std, wide), m.dtype)
+
+
+def leaky_relu_of_random_slope(
+    m: Importer,
+    x: Tensor,
+    noise: Tensor,
+    low: float = 0.125,
+    high: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """Negative elements times a slope drawn for each, which is the second result; in inference the mean slope."""
+    if not training:
+        return m.graph.where(x > 0.0, x, x * ((low + high) / 2)), noise
+    slope = m.cast(m.graph.uniform(x.shape, _key(m), low, high, DType.fp32), x.dtype)
+    slope = m.graph.where(x > 0.0, 1.0, slope)
+    return x * slope, slope
+
+
 RANDOM: dict[str, Handler] = {
     "aten.rand.default": rand,
     "aten.rand_like.default": rand,
@@ -82,5 +104,7 @@ RANDOM: dict[str, Handler] = {
     "aten.randint_like.low_dtype": lambda m, x, low, high, **k: randint(m, low, high),
     "aten.randint_like.default": lambda m, x, high, **k: randint(m, 0, high),
     "aten.uniform.default": uniform,
+    "prims.normal.default": normal_of_shape,
+    "aten.rrelu_with_noise_functional.default": leaky_relu_of_random_slope,
     "aten.normal_functional.default": normal,
 }

@@ -183,6 +183,21 @@ def kth_value(m: Importer, x: Tensor, k: Any, dim: int = -1, keepdim: bool = Fal
     return part(m, values, axis, first, expr(1)).reshape(m.shape), part(m, at, axis, first, expr(1)).reshape(m.shape)
 
 
+def mode(m: Importer, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The most frequent value, the smallest of several, and its last position: the end of the longest run when sorted."""
+    if not x.rank:
+        return x, m.graph.full((), 0, DType.i64)
+    axis = m.axis(dim, x.rank)
+    wide = x.cast(DType.u8) if x.dtype == DType.bool else x
+    values, at = wide.op("sort", axis=axis)
+    place = m.graph.iota(x.shape, axis)
+    new = values.one("ne", values.one("roll", shifts=(1,), axes=(axis,)))
+    length = place - m.graph.where(new, place, 0).one("cummax", axis=axis)
+    end = length.one("argmax", axis=axis, keepdims=True)
+    value = m.cast(values.gather(axis, end), x.dtype)
+    return value.reshape(m.shape_at(0)), at.gather(axis, end).reshape(m.shape_at(0))
+
+
 def vector_norm(m: Importer, x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
     if not isinstance(ord, int | float):
         raise Refusal("a norm whose exponent depends on sizes")
@@ -279,6 +294,7 @@ REDUCE: dict[str, Handler] = {
     "aten.nanmedian.dim": median(True),
     "aten.median.default": median_of_all(False),
     "aten.nanmedian.default": median_of_all(True),
+    "aten.mode.default": mode,
     "aten.linalg_vector_norm.default": vector_norm,
     "aten.count_nonzero.dim_IntList": count_nonzero,
     "aten.count_nonzero.default": count_nonzero,

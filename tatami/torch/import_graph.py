@@ -211,7 +211,7 @@ class _Import:
         handler = HANDLERS.get(target)
         if handler is None:
             raise Refusal("no function of the operator table imports it")
-        if target == "aten.as_strided.default":
+        if target in ("aten.as_strided.default", "prims.as_strided_scatter.default"):
             _check_own_storage(node)
         self.m.results = tuple(value) if isinstance(value, tuple | list) else (value,)
         for result in self.m.results:

@@ -138,11 +138,12 @@ def relocate(source: Source, span: Span, d: Diagnostic) -> Diagnostic:
     if d.excerpt:
         return d
     line, column = source.place(span)
+    said = str if ", line " in d.at else _respelled  # the words of a formula are its own: fp32(x)
     return msgspec.structs.replace(
         d,
         at=source.at(span),
-        why=_respelled(d.why),
-        suggestion=_respelled(d.suggestion),
+        why=said(d.why),
+        suggestion=said(d.suggestion),
         excerpt=source.excerpt(span),
         details={**d.details, "line": str(line), "column": str(column)},
     )

@@ -14,7 +14,7 @@ pytest.importorskip("expecttest")
 
 from tests.torch import opinfo
 
-NAMES = ["add", "masked.median", "index_reduce", "nn.functional.adaptive_avg_pool2d", "scatter_reduce", "where", "cdist", "mode", "frexp",
+NAMES = ["add", "masked.median", "index_add", "nn.functional.adaptive_avg_pool2d", "scatter_reduce", "where", "cdist", "mode", "frexp",
          "nextafter", "nonzero_static", "as_strided_scatter", "nn.functional.adaptive_max_pool2d", "nn.functional.pdist"]  # fmt: skip
 
 

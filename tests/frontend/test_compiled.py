@@ -72,3 +72,13 @@ def test_a_symbolic_axis_that_turns_out_too_short_is_refused(name: str) -> None:
     with pytest.raises(TatamiError):
         h.output("y", BEYOND[name](x))
         compile(h)
+
+
+def test_topk_of_a_symbolic_axis_refuses_an_axis_that_is_too_short() -> None:
+    g = Graph("t")
+    g.output("y", g.input("x", ("N",), DType.fp32).topk(3)[0])
+    function = compile(g)
+    assert function(x=np.array([1, 4, 2, 3], np.float32))["y"].tolist() == [4, 3, 2]
+    with pytest.raises(TatamiError) as error:
+        function(x=np.array([1, 4], np.float32))
+    assert error.value.diagnostics[0].kind == "AxisAlignmentMismatch"

@@ -16,7 +16,7 @@ import torch
 from tatami.api import CompiledFunction
 from tatami.backends.torch_report import GraphReport
 from tatami.core.binding import solve
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.signature import Input
 from tatami.runtime.arrays import to_numpy
@@ -48,6 +48,11 @@ class Bound:
     results: tuple[Allocation, ...]
     outputs: tuple[Any, ...]
     """Sizes among the outputs, at their places."""
+
+
+class OutOfRange(TatamiError, IndexError, RuntimeError):
+    """An index outside its axis. Eager operators raise IndexError or RuntimeError, each its own; who handles either
+    handles this."""
 
 
 class TorchProgram:
@@ -126,12 +131,12 @@ class TorchProgram:
             torch.empty(r.lies, dtype=d) if r.plain or r.copied else torch.empty_strided(r.shape, r.strides, dtype=d)
             for r, d in zip(bound.results, self._dtypes)
         ]
-        if bound.at is not None:
-            addresses = [t.data_ptr() for t in tensors]
-            addresses += [t.data_ptr() for t in made]
-            self.function.program.call("main", bound.at, addresses)  # type: ignore[attr-defined]
-        else:
-            self._run_slowly(bound, tensors, made)
+        try:
+            self._run(bound, tensors, made)
+        except TatamiError as error:
+            if error.diagnostics[0].kind == "IndexOutOfRange":
+                raise OutOfRange(*error.diagnostics) from error
+            raise
         for t, a in zip(tensors, self._taken):
             if a is not None and a.updated and t is not args[a.position]:
                 _in_order(args[a.position], a.order).copy_(t)
@@ -144,6 +149,14 @@ class TorchProgram:
             for k, o, size in zip(self._places, self.imported.outputs, bound.outputs)
         ]
         return values[0] if self.imported.single else values
+
+    def _run(self, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
+        if bound.at is not None:
+            addresses = [t.data_ptr() for t in tensors]
+            addresses += [t.data_ptr() for t in made]
+            self.function.program.call("main", bound.at, addresses)  # type: ignore[attr-defined]
+        else:
+            self._run_slowly(bound, tensors, made)
 
     def _readable(self, args: Sequence[Any], a: Argument | None) -> torch.Tensor:
         """The argument as the program reads it: itself where it lies as its metadata said, else a copy."""

@@ -291,6 +291,8 @@ def embedding_backward(m: Importer, grad: Tensor, indices: Tensor, rows: Any, pa
 
 
 def bucketize(m: Importer, x: Tensor | Number, bounds: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    if bounds.rank != 1:
+        raise Refusal(f"boundaries tensor must be 1 dimension, but got dim({bounds.rank})")
     value = m.tensor(x, m.promoted(x, bounds)) if not isinstance(x, Tensor) else x
     return _searched(m, bounds, value, right)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, product
+from tatami.core.expr import ZERO, expr, product
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, Number
@@ -28,6 +28,8 @@ def reduce_in_result(op: str) -> Handler:
 
 def extreme(op: str, of_bool: str) -> Handler:
     def handler(m: Importer, x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+        if any(x.shape[a] == ZERO for a in m.axes(dim, x.rank)):
+            raise Refusal("an extreme over an empty dimension, which has none")
         name = of_bool if x.dtype == DType.bool else op
         return x.one(name, axes=m.axes(dim, x.rank), keepdims=keepdim) if x.rank else x
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -152,3 +153,49 @@ def test_a_constant_tensor_of_the_model_is_a_constant_of_the_program() -> None:
 
     x = torch.randn(3, 2)
     assert_like(compiled(f)(x), f(x), torch.float32)
+
+
+@pytest.mark.parametrize("error", [IndexError, RuntimeError])
+def test_an_index_outside_raises_as_operators_of_pytorch_do(error: type[Exception]) -> None:
+    run = compiled(lambda x, i: x.scatter(0, i, 1.0))
+    with pytest.raises(error, match="E1804 IndexOutOfRange"):
+        run(torch.zeros(3), torch.tensor([34]))
+
+
+def test_special_functions_of_double_precision_stay_in_pytorch() -> None:
+    x = torch.linspace(0.5, 30.0, 7, dtype=torch.float64)
+    run = torch.compile(lambda x: torch.special.i0(x) + torch.lgamma(x), backend=backends.torch_backend)
+    assert_like(run(x), torch.special.i0(x) + torch.lgamma(x), torch.float64)
+    assert any(r.unsupported for r in backends.torch_reports())
+
+
+def far_and_near() -> Any:
+    """Both sides of the places where the formulas change, and what is special."""
+    values = [0.0, 1e-6, 0.3, 0.5, 1.9, 2.1, 5.9, 6.1, 7.9, 8.1, 9.9, 10.1, 11.9, 12.1, 15.9, 16.1, 40.0, 80.0]
+    return torch.tensor([*values, *(-v for v in values), math.nan])
+
+
+SPECIAL = ["i0", "i0e", "i1", "i1e", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k0", "modified_bessel_k1",
+           "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "gammaln", "digamma", "erfcx", "erfinv"]  # fmt: skip
+
+
+def test_special_functions_near_and_far_from_zero() -> None:
+    x = far_and_near()
+    functions = [getattr(torch.special, name) for name in SPECIAL]
+    run = compiled(lambda x: tuple(f(x) for f in functions), target="reference")
+    for name, got, wanted in zip(SPECIAL, run(x), [f(x.double()).float() for f in functions], strict=True):
+        torch.testing.assert_close(got, wanted, rtol=2e-6, atol=2e-6, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_polynomials_of_a_degree_that_is_a_tensor() -> None:
+    x = torch.tensor([-1.5, -1.0, -0.6, 0.0, 0.3, 1.0, 1.2]).reshape(-1, 1)
+    degree = torch.tensor([-3, 0, 1, 2, 7, 9, 20])
+    names = [f"chebyshev_polynomial_{k}" for k in "tuvw"] + [
+        "hermite_polynomial_h",
+        "laguerre_polynomial_l",
+        "legendre_polynomial_p",
+    ]
+    functions = [getattr(torch.special, name) for name in names]
+    run = compiled(lambda x, n: tuple(f(x, n) for f in functions))
+    for got, wanted in zip(run(x, degree), [f(x.double(), degree).float() for f in functions], strict=True):
+        torch.testing.assert_close(got, wanted, rtol=2e-6, atol=2e-6)

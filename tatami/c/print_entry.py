@@ -4,7 +4,8 @@
       buffers   inputs and outputs of `main` (Layouts.boundary), then the ConstPool (Layouts.constants)
       sizes     the size symbols of `main` (Layouts.symbols), then the number of threads
       offsets   the slots of `main` (frames), bytes from `arena`
-    result      0, or fault code + 256 * instruction number (Layouts.first_instruction + position)
+    result      0, or fault code + 256 * instruction number (Layouts.first_instruction + position); FAULT_SIZES counts
+                equations instead (Layouts.equations), and `tatami_sides` then has the values of both sides
 
 `tatami_setup` is the same for `setup`. Programs that are called are static functions, compiled once. A program with
 Python steps has one function per segment, `tatami_segment_<program>_<segment>`, and what Python calls by itself is
@@ -12,6 +13,8 @@ Python steps has one function per segment, `tatami_segment_<program>_<segment>`,
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tatami.core.expr import ONE, Atom, Expr, Extreme, Floor, Var, product
 from tatami.core.kernel import THREADS, Condition
@@ -33,8 +36,15 @@ from tatami.execution.ir import (
 
 FAULT_DEPTH = 4
 FAULT_TRIP = 5
+FAULT_SIZES = 7
 """Faults of the entry itself, after those of kernels: recursion too deep; a loop that ran another number of times
-than its scanned results have room for."""
+than its scanned results have room for; a call with sizes that break an equation of the callee."""
+
+_SIDES = """\
+static _Thread_local int64_t sides[2];
+EXPORT const int64_t* tatami_sides(void) { return sides; }
+static inline int differ(int64_t lhs, int64_t rhs) { sides[0] = lhs; sides[1] = rhs; return lhs != rhs; }"""
+"""The two sides of the equation that was checked last in this thread: a fault's caller reads them."""
 
 _BESIDE = """\
 typedef struct {
@@ -79,6 +89,8 @@ def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
     printers = [_Program(execution, layouts, numbers, name, timed) for name in execution.programs]
     if any(p.groups(begin, end) for p in printers for begin, end in p.parts()):
         lines.append(_BESIDE)
+    if layouts.equations:
+        lines.append(_SIDES)
     for p in printers:
         lines += [f"static int64_t {f}({PROGRAM_ARGUMENTS});" for f in p.functions]
     for p in printers:
@@ -154,12 +166,13 @@ class _Program:
         out = [line for begin, end in self.parts() for group in self.groups(begin, end) for line in self.beside(group)]
         for function, (begin, end) in zip(self.functions, self.segments):
             if end - begin <= PART:
-                out += self.function(f"static int64_t {function}", begin, end)
+                out += self.function(f"static int64_t {function}", begin, end, self.equations())
                 continue
             parts = [(f"{function}_part_{i}", i, min(i + PART, end)) for i in range(begin, end, PART)]
             for name, first, last in parts:
                 out += self.function(f"static __attribute__((noinline)) int64_t {name}", first, last)
             out.append(f"static int64_t {function}({PROGRAM_ARGUMENTS}) {{")
+            out += self.equations()
             out.append("    int64_t f;")
             out += [f"    if ((f = {name}(b, c, s, o, arena, pool))) return f;" for name, _, _ in parts]
             out += ["    return 0;", "}"]
@@ -206,9 +219,17 @@ class _Program:
             return lines
         return ["{ double started = now();", *lines, f"tatami_times[{self.base + i}] += now() - started; }}"]
 
-    def function(self, head: str, begin: int, end: int) -> list[str]:
+    def equations(self) -> list[str]:
+        """What a called program needs of its sizes, first of all: kernels read outside their operands where it fails."""
+        return [
+            f"    if (differ({self.size(e.lhs)}, {self.size(e.rhs)})) return {FAULT_SIZES} | (INT64_C({k}) << 8);"
+            for k, (program, e) in enumerate(self.layouts.equations)
+            if program == self.name
+        ]
+
+    def function(self, head: str, begin: int, end: int, first: Sequence[str] = ()) -> list[str]:
         """One C function that runs the instructions [begin, end)."""
-        out = [f"{head}({PROGRAM_ARGUMENTS}) {{", "    (void)b, (void)c, (void)s, (void)o, (void)arena, (void)pool;"]
+        out = [f"{head}({PROGRAM_ARGUMENTS}) {{", "    (void)b, (void)c, (void)s, (void)o, (void)arena, (void)pool;", *first]
         wave = -1
         groups = {group[0]: group for group in self.groups(begin, end)}
         elsewhere = {i for group in groups.values() for i in group[1:]}

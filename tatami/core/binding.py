@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.expr import Expr, evaluate, expr, free_vars, substitute
-from tatami.core.signature import Signature, symbols
+from tatami.core.signature import Equation, Signature, symbols
 
 
 def bind_sizes(
@@ -78,24 +78,41 @@ def solve_sizes(
 
 
 def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Diagnostic]:
-    """E1304 for every recorded equation that `sizes` break."""
+    """E1304 for every recorded equation that `sizes` break. What hangs on a size that is not known yet passes."""
     out: list[Diagnostic] = []
     for equation in signature.assumptions:
-        if not (free_vars(equation.lhs) | free_vars(equation.rhs)) <= sizes.keys():
+        if not equation_symbols(equation) <= sizes.keys():
             continue
         lhs, rhs = evaluate(equation.lhs, sizes), evaluate(equation.rhs, sizes)
         if lhs != rhs:
-            out.append(
-                diagnostic(
-                    "AxisAlignmentMismatch",
-                    equation.at or "signature",
-                    f"{equation.lhs} = {lhs} where {equation.rhs} = {rhs} is needed",
-                    "pass inputs whose sizes agree with this equation",
-                    lhs=equation.lhs,
-                    rhs=equation.rhs,
-                )
-            )
+            out.append(broken_equation(equation, lhs, rhs))
     return out
+
+
+def check_new_sizes(signature: Signature, new: Collection[str], sizes: Mapping[str, int]) -> None:
+    """Raises E1304 for the recorded equations that the symbols `new`, just given values in `sizes`, break."""
+    if not new:
+        return
+    touched = tuple(e for e in signature.assumptions if not equation_symbols(e).isdisjoint(new))
+    faults = check_assumptions(Signature(assumptions=touched), sizes)
+    if faults:
+        raise TatamiError(*faults)
+
+
+def equation_symbols(equation: Equation) -> frozenset[str]:
+    return frozenset(free_vars(equation.lhs) | free_vars(equation.rhs))
+
+
+def broken_equation(equation: Equation, lhs: int, rhs: int) -> Diagnostic:
+    """E1304 naming both sides, their values, and the place that needs them to be equal."""
+    return diagnostic(
+        "AxisAlignmentMismatch",
+        equation.at or "signature",
+        f"{equation.lhs} = {lhs} where {equation.rhs} = {rhs} is needed",
+        "pass inputs whose sizes agree with this equation",
+        lhs=equation.lhs,
+        rhs=equation.rhs,
+    )
 
 
 def solve(equations: Sequence[tuple[Expr, int, str]], known: dict[str, int]) -> None:

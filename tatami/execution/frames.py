@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from tatami.core.binding import equation_symbols
 from tatami.core.module import Module
-from tatami.core.signature import symbols
+from tatami.core.signature import Equation, symbols
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op
 from tatami.execution.waves import operation_symbols, order
 
@@ -83,6 +84,18 @@ class Layouts:
                 out.update(
                     (p.tensor, None) for id, p in zip(plan.input_buffers, plan.signature.inputs) if kinds.get(id) == "constant"
                 )
+        return tuple(out)
+
+    @cached_property
+    def equations(self) -> tuple[tuple[str, Equation], ...]:
+        """(program, what its sizes have to satisfy) where compiled code makes the calls; faults number them so. For any
+        other program Python binds the sizes, and checks."""
+        called = {c for plan in self.module.programs.values() for ins in plan.instructions for c in callees(ins)}
+        out: list[tuple[str, Equation]] = []
+        for name, plan in self.module.programs.items():
+            if name in called - self.hosted:
+                known = set(self.symbols(name))
+                out += [(name, e) for e in plan.signature.assumptions if equation_symbols(e) <= known]
         return tuple(out)
 
     @cached_property

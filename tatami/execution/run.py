@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tatami.core.binding import bind_sizes
+from tatami.core.binding import bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import evaluate
 from tatami.core.module import Module
@@ -134,6 +134,7 @@ class _Run:
                 self.write(id, value)
                 if self.machine.observe is not None:
                     self.machine.observe(self.name, id, self.read(id))
+            check_new_sizes(self.plan.signature, operation_symbols(ins.op), self.sizes)
             for id in {*ins.inputs, *ins.outputs}:
                 if id and self.last[id] == i and self.info[id].kind == "arena":
                     self.values.pop(id, None)

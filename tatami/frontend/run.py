@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tatami.core.binding import bind_sizes
+from tatami.core.binding import bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
@@ -118,7 +118,7 @@ class _Machine:
             results = self.node(node, args, types, dtypes, bound, depth)
             for output, value, type in zip(node.outputs, results, types, strict=True):
                 values[output] = cast(value, type.dtype, self.mode)
-                self._bind(type, values[output], bound)
+                check_new_sizes(graph.signature, self._bind(type, values[output], bound), bound)
                 if self.observe is not None:
                     self.observe(name, output, values[output])
             for i in node.inputs:
@@ -126,12 +126,15 @@ class _Machine:
                     values.pop(i, None)
         return {o.tensor: values[o.tensor] for o in graph.signature.outputs}
 
-    def _bind(self, type: TensorType, value: Array, bound: dict[str, int]) -> None:
-        """A size that a node decides gets its value from the first result that has it."""
+    def _bind(self, type: TensorType, value: Array, bound: dict[str, int]) -> list[str]:
+        """A size that a node decides gets its value from the first result that has it; the symbols that got one."""
+        new: list[str] = []
         for size, actual in zip(type.shape, value.shape, strict=True):
             symbol = size.as_name()
             if symbol is not None and symbol not in bound:
                 bound[symbol] = actual
+                new.append(symbol)
+        return new
 
     def node(
         self,

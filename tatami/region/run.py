@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from tatami.core.binding import bind_sizes
+from tatami.core.binding import bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
@@ -42,9 +42,13 @@ def run(
     main = module.main
     arguments = _arguments(main, {**pool, **inputs}, mode)
     shapes = {port.tensor: a.shape for port, a in zip(main.signature.inputs, arguments)}
-    later = {symbol for item in main.body if isinstance(item, Step) for symbol in item.new_symbols}
-    results = machine.program("main", arguments, bind_sizes(main.signature, shapes, sizes, later))
+    results = machine.program("main", arguments, bind_sizes(main.signature, shapes, sizes, _new_symbols(main)))
     return {port.tensor: value for port, value in zip(main.signature.outputs, results)}
+
+
+def _new_symbols(program: Program) -> set[str]:
+    """Sizes that steps of the program decide while it runs."""
+    return {symbol for item in program.body if isinstance(item, Step) for symbol in item.new_symbols}
 
 
 def _arguments(program: Program, given: Mapping[str, Array], mode: Mode) -> list[Array]:
@@ -86,6 +90,8 @@ class _Machine:
         keep = set(program.outputs)
         for position, item in enumerate(program.body):
             made = self.region(name, item, values, sizes) if isinstance(item, Region) else self.step(item, values, sizes)
+            if isinstance(item, Step):
+                check_new_sizes(program.signature, item.new_symbols, sizes)
             for made_name, array in made.items():
                 values[made_name] = array
                 if self.observe is not None:
@@ -120,9 +126,11 @@ class _Machine:
         return {p.name: cast(np.asarray(r), p.memref.dtype, self.mode) for p, r in zip(step.outputs, results)}
 
     def callee(self, step: Step, name: str, arguments: Sequence[Array], sizes: Sizes) -> list[Array]:
-        signature = self.module.programs[name].signature
+        program = self.module.programs[name]
+        signature = program.signature
         given = {symbol: int(evaluate(size, sizes)) for symbol, size in step.sizes.items() if free_vars(size) <= sizes.keys()}
-        bound = bind_sizes(signature, {p.tensor: a.shape for p, a in zip(signature.inputs, arguments)}, given)
+        shapes = {p.tensor: a.shape for p, a in zip(signature.inputs, arguments)}
+        bound = bind_sizes(signature, shapes, given, _new_symbols(program))
         return self.program(name, arguments, bound)
 
     def loop(self, step: Step, src: list[Array], sizes: Sizes) -> list[Array]:

@@ -15,14 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
-from tatami.core.binding import bind_sizes
-from tatami.core.diagnostic import fail
+from tatami.c.print_entry import FAULT_SIZES
+from tatami.core.binding import bind_sizes, broken_equation
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
+from tatami.core.signature import Equation
 from tatami.core.tensor import numpy_dtype
 from tatami.execution.arena import ArenaPlan, Planner, pool_offsets
 from tatami.execution.frames import Layouts
@@ -300,6 +303,8 @@ class CpuProgram:
         return call
 
     def fault(self, code: int) -> Exception:
+        if code & 255 == FAULT_SIZES:
+            return self.broken_sizes(*self.layouts.equations[code >> 8])
         kind, why, suggestion = FAULTS.get(code & 255, ("InvalidExecution", f"fault {code & 255}", "report the program"))
         number = code >> 8
         for name, plan in self.execution.programs.items():
@@ -309,6 +314,13 @@ class CpuProgram:
                 )
             number -= len(plan.instructions)
         return fail(kind, "program", why, suggestion)
+
+    def broken_sizes(self, program: str, equation: Equation) -> Exception:
+        """A call inside compiled code broke an equation of the program it called."""
+        sides = self._library.tatami_sides
+        sides.restype = ctypes.POINTER(ctypes.c_int64 * 2)
+        found = broken_equation(equation, *sides().contents)
+        return TatamiError(msgspec.structs.replace(found, at=f"{found.at} of {program}"))
 
     def step_name(self, program: str, debug_name: str) -> str:
         return self._where(program, debug_name)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tatami.core.binding import check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.kernel import THREADS
@@ -193,6 +194,7 @@ class PythonRun:
                 raise fail("InvalidExecution", at, "this step runs on the reference only", "use target reference")
         if not isinstance(ins.op, Loop):
             bind_new_symbols(operation_symbols(ins.op), shapes, results, self.sizes)
+        check_new_sizes(self.plan.signature, operation_symbols(ins.op), self.sizes)
         for id, value in zip(ins.outputs, results):
             self.store(id, value)
         self.release(position + 1)

@@ -15,7 +15,7 @@ from typing import TypeAlias, assert_never
 import numpy as np
 
 from tatami.core import numerics
-from tatami.core.binding import bind_sizes
+from tatami.core.binding import bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, Var, evaluate, free_vars
@@ -149,6 +149,8 @@ class _Machine:
                 value = contract(by_id[node.src[0]], node, left, right, self.mode)
             else:
                 value = self.node(node, [values[s] for s in node.src], by_tensor, sizes)
+                if isinstance(node.op, CallOp):
+                    check_new_sizes(program.signature, node.op.new_symbols, sizes)
             if value is not None:
                 values[node.id] = value
                 if self.observe is not None and not isinstance(value, tuple):

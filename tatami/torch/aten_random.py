@@ -8,6 +8,7 @@ from tatami.core.dtype import DType
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, Number
+from tatami.torch.refusal import Refusal
 
 SEED = "seed"
 """The name of the input that holds the key."""
@@ -61,6 +62,8 @@ def randint(m: Importer, low: Number, high: Number, *_: Any, **__: Any) -> Tenso
 
 
 def uniform(m: Importer, x: Tensor, low: float = 0.0, high: float = 1.0, **_: Any) -> Tensor:
+    if low > high:
+        raise Refusal(f"uniform numbers between {low} and {high}")
     return m.cast(_uniform(m, low, high), m.dtype)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import selectors
 import subprocess
 import sys
@@ -324,31 +325,53 @@ def save(results: dict[str, dict[str, Any]], path: Path) -> None:
 
 def table(path: Path) -> None:
     results = load(path)
-    cpu = results.get("cpu", {})
+    cpu, errors = results.get("cpu", {}), results.get("errors", {})
     names = all_names()
     whole = [n for n in names if passes(cpu.get(n)) and cpu[n]["run"] == cpu[n]["samples"]]
     partly = [n for n in names if passes(cpu.get(n)) and n not in whole]
+    raising = [errors[n] for n in whole if n in errors]
     lines = [
         "# PyTorch's OpInfo database",
         "",
         'Float32 samples of `op_db` through `torch.compile(backend="tatami", fullgraph=True, options={"fallback": False})`'
-        " on the CPU target; written by `python -m tests.torch.opinfo --table`.",
+        " on the CPU target; written by `python -m tests.torch.opinfo --table`. A name that fails may have been left at its"
+        " first failure.",
         "",
         f"**{len(whole)} of {len(names)} names pass every sample**; {len(partly)} more pass the samples that ran of them; "
-        f"{len(names) - len(set(cpu) & set(names))} have not run.",
+        f"{len(names) - len(set(cpu) & set(names))} have not run. Of the {sum(e['run'] for e in raising)} error inputs of "
+        f"{len(raising)} passing names {sum(e['passed'] for e in raising)} raise as eager does.",
         "",
         "| why a name fails | names |",
         "|---|---|",
     ]
-    failing = {n: r["reason"] for n, r in cpu.items() if not passes(r)}
+    failing = {n: cpu[n]["reason"] for n in names if n in cpu and not passes(cpu[n])}
     for why, count in Counter(category(r) for r in failing.values()).most_common():
         lines.append(f"| {why} | {count} |")
-    lines += ["", "| name | samples passed | of | reason of the first failure |", "|---|---|---|---|"]
+    lines += ["", "| operator that no row of the table imports | names it stops |", "|---|---|"]
+    missing = Counter(match[1] for r in failing.values() if (match := _MISSING.search(r)))
+    lines += [f"| `{operator}` | {count} |" for operator, count in missing.most_common()]
+    lines += [
+        "",
+        "| name | samples passed | of | error inputs that raise | reason of the first failure |",
+        "|---|---|---|---|---|",
+    ]
     for n in names:
-        r = cpu.get(n)
-        if r is not None:
-            lines.append(f"| `{n}` | {r['passed']} | {r['samples']} | {r['reason'].replace('|', chr(92) + '|')} |")
+        if (r := cpu.get(n)) is not None:
+            e = errors.get(n, {"passed": 0, "run": 0, "reason": ""})
+            raised = f"{e['passed']} of {e['run']}" if e["run"] else ""
+            lines.append(f"| `{n}` | {r['passed']} | {r['samples']} | {raised} | {shown(r['reason'] or e['reason'])} |")
     PAGE.write_text("\n".join(lines) + "\n")
+
+
+_MISSING = re.compile(r"at torch\.compile: (\S+) at [^;]*?: no function of the operator table")
+
+
+def shown(reason: str) -> str:
+    """A reason as a cell of the table: without the places of PyTorch's own files, and not too long."""
+    short = re.sub(
+        r" from user code: .*| at \w+ \([\w.]+:\d+\)|, \w+ \([\w.]+:\d+\)|E1606 UnsupportedModel at torch.compile: ", "", reason
+    )
+    return short[:160].replace("|", "\\|")
 
 
 def category(reason: str) -> str:

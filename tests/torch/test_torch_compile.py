@@ -199,3 +199,12 @@ def test_polynomials_of_a_degree_that_is_a_tensor() -> None:
     run = compiled(lambda x, n: tuple(f(x, n) for f in functions))
     for got, wanted in zip(run(x, degree), [f(x.double(), degree).float() for f in functions], strict=True):
         torch.testing.assert_close(got, wanted, rtol=2e-6, atol=2e-6)
+
+
+def test_a_masked_write_needs_as_many_elements_as_the_mask() -> None:
+    run = compiled(lambda x, mask, source: x.masked_scatter(mask, source))
+    x, mask = torch.zeros(4), torch.tensor([True, False, True, True])
+    source = torch.arange(3.0)
+    assert_like(run(x, mask, source), x.masked_scatter(mask, source), torch.float32)
+    with pytest.raises(RuntimeError, match="E1804 IndexOutOfRange"):
+        run(x, torch.ones(4, dtype=torch.bool), source)

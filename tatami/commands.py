@@ -297,9 +297,9 @@ def bench_command(
     from tatami.search.measure import estimate_sizes, measure
 
     compilation = _prepare(model, target, sizes, precision, decisions, trust)
-    chosen = {**estimate_sizes(compilation), **sizes} if compilation.target.kind == "cpu" else sizes
+    planned = estimate_sizes(compilation) if compilation.target.kind == "cpu" else {}
     function = build(compilation, threads, sizes)
-    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, chosen)
+    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, sizes, otherwise=planned)
     found = measure(compilation, arrays, bound, threads, seconds)
     rows: list[tuple[str, ...]] = [
         ("kernel", "kind", "ms", "share", "estimate ms", "of roofline", "flops", "bytes", "computes")

@@ -19,9 +19,15 @@ UNBOUND_SIZE = 4
 
 
 def gather_inputs(
-    signature: Signature, arguments: Sequence[Input], given: Sequence[str], sizes: Mapping[str, int], seed: int = 0
+    signature: Signature,
+    arguments: Sequence[Input],
+    given: Sequence[str],
+    sizes: Mapping[str, int],
+    seed: int = 0,
+    otherwise: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Arrays of `arguments` by name and the value of every symbol. `given` holds ``name=file.npy`` or ``name=shape:2x3``."""
+    """Arrays of `arguments` by name and the value of every symbol. `given` holds ``name=file.npy`` or ``name=shape:2x3``.
+    Sizes are those of the given inputs and `sizes`, then the signature's defaults, then those in `otherwise`."""
     wanted = {i.tensor: i for i in arguments}
     arrays: dict[str, np.ndarray] = {}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -39,7 +45,7 @@ def gather_inputs(
             shapes[name] = arrays[name].shape
     bound = solve_sizes(signature, shapes, sizes)
     for name in symbols(signature):
-        bound.setdefault(name, UNBOUND_SIZE)
+        bound.setdefault(name, (otherwise or {}).get(name, UNBOUND_SIZE))
     rng = np.random.default_rng(seed)
     for name, port in wanted.items():
         if name not in arrays:

@@ -10,7 +10,7 @@ import msgspec
 from tatami.core.expr import substitute, var
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.plan.choose_cpu import choose_cpu
+from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, Rejected
 from tatami.plan.rename import inverse, rename_choice
@@ -79,6 +79,17 @@ def _plan_of(
         loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)
         choices, rejected = (Guarded((), fixed),), (*loser, *rejected)
     return RegionPlan(region.name, key, choices, rejected)
+
+
+def estimate_at(
+    region: Region, facts: RegionFacts, choice: Guarded, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """The terms of a CPU plan at other sizes, or on other cores, than it was chosen for; none for an opaque Region."""
+    if region.opaque is not None:
+        return {}
+    renamed, names = canonical(region)
+    hints = {new: sizes[old] for old, new in names.symbols.items() if old in sizes}
+    return plan_estimate(renamed, facts_of_renamed(facts, names), rename_choice(choice, names).plan, target, hints)
 
 
 def facts_of_renamed(facts: RegionFacts, names: Renaming) -> RegionFacts:

@@ -11,7 +11,7 @@ from tatami.core.expr import product
 from tatami.core.target import Target
 from tatami.plan.accesses import accesses, gathers_along
 from tatami.plan.choose_blocks import reduce_blocks, scan_blocks
-from tatami.plan.estimate import contraction_estimate, pass_cycles, rows_estimate, seconds_of_bytes, trips
+from tatami.plan.estimate import contraction_estimate, loops_estimate, pass_cycles, rows_estimate, seconds_of_bytes, trips
 from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, Guarded, Pass, Rejected, Scalar, SchedulePlan
 from tatami.plan.passes import Skeleton, main_order, nest_of, row_major_order, size_at, skeleton
 from tatami.plan.split import crossing_lets, split_parts, split_region
@@ -90,11 +90,8 @@ def vector_widths(target: Target) -> tuple[int, ...]:
 def scalar_candidate(
     region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
 ) -> Candidate:
-    moves = accesses(region)
-    cycles = sum(pass_cycles(region, bones, p, "", 1, moves, sizes) for p in bones.passes)
-    return Candidate(
-        Scalar(bones.outer, bones.passes, bones.storage), "scalar", rows_estimate(region, facts, cycles, 1, target, sizes)
-    )
+    plan = Scalar(bones.outer, bones.passes, bones.storage)
+    return Candidate(plan, "scalar", loops_estimate(region, facts, plan, target, sizes))
 
 
 def rows_candidate(
@@ -136,15 +133,12 @@ def rows_candidate(
     serial = rows_estimate(region, facts, best_cycles, 1, target, sizes)
     parallel = _parallel(region, outer, vector, serial["total"], target, sizes)
     blocks = scan_blocks(region, vector, target, sizes) or reduce_blocks(region, vector, target, sizes)
-    shared = blocks is not None and (blocks.round > 0 or not any(isinstance(let.expr, Scan) for let in region.lets))
-    threads = max(1, target.cores) if parallel or shared else 1
-    estimate = rows_estimate(region, facts, best_cycles, threads, target, sizes)
     where = "the last outer axis" if vector in outer else "pass axes"
     plan = CpuRows(outer, passes, bones.storage, vector, width, parallel, blocks)
     line = f"cpu_rows x{width} along {where}, {parallel} parallel axes"
     if blocks is not None:
         line += f", {blocks.axis} in blocks of {blocks.size}" + (f", {blocks.round} at a time" if blocks.round else "")
-    return Candidate(plan, line, estimate)
+    return Candidate(plan, line, loops_estimate(region, facts, plan, target, sizes))
 
 
 def _own_vector(
@@ -225,10 +219,7 @@ def contraction_candidate(
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
     plan = contraction_plan(c, target, (b, narrow, wide, k), swap, constants, itemsize)
-    packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize
-    tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
-    waste = (min(tiles_m, narrow * 1.15) * tiles_n) / (narrow * wide)
-    estimate = contraction_estimate(facts, 2.0 * b * m * n * k, packed_bytes, waste, target, sizes)
+    estimate = contraction_estimate(region, facts, plan, target, sizes)
     how = f"split {plan.split}{' swap' if swap else ''}"
     line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
     return Candidate(plan, line, estimate)
@@ -319,10 +310,17 @@ def contraction_plan(
 
 
 def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | None:
-    """Several Regions, when a contraction of them pays: what crosses is written and read once more."""
+    """Several Regions, when a contraction of them pays."""
     parts = split_parts(region)
     if not parts:
         return None
+    return Candidate(CpuSplit(parts), f"cpu_split into {len(parts)} parts", split_estimate(region, facts, parts, target, sizes))
+
+
+def split_estimate(
+    region: Region, facts: RegionFacts, parts: tuple[tuple[str, ...], ...], target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """What crosses from part to part is written and read once more."""
     extents, lets = all_axes(region), lets_by_name(region)
     found = {c.acc: c for c in facts.contractions}
     threads = max(1, target.cores)
@@ -344,5 +342,19 @@ def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: M
     bandwidth = target.bandwidth * (4 if crossing * 2 < target.l3_bytes else 1)
     memory = seconds_of_bytes(facts, target, sizes) + 2.0 * crossing / bandwidth
     launch = target.launch_seconds * len(parts)
-    estimate = {"compute": compute, "memory": memory, "launch": launch, "total": compute + 2.0 * crossing / bandwidth + launch}
-    return Candidate(CpuSplit(parts), f"cpu_split into {len(parts)} parts", estimate)
+    return {"compute": compute, "memory": memory, "launch": launch, "total": compute + 2.0 * crossing / bandwidth + launch}
+
+
+def plan_estimate(
+    region: Region, facts: RegionFacts, plan: SchedulePlan, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """The terms of one plan of a Region that is not opaque."""
+    match plan:
+        case Scalar() | CpuRows():
+            return loops_estimate(region, facts, plan, target, sizes)
+        case CpuContraction():
+            return contraction_estimate(region, facts, plan, target, sizes)
+        case CpuSplit(parts=parts):
+            return split_estimate(region, facts, parts, target, sizes)
+        case _:
+            return {}

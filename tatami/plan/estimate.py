@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.target import Target
-from tatami.plan.accesses import AccessMove, step_of
-from tatami.plan.ir import Pass
+from tatami.plan.accesses import AccessMove, accesses, step_of
+from tatami.plan.ir import CpuContraction, CpuRows, Pass, Scalar
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
@@ -121,13 +121,34 @@ def rows_estimate(
     }
 
 
-def contraction_estimate(
-    facts: RegionFacts, flops: float, packed_bytes: float, waste: float, target: Target, sizes: Mapping[str, int]
+def loops_estimate(
+    region: Region, facts: RegionFacts, plan: Scalar | CpuRows, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """`waste`: work of full tiles over useful work. Packing costs half a nanosecond per element
-    (notes/cpu.md §1)."""
+    """Plain loops or rows. Threads take part where an axis is split, or blocks that need no order."""
+    bones = Skeleton(plan.outer, plan.passes, plan.storage)
+    moves = accesses(region)
+    width, threads = 1, 1
+    if isinstance(plan, CpuRows):
+        in_order = any(isinstance(let.expr, Scan) for let in region.lets)
+        shared = plan.blocks is not None and (plan.blocks.round > 0 or not in_order)
+        width, threads = plan.width, max(1, target.cores) if plan.parallel or shared else 1
+    cycles = sum(pass_cycles(region, bones, p, p.vector, width if p.vector else 1, moves, sizes) for p in plan.passes)
+    return rows_estimate(region, facts, cycles, threads, target, sizes)
+
+
+def contraction_estimate(
+    region: Region, facts: RegionFacts, plan: CpuContraction, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Full tiles take what useful work and waste take. Packing costs half a nanosecond per element (notes/cpu.md §1)."""
+    c = facts.contractions[0]
+    b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
+    wide, narrow = (m, n) if plan.swap else (n, m)
+    itemsize = lets_by_name(region)[c.acc].dtype.itemsize
+    packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize
+    tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
+    waste = (min(tiles_m, narrow * 1.15) * tiles_n) / max(1, narrow * wide)
     threads = max(1, target.cores)
-    compute = flops * waste / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    compute = 2.0 * b * m * n * k * waste / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
     packing = packed_bytes * 1.25e-10 / threads
     memory = seconds_of_bytes(facts, target, sizes)
     return {

@@ -6,13 +6,20 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from tatami.api import Compilation, load_cpu_program
+from tatami.core.cost import rates
 from tatami.core.diagnostic import fail
+from tatami.core.expr import free_vars
+from tatami.core.target import Target
 from tatami.explain import kernel_origins
+from tatami.plan.choose import estimate_at
 from tatami.plan.estimate import number_at
 from tatami.plan.ir import Guarded
+from tatami.region.ir import Region
+from tatami.region.walk import all_axes
 from tatami.runtime.function import Function
 from tatami.runtime.host import thread_count
 
@@ -22,9 +29,10 @@ MAX_RUNS = 200
 
 @dataclass(frozen=True)
 class Timing:
-    """One kernel. Seconds are the least of all runs; `estimate` and `bound` are None where no plan says them.
+    """One kernel. Seconds are the least of all runs. What stands beside is taken at the measured sizes, on the threads that
+    ran, and None in called programs and for sizes that data decide.
 
-    bound: the larger of the plan's compute and memory terms: the time the machine's peaks allow (the roofline).
+    estimate: the plan's. bound: the time that the machine's peaks allow for `flops` and `bytes` (the roofline).
     flops, bytes: of the Region at the measured sizes (spec 5 §10: 2MNK and each operand and result once).
     occupancy: share of the machine's cores that ran it. plan: kind of the plan.
     """
@@ -51,7 +59,7 @@ class Measurement:
 
 
 def estimate_sizes(compilation: Compilation) -> dict[str, int]:
-    """The sizes that the plan's estimates were taken at."""
+    """The sizes that the plan's estimates were taken at: what it was chosen for."""
     out: dict[str, int] = {}
     for choice in _choices(compilation).values():
         for name, value in choice.estimate.items():
@@ -91,28 +99,43 @@ def measure(
     choices = _choices(compilation)
     known = {(k.program, k.name): k for k in kernel_origins(compilation)}
     facts = {(p, f.region): f for p, body in compilation.stages["poly_core"].programs.items() for f in body.regions}
-    busy = min(1.0, (threads or thread_count()) / max(1, compilation.target.cores))
+    regions = {r.name: r for r in compilation.stages["region"].main.body if isinstance(r, Region)}
+    used = threads or thread_count()
+    ran_on = msgspec.structs.replace(compilation.target, cores=used)
+    busy = min(1.0, used / max(1, compilation.target.cores))
     timings: list[Timing] = []
     for (name, kernel), taken in least.items():
         if name == "setup":
             continue
         origin = known.get((name, kernel))
         found = choices.get((name, kernel))
-        terms = found.estimate if found is not None else {}
-        bounds = [terms[t] for t in ("compute", "memory") if t in terms]
+        region = regions.get(kernel) if name == "main" else None  # a callee has sizes of its own, and may run many times
+        fact = facts.get((name, kernel)) if region is not None and _symbols(region) <= sizes.keys() else None
+        terms: dict[str, float] = {}
+        if found is not None and region is not None and fact is not None:
+            terms = estimate_at(region, fact, found, ran_on, sizes)
         kind = origin.kind if origin is not None else "step"
         sources = origin.sources if origin is not None else ()
-        flops = bytes_ = None
-        if (name, kernel) in facts and name == "main":
-            fact = facts[name, kernel]
+        flops = bytes_ = bound = None
+        if fact is not None:
             flops, bytes_ = (
                 number_at(fact.flops, sizes),
                 number_at(fact.bytes_read, sizes) + number_at(fact.bytes_written, sizes),
             )
+            bound = _roofline(ran_on, flops, bytes_)
         plan = type(found.plan).__name__ if found is not None else ""
-        bound = max(bounds, default=None)
         timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), bound, flops, bytes_, busy, plan))
     return Measurement(tuple(timings), whole, runs)
+
+
+def _roofline(target: Target, flops: float, bytes_: float) -> float:
+    """Seconds at the machine's peaks. What fits in the cache is there after the first run, some four times as near."""
+    r = rates(target)
+    return max(flops / (r.flops * max(1, target.cores)), bytes_ / (r.bandwidth * (4 if bytes_ <= r.cache else 1)))
+
+
+def _symbols(region: Region) -> set[str]:
+    return {name for size in all_axes(region).values() for name in free_vars(size)}
 
 
 def _choices(compilation: Compilation) -> dict[tuple[str, str], Guarded]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
+from tatami.plan.choose import estimate_at
 from tatami.search.measure import estimate_sizes, measure
 
 X = np.ones((64, 32), np.float32)
@@ -67,3 +69,43 @@ def test_a_gemm_counts_its_flops_and_bytes() -> None:
     found = measure(prepare(g), {"a": x, "b": y}, {"M": 100, "K": 75, "N": 130}, threads=1, seconds=0.01)
     assert sum(t.flops or 0 for t in found.timings) == 2 * 100 * 75 * 130
     assert sum(t.bytes or 0 for t in found.timings) == 2 * (100 * 75 + 75 * 130 + 100 * 130)
+
+
+def bench(*options: str) -> tuple[str, list[dict[str, str]]]:
+    """The output of the command, and the rows of its table by column."""
+    done = CliRunner().invoke(main, ["bench", *options, "--seconds", "0.01", "--threads", "1"])
+    assert done.exit_code == 0, done.output
+    head, *rows = [re.split(r"\s{2,}", line.strip()) for line in done.output.splitlines()]
+    return done.output, [dict(zip(head, row)) for row in rows if len(row) == len(head)]
+
+
+def test_sizes_come_from_given_inputs_then_from_the_options(tmp_path: Path) -> None:
+    model = tmp_path / "m.harp"
+    model.write_text("graph<N=1, C=1, H=1, W=1> main(x: f32[N, C, H, W]) -> f32[N, C, H, W] {\n    return relu(x) * 2.0\n}\n")
+    output, _ = bench(str(model), "--input", "x=shape:2x3x64x64")
+    assert all(size in output for size in ("N=2", "C=3", "H=64", "W=64"))
+    output, _ = bench(str(model), "-D", "C=5", "-D", "H=4", "-D", "W=6")
+    assert all(size in output for size in ("N=1", "C=5", "H=4", "W=6"))
+    clash = CliRunner().invoke(main, ["bench", str(model), "--input", "x=shape:2x3x64x64", "-D", "N=5"])
+    assert clash.exit_code == 1 and "E1304" in clash.output
+
+
+def test_estimates_are_those_of_the_sizes_that_run() -> None:
+    """The hint of 128 rows said 100 times what the memory allows where 2 ran."""
+    digits = "examples/digits/digits.onnx"
+    rows = {n: bench(digits, "-D", f"N={n}")[1] for n in (1, 4096)}
+    for found in rows.values():
+        shares = [int(r["of roofline"].rstrip("%")) for r in found if r["of roofline"]]
+        assert shares and all(share <= 150 for share in shares), found
+    few, many = (sum(float(r["estimate ms"]) for r in rows[n]) for n in (1, 4096))
+    assert many > 3 * few, rows
+
+
+def test_the_plan_chosen_for_some_sizes_has_the_same_estimate_there() -> None:
+    compilation = prepare(graph())
+    facts = {f.region: f for f in compilation.stages["poly_core"].main.regions}
+    plans = {r.region: r.choices[-1] for r in compilation.stages["plan"].main.regions}
+    for region in compilation.stages["region"].main.body:
+        chosen = plans[region.name]
+        again = estimate_at(region, facts[region.name], chosen, compilation.target, estimate_sizes(compilation))
+        assert again == {k: v for k, v in chosen.estimate.items() if not k.startswith("at.")}

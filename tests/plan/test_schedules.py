@@ -10,7 +10,7 @@ import pytest
 from tatami.core.expr import Expr, expr, var
 from tatami.core.target import PRESETS
 from tatami.indexbook.ir import Guard
-from tatami.plan.choose_cpu import Candidate, rows_candidate, scalar_candidate
+from tatami.plan.choose_cpu import Candidate, rows_candidate, scalar_candidate, vector_widths
 from tatami.plan.ir import CpuRows, Scalar
 from tatami.plan.passes import skeleton
 from tatami.plan.verify_plan import verify_plan
@@ -32,7 +32,7 @@ def check(region: Region, sizes: dict[str, int], seed: int = 0) -> None:
     facts = facts_of(region)
     bones = skeleton(region, sizes, 1 << 20)
     plans = [scalar_candidate(region, facts, bones, TARGET, sizes).plan]
-    rows = rows_candidate(region, facts, bones, TARGET, sizes)
+    rows = rows_candidate(region, facts, bones, TARGET, sizes, vector_widths(TARGET)[0])
     if isinstance(rows, Candidate):
         plans.append(rows.plan)
     for plan in plans:

@@ -128,8 +128,12 @@ def _from_python(value: Any, port: Input) -> Array:
     return converted
 
 
-def _check(array: Array, port: Input) -> None:
+def _check(array: Array, port: Input | Output) -> None:
     found = dtype_of(array)
+    if isinstance(port, Output) and found != port.dtype:  # a converted copy would not be the caller's array
+        wanted = numpy_dtype(port.dtype).name
+        why = f"the array is {array.dtype}, the output is {port.dtype}"
+        raise fail("InputMismatch", port.tensor, why, f"pass an array of {wanted}")
     if found != port.dtype:
         raise fail(
             "InputMismatch",
@@ -140,10 +144,11 @@ def _check(array: Array, port: Input) -> None:
             else f"pass numbers, as an array of {numpy_dtype(port.dtype).name}",
         )
     if array.ndim != len(port.shape):
+        what = "output" if isinstance(port, Output) else "input"
         raise fail(
             "InputMismatch",
             port.tensor,
-            f"the array has rank {array.ndim}, shape {list(array.shape)}; the input has shape [{', '.join(map(str, port.shape))}]",
+            f"the array has rank {array.ndim}, shape {list(array.shape)}; the {what} has shape [{', '.join(map(str, port.shape))}]",
             f"pass an array of rank {len(port.shape)}",
         )
 
@@ -259,7 +264,7 @@ def give(array: Array, kind: Kind) -> Any:
 def take_output(value: Any, port: Output) -> Array:
     """A caller's `out=` array, which is written in place. Raises InputMismatch."""
     array, _ = to_numpy(value, Input(port.tensor, port.dtype, port.shape))
-    _check(array, Input(port.tensor, port.dtype, port.shape))
+    _check(array, port)
     if not array.flags.writeable:
         raise fail("InputMismatch", port.tensor, "the array given as out= is read-only", "pass a writable array")
     return array

@@ -10,8 +10,8 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import shape
 from tatami.core.module import Module
-from tatami.core.signature import Input
-from tatami.runtime.arrays import address, available_bytes, empty, give, take
+from tatami.core.signature import Input, Output
+from tatami.runtime.arrays import address, available_bytes, empty, give, take, take_output
 from tatami.runtime.function import Function
 from tests.execution.regions import N, chain, program, region
 from tests.runtime.compiled import compiled
@@ -196,3 +196,11 @@ def test_strided_inputs_are_counted_and_outputs_contiguous() -> None:
 def test_large_arrays_are_aligned() -> None:
     assert all(address(empty((n,), DType.bf16)) % 64 == 0 for n in (5000, 7777))
     assert available_bytes() > 1 << 20
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(2, np.float64), np.zeros((1, 2), np.float32)])
+def test_a_wrong_array_for_an_output_is_called_an_output(wrong: np.ndarray) -> None:
+    with pytest.raises(TatamiError) as error:
+        take_output(wrong, Output("y", DType.fp32, shape(2)))
+    found = error.value.diagnostics[0]
+    assert found.at == "y" and "the output" in found.why and "input" not in found.why + found.suggestion

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
+from tatami.core.diagnostic import fail
+
 
 class Var:
     """A size symbol or an axis."""
@@ -475,11 +477,19 @@ def evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
                 case Var(name=name):
                     term = term * env[name]
                 case Floor(num=num, den=den):
-                    term = term * (evaluate(num, env) // evaluate(den, env))
+                    term = term * _evaluate_floor(num, den, env)
                 case Extreme(kind=kind, args=args):
                     term = term * _evaluate_extreme(kind, [evaluate(a, env) for a in args])
         total = total + term
     return total
+
+
+def _evaluate_floor(num: Expr, den: Expr, env: Mapping[str, Any]) -> Any:
+    try:
+        return evaluate(num, env) // evaluate(den, env)
+    except ZeroDivisionError:
+        how = "pass sizes by which one can divide"
+        raise fail("InvalidSymbol", str(Floor(num, den)), f"{den} is 0 here", how) from None
 
 
 def _evaluate_extreme(kind: str, values: list[Any]) -> Any:

@@ -33,6 +33,7 @@ from tatami.core.scalar import scalar
 from tatami.core.signature import Equation, Input, Mutability, Output, Role, Signature, Storage
 from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
+from tatami.frontend.divisors import nonzero_divisors
 from tatami.frontend.graph_arguments import constant, integer, several
 from tatami.frontend.graph_arguments import dtype as dtype_named
 from tatami.frontend.graph_arguments import name as named
@@ -130,12 +131,19 @@ class Graph:
         self._put_output(name, tensor, None)
 
     def update(self, target: Tensor, value: Tensor) -> None:
-        """The mutable input `target` takes `value` in place, after all its reads."""
+        """The mutable input `target` takes `value` in place, after all its reads; once."""
         where = _caller()
         port = next((i for i in self._inputs if i.tensor == self._own(target, where).name), None)
         if port is None or port.mutability != "mutable":
             raise fail(
                 "InvalidAttribute", where, f"{target.name!r} is not a mutable input", 'declare it with mutability="mutable"'
+            )
+        if f"{target.name}.updated" in self._updates:
+            raise fail(
+                "DuplicateId",
+                where,
+                f"{target.name!r} is updated already",
+                "compute the value of both steps first, and update once",
             )
         self._put_output(f"{target.name}.updated", value, target.name)
 
@@ -367,6 +375,7 @@ class Graph:
         return self.root._graphs[name]
 
     def call(self, graph: Graph | str, *operands: Tensor, sizes: Mapping[str, IntoExpr] | None = None) -> Any:
+        """The results of a graph made by `subgraph`. `sizes`: values of its symbols that no operand decides."""
         given = {} if sizes is None else sizes
         if not isinstance(given, Mapping):
             raise fail("InvalidAttribute", _caller(), f"sizes are {given!r}", 'give a mapping: {"N": 4}')
@@ -433,7 +442,8 @@ class Graph:
             for n in self._nodes
         )
         outputs = tuple(Output(o, tensors[o].dtype, tensors[o].shape, u) for o, u in self._updates.items())
-        signature = Signature(tuple(self._inputs), outputs, tuple(self._assumptions), dict(self._defaults))
+        assumptions = tuple(dict.fromkeys((*self._assumptions, *nonzero_divisors(nodes, tensors))))
+        signature = Signature(tuple(self._inputs), outputs, assumptions, dict(self._defaults))
         return ir.Graph(signature, tensors, nodes)
 
     def module(self) -> Module[ir.Graph]:

@@ -57,7 +57,7 @@ def call_inputs(graph: Graph, constants: Collection[str]) -> list[Input]:
 
 def callee(name: str, site: Site) -> Graph:
     if name not in site.graphs:
-        raise fail("UnknownValue", site.at, f"no graph is called {name!r}", "name a graph of the module")
+        raise fail("UnknownValue", site.at, f"no graph of the module is called {name!r}", f"make it with g.subgraph({name!r})")
     return site.graphs[name]
 
 

@@ -6,8 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.bounds import is_positive
-from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, expr, floordiv, maximum, product
+from tatami.core.bounds import bounds, is_positive
+from tatami.core.diagnostic import fail
+from tatami.core.expr import ONE, ZERO, Expr, Shape, Var, ceildiv, expr, floordiv, free_vars, maximum, product
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
@@ -384,7 +385,37 @@ def _view(attrs: View, operands: Operands, site: Site) -> tuple[TensorType, ...]
     want((attrs.map is None) != (attrs.linear is None), "view needs map or linear", "give exactly one of them", site)
     if attrs.map is not None:
         want(len(attrs.map) == len(x.shape), f"map has {len(attrs.map)} entries for {text(x.shape)}", "give one per axis", site)
+    rank = len(attrs.shape)
+    coordinates = {f"i{k}": size for k, size in enumerate(attrs.shape)}
+    entries = zip(attrs.map, x.shape, strict=True) if attrs.map is not None else [(attrs.linear, product(x.shape))]
+    for e, size in entries:
+        assert e is not None
+        beyond = sorted(n for n in free_vars(e) if n[:1] == "i" and n[1:].isdigit() and n not in coordinates)
+        if beyond:
+            how = f"use coordinates below {rank}, the rank of the result"
+            raise fail("AxisOutOfRange", site.at, f"{beyond[0]} in a result of rank {rank}", how)
+        _want_inside(e, size, coordinates, site)
     return (TensorType(x.dtype, attrs.shape),)
+
+
+def _want_inside(e: Expr, size: Expr, coordinates: dict[str, Expr], site: Site) -> None:
+    """E1008 where the ends of the expression's range are numbers and an end that is reached is outside.
+
+    A range that cannot be computed (it depends on sizes) is left to the reads.
+    """
+    is_affine = all(len(mono) <= 1 and all(isinstance(a, Var) for a in mono) for mono, _ in e.terms)
+    ends = bounds(e, coordinates) if is_affine else None
+    extent = size.as_int()
+    if ends is None or extent is None or any(s.as_int() in (None, 0) for s in coordinates.values()):
+        return
+    low, high = (end.as_int() for end in ends)
+    if low is not None and high is not None and (low < 0 or high >= extent):
+        raise fail(
+            "AxisOutOfRange",
+            site.at,
+            f"the view reads elements {low}..{high} of {extent}",
+            "keep the expression inside, for example by % or min and max",
+        )
 
 
 def _depth_to_space(attrs: BlockSize, operands: Operands, site: Site) -> tuple[TensorType, ...]:

@@ -141,6 +141,9 @@ class Expressions:
     def _index(self, e: ir.Index, base: Value) -> Value:
         if isinstance(base, DType):
             return TensorType(base, tuple(self._extent(item) for item in e.items))
+        if isinstance(base, Results):
+            names = ", ".join("abcdefgh"[: len(base.tensors)])
+            raise self._unfit(e.at, f"{describe(base)} are no tensor", f"take them apart first: ({names}) = …")
         if not isinstance(base, Tensor):
             raise self._unfit(e.at, f"{describe(base)} has no elements to take", "index a tensor")
         keys = tuple(self._key(item) for item in e.items)

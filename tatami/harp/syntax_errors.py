@@ -17,7 +17,8 @@ RESERVED = ("graph", "return", "fused", "fused_reduce", "fused_cumulative", "tru
 """Words that are never the name of a graph, an input, a size or a variable."""
 _CLASSES = {"NAME": "a name", "INTEGER": "an integer", "REAL": "a number", "STRING": "a string", "NEW_LPAR": "'('", "$END": "the end of the text"}  # fmt: skip
 _BEGIN_AN_EXPRESSION = {"a name", "an integer", "a number", "a string", "'('", "'['", "'-'", "'!'", "'true'", "'false'", "'fused'", "'fused_reduce'", "'fused_cumulative'"}  # fmt: skip
-_CONTINUE_AN_EXPRESSION = {repr(op) for level in LEVELS for op in level} | {"'**'", "'.'", "'['"}
+_LOOSER_THAN_A_POWER = {repr(op) for level in LEVELS for op in level}
+_CONTINUE_AN_EXPRESSION = _LOOSER_THAN_A_POWER | {"'**'", "'.'", "'['"}
 _CLOSING = {")": "]", "]": ")"}
 _LAST_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r\n]*\Z")
 _FOREIGN = {
@@ -84,7 +85,7 @@ def _one_of(accepted: set[str]) -> str:
     if rest >= _BEGIN_AN_EXPRESSION:
         words.append("an expression")
         rest -= _BEGIN_AN_EXPRESSION
-    if rest >= _CONTINUE_AN_EXPRESSION:
+    if rest >= _LOOSER_THAN_A_POWER:
         words.append("an operator")
         rest -= _CONTINUE_AN_EXPRESSION
     return " or ".join([*words, *sorted(rest, key=lambda w: (w == "a name", w))])
@@ -138,8 +139,10 @@ def _advice(source: Source, token: Token, accepted: set[str]) -> str:
     if accepted == {"'->'"}:
         return "write what the graph gives: -> f32[N]"
     found = _shown(str(token))
+    if token == "**":
+        return "write brackets around one of the two powers: (a ** b) ** c"
     if accepted >= _BEGIN_AN_EXPRESSION:
         return f"write a value before {found}, or remove {found}"
-    if accepted >= _CONTINUE_AN_EXPRESSION:
+    if accepted >= _LOOSER_THAN_A_POWER:
         return f"end the expression before {found}, or remove {found}"
     return f"write {_one_of(accepted)} before {found}, or remove {found}"

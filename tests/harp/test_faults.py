@@ -62,6 +62,8 @@ BODY = [
     ("N = x", 1, "DuplicateId", "'N' is a size variable", "N_"),
     ("z = pair(x[:, 0])", None, "", "", ""),
     ("z = pair(x[:, 0]) + 1.0", 5, "InvalidAttribute", "the 2 results of pair", "(a, b) = pair"),
+    ("z = pair(x[:, 0])[0]", 18, "InvalidAttribute", "the 2 results of pair are no tensor", "(a, b) = …"),
+    ("z = x ** 2 ** 3", 12, "ParseError", "an operator", "(a ** b) ** c"),
     ("(p, q, r) = pair(x[:, 0])", 1, "ResultCount", "3 names for 2 results of pair", "(a, b) = …"),
     ("(p, q) = x", 1, "ResultCount", "2 names for 1 result", "one name per result"),
     ("z = f(x)", 5, "InputMismatch", "takes 2 operands (a, b), the call gives 1", "one operand per input"),

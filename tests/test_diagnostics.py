@@ -366,7 +366,7 @@ def document_form(fixed: bool) -> None:
     prepare(document)
 
 
-@case("UnsupportedModel", "strange", "rewrite Frobnicate")
+@case("UnsupportedModel", "strange", "give the model a function Frobnicate")
 def unsupported(fixed: bool) -> None:
     prepare(model(helper.make_node("Relu" if fixed else "Frobnicate", ["x"], ["y"], name="strange")))
 

@@ -91,7 +91,7 @@ def render(doc: Doc, width: int) -> str:
             case Broken(text):
                 work.append((indent, flat, "" if flat else text))
             case Group(inner):
-                fits = flat or _fits(inner, width - column, work)
+                fits = flat or _fits(inner, width - (column if pending is None else pending), work)
                 work.append((indent, fits, inner))
             case Line(text):
                 if flat:

@@ -11,6 +11,10 @@ from tatami.copies import moves
 from tatami.core.module import Module
 from tatami.plan.show import name_plan, show_estimate
 from tatami.region.ir import Region, Step
+from tatami.tiny.ir import MOVEMENT
+
+LOWERED_FROM = ("frontend", "tiny@imported", "tiny")
+"""Stages above the partition; a program given at a later one has its Regions already."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,10 @@ def _report(compilation: Compilation) -> Iterator[str]:
         where = "" if k.program == "main" else f" ({k.program})"
         yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}"
     yield from _calls(compilation)
-    lowered = compilation.first in ("frontend", "tiny@imported", "tiny")  # else the Regions were given
-    partitions = compilation.stages["partition"] if lowered and "partition" in compilation.stages else {}
+    yield from _course(compilation)
+    partitions = (
+        compilation.stages["partition"] if compilation.first in LOWERED_FROM and "partition" in compilation.stages else {}
+    )
     for program, partition in partitions.items():
         yield ""
         yield f"fusion in {program}"
@@ -113,6 +119,27 @@ def _report(compilation: Compilation) -> Iterator[str]:
         yield "warnings"
         for w in compilation.warnings:
             yield f"  {w}"
+
+
+def _course(compilation: Compilation) -> Iterator[str]:
+    """How each graph of operations became kernels: the four steps of spec 1, in the order they are taken (G-29)."""
+    made = compilation.stages
+    if compilation.first not in LOWERED_FROM or any(n not in made for n in ("tiny", "partition", "region", "execution")):
+        return
+    for name, program in made["execution"].programs.items():
+        if name not in made["tiny"].programs or name not in made["partition"]:
+            continue
+        nodes = made["tiny"].programs[name].nodes
+        moved = sum(isinstance(n.op, MOVEMENT) for n in nodes)
+        verdicts = made["partition"][name].verdicts
+        regions = [i for i in made["region"].programs[name].body if isinstance(i, Region)]
+        waves = len({i.wave for i in program.instructions})
+        yield ""
+        yield f"course of {name}"
+        yield f"  views merged   movement nodes: {moved}, into the reads of other nodes: {len(nodes) - moved} (indexbook)"
+        yield f"  fused          edges: {sum(v.fused for v in verdicts)} of {len(verdicts)} (partition)"
+        yield f"  lowered        kernels: {len(regions)} (region, plan)"
+        yield f"  one program    instructions: {len(program.instructions)}, waves: {waves} (execution)"
 
 
 def _calls(compilation: Compilation) -> Iterator[str]:

@@ -26,7 +26,7 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.node_view import node_view
 from tatami.frontend.run import run as run_frontend
-from tatami.playback import compare_outputs
+from tatami.playback import compare_outputs, play_back
 from tatami.runtime.host import detect_host
 from tatami.stages import show
 
@@ -754,3 +754,19 @@ def test_dot_shows_every_node_and_edge() -> None:
         assert svg.count('class="node"') == len(nodes) and svg.count('class="edge"') == len(edges)
     for name in ("a", "b", "c", "matmul", "expand", "add", "relu", "y"):
         assert any(f'"{name}\\n' in line or f'"{name}"' in line for line in nodes), name
+
+
+def test_explain_names_the_steps_in_their_order_and_each_keeps_the_meaning() -> None:
+    g = Graph("t")
+    x = g.input("x", (6, 8), DType.fp32)
+    g.output("y", (x.permute((1, 0)).exp() * 2.0 + 1.0).sum(axis=0))
+    g.output("z", x.tile(0, 2).sort(axis=1)[0])
+    function = compile(g)
+    lines = function.explain().split("course of main\n")[1].splitlines()[:4]
+    assert [line[2:15].strip() for line in lines] == ["views merged", "fused", "lowered", "one program"]
+    kernels = len(function.stages["region"].value.main.body)
+    assert f"kernels: {kernels} " in lines[2] and kernels > 1
+    array = f32(6, 8)
+    played = play_back(function.compilation.values(), {"x": array}, {}, function(x=array))
+    assert played.first_divergence is None
+    assert {"frontend", "tiny", "region", "kernels"} <= {r.stage for r in played.results}

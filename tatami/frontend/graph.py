@@ -526,6 +526,9 @@ class Graph:
 
     def lifted(self, operands: Sequence[Tensor | bool | int | float | None], op: str) -> list[Tensor | None]:
         """Numbers as constants of the dtype of the tensors beside them; the condition of `where` decides nothing."""
+        if not isinstance(operands, list | tuple):
+            why = f"the operands of {op} are a {type(operands).__name__}"
+            raise fail("InvalidAttribute", _caller(), why, "give a list of tensors and numbers")
         values = operands[1:] if op == "where" else operands
         dtypes = [o.dtype for o in values if isinstance(o, Tensor)]
         decided = [d for d in dtypes if d != DType.unknown and d != DType.bool]

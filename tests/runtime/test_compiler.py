@@ -81,6 +81,8 @@ def test_an_interrupt_leaves_no_child(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     cc = script(tmp_path, f'case "$1" in --version) echo fake 3.0;; *) echo $$ > {pid}; exec sleep 60;; esac')
     text = (
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job begins with it ignored\n"
         "from tatami.core.target import PRESETS\n"
         "from tatami.runtime.cache import Cache\n"
         "from tatami.runtime.objects import Unit, build\n"

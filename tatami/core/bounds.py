@@ -49,12 +49,12 @@ def is_at_most(a: Expr, b: Expr) -> bool:
 
 def least(*sizes: IntoExpr) -> Expr:
     """The minimum of sizes, without those that another one never exceeds, empty axes included: ``least(N, N + M) == N``."""
-    return minimum(*_undominated([expr(s) for s in sizes], lambda a, b: _holds_from_zero(b - a)))
+    return minimum(*_undominated([expr(s) for s in sizes], is_always_at_most))
 
 
 def greatest(*sizes: IntoExpr) -> Expr:
     """The maximum of sizes, without those that never exceed another one: ``greatest(0, N) == N``, and ``greatest(1, N)`` stays."""
-    return maximum(*_undominated([expr(s) for s in sizes], lambda a, b: _holds_from_zero(a - b)))
+    return maximum(*_undominated([expr(s) for s in sizes], lambda a, b: is_always_at_most(b, a)))
 
 
 def _undominated(sizes: list[Expr], wins: Callable[[Expr, Expr], bool]) -> list[Expr]:
@@ -67,12 +67,13 @@ def _undominated(sizes: list[Expr], wins: Callable[[Expr, Expr], bool]) -> list[
 
 def is_always_less(a: Expr, b: Expr) -> bool:
     """Is ``a < b`` proved for every value of the symbols, 0 included?"""
-    return _holds_from_zero(b - a - 1)
+    return is_always_at_most(a + 1, b)
 
 
-def _holds_from_zero(e: Expr) -> bool:
-    """Is the expression proved ``>= 0`` when symbols may be 0: ``is_nonneg`` of it with each symbol one less."""
-    return is_nonneg(substitute(e, {name: var(name) - 1 for name in free_vars(e)}))
+def is_always_at_most(a: Expr, b: Expr) -> bool:
+    """Is ``a <= b`` proved for every value of the symbols, 0 included? ``is_at_most`` counts them from 1: here each is one less."""
+    difference = b - a
+    return is_nonneg(substitute(difference, {name: var(name) - 1 for name in free_vars(difference)}))
 
 
 def _nonneg(e: Expr, depth: int) -> bool:

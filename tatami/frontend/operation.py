@@ -164,25 +164,11 @@ def _placement(narrow: Shape, wide: Shape) -> list[int] | None:
     return out
 
 
-def right_aligned(shapes: Sequence[Shape]) -> Shape | None:
-    """The right-aligned broadcast of `shapes`, or None."""
-    rank = max(map(len, shapes), default=0)
-    out = [ONE] * rank
-    for s in shapes:
-        for j, size in enumerate(s, rank - len(s)):
-            if size == ONE or size == out[j]:
-                continue
-            if out[j] != ONE:
-                return None
-            out[j] = size
-    return tuple(out)
+def right_aligned(shapes: Sequence[Shape], *, assume: bool = False) -> Shape | None:
+    """The right-aligned broadcast of `shapes`, or None.
 
-
-def assumed_broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """The right-aligned broadcast where sizes that could be equal are taken to be: ``[N] with [min(512, N)]`` gives ``[N]``.
-
-    The caller reshapes what differs, which records the equation for the time when sizes are known. None where
-    two numbers differ.
+    assume: sizes that could be equal are taken to be, ``[N] with [min(512, N)]`` gives ``[N]``; the caller reshapes what
+    differs, which records the equation for the time when sizes are known. None then where two numbers differ.
     """
     rank = max(map(len, shapes), default=0)
     out = [ONE] * rank
@@ -190,7 +176,7 @@ def assumed_broadcast(shapes: Sequence[Shape]) -> Shape | None:
         for j, size in enumerate(s, rank - len(s)):
             if size == ONE or size == out[j]:
                 continue
-            if out[j] != ONE and None not in (size.as_int(), out[j].as_int()):
+            if out[j] != ONE and (not assume or None not in (size.as_int(), out[j].as_int())):
                 return None
             out[j] = size if out[j] == ONE else min(out[j], size, key=lambda e: (e.as_int() is None, len(str(e)), str(e)))
     return tuple(out)

@@ -252,13 +252,13 @@ class Importer:
 
     def broadcast(self, tensors: Sequence[str]) -> list[str]:
         """ONNX's right-aligned broadcasting, made explicit."""
-        from tatami.frontend.operation import assumed_broadcast, text
+        from tatami.frontend.operation import right_aligned, text
 
         shapes = [self.tensors[t].shape for t in tensors]
         full = [s for s in shapes if s]
         if len(set(full)) <= 1:
             return list(tensors)
-        to = assumed_broadcast(full)
+        to = right_aligned(full, assume=True)
         if to is None:
             raise fail(
                 "BroadcastMismatch", self.site, f"operands of shapes {' and '.join(map(text, shapes))} do not broadcast",

@@ -108,12 +108,12 @@ def _flatten(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _expand(m: Importer, n: OnnxNode) -> list[Value]:
-    from tatami.frontend.operation import assumed_broadcast, text
+    from tatami.frontend.operation import right_aligned, text
 
     x = m.data(m.value(n.inputs[0]))
     wanted = integers(m, n, 1, "shape") or ()
     shape = m.tensors[x].shape
-    to = assumed_broadcast([shape, tuple(wanted)])
+    to = right_aligned([shape, tuple(wanted)], assume=True)
     if to is None:
         raise fail(
             "BroadcastMismatch", m.site, f"Expand of {text(shape)} to {text(tuple(wanted))}", "expand axes of size 1 only"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tatami.core.bounds import greatest
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, expr, floordiv
 from tatami.core.scalar import Scalar
@@ -196,8 +195,7 @@ def topk(use: Use[TopK]) -> tuple[Value, ...]:
     """The whole axis sorted, then its first k. That a symbolic axis has k elements is checked when sizes are bound."""
     x = use[0]
     axis = use.axis(use.attrs.axis, x.rank)
-    if (enough := greatest(use.attrs.k, x.shape[axis])) != x.shape[axis]:
-        x.builder.assume(enough, x.shape[axis])
+    x.builder.assume_at_most(expr(use.attrs.k), x.shape[axis])
     types = [TensorType(x.dtype, x.shape), TensorType(DType.i64, x.shape)]
     both = _routine(use, "sort", types, axis=axis, descending=use.attrs.largest)
     return tuple(part(v, axis, expr(0), use.attrs.k) for v in both)

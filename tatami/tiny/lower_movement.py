@@ -9,7 +9,7 @@ from typing import Any
 
 from tatami.core.bounds import is_at_most, is_positive, unravel
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, expr, free_vars, maximum, mod, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, maximum, mod, product
 from tatami.frontend.operation import NoAttrs
 from tatami.frontend.ops_movement import (
     Axes,
@@ -196,19 +196,12 @@ def slice_(use: Use[Slice]) -> Value:
     spare = [(ZERO, ZERO)] * x.rank
     for axis, (size, lo, hi) in enumerate(zip(x.shape, a.starts, a.stops, strict=True)):
         for small, large in ((ZERO, lo), (lo, hi), (hi, size)):
-            if not _is_at_most_when_empty(small, large):
-                x.builder.assume(maximum(small, large), large)
+            x.builder.assume_at_most(small, large)
         if not is_at_most(ZERO, lo) or not is_at_most(hi, size):
             spare[axis] = (ZERO if is_at_most(ZERO, lo) else maximum(-lo, 0), maximum(hi - size, 0))
     before = [w for w, _ in spare]
     los, his = (tuple(s + w for s, w in zip(at, before, strict=True)) for at in (a.starts, a.stops))
     return x.pad(spare).shrink(los, his, slice_steps(a))
-
-
-def _is_at_most_when_empty(a: Expr, b: Expr) -> bool:
-    """a <= b for all sizes from 0 on (elsewhere sizes count from 1: empty domains read nothing)."""
-    difference = b - a
-    return is_at_most(ZERO, substitute(difference, {s: var(s) - 1 for s in free_vars(difference)}))
 
 
 def roll(use: Use[Roll]) -> Value:

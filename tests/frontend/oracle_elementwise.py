@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.frontend.oracle import Oracle, oracle
+from tests.torch_meaning import SAME_NAME
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.0, -3.0, 0.25, -0.25, 0.75, 7.5]
 SPECIAL += [1e-3, -1e-3, 12.0, -12.0, 40.0, -40.0, 100.0, -100.0, 3.7, -3.7, 0.1, -0.1, 0.9, -0.9, 20.5, -20.5, 1e-4, 2.0]
@@ -23,42 +24,7 @@ FLOATS: dict[str, tuple[Any, torch.dtype]] = {
 INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 
 UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    **{
-        name: getattr(torch, name)
-        for name in [
-            "exp",
-            "exp2",
-            "expm1",
-            "log",
-            "log2",
-            "log10",
-            "log1p",
-            "sqrt",
-            "rsqrt",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "erf",
-            "abs",
-            "sign",
-            "floor",
-            "ceil",
-            "round",
-            "trunc",
-            "square",
-            "sigmoid",
-            "neg",
-        ]
-    },
+    **{name: getattr(torch, name) for name in SAME_NAME},
     "sign": lambda x: torch.where(torch.isnan(x), x, torch.sign(x)),
     "recip": torch.reciprocal,
     "relu": F.relu,

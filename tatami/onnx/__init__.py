@@ -2,6 +2,7 @@
 
     load          the model: inputs, initialisers (external data from the model's folder only), outputs
     import_node   one node: its handler (registry, ops_*.py), else the body of its function
+    support       which operators have an import; one diagnostic of all that have none
     control       If, Loop, Scan: graphs of the module; what they read from outside becomes operands
     fold          nodes of small constants are computed while importing
     importer      the state: values by ONNX name, frontend nodes so far

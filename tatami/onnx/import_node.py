@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 
 import onnx
 
-from tatami.core.diagnostic import Diagnostic, diagnostic, fail
+from tatami.core.diagnostic import fail
 from tatami.onnx.fold import fold
 from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.node import OnnxNode, read_node
 from tatami.onnx.registry import CONTROL, handler_of
+from tatami.onnx.support import schema_of, unsupported_words
 from tatami.onnx.values import Value
 
 MAX_DEPTH = 30
@@ -149,16 +150,6 @@ def _function_of(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> onnx.Fun
     return onnx.FunctionProto.FromString(data) if data else None
 
 
-def schema_of(domain: str, op: str, opset: int) -> onnx.defs.OpSchema | None:
-    domain = "" if domain == "ai.onnx" else domain
-    if not onnx.defs.has(op, domain):
-        return None
-    try:
-        return onnx.defs.get_schema(op, opset, domain) if not domain else onnx.defs.get_schema(op, domain=domain)
-    except onnx.defs.SchemaError:
-        return None
-
-
 def _type_proto(m: Importer, node: OnnxNode, position: int) -> onnx.TypeProto:
     if not node.has(position):
         return onnx.TypeProto()
@@ -171,42 +162,3 @@ def _type_proto(m: Importer, node: OnnxNode, position: int) -> onnx.TypeProto:
     kind = m.type_of(value)
     sizes = [s.as_int() if s.as_int() is not None else str(s) for s in kind.shape]
     return onnx.helper.make_tensor_type_proto(_TO_ONNX[kind.dtype], sizes)
-
-
-def is_supported(m: Importer, domain: str, op: str) -> bool:
-    """Whether some import exists; a function body may still fail on what it holds."""
-    if (domain, op) in m.functions:
-        return True
-    if handler_of(domain, op) is not None or (domain in ("", "ai.onnx") and op in CONTROL):
-        return True
-    schema = schema_of(domain, op, m.opset)
-    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
-
-
-def unsupported_words(m: Importer, domain: str, op: str) -> tuple[str, str]:
-    """Why an operator is not imported, and what would be needed."""
-    prefix = f"{domain}." if domain not in ("", "ai.onnx") else ""
-    why = f"the operator {prefix}{op} is not supported"
-    schema = schema_of(domain, op, m.opset)
-    if schema is None:
-        return f"{why}: ONNX has none of that name at opset {m.opset}", f"give the model a function {op} of domain {domain!r}"
-    kinds = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
-    ports = [kinds.get(p.type_str, {p.type_str}) for p in (*schema.inputs, *schema.outputs)]
-    if any(allowed and all("string" in t for t in allowed) for allowed in ports):
-        return f"{why}: it computes with strings", "do it before the model and give it numbers"
-    return why, f"rewrite {op} with supported operators, or give the model a function of that name"
-
-
-def unsupported_nodes(m: Importer, graph: onnx.GraphProto) -> list[Diagnostic]:
-    """One diagnostic per node without an import, those of branches, bodies and the model's functions included."""
-    out: list[Diagnostic] = []
-    pending: list[Iterable[onnx.NodeProto]] = [graph.node, *(f.node for f in m.functions.values())]
-    while pending:
-        for position, node in enumerate(pending.pop(0)):
-            if not is_supported(m, node.domain, node.op_type):
-                at = node.name or f"{node.op_type}_{position}"
-                out.append(diagnostic("UnsupportedModel", at, *unsupported_words(m, node.domain, node.op_type)))
-            for a in node.attribute:
-                if a.type == onnx.AttributeProto.GRAPH:
-                    pending.append(a.g.node)
-    return out

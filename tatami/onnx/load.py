@@ -20,9 +20,10 @@ from tatami.core.signature import Input, Output, Signature
 from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.onnx.external import external_array, refuse_external_attributes, without_external_data
-from tatami.onnx.import_node import import_nodes, unsupported_nodes
+from tatami.onnx.import_node import import_nodes
 from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.ports import Absent, Form, Imported, Many, One
+from tatami.onnx.support import unsupported_nodes
 from tatami.onnx.values import Value
 
 MAX_FILE_BYTES = 2 << 30
@@ -53,7 +54,7 @@ def load_file(path: Path) -> Module[Graph]:
 
 
 def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Path | None = None) -> Module[Graph]:
-    """A module from a ModelProto. Raises TatamiError; unsupported operators are all listed at once.
+    """A module from a ModelProto. Raises TatamiError; one diagnostic lists all unsupported operators.
 
     example_inputs: arrays by input name. Where an input decides axes, sizes or counts, the program is specialised on
     its value here and no longer takes it; the values of the others are not looked at. A list stands for a sequence,
@@ -90,8 +91,8 @@ def import_model(
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     importer = Importer(opset, {(f.domain, f.name): f for f in model.functions})
     missing = unsupported_nodes(importer, model.graph)
-    if missing:
-        raise TatamiError(*missing)
+    if missing is not None:
+        raise missing
     refuse_external_attributes(model.graph)
     try:
         onnx.checker.check_model(without_external_data(model))

@@ -1,6 +1,6 @@
 """Matrix products: GFLOP/s of compiled programs beside numpy and torch, in the same rounds as the machine's own peak.
 
-    python benchmarks/cpu/gemm.py [--threads 1] [--seconds 2] [--constant] [--json benchmarks/results/gemm.json]
+    python -m benchmarks.cpu.gemm [--threads 1] [--seconds 2] [--constant] [--json benchmarks/results/gemm.json]
 
 Contestants take turns call by call. Each round is framed by a register-only multiply-add loop; rounds in which that loop
 ran below 0.93 of its best are dropped (the machine was busy with something else); the best and the median of the
@@ -11,7 +11,6 @@ weight that setup packs once.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import platform
@@ -24,28 +23,6 @@ SHAPES = [
     (64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (333, 333, 333),
     (1, 768, 768), (7, 3072, 768), (33, 768, 768), (128, 768, 768), (128, 3072, 768), (128, 768, 3072), (197, 768, 768),
 ]  # fmt: skip
-
-
-def peak_text(lanes: int) -> str:
-    """A loop of 24 independent vector multiply-adds that touches no memory."""
-    names = [f"c{i}" for i in range(24)]
-    body = "\n".join(f"    {n} = {n} * x + y;" for n in names)
-    total = " + ".join(names)
-    return f"""
-typedef float V __attribute__((vector_size({4 * lanes})));
-__attribute__((visibility("default"))) float peak(long n, float s) {{
-  V x = s - (V){{0}}, y = x * 1e-9f;
-  V {", ".join(f"{n} = x + {i}" for i, n in enumerate(names))};
-  for (long i = 0; i < n; ++i) {{
-{body}
-    __asm__ volatile("" : "+x"(c0), "+x"(c7), "+x"(c15), "+x"(c23));
-  }}
-  V t = {total};
-  float r = 0;
-  for (int i = 0; i < {lanes}; ++i) r += t[i];
-  return r;
-}}
-"""
 
 
 def main() -> None:
@@ -61,11 +38,12 @@ def main() -> None:
 
     import numpy as np
 
+    from benchmarks.cpu.peak import Probe
     from tatami.runtime.host import detect_host
 
     target = detect_host()
     shapes = [tuple(int(v) for v in s.split("x")) for s in args.shape] or SHAPES
-    probe, probe_flops = peak_probe()
+    probe = Probe(1)
     rows = []
     print(
         f"{target.name}, {args.threads} thread(s), {'constant' if args.constant else 'given'} right operand; GFLOP/s, best of quiet rounds"
@@ -77,7 +55,7 @@ def main() -> None:
         torch_run = with_torch(a, b, args.threads)
         if torch_run is not None:
             contestants["torch"] = torch_run
-        result = measure(contestants, probe, probe_flops, 2.0 * m * n * k, args.seconds)
+        result = measure(contestants, probe, 2.0 * m * n * k, args.seconds)
         rows.append({"m": m, "n": n, "k": k, **result})
         figures = "  ".join(f"{name} {result[name]:7.1f}" for name in contestants)
         print(
@@ -118,21 +96,8 @@ def with_torch(a: object, b: object, threads: int) -> Callable[[], object] | Non
     return lambda: torch.mm(x, y, out=out)
 
 
-def peak_probe() -> tuple[Callable[[], float], float]:
-    """A call that takes about 0.2 ms, and its floating-point operations."""
-    from tatami.runtime.host import detect_host
-    from tatami.runtime.objects import Unit, build, load
-
-    target = detect_host()
-    lanes = max(target.vector_bytes // 4, 4)
-    library = load(build((Unit(peak_text(lanes), True),), target))
-    library.peak.restype = ctypes.c_float
-    count = 20000
-    return lambda: library.peak(ctypes.c_long(count), ctypes.c_float(0.999)), 2.0 * 24 * lanes * count
-
-
 def measure(
-    contestants: dict[str, Callable[[], object]], probe: Callable[[], float], probe_flops: float, flops: float, seconds: float
+    contestants: dict[str, Callable[[], object]], probe: Callable[[], float], flops: float, seconds: float
 ) -> dict[str, float]:
     """Best and median GFLOP/s of each contestant over the rounds in which the machine was quiet, and the peak."""
     repeat = {}
@@ -146,9 +111,7 @@ def measure(
     while time.perf_counter() < end or len(rounds) < 3:
         peaks, rates = [], {}
         for name, run in contestants.items():
-            t = time.perf_counter()
-            probe()
-            peaks.append(probe_flops / (time.perf_counter() - t) / 1e9)
+            peaks.append(probe())
             t = time.perf_counter()
             for _ in range(repeat[name]):
                 run()

@@ -1,0 +1,158 @@
+"""Tatami beside PyTorch, torch.compile, ONNX Runtime and numpy on this CPU, by the rules of `blocks.py`.
+
+    python -m benchmarks.cpu                    everything; writes benchmarks/results/cpu.json and docs/performance.md
+    python -m benchmarks.cpu --quick            a small set in some minutes; writes nothing unless --json is given
+    python -m benchmarks.cpu --group gemm --threads 1
+    python -m benchmarks.cpu --report           docs/performance.md from the record, without measuring
+
+With one thread all contestants take turns in one process, and each peer runs once more alone in a fresh one; with more
+threads every contestant has a process of its own, because pools spin. An hour without neighbours gives the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.cpu.blocks import Block, Row, judge
+from benchmarks.cpu.cases import Case, all_cases, chosen
+from benchmarks.cpu.contestants import NAMES, OURS, applies
+from benchmarks.cpu.machine import describe
+from benchmarks.cpu.memory import measure_growth
+from benchmarks.cpu.report import Record, table_text, write_report
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "benchmarks" / "results" / "cpu.json"
+
+
+def main() -> None:
+    args = arguments()
+    if not args.report:
+        record = measure(args)
+        print(table_text(record))
+        if args.json is not None:
+            args.json.write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n")
+            print(f"wrote {args.json}")
+        if args.json != RECORD:
+            return
+    write_report(msgspec.json.decode(RECORD.read_bytes(), type=Record), ROOT / "docs")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cpu", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a small set of cases, with one thread")
+    parser.add_argument("--group", action="append", default=[], help="gemm, layer, rows, attention, model, conv 3x3, …")
+    parser.add_argument("--case", action="append", default=[], help="one case by its name")
+    parser.add_argument("--contestant", action="append", default=[], choices=NAMES)
+    parser.add_argument("--threads", type=int, action="append", default=[], help="1 and 2 when not given")
+    parser.add_argument("--seconds", type=float, default=1.0, help="per contestant and case")
+    parser.add_argument(
+        "--json", type=Path, default=None, help=f"the record (default {RECORD.relative_to(ROOT)} of a full run)"
+    )
+    parser.add_argument("--report", action="store_true", help="only write docs/performance.md from the record")
+    args = parser.parse_args()
+    whole = not (args.quick or args.group or args.case or args.contestant or args.threads)
+    args.threads = args.threads or ([1] if args.quick else [1, 2])
+    args.json = args.json or (RECORD if whole else None)
+    return args
+
+
+def measure(args: argparse.Namespace) -> Record:
+    cases = chosen(tuple(args.group), tuple(args.case), args.quick)
+    names = args.contestant or list(NAMES)
+    if not cases:
+        groups = ", ".join(dict.fromkeys(f"{c.group!r}" for c in all_cases().values()))
+        raise SystemExit(f"no case: groups are {groups}")
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        _write_models(Path(folder), cases)
+        growth = measure_growth(folder, [c.name for c in cases if c.group == "model"])
+        for threads in args.threads:
+            rows += _rows(folder, cases, names, threads, args.seconds)
+    return Record(describe(), rows, growth)
+
+
+def _write_models(folder: Path, cases: Sequence[Case]) -> None:
+    order = list(all_cases())
+    for case in cases:
+        print(f"writing {case.name}", file=sys.stderr)
+        place = folder / f"{order.index(case.name)}"
+        place.mkdir()
+        case.onnx(str(place / "model.onnx"))
+        for name, write in case.peers.items():
+            write(str(place / f"{name}.onnx"))
+
+
+def _rows(folder: str, cases: Sequence[Case], names: Sequence[str], threads: int, seconds: float) -> Iterator[Row]:
+    """Processes first, then verdicts: which block was quiet depends on the best probe of the whole run."""
+    titles = [c.name for c in cases]
+    together: dict[str, list[dict[str, Any]]] = {t: [] for t in titles}
+    alone: dict[str, dict[str, list[Block]]] = {t: {} for t in titles}
+    processes = [list(names)] if threads == 1 else [[n] for n in names]
+    for process in processes:
+        for found in _worker(folder, threads, seconds, process, cases):
+            together[found["case"]].append(found)
+    if threads == 1 and len(names) > 1:
+        for name in names:
+            if name == OURS:
+                continue
+            for found in _worker(folder, threads, seconds / 2, [name], cases):
+                alone[found["case"]].update(_blocks(found))
+    best = max(
+        (max(b.before, b.after) for all_ in together.values() for f in all_ for bs in _blocks(f).values() for b in bs),
+        default=0.0,
+    )
+    for case in cases:
+        blocks: dict[str, list[Block]] = {}
+        errors: dict[str, str] = {}
+        difference: dict[str, float] = {}
+        parked = None
+        for f in together[case.name]:
+            blocks |= _blocks(f)
+            errors |= f["errors"]
+            difference |= f["difference"]
+            parked = f.get("parked", parked)
+        taken, peer, ratio, void = judge(blocks, alone[case.name], OURS, best)
+        yield Row(
+            case.name, case.group, threads, taken, peer, ratio, void, case.flops, case.bytes, best, errors, difference, parked
+        )  # fmt: skip
+
+
+def _blocks(found: dict[str, Any]) -> dict[str, list[Block]]:
+    return {name: [Block(**b) for b in blocks] for name, blocks in found["blocks"].items()}
+
+
+def _worker(folder: str, threads: int, seconds: float, names: Sequence[str], cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
+    """The results of one process, case by case. A case that ends the process is left out and the rest goes on."""
+    left = [c.name for c in cases if any(applies(n, c, threads) for n in names)]
+    while left:
+        command = [
+            sys.executable, "-m", "benchmarks.cpu.worker", folder, str(threads), str(seconds), ",".join(names), "\n".join(left),
+        ]  # fmt: skip
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | _quiet()) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                found = json.loads(line)
+                left.remove(found["case"])
+                print(f"{threads} thread(s), {', '.join(names)}: {found['case']}", file=sys.stderr)
+                yield found
+        if left and process.returncode != 0:
+            print(f"{', '.join(names)}: {left[0]} ended the process ({process.returncode})", file=sys.stderr)
+            left.pop(0)
+
+
+def _quiet() -> dict[str, str]:
+    return {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""How a contestant is timed, and what is left out: calls in blocks, each after idle time and between two probes of the peak.
+
+A block counts when both probes reached 0.93 of the best probe of the whole run. A contestant's time is the median of the
+medians of its blocks. A row is void when a peer that could decide it has no block left, or when it ran more than a tenth
+slower or faster in company than alone in a fresh process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+IDLE = 0.02
+CALLS = 20
+QUIET = 0.93
+SAME = 0.10
+PARKED_AFTER = 1e-3
+PARKED_CPU = 1e-3
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Seconds per call (median of the calls) and the probes before and after, in GFLOP/s."""
+
+    seconds: float
+    before: float
+    after: float
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One case at one number of threads. `seconds`: median per call of each contestant. `void`: why the row does not
+    count, "" where it does. `ratio`: best peer / Tatami, 0 when either is missing."""
+
+    case: str
+    group: str
+    threads: int
+    seconds: dict[str, float]
+    best_peer: str
+    ratio: float
+    void: str
+    flops: float
+    bytes: float
+    peak: float
+    """GFLOP/s of all threads together: the best probe."""
+    errors: dict[str, str] = {}
+    difference: dict[str, float] = {}
+    """Largest difference to the first contestant's output, relative to its largest value."""
+    parked: bool | None = None
+
+
+def timed_block(run: Callable[[], object], probe: Callable[[], float], calls: int = CALLS, idle: float = IDLE) -> Block:
+    """Idle, a probe, `calls` calls timed one by one, a probe. One call before the first clock brings the caches back."""
+    time.sleep(idle)
+    before = probe()
+    run()
+    taken = []
+    for _ in range(calls):
+        began = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - began)
+    return Block(statistics.median(taken), before, probe())
+
+
+def is_parked(run: Callable[[], object]) -> bool:
+    """Does the process stop using the processor within a millisecond after a call?"""
+    run()
+    time.sleep(PARKED_AFTER)
+    began = time.process_time()
+    time.sleep(0.02)
+    return time.process_time() - began <= PARKED_CPU
+
+
+def quiet_seconds(blocks: Iterable[Block], best_probe: float) -> float | None:
+    """Seconds per call over the blocks that count; None when there is none."""
+    kept = [b.seconds for b in blocks if min(b.before, b.after) >= QUIET * best_probe]
+    return statistics.median(kept) if kept else None
+
+
+def judge(
+    found: Mapping[str, list[Block]], alone: Mapping[str, list[Block]], ours: str, best_probe: float
+) -> tuple[dict[str, float], str, float, str]:
+    """(seconds by contestant, best peer, ratio, why the row is void). `alone`: blocks in a fresh process, by peer; empty
+    where the first ones were made alone already. A contestant without a quiet block shows the time of the others, and the
+    row is void."""
+    kept = {name: quiet_seconds(b, best_probe) for name, b in found.items()}
+    seconds = {name: statistics.median(b.seconds for b in found[name]) if s is None else s for name, s in kept.items()}
+    fresh = {name: s for name, b in alone.items() if (s := quiet_seconds(b, best_probe)) is not None}
+    peers = {name: s for name, s in seconds.items() if name != ours}
+    if not peers or ours not in seconds:
+        return seconds, "", 0.0, "no peer" if ours in seconds else f"{ours} did not run"
+    best = min(peers, key=peers.__getitem__)
+    ratio = peers[best] / seconds[ours]
+    noisy = [name for name, s in kept.items() if s is None]
+    if noisy:
+        return seconds, best, ratio, f"no quiet block for {', '.join(noisy)}"
+    for name in alone:
+        if name not in peers:
+            continue
+        if name not in fresh:
+            return seconds, best, ratio, f"no quiet block for {name} alone"
+        decides = min(peers[name], fresh[name]) <= (1 + SAME) * peers[best]
+        if decides and abs(peers[name] / fresh[name] - 1) > SAME:
+            return seconds, best, ratio, f"{name}: {peers[name] * 1e3:.3g} ms in company, {fresh[name] * 1e3:.3g} ms alone"
+    return seconds, best, ratio, ""
+
+
+def geomean(values: Iterable[float]) -> float:
+    taken = list(values)
+    return statistics.geometric_mean(taken) if taken else 0.0

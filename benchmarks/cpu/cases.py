@@ -1,0 +1,75 @@
+"""What is measured: each case is one ONNX model for the compilers, one PyTorch module, and for operators a numpy function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table.
+
+    onnx(path) writes the model; inputs() are its named arrays; torch() is the same model for PyTorch, taking the inputs by
+    position. flops: useful operations of a call, 0 where bytes are what counts. peers: further models, by contestant, for
+    a peer that has one operator for the whole. images: channels-last is worth trying.
+    """
+
+    name: str
+    group: str
+    onnx: Callable[[str], None]
+    inputs: Callable[[], Arrays]
+    torch: Callable[[], Any]
+    numpy: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
+    flops: float = 0.0
+    bytes: float = 0.0
+    images: bool = False
+    quick: bool = False
+    peers: Mapping[str, Callable[[str], None]] = field(default_factory=dict)
+
+
+@cache
+def all_cases() -> dict[str, Case]:
+    from benchmarks.cpu import attention, convolution, gemm_cases, models, rows
+
+    found: dict[str, Case] = {}
+    for part in (gemm_cases, convolution, rows, attention, models):
+        for case in part.cases():
+            assert case.name not in found, case.name
+            found[case.name] = case
+    return found
+
+
+def chosen(groups: tuple[str, ...], names: tuple[str, ...], quick: bool) -> list[Case]:
+    """The cases of the groups (all when none is given), those named, and only the small set when `quick`."""
+    out = [c for c in all_cases().values() if (not groups or c.group in groups) and (not names or c.name in names)]
+    return [c for c in out if c.quick or names] if quick else out
+
+
+def save_model(path: str, nodes: list[Any], inputs: Arrays, weights: Arrays, output: str = "y") -> None:
+    """An ONNX file of `nodes` with fixed shapes and one fp32 output."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    kinds = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64}
+    graph = helper.make_graph(
+        nodes,
+        "case",
+        [helper.make_tensor_value_info(n, kinds[a.dtype], a.shape) for n, a in inputs.items()],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(a, n) for n, a in weights.items()],
+    )
+    domains = {n.domain for n in nodes}
+    opsets = [helper.make_opsetid("", 20)] + [helper.make_opsetid(d, 1) for d in sorted(domains) if d]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+
+
+def random(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)

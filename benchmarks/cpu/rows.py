@@ -1,0 +1,133 @@
+"""What memory bounds: softmax, norms, GELU, transposes, reductions, sums, of 10^4 to 10^7 elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cpu.cases import Arrays, Case, random, save_model
+from benchmarks.cpu.gemm_cases import ByFunction
+
+SHAPES = ((64, 160), (768, 128), (1024, 1024), (2560, 4096))
+"""10^4, 10^5, 10^6 and 10^7 elements."""
+
+
+def cases() -> Iterator[Case]:
+    for shape in SHAPES:
+        for name in KINDS:
+            yield KINDS[name](name, shape)
+
+
+def _case(
+    name: str,
+    shape: tuple[int, ...],
+    node: Any,
+    weights: Arrays,
+    torch_of: Callable[[Any], Callable[[Any], Any]],
+    numpy: Callable[[np.ndarray], np.ndarray] | None,
+    moved: float = 2.0,
+) -> Case:
+    """`moved`: elements read and written per element of the input."""
+
+    def inputs() -> Arrays:
+        return {"x": random(*shape)}
+
+    def module() -> Any:
+        import torch
+
+        return ByFunction.of(torch_of(torch))
+
+    def by_numpy(x: Mapping[str, np.ndarray]) -> np.ndarray:
+        assert numpy is not None
+        return numpy(x["x"])
+
+    title = f"{name} {'x'.join(map(str, shape))}"
+    return Case(
+        title,
+        "rows",
+        lambda p: save_model(p, [node], inputs(), weights),
+        inputs,
+        module,
+        by_numpy if numpy is not None else None,
+        bytes=4.0 * moved * float(np.prod(shape)),
+        quick=shape == SHAPES[1],
+    )
+
+
+def softmax(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    def by_numpy(x: np.ndarray) -> np.ndarray:
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    return _case(
+        name, shape, helper.make_node("Softmax", ["x"], ["y"], axis=-1), {}, lambda t: lambda x: t.softmax(x, -1), by_numpy
+    )
+
+
+def layer_norm(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    n = shape[-1]
+    weights = {"g": random(n, seed=1), "b": random(n, seed=2)}
+
+    def of(torch: Any) -> Callable[[Any], Any]:
+        g, b = torch.from_numpy(weights["g"]), torch.from_numpy(weights["b"])
+        return lambda x: torch.nn.functional.layer_norm(x, (n,), g, b, 1e-5)
+
+    return _case(name, shape, helper.make_node("LayerNormalization", ["x", "g", "b"], ["y"], epsilon=1e-5), weights, of, None)
+
+
+def gelu(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    return _case(name, shape, helper.make_node("Gelu", ["x"], ["y"]), {}, lambda t: t.nn.functional.gelu, None)
+
+
+def tanh(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    return _case(name, shape, helper.make_node("Tanh", ["x"], ["y"]), {}, lambda t: t.tanh, np.tanh)
+
+
+def transpose(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    return _case(
+        name,
+        shape,
+        helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0]),
+        {},
+        lambda t: lambda x: x.t().contiguous(),
+        lambda x: np.ascontiguousarray(x.T),
+    )
+
+
+def sum_rows(name: str, shape: tuple[int, ...]) -> Case:
+    return _sum(name, shape, 1)
+
+
+def sum_columns(name: str, shape: tuple[int, ...]) -> Case:
+    return _sum(name, shape, 0)
+
+
+def _sum(name: str, shape: tuple[int, ...], axis: int) -> Case:
+    from onnx import helper
+
+    weights = {"axes": np.array([axis], np.int64)}
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    return _case(name, shape, node, weights, lambda t: lambda x: x.sum(axis), lambda x: x.sum(axis), 1.0)
+
+
+KINDS: dict[str, Callable[[str, tuple[int, ...]], Case]] = {
+    "softmax": softmax,
+    "layer norm": layer_norm,
+    "gelu": gelu,
+    "tanh": tanh,
+    "transpose": transpose,
+    "sum of rows": sum_rows,
+    "sum of columns": sum_columns,
+}

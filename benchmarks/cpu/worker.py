@@ -1,0 +1,84 @@
+"""One process of the measurement: some contestants on some cases, in turns; a line of JSON per case on standard output.
+
+    python -m benchmarks.cpu.worker FOLDER THREADS SECONDS CONTESTANT,… CASE,…
+
+FOLDER has <number of the case>/<contestant or model>.onnx, as `python -m benchmarks.cpu` writes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from benchmarks.cpu.contestants import OURS, applies, contestant, first_array, limit_threads
+
+MIN_BLOCKS, MAX_BLOCKS = 3, 25
+
+
+def main() -> None:
+    folder, threads, seconds, names, cases = sys.argv[1:6]
+    limit_threads(int(threads))
+    sink = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is no result
+    warnings.simplefilter("ignore")
+    with os.fdopen(sink, "w") as out:
+        for case in cases.split("\n"):
+            print(
+                json.dumps(_measure(Path(folder), case, int(threads), float(seconds), names.split(","))), file=out, flush=True
+            )
+
+
+def _measure(folder: Path, title: str, threads: int, seconds: float, names: list[str]) -> dict[str, object]:
+    import msgspec
+
+    from benchmarks.cpu.blocks import is_parked, timed_block
+    from benchmarks.cpu.cases import all_cases
+    from benchmarks.cpu.peak import Probe
+
+    case = all_cases()[title]
+    number = list(all_cases()).index(title)
+    inputs = case.inputs()
+    runs, errors, outputs = {}, {}, {}
+    for name in names:
+        if not applies(name, case, threads):
+            continue
+        special = name if name in case.peers else "model"
+        try:
+            run = contestant(name, case, str(folder / f"{number}" / f"{special}.onnx"), inputs, threads)
+            outputs[name] = first_array(run())
+            runs[name] = run
+        except Exception as problem:  # a peer that cannot run a case is a fact of the row
+            errors[name] = f"{type(problem).__name__}: {problem}"[:300]
+    probe = Probe(threads)
+    probe()
+    blocks: dict[str, list[object]] = {name: [] for name in runs}
+    until = time.perf_counter() + seconds * max(1, len(runs))
+    for turn in range(MAX_BLOCKS):
+        if turn >= MIN_BLOCKS and time.perf_counter() > until:
+            break
+        for name, run in runs.items():
+            blocks[name].append(msgspec.to_builtins(timed_block(run, probe)))
+    result: dict[str, object] = {"case": title, "blocks": blocks, "errors": errors, "difference": _differences(outputs)}
+    if OURS in runs:
+        with contextlib.suppress(OSError):
+            result["parked"] = is_parked(runs[OURS])
+    return result
+
+
+def _differences(outputs: dict[str, object]) -> dict[str, float]:
+    import numpy as np
+
+    if not outputs:
+        return {}
+    first = np.asarray(next(iter(outputs.values())), np.float64)
+    scale = float(np.abs(first).max()) or 1.0
+    return {n: float(np.abs(np.asarray(o, np.float64).reshape(first.shape) - first).max()) / scale for n, o in outputs.items()}
+
+
+if __name__ == "__main__":
+    main()

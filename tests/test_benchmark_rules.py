@@ -1,0 +1,72 @@
+"""The rules by which `python -m benchmarks.cpu` counts a block and voids a row, and the page it writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.cpu.blocks import CALLS, Block, Row, judge, timed_block
+from benchmarks.cpu.memory import Growth
+from benchmarks.cpu.report import Record, groups, page, plot
+
+QUIET, NOISY = 100.0, 80.0
+
+
+def blocks(*seconds: float, probe: float = QUIET) -> list[Block]:
+    return [Block(s, probe, QUIET) for s in seconds]
+
+
+def test_a_block_is_some_calls_between_two_probes() -> None:
+    calls: list[int] = []
+    probes = iter((90.0, 70.0))
+    found = timed_block(lambda: calls.append(1), lambda: next(probes), idle=0.0)
+    assert len(calls) == CALLS + 1
+    assert (found.before, found.after) == (90.0, 70.0)
+    assert found.seconds >= 0
+
+
+def test_the_ratio_is_the_best_peer_over_ours() -> None:
+    found = {"Tatami": blocks(2.0, 2.0, 9.0), "slow": blocks(8.0), "fast": blocks(3.0)}
+    seconds, best, ratio, void = judge(found, {"slow": blocks(8.0), "fast": blocks(3.1)}, "Tatami", QUIET)
+    assert (seconds["Tatami"], best, ratio, void) == (2.0, "fast", 1.5, "")
+
+
+def test_blocks_of_a_noisy_machine_do_not_count() -> None:
+    found = {"Tatami": [*blocks(1.0, probe=NOISY), *blocks(2.0)], "peer": blocks(4.0)}
+    assert judge(found, {}, "Tatami", QUIET)[:3] == ({"Tatami": 2.0, "peer": 4.0}, "peer", 2.0)
+
+
+def test_a_row_without_a_quiet_block_is_void() -> None:
+    found = {"Tatami": blocks(1.0), "peer": blocks(4.0), "other": blocks(1.0, probe=NOISY)}
+    assert judge(found, {}, "Tatami", QUIET)[3] == "no quiet block for other"
+    assert judge({"Tatami": blocks(2.0, probe=NOISY), "peer": blocks(1.0)}, {}, "Tatami", QUIET) == (
+        {"Tatami": 2.0, "peer": 1.0},
+        "peer",
+        0.5,
+        "no quiet block for Tatami",
+    )
+    assert judge({"peer": blocks(1.0)}, {}, "Tatami", QUIET)[2:] == (0.0, "Tatami did not run")
+
+
+@pytest.mark.parametrize(("alone", "is_void"), [(3.0, False), (3.25, False), (2.5, True), (3.6, True)])
+def test_a_peer_whose_company_changes_it_voids_the_row(alone: float, is_void: bool) -> None:
+    void = judge({"Tatami": blocks(1.0), "peer": blocks(3.0)}, {"peer": blocks(alone)}, "Tatami", QUIET)[3]
+    assert bool(void) == is_void
+
+
+def test_a_peer_that_cannot_decide_may_vary() -> None:
+    found = {"Tatami": blocks(1.0), "fast": blocks(3.0), "slow": blocks(9.0)}
+    assert judge(found, {"fast": blocks(3.0), "slow": blocks(7.0)}, "Tatami", QUIET)[3] == ""
+    assert judge(found, {"fast": blocks(3.0), "slow": blocks(2.0)}, "Tatami", QUIET)[3].startswith("slow")
+
+
+def test_void_rows_stay_out_of_the_means_and_are_named() -> None:
+    rows = [
+        Row("a", "gemm", 1, {"Tatami": 1e-3, "ORT": 2e-3}, "ORT", 2.0, "", 1e9, 0.0, 2000.0),
+        Row("b", "gemm", 1, {"Tatami": 1e-3, "ORT": 8e-3}, "ORT", 8.0, "", 1e9, 0.0, 2000.0, {"eager": "no <kernel>"}),
+        Row("c", "gemm", 1, {"Tatami": 1e-3, "ORT": 5e-4}, "ORT", 0.5, "too | noisy", 0.0, 1e6, 2000.0),
+    ]
+    assert list(groups(rows)) == [("gemm", 1, pytest.approx(4.0), 2.0, 2)]
+    text = page(Record({"cpu": "x"}, rows, [Growth("m", {"Tatami": 1000000})]))
+    assert "| a | 1 | 1 | ORT | 2 | 2.00 | 0.50 |  |" in text
+    assert "eager: no <kernel>" in text and "void: too / noisy" in text and "| m | 1.0 MB |  |" in text
+    assert plot(rows).count("<circle") == 3

@@ -290,21 +290,22 @@ def _items(items: list[Item], leading: bool = True) -> Doc:
 
 
 def _bracket(item: Bracket, leading: bool = True) -> Doc:
-    opened, closed = _word(item.open, leading), _word(item.close)
+    opened, closed = _word(item.open, leading), _word(item.close, leading=False)
+    last: list[Doc] = [Comment(r.text, True) for r in item.close.before]
     if not item.inside:
-        return [opened, closed]
+        return [opened, Nest(last), closed]
     if item.open.text == "{":
-        return Group([opened, Nest([Line(" "), _expression(item.inside)]), Line(" "), closed])
+        return Group([opened, Nest([Line(" "), _expression(item.inside), *last]), Line(" "), closed])
     parts = _split(item.inside, ",")
     only = parts[0][0] if len(parts) == 1 else []
-    if len(only) == 1 and isinstance(only[0], Bracket) and not _has_comments(item):
+    if len(only) == 1 and isinstance(only[0], Bracket) and not item.open.before and not _is_remarked(item):
         return [opened, _bracket(only[0]), closed]  # f([…]): the inner brackets break
-    if len(parts) > 4 and all(_is_number(p) for p, _ in parts) and not _has_comments(item):
+    if len(parts) > 4 and all(_is_number(p) for p, _ in parts) and not item.open.before and not _is_remarked(item):
         filled: list[Doc] = []
         for k, (part, _) in enumerate(parts):
             filled += ["," if k else "", Group(Line(" ")) if k else "", _expression(part)]
-        return Group([opened, Nest([Line(""), *filled, Broken(",")]), Line(""), closed])
-    return Group([opened, Nest([Line(""), *_entries(parts, ",")]), Line(""), closed])
+        return Group([opened, Nest([Line(""), *filled, Broken(","), *last]), Line(""), closed])
+    return Group([opened, Nest([Line(""), *_entries(parts, ","), *last]), Line(""), closed])
 
 
 def _entries(parts: list[tuple[list[Item], Word | None]], final: str = "") -> list[Doc]:
@@ -380,6 +381,10 @@ def _is_number(items: list[Item]) -> bool:
 
 
 def _has_comments(item: Item) -> bool:
-    if isinstance(item, Word):
-        return bool(item.before or item.after)
-    return bool(item.open.before or item.open.after or item.close.before) or any(map(_has_comments, item.inside))
+    """Before, inside or behind."""
+    return bool(_last(item).after) or bool(_first(item).before) or (isinstance(item, Bracket) and _is_remarked(item))
+
+
+def _is_remarked(item: Bracket) -> bool:
+    """Has it comments inside?"""
+    return bool(item.open.after or item.close.before) or any(map(_has_comments, item.inside))

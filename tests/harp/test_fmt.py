@@ -90,6 +90,13 @@ def test_comments_of_neighbouring_lines_stand_in_one_column() -> None:
     assert out.split("\n")[4] == "    return bbb  // three"
 
 
+def test_a_comment_before_a_comma_or_a_closing_bracket_breaks_the_lists_it_stands_in_and_no_other() -> None:
+    out = check("graph main(x: f32[4]) -> (a: f32[] // note\n, b: f32[4]) { return x.sum(), x }")
+    assert "graph main(x: f32[4]) -> (\n    a: f32[],  // note\n    b: f32[4],\n) {" in out
+    out = check("graph main(\n x: f32[4] // last\n // end\n) -> f32[4] { return x }")
+    assert "    // end\n) -> f32[4] {" in out
+
+
 def test_lines_break_at_the_loosest_operator_and_at_commas() -> None:
     long = " + ".join(f"first_long_name{k} * second_long_name{k}" for k in range(4))
     out = check(f"graph main() -> f32[] {{ y = {long} return f({long}, [1, 2], axis=1) }}")

@@ -28,11 +28,14 @@ from tatami.runtime.function import Function
 from tatami.stages import BY_NAME, STAGES, show
 
 if TYPE_CHECKING:
+    from tatami.execution.ir import ExecutionPlan
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.user_text import UserText
+    from tatami.stored import StoredProgram
 
 __all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "prepare"]
 
+_ABOVE_REGIONS = frozenset(["frontend", "tiny@imported", "tiny", "region@explicit", "region"])
 SizeRequest = int | tuple[int, int, int]
 
 
@@ -56,8 +59,10 @@ class StageView:
 class CompiledFunction(Function):
     """A Function that knows how it came to be."""
 
-    def __init__(self, compilation: Compilation, program: Any, sizes: Mapping[str, int] | None) -> None:
-        super().__init__(compilation.stages["execution"], program, sizes=sizes)
+    def __init__(
+        self, compilation: Compilation, execution: Module[ExecutionPlan], program: Any, sizes: Mapping[str, int] | None
+    ) -> None:
+        super().__init__(execution, program, sizes=sizes)
         self.compilation = compilation
 
     @property
@@ -152,7 +157,8 @@ def prepare(
     is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
     observer = Observer(check=check, from_document=is_document)
     decided = load_decisions(decisions)
-    stages = compile_stages(given, resolved, decided, observer, size_hints(sizes or {}))
+    hints = size_hints(sizes or {})
+    stages = compile_stages(given, resolved, decided, observer, hints)
     observer.others = stages.get_made
     from tatami.core.diagnostic import raise_errors
     from tatami.stages import verify
@@ -163,7 +169,7 @@ def prepare(
         found = [with_origin(d, module) for d in found]
         raise_errors(found)
         observer.warnings += [d for d in found if d.is_warning]
-    return Compilation(stages, observer, resolved, decided)
+    return Compilation(stages, observer, resolved, decided, hints)
 
 
 def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:
@@ -253,19 +259,13 @@ def compile(
 
 def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[str, int] | None = None) -> CompiledFunction:
     """The callable of a prepared compilation. `sizes`: values of symbols that no input decides."""
-    execution = compilation.stages["execution"]
     target = compilation.target
-    with explained("execution", compilation.observer.from_document):
-        return _load(compilation, execution, target, threads, sizes)
-
-
-def _load(
-    compilation: Compilation, execution: Module[Any], target: Target, threads: int | None, sizes: Mapping[str, int] | None
-) -> CompiledFunction:
     if target.kind == "reference":
         from tatami.runtime.reference_program import ReferenceProgram
 
-        return CompiledFunction(compilation, ReferenceProgram(execution), sizes)
+        execution = compilation.stages["execution"]
+        with explained("execution", compilation.observer.from_document):
+            return CompiledFunction(compilation, execution, ReferenceProgram(execution), sizes)
     if target.kind == "cuda":
         raise fail(
             "UnknownTarget",
@@ -273,36 +273,76 @@ def _load(
             "this version writes CUDA kernels but does not launch them",
             "use tatami compile to get the code, or target cpu to run",
         )
-    return CompiledFunction(compilation, load_cpu_program(compilation, threads), sizes)
+    from tatami.runtime.host import check_runs_here
+
+    check_runs_here(target)
+    program = find_program(compilation)
+    with explained("execution", compilation.observer.from_document):
+        return CompiledFunction(compilation, program.execution, load_stored(compilation, program, threads), sizes)
+
+
+def find_program(compilation: Compilation) -> StoredProgram:
+    """The compiled program: as an earlier compilation of the same model left it, else made now and kept."""
+    from tatami import program_cache
+
+    found = program_cache.find(compilation)
+    if found is not None:
+        compilation.stored_warnings = found.warnings
+        return found
+    made = make_program(compilation)
+    program_cache.keep(compilation, made)
+    return made
+
+
+def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram:
+    """The program through all stages and the C compiler. timed: its entry takes the time of each kernel."""
+    from tatami.runtime.compiler import find_compiler
+    from tatami.runtime.objects import Unit, object_key, runtime_units
+    from tatami.runtime.objects import build as build_object
+    from tatami.runtime.sanitizer import sanitizer_flags
+    from tatami.runtime.user_text import UserText
+    from tatami.stored import StoredProgram
+
+    execution = compilation.stages["execution"]
+    with explained("execution", compilation.observer.from_document):
+        source = compilation.stages["c"].main
+        entry = source.entry
+        if timed:
+            from tatami.c.print_entry import print_entry
+
+            entry = print_entry(execution, timed=True)
+        users = _user_texts(compilation)
+        units = [
+            Unit(u.text, u.contract, users.get(f) or UserText("custom kernel") if u.user else None)
+            for f, u in source.units.items()
+        ]
+        units += [Unit(entry), *runtime_units()]
+        extra = sanitizer_flags(find_compiler())
+        library = build_object(units, compilation.target, extra_flags=extra)
+        key = object_key(units, compilation.target, extra)
+    return StoredProgram(execution, library, key, tuple(compilation.warnings))
+
+
+def load_stored(compilation: Compilation, program: StoredProgram, threads: int | None = None) -> CpuProgram:
+    """The program in this process."""
+    from tatami.runtime.compiler import find_compiler
+    from tatami.runtime.cpu_program import CpuProgram
+    from tatami.runtime.host import thread_count
+    from tatami.runtime.objects import load
+    from tatami.runtime.pool import get_pool
+    from tatami.runtime.sanitizer import sanitizer_flags
+
+    library = load(program.library, keep=bool(sanitizer_flags(find_compiler())))
+    where = _where(compilation)
+    return CpuProgram(program.execution, library, get_pool(threads), thread_count(threads), where=where)
 
 
 def load_cpu_program(compilation: Compilation, threads: int | None = None, timed: bool = False) -> CpuProgram:
     """The compiled and loaded program of a CPU target. timed: its entry takes the time of each kernel."""
-    from tatami.runtime.compiler import find_compiler
-    from tatami.runtime.cpu_program import CpuProgram
-    from tatami.runtime.host import check_runs_here, thread_count
-    from tatami.runtime.objects import Unit, load, runtime_units
-    from tatami.runtime.objects import build as build_object
-    from tatami.runtime.pool import get_pool
-    from tatami.runtime.sanitizer import sanitizer_flags
-    from tatami.runtime.user_text import UserText
+    from tatami.runtime.host import check_runs_here
 
     check_runs_here(compilation.target)
-    execution = compilation.stages["execution"]
-    source = compilation.stages["c"].main
-    entry = source.entry
-    if timed:
-        from tatami.c.print_entry import print_entry
-
-        entry = print_entry(execution, timed=True)
-    users = _user_texts(compilation)
-    units = [
-        Unit(u.text, u.contract, users.get(f) or UserText("custom kernel") if u.user else None) for f, u in source.units.items()
-    ]
-    units += [Unit(entry), *runtime_units()]
-    extra = sanitizer_flags(find_compiler())
-    library = load(build_object(units, compilation.target, extra_flags=extra), keep=bool(extra))
-    return CpuProgram(execution, library, get_pool(threads), thread_count(threads), where=_where(compilation))
+    return load_stored(compilation, make_program(compilation, timed), threads)
 
 
 def _user_texts(compilation: Compilation) -> dict[str, UserText]:
@@ -331,7 +371,8 @@ def _where(compilation: Compilation) -> Callable[[str, str], str]:
     def where(program: str, name: str) -> str:
         from tatami.explain import trace
 
-        regions = compilation.stages.get_made("region")
+        stages = compilation.stages
+        regions = stages["region"] if compilation.first in _ABOVE_REGIONS else stages.get_made("region")
         body = regions.programs[program].body if regions is not None and program in regions.programs else ()
         item = next((i for i in body if i.name == name), None)
         sources = trace(compilation, program, item) if item is not None else ()

@@ -18,11 +18,22 @@ from tatami.stages import STAGES, runner
 class Compilation:
     """A model on its way: the stages (made on demand), their times and warnings."""
 
-    def __init__(self, stages: Stages, observer: Observer, target: Target, decisions: Decisions) -> None:
+    def __init__(
+        self,
+        stages: Stages,
+        observer: Observer,
+        target: Target,
+        decisions: Decisions,
+        hints: Mapping[str, int] | None = None,
+    ) -> None:
         self.stages = stages
         self.observer = observer
         self.target = target
         self.decisions = decisions
+        self.hints = dict(hints or {})
+        """The usual values of sizes, for which plans are chosen."""
+        self.stored_warnings: tuple[Diagnostic, ...] = ()
+        """Of the stages behind a stored program, which were not made this time."""
 
     @property
     def first(self) -> str:
@@ -38,7 +49,8 @@ class Compilation:
     @property
     def warnings(self) -> list[Diagnostic]:
         """What the verifiers warned of so far, and decisions that met nothing."""
-        return [*self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
+        found = [*self.stored_warnings, *self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
+        return [d for k, d in enumerate(found) if d not in found[:k]]
 
     def reference_run(
         self, inputs: Mapping[str, Any], sizes: Mapping[str, int], mode: str = "float64", observe: Any = None

@@ -20,13 +20,22 @@ Observer = Callable[[str, Callable[[], Any]], Any]
 class Stages:
     """Named values, made on demand and kept. Iteration order is the order of the picture."""
 
-    def __init__(self, given: Mapping[str, Any], observe: Observer) -> None:
+    def __init__(self, given: Mapping[str, Any], observe: Observer, define: Callable[[Stages], None]) -> None:
+        self.given = dict(given)
         self._made: dict[str, Any] = dict(given)
-        self._makers: dict[str, Callable[[], Any]] = {}
+        self._defined: dict[str, Callable[[], Any]] = {}
         self._observe = observe
+        self._define = define
+        """Adds every stage: called when one that is not given is asked for, so that a stored program imports no layer."""
 
     def add(self, name: str, make: Callable[[], Any]) -> None:
-        self._makers[name] = make
+        self._defined[name] = make
+
+    @property
+    def _makers(self) -> dict[str, Callable[[], Any]]:
+        if not self._defined:
+            self._define(self)
+        return self._defined
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
@@ -54,6 +63,10 @@ def compile_stages(
     given: Mapping[str, Any], target: Target, decisions: Decisions, observe: Observer, hints: Mapping[str, int] | None = None
 ) -> Stages:
     """The chain for `target`, from whatever stages are given."""
+    return Stages(given, observe, lambda s: add_stages(s, target, decisions, hints))
+
+
+def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[str, int] | None) -> None:
     from tatami.execution.lower import lower as lower_to_execution
     from tatami.frontend.inline import choose_calls, inline_calls
     from tatami.frontend.instantiate import instantiate_calls
@@ -69,13 +82,12 @@ def compile_stages(
     from tatami.tiny.lower import lower as lower_to_tiny
     from tatami.tiny.normalize import normalize
 
-    s = Stages(given, observe)
     s.add("frontend", lambda: missing("frontend"))
     if target.kind == "reference":
         from tatami.execution.from_graph import from_graph
 
         s.add("execution", lambda: from_graph(s["frontend"]))
-        return s
+        return
     s.add("instances", lambda: instantiate_calls(s["frontend"]))
     s.add("calls", lambda: choose_calls(s["instances"], target, decisions.calls))
     s.add("linked", lambda: inline_calls(s["instances"], s["calls"]))
@@ -96,7 +108,6 @@ def compile_stages(
         "execution",
         lambda: lower_to_execution(s["realised"], s["realised_plan"], s["gpu" if target.kind == "cuda" else "loop"]),
     )
-    return s
 
 
 def add_cpu(s: Stages, target: Target) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("TATAMI_PROGRAM_CACHE", "0")  # tests are about the stages; those of the cache turn it on
 
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 settings.load_profile("ci")

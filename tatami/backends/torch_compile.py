@@ -24,6 +24,7 @@ from tatami.backends.torch_report import REPORTS, GraphReport
 from tatami.core.binding import solve
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.execution.ir import Choose, Launch
 from tatami.torch.decompose import decompositions
 from tatami.torch.import_graph import Imported, Unsupported, described, import_graph
 
@@ -119,8 +120,7 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
         return None
     report.programs += 1
     report.alive.add(function)
-    regions = function.compilation.stages.get_made("region")
-    report.kernels += len(regions.main.body) if regions is not None else 0
+    report.kernels += sum(isinstance(i.op, Launch | Choose) for i in function.execution.main.instructions)
     return TorchProgram(imported, function, report)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, expr
 
 T = TypeVar("T")
@@ -32,6 +32,19 @@ def from_builtins(value: Any, kind: type[T], at: str = "document") -> T:
         raise fail(
             "InvalidDocument", at, str(error), "compare the field with the schema of its stage (`tatami schema STAGE`)"
         ) from None
+
+
+def encode_record(value: Any) -> bytes:
+    """Compact JSON of nodes that Tatami reads back itself (`decode_record`): what a cache keeps, not for people."""
+    return msgspec.json.encode(value, enc_hook=_encode)
+
+
+def decode_record(data: bytes, kind: type[T]) -> T:
+    """Raises ValueError for anything but what `encode_record` makes of that kind."""
+    try:
+        return msgspec.json.decode(data, type=kind, dec_hook=_decode)
+    except (msgspec.MsgspecError, TatamiError, RecursionError) as error:
+        raise ValueError(str(error)) from None
 
 
 def schema(kind: Any) -> dict[str, Any]:

@@ -76,6 +76,13 @@ def build(
     return body
 
 
+def object_key(units: Sequence[Unit], target: Target, extra_flags: tuple[str, ...] = ()) -> str:
+    """Where the cache keeps what `build` makes of these."""
+    compiler, headers = find_compiler(), runtime_headers()
+    keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in dict.fromkeys(units)]
+    return _link_key(keys, compiler, extra_flags)
+
+
 def _unit_key(unit: Unit, target: Target, compiler: Compiler, headers: Mapping[str, str], extra: tuple[str, ...]) -> str:
     flags = _unit_flags(unit, target, compiler, extra)
     named = [part for item in sorted(headers.items()) for part in item]

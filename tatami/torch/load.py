@@ -32,7 +32,7 @@ def load_module(module: torch.nn.Module, example_inputs: Any = None, dynamic_sha
         with torch.no_grad():
             exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     except (torch._dynamo.exc.TorchDynamoException, RuntimeError, TypeError, ValueError, AssertionError) as error:
-        why = str(error).strip().split("\n")[0][:300]
+        why = " ".join(str(error).split())[:300]
         advice = "give example_inputs that the module takes, and make what torch.export names exportable"
         raise fail("UnsupportedModel", type(module).__name__, f"torch.export refuses it: {why}", advice) from error
     finally:

@@ -1,0 +1,106 @@
+"""Compiled programs found again by what they were made of: a second `tt.compile` of a model goes straight to loading.
+
+The key is the content of the given stages with their constants, the target, the decisions, the usual sizes, the C
+compiler with its flags, and Tatami's own files. The entry is a record (`stored`) that names the shared object's entry.
+What is missing, damaged or does not fit is a miss: the chain runs as if there were no cache. The stages of a program
+that was found are made when they are asked for. TATAMI_PROGRAM_CACHE=0 turns it off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tatami.compilation import Compilation
+from tatami.core.codec import encode_record
+from tatami.core.module import Module
+from tatami.core.tensor import Tensor
+from tatami.runtime.cache import content_key, default_cache
+from tatami.runtime.compiler import find_compiler
+from tatami.runtime.sanitizer import sanitizer_flags
+from tatami.stages import encode_body, stage
+from tatami.stored import StoredProgram, execution_of, program_record, read_record
+
+_RESULTS_DEPEND_ON = ("islpy", "numpy")
+
+
+def find(compilation: Compilation) -> StoredProgram | None:
+    """The program this compilation would give, made by an earlier one."""
+    if not is_on():
+        return None
+    cache = default_cache()
+    text = cache.get(program_key(compilation))
+    if text is None:
+        return None
+    try:
+        record = read_record(text)
+    except ValueError:  # of another form than this version writes
+        return None
+    execution = execution_of(record, constants_of(compilation))
+    library = cache.get(record.library)
+    if execution is None or library is None:
+        return None
+    return StoredProgram(execution, library, record.library, record.warnings)
+
+
+def keep(compilation: Compilation, program: StoredProgram) -> None:
+    """Store what was made, for the next time."""
+    if not is_on():
+        return
+    text = program_record(program, constants_of(compilation).values())
+    if text is not None:
+        default_cache().put(program_key(compilation), text)
+
+
+def is_on() -> bool:
+    return os.environ.get("TATAMI_PROGRAM_CACHE", "1") not in ("", "0")
+
+
+def constants_of(compilation: Compilation) -> dict[str, Tensor]:
+    """The constants of the given stages by their content."""
+    return {t.sha256: t for module in compilation.stages.given.values() for t in module.constants.values()}
+
+
+def program_key(compilation: Compilation) -> str:
+    """The address of the program that this compilation gives."""
+    compiler = find_compiler()
+    settings = (compilation.target, compilation.decisions, compilation.hints)
+    parts: list[str | bytes] = ["program", own_files(), platform.machine(), compiler.fingerprint]
+    parts += [*sanitizer_flags(compiler), "settings", *map(encode_record, settings), "given"]
+    for name, module in compilation.stages.given.items():
+        parts += [name, *_content(name, module)]
+    return content_key(parts)
+
+
+def _content(name: str, module: Module[Any]) -> Iterator[str | bytes]:
+    for program, body in module.programs.items():
+        yield program
+        yield encode_record(encode_body(stage(name), body))
+    yield encode_record({n: t.sha256 for n, t in module.constants.items()})
+
+
+@lru_cache(maxsize=1)
+def own_files() -> str:
+    """Changes with every change of Tatami's files, and of the packages whose answers enter the code: name, size and
+    time of each."""
+    root = str(Path(__file__).parent)
+    seed: list[object] = [platform.python_version()]
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        seed += (_stamp(os.path.join(folder, n), root) for n in sorted(names) if n.endswith((".py", ".c", ".h")))
+    for package in _RESULTS_DEPEND_ON:
+        spec = find_spec(package)
+        if spec is not None and spec.origin is not None:
+            seed.append(_stamp(spec.origin, ""))
+    return hashlib.sha256(repr(seed).encode()).hexdigest()
+
+
+def _stamp(path: str, root: str) -> tuple[str, int, int]:
+    info = os.stat(path)
+    return path.removeprefix(root), info.st_size, info.st_mtime_ns

@@ -1,0 +1,67 @@
+"""What loading needs of a compiled program: its instructions, the constants they read, the shared object.
+
+`StoredProgram` is that; `program_record` and `read_record` are its text, in which a constant that the model has too is
+named by its content only. The program cache keeps such texts by the content of the model; a `.tatami` file holds one
+beside the model's documents. No text holds code: the shared object is found by its hash and checked where it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from tatami.core.codec import decode_record, encode_record
+from tatami.core.diagnostic import Diagnostic
+from tatami.core.document import ConstantRef, embed_constant, load_constant
+from tatami.core.module import Module
+from tatami.core.tensor import Tensor
+from tatami.execution.ir import ExecutionPlan
+
+
+@dataclass(frozen=True)
+class StoredProgram:
+    """`warnings`: what the verifiers said when the program was made."""
+
+    execution: Module[ExecutionPlan]
+    library: bytes
+    library_key: str
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The text form. `library`: where the shared object is. A constant without data is one of the model."""
+
+    programs: dict[str, ExecutionPlan]
+    constants: dict[str, ConstantRef]
+    library: str
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+def program_record(program: StoredProgram, of_model: Iterable[Tensor]) -> bytes | None:
+    """The text; None for a program that its text would not give back."""
+    known = {t.sha256 for t in of_model}
+    constants = {
+        n: ConstantRef(t.dtype, t.shape, t.sha256) if t.sha256 in known else embed_constant(t)
+        for n, t in program.execution.constants.items()
+    }
+    record = Record(dict(program.execution.programs), constants, program.library_key, program.warnings)
+    text = encode_record(record)
+    return text if decode_record(text, Record) == record else None
+
+
+def read_record(text: bytes) -> Record:
+    """Raises ValueError for what is no record."""
+    return decode_record(text, Record)
+
+
+def execution_of(record: Record, of_model: Mapping[str, Tensor]) -> Module[ExecutionPlan] | None:
+    """The module with its constants, those of the model by their sha256; None where the model lacks one."""
+    constants: dict[str, Tensor] = {}
+    for name, ref in record.constants.items():
+        found = of_model.get(ref.sha256)
+        if found is None and not ref.data and 0 not in ref.shape:
+            return None
+        constants[name] = load_constant(name, ref, None) if found is None else found
+    return Module(record.programs, constants)

@@ -30,6 +30,7 @@ from tatami.stages import BY_NAME, STAGES, show
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan
     from tatami.runtime.cpu_program import CpuProgram
+    from tatami.runtime.emulated_program import EmulatedProgram
     from tatami.runtime.user_text import UserText
     from tatami.stored import StoredProgram
 
@@ -266,13 +267,17 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
         execution = compilation.stages["execution"]
         with explained("execution", compilation.observer.from_document):
             return CompiledFunction(compilation, execution, ReferenceProgram(execution), sizes)
-    if target.kind == "cuda":
+    if target.kind == "cuda" and not target.emulated:
         raise fail(
             "UnknownTarget",
             target.name,
             "this version writes CUDA kernels but does not launch them",
-            "use tatami compile to get the code, or target cpu to run",
+            f"run them on target emulated-{target.isa}, or use tatami compile to get the code",
         )
+    if target.emulated:
+        with explained("execution", compilation.observer.from_document):
+            emulated = load_emulated_program(compilation)
+            return CompiledFunction(compilation, emulated.execution, emulated, sizes)
     from tatami.runtime.host import check_runs_here
 
     check_runs_here(target)
@@ -343,6 +348,18 @@ def load_cpu_program(compilation: Compilation, threads: int | None = None, timed
 
     check_runs_here(compilation.target)
     return load_stored(compilation, make_program(compilation, timed), threads)
+
+
+def load_emulated_program(compilation: Compilation) -> EmulatedProgram:
+    """The kernels of a GPU target, compiled as C++ for the emulated machine."""
+    from tatami.runtime.emulated_machine import build_machine
+    from tatami.runtime.emulated_program import EmulatedProgram
+
+    execution = compilation.stages["execution"]
+    source = compilation.stages["cu"].main
+    machine = build_machine(source.units, source.headers, compilation.target)
+    faces = {k.face.symbol: k.face for program in compilation.stages["gpu"].programs.values() for k in program.kernels}
+    return EmulatedProgram(execution, machine, faces, compilation.target, _where(compilation))
 
 
 def _user_texts(compilation: Compilation) -> dict[str, UserText]:

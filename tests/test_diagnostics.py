@@ -589,6 +589,33 @@ except tt.TatamiError as error:
         raise TatamiError(Diagnostic(**json.loads(done.stdout)))
 
 
+def cuda_kernel(body: str, count: int, fixed: str | None) -> None:
+    """A CUDA body over `count` elements on an emulated GPU; `fixed` replaces it."""
+    g, x = inputs((count,))
+    g.output("out", g.kernel_body(None, x, outputs=[(tt.fp32, (count,))], cuda=fixed or body, meaning=np.copy))
+    tt.compile(g, target="emulated-sm80")(x=np.ones(count, np.float32))
+
+
+@case("KernelRace", "r0", "order the two accesses")
+def race(fixed: bool) -> None:
+    cuda_kernel("output[0] = input0[ridx0];", 4, "output[ridx0] = input0[ridx0];" if fixed else None)
+
+
+@case("KernelDeadlock", "r0", "all lanes")
+def deadlock(fixed: bool) -> None:
+    body = "if (ridx0 == 0) tt_uniform(1); output[ridx0] = input0[ridx0];"
+    cuda_kernel(body, 32, "tt_uniform(1); output[ridx0] = input0[ridx0];" if fixed else None)
+
+
+@case("KernelMisuse", "r0", "what the instruction allows")
+def misuse(fixed: bool) -> None:
+    cuda_kernel(
+        "if (ridx0 % 2) tt_store_global_v2(output + ridx0, 0u, 0u);",
+        4,
+        "if (ridx0 % 2 == 0) tt_store_global_v2(output + ridx0, 0u, 0u);" if fixed else None,
+    )
+
+
 @case("Interrupted", "command", "run it again")
 def interrupted(fixed: bool) -> None:
     def stop(*_: Any, **__: Any) -> None:

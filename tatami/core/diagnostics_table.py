@@ -77,7 +77,10 @@ TABLE: dict[str, Kind] = {
     "IndexOutOfRange": Kind("E1804", "an index tensor points outside its data"),
     "HostFault": Kind("E1805", "a host step failed"),
     "MeaningMissing": Kind("E1807", "a custom kernel has no numpy meaning to compare with"),
-    "OutOfBounds": Kind("E1808", "the sanitizer saw a custom kernel leave its buffers"),
+    "OutOfBounds": Kind("E1808", "a kernel reads or writes outside its buffers"),
+    "KernelRace": Kind("E1809", "threads of a kernel touch the same memory and nothing orders them"),
+    "KernelDeadlock": Kind("E1810", "threads of a kernel wait for each other without end"),
+    "KernelMisuse": Kind("E1811", "a kernel uses an instruction in a way the hardware does not allow"),
     "Interrupted": Kind("E1806", "interrupted by the user"),
     "InternalError": Kind("E1900", "a fault of Tatami itself"),
     # warnings

@@ -65,24 +65,40 @@ def find_compiler() -> Compiler:
     return _find(os.environ.get("CC", "").strip(), os.environ.get("PATH", ""), tuple(os.environ.get(n, "") for n in _SEARCH))
 
 
+def find_cxx_compiler() -> Compiler:
+    """The C++ compiler, which the emulated targets need: ``$CXX``, c++, g++, clang++, else `ziglang`."""
+    search = tuple(os.environ.get(n, "") for n in _SEARCH)
+    return _find(os.environ.get("CXX", "").strip(), os.environ.get("PATH", ""), search, "CXX")
+
+
+_NAMES = {"CC": ("cc", "gcc", "clang"), "CXX": ("c++", "g++", "clang++")}
+
+
 @lru_cache(maxsize=16)
-def _find(cc: str, path: str, _search: tuple[str, ...]) -> Compiler:
-    if cc:
+def _find(given: str, path: str, _search: tuple[str, ...], variable: str = "CC") -> Compiler:
+    names = _NAMES[variable]
+    if given:
         try:
-            words = shlex.split(cc)
+            words = shlex.split(given)
         except ValueError as error:
-            raise fail("CompilerMissing", "CC", f"CC cannot be read: {error}", "set CC to a command such as gcc") from None
+            raise fail(
+                "CompilerMissing",
+                variable,
+                f"{variable} cannot be read: {error}",
+                f"set {variable} to a command such as {names[1]}",
+            ) from None
         program = shutil.which(words[0], path=path) if words else None
         if program is None:
-            raise fail("CompilerMissing", "CC", f"CC names {cc!r}, which does not exist", _NO_COMPILER)
+            raise fail("CompilerMissing", variable, f"{variable} names {given!r}, which does not exist", _NO_COMPILER)
         return _probe((program, *words[1:]))
-    for name in ("cc", "gcc", "clang"):
+    for name in names:
         program = shutil.which(name, path=path)
         if program is not None:
             return _probe((program,))
     if importlib.util.find_spec("ziglang") is not None:
-        return _probe((sys.executable, "-m", "ziglang", "cc"))
-    raise fail("CompilerMissing", "environment", "no cc, gcc or clang in PATH, and ziglang is not installed", _NO_COMPILER)
+        return _probe((sys.executable, "-m", "ziglang", "cc" if variable == "CC" else "c++"))
+    said = f"no {', '.join(names[:-1])} or {names[-1]} in PATH, and ziglang is not installed"
+    raise fail("CompilerMissing", "environment", said, _NO_COMPILER)
 
 
 def _probe(argv: tuple[str, ...]) -> Compiler:

@@ -35,6 +35,10 @@ class Unit(msgspec.Struct, frozen=True):
     contract: bool = False
     user: UserText | None = None
     """Whose text it holds, where a user wrote part of it."""
+    flags: tuple[str, ...] = ()
+    """Of a C++ unit: all its flags. A C unit has the target's."""
+    headers: tuple[str, ...] | None = None
+    """The headers that it includes, if not all: it is compiled again when one of them changes."""
 
 
 def build(
@@ -85,12 +89,12 @@ def object_key(units: Sequence[Unit], target: Target, extra_flags: tuple[str, ..
 
 def _unit_key(unit: Unit, target: Target, compiler: Compiler, headers: Mapping[str, str], extra: tuple[str, ...]) -> str:
     flags = _unit_flags(unit, target, compiler, extra)
-    named = [part for item in sorted(headers.items()) for part in item]
+    named = [part for item in sorted(headers.items()) for part in item if unit.headers is None or item[0] in unit.headers]
     return content_key(("unit", compiler.fingerprint, "flags", *flags, "text", unit.text, "headers", *named))
 
 
 def _unit_flags(unit: Unit, target: Target, compiler: Compiler, extra: tuple[str, ...]) -> tuple[str, ...]:
-    flags = (*compile_flags(compiler, target, contract=unit.contract), *extra)
+    flags = (*(unit.flags or compile_flags(compiler, target, contract=unit.contract)), *extra)
     if unit.user is None:
         return flags
     return (*(f for f in flags if f != "-w"), *STRICT, "-fmax-errors=8" if compiler.kind == "gcc" else "-ferror-limit=8")
@@ -138,8 +142,9 @@ def _compile_all(
         if body is not None:
             path.write_bytes(body)
             return
-        (folder / f"u{i}.c").write_text(units[i].text)
-        arguments = (*_unit_flags(units[i], target, compiler, extra), "-I.", "-c", f"u{i}.c", "-o", f"u{i}.o")
+        name = f"u{i}.cpp" if units[i].flags else f"u{i}.c"
+        (folder / name).write_text(units[i].text)
+        arguments = (*_unit_flags(units[i], target, compiler, extra), "-I.", "-c", name, "-o", f"u{i}.o")
         user = units[i].user
         explain = None if user is None else partial(body_refused, user)
         run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=stop, explain=explain)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from tatami.core.binding import check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.kernel import THREADS
+from tatami.core.module import Module
 from tatami.execution.arena import Frame, callee_sizes, slots
-from tatami.execution.frames import MAX_DEPTH, callees
-from tatami.execution.ir import BufferInfo, Call, Host, If, Instruction, Loop
+from tatami.execution.frames import MAX_DEPTH, Layouts, callees
+from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.host_steps import bind_new_symbols, run_host_step
@@ -29,19 +30,43 @@ if TYPE_CHECKING:
 Array: TypeAlias = np.ndarray
 
 
-class PythonRun:
-    """One run of one hosted program."""
+class SteppedProgram(Protocol):
+    """What a run needs of the program it belongs to."""
+
+    layouts: Layouts
+    execution: Module[ExecutionPlan]
+    constants: dict[str, Array]
+    threads: int
+
+    def bind(
+        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
+    ) -> dict[str, int]: ...
+
+    def run(
+        self,
+        program: str,
+        inputs: Sequence[Array],
+        sizes: Mapping[str, int],
+        outputs: Sequence[Array | None] = (),
+        depth: int = 0,
+    ) -> list[Array]: ...
+
+    def step_name(self, program: str, debug_name: str) -> str: ...
+
+
+class SteppedRun:
+    """One run of a program whose calls, loops and host steps are made from Python. A subclass runs the kernels between."""
 
     def __init__(
         self,
-        program: CpuProgram,
+        program: Any,
         name: str,
         inputs: Sequence[Array],
         sizes: Mapping[str, int],
         outputs: Sequence[Array | None],
         depth: int,
     ) -> None:
-        self.program = program
+        self.program: SteppedProgram = program
         self.name = name
         self.plan = program.execution.programs[name]
         self.layouts = program.layouts
@@ -63,7 +88,10 @@ class PythonRun:
             for id in (*ins.inputs, *ins.outputs):
                 if id:
                     self.last[self.root(id).id] = i
-        self.base = empty_bytes(64)
+
+    def segment(self, number: int, begin: int, end: int) -> None:
+        """Run the instructions [begin, end), which need no Python between them."""
+        raise NotImplementedError
 
     def run(self) -> list[Array]:
         """The outputs in the order of the signature."""
@@ -111,9 +139,13 @@ class PythonRun:
             shape = self.shape(b)
             count = max(0, evaluate(b.elements, self._env()))
             check_memory(count * b.dtype.itemsize)
-            flat = empty((count,), b.dtype)
+            flat = self.allocate(id, count)
             self.values[id] = flat.reshape(shape) if int(np.prod(shape, dtype=np.int64)) == count else flat
         return self.values[id]
+
+    def allocate(self, id: str, count: int) -> Array:
+        """Memory for `count` elements of a buffer."""
+        return empty((count,), self.info[id].dtype)
 
     def _env(self) -> dict[str, int]:
         return {**self.sizes, THREADS: self.program.threads}
@@ -137,40 +169,6 @@ class PythonRun:
     def release(self, end: int) -> None:
         for id in [i for i in self.values if self.info[i].kind == "arena" and self.last.get(i, -1) < end]:
             del self.values[id]
-
-    # -- segments --------------------------------------------------------------------------------
-
-    def segment(self, number: int, begin: int, end: int) -> None:
-        used = {self.root(id).id for ins in self.plan.instructions[begin:end] for id in (*ins.inputs, *ins.outputs) if id}
-        base = address(self.base)
-        boundary = self.layouts.boundary(self.name)
-        pointers = [address(self.buffer(b.id)) if b.id in used else 0 for b in boundary] + self.program.constant_addresses
-        own = self.layouts.own(self.name)
-        offsets = [address(self.buffer(b.id)) - base if b.id in used else 0 for b in own]
-        frames, blocks = [], []
-        for i in self.layouts.headers(self.name):
-            ins = self.plan.instructions[i]
-            if begin <= i < end:
-                frame = self.program.planner.frame(self.plan, ins, self._env(), self.depth)
-            else:  # belongs to another segment: no memory now
-                carried = 1 + ins.op.carried if isinstance(ins.op, Loop) else 0
-                frame = Frame((0,) * carried, 0, (None,) * len(callees(ins)), 0, 0)
-            block = empty_bytes(frame.bytes)
-            frames.append(frame)
-            blocks.append(block)
-            offsets.append(address(block) - base)
-        flat = slots(offsets, len(own), frames, self.name)
-        symbols = [self.sizes.get(s, 0) for s in self.layouts.symbols(self.name)]
-        code = self.program.segment(self.name, number)(
-            (ctypes.c_void_p * max(1, len(pointers)))(*pointers),
-            (ctypes.c_int64 * (len(symbols) + 1))(*symbols, self.program.threads),
-            (ctypes.c_int64 * max(1, len(flat)))(*flat),
-            base,
-            self.program.pool,
-        )
-        if code:
-            raise self.program.fault(code)
-        self.release(end)
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -237,6 +235,55 @@ class PythonRun:
             b = self.info[id]
             stacked.append(np.stack(column) if column else empty((0, *self.shape(b)[1:]), b.dtype))
         return [*(np.array(x) for x in state), *stacked]
+
+
+class PythonRun(SteppedRun):
+    """A run whose segments are compiled code of a CpuProgram."""
+
+    def __init__(
+        self,
+        program: CpuProgram,
+        name: str,
+        inputs: Sequence[Array],
+        sizes: Mapping[str, int],
+        outputs: Sequence[Array | None],
+        depth: int,
+    ) -> None:
+        super().__init__(program, name, inputs, sizes, outputs, depth)
+        self.compiled = program
+        self.base = empty_bytes(64)
+
+    def segment(self, number: int, begin: int, end: int) -> None:
+        used = {self.root(id).id for ins in self.plan.instructions[begin:end] for id in (*ins.inputs, *ins.outputs) if id}
+        base = address(self.base)
+        boundary = self.layouts.boundary(self.name)
+        pointers = [address(self.buffer(b.id)) if b.id in used else 0 for b in boundary] + self.compiled.constant_addresses
+        own = self.layouts.own(self.name)
+        offsets = [address(self.buffer(b.id)) - base if b.id in used else 0 for b in own]
+        frames, blocks = [], []
+        for i in self.layouts.headers(self.name):
+            ins = self.plan.instructions[i]
+            if begin <= i < end:
+                frame = self.compiled.planner.frame(self.plan, ins, self._env(), self.depth)
+            else:  # belongs to another segment: no memory now
+                carried = 1 + ins.op.carried if isinstance(ins.op, Loop) else 0
+                frame = Frame((0,) * carried, 0, (None,) * len(callees(ins)), 0, 0)
+            block = empty_bytes(frame.bytes)
+            frames.append(frame)
+            blocks.append(block)
+            offsets.append(address(block) - base)
+        flat = slots(offsets, len(own), frames, self.name)
+        symbols = [self.sizes.get(s, 0) for s in self.layouts.symbols(self.name)]
+        code = self.compiled.segment(self.name, number)(
+            (ctypes.c_void_p * max(1, len(pointers)))(*pointers),
+            (ctypes.c_int64 * (len(symbols) + 1))(*symbols, self.program.threads),
+            (ctypes.c_int64 * max(1, len(flat)))(*flat),
+            base,
+            self.compiled.pool,
+        )
+        if code:
+            raise self.compiled.fault(code)
+        self.release(end)
 
 
 def _known(size: Expr, sizes: Mapping[str, int]) -> bool:

@@ -1,12 +1,8 @@
-"""Programs without an MMA, from the graph to CUDA text, run on the host and compared with the Regions' meaning."""
+"""Programs without an MMA, from the graph to CUDA text, run on the emulated machine and compared with the Regions' meaning."""
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,17 +13,14 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
-from tatami.cu.print import headers
 from tatami.decisions import Decisions
 from tatami.frontend.graph import Graph
-from tatami.gpu.ir import BodyKernel, Kernel, StreamKernel
 from tatami.gpu.verify import verify
 from tatami.pipeline import compile_stages
 from tatami.region.ir import Region
 from tatami.region.run import run as run_regions
+from tatami.runtime.emulated_machine import Argument, LaunchShape, Pointer, build_machine
 from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
-
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
 
 def softmax(g: Graph) -> None:
@@ -149,25 +142,6 @@ PROGRAMS = (
 )
 
 
-def driver(k: Kernel | StreamKernel | BodyKernel) -> str:
-    from tatami.cu.expr_text import STORED_TYPE
-
-    args = [f"({STORED_TYPE[p.dtype]}*)args[{i}]" for i, p in enumerate(k.params)]
-    args += [f"sizes[{i}]" for i in range(k.face.sizes)]
-    name = k.face.symbol
-    return f"""
-static void body_{name}() {{ {name}({", ".join(args)}); }}
-extern "C" int run_{name}(void** a, const long long* s, int gx, int gy, int gz, int threads) {{
-  args = a, sizes = s, host::grid[0] = gx;
-  for (int z = 0; z < gz; ++z) for (int y = 0; y < gy; ++y) for (int x = 0; x < gx; ++x) {{
-    host::block[0] = x, host::block[1] = y, host::block[2] = z;
-    if (host::run_block(threads, body_{name})) return 1;
-  }}
-  return 0;
-}}
-"""
-
-
 def stages_of(make: Callable[[Graph], None]) -> Any:
     g = Graph("program")
     make(g)
@@ -175,30 +149,11 @@ def stages_of(make: Callable[[Graph], None]) -> Any:
 
 
 @pytest.mark.parametrize("make", PROGRAMS, ids=lambda f: f.__name__)
-def test_the_kernels_mean_what_the_regions_mean(make: Callable[[Graph], None], tmp_path: Path) -> None:
+def test_the_kernels_mean_what_the_regions_mean(make: Callable[[Graph], None]) -> None:
     stages = stages_of(make)
     gpu, source, regions = stages["gpu"].main, stages["cu"].main, stages["realised"]
     assert verify(stages["gpu"]) == []
-    (tmp_path / "tatami_math.cuh").write_text(headers(())["tatami_math.cuh"])
-    (tmp_path / "tatami_ptx.cuh").write_text((Path(__file__).parent / "host" / "tatami_ptx.cuh").read_text())
-    texts = ['#include "tatami_ptx.cuh"\nstatic void** args; static const long long* sizes;']
-    texts += [u.text for u in source.units] + [driver(k) for k in gpu.kernels]
-    (tmp_path / "k.cpp").write_text("\n".join(texts))
-    command = [
-        "g++",
-        "-std=c++17",
-        "-O1",
-        "-w",
-        "-shared",
-        "-fPIC",
-        f"-I{tmp_path}",
-        f"{tmp_path}/k.cpp",
-        "-o",
-        f"{tmp_path}/k.so",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[:3000]
-    library = ctypes.CDLL(str(tmp_path / "k.so"))
+    machine = build_machine(source.units, source.headers, PRESETS["sm80"])
 
     env = {"M": 7, "K": 33}
     rng = np.random.default_rng(0)
@@ -209,22 +164,24 @@ def test_the_kernels_mean_what_the_regions_mean(make: Callable[[Graph], None], t
         inputs[port.tensor] = (rng.integers(-16, 17, shape) / 8).astype(numpy_dtype(port.dtype))
     wanted = run_regions(regions, inputs, env)
 
-    buffers = {id: inputs[port.tensor] for id, port in zip(program.inputs, program.signature.inputs)}
+    buffers = {
+        id: machine.copied(id, inputs[port.tensor], port.dtype) for id, port in zip(program.inputs, program.signature.inputs)
+    }
     for item in program.body:
         assert isinstance(item, Region)
         for t in item.outputs:
             shape = tuple(int(evaluate(s, env)) for s in t.memref.shape)
-            buffers[t.name] = np.zeros(shape, numpy_dtype(t.memref.dtype))
+            buffers[t.name] = machine.make(t.name, int(np.prod(shape)), t.memref.dtype).reshape(shape)
     kernels = {k.face.symbol: k for k in gpu.kernels}
     for b in (b for b in gpu.bindings if not b.conditions):
         for name, size in b.scratch:
-            buffers[f"{b.region}.{name}"] = np.zeros(int(evaluate(size, env)), np.uint8)
+            buffers[f"{b.region}.{name}"] = machine.make(name, int(evaluate(size, env)), DType.u8)
         found = [buffers.get(n, buffers.get(f"{b.region}.{n}")) for n in b.buffers]
-        pointers = (ctypes.c_void_p * len(found))(*(x.ctypes.data for x in found if x is not None))
-        sizes = (ctypes.c_longlong * max(1, len(b.sizes)))(*(int(evaluate(s, env)) for s in b.sizes))
-        grid = [int(evaluate(x, env)) for x in b.grid]
-        run = getattr(library, f"run_{b.kernel}")
-        assert run(pointers, sizes, *grid, kernels[b.kernel].threads) == 0
+        params = kernels[b.kernel].params
+        arguments: list[Argument] = [Pointer(x, x, p.written) for x, p in zip(found, params) if x is not None]
+        arguments += [int(evaluate(s, env)) for s in b.sizes]
+        x, y, z = (int(evaluate(g, env)) for g in b.grid)
+        machine.launch(b.kernel, arguments, LaunchShape((x, y, z), kernels[b.kernel].threads, shared_bytes=b.shared_bytes))
     for id, port in zip(program.outputs, program.signature.outputs):
         got, want = buffers[id].astype(np.float64), np.asarray(wanted[port.tensor]).astype(np.float64)
         tolerance = 4e-3 if port.dtype == DType.fp16 else 1e-5

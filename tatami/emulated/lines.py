@@ -1,0 +1,151 @@
+"""The line table of a shared object (DWARF 4): which line of which file an instruction belongs to.
+
+The compiler's hooks know only the address they return to. Reading the table here needs no binutils, which a machine
+with another compiler may lack.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True)
+class Row:
+    address: int
+    file: str
+    line: int
+    end: bool
+
+
+class _Bytes:
+    """A reader of the little-endian numbers that DWARF is made of."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data = data
+        self.at = at
+
+    def number(self, size: int) -> int:
+        self.at += size
+        return int.from_bytes(self.data[self.at - size : self.at], "little")
+
+    def signed_byte(self) -> int:
+        value = self.number(1)
+        return value - 256 if value > 127 else value
+
+    def uleb(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.number(1)
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    def sleb(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.number(1)
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value - (1 << shift) if byte & 64 else value
+
+    def text(self) -> str:
+        end = self.data.index(b"\0", self.at)
+        value = self.data[self.at : end]
+        self.at = end + 1
+        return value.decode("utf-8", "replace")
+
+
+def find_line(shared_object: bytes, address: int) -> tuple[str, int] | None:
+    """(file, line) of the instruction at an address, counted from where the object is loaded."""
+    table = section(shared_object, ".debug_line")
+    reader = _Bytes(table)
+    while reader.at < len(table):
+        rows = _unit(reader)
+        for row, following in pairwise(rows):
+            if not row.end and row.address <= address < following.address:
+                return row.file, row.line
+    return None
+
+
+def section(elf: bytes, name: str) -> bytes:
+    """A section of a 64-bit ELF file, empty where it is missing."""
+    if elf[:5] != b"\x7fELF\x02":
+        return b""
+    (start,) = struct.unpack_from("<Q", elf, 40)
+    size, count, names = struct.unpack_from("<HHH", elf, 58)
+    headers = [struct.unpack_from("<IIQQQQ", elf, start + i * size) for i in range(count)]
+    text_at = headers[names][4]
+    for name_at, _, _, _, offset, length in headers:
+        end = elf.index(b"\0", text_at + name_at)
+        if elf[text_at + name_at : end].decode() == name:
+            return elf[offset : offset + length]
+    return b""
+
+
+def _unit(r: _Bytes) -> list[Row]:
+    """The rows of one line-number program; `r` stands behind it afterwards."""
+    length = r.number(4)
+    end = r.at + length
+    version = r.number(2)
+    if version not in (2, 3, 4):
+        r.at = end
+        return []
+    program = r.number(4)
+    program += r.at
+    least = r.number(1)
+    if version == 4:
+        r.number(1)
+    r.number(1)
+    line_base, line_range, first_special = r.signed_byte(), r.number(1), r.number(1)
+    operands = [r.number(1) for _ in range(first_special - 1)]
+    while r.text():
+        pass
+    files = [""]
+    while name := r.text():
+        files.append(name)
+        r.uleb(), r.uleb(), r.uleb()
+    r.at = program
+    rows: list[Row] = []
+    address, file, line = 0, 1, 1
+
+    def emit(ends: bool = False) -> None:
+        rows.append(Row(address, files[file] if file < len(files) else "", line, ends))
+
+    while r.at < end:
+        code = r.number(1)
+        if code >= first_special:
+            code -= first_special
+            address += code // line_range * least
+            line += line_base + code % line_range
+            emit()
+        elif code == 0:
+            size = r.uleb()
+            following = r.at + size
+            extended = r.number(1)
+            if extended == 1:
+                emit(True)
+                address, file, line = 0, 1, 1
+            elif extended == 2:
+                address = r.number(size - 1)
+            r.at = following
+        elif code == 1:
+            emit()
+        elif code == 2:
+            address += r.uleb() * least
+        elif code == 3:
+            line += r.sleb()
+        elif code == 4:
+            file = r.uleb()
+        elif code == 8:
+            address += (255 - first_special) // line_range * least
+        elif code == 9:
+            address += r.number(2)
+        else:
+            for _ in range(operands[code - 1]):
+                r.uleb()
+    r.at = end
+    return rows

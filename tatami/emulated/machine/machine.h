@@ -1,0 +1,325 @@
+// The state of the emulated GPU while one kernel runs.
+//
+// Resident blocks share one scheduler. A thread runs until it waits; what is asynchronous lands as late as it may, or
+// at random moments. The checks ask what is known to have happened before (clock.h), so that they find a fault in any
+// schedule, not only in one that makes the numbers wrong.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "clock.h"
+#include "emu.h"
+#include "fiber.h"
+
+namespace emu {
+
+constexpr uint32_t SHARED_BASE = 0x400;   // shared address of dynamic byte 0; the first KB belongs to the system
+constexpr uint32_t RANK_SHIFT = 24;       // shared::cluster address: rank + 1 above the offset, 0 for the own block
+constexpr int MAX_BARRIERS = 16;
+
+// Who wrote a byte last. Record 0 stands for: never written.
+struct Record {
+  uint32_t agent, time, serial;
+  Site site;
+  const char* what;
+  bool in_flight, generic;
+};
+struct Reader {
+  uint32_t agent, time, serial;
+  Site site;
+};
+
+// A set of readers is a list from the last one back; nodes are shared. Node 0 ends it.
+struct ReaderNode {
+  Reader reader;
+  uint32_t before;
+};
+
+// The history of a range of bytes: a write record and a set of readers each, both interned.
+struct Shadow {
+  std::vector<uint32_t> writer, readers;
+  void reset(size_t bytes) { writer.assign(bytes, 0), readers.assign(bytes, 0); }
+};
+
+struct Buffer {
+  std::string name;
+  uint8_t* memory;
+  size_t bytes;
+  void* mapping;
+  size_t mapped;
+  std::vector<bool> unwritten;  // empty: all bytes have values
+  bool active = false, written = false, previous = false;
+  Shadow shadow;
+};
+
+struct Meeting {
+  Gathered knows, proxy;
+};
+
+struct Thread;
+struct Block;
+
+struct Barrier {  // mbarrier
+  uint32_t count = 0, pending = 0, agent = 0, base = 0;
+  int64_t bytes = 0;
+  uint64_t phase = 0;
+  Meeting arrived;
+  ClockId knows = 0, proxy = 0;
+  std::vector<Thread*> waiting;
+  uint32_t owner = 0, owner_time = 0, owner_serial = 0;  // who initialised it
+  Site site;
+};
+
+struct NamedBarrier {
+  int count = 0, arrived = 0;  // count -1: all live threads of the block
+  Meeting meeting;
+  std::vector<Thread*> waiting;
+  Site site;
+};
+
+// An operation that lanes of a warp, or threads of a warpgroup, do together. Its address is its identity.
+struct Collective {
+  const char* name;
+  void (*run)(Thread** threads, void** arguments, int count, Site);
+};
+
+struct WarpMeeting {
+  const Collective* op = nullptr;
+  uint32_t mask = 0, here = 0;
+  Site site;
+  void* argument[32];
+};
+struct Warp {
+  std::vector<WarpMeeting> open;
+};
+
+struct PendingWgmma {
+  Wgmma op;
+  float* d[128];
+  std::vector<uint32_t> a;  // registers of A, read when the operation is issued: they may not change until it is over
+  Site site;
+};
+struct Warpgroup {
+  const Collective* op = nullptr;
+  int here = 0;
+  Site site;
+  void* argument[128];
+  std::vector<PendingWgmma> open;
+  std::deque<std::vector<PendingWgmma>> groups;
+  uint32_t committed = 0, done = 0, agent = 0, base = 0;
+  bool fenced = false;
+  int registers = 0;
+};
+
+// Registers that belong to the hardware until a group is over.
+struct Held {
+  uint8_t* begin;
+  size_t bytes;
+  uint32_t group;
+  bool readable;
+  Site site;
+};
+
+struct CopyPiece {
+  uint32_t offset;
+  const uint8_t* from;
+  int size, bytes;
+};
+struct CopyGroup {
+  std::vector<CopyPiece> pieces;
+  std::vector<uint32_t> records;
+};
+
+struct TensorMap {
+  uint64_t magic;
+  const uint8_t* memory;
+  int element, rank, swizzle;
+  int64_t dims[5], strides[5];  // elements; bytes, strides[0] the element
+  int box[5];
+  int type;                     // of the elements, for reductions: 0 raw, 1 f16, 2 bf16, 3 f32, 4 i32, 5 u32
+  bool im2col;
+  int lower[3], upper[3], steps[3], channels, pixels;
+};
+
+struct BulkStore {  // shared to global
+  const TensorMap* map;
+  int at[5];
+  uint8_t* to;
+  uint32_t from, bytes;
+  Reduce reduce;
+  std::vector<uint8_t> read;  // what shared memory held when it was read
+  uint32_t record;
+  Site site;
+};
+struct BulkGroup {
+  std::vector<BulkStore> stores;
+  bool is_read = false;
+};
+
+struct Label {
+  uint32_t offset, bytes;
+  const char* name;
+};
+
+struct Block {
+  int rank, index[3], live, threads_count;
+  uint32_t serial;
+  std::vector<Block*>* cluster;
+  std::vector<uint8_t> raw;
+  uint8_t* shared;
+  uint32_t shared_bytes;
+  Shadow shadow;
+  std::vector<const uint8_t*> source;  // per 16 bytes: the global address they came from, null where unknown
+  std::map<uint32_t, Barrier> barriers;
+  NamedBarrier named[MAX_BARRIERS];
+  std::vector<Warp> warps;
+  std::vector<Warpgroup> warpgroups;
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<Label> labels;
+  std::vector<uint32_t> agents;
+  NamedBarrier* cluster_barrier;
+};
+
+struct Cluster {
+  std::vector<Block*> blocks;
+  std::vector<std::unique_ptr<Block>> owned;
+  NamedBarrier barrier;
+};
+
+struct Thread {
+  int index;
+  uint32_t agent, now;
+  Block* block;
+  Fiber fiber;
+  uint8_t* stack;
+  ClockId knows = 0, proxy = 0;
+  bool done = false, blocked = false, waited_for_grid = false, cluster_arrived = false;
+  const char* waits = "";
+  Site wait_site{};
+  uint32_t wait_address = 0, wait_parity = 0;
+  const void* wait_flag = nullptr;
+  uint32_t seen_flag = 0;
+  std::deque<CopyGroup> groups;
+  CopyGroup open;
+  std::deque<BulkGroup> bulk;
+  BulkGroup bulk_open;
+  uint32_t bulk_agent = 0, bulk_base = 0, bulk_committed = 0, bulk_done = 0;
+  std::vector<Held> held;
+  Record last_shared{}, last_global{};
+  uint32_t last_shared_id = 0, last_global_id = 0;
+};
+
+struct TmaCopy {
+  const TensorMap* map;       // null: a plain run of bytes
+  const uint8_t* from;
+  int at[5];
+  uint16_t offsets[3];
+  uint32_t offset, bytes, barrier, mask;
+  Block* issuer;
+  uint32_t record[16];
+  Site site;
+};
+
+struct Launch {
+  const char* kernel;
+  void (*entry)(void* const*);
+  void* const* arguments;
+  int grid[3], threads, cluster[3];
+  uint32_t shared_bytes;
+  int schedule;    // 0: as late as allowed; else the seed of a random one
+  bool check_layout, overlaps_previous;
+  int resident;    // blocks that the machine holds at the same time
+};
+
+struct Machine {
+  Launch launch;
+  Thread* current = nullptr;
+  Fiber scheduler;
+  std::deque<std::unique_ptr<Cluster>> clusters;
+  std::deque<Thread*> ready;
+  std::vector<TmaCopy> in_flight;
+  Clocks clocks;
+  std::vector<Record> records, global_records;
+  std::vector<ReaderNode> readers, global_readers;
+  std::unordered_map<uint64_t, uint32_t> reader_keys, global_reader_keys;
+  std::vector<uint32_t> spare_agents, agent_times;
+  std::vector<std::string> agent_names;
+  std::map<const void*, Meeting> flags;   // what a release at this address made known
+  std::vector<Buffer*> active;
+  uint32_t serial = 0;
+  int64_t next_cluster = 0;
+  uint64_t random = 1;
+  bool stopped = false;
+  std::string report;
+  uint64_t switches = 0, accesses = 0;
+};
+extern Machine machine;
+
+// ---- scheduler.cpp
+uint64_t random_number();
+bool is_random();
+uint32_t take_agent(Block& block, std::string name);
+void wait(const char* what, Site site);
+void wake(Thread* thread);
+void release(Thread& thread, Meeting& meeting);
+void acquire(Thread& thread, const Meeting& meeting);
+void acquire(Thread& thread, ClockId knows, ClockId proxy);
+
+// ---- report.cpp
+std::string where(Site site);
+std::string who(uint32_t agent);
+std::string thread_name(const Thread& thread);
+std::string shared_name(const Block& block, uint32_t offset);
+std::string global_name(const void* p);
+void note(const char* kind, Site site, const char* format, ...) __attribute__((format(printf, 3, 4)));
+[[noreturn]] void fault(const char* kind, Site site, const char* format, ...) __attribute__((format(printf, 3, 4)));
+std::string deadlock_text();
+
+// ---- shadow.cpp
+struct Access {
+  Thread* const* threads;  // who has to know of earlier writes
+  int count;
+  uint32_t agent, time;    // who is said to have read or written
+  bool async;              // through the async proxy
+  Site site;
+  const char* what;
+};
+Access access_of(Thread*& thread, const char* what, Site site);
+bool is_over(const Thread& t, uint32_t agent, uint32_t time, uint32_t serial);
+uint32_t with_reader(std::vector<ReaderNode>& nodes, std::unordered_map<uint64_t, uint32_t>& keys, uint32_t set, const Access& access);
+uint32_t record_of(const Access& access, bool in_flight, bool generic);
+void read_shared(Block& block, const Access& access, uint32_t offset, uint32_t bytes);
+void write_shared(Block& block, const Access& access, uint32_t offset, uint32_t bytes, uint32_t record);
+void plain_write_shared(Block& block, Thread* thread, const char* what, Site site, uint32_t offset, uint32_t bytes);
+uint32_t shared_offset(const Block& block, uint32_t address, uint32_t bytes, uint32_t alignment, const char* what, Site site);
+Block& block_of(uint32_t& address, const char* what, Site site);
+
+// ---- global.cpp
+Buffer* find_buffer(const void* p, size_t bytes);
+Buffer& need_buffer(const void* p, size_t bytes, const char* what, bool write, Site site);
+void read_global(Buffer& buffer, const Access& access, size_t offset, size_t bytes);
+void write_global(Buffer& buffer, const Access& access, size_t offset, size_t bytes, uint32_t record);
+uint32_t global_record(const Access& access, bool in_flight);
+uintptr_t load_address();  // of this library; addresses in its line table count from there
+void touch(uint8_t* p, uint32_t bytes, bool write, bool aligned, Site site);
+
+// ---- warp.cpp
+void meet_in_warp(const Collective& op, void* argument, uint32_t mask, Site site);
+void leave_meetings(Thread& thread);
+void meet_in_warpgroup(const Collective& op, void* argument, Site site);
+
+// ---- barrier.cpp
+Barrier& barrier_at(Block& block, uint32_t address, const char* what, Site site);
+void try_complete(Barrier& barrier);
+void leave_barriers(Thread& thread);
+
+// ---- copy.cpp, tma.cpp, wgmma.cpp
+void land(size_t copy);
+void finish_bulk(Thread& thread, size_t keep, bool reads_only);
+uint32_t swizzled(uint32_t address, int span);
+void check_exit(Thread& thread);
+
+}  // namespace emu

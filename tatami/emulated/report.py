@@ -1,0 +1,78 @@
+"""What the machine says of a fault, for a reader: places in kernel text instead of addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.emulated.lines import find_line
+
+KINDS = {
+    "race": "KernelRace",
+    "in flight": "KernelRace",
+    "uninitialised": "KernelRace",
+    "proxy fence": "KernelRace",
+    "out of bounds": "OutOfBounds",
+    "deadlock": "KernelDeadlock",
+    "divergence": "KernelDeadlock",
+    "misuse": "KernelMisuse",
+    "layout": "KernelMisuse",
+}
+ADVICE = {
+    "race": "order the two accesses: a barrier between them, or a wait on the one that makes the other known",
+    "in flight": "wait for the copy or the group before what it writes is touched",
+    "uninitialised": "write the memory before it is read",
+    "proxy fence": "put the fence behind the ordinary stores, before the barrier that announces them",
+    "out of bounds": "bound the index, or predicate the access",
+    "deadlock": "make every wait meet an arrival: count, phase and barrier have to agree",
+    "divergence": "let all lanes (or warps) of the group reach the same instruction",
+    "misuse": "keep to what the instruction allows",
+    "layout": "make the address formula agree with the one by which the tile was written",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """`check`: a key of KINDS. `file`, `line`: of the kernel text; `thread`: who was running."""
+
+    check: str
+    file: str
+    line: int
+    thread: str
+    text: str
+
+
+def read_report(raw: str, shared_object: bytes) -> Report:
+    """The machine's words, its `{{file:line}}` and `{{@address}}` marks read."""
+
+    def place(mark: str) -> tuple[str, int]:
+        if not mark.startswith("@"):
+            file, _, line = mark.rpartition(":")
+            return file, int(line)
+        return find_line(shared_object, int(mark[1:], 16)) or ("unknown line", 0)
+
+    def words(match: re.Match[str]) -> str:
+        file, line = place(match[1])
+        return f"{file}:{line}" if line else file
+
+    check, site, thread, text = raw.split("\x1f", 3)
+    file, line = place(site[2:-2]) if site else ("", 0)
+    return Report(check, file, line, thread, re.sub(r"\{\{(.*?)\}\}", words, text))
+
+
+Explain = Callable[[str, int], dict[str, str]]
+"""(kernel, line of its text) -> what stands behind the line: GPU IR statement, plan field."""
+
+
+def to_diagnostic(report: Report, at: str, kernel: str, explain: Explain | None = None) -> Diagnostic:
+    behind = explain(kernel, report.line) if explain is not None and report.file == f"{kernel}.cu" else {}
+    why = report.text
+    if "statement" in behind:
+        why += f" [{report.file}:{report.line} is {behind['statement']}"
+        why += f", which the plan's {behind['plan']} decides]" if behind.get("plan") else "]"
+    details = {"check": report.check, "kernel": kernel, **behind}
+    details |= {"thread": report.thread} if report.thread else {}
+    details |= {"line": f"{report.file}:{report.line}"} if report.line else {}
+    return diagnostic(KINDS[report.check], at, why, ADVICE[report.check], patch=None, **details)

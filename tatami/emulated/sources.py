@@ -1,0 +1,52 @@
+"""What is compiled for a program: the machine's own files, and each kernel with the entry by which a launch calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+
+from tatami.cu.ir import Unit
+
+MACHINE_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-w")
+KERNEL_FLAGS = (
+    "-std=c++17",
+    "-O1",
+    "-g1",
+    "-gdwarf-4",
+    "-ffp-contract=off",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-w",
+    "-fsanitize=thread",
+)
+"""-fsanitize=thread makes the compiler call a hook before every access; the machine defines the hooks, and nothing is
+linked with the sanitizer. Function entries need none."""
+NO_ENTRY_HOOKS = {
+    "gcc": ("--param", "tsan-instrument-func-entry-exit=0"),
+    "clang": ("-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    "zig": ("-mllvm", "-tsan-instrument-func-entry-exit=0", "-fno-sanitize=undefined"),
+}
+
+
+@lru_cache(maxsize=1)
+def machine_texts() -> Mapping[str, str]:
+    """Translation units of the machine, by name."""
+    folder = files("tatami.emulated") / "machine"
+    return {f.name: f.read_text() for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name.endswith(".cpp")}
+
+
+@lru_cache(maxsize=1)
+def machine_headers() -> Mapping[str, str]:
+    folder = files("tatami.emulated") / "machine"
+    return {f.name: f.read_text() for f in folder.iterdir() if f.name.endswith(".h")}
+
+
+def kernel_headers(shared: Mapping[str, str]) -> Mapping[str, str]:
+    """What kernel text includes: the emulated PTX header, and the arithmetic it shares with the GPU."""
+    own = (files("tatami.emulated") / "header" / "tatami_ptx.cuh").read_text()
+    return {**shared, "tatami_ptx.cuh": own, "emu.h": machine_headers()["emu.h"]}
+
+
+def kernel_text(unit: Unit) -> str:
+    return f'#line 1 "{unit.symbol}.cu"\n{unit.text}\nTT_ENTRY({unit.symbol})\n'

@@ -1,0 +1,242 @@
+"""A program on the emulated GPU: kernels are launched one after the other, everything between them is Python.
+
+Buffers lie in the machine's memory; what the caller gives is copied in and out. A fault is a diagnostic with the
+kernel's line, and ends the run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tatami.core.binding import bind_sizes
+from tatami.core.diagnostic import fail
+from tatami.core.expr import Expr, evaluate
+from tatami.core.kernel import Condition, KernelFace
+from tatami.core.module import Module
+from tatami.core.target import Target
+from tatami.emulated.report import Explain
+from tatami.execution.frames import Layouts
+from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch, Ptr, SizeArg, TensorMap
+from tatami.execution.waves import operation_symbols
+from tatami.runtime.emulated_machine import Argument, EmulatedMachine, LaunchShape, MapOver, Pointer
+from tatami.runtime.python_steps import SteppedRun
+
+Array: TypeAlias = np.ndarray
+
+
+def chosen_schedule() -> int:
+    """TATAMI_EMULATED_SCHEDULE: 0 (as late as allowed), or the seed of a random schedule."""
+    text = os.environ.get("TATAMI_EMULATED_SCHEDULE", "").strip() or "0"
+    if not text.isdigit() or int(text) >= 1 << 31:
+        why = f"{text[:40]!r} is no schedule"
+        raise fail("InvalidAttribute", "TATAMI_EMULATED_SCHEDULE", why, "use 0 (late), or a seed below 2^31")
+    return int(text)
+
+
+class _EveryCallInPython(Layouts):
+    """Calls and loops of every program are steps; what stands between them is launches and copies."""
+
+    @cached_property
+    def hosted(self) -> frozenset[str]:
+        return frozenset(self.module.programs)
+
+
+class EmulatedProgram:
+    """The loaded form of an execution module. `faces`: of the kernels by symbol."""
+
+    def __init__(
+        self,
+        execution: Module[ExecutionPlan],
+        machine: EmulatedMachine,
+        faces: Mapping[str, KernelFace],
+        target: Target,
+        where: Callable[[str, str], str] | None = None,
+        explain: Explain | None = None,
+    ) -> None:
+        self.layouts: Layouts = _EveryCallInPython(execution)
+        self.execution = self.layouts.module
+        self.machine = machine
+        self.faces = faces
+        self.target = target
+        self.explain = explain
+        self.schedule = chosen_schedule()
+        self.threads = 1
+        self._where = where or (lambda program, name: name)
+        self.constants: dict[str, Array] = {}
+        self.constant_shapes = {n: t.shape for n, t in execution.constants.items()}
+        self._load_constants()
+
+    def _load_constants(self) -> None:
+        for name, tensor in self.execution.constants.items():
+            self.constants[name] = self.machine.copied(name, tensor.array, tensor.dtype)
+        setup = self.execution.programs.get("setup")
+        if setup is None:
+            return
+        bound = bind_sizes(setup.signature, {p.tensor: self.constants[p.tensor].shape for p in setup.signature.inputs})
+        for port, result in zip(setup.signature.outputs, self.run("setup", [], bound)):
+            self.constants[port.tensor] = self.machine.copied(port.tensor, result, port.dtype)
+            self.constant_shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
+
+    def bind(
+        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        plan = self.execution.programs[program]
+        later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
+        return bind_sizes(plan.signature, {**self.constant_shapes, **shapes}, sizes, later)
+
+    def run(
+        self,
+        program: str,
+        inputs: Sequence[Array],
+        sizes: Mapping[str, int],
+        outputs: Sequence[Array | None] = (),
+        depth: int = 0,
+    ) -> list[Array]:
+        with self.machine.lock:
+            return EmulatedRun(self, program, inputs, sizes, outputs, depth).results()
+
+    def fast(
+        self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
+    ) -> Callable[[], None]:
+        def call() -> None:
+            for to, made in zip(results, self.run(program, inputs, sizes)):
+                if to is not made:
+                    np.copyto(to, made)
+
+        return call
+
+    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        known = [
+            b for b in self.layouts.own("main") if not any(operation_symbols(i.op) for i in self.execution.main.instructions)
+        ]
+        arena = sum(evaluate(b.elements, sizes) * b.dtype.itemsize for b in known)
+        return {"constants": sum(a.nbytes for a in self.constants.values()), "arena_without_reuse": arena}
+
+    def step_name(self, program: str, debug_name: str) -> str:
+        return self._where(program, debug_name)
+
+
+class EmulatedRun(SteppedRun):
+    """One run of one program."""
+
+    def __init__(
+        self,
+        program: EmulatedProgram,
+        name: str,
+        inputs: Sequence[Array],
+        sizes: Mapping[str, int],
+        outputs: Sequence[Array | None],
+        depth: int,
+    ) -> None:
+        super().__init__(program, name, inputs, sizes, outputs, depth)
+        self.emulated = program
+        self.machine = program.machine
+        self.own: dict[str, Array] = {}
+        """Arrays in the machine's memory that end with this run."""
+        self.given: dict[str, Array] = {}
+        for id in [i for i in self.values if self.info[i].kind in ("input", "output")]:
+            b, array = self.info[id], self.values[id]
+            self.given[id] = array
+            if b.kind == "input":
+                self.own[id] = self.machine.copied(id, array, b.dtype)
+            else:
+                self.own[id] = self.machine.make(id, array.size, b.dtype).reshape(array.shape)
+            self.values[id] = self.own[id]
+
+    def results(self) -> list[Array]:
+        """The outputs as arrays of the caller's."""
+        try:
+            made = self.run()
+            written = {b.parent for b in self.plan.buffers if b.parent and b.kind == "input"} | set(self.plan.output_buffers)
+            for id in self.given.keys() & written:
+                np.copyto(self.given[id], self.values[id].reshape(self.given[id].shape))
+            return [self.given[id] if id in self.given else np.array(a) for id, a in zip(self.plan.output_buffers, made)]
+        finally:
+            for array in self.own.values():
+                self.machine.drop(array)
+
+    # -- buffers ---------------------------------------------------------------------------------
+
+    def allocate(self, id: str, count: int) -> Array:
+        self.own[id] = self.machine.make(self.program.step_name(self.name, id), count, self.info[id].dtype)
+        return self.own[id]
+
+    def store(self, id: str, value: Array) -> None:
+        is_new = not self.info[id].parent and id not in self.values
+        super().store(id, value)
+        if is_new:
+            self.own[id] = self.machine.copied(id, self.values[id], self.info[id].dtype)
+            self.values[id] = self.own[id]
+        else:
+            self.mark(id)
+
+    def mark(self, id: str) -> None:
+        """The buffer has values that no kernel wrote."""
+        self.machine.filled(self.whole(id), self.buffer(id))
+
+    def whole(self, id: str) -> Array:
+        self.buffer(id)
+        return self.values[self.root(id).id]
+
+    def release(self, end: int) -> None:
+        before = set(self.values)
+        super().release(end)
+        for id in before - self.values.keys():
+            self.machine.drop(self.own.pop(id))
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    def segment(self, number: int, begin: int, end: int) -> None:
+        for position in range(begin, end):
+            ins = self.plan.instructions[position]
+            match ins.op:
+                case Launch():
+                    self.launch(ins, ins.op)
+                case Choose(cases=cases):
+                    for launch in next(c for c in cases if all(map(self.holds, c.conditions))).launches:
+                        self.launch(ins, launch)
+                case Copy():
+                    to = self.buffer(ins.outputs[0])
+                    np.copyto(to, self.buffer(ins.inputs[0]).reshape(to.shape))
+                    self.mark(ins.outputs[0])
+                case _:
+                    raise fail(
+                        "InvalidExecution", ins.debug_name, "this step runs on the reference only", "use target reference"
+                    )
+            self.release(position + 1)
+
+    def size(self, e: Expr) -> int:
+        return int(evaluate(e, self._env()))
+
+    def holds(self, c: Condition) -> bool:
+        value = self.size(c.size)
+        return value % c.divisor == 0 and value >= c.low and (not c.high or value <= c.high)
+
+    def launch(self, ins: Instruction, op: Launch) -> None:
+        params = self.emulated.faces[op.kernel].params
+        arguments: list[Argument] = []
+        for k, a in enumerate(op.args):
+            match a:
+                case Ptr(buffer=id):
+                    written = params[k].written if k < len(params) else True  # behind the parameters stands a workspace
+                    arguments.append(Pointer(self.buffer(id), self.whole(id), written))
+                case SizeArg(value=value):
+                    arguments.append(self.size(value))
+                case TensorMap(buffer=id):
+                    dims, strides = tuple(map(self.size, a.dims)), tuple(map(self.size, a.strides))
+                    dtype, written = self.info[id].dtype, id in ins.outputs
+                    arguments.append(MapOver(self.buffer(id), self.whole(id), written, dtype, dims, strides, a.box, a.swizzle))
+        x, y, z = [*(self.size(g) for g in op.grid), 1, 1, 1][:3]
+        cx, cy, cz = (*op.cluster, 1, 1, 1)[:3]
+        threads = math.prod(op.block)
+        target = self.emulated.target
+        resident = target.sms * (target.max_threads_per_sm // max(threads, 1))
+        shape = LaunchShape((x, y, z), threads, (cx, cy, cz), op.shared_bytes, self.emulated.schedule, resident)
+        at = self.program.step_name(self.name, ins.debug_name or op.kernel)
+        self.machine.launch(op.kernel, arguments, shape, at, self.emulated.explain)

@@ -1,0 +1,86 @@
+"""Runs one kernel of the GPU layers on the emulated machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import msgspec
+import numpy as np
+
+from tatami.core.dtype import DType
+from tatami.core.expr import evaluate
+from tatami.core.kernel import Binding, Condition, KernelFace
+from tatami.core.target import PRESETS
+from tatami.cu.ir import Unit
+from tatami.cu.print import headers, print_unit
+from tatami.emulated.report import Report
+from tatami.gpu.ir import Kernel
+from tatami.gpu.lower import lower_region
+from tatami.plan.ir import Guarded
+from tatami.region.ir import Region
+from tatami.runtime.emulated_machine import Argument, LaunchShape, MapOver, Pointer, build_machine
+
+NUMPY = {DType.fp16: np.float16, DType.bf16: ml_dtypes.bfloat16, DType.fp32: np.float32}
+Change = Callable[[str], str]
+
+
+def changed(right: str, wrong: str) -> Change:
+    """Puts a fault into a text, which has to have the right words."""
+
+    def change(text: str) -> str:
+        assert right in text, f"{right!r} is not in the kernel"
+        return text.replace(right, wrong)
+
+    return change
+
+
+class Built:
+    """A contraction Region with one plan, compiled. `change` plants a fault in its text."""
+
+    def __init__(
+        self, region: Region, plan: Any, target: str, conditions: tuple[Condition, ...] = (), change: Change = lambda t: t
+    ) -> None:
+        self.region = region
+        kernel, self.binding = lower_region(region, Guarded(conditions, plan), PRESETS[target])
+        self.kernel: Kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(self.binding.sizes), ""))
+        unit = print_unit(self.kernel, PRESETS[target])
+        unit = Unit(unit.symbol, unit.arch, change(unit.text))
+        self.machine = build_machine([unit], headers(()), PRESETS[target])
+
+    def run(self, arrays: dict[str, np.ndarray], env: dict[str, int], schedule: int = 0) -> np.ndarray:
+        report, made = self.report(arrays, env, schedule)
+        assert report is None, report
+        return made
+
+    def report(self, arrays: dict[str, np.ndarray], env: dict[str, int], schedule: int = 0) -> tuple[Report | None, np.ndarray]:
+        """What the machine says, and the output."""
+        out = self.region.outputs[0]
+        shape = tuple(int(evaluate(s, env)) for s in out.memref.shape)
+        dtypes = {p.name: p.memref.dtype for p in self.region.inputs}
+        buffers = {name: self.machine.copied(name, a, dtypes[name]) for name, a in arrays.items()}
+        buffers[out.name] = self.machine.make(out.name, int(np.prod(shape)), out.memref.dtype)
+        try:
+            found = self.machine.run("k0", self.arguments(buffers, env), self.shape(env, schedule))
+            return found, buffers[out.name].reshape(shape).copy()
+        finally:
+            for a in buffers.values():
+                self.machine.drop(a)
+
+    def shape(self, env: dict[str, int], schedule: int) -> LaunchShape:
+        x, y, z = (int(evaluate(g, env)) for g in self.binding.grid)
+        return LaunchShape((x, y, z), self.kernel.threads, (1, 1, 1), self.kernel.shared_bytes, schedule)
+
+    def arguments(self, buffers: dict[str, np.ndarray], env: dict[str, int]) -> list[Argument]:
+        b: Binding = self.binding
+        out: list[Argument] = [
+            Pointer(buffers[n], buffers[n], p.written) for n, p in zip(b.buffers, self.kernel.params, strict=True)
+        ]
+        out += [int(evaluate(s, env)) for s in b.sizes]
+        dtypes = {p.name: p.memref.dtype for p in self.region.inputs}
+        for m in b.tensor_maps:
+            dims, strides = (tuple(int(evaluate(e, env)) for e in x) for x in (m.dims, m.strides))
+            a = buffers[m.buffer]
+            out.append(MapOver(a, a, False, dtypes[m.buffer], dims, strides, m.box, m.swizzle))
+        return out

@@ -1,0 +1,82 @@
+"""Whole programs on the emulated targets, against the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tatami as tt
+from tatami.core.diagnostic import TatamiError
+
+TARGETS = ["emulated-sm80", "emulated-sm90"]
+
+
+def check(g: tt.Graph, inputs: dict[str, np.ndarray], target: str, tolerance: float = 1e-5) -> Any:
+    f = tt.compile(g, target=target)
+    got, want = f(**inputs), tt.compile(g, target="reference")(**inputs)
+    for name in want:
+        np.testing.assert_allclose(np.asarray(got[name], float), np.asarray(want[name], float), rtol=tolerance, atol=tolerance)
+    return f
+
+
+def eighths(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).integers(-8, 9, shape) / 8).astype(dtype)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_layers_with_constants_run_on_both_architectures(target: str) -> None:
+    g = tt.Graph("mlp")
+    x = g.input("x", ("B", 24), tt.fp16)
+    h = (x @ g.constant(eighths(24, 40, dtype=np.float16))).relu()
+    g.output("y", (h @ g.constant(eighths(40, 16, dtype=np.float16))).softmax(-1))
+    f = check(g, {"x": eighths(9, 24, dtype=np.float16)}, target, 4e-3)
+    assert {u.symbol for u in f.stages["cu"].value.main.units}
+    assert f.program.machine is not None
+
+
+def test_a_state_is_updated_in_place() -> None:
+    g = tt.Graph("state")
+    s = g.input("s", (5,), tt.fp32, mutability="mutable")
+    x = g.input("x", (5,), tt.fp32)
+    g.update(s, s + x)
+    f = tt.compile(g, target="emulated-sm80")
+    state = np.arange(5, dtype=np.float32)
+    f(s=state, x=np.ones(5, np.float32))
+    f(s=state, x=np.ones(5, np.float32))
+    assert state.tolist() == [2, 3, 4, 5, 6]
+
+
+def test_sizes_0_and_1_and_a_bound_call() -> None:
+    g = tt.Graph("sizes")
+    x = g.input("x", ("N", 3), tt.fp32)
+    g.output("y", x.exp().sum(0))
+    f = tt.compile(g, target="emulated-sm80")
+    assert f(x=np.zeros((0, 3), np.float32))["y"].tolist() == [0, 0, 0]
+    call = f.bind(x=np.zeros((1, 3), np.float32))
+    assert call()["y"].tolist() == [1, 1, 1]
+
+
+def test_control_flow_runs_between_the_kernels() -> None:
+    g = tt.parse("""
+    graph<N=1> twice(x: f32[N]) -> (y: f32[N]) { return x + x }
+    graph<N=4> main(x: f32[N]) -> (y: f32[N]) { return twice(twice(x)) }
+    """)
+    f = tt.compile(g, target="emulated-sm80")
+    assert f(x=np.ones(4, np.float32))["y"].tolist() == [4, 4, 4, 4]
+
+
+def test_a_gpu_without_one_is_refused_with_the_emulated_target_named() -> None:
+    g = tt.Graph("g")
+    g.output("y", g.input("x", (3,), tt.fp32).exp())
+    with pytest.raises(TatamiError, match="emulated-sm80"):
+        tt.compile(g, target="sm80")
+
+
+def test_a_schedule_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TATAMI_EMULATED_SCHEDULE", "soon")
+    g = tt.Graph("g")
+    g.output("y", g.input("x", (3,), tt.fp32).exp())
+    with pytest.raises(TatamiError, match="soon"):
+        tt.compile(g, target="emulated-sm80")

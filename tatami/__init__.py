@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 _WHERE: dict[str, str] = {
     "Graph": "tatami.frontend.graph",
     "compile": "tatami.api",
+    "load": "tatami.api",
     "open_model": "tatami.models",
     "parse": "tatami.harp.load",
     "decompile": "tatami.harp.decompile",

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.emulated_program import EmulatedProgram
     from tatami.runtime.user_text import UserText
+    from tatami.saved import Saved
     from tatami.stored import StoredProgram
 
-__all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "prepare"]
+__all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "load", "prepare"]
 
 _ABOVE_REGIONS = frozenset(["frontend", "tiny@imported", "tiny", "region@explicit", "region"])
 SizeRequest = int | tuple[int, int, int]
@@ -93,6 +94,13 @@ class CompiledFunction(Function):
     def _repr_svg_(self) -> str:
         return self.to_svg()
 
+    def save(self, path: str | Path) -> Path:
+        """Write the program to a `.tatami` file: documents, constants and machine code. `tt.load` reads it, and every
+        command takes it as a MODEL."""
+        from tatami.saved import save
+
+        return save(Path(path), self.compilation, self.sizes)
+
     def fetch(self, name: str, /, **inputs: Any) -> Any:
         """The value of a node (any stage's id or name), computed by the first stage that has it."""
         from tatami.playback import fetch
@@ -143,10 +151,48 @@ def prepare(
     check: bool = True,
 ) -> Compilation:
     """Open a model and set up its chain of stages. Nothing is lowered yet."""
-    given = dict(open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust))
-    fixed = {n: expr(v) for n, v in (sizes or {}).items() if isinstance(v, int)}
-    check_sizes(sizes or {}, given)
-    given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in given.items()}
+    if isinstance(model, str | Path) and Path(model).suffix.lower() == ".tatami":
+        from tatami.saved import open_saved
+
+        saved = open_saved(Path(model), trust=trust)
+        return prepare_saved(saved, target, sizes=sizes, precision=precision, decisions=decisions, check=check)
+    given = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust)
+    is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
+    return _set_up(given, target, sizes or {}, precision, load_decisions(decisions), check, is_document)
+
+
+def prepare_saved(
+    saved: Saved,
+    target: str | Target | dict[str, Any],
+    *,
+    sizes: Mapping[str, SizeRequest] | None = None,
+    precision: str | None = None,
+    decisions: Decisions | dict[str, Any] | str | Path | None = None,
+    check: bool = True,
+) -> Compilation:
+    """The same for what `f.save` wrote: its decisions and usual sizes hold unless others are given; its machine code is
+    taken where nothing else is asked of it."""
+    was = saved.manifest
+    decided = was.decisions if decisions is None else load_decisions(decisions)
+    asked: Mapping[str, SizeRequest] = sizes or {n: (0, usual, usual) for n, usual in was.hints.items()}
+    compilation = _set_up(saved.given, target, asked, precision, decided, check, from_document=True)
+    if not sizes and precision is None and decisions is None and compilation.target == was.target:
+        compilation.program = saved.program
+    return compilation
+
+
+def _set_up(
+    models: Mapping[str, Module[Any]],
+    target: str | Target | dict[str, Any],
+    sizes: Mapping[str, SizeRequest],
+    precision: str | None,
+    decisions: Decisions,
+    check: bool,
+    from_document: bool,
+) -> Compilation:
+    fixed = {n: expr(v) for n, v in sizes.items() if isinstance(v, int)}
+    check_sizes(sizes, models)
+    given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in models.items()}
     resolved = resolve_target(target)
     if precision not in (None, "fp32"):
         from tatami.frontend.precision import lower_precision
@@ -155,22 +201,20 @@ def prepare(
             why = f"precision is chosen before lowering, and {next(iter(given))} is already lowered"
             raise fail("InvalidAttribute", "precision", why, "give the model or its frontend document, or leave precision out")
         given["frontend"] = lower_precision(given["frontend"], precision)
-    is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
-    observer = Observer(check=check, from_document=is_document)
-    decided = load_decisions(decisions)
-    hints = size_hints(sizes or {})
-    stages = compile_stages(given, resolved, decided, observer, hints)
+    observer = Observer(check=check, from_document=from_document)
+    hints = size_hints(sizes)
+    stages = compile_stages(given, resolved, decisions, observer, hints)
     observer.others = stages.get_made
     from tatami.core.diagnostic import raise_errors
     from tatami.stages import verify
 
     for name, module in given.items():
-        with explained(name, is_document):
+        with explained(name, from_document):
             found = verify(name, module, lambda n: given.get(n))
         found = [with_origin(d, module) for d in found]
         raise_errors(found)
         observer.warnings += [d for d in found if d.is_warning]
-    return Compilation(stages, observer, resolved, decided, hints)
+    return Compilation(stages, observer, resolved, decisions, hints)
 
 
 def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:
@@ -258,6 +302,22 @@ def compile(
     return build(compilation, threads)
 
 
+def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -> CompiledFunction:
+    """A program that `f.save` wrote, for the target it was compiled for, or this CPU where that does not run here.
+
+    trust: its machine code may run as it is; else the program is compiled again from the documents in the file, by way
+    of the cache. Raises TatamiError.
+    """
+    from tatami.runtime.host import runs_here
+    from tatami.saved import SUFFIX, open_saved
+
+    if Path(path).suffix.lower() != SUFFIX:
+        raise fail("UnknownFormat", str(path)[:200], f"a saved program has the suffix {SUFFIX}", "compile other models")
+    saved = open_saved(Path(path), trust=trust)
+    target = saved.manifest.target if runs_here(saved.manifest.target) else "cpu"
+    return build(prepare_saved(saved, target), threads, saved.manifest.sizes)
+
+
 def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[str, int] | None = None) -> CompiledFunction:
     """The callable of a prepared compilation. `sizes`: values of symbols that no input decides."""
     target = compilation.target
@@ -287,16 +347,15 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
 
 
 def find_program(compilation: Compilation) -> StoredProgram:
-    """The compiled program: as an earlier compilation of the same model left it, else made now and kept."""
+    """The compiled program: as it was saved, as an earlier compilation of the same model left it, else made now and kept."""
     from tatami import program_cache
 
-    found = program_cache.find(compilation)
-    if found is not None:
-        compilation.stored_warnings = found.warnings
-        return found
-    made = make_program(compilation)
-    program_cache.keep(compilation, made)
-    return made
+    if compilation.program is None:
+        compilation.program = program_cache.find(compilation)
+    if compilation.program is None:
+        compilation.program = make_program(compilation)
+        program_cache.keep(compilation, compilation.program)
+    return compilation.program
 
 
 def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram:
@@ -330,16 +389,15 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
 
 def load_stored(compilation: Compilation, program: StoredProgram, threads: int | None = None) -> CpuProgram:
     """The program in this process."""
-    from tatami.runtime.compiler import find_compiler
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.host import thread_count
     from tatami.runtime.objects import load
     from tatami.runtime.pool import get_pool
-    from tatami.runtime.sanitizer import sanitizer_flags
+    from tatami.runtime.sanitizer import is_asked_for
 
-    library = load(program.library, keep=bool(sanitizer_flags(find_compiler())))
-    where = _where(compilation)
-    return CpuProgram(program.execution, library, get_pool(threads), thread_count(threads), where=where)
+    library = load(program.library, keep=is_asked_for())
+    pool = get_pool(threads, runtime=program.runtime)
+    return CpuProgram(program.execution, library, pool, thread_count(threads), where=_where(compilation))
 
 
 def load_cpu_program(compilation: Compilation, threads: int | None = None, timed: bool = False) -> CpuProgram:

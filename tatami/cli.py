@@ -30,7 +30,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami decompile model.onnx             write model.harp, large constants in model.npz
 
 \b
-MODEL is .harp, .onnx, .json (a document of any stage), or the folder of a dump. The chain:
+MODEL is .harp, .onnx, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
 Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_PROGRAM_CACHE=0 (compile anew),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail
@@ -13,6 +13,9 @@ from tatami.decisions import Decisions
 from tatami.observer import Observer
 from tatami.pipeline import Stages
 from tatami.stages import STAGES, runner
+
+if TYPE_CHECKING:
+    from tatami.stored import StoredProgram
 
 
 class Compilation:
@@ -32,8 +35,8 @@ class Compilation:
         self.decisions = decisions
         self.hints = dict(hints or {})
         """The usual values of sizes, for which plans are chosen."""
-        self.stored_warnings: tuple[Diagnostic, ...] = ()
-        """Of the stages behind a stored program, which were not made this time."""
+        self.program: StoredProgram | None = None
+        """The compiled program, once it was made or found; the stages behind one that was found are not made."""
 
     @property
     def first(self) -> str:
@@ -49,7 +52,8 @@ class Compilation:
     @property
     def warnings(self) -> list[Diagnostic]:
         """What the verifiers warned of so far, and decisions that met nothing."""
-        found = [*self.stored_warnings, *self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
+        stored = self.program.warnings if self.program is not None else ()
+        found = [*stored, *self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
         return [d for k, d in enumerate(found) if d not in found[:k]]
 
     def reference_run(

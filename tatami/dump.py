@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tatami.core.codec import parse_text, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.document import (
     SCHEMA_VERSION,
+    ConstantRef,
     Document,
     InputRef,
     document_text,
@@ -29,6 +30,7 @@ from tatami.core.document import (
 )
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.core.tensor import Tensor
 from tatami.stages import STAGES, decode_body, encode_body, show, stage
 
 
@@ -71,10 +73,12 @@ def from_document(document: Document, folder: Path | None, *, trust: bool, at: s
     return found
 
 
-def own_stage(document: Document, folder: Path | None, at: str) -> Module[Any]:
-    """The stage a document holds itself."""
+def own_stage(
+    document: Document, folder: Path | None, at: str, read: Callable[[str, ConstantRef], Tensor] | None = None
+) -> Module[Any]:
+    """The stage a document holds itself. read: where its constants are, if not in a folder or in the document."""
     s = stage(document.stage)
-    constants = {n: load_constant(n, r, folder) for n, r in document.constants.items()}
+    constants = {n: read(n, r) if read is not None else load_constant(n, r, folder) for n, r in document.constants.items()}
     if "main" not in document.programs:
         has = ", ".join(n[:40] for n in document.programs) or "none"
         raise fail("InvalidDocument", f"{at}.programs", f"there is no program main (there is {has})", "call the entry main")
@@ -156,13 +160,17 @@ def make_folder(folder: Path) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
+    return write_pieces(path, (data,))
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> Path:
     """Atomically: a temporary file in the same folder, then a rename."""
     try:
         make_folder(path.parent)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tatami-")
         try:
             with os.fdopen(handle, "wb") as out:
-                out.write(data)
+                out.writelines(pieces)
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
         except BaseException:

@@ -98,6 +98,10 @@ def _open_file(path: Path, trust: bool) -> Given:
     if path.is_dir():
         return open_folder(path, trust=trust)
     suffix = path.suffix.lower()
+    if suffix == ".tatami":
+        from tatami.saved import open_saved
+
+        return open_saved(path, trust=trust).given
     loader = BY_SUFFIX.get(suffix)
     if loader is not None:
         check_file(path)
@@ -110,7 +114,7 @@ def _open_file(path: Path, trust: bool) -> Given:
         "UnknownFormat",
         path.name,
         f"files with the suffix {path.suffix!r} are not models",
-        f"the suffixes are {', '.join([*BY_SUFFIX, '.json'])}",
+        f"the suffixes are {', '.join([*BY_SUFFIX, '.json', '.tatami'])}",
     )
 
 

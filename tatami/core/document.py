@@ -143,6 +143,11 @@ def load_constant(name: str, ref: ConstantRef, folder: Path | None) -> Tensor:
             data = base64.b64decode(ref.data, validate=True)
         except ValueError:
             raise fail("InvalidDocument", name, "the constant's data is not base64", "write the document again") from None
+    return constant_of(name, ref, data)
+
+
+def constant_of(name: str, ref: ConstantRef, data: bytes | memoryview) -> Tensor:
+    """The tensor of a reference from its bytes. Raises InvalidDocument unless they fit, the hash too."""
     dtype = numpy_dtype(ref.dtype)
     count = int(np.prod(ref.shape, dtype=object)) if ref.shape else 1
     if any(s < 0 for s in ref.shape) or count * dtype.itemsize != len(data):

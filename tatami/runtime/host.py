@@ -57,6 +57,11 @@ def resolve_target(target: str | Target) -> Target:
     raise fail("UnknownTarget", "target", f"{target[:60]!r} is not a target", f"use one of {known}, or a Target document")
 
 
+def runs_here(target: Target) -> bool:
+    """Has this machine what the code for `target` needs?"""
+    return target.kind == "reference" or (target.kind == "cpu" and _has(target.isa))
+
+
 def check_runs_here(target: Target) -> None:
     """Raises UnknownTarget when this CPU lacks the instructions of `target`."""
     if target.kind == "cpu" and not _has(target.isa):

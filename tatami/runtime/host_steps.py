@@ -18,6 +18,8 @@ from tatami.core.numerics import cast
 from tatami.tiny.routines import ROUTINES
 
 Routine: TypeAlias = Callable[[Sequence[np.ndarray], Mapping[str, Any]], Sequence[np.ndarray]]
+Place: TypeAlias = Callable[[], str]
+"""Says where a fault is; only asked for then, since the answer may take the stages."""
 HOST_ROUTINES: dict[str, Routine] = {}
 
 
@@ -32,24 +34,27 @@ def host_routine(name: str) -> Callable[[Routine], Routine]:
 
 
 def run_host_step(
-    at: str, name: str, inputs: Sequence[np.ndarray], attrs: Mapping[str, Any], dtypes: Sequence[DType]
+    at: Place, name: str, inputs: Sequence[np.ndarray], attrs: Mapping[str, Any], dtypes: Sequence[DType]
 ) -> list[np.ndarray]:
     """The results of one step, C-contiguous and of the declared dtypes. Raises UnknownOp and HostFault."""
     routine = HOST_ROUTINES.get(name) or ROUTINES.get(name)
     if routine is None:
         known = ", ".join(sorted({*HOST_ROUTINES, *ROUTINES}))
-        raise fail("UnknownOp", at, f"there is no host routine {name!r}", f"the routines are {known}")
+        raise fail("UnknownOp", at(), f"there is no host routine {name!r}", f"the routines are {known}")
     try:
         results = list(routine(inputs, attrs))
     except TatamiError:
         raise
     except Exception as error:
         raise fail(
-            "HostFault", at, f"{name} failed: {type(error).__name__}: {error}", "check the values of its inputs"
+            "HostFault", at(), f"{name} failed: {type(error).__name__}: {error}", "check the values of its inputs"
         ) from error
     if len(results) != len(dtypes):
         raise fail(
-            "HostFault", at, f"{name} gave {len(results)} values, the plan expects {len(dtypes)}", "use the routine as declared"
+            "HostFault",
+            at(),
+            f"{name} gave {len(results)} values, the plan expects {len(dtypes)}",
+            "use the routine as declared",
         )
     return [np.asarray(cast(np.asarray(r), d), order="C") for r, d in zip(results, dtypes)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -22,7 +23,7 @@ from tatami.execution.frames import MAX_DEPTH, Layouts, callees
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
-from tatami.runtime.host_steps import bind_new_symbols, run_host_step
+from tatami.runtime.host_steps import Place, bind_new_symbols, run_host_step
 
 if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram
@@ -173,7 +174,7 @@ class SteppedRun:
     # -- steps -----------------------------------------------------------------------------------
 
     def step(self, position: int, ins: Instruction) -> None:
-        at = self.program.step_name(self.name, ins.debug_name or f"instruction {position}")
+        at = partial(self.program.step_name, self.name, ins.debug_name or f"instruction {position}")
         shapes = [self.info[id].shape for id in ins.outputs]
         inputs = [self.buffer(id) if id else None for id in ins.inputs]
         match ins.op:
@@ -189,7 +190,7 @@ class SteppedRun:
             case Loop():
                 results = self.loop(at, ins, ins.op, inputs)
             case _:
-                raise fail("InvalidExecution", at, "this step runs on the reference only", "use target reference")
+                raise fail("InvalidExecution", at(), "this step runs on the reference only", "use target reference")
         if not isinstance(ins.op, Loop):
             bind_new_symbols(operation_symbols(ins.op), shapes, results, self.sizes)
         check_new_sizes(self.plan.signature, operation_symbols(ins.op), self.sizes)
@@ -197,10 +198,10 @@ class SteppedRun:
             self.store(id, value)
         self.release(position + 1)
 
-    def call(self, at: str, ins: Instruction, program: str, arguments: Sequence[Array | None]) -> list[Array]:
+    def call(self, at: Place, ins: Instruction, program: str, arguments: Sequence[Array | None]) -> list[Array]:
         if self.depth >= MAX_DEPTH:
             raise fail(
-                "RecursionDepth", at, f"programs call each other more than {MAX_DEPTH} deep", "make the recursion end earlier"
+                "RecursionDepth", at(), f"programs call each other more than {MAX_DEPTH} deep", "make the recursion end earlier"
             )
         present = [a for a in arguments if a is not None]
         plan = self.program.execution.programs[program]
@@ -210,7 +211,7 @@ class SteppedRun:
         sizes = self.program.bind(program, {p.tensor: a.shape for p, a in zip(ports, present)}, given)
         return self.program.run(program, present, sizes, (), self.depth + 1)
 
-    def loop(self, at: str, ins: Instruction, op: Loop, inputs: Sequence[Array | None]) -> list[Array]:
+    def loop(self, at: Place, ins: Instruction, op: Loop, inputs: Sequence[Array | None]) -> list[Array]:
         """Iterate in Python; scanned rows are stacked at the end."""
         trip = None if inputs[0] is None else int(inputs[0])
         keep = np.asarray(True if inputs[1] is None else bool(inputs[1]))

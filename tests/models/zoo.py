@@ -16,6 +16,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from torch import Tensor, nn
 
+from tests.models.nets import Conformer, Detector, GraphNet, StyleNet
+
 Inputs = dict[str, Tensor]
 
 
@@ -87,6 +89,13 @@ def image(name: str, *shape: int) -> Callable[[Mapping[str, int]], Inputs]:
         return {name: torch.randn(sizes["batch"], *shape, generator=torch.Generator().manual_seed(1))}
 
     return inputs
+
+
+def graph(sizes: Mapping[str, int]) -> Inputs:
+    """Features of nodes, and edges between random ones."""
+    generator = torch.Generator().manual_seed(1)
+    ends = torch.randint(0, sizes["nodes"], (2, sizes["edges"]), generator=generator)
+    return {"nodes": torch.randn(sizes["nodes"], 16, generator=generator), "edges": ends}
 
 
 class FirstOutput(nn.Module):
@@ -307,6 +316,23 @@ ZOO: dict[str, Architecture] = {
     "mobilenet_v2": picture(mobilenet_v2, 64),
     "efficientnet": picture(efficientnet, 64),
     "segformer": picture(segformer, 64),
+    "graph_net": Architecture(
+        GraphNet,
+        graph,
+        {"nodes": 20, "edges": 70},
+        {"nodes": 33, "edges": 121},
+        {"nodes": {0: "nodes"}, "edges": {1: "edges"}},
+    ),
+    "conformer": Architecture(
+        Conformer,
+        lambda sizes: {"sound": torch.randn(sizes["batch"], 40, 80, generator=torch.Generator().manual_seed(1))},
+        {"batch": 2},
+        {"batch": 3},
+        {"sound": {0: "batch"}},
+        needs_scripting=True,
+    ),
+    "style_net": Architecture(StyleNet, image("z", 64), {"batch": 2}, {"batch": 3}, {"z": {0: "batch"}}),
+    "detector": picture(Detector, 64),
 }
 CORE = ("bert", "gpt2", "resnet18", "vit", "unet", "whisper_encoder")
 

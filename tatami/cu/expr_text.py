@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Extreme, Floor, Var
-from tatami.core.scalar import Scalar, number
+from tatami.core.numerics import constant
+from tatami.core.scalar import Scalar, number, scalar
+from tatami.indexbook.ir import Guard
 from tatami.region.ir import Binary, Cast, Const, Index, Read, Ref, RegionExpr, Select, Unary, Within
 
 VALUE_TYPE = {
@@ -69,47 +71,36 @@ def _atom(a: Var | Floor | Extreme) -> str:
 
 
 def constant_text(value: Scalar, dtype: DType) -> str:
-    v = number(value)
+    v = number(scalar(constant(value, dtype).item()))
     if dtype == DType.bool:
         return "true" if v else "false"
     if dtype.is_float:
         v = float(v)
         if not math.isfinite(v):
             bits = "0x7fc00000u" if math.isnan(v) else "0x7f800000u" if v > 0 else "0xff800000u"
-            return f"tt_bits_to_f32({bits})"
-        return repr(v) if dtype == DType.fp64 else f"{v!r}f"
+            text = f"tt_bits_to_f32({bits})"
+            return f"(double){text}" if dtype == DType.fp64 else text
+        text = f"{v!r}" if dtype == DType.fp64 else f"{v!r}f"
+        return f"({text})" if text[0] == "-" else text
+    n = int(v)
+    if dtype.itemsize < 4:
+        return f"({VALUE_TYPE[dtype]})({n})"
     suffix = {DType.i64: "LL", DType.u64: "ULL", DType.u32: "u"}.get(dtype, "")
-    if dtype == DType.i64 and v == -(1 << 63):
-        return "(-9223372036854775807LL - 1)"
-    return f"{int(v)}{suffix}"
+    if n in (-(1 << 31), -(1 << 63)) and dtype.itemsize * 8 == (-n).bit_length():
+        return f"({n + 1}{suffix} - 1)"
+    return f"({n}{suffix})" if n < 0 else f"{n}{suffix}"
 
 
 _UNARY = {
-    "neg": "-{x}",
     "not": "!{x}",
-    "bitnot": "~{x}",
     "isnan": "({x} != {x})",
     "isinf": "(tt_abs({x}) == tt_bits_to_f32(0x7f800000u))",
     "round": "tt_rint({x})",
 }
-_INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "and": "&&",
-    "or": "||",
-    "xor": "!=",
-    "bitand": "&",
-    "bitor": "|",
-    "bitxor": "^",
-}
+_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_LOGIC = {"and": "&&", "or": "||", "xor": "!=", "bitand": "&&", "bitor": "||", "bitxor": "!="}
+_BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 _CALL = ("max", "min", "pow", "atan2")
 _FUNCTIONS = [
     "abs",
@@ -140,6 +131,8 @@ _FUNCTIONS = [
     "ceil",
     "trunc",
 ]
+_EXACT = ("neg", "abs", "sign", "relu", "max", "min", "floor", "ceil", "trunc", "round")
+"""What gives a number of the narrow grid from numbers of it."""
 
 
 class Scope:
@@ -160,55 +153,98 @@ def scalar_text(e: RegionExpr, scope: Scope) -> tuple[str, DType]:
         case Const(value=v, dtype=d):
             return constant_text(v, d), d
         case Index(value=v, dtype=d):
-            return f"({VALUE_TYPE[d]})({index_text(v)})", d
+            return index_value(v, d), d
         case Within(guards=guards):
-            tests = [f"0 <= {factor_text(g.index)} && {factor_text(g.index)} < {factor_text(g.size)}" for g in guards]
-            return f"({' && '.join(tests) or 'true'})", DType.bool
+            return guards_text(guards), DType.bool
         case Unary(fn=fn, x=x):
-            text, d = scalar_text(x, scope)
-            if fn in _UNARY:
-                out = _UNARY[fn].format(x=text)
-                return (out, DType.bool) if fn in ("isnan", "isinf") else (_round(f"({out})", d), d)
-            if fn in _FUNCTIONS:
-                return _round(f"tt_{fn}({text})", d), d
+            return unary_text(fn, scalar_text(x, scope))
         case Binary(fn=fn, x=x, y=y):
-            return _binary(fn, scalar_text(x, scope), scalar_text(y, scope))
+            return binary_text(fn, scalar_text(x, scope), scalar_text(y, scope))
         case Select(pred=p, then=t, other=o):
             then, d = scalar_text(t, scope)
             other, _ = scalar_text(o, scope)
             return f"({scalar_text(p, scope)[0]} ? {then} : {other})", d
-        case Cast(x=x, to=to, bits=False):
-            text, d = scalar_text(x, scope)
-            if to == d:
-                return text, to
-            if to == DType.bool:
-                return f"({text} != 0)", to
-            if to in SHORT:
-                return _round(f"(float){text}" if VALUE_TYPE[d] != "float" else text, to), to
-            return (text if VALUE_TYPE[d] == VALUE_TYPE[to] else f"({VALUE_TYPE[to]}){text}"), to
+        case Cast(x=x, to=to, bits=bits):
+            value = scalar_text(x, scope)
+            return (bits_text(value, to) if bits else cast_text(value, to)), to
         case _:
             pass
     raise fail("InvalidPlan", "cu", f"{type(e).__name__} has no CUDA text in a contraction kernel", "cut the Region there")
+
+
+def index_value(value: Expr, dtype: DType) -> str:
+    """An index expression as a number of `dtype`."""
+    return cast_text((f"(tt_i64)({index_text(value)})", DType.i64), dtype)
+
+
+def guards_text(guards: tuple[Guard, ...]) -> str:
+    tests = [f"0 <= {factor_text(g.index)} && {factor_text(g.index)} < {factor_text(g.size)}" for g in guards]
+    return f"({' && '.join(tests) or 'true'})"
+
+
+def cast_text(value: tuple[str, DType], to: DType) -> str:
+    text, d = value
+    if to == d:
+        return text
+    if to == DType.bool:
+        return f"({text} != 0)"
+    if to in SHORT:
+        wide = f"tt_to_odd({text})" if d == DType.fp64 else text if VALUE_TYPE[d] == "float" else f"(float){text}"
+        return _round(wide, to)
+    if d.is_float and not to.is_float:
+        return f"tt_to_int<{VALUE_TYPE[to]}>({text})"
+    return text if VALUE_TYPE[d] == VALUE_TYPE[to] else f"(({VALUE_TYPE[to]}){text})"
+
+
+def bits_text(value: tuple[str, DType], to: DType) -> str:
+    """The bits of a value, as they lie in memory, as a value of another dtype of that size."""
+    text, d = value
+    stored = f"tt_to_{SHORT[d]}({text})" if d in SHORT else text
+    if to == DType.bool:
+        return f"(tt_bits<tt_u8>({stored}) != 0)"
+    return f"tt_value(tt_bits<{STORED_TYPE[to]}>({stored}))"
 
 
 def _round(text: str, dtype: DType) -> str:
     return f"tt_round_{SHORT[dtype]}({text})" if dtype in SHORT else text
 
 
-def _binary(fn: str, x: tuple[str, DType], y: tuple[str, DType]) -> tuple[str, DType]:
+def unary_text(fn: str, x: tuple[str, DType]) -> tuple[str, DType]:
+    text, d = x
+    if fn in ("isnan", "isinf"):
+        return _UNARY[fn].format(x=text), DType.bool
+    if d == DType.bool and fn in ("not", "bitnot"):
+        return f"(!{text})", d
+    if fn == "neg":
+        return (f"(-{text})" if d.is_float else f"tt_neg({text})"), d
+    if fn == "bitnot":
+        return f"(({VALUE_TYPE[d]})~{text})", d
+    if fn in _UNARY or fn in _FUNCTIONS:
+        out = _UNARY[fn].format(x=text) if fn in _UNARY else f"tt_{fn}({text})"
+        return (out if fn in _EXACT else _round(out, d)), d
+    raise _no_text(fn)
+
+
+def binary_text(fn: str, x: tuple[str, DType], y: tuple[str, DType]) -> tuple[str, DType]:
     (a, d), (b, _) = x, y
-    if fn in _INFIX:
-        out = f"({a} {_INFIX[fn]} {b})"
-        if fn in ("eq", "ne", "lt", "le", "gt", "ge"):
-            return out, DType.bool
-        if d.is_int and d.itemsize < 4:
-            out = f"({VALUE_TYPE[d]}){out}"
-        return _round(out, d), d
+    if fn in _COMPARE:
+        return f"({a} {_COMPARE[fn]} {b})", DType.bool
+    if d == DType.bool and fn in _LOGIC:
+        return f"({a} {_LOGIC[fn]} {b})", d
+    if fn in _ARITHMETIC:
+        return (_round(f"({a} {_ARITHMETIC[fn]} {b})", d) if d.is_float else f"tt_{fn}({a}, {b})"), d
+    if fn in _BITS:
+        return f"(({VALUE_TYPE[d]})({a} {_BITS[fn]} {b}))", d
     if fn in _CALL:
-        return _round(f"tt_{fn}({a}, {b})", d), d
+        out = f"tt_{fn}({a}, {b})"
+        return (out if fn in _EXACT else _round(out, d)), d
     if fn in ("idiv", "rem", "mod"):
         name = fn if fn == "idiv" or not d.is_int else f"i{fn}"
         return _round(f"tt_{name}({a}, {b})", d), d
     if fn in ("shl", "shr"):
         return f"tt_{fn}({a}, {b})", d
-    raise fail("InvalidPlan", "cu", f"operation {fn} has no CUDA text", "cut the Region there")
+    raise _no_text(fn)
+
+
+def _no_text(fn: str) -> TatamiError:
+    return fail("InvalidPlan", "cu", f"operation {fn} has no CUDA text", "compile for the CPU")

@@ -10,11 +10,13 @@ from tatami.core.target import Target
 from tatami.cu.body_text import body_text
 from tatami.cu.ir import Source, Unit
 from tatami.cu.kernel_text import kernel_text
+from tatami.cu.sort_text import sort_text
 from tatami.cu.stream_text import stream_text
 from tatami.cu.wgmma_text import wgmma_function
-from tatami.gpu.ir import AnyKernel, Kernel, Program, StreamKernel
+from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Program
+from tatami.gpu.stream_ir import SortKernel, StreamKernel
 
-HEADERS = ("tatami_ptx.cuh", "tatami_math.cuh")
+HEADERS = ("tatami_ptx.cuh", "tatami_math.cuh", "tatami_sort.cuh")
 
 
 def print_cu(gpu: Module[Program], execution: object, target: Target) -> Module[Source]:
@@ -30,10 +32,20 @@ def print_cu(gpu: Module[Program], execution: object, target: Target) -> Module[
 
 def print_unit(kernel: AnyKernel, target: Target) -> Unit:
     if not isinstance(kernel, Kernel):
-        text = stream_text(kernel) if isinstance(kernel, StreamKernel) else body_text(kernel)
+        text = _plain_text(kernel)
         return Unit(kernel.face.symbol, "sm_90a" if target.isa == "sm90" else "sm_80", text)
     arch = "sm_90a" if kernel.maps or target.isa == "sm90" else "sm_80"
     return Unit(kernel.face.symbol, arch, kernel_text(kernel))
+
+
+def _plain_text(kernel: StreamKernel | SortKernel | BodyKernel) -> str:
+    match kernel:
+        case StreamKernel():
+            return stream_text(kernel)
+        case SortKernel():
+            return sort_text(kernel)
+        case BodyKernel():
+            return body_text(kernel)
 
 
 def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:

@@ -1,35 +1,64 @@
-"""A stream kernel as text: a thread per point, reduces as loops, other lets as constants where they are used."""
+"""A streaming kernel as text: the point of this thread or group, then its phases.
+
+    const tt_i64 i0 = point;
+    float f0 = -inf;
+    for (i1 = member * 4; i1 < s0; i1 += 32 * 4) f0 = max of f0 and four lanes
+    f0 = tt_joined<tt_most, 32>(f0, smem);
+
+Where vectors need sizes that are multiples of the width, the kernel is there twice: with vectors, and one element at
+a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
-from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.core.expr import substitute, var
 from tatami.core.ops import neutral
 from tatami.cu.epilogue_text import stored
-from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, constant_text, factor_text, index_text, scalar_text
+from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, constant_text, factor_text, index_text
 from tatami.cu.lines import Lines
-from tatami.gpu.ir import StreamKernel
-from tatami.region.ir import Reduce, Ref, RegionExpr, Scan, Select
-from tatami.region.walk import children, nodes, used_lets, with_children
+from tatami.cu.values_text import Value, Values
+from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel, StreamStore, Write
+from tatami.region.ir import Read, Ref, RegionExpr
 
-_COMBINE = {"sum": "{a} + {x}", "prod": "{a} * {x}", "max": "tt_max({a}, {x})", "min": "tt_min({a}, {x})"}
-_COMBINE |= {"and": "{a} && {x}", "or": "{a} || {x}"}
+_ARG = {"argmax": "tt_first_most", "argmin": "tt_first_least"}
+_SHARED = "smem"
 
 
 def stream_text(kernel: StreamKernel) -> str:
     return _Printer(kernel).text()
 
 
+def join_of(fn: str, dtype: DType) -> str:
+    """The struct of tatami_math.cuh that joins two results."""
+    if dtype == DType.bool:
+        return "tt_any" if fn in ("sum", "max", "or") else "tt_all"
+    if fn in ("sum", "prod") and dtype.is_int:
+        return f"tt_int_{fn}"
+    return {"sum": "tt_sum", "prod": "tt_prod", "max": "tt_most", "min": "tt_least", "and": "tt_all", "or": "tt_any"}[fn]
+
+
+def start_of(fn: str, dtype: DType) -> str:
+    if dtype == DType.bool:
+        return "true" if fn in ("prod", "min", "and") else "false"
+    return constant_text(neutral(fn, dtype), dtype)
+
+
 class _Printer:
     def __init__(self, kernel: StreamKernel) -> None:
         self.k = kernel
         self.l = Lines()
-        self.lets = {x.name: x for x in kernel.lets}
-        self.sizes = {a.name: a.size for a in (*kernel.axes, *kernel.reduce_axes)}
-        self.scope = Scope({p.name: p.dtype for p in kernel.params}, {})
-        self.count = 0
+        self.sizes = {a.name: a.size for a in (*kernel.points, *kernel.axes)}
+        self.params = {p.name: p.dtype for p in kernel.params}
+        self.width = 1
+        self.v = self.values()
+
+    def values(self) -> Values:
+        k = self.k
+        return Values(self.l, self.params, {x.name: x for x in k.lets}, {x.name: x for x in k.positions})
 
     def text(self) -> str:
         k, l = self.k, self.l
@@ -38,122 +67,299 @@ class _Printer:
         params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
         l.add(f"TT_KERNEL({k.threads}, 1)", f"{k.face.symbol}({', '.join(params)}) {{")
         l.depth += 1
-        own = [a for a in k.axes if k.scan is None or a.name != k.scan.axis]
-        total = " * ".join(factor_text(a.size) for a in own) or "1"
-        l.add(f"tt_i64 point = (tt_i64)tt_block_x() * {k.threads} + tt_thread();", f"if (point >= (tt_i64){total}) return;")
-        for position, a in reversed(list(enumerate(own))):
-            size = factor_text(a.size)
-            l.add(f"const tt_i64 {a.name} = point{'' if position == 0 else f' % {size}'};")
-            if position:
-                l.add(f"point /= {size};")
-        if k.scan is not None:
-            self.scan(k.scan)
+        if k.shared_bytes:
+            l.add(f"TT_DYNAMIC_SMEM({_SHARED});")
+        even = " && ".join(f"{factor_text(e)} % {k.width} == 0" for e in k.even)
+        if even:
+            with l.block(f"if ({even})", "} else {"):
+                self.body(k.width)
+            l.depth += 1
+            self.body(1)
+            l.depth -= 1
+            l.add("}")
         else:
-            self.store(self.value(k.value, frozenset(a.name for a in own)))
+            self.body(k.width)
         l.depth -= 1
         l.add("}")
         return l.text()
 
-    def store(self, value: tuple[str, DType]) -> None:
-        for s in self.k.stores:
-            self.l.add(f"{s.param}[{index_text(s.index)}] = {stored(value, self.scope.params[s.param])};")
+    # -- where this thread is ----------------------------------------------------------------------
+    def body(self, width: int) -> None:
+        k, l = self.k, self.l
+        self.width = width
+        self.v = self.values()
+        total = " * ".join(factor_text(a.size) for a in k.points) or "1"
+        if k.group > 1:
+            per_block = k.threads // k.group
+            which = "tt_block_x()" if per_block == 1 else f"(tt_i64)tt_block_x() * {per_block} + tt_thread() / {k.group}"
+            l.add(f"const int member = tt_thread(){f' % {k.group}' if per_block > 1 else ''};")
+            if per_block == 1:
+                l.add(*([f"const tt_i64 point = {which};"] if k.points else []))
+                self.live = ""
+            else:
+                l.add(f"tt_i64 point = {which};", f"const bool live = point < (tt_i64){total};", "if (!live) point = 0;")
+                self.live = "live"
+            self.place()
+            self.phases()
+            return
+        self.live = ""
+        first = f"(tt_i64)tt_block_x() * {k.threads * k.width}"
+        if width == k.width:
+            each = "tt_thread()" if width == 1 else f"tt_thread() * {width}"
+            l.add(f"const tt_i64 point = {first} + {each};", f"if (point >= (tt_i64){total}) return;")
+            self.place()
+            self.phases()
+            return
+        with self.v.block(f"for (int turn = 0; turn < {k.width}; ++turn)"):
+            l.add(f"const tt_i64 point = {first} + turn * {k.threads} + tt_thread();", f"if (point >= (tt_i64){total}) return;")
+            self.place()
+            self.phases()
 
-    def scan(self, s: Scan) -> None:
-        l = self.l
-        kind = VALUE_TYPE[s.dtype]
+    def place(self) -> None:
+        """The coordinates of `point`."""
+        points = self.k.points
+        self.coordinates("point", tuple(a.name for a in points), lane=self.lane if self.k.group == 1 else "")
+
+    @property
+    def lane(self) -> str:
+        return next((p.lane for p in self.k.phases if p.lane), "") if self.width > 1 else ""
+
+    def coordinates(self, linear: str, axes: tuple[str, ...], lane: str) -> None:
+        """Axes from a row-major number; a lane axis gets the name of its first lane."""
+        rest = linear
+        for position, a in reversed(list(enumerate(axes))):
+            name = f"{a}_0" if a == lane else a
+            size = factor_text(self.sizes[a])
+            self.l.add(f"const tt_i64 {name} = {rest if position == 0 else f'{rest} % {size}'};")
+            if position > 0:
+                self.l.add(f"const tt_i64 {a}_over = {rest} / {size};")
+                rest = f"{a}_over"
+
+    # -- phases ------------------------------------------------------------------------------------
+    def phases(self) -> None:
+        for p in self.k.phases:
+            match p:
+                case Fold():
+                    self.fold(p)
+                case Running():
+                    self.running(p)
+                case Write():
+                    self.write(p)
+
+    @contextmanager
+    def loops(self, p: Fold | Write) -> Iterator[None]:
+        """Every point of the phase's axes that is this thread's; the innermost in steps of the lanes."""
+        k, l = self.k, self.l
+        with ExitStack() as stack:
+            if k.group == 1:
+                for a in p.axes:
+                    stack.enter_context(self.v.block(f"for (tt_i64 {a} = 0; {a} < {index_text(self.sizes[a])}; ++{a})"))
+            elif p.axes:
+                total = " * ".join(factor_text(self.sizes[a]) for a in p.axes)
+                step = k.group * (self.width if p.lane else 1)
+                first = f"member * {self.width}" if p.lane and self.width > 1 else "member"
+                end = f"({self.live} ? (tt_i64){total} : 0)" if self.live else f"(tt_i64){total}"
+                l.add(f"const tt_i64 end_{self.number(p)} = {end};")
+                stack.enter_context(self.v.block(f"for (tt_i64 at = {first}; at < end_{self.number(p)}; at += {step})"))
+                self.coordinates("at", p.axes, lane=p.lane if self.width > 1 else "")
+            else:
+                alone = "member == 0" if not self.live else "live && member == 0"
+                stack.enter_context(self.v.block(f"if ({alone})"))
+            yield
+
+    def number(self, p: Phase) -> int:
+        return self.k.phases.index(p)
+
+    @contextmanager
+    def lanes(self, p: Phase, reads: bool = True) -> Iterator[None]:
+        """The lanes at this place, each once: `q` counts them. Reads of all lanes come first."""
+        if self.width == 1 or not p.lane:
+            yield
+            return
+        n = self.width
+        base = {p.lane: var(f"{p.lane}_0")}
+        count = self.count_text(p)
+        loaded: dict[Read, str] = {}
+        for r in p.wide if reads else ():
+            name = self.v.fresh("w")
+            at = substitute(r.map[0], base)
+            inside = [x for x in self.v.places(at) if self.v.positions[x].bounds != "assume"]
+            load = f"tt_load_lanes<{n}>({r.tensor} + {factor_text(at)}{count})"
+            kind = f"tt_lanes<{STORED_TYPE[self.params[r.tensor]]}, {n}>"
+            if inside:
+                self.l.add(f"{kind} {name} = {{}};")
+                self.l.add(f"if ({self.v.inside_text(inside)}) {name} = {load};{self.v.fault_text(inside)}")
+            else:
+                self.l.add(f"const {kind} {name} = {load};")
+            loaded[r] = name
+        with self.v.block(f"TT_UNROLL for (int q = 0; q < {n}; ++q)"):
+            if count:
+                self.l.add(f"if (q >= {self.remaining(p)}) continue;")
+            self.l.add(f"const tt_i64 {p.lane} = {p.lane}_0 + q;")
+            for r, name in loaded.items():
+                self.v.remember(r, (f"tt_value({name}.at[q])", self.params[r.tensor]))
+            for fold, d in self.lane_folds.items():
+                self.v.remember(fold, (f"{fold}[q]", d))
+            yield
+
+    @property
+    def lane_folds(self) -> dict[str, DType]:
+        """Folds that have a result per lane."""
+        if self.k.group > 1 or self.width == 1:
+            return {}
+        return {p.name: _result(p) for p in self.k.phases if isinstance(p, Fold)}
+
+    def ragged(self, p: Phase) -> bool:
+        """May the last lanes of the axis be outside?"""
+        size = self.sizes[p.lane]
+        return size not in self.k.even and not all(c % self.width == 0 for _, c in size.terms)
+
+    def remaining(self, p: Phase) -> str:
+        return f"{factor_text(self.sizes[p.lane])} - {p.lane}_0"
+
+    def count_text(self, p: Phase) -> str:
+        return f", {self.remaining(p)}" if self.ragged(p) else ""
+
+    # -- fold --------------------------------------------------------------------------------------
+    def fold(self, p: Fold) -> None:
+        k, l = self.k, self.l
+        place = p.reduce.fn in _ARG
+        d = p.of if place else p.reduce.dtype
+        kind = f"tt_place<{VALUE_TYPE[d]}>" if place else VALUE_TYPE[d]
+        join = _ARG[p.reduce.fn] if place else join_of(p.reduce.fn, d)
+        start = "{0, -1}" if place else start_of(p.reduce.fn, d)
+        per_lane = k.group == 1 and bool(p.lane) and self.width > 1
+        acc = f"{p.name}_acc"
+        if per_lane:
+            l.add(
+                f"{kind} {acc}[{self.width}];",
+                f"TT_UNROLL for (int q = 0; q < {self.width}; ++q) {acc}[q] = {kind}{_braced(start)};",
+            )
+        else:
+            l.add(f"{kind} {acc} = {start};")
+        one = f"{acc}[q]" if per_lane else acc
+        with self.loops(p) if p.axes or k.group == 1 else self.v.block(), self.lanes(p):
+            text, found = self.v.value(p.reduce.body)
+            if place:
+                text = f"{kind}{{{text}, {p.axes[0] if p.axes else '0'}}}"
+            elif VALUE_TYPE[found] != VALUE_TYPE[d]:
+                text = f"({VALUE_TYPE[d]}){text}"
+            l.add(f"{one} = {join}::join({one}, {text});")
+        if k.group > 1:
+            l.add(f"{acc} = tt_joined<{join}, {k.group}>({acc}, {_SHARED if k.shared_bytes else 'nullptr'});")
+        result = _result(p)
+        if per_lane:
+            l.add(f"{VALUE_TYPE[result]} {p.name}[{self.width}];")
+            l.add(f"TT_UNROLL for (int q = 0; q < {self.width}; ++q) {p.name}[q] = {self.finished(p, f'{acc}[q]')};")
+        else:
+            l.add(f"const {VALUE_TYPE[result]} {p.name} = {self.finished(p, acc)};")
+            self.v.remember(p.name, (p.name, result))
+        if p.stores:
+            if k.group > 1:
+                with self.v.block(f"if ({'live && ' if self.live else ''}member == 0)"):
+                    self.store(p.stores, (p.name, result))
+            elif per_lane:
+                self.write_lanes(p, p.stores, None)
+            else:
+                self.store(p.stores, (p.name, result))
+
+    def finished(self, p: Fold, acc: str) -> str:
+        if p.reduce.fn in _ARG:
+            return f"({acc}.at < 0 ? 0 : {acc}.at)"
+        d = p.reduce.dtype
+        if p.reduce.init is not None:
+            acc = f"{join_of(p.reduce.fn, d)}::join<{VALUE_TYPE[d]}>({acc}, {constant_text(p.reduce.init, d)})"
+        return f"tt_round_{SHORT[d]}({acc})" if d in SHORT else acc
+
+    # -- write -------------------------------------------------------------------------------------
+    def write(self, p: Write) -> None:
+        with self.loops(p) if p.axes or self.k.group > 1 else self.v.block():
+            if p.lane and self.width > 1:
+                self.write_lanes(p, p.stores, p.value)
+            else:
+                self.store(p.stores, self.v.value(p.value))
+
+    def write_lanes(self, p: Fold | Write, stores: tuple[StreamStore, ...], value: RegionExpr | None) -> None:
+        """All lanes of `value` (of a fold: of its result), then the stores: wide ones at once."""
+        n = self.width
+        body = value if value is not None else Ref(p.name) if isinstance(p, Fold) else p.value
+        made: list[tuple[StreamStore, str]] = []
+        for s in stores:
+            if s.wide:
+                name = self.v.fresh("o")
+                self.l.add(f"tt_lanes<{STORED_TYPE[self.params[s.param]]}, {n}> {name}{' = {}' if self.ragged(p) else ''};")
+                made.append((s, name))
+        with self.lanes(p, reads=value is not None):
+            result = self.v.value(body)
+            for s, name in made:
+                self.l.add(f"{name}.at[q] = {stored(result, self.params[s.param])};")
+            self.store(tuple(s for s in stores if not s.wide), result)
+        for s, name in made:
+            at = substitute(s.index, {p.lane: var(f"{p.lane}_0")})
+            inside = [x for x in self.v.places(at) if self.v.positions[x].bounds != "assume"]
+            text = f"tt_store_lanes<{n}>({s.param} + {factor_text(at)}, {name}{self.count_text(p)});"
+            if inside:
+                text = f"if ({self.v.inside_text(inside)}) {text}{self.v.fault_text(inside)}"
+            self.l.add(text)
+
+    def store(self, stores: tuple[StreamStore, ...], value: Value) -> None:
+        for s in stores:
+            inside = [x for x in self.v.places(s.index) if self.v.positions[x].bounds != "assume"]
+            d = self.params[s.param]
+            to = f"{s.param}[{index_text(s.index)}]"
+            text = f"{to} = {stored(joined(s.combine, to, value, d), d)};"
+            if inside:
+                text = f"if ({self.v.inside_text(inside)}) {text}{self.v.fault_text(inside)}"
+            self.l.add(text)
+
+    # -- scans -------------------------------------------------------------------------------------
+    def running(self, p: Running) -> None:
+        k, l, s = self.k, self.l, p.scan
+        d = s.dtype
+        kind, join, start = VALUE_TYPE[d], join_of(s.fn, d), start_of(s.fn, d)
         size = factor_text(self.sizes[s.axis])
-        l.add(f"{kind} total = {constant_text(neutral(s.fn, s.dtype), s.dtype)};")
-        with l.block(f"for (tt_i64 step = 0; step < {size}; ++step)"):
-            l.add(f"const tt_i64 {s.axis} = {f'{size} - 1 - step' if s.reverse else 'step'};")
-            text, _ = self.value(s.body, frozenset(a.name for a in self.k.axes))
-            if s.exclusive:
-                self.store(("total", s.dtype))
-            l.add(f"total = {self.rounded(_COMBINE[s.fn].format(a='total', x=text), DType.unknown)};")
-            if not s.exclusive:
-                self.store(("total", s.dtype))
+        l.add(f"{kind} total = {start};")
+        here = f"{size} - 1 - step" if s.reverse else "step"
+        if k.group == 1:
+            with self.v.block(f"for (tt_i64 step = 0; step < {size}; ++step)"):
+                l.add(f"const tt_i64 {s.axis} = {here};")
+                text = self.converted(self.v.value(s.body), d)
+                l.add(f"const {kind} next = {join}::join(total, {text});")
+                self.store(p.stores, self.grid(("total" if s.exclusive else "next", d)))
+                l.add("total = next;")
+            return
+        with self.v.block(f"for (tt_i64 first = 0; first < {size}; first += {k.group})"):
+            l.add("const tt_i64 step = first + member;", f"const tt_i64 {s.axis} = {here};")
+            l.add(f"const bool inside = {'live && ' if self.live else ''}step < {size};", f"{kind} own = {start};")
+            with self.v.block("if (inside)"):
+                l.add(f"own = {self.converted(self.v.value(s.body), d)};")
+            l.add(f"{kind} all;", f"const {kind} before = tt_before<{join}, {k.group}>(own, {start}, &all, {_SHARED});")
+            l.add(f"const {kind} below = {join}::join(total, before);")
+            with self.v.block("if (inside)"):
+                self.store(p.stores, self.grid(("below" if s.exclusive else f"{join}::join(below, own)", d)))
+            l.add(f"total = {join}::join(total, all);")
 
-    def rounded(self, text: str, dtype: DType) -> str:
-        return f"tt_round_{SHORT[dtype]}({text})" if dtype in SHORT else text
+    def grid(self, value: Value) -> Value:
+        text, d = value
+        return (f"tt_round_{SHORT[d]}({text})" if d in SHORT else text), d
 
-    def value(self, e: RegionExpr, axes: frozenset[str]) -> tuple[str, DType]:
-        """Text of `e` where `axes` are in scope; loops and lets it needs are written first."""
-        for name in self.needed(e, axes):
-            if name not in self.scope.lets:
-                let = self.lets[name]
-                text, _ = self.value(let.expr, axes)
-                self.l.add(f"const {VALUE_TYPE[let.dtype]} {self.fresh(name)} = {text};")
-                self.scope.lets[name] = (f"{name}_{self.count}", let.dtype)
-        done: dict[int, tuple[str, DType]] = {}
+    def converted(self, value: Value, d: DType) -> str:
+        return value[0] if VALUE_TYPE[value[1]] == VALUE_TYPE[d] else f"({VALUE_TYPE[d]}){value[0]}"
 
-        def reduces_first(n: RegionExpr) -> RegionExpr:
-            if isinstance(n, Select) and any(isinstance(x, Reduce) for x in nodes(n.then)):
-                raise fail("InvalidPlan", "cu", "a reduce stands under a guard", "store it in a let of its own")
-            if not isinstance(n, Reduce):
-                return n
-            result = self.reduce(n, axes)
-            name = f"@{len(done)}"
-            done[len(done)] = result
-            self.scope.lets[name] = result
-            return Ref(name)
 
-        flat = e
-        if any(isinstance(n, Reduce) for n in nodes(e)):
-            flat = self.top_down(e, reduces_first)
-        return scalar_text(flat, self.scope)
+def _result(p: Fold) -> DType:
+    return DType.i64 if p.reduce.fn in _ARG else p.reduce.dtype
 
-    def top_down(self, e: RegionExpr, change: Callable[[RegionExpr], RegionExpr]) -> RegionExpr:
-        """Outermost reduces are replaced; what stands inside them is their own business."""
-        new = change(e)
-        if new is not e:
-            return new
-        return with_children(e, tuple(self.top_down(c, change) for c in children(e)))
 
-    def fresh(self, name: str) -> str:
-        self.count += 1
-        return f"{name}_{self.count}"
+def _braced(start: str) -> str:
+    return start if start.startswith("{") else f"({start})"
 
-    def needed(self, e: RegionExpr, axes: frozenset[str]) -> list[str]:
-        """Lets that can be written here: used in `e`, also inside its loops, with all their axes in scope."""
-        names = [n for n in used_lets(e) if n in self.lets]
-        return [n for n in names if set(self.lets[n].axes) <= axes]
 
-    def reduce(self, r: Reduce, axes: frozenset[str]) -> tuple[str, DType]:
-        l = self.l
-        if r.fn in ("argmax", "argmin"):
-            return self.arg_reduce(r, axes)
-        name = self.fresh("sum" if r.fn == "sum" else "red")
-        start = neutral(r.fn, r.dtype) if r.init is None else r.init
-        l.add(f"{VALUE_TYPE[r.dtype]} {name} = {constant_text(start, r.dtype)};")
-        before = dict(self.scope.lets)
-        for a in r.axes:
-            l.add(f"for (tt_i64 {a} = 0; {a} < {index_text(self.sizes[a])}; ++{a}) {{")
-            l.depth += 1
-        text, d = self.value(r.body, axes | frozenset(r.axes))
-        if VALUE_TYPE[d] != VALUE_TYPE[r.dtype]:
-            text = f"({VALUE_TYPE[r.dtype]}){text}"
-        l.add(f"{name} = {_COMBINE[r.fn].format(a=name, x=text)};")
-        for _ in r.axes:
-            l.depth -= 1
-            l.add("}")
-        self.scope.lets = before
-        return (self.rounded(name, r.dtype), r.dtype)
-
-    def arg_reduce(self, r: Reduce, axes: frozenset[str]) -> tuple[str, DType]:
-        """First position of the extreme; NaN wins. One axis."""
-        l = self.l
-        (a,) = r.axes
-        best, at = self.fresh("best"), self.fresh("at")
-        before = dict(self.scope.lets)
-        l.add(f"tt_i64 {at} = 0;")
-        from tatami.region.ir import Read
-
-        kinds = [self.scope.params[n.tensor] for n in nodes(r.body) if isinstance(n, Read)]
-        kind = VALUE_TYPE[kinds[0]] if kinds else "float"
-        l.add(f"{kind} {best} = 0;")
-        with l.block(f"for (tt_i64 {a} = 0; {a} < {index_text(self.sizes[a])}; ++{a})"):
-            text, _ = self.value(r.body, axes | frozenset(r.axes))
-            sign = ">" if r.fn == "argmax" else "<"
-            l.add(f"const {kind} x = {text};")
-            l.add(f"if ({a} == 0 || x {sign} {best} || (x != x && {best} == {best})) {{ {best} = x; {at} = {a}; }}")
-        self.scope.lets = before
-        return at, DType.i64
+def joined(combine: str, to: str, value: Value, d: DType) -> Value:
+    """What an element becomes where a value meets it."""
+    if combine == "set":
+        return value
+    fn = {"add": "sum", "mul": "prod"}.get(combine, combine)
+    kind = VALUE_TYPE[d]
+    text = value[0] if VALUE_TYPE[value[1]] == kind else f"({kind}){value[0]}"
+    return f"{join_of(fn, d)}::join<{kind}>(tt_value({to}), {text})", d

@@ -6,7 +6,8 @@ from tatami.core.diagnostic import fail
 from tatami.core.expr import ONE, ceildiv, free_vars, product, substitute, var
 from tatami.core.kernel import Binding
 from tatami.core.kernel_body import Ranks, bound_text, counters_in
-from tatami.gpu.ir import NO_FACE, BodyKernel, Param, SizeName
+from tatami.gpu.ir import NO_FACE, BodyKernel, SizeName
+from tatami.gpu.stream_ir import Param
 from tatami.region.ir import Param as Port
 from tatami.region.ir import Region, Target
 from tatami.region.walk import routine_operands

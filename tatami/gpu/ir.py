@@ -26,7 +26,8 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.kernel import Binding, KernelFace
-from tatami.region.ir import Iter, Let, RegionExpr, Scan
+from tatami.gpu.stream_ir import Param, SortKernel, StreamKernel
+from tatami.region.ir import Let, RegionExpr
 
 TokenKind: TypeAlias = Literal["TokLoad", "TokCompute", "TokEpilogue", "TokFree"]
 Arch: TypeAlias = Literal["sm80", "sm90"]
@@ -270,12 +271,6 @@ class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: Literal["blocks", "tiles"] = "blocks"
 
 
-class Param(msgspec.Struct, frozen=True, omit_defaults=True):
-    name: str
-    dtype: DType
-    written: bool = False
-
-
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="contraction"):
     """`rows` x `cols` threads of the synchronous template, or warps of an MMA template, divide the tile."""
 
@@ -310,27 +305,6 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     tile_order: Literal["row", "grouped"] = "row"
 
 
-class StreamStore(msgspec.Struct, frozen=True):
-    param: str
-    index: Expr
-
-
-class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="stream"):
-    """A thread per point of `axes` computes `value` (with `lets` where it uses them) and stores it; reads have one
-    index, the element address. `scan`: a thread per point of the other axes walks along the scan's axis."""
-
-    face: KernelFace
-    params: tuple[Param, ...]
-    axes: tuple[Iter, ...]
-    reduce_axes: tuple[Iter, ...]
-    lets: tuple[Let, ...]
-    dtype: DType
-    value: RegionExpr
-    stores: tuple[StreamStore, ...]
-    threads: int
-    scan: Scan | None = None
-
-
 class SizeName(msgspec.Struct, frozen=True):
     name: str
     value: Expr
@@ -353,7 +327,7 @@ class BodyKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is"
 NO_FACE = KernelFace("", (), 0, "")
 """The face of a kernel that has no name yet."""
 
-AnyKernel: TypeAlias = Kernel | StreamKernel | BodyKernel
+AnyKernel: TypeAlias = Kernel | StreamKernel | SortKernel | BodyKernel
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from tatami.gpu.plan_words import check_words, tail_roles
 from tatami.gpu.problem import Problem, is_divisible, problem, step_along
 from tatami.gpu.sm80 import sm80_body
 from tatami.gpu.sm90 import sm90_body
+from tatami.gpu.sort import DOWN, lower_sort
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.sync import sync_body
 from tatami.plan.gpu_limits import BARRIER_BYTES, hard_limits, needs, pair, shape_rules
@@ -68,7 +69,7 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
     """(choice, kernel, binding) of every kernel of a Region, in order."""
     out: list[tuple[int, AnyKernel, Binding]] = []
     if region.opaque is not None:
-        return [(0, *lower_body(region))]
+        return [(0, *(lower_sort(region) if region.opaque.routine in DOWN else lower_body(region)))]
     for position, choice in enumerate(plan.choices):
         if isinstance(choice.plan, GpuStream):
             out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]

@@ -16,7 +16,8 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, exact_div, expr, floordiv, free_vars, rebuild, substitute, var
 from tatami.core.kernel import Condition
 from tatami.core.layout import address
-from tatami.gpu.ir import Operand, Param
+from tatami.gpu.ir import Operand
+from tatami.gpu.stream_ir import Param
 from tatami.region.gemm_view import (
     GemmOperand,
     GemmView,
@@ -77,14 +78,15 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     m, outer_m = mergeable(view.m, lhs)
     n, outer_n = mergeable(view.n, rhs)
     batch_axes = [*zip(view.batch.axes, view.batch.sizes), *outer_m, *outer_n]
-    place: dict[str, Expr] = {a: var(f"b{i}") for i, (a, _) in enumerate(batch_axes)}
-    for role, group in (("m", m), ("n", n), ("k", view.k)):
-        place |= _split(role, group)
     ports: list[region_ir.Param | region_ir.Target] = [*region.inputs, *region.outputs]
     names = [p.name for p in ports]
     param_of = {name: f"p{i}" for i, name in enumerate(names)}
-    symbols = _symbols(region, view, set(place))
+    axes = {a for g in (view.batch, view.m, view.n, view.k) for a in g.axes}
+    symbols = _symbols(region, view, axes)
     size_of: dict[str, Expr] = {s: var(f"s{i}") for i, s in enumerate(symbols)}
+    place: dict[str, Expr] = {a: var(f"b{i}") for i, (a, _) in enumerate(batch_axes)}
+    for role, group in (("m", m), ("n", n), ("k", view.k)):
+        place |= _split(role, Group(group.axes, tuple(substitute(size, size_of) for size in group.sizes)))
     every = place | size_of
     memrefs = {p.name: p.memref for p in ports}
 

@@ -23,7 +23,6 @@ from tatami.gpu.ir import (
     SetMaxNReg,
     StGlobalVec,
     Stmt,
-    StreamKernel,
     SyncThreads,
     TmaLoad,
     Token,
@@ -31,6 +30,7 @@ from tatami.gpu.ir import (
     Wgmma,
     ZeroAcc,
 )
+from tatami.gpu.stream_ir import Fold, Running, SortKernel, StreamKernel, Write
 from tatami.region.ir import Binary, Cast, Const, Index, Read, Reduce, Ref, RegionExpr, Select, Unary, Within
 
 
@@ -44,6 +44,8 @@ def show(module: Module[Program]) -> str:
                     lines += kernel_lines(k)
                 case StreamKernel():
                     lines += stream_lines(k)
+                case SortKernel():
+                    lines += sort_lines(k)
                 case BodyKernel():
                     lines += body_lines(k)
         for b in program.bindings:
@@ -82,15 +84,39 @@ def kernel_lines(k: Kernel) -> list[str]:
 
 def stream_lines(k: StreamKernel) -> list[str]:
     params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
-    out = [f"  kernel {k.face.symbol}({params}) stream, {k.threads} threads"]
-    out.append(f"    for each [{', '.join(f'{a.name} < {a.size}' for a in k.axes)}]:")
-    if k.scan is not None:
-        how = (" exclusive" if k.scan.exclusive else "") + (" reverse" if k.scan.reverse else "")
-        out.append(f"    scan {k.scan.fn} along {k.scan.axis}{how}")
+    how = f"{k.threads} threads, {k.group} a point" + (f", {k.width} lanes" if k.width > 1 else "")
+    how += f" where {', '.join(f'{e} % {k.width} == 0' for e in k.even)}" if k.even else ""
+    out = [f"  kernel {k.face.symbol}({params}) stream, {how}"]
+    out.append(f"    for each [{', '.join(f'{a.name} < {a.size}' for a in k.points)}]:")
     out += [f"      {x.name} : {x.dtype} = {show_expr(x.expr)}" for x in k.lets]
-    out.append(f"      value : {k.dtype} = {show_expr(k.value)}")
-    out += [f"      {s.param}[{s.index}] = value" for s in k.stores]
+    out += [f"      {x.name} = {show_expr(x.value)}, {x.bounds} in {x.size}" for x in k.positions]
+    sizes = {a.name: a.size for a in k.axes}
+    for p in k.phases:
+        loops = "".join(f"for {a} < {sizes[a]}: " for a in p.axes) if not isinstance(p, Fold) else ""
+        match p:
+            case Fold():
+                value = f"{p.name} : {p.reduce.dtype} = {show_expr(p.reduce)}"
+            case Running():
+                way = (" exclusive" if p.scan.exclusive else "") + (" reverse" if p.scan.reverse else "")
+                value = f"scan {p.scan.fn}{way} of {show_expr(p.scan.body)}"
+            case Write():
+                value = f"value : {p.dtype} = {show_expr(p.value)}"
+        out.append(f"      {loops}{value}" + (f", by {p.lane}" if p.lane else ""))
+        out += [f"        {s.param}[{s.index}] {'wide ' if s.wide else ''}<-{_meeting(s.combine)}" for s in p.stores]
     return out
+
+
+def _meeting(combine: str) -> str:
+    return "" if combine == "set" else f" {combine}"
+
+
+def sort_lines(k: SortKernel) -> list[str]:
+    params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
+    way = "descending" if k.descending else "ascending"
+    return [
+        f"  kernel {k.face.symbol}({params}) sort, {k.threads} threads, {k.tile} in shared memory",
+        f"    for each line of [{k.outer}, {k.length}, {k.inner}]: the first {k.keep}, {way}",
+    ]
 
 
 def body_lines(k: BodyKernel) -> list[str]:

@@ -1,23 +1,29 @@
-"""A Region that no MMA template takes, as a list of kernels: one per pass, a thread per point (DESIGN §3 gpu).
+"""A Region that no MMA template takes, as kernels of the streaming template (DESIGN §3 gpu, `gpu/stream_ir.py`).
 
-    m = max over k of x[i, k]        k0: a thread per i, result to scratch
+A fused plan is one kernel: a group of threads per outer point goes through all passes. Any other plan is a kernel per
+let that reduces, scans, is read at moved coordinates or leaves the Region, with results between kernels in scratch:
+
+    m = max over k of x[i, k]        k0: a group per i, result to scratch
     s = sum over k of exp(x - m)     k1
     y = exp(x - m) / s               k2: a thread per (i, k), result to the output
 
-Lets that reduce or scan, and lets read at moved coordinates, are stored; all others are computed where they are used.
+All other lets are computed where they are used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tatami.core.bounds import linearize
-from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, free_vars, product, substitute, var
 from tatami.core.kernel import Binding, Condition
 from tatami.core.layout import MemRef, address
-from tatami.gpu.ir import NO_FACE, Param, StreamKernel, StreamStore
+from tatami.gpu.ir import NO_FACE
+from tatami.gpu.stream_axes import indices_of, merged_axes, open_sizes, step_of, unconditional_reads
+from tatami.gpu.stream_ir import Fold, Param, Phase, Position, Running, StreamKernel, StreamStore, Write
 from tatami.plan.ir import GpuStream
 from tatami.region.ir import (
     At,
@@ -35,12 +41,23 @@ from tatami.region.ir import (
     RegionExpr,
     Scan,
     Within,
+    Yield,
 )
-from tatami.region.walk import all_axes, is_widening, lets_by_name, nodes, rewrite, used_lets
+from tatami.region.walk import (
+    Types,
+    all_axes,
+    index_expressions,
+    is_widening,
+    lets_by_name,
+    nodes,
+    rewrite,
+    substitute_axes,
+    used_lets,
+)
 
 
 def lower_stream(region: Region, plan: GpuStream, conditions: tuple[Condition, ...]) -> list[tuple[StreamKernel, Binding]]:
-    """Kernels in order with their bindings. Raises InvalidPlan for what has no CUDA text yet."""
+    """Kernels in order with their bindings, without the kernels' names."""
     return _Stream(region, plan, conditions).kernels()
 
 
@@ -51,202 +68,489 @@ class _Stream:
         self.conditions = conditions
         self.lets = lets_by_name(region)
         self.extents = all_axes(region)
+        self.types = Types(region)
         self.memrefs: dict[str, MemRef] = {p.name: p.memref for p in region.inputs}
         self.memrefs |= {t.name: t.memref for t in region.outputs}
-        rows = {n for n, where in plan.storage.items() if where in ("row", "workspace")}
-        self.stored = stored_lets(region) | (rows & self.lets.keys())
-        for let in region.lets:
-            for e in nodes(let.expr):
-                if isinstance(e, ReadAt | Random):
-                    raise self.refuse(f"let {let.name} holds {type(e).__name__}")
-        for y in region.yields:
-            if y.indices or y.combine != "set":
-                raise self.refuse(f"output {y.to} is scattered")
-
-    def refuse(self, why: str) -> TatamiError:
-        return fail("InvalidPlan", self.region.name, f"no GPU template takes this Region: {why}", "compile for the CPU")
+        self.in_memory = frozenset() if plan.fused else stored_lets(region) | _rows(plan, self.lets)
+        self.late = late_yields(region)
+        """Yields that are written last, in order: what stands at their elements counts."""
 
     def kernels(self) -> list[tuple[StreamKernel, Binding]]:
+        if self.plan.fused:
+            lets = [self.lets[n] for p in self.plan.passes for n in p.lets]
+            taken = [x for x in lets if isinstance(x.expr, Reduce | Scan) or self.yields_of(x)]
+            group = max(self.plan.groups, default=1)
+            return [_Kernel(self, None, group, frozenset(), (), tuple(taken)).built()]
         out = []
         declared: set[str] = set()
+
+        def add(let: Let, group: int, yields: tuple[Yield, ...]) -> None:
+            kernel, binding = _Kernel(self, let, group, frozenset(declared), yields).built()
+            declared.update(n for n, _ in binding.scratch)
+            out.append((kernel, binding))
+
         for let in self.region.lets:
-            yields = tuple(y for y in self.region.yields if y.source == let.name)
-            if let.name in self.stored or yields:
-                out.append(self.kernel(let, declared))
+            plain = tuple(y for y in self.yields_of(let) if y not in self.late)
+            if plain or self.is_kept(let.name):
+                add(let, self.group_of(let), plain)
+        for y in self.late:
+            add(self.lets[y.source], 1, (y,))
         return out
 
-    def kernel(self, let: Let, declared: set[str]) -> tuple[StreamKernel, Binding]:
-        """The kernel that computes one let at all its points and writes it to scratch and to the outputs."""
-        local = self.locals_of(let)
-        targets: list[tuple[str, DType, Expr]] = []
-        mine = tuple(var(a) for a in let.axes)
-        shape = tuple(self.extents[a] for a in let.axes)
-        if let.name in self.stored and self.is_read(let.name):
-            targets.append((self.scratch_name(let.name), let.dtype, linearize(mine, shape)))
-        for y in self.region.yields:
-            if y.source == let.name:
-                memref = self.memrefs[y.to]
-                where = tuple(e for e in y.map if e is not None) if y.map is not None else mine
-                targets.append((y.to, memref.dtype, address(memref.layout, memref.shape, where)))
-        exprs = [x.expr for x in (*local, let)]
-        names: dict[str, DType] = {}
-        for e in exprs:
-            for n in nodes(e):
-                if isinstance(n, Read):
-                    names.setdefault(n.tensor, self.memrefs[n.tensor].dtype)
-                elif isinstance(n, Ref | At) and n.let in self.stored:
-                    names.setdefault(self.scratch_name(n.let), self.lets[n.let].dtype)
-        written = [t for t, _, _ in targets]
-        for t, d, _ in targets:
-            names.setdefault(t, d)
-        param = {name: f"p{i}" for i, name in enumerate(names)}
-        reduce_axes = [a for e in exprs for n in nodes(e) if isinstance(n, Reduce) for a in n.axes]
-        axes = list(dict.fromkeys([*let.axes, *reduce_axes]))
-        rename: dict[str, Expr] = {a: var(f"i{j}") for j, a in enumerate(axes)}
-        symbols = self.symbols(exprs, axes, [e for _, _, e in targets])
-        rename |= {s: var(f"s{j}") for j, s in enumerate(symbols)}
-        let_name = {x.name: f"v{j}" for j, x in enumerate(local)}
+    def is_kept(self, name: str) -> bool:
+        """Does a later kernel read the let from memory?"""
+        readers = {n for x in self.region.lets for n in used_lets(x.expr)}
+        readers |= {n for y in self.late for n in (y.source, *y.indices)}
+        return name in self.in_memory and name in readers
 
-        def text_form(e: RegionExpr) -> RegionExpr:
-            return rewrite(e, lambda n: self.renamed(n, param, rename, let_name))
+    def group_of(self, let: Let) -> int:
+        for p, group in zip(self.plan.passes, self.plan.groups):
+            if let.name in p.lets:
+                return group if isinstance(let.expr, Reduce | Scan) else 1
+        return 1
 
-        scan = let.expr if isinstance(let.expr, Scan) else None
-        value = scan.body if scan is not None else let.expr
-        kernel = StreamKernel(
-            face=NO_FACE,
-            params=tuple(Param(param[n], d, n in written) for n, d in names.items()),
-            axes=tuple(Iter(str(rename[a]), substitute(self.extents[a], rename)) for a in let.axes),
-            reduce_axes=tuple(Iter(str(rename[a]), substitute(self.extents[a], rename)) for a in axes if a not in let.axes),
-            lets=tuple(
-                Let(let_name[x.name], tuple(str(rename[a]) for a in x.axes), x.dtype, text_form(self.widened(x.expr, x.dtype)))
-                for x in local
-            ),
-            dtype=let.dtype,
-            value=text_form(self.widened(value, let.dtype)),
-            stores=tuple(StreamStore(param[t], substitute(e, rename)) for t, _, e in targets),
-            threads=self.plan.threads,
-            scan=None
-            if scan is None
-            else msgspec.structs.replace(scan, axis=str(rename[scan.axis]), body=text_form(scan.body)),
-        )
-        points = product(self.extents[a] for a in let.axes if scan is None or a != scan.axis)
-        scratch = tuple(
-            (n, product(shape) * let.dtype.itemsize) for n in written if n == self.scratch_name(let.name) and n not in declared
-        )
-        declared.update(n for n, _ in scratch)
-        binding = Binding(
-            self.region.name,
-            "",
-            tuple(names),
-            tuple(var(s) for s in symbols),
-            conditions=self.conditions,
-            scratch=scratch,
-            grid=(ceildiv(points, self.plan.threads), ONE, ONE),
-            block=(self.plan.threads,),
-        )
-        return kernel, binding
+    def yields_of(self, let: Let) -> list[Yield]:
+        return [y for y in self.region.yields if y.source == let.name]
 
-    # -- parts -----------------------------------------------------------------------------------
     def scratch_name(self, let: str) -> str:
         return f"let{list(self.lets).index(let)}"
 
-    def is_read(self, name: str) -> bool:
-        return any(name in used_lets(x.expr) for x in self.region.lets)
-
-    def locals_of(self, let: Let) -> tuple[Let, ...]:
-        """Lets that are not stored and that `let` uses, directly or through each other, in order."""
-        need: set[str] = set()
-        stack = list(used_lets(let.expr))
-        while stack:
-            n = stack.pop()
-            if n not in self.stored and n not in need:
-                need.add(n)
-                stack += used_lets(self.lets[n].expr)
-        return tuple(x for x in self.region.lets if x.name in need)
-
     def widened(self, e: RegionExpr, dtype: DType) -> RegionExpr:
         """D2.21: a product of narrow operands that is wanted wide is exact: its operands are cast up."""
-        from tatami.region.walk import Types
+        if isinstance(e, Binary) and e.fn == "mul":
+            d = self.types.of(e.x)
+            if d is not None and is_widening("mul", d, dtype):
+                return Binary("mul", Cast(e.x, dtype), Cast(e.y, dtype))
+        if isinstance(e, Reduce | Scan) and e.fn not in ("argmax", "argmin"):
+            return msgspec.structs.replace(e, body=self.widened(e.body, e.dtype))
+        return e
 
-        types = Types(self.region)
 
-        def step(x: RegionExpr, wanted: DType) -> RegionExpr:
-            if isinstance(x, Binary) and x.fn == "mul":
-                d = types.of(x.x)
-                if d is not None and is_widening("mul", d, wanted):
-                    return Binary("mul", Cast(x.x, wanted), Cast(x.y, wanted))
-            if isinstance(x, Reduce):
-                return msgspec.structs.replace(x, body=step(x.body, x.dtype))
-            return x
+class _Kernel:
+    """One kernel under construction: first in the Region's names, then in its own."""
 
-        return step(e, dtype)
+    def __init__(
+        self,
+        s: _Stream,
+        let: Let | None,
+        group: int,
+        declared: frozenset[str],
+        yields: tuple[Yield, ...],
+        fused: tuple[Let, ...] = (),
+    ) -> None:
+        self.s = s
+        self.taken = fused if let is None else (let,)
+        self.group = group
+        self.declared = declared
+        self.yields = yields
+        self.late = any(y in s.late for y in yields)
+        if let is None:
+            self.points = s.plan.outer
+        elif self.late:
+            self.points = free_axes_of(yields[0], let)
+        else:
+            self.points = tuple(a for a in let.axes if a not in _scanned(let))
+        self.params: dict[str, tuple[str, DType]] = {}
+        """Buffer -> the kernel's name for it, and its dtype."""
+        self.written: set[str] = set()
+        self.positions: dict[tuple[RegionExpr, Expr, str], Position] = {}
+        self.locals: dict[str, Let] = {}
+        self.folds: dict[str, str] = {}
 
-    def renamed(self, n: RegionExpr, param: dict[str, str], names: dict[str, Expr], let_name: dict[str, str]) -> RegionExpr:
-        def index(e: Expr) -> Expr:
-            return substitute(e, names)
+    # -- expressions -------------------------------------------------------------------------------
+    def param(self, buffer: str, dtype: DType) -> str:
+        return self.params.setdefault(buffer, (f"p{len(self.params)}", dtype))[0]
 
+    def expression(self, e: RegionExpr) -> RegionExpr:
+        """`e` with element addresses and this kernel's names of lets; lets it uses are noted."""
+        return rewrite(e, self.node)
+
+    def node(self, n: RegionExpr) -> RegionExpr:
         match n:
             case Read(tensor=t, map=m):
-                ref = self.memrefs[t]
-                return Read(param[t], (index(address(ref.layout, ref.shape, m)),))
-            case Ref(let=name) if name in self.stored:
-                x = self.lets[name]
-                at = linearize(tuple(var(a) for a in x.axes), tuple(self.extents[a] for a in x.axes))
-                return Read(param[self.scratch_name(name)], (index(at),))
-            case At(let=name, map=m):
-                x = self.lets[name]
-                return Read(param[self.scratch_name(name)], (index(linearize(m, tuple(self.extents[a] for a in x.axes))),))
+                ref = self.s.memrefs[t]
+                return Read(self.param(t, ref.dtype), (address(ref.layout, ref.shape, m),))
+            case ReadAt(tensor=t, map=m, indices=indices, bounds=bounds):
+                ref = self.s.memrefs[t]
+                where = self.placed(m, indices, ref.shape, bounds)
+                return Read(self.param(t, ref.dtype), (address(ref.layout, ref.shape, where),))
             case Ref(let=name):
-                return Ref(let_name[name])
-            case Index(value=v, dtype=d):
-                return Index(index(v), d)
-            case Within(guards=guards):
-                return Within(tuple(type(g)(index(g.index), index(g.size)) for g in guards))
-            case Reduce(axes=axes):
-                return msgspec.structs.replace(n, axes=tuple(str(names[a]) for a in axes))
+                return self.let_at(name, tuple(var(a) for a in self.s.lets[name].axes))
+            case At(let=name, map=m):
+                return self.let_at(name, m)
             case _:
                 return n
 
-    def symbols(self, exprs: list[RegionExpr], axes: list[str], more: list[Expr]) -> tuple[str, ...]:
-        """Size symbols that the kernel needs, in order."""
-        out: dict[str, None] = {}
+    def let_at(self, name: str, where: tuple[Expr, ...]) -> RegionExpr:
+        let = self.s.lets[name]
+        if name in self.s.in_memory:
+            shape = tuple(self.s.extents[a] for a in let.axes)
+            return Read(self.param(self.s.scratch_name(name), let.dtype), (linearize(where, shape),))
+        moved = {a: e for a, e in zip(let.axes, where) if e.as_name() != a}
+        if name in self.folds and not moved:
+            return Ref(self.folds[name])
+        if moved:
+            return self.expression(substitute_axes(self.s.widened(let.expr, let.dtype), moved, self.s.lets))
+        if name not in self.locals:
+            value = self.expression(self.s.widened(let.expr, let.dtype))
+            self.locals[name] = Let(f"v{len(self.locals)}", (), let.dtype, value)
+        return Ref(self.locals[name].name)
 
-        def see(e: Expr) -> None:
-            for name in sorted(free_vars(e)):
-                if name not in self.extents:
-                    out.setdefault(name)
-
-        for a in axes:
-            see(self.extents[a])
-        for e in more:
-            see(e)
-        for expr_ in exprs:
-            for n in nodes(expr_):
-                match n:
-                    case Read(tensor=t, map=m):
-                        see(address(self.memrefs[t].layout, self.memrefs[t].shape, m))
-                    case Ref(let=name) | At(let=name):
-                        for a in self.lets[name].axes:
-                            see(self.extents[a])
-                        if isinstance(n, At):
-                            for i in n.map:
-                                see(i)
-                    case Index(value=v):
-                        see(v)
-                    case Within(guards=guards):
-                        for g in guards:
-                            see(g.index)
-                            see(g.size)
-                    case Reduce(axes=inner):
-                        for a in inner:
-                            see(self.extents[a])
-                    case _:
-                        pass
+    def placed(
+        self, entries: tuple[Expr | None, ...], indices: tuple[RegionExpr, ...], shape: tuple[Expr, ...], bounds: str
+    ) -> tuple[Expr, ...]:
+        """Indices with a position for every entry that data give."""
+        left = iter(indices)
+        out = []
+        for entry, size in zip(entries, shape, strict=True):
+            if entry is not None:
+                out.append(entry)
+                continue
+            key = (next(left), size, bounds)
+            if key not in self.positions:
+                self.positions[key] = Position(f"x{len(self.positions)}", *key)  # type: ignore[arg-type]
+            out.append(var(self.positions[key].name))
         return tuple(out)
+
+    def store(self, y: Yield) -> StreamStore:
+        ref = self.s.memrefs[y.to]
+        let = self.s.lets[y.source]
+        entries = y.map if y.map is not None else tuple(var(a) for a in let.axes)
+        indices = tuple(self.node(Ref(n)) for n in y.indices)
+        where = self.placed(entries, indices, ref.shape, y.bounds)
+        self.written.add(y.to)
+        return StreamStore(self.param(y.to, ref.dtype), address(ref.layout, ref.shape, where), y.combine)
+
+    def stores(self, let: Let) -> tuple[StreamStore, ...]:
+        s = self.s
+        out = []
+        name = s.scratch_name(let.name)
+        if s.is_kept(let.name) and name not in self.declared:
+            shape = tuple(s.extents[a] for a in let.axes)
+            self.written.add(name)
+            out.append(StreamStore(self.param(name, let.dtype), linearize(tuple(var(a) for a in let.axes), shape)))
+        yields = self.yields if not s.plan.fused else s.yields_of(let)
+        return (*out, *(self.store(y) for y in yields))
+
+    # -- phases ------------------------------------------------------------------------------------
+    def phase(self, let: Let) -> Phase:
+        own = tuple(a for a in let.axes if a not in self.points)
+        value = self.s.widened(let.expr, let.dtype)
+        if self.late:
+            stored = Ref(let.name) if let.name in self.s.in_memory else value
+            return Write(own, let.dtype, self.expression(stored), self.stores(let))
+        match value:
+            case Reduce(axes=axes, body=body):
+                name = f"f{len(self.folds)}"
+                reduce = msgspec.structs.replace(value, body=self.expression(body))
+                stores = self.stores(let)
+                self.folds[let.name] = name
+                of = self.s.types.of(body, value.dtype) or value.dtype
+                return Fold(name, axes, reduce, of, stores)
+            case Scan(axis=axis, body=body):
+                scan = msgspec.structs.replace(value, body=self.expression(body))
+                return Running((axis,), scan, self.stores(let))
+            case _:
+                return Write(own, let.dtype, self.expression(value), self.stores(let))
+
+    def built(self) -> tuple[StreamKernel, Binding]:
+        phases = tuple(self.phase(x) for x in self.taken)
+        return self.named(self.laid_out(phases, self.points, self.group))
+
+    def laid_out(self, phases: tuple[Phase, ...], points: tuple[str, ...], group: int) -> StreamKernel:
+        """The kernel in the Region's names: axes merged, lanes chosen."""
+        lets = tuple(self.locals.values())
+        positions = tuple(self.positions.values())
+        every = [e for x in lets for e in indices_of(x.expr)]
+        every += [e for x in positions for e in indices_of(x.value)]
+        every += [e for p in phases for e in (*indices_of(body_of(p)), *(s.index for s in p.stores))]
+        of_points, gone = merged_axes(tuple(Iter(a, self.s.extents[a]) for a in points), every)
+        groups: dict[tuple[str, ...], tuple[Iter, ...]] = {}
+        for axes in dict.fromkeys(p.axes for p in phases if not isinstance(p, Running)):
+            shared = {a for other in phases if other.axes != axes for a in other.axes}
+            iters = tuple(Iter(a, self.s.extents[a]) for a in axes)
+            groups[axes], out = merged_axes(iters, every) if not shared & set(axes) else (iters, {})
+            gone |= out
+        inner = {i.name: i for g in groups.values() for i in g}
+        inner |= {p.scan.axis: Iter(p.scan.axis, self.s.extents[p.scan.axis]) for p in phases if isinstance(p, Running)}
+
+        def put(e: Expr) -> Expr:
+            return substitute(e, gone)
+
+        lets = tuple(msgspec.structs.replace(x, expr=with_indices(x.expr, put)) for x in lets)
+        positions = tuple(msgspec.structs.replace(x, value=with_indices(x.value, put)) for x in positions)
+        phases = tuple(
+            msgspec.structs.replace(
+                with_body(p, with_indices(body_of(p), put)),
+                axes=tuple(i.name for i in groups[p.axes]) if not isinstance(p, Running) else p.axes,
+                stores=tuple(msgspec.structs.replace(s, index=put(s.index)) for s in p.stores),
+            )
+            for p in phases
+        )
+        params = tuple(Param(own, d, n in self.written) for n, (own, d) in self.params.items())
+        kernel = StreamKernel(
+            NO_FACE,
+            params,
+            of_points,
+            tuple(inner.values()),
+            lets,
+            positions,
+            phases,
+            self.s.plan.threads,
+            group,
+            shared_bytes=shared_bytes(phases, group, self.s.plan.threads),
+        )
+        return with_lanes(kernel, self.s.plan.vector_bytes)
+
+    def named(self, k: StreamKernel) -> tuple[StreamKernel, Binding]:
+        """The kernel in its own names, and its binding."""
+        names: dict[str, Expr] = {i.name: var(f"i{n}") for n, i in enumerate((*k.points, *k.axes))}
+        every = [e for x in k.lets for e in indices_of(x.expr)]
+        every += [e for x in k.positions for e in (*indices_of(x.value), x.size)]
+        every += [e for p in k.phases for e in (*indices_of(body_of(p)), *(s.index for s in p.stores))]
+        every += [i.size for i in (*k.points, *k.axes)]
+        known = names.keys() | {x.name for x in k.positions}
+        symbols = tuple(dict.fromkeys(n for e in every for n in sorted(free_vars(e)) if n not in known))
+        put_in = names | {s: var(f"s{n}") for n, s in enumerate(symbols)}
+
+        def put(e: Expr) -> Expr:
+            return substitute(e, put_in)
+
+        def word(axis: str) -> str:
+            return str(names[axis]) if axis else ""
+
+        def phase(p: Phase) -> Phase:
+            p = with_body(p, with_indices(body_of(p), put))
+            p = msgspec.structs.replace(
+                p,
+                axes=tuple(map(word, p.axes)),
+                lane=word(p.lane),
+                wide=tuple(Read(r.tensor, tuple(map(put, r.map))) for r in p.wide),
+                stores=tuple(msgspec.structs.replace(s, index=put(s.index)) for s in p.stores),
+            )
+            if isinstance(p, Fold):
+                return msgspec.structs.replace(p, reduce=msgspec.structs.replace(p.reduce, axes=p.axes))
+            if isinstance(p, Running):
+                return msgspec.structs.replace(p, scan=msgspec.structs.replace(p.scan, axis=p.axes[0]))
+            return p
+
+        def iters(group: tuple[Iter, ...]) -> tuple[Iter, ...]:
+            return tuple(Iter(word(i.name), put(i.size)) for i in group)
+
+        kernel = msgspec.structs.replace(
+            k,
+            points=iters(k.points),
+            axes=iters(k.axes),
+            lets=tuple(msgspec.structs.replace(x, expr=with_indices(x.expr, put)) for x in k.lets),
+            positions=tuple(
+                msgspec.structs.replace(x, value=with_indices(x.value, put), size=put(x.size)) for x in k.positions
+            ),
+            phases=tuple(map(phase, k.phases)),
+            even=tuple(map(put, k.even)),
+        )
+        per_block = k.threads // k.group * (k.width if k.group == 1 else 1)
+        scratch = tuple(
+            (n, product(self.s.extents[a] for a in x.axes) * x.dtype.itemsize)
+            for x in self.taken
+            if (n := self.s.scratch_name(x.name)) in self.written and n not in self.declared
+        )
+        binding = Binding(
+            self.s.region.name,
+            "",
+            tuple(self.params),
+            tuple(var(s) for s in symbols),
+            conditions=self.s.conditions,
+            scratch=scratch,
+            grid=(ceildiv(product(i.size for i in k.points), per_block), ONE, ONE),
+            block=(k.threads,),
+            shared_bytes=k.shared_bytes,
+        )
+        return kernel, binding
+
+
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def stored_lets(region: Region) -> frozenset[str]:
-    """Lets that live in memory between kernels."""
-    out = {let.name for let in region.lets if any(isinstance(n, Reduce | Scan) for n in nodes(let.expr))}
+    """Lets that live in memory between the kernels of a plan that is not fused."""
+    out = {let.name for let in region.lets if isinstance(let.expr, Reduce | Scan)}
     out |= {n.let for let in region.lets for n in nodes(let.expr) if isinstance(n, At)}
     return frozenset(out)
+
+
+def _rows(plan: GpuStream, lets: Mapping[str, Let]) -> frozenset[str]:
+    return frozenset(n for n, where in plan.storage.items() if where in ("row", "workspace") and n in lets)
+
+
+def _scanned(let: Let) -> tuple[str, ...]:
+    return (let.expr.axis,) if isinstance(let.expr, Scan) else ()
+
+
+def may_meet(y: Yield) -> bool:
+    """Do writes of this yield go to positions that data give, or combine with what is there?"""
+    return bool(y.indices) or y.combine != "set"
+
+
+def late_yields(region: Region) -> tuple[Yield, ...]:
+    out: list[Yield] = []
+    for y in region.yields:
+        if may_meet(y) or any(other.to == y.to for other in out):
+            out.append(y)
+    return tuple(out)
+
+
+def free_axes_of(y: Yield, let: Let) -> tuple[str, ...]:
+    """Axes whose points write to different elements whatever the data are: those that stand alone in an entry."""
+    entries = y.map if y.map is not None else tuple(var(a) for a in let.axes)
+    alone = {name for e in entries if e is not None and (name := e.as_name()) is not None}
+    return tuple(a for a in let.axes if a in alone)
+
+
+def body_of(p: Phase) -> RegionExpr:
+    match p:
+        case Fold(reduce=reduce):
+            return reduce.body
+        case Running(scan=scan):
+            return scan.body
+        case Write(value=value):
+            return value
+
+
+def with_body(p: Phase, body: RegionExpr) -> Phase:
+    match p:
+        case Fold(reduce=reduce):
+            return msgspec.structs.replace(p, reduce=msgspec.structs.replace(reduce, body=body))
+        case Running(scan=scan):
+            return msgspec.structs.replace(p, scan=msgspec.structs.replace(scan, body=body))
+        case Write():
+            return msgspec.structs.replace(p, value=body)
+
+
+def with_indices(e: RegionExpr, put: object) -> RegionExpr:
+    """`e` with `put` applied to its index expressions."""
+    assert callable(put)
+
+    def change(n: RegionExpr) -> RegionExpr:
+        match n:
+            case Read(tensor=t, map=m):
+                return Read(t, tuple(map(put, m)))
+            case Index(value=v, dtype=d):
+                return Index(put(v), d)
+            case Random(key=key, counter=counter):
+                return Random(key, put(counter))
+            case Within(guards=guards):
+                return Within(tuple(type(g)(put(g.index), put(g.size)) for g in guards))
+            case _:
+                return n
+
+    return rewrite(e, change)
+
+
+def shared_bytes(phases: tuple[Phase, ...], group: int, threads: int) -> int:
+    """What joining partial results across warps, and scans, need: 16 bytes a warp, 8 a thread."""
+    if any(isinstance(p, Running) for p in phases) and group > 1:
+        return 8 * threads
+    return 16 * (threads // 32) if group > 32 else 0
+
+
+# -- lanes -----------------------------------------------------------------------------------------
+
+
+def with_lanes(k: StreamKernel, vector_bytes: int) -> StreamKernel:
+    """The kernel with lanes where its accesses allow them: the widest vectors first."""
+    kinds = {p.name: p.dtype.itemsize for p in k.params}
+    lets = {x.name: x.expr for x in k.lets}
+    sizes: set[int] = set()
+    for p in k.phases:
+        lane = lane_of(k, p)
+        reads = unconditional_reads(body_of(p), lets)
+        sizes |= {kinds[r.tensor] for r in reads if lane and step_of(r.map[0], lane) == ONE}
+        sizes |= {kinds[s.param] for s in p.stores if lane and step_of(s.index, lane) == ONE}
+    if not sizes:
+        return k
+    width = min(vector_bytes // min(sizes), 2 * vector_bytes // max(sizes))
+    while width > 1:
+        made = _with_width(k, width, kinds)
+        if made is not None:
+            return made
+        width //= 2
+    return k
+
+
+def lane_of(k: StreamKernel, p: Phase) -> str:
+    """The axis along which a thread takes neighbours, if any."""
+    if k.group == 1:
+        return k.points[-1].name if k.points else ""
+    return p.axes[-1] if p.axes and not isinstance(p, Running) else ""
+
+
+def _with_width(k: StreamKernel, width: int, kinds: dict[str, int]) -> StreamKernel | None:
+    if k.group == 1 and not k.points:
+        return None
+    extents = {i.name: i.size for i in (*k.points, *k.axes)}
+    lets = {x.name: x.expr for x in k.lets}
+    inside = {**extents, **{x.name: ONE for x in k.positions}}
+    follows = position_axes(k)
+    even: dict[Expr, None] = {}
+    phases: list[Phase] = []
+    useful = False
+    for p in k.phases:
+        lane = lane_of(k, p)
+        if isinstance(p, Running) or not lane:
+            phases.append(p)
+            if k.group == 1:
+                return None
+            continue
+
+        def accepts(param: str, index: Expr, lane: str = lane) -> bool:
+            if any(lane in follows[n] for n in free_vars(index) & follows.keys()):
+                return False
+            needs = open_sizes(index, lane, width, inside)
+            if needs is None:
+                return False
+            even.update(dict.fromkeys(e for e in needs if not _divides(width, e)))
+            return True
+
+        took = [r for r in unconditional_reads(body_of(p), lets) if accepts(r.tensor, r.map[0])]
+        stores = []
+        for s in p.stores:
+            plain = s.combine == "set" and not (isinstance(p, Fold) and k.group > 1) and accepts(s.param, s.index)
+            stores.append(msgspec.structs.replace(s, wide=plain))
+        useful = useful or any(s.wide for s in stores) or (isinstance(p, Fold) and bool(took))
+        phases.append(msgspec.structs.replace(p, lane=lane, stores=tuple(stores), wide=tuple(took)))
+    if not useful:
+        return None
+    lanes = {p.lane for p in phases if p.lane}
+    crossing = len(k.points) > 1 if k.group == 1 else any(len(p.axes) > 1 for p in phases)
+    if crossing:  # a vector may not run over the end of its axis
+        even.update(dict.fromkeys(extents[a] for a in lanes if not _divides(width, extents[a])))
+    if any(e.as_int() is not None and not _divides(width, e) for e in even):
+        return None
+    return msgspec.structs.replace(k, phases=tuple(phases), width=width, even=tuple(even))
+
+
+def _divides(width: int, e: Expr) -> bool:
+    return all(c % width == 0 for _, c in e.terms)
+
+
+def position_axes(k: StreamKernel) -> dict[str, frozenset[str]]:
+    """The variables on which each position depends."""
+    lets = {x.name: x.expr for x in k.lets}
+    values = {x.name: x.value for x in k.positions}
+    out: dict[str, frozenset[str]] = {}
+    for name, value in values.items():
+        found: set[str] = set()
+        stack: list[RegionExpr] = [value]
+        seen: set[str] = {name}
+        while stack:
+            for n in nodes(stack.pop()):
+                if isinstance(n, Ref) and n.let not in seen and n.let in lets:
+                    seen.add(n.let)
+                    stack.append(lets[n.let])
+                for e in index_expressions(n):
+                    found |= free_vars(e)
+                    more = free_vars(e) & values.keys() - seen
+                    seen |= more
+                    stack += [values[m] for m in sorted(more)]
+        out[name] = frozenset(found)
+    return out

@@ -13,6 +13,7 @@ import msgspec
 from tatami.core.expr import Expr
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
+from tatami.plan.choose_stream import stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
 from tatami.plan.gpu_limits import hard_limits, shape_rules, stop_rules
 from tatami.plan.ir import (
@@ -22,18 +23,15 @@ from tatami.plan.ir import (
     GpuSync,
     Guarded,
     LocalEdge,
-    Pass,
     Rejected,
     Sm80Mma,
     Sm90Mma,
-    Storage,
     Vectorize,
 )
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, why_not_mma
-from tatami.region.ir import At, Let, Reduce, Region, Scan
-from tatami.region.walk import nodes, used_lets
+from tatami.region.ir import Region
 
 SM80_TILES = (
     ((128, 128, 32), "64x64"),
@@ -65,6 +63,8 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     if region.opaque is not None:
         return (Guarded((), GpuStream((), (), {}, 1, 4)),), ()
     view = gemm_view(region)
+    if not isinstance(view, str) and not (view.m.axes and view.n.axes):
+        view = "one side of the product has no axis of its own: memory decides"
     if isinstance(view, str):
         return (Guarded((), stream_plan(region, target, sizes)),), (Rejected("contraction", view),)
     rejected: tuple[Rejected, ...]
@@ -85,29 +85,6 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
         choices.append(Guarded((), slow.plan, slow.estimate))
         rejected = (*rejected, *more) if not wide else rejected
     return tuple(choices), rejected
-
-
-def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> GpuStream:
-    """One pass, and one kernel, per let that reduces, scans, is read at moved coordinates, or leaves the Region; a
-    thread per point. The others are computed where they are used."""
-    heavy = {let.name for let in region.lets if any(isinstance(n, Reduce | Scan) for n in nodes(let.expr))}
-    moved = {n.let for let in region.lets for n in nodes(let.expr) if isinstance(n, At)}
-    used = {n for let in region.lets for n in used_lets(let.expr)}
-    leaving = {y.source for y in region.yields}
-    rows = (heavy | moved | leaving) & used
-    passes = tuple(Pass(_pass_axes(let), (let.name,)) for let in region.lets if let.name in heavy | moved | leaving)
-    storage: dict[str, Storage] = {
-        let.name: "row" if let.name in rows else "register" if let.name in heavy | leaving else "recompute"
-        for let in region.lets
-    }
-    return GpuStream((), passes, storage, 256, 4)
-
-
-def _pass_axes(let: Let) -> tuple[str, ...]:
-    """Axes of a let's points, then those it reduces or scans."""
-    scanned = tuple(n.axis for n in nodes(let.expr) if isinstance(n, Scan))
-    reduced = tuple(a for n in nodes(let.expr) if isinstance(n, Reduce) for a in n.axes)
-    return (*(a for a in let.axes if a not in scanned), *scanned, *reduced)
 
 
 # -- candidates ------------------------------------------------------------------------------------

@@ -186,14 +186,21 @@ class GpuSync(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_sync"):
     acc: str = ""
 
 
-class GpuStream(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_stream"):
-    """One pass over memory with wide accesses; for Regions no MMA template takes."""
+class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="gpu_stream"):
+    """One pass over memory with wide accesses; for Regions no MMA template takes.
+
+    `fused`: one kernel, whose groups of threads each take an outer point through all passes; a row that a later pass
+    reads is computed again. Else a kernel per pass, with results between them in memory.
+    """
 
     outer: tuple[str, ...]
     passes: tuple[Pass, ...]
     storage: dict[str, Storage]
     threads: int
     vector_bytes: int
+    groups: tuple[int, ...] = ()
+    """Threads that share one point of a pass that reduces or scans: 1, 2, 4, … or all of a block. One entry per pass; absent: 1."""
+    fused: bool = False
 
 
 SchedulePlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream

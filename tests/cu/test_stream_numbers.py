@@ -123,7 +123,56 @@ def bodies(g: Graph) -> None:
     g.output("two", two)
 
 
+def embedding(g: Graph) -> None:
+    table = g.input("table", (10, 8), DType.fp32)
+    index = g.input("index", ("M",), DType.i64)
+    g.output("y", table.take(index, 0).exp())
+    g.output("z", g.input("t", ("M", "K"), DType.fp16).take(index, 1))
+
+
+def scattered(g: Graph) -> None:
+    x = g.input("x", ("M", 8), DType.fp32)
+    index = g.input("index", (9, 8), DType.i64)
+    u = g.input("u", (9, 8), DType.fp32)
+    for op in ("set", "add", "max"):
+        g.output(op, x.scatter(0, index, u.exp(), op))
+
+
+def noise(g: Graph) -> None:
+    key = g.input("index_key", (), DType.u64)
+    g.output("y", g.uniform(("M", "K"), key, dtype=DType.fp32) * g.input("x", ("M", "K"), DType.fp32))
+
+
+def orders(g: Graph) -> None:
+    x = g.input("x", ("M", "K", 3), DType.fp16)
+    values, at = x.sort(1)
+    g.output("values", values)
+    g.output("at", at)
+    g.output("most", x.topk(2, 0)[0])
+
+
+def long_rows(g: Graph) -> None:
+    x = g.input("x", (3, 1280), DType.fp32)
+    g.output("y", x.softmax(-1))
+    g.output("at", x.argmin(-1))
+    g.output("total", x.sum())
+    g.output("running", x.cumsum(1, exclusive=True, reverse=True))
+
+
+def integers(g: Graph) -> None:
+    x = g.input("x", ("M", "K"), DType.i8)
+    g.output("y", (x * x).cast(DType.u8) + x.cast(DType.u8))
+    g.output("z", x.cast(DType.bf16).exp().cast(DType.i16))
+    g.output("w", x.cast(DType.i32).prod(1))
+
+
 PROGRAMS = (
+    embedding,
+    scattered,
+    noise,
+    orders,
+    long_rows,
+    integers,
     formula,
     bodies,
     normalised,
@@ -161,7 +210,10 @@ def test_the_kernels_mean_what_the_regions_mean(make: Callable[[Graph], None]) -
     inputs = {}
     for port in program.signature.inputs:
         shape = tuple(int(evaluate(s, env)) for s in port.shape)
-        inputs[port.tensor] = (rng.integers(-16, 17, shape) / 8).astype(numpy_dtype(port.dtype))
+        whole = port.dtype.is_int
+        low, high = (-2, 3) if whole else (-16, 17)
+        values = rng.integers(0 if port.dtype == DType.u64 else low, high, shape)
+        inputs[port.tensor] = np.asarray(values if whole else values / 8).astype(numpy_dtype(port.dtype))
     wanted = run_regions(regions, inputs, env)
 
     buffers = {
@@ -205,7 +257,7 @@ def test_stream_documents_round_trip() -> None:
     stages = stages_of(softmax)
     program = stages["gpu"].main
     assert decode(parse_text(dump_text(encode(program)))) == program
-    assert "max over i1 of p0[i0*s1 + i1]" in show(stages["gpu"])
+    assert "f0 : fp32 = max over i1 of p0[i0*s0 + i1], by i1" in show(stages["gpu"])
 
 
 def test_documents_of_bodies_round_trip() -> None:
@@ -219,10 +271,11 @@ def test_documents_of_bodies_round_trip() -> None:
     assert "| output0[" not in show(stages["gpu"]) and "| tatami_out0[" in show(stages["gpu"])
 
 
-def test_what_has_no_template_is_refused() -> None:
-    def embedding(g: Graph) -> None:
-        table = g.input("table", (10, 4), DType.fp32)
-        g.output("y", table.take(g.input("i", ("M",), DType.i64), 0))
+def test_what_has_no_cuda_text_is_refused() -> None:
+    def only_c(g: Graph) -> None:
+        x = g.input("x", ("M",), DType.fp32)
+        body = "output[ridx0] = input[ridx0];"
+        g.output("y", g.kernel_body(body, x, outputs=[(DType.fp32, ("M",))], meaning=lambda a: a))
 
-    with pytest.raises(TatamiError, match="ReadAt"):
-        _ = stages_of(embedding)["gpu"]
+    with pytest.raises(TatamiError, match="no CUDA body"):
+        _ = stages_of(only_c)["gpu"]

@@ -145,3 +145,18 @@ def test_the_exchange_form_names_statements_outside() -> None:
     assert decode(value) == p
     with pytest.raises(TatamiError, match="Waite"):
         decode({"kernels": [{"body": [{"Waite": {}}]}], "bindings": []})
+
+
+def test_names_of_sizes_stay_outside_kernels() -> None:
+    """A convolution divides by sizes to find its coordinates; all of them are arguments."""
+    from tatami.cu.print import print_unit
+    from tatami.frontend.graph import Graph
+    from tests.cu.test_stream_numbers import stages_of
+
+    def conv(g: Graph) -> None:
+        x = g.input("x", ("Batch", 3, "Height", "Width"), DType.fp32)
+        g.output("y", x.conv(g.input("w", (4, 3, 3, 3), DType.fp32), stride=2, padding=1))
+
+    (kernel,) = stages_of(conv)["gpu"].main.kernels
+    text = print_unit(kernel, PRESETS["sm80"]).text
+    assert "/ (" in text and not any(word in text for word in ("Batch", "Height", "Width"))

@@ -12,6 +12,7 @@ struct tt_bf16 { tt_u16 bits; };
 struct __align__(64) tt_tensor_map { tt_u64 words[16]; };
 
 #define TT_DEV __device__ __forceinline__
+#define TT_MEMBER __device__ __forceinline__
 #define TT_KERNEL(threads, ctas) extern "C" __global__ void __launch_bounds__(threads, ctas)
 #define TT_GRID_CONSTANT const __grid_constant__
 #define TT_DYNAMIC_SMEM(name) extern __shared__ __align__(1024) tt_u8 name[]
@@ -32,6 +33,10 @@ TT_DEV void tt_sync_threads() { __syncthreads(); }
 TT_DEV tt_u32 tt_shuffle_xor(tt_u32 value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 // The same value for all lanes of a warp, known as such to the compiler.
 TT_DEV int tt_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+
+// An index out of range, or another fault that data cause: remembered, reported after the launch. 1: an index.
+__device__ int tt_fault_code;
+TT_DEV void tt_fault(int code) { atomicMax(&tt_fault_code, code); }
 
 // ---- conversions
 TT_DEV float tt_to_f32(tt_f16 x) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x.bits)); return r; }

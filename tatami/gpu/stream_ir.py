@@ -1,0 +1,123 @@
+"""Kernels of the streaming template: what a group of threads does for one point.
+
+    points [i0 < s0]                                         a group of 32 threads per i0
+      f0 = max over i1 of p0[i0*s1 + i1]                     Fold: all threads of the group end with the result
+      f1 = sum over i1 of exp(p0[i0*s1 + i1] - f0)
+      p1[i0*s1 + i1] = exp(p0[i0*s1 + i1] - f0) / f1         Write: the threads divide i1
+
+The phases of a point run in order. Expressions are those of a Region with these names: reads have one index, the
+element address; a Ref names a Fold of an earlier phase or one of `lets`, which are computed where they are used.
+
+`lane` is the axis that one thread steps by `width` elements: the last axis of the points where a thread has points of
+its own (group 1), else the last axis of the phase. The phase's `wide` reads and the stores that say so then take all lanes at
+once; that is so where every size of `even` is a multiple of `width`, else the kernel takes one element at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr
+from tatami.core.kernel import KernelFace
+from tatami.region.ir import Iter, Let, Read, Reduce, RegionExpr, Scan
+from tatami.tiny.ir import Bounds
+
+Combine: TypeAlias = Literal["set", "add", "mul", "max", "min"]
+
+
+class Param(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    dtype: DType
+    written: bool = False
+
+
+class Position(msgspec.Struct, frozen=True):
+    """An index that data give, by which addresses name it. Where it is outside ``[0, size)``, what stands there reads
+    as 0 and is not written; `bounds` says whether that is a fault, and what a negative index means."""
+
+    name: str
+    value: RegionExpr
+    size: Expr
+    bounds: Bounds
+
+
+class StreamStore(msgspec.Struct, frozen=True, omit_defaults=True):
+    param: str
+    index: Expr
+    combine: Combine = "set"
+    wide: bool = False
+
+
+class Fold(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="fold"):
+    """`name` = the reduce over `axes`, which the threads of the group divide; then stored once. `of`: the dtype of
+    the body."""
+
+    name: str
+    axes: tuple[str, ...]
+    reduce: Reduce
+    of: DType
+    stores: tuple[StreamStore, ...] = ()
+    lane: str = ""
+    wide: tuple[Read, ...] = ()
+
+
+class Running(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="running"):
+    """The scan along its axis, which the group takes in tiles; each result is stored."""
+
+    axes: tuple[str, ...]
+    scan: Scan
+    stores: tuple[StreamStore, ...] = ()
+    lane: str = ""
+    wide: tuple[Read, ...] = ()
+
+
+class Write(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="write"):
+    """`value` at every point of `axes`, stored. Where writes may meet at one element (`combine` or positions) the
+    group is one thread, which takes the axes in order."""
+
+    axes: tuple[str, ...]
+    dtype: DType
+    value: RegionExpr
+    stores: tuple[StreamStore, ...]
+    lane: str = ""
+    wide: tuple[Read, ...] = ()
+
+
+Phase: TypeAlias = Fold | Running | Write
+
+
+class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="stream"):
+    """See the page. `axes`: those that phases loop over, with their extents."""
+
+    face: KernelFace
+    params: tuple[Param, ...]
+    points: tuple[Iter, ...]
+    axes: tuple[Iter, ...]
+    lets: tuple[Let, ...]
+    positions: tuple[Position, ...]
+    phases: tuple[Phase, ...]
+    threads: int
+    group: int = 1
+    width: int = 1
+    even: tuple[Expr, ...] = ()
+    shared_bytes: int = 0
+
+
+class SortKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="sort"):
+    """A block per line: the first `keep` of `length` elements in stable order, with their positions. Lines are
+    ``outer x inner``; elements of a line lie `inner` apart. Parameters: source, values, positions, then two scratch
+    buffers of keys and two of positions for lines longer than `tile`, which is sorted in shared memory."""
+
+    face: KernelFace
+    params: tuple[Param, ...]
+    outer: Expr
+    length: Expr
+    inner: Expr
+    keep: Expr
+    descending: bool
+    tile: int
+    threads: int
+    shared_bytes: int

@@ -1,0 +1,110 @@
+"""A streaming plan for one Region: one kernel where groups of threads can take points through all passes, else a kernel
+per pass; and how many threads share a point that reduces or scans (spec 3 §8, notes: reduction tiers).
+
+    softmax [M, 4096] over the last axis: fused, a block per row
+    sum of [64, 8] over the last axis:    8 threads per row
+    sum of [8192, 1024] over the first:   a thread per column
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.expr import Var, product
+from tatami.core.layout import address
+from tatami.core.target import Target
+from tatami.plan.ir import GpuStream, Pass, Storage
+from tatami.plan.passes import Skeleton, size_at, skeleton
+from tatami.region.ir import At, Let, Read, Reduce, Region, Scan
+from tatami.region.walk import all_axes, lets_by_name, nodes, used_lets
+
+THREADS = 256
+VECTOR_BYTES = 16
+
+
+def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> GpuStream:
+    fused = skeleton(region, sizes, target.l2_bytes)
+    if is_one_kernel(region, fused):
+        group = max((group_of(region, let, sizes) for let in region.lets), default=1)
+        return GpuStream(fused.outer, fused.passes, fused.storage, THREADS, VECTOR_BYTES, (group,) * len(fused.passes), True)
+    heavy = {let.name for let in region.lets if isinstance(let.expr, Reduce | Scan)}
+    moved = {n.let for let in region.lets for n in nodes(let.expr) if isinstance(n, At)}
+    used = {n for let in region.lets for n in used_lets(let.expr)}
+    leaving = {y.source for y in region.yields}
+    rows = (heavy | moved | leaving) & used
+    taken = [let for let in region.lets if let.name in heavy | moved | leaving]
+    storage: dict[str, Storage] = {
+        let.name: "row" if let.name in rows else "register" if let.name in heavy | leaving else "recompute"
+        for let in region.lets
+    }
+    passes = tuple(Pass(_pass_axes(let), (let.name,)) for let in taken)
+    groups = tuple(group_of(region, let, sizes) for let in taken)
+    return GpuStream((), passes, storage, THREADS, VECTOR_BYTES, groups)
+
+
+def is_one_kernel(region: Region, s: Skeleton) -> bool:
+    """Can one kernel take its points through all passes with nothing but results of reduces kept between them?"""
+    lets = lets_by_name(region)
+    if not any(isinstance(x.expr, Reduce) for x in region.lets) or any(y.indices or y.combine != "set" for y in region.yields):
+        return False
+    if any(isinstance(x.expr, Scan) for x in region.lets):
+        return False
+    if any(set(lets[n].axes) - set(s.outer) for n in lets if isinstance(lets[n].expr, Reduce)):
+        return False
+    moved = {n.let for x in region.lets for n in nodes(x.expr) if isinstance(n, At)}
+    return not any(isinstance(lets[n].expr, Reduce) for n in moved)
+
+
+def group_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
+    """Threads that share a point of this let: as many as its lines have 16-byte vectors, up to a block, where lines are
+    contiguous; where points are contiguous, one."""
+    extents = all_axes(region)
+    match let.expr:
+        case Reduce(axes=axes):
+            inner = axes
+        case Scan(axis=axis):
+            inner = (axis,)
+        case _:
+            return 1
+    length = size_at(product(extents[a] for a in inner), sizes)
+    points = size_at(product(extents[a] for a in let.axes if a not in inner), sizes)
+    if not inner or length < 4 or (not runs_along(region, let, inner) and points >= 32 * THREADS):
+        return 1
+    if length > 32 * 32 and not isinstance(let.expr, Scan):
+        return THREADS
+    group = 32
+    while group > 1 and group * 2 > length:
+        group //= 2
+    return group
+
+
+def runs_along(region: Region, let: Let, inner: tuple[str, ...]) -> bool:
+    """Do reads step by one element along the innermost of the axes that are walked?"""
+    memrefs = {p.name: p.memref for p in region.inputs}
+    lets = lets_by_name(region)
+    stack = [let.expr]
+    seen: set[str] = set()
+    while stack:
+        for n in nodes(stack.pop()):
+            if isinstance(n, Read):
+                ref = memrefs[n.tensor]
+                at = address(ref.layout, ref.shape, n.map)
+                if any(mono == (Var(inner[-1]),) and coef == 1 for mono, coef in at.terms):
+                    return True
+        stack += [lets[name].expr for name in _fresh(let, seen, lets)]
+    return False
+
+
+def _fresh(let: Let, seen: set[str], lets: Mapping[str, Let]) -> list[str]:
+    """Lets used by those seen so far that were not seen yet."""
+    names = [n for x in (let, *(lets[s] for s in seen)) for n in used_lets(x.expr) if n not in seen]
+    new = [n for n in dict.fromkeys(names) if not isinstance(lets[n].expr, Reduce | Scan)]
+    seen |= set(new)
+    return new
+
+
+def _pass_axes(let: Let) -> tuple[str, ...]:
+    """Axes of a let's points, then those it reduces or scans."""
+    scanned = tuple(n.axis for n in nodes(let.expr) if isinstance(n, Scan))
+    reduced = tuple(a for n in nodes(let.expr) if isinstance(n, Reduce) for a in n.axes)
+    return (*(a for a in let.axes if a not in scanned), *scanned, *reduced)

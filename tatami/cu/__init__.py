@@ -1,7 +1,8 @@
 """CUDA C++ text of kernels (spec 5 §7). Made from gpu programs and the execution plan.
 
 - Hardware is touched only through `header/tatami_ptx.cuh`: small named device functions that hold all inline PTX.
-- `header/tatami_math.cuh` is plain arithmetic; no other header is included, no library is linked.
+- The other headers are plain C++: `tatami_math.cuh` arithmetic, `tatami_stream.cuh` and `tatami_sort.cuh` the parts of
+  those templates. Nothing else is included, no library is linked.
 - Kernels, parameters and sizes are named by counters (k0, p0, s0); a user's words never occur.
 - The wgmma instruction is written out once per shape that is used, at the end of the PTX header.
 """

@@ -16,7 +16,8 @@ from tatami.cu.wgmma_text import wgmma_function
 from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Program
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
 
-HEADERS = ("tatami_ptx.cuh", "tatami_math.cuh", "tatami_sort.cuh")
+HEADERS = ("tatami_ptx.cuh", "tatami_math.cuh")
+TEMPLATE_HEADERS = {StreamKernel: "tatami_stream.cuh", SortKernel: "tatami_sort.cuh"}
 
 
 def print_cu(gpu: Module[Program], execution: object, target: Target) -> Module[Source]:
@@ -49,9 +50,10 @@ def _plain_text(kernel: StreamKernel | SortKernel | BodyKernel) -> str:
 
 
 def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:
-    """The header files; the PTX header ends with the wgmma shapes that these kernels use."""
+    """The header files that these kernels include; the PTX header ends with the wgmma shapes that they use."""
     folder = files("tatami.cu") / "header"
-    out = {name: (folder / name).read_text() for name in HEADERS}
+    more = [header for kind, header in TEMPLATE_HEADERS.items() if any(isinstance(k, kind) for k in kernels)]
+    out = {name: (folder / name).read_text() for name in (*HEADERS, *more)}
     shapes = sorted({(str(k.a.dtype).replace("fp16", "f16"), k.tile[1]) for k in kernels if isinstance(k, Kernel) and k.maps})
     if shapes:
         functions = "\n".join(wgmma_function(d, n) for d, n in shapes)

@@ -33,7 +33,7 @@ def stream_text(kernel: StreamKernel) -> str:
 
 
 def join_of(fn: str, dtype: DType) -> str:
-    """The struct of tatami_math.cuh that joins two results."""
+    """The struct of tatami_stream.cuh that joins two results."""
     if dtype == DType.bool:
         return "tt_any" if fn in ("sum", "max", "or") else "tt_all"
     if fn in ("sum", "prod") and dtype.is_int:
@@ -62,7 +62,7 @@ class _Printer:
 
     def text(self) -> str:
         k, l = self.k, self.l
-        l.add('#include "tatami_ptx.cuh"', '#include "tatami_math.cuh"', "")
+        l.add('#include "tatami_ptx.cuh"', '#include "tatami_math.cuh"', '#include "tatami_stream.cuh"', "")
         params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
         params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
         l.add(f"TT_KERNEL({k.threads}, 1)", f"{k.face.symbol}({', '.join(params)}) {{")

@@ -19,6 +19,7 @@ KINDS = {
     "divergence": "KernelDeadlock",
     "misuse": "KernelMisuse",
     "layout": "KernelMisuse",
+    "index": "IndexOutOfRange",
 }
 ADVICE = {
     "race": "order the two accesses: a barrier between them, or a wait on the one that makes the other known",
@@ -30,6 +31,7 @@ ADVICE = {
     "divergence": "let all lanes (or warps) of the group reach the same instruction",
     "misuse": "keep to what the instruction allows",
     "layout": "make the address formula agree with the one by which the tile was written",
+    "index": "check the values of the index tensor",
 }
 
 

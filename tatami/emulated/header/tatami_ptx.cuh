@@ -16,6 +16,7 @@ struct tt_bf16 { tt_u16 bits; };
 struct alignas(64) tt_tensor_map { tt_u64 words[16]; };
 
 #define TT_DEV static inline __attribute__((always_inline, unused))
+#define TT_MEMBER inline __attribute__((always_inline))
 #define TT_KERNEL(threads, ctas) extern "C" __attribute__((visibility("default"))) void
 #define TT_GRID_CONSTANT const
 #define TT_DYNAMIC_SMEM(name) tt_u8* const name = emu::shared_memory()
@@ -37,6 +38,8 @@ TT_DEV tt_u32 tt_shuffle_xor(tt_u32 value, int mask, TT_AT) {
   return emu::shuffle(value, (emu::thread_index() & 31) ^ mask, 0xffffffffu, at);
 }
 TT_DEV int tt_uniform(int value, TT_AT) { return (int)emu::shuffle((tt_u32)value, 0, 0xffffffffu, at); }
+
+TT_DEV void tt_fault(int code, TT_AT) { emu::data_fault(code, at); }
 
 // ---- conversions
 TT_DEV float tt_to_f32(tt_f16 x) { return emu::widen(emu::Type::f16, x.bits); }

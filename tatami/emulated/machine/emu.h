@@ -31,6 +31,8 @@ void store(void* to, const void* from, int bytes, Site);
 void load_shared(void* to, uint32_t address, int bytes, Site);
 void store_shared(uint32_t address, const void* from, int bytes, Site);
 
+[[noreturn]] void data_fault(int code, Site);
+
 // ---- global memory between blocks
 enum class Order { relaxed, acquire, release, acquire_release };
 uint32_t atomic_u32(void* p, uint32_t value, uint32_t (*change)(uint32_t, uint32_t), Order, Site);

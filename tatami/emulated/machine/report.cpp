@@ -87,6 +87,8 @@ void fault(const char* kind, Site site, const char* format, ...) {
   __builtin_unreachable();
 }
 
+void data_fault(int, Site site) { fault("index", site, "an index points outside its data"); }
+
 // One line per group of threads that wait for the same.
 std::string deadlock_text() {
   std::map<std::string, std::vector<int>> waiting;

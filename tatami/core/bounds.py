@@ -8,6 +8,7 @@ scales an index is the extent of some axis. Answers are one-sided: False means "
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from tatami.core.expr import (
     ONE,
@@ -19,6 +20,7 @@ from tatami.core.expr import (
     IntoExpr,
     Monomial,
     Var,
+    ceildiv,
     exact_div,
     expr,
     floordiv,
@@ -57,6 +59,79 @@ def greatest(*sizes: IntoExpr) -> Expr:
     return maximum(*_undominated([expr(s) for s in sizes], lambda a, b: is_always_at_most(b, a)))
 
 
+def slice_size(lo: Expr, hi: Expr, step: int) -> Expr:
+    """How many elements ``lo:hi:step`` has, in one form however it is sliced: ``x[1:]`` and ``x[:-1]`` have max(0, N - 1).
+
+    Half of an even axis, ``1:max(1, 2*N):2``, has N.
+    """
+    count = tidy_size(hi - lo)
+    known = _sole_extreme(count)
+    if known is None or step == 1:
+        return ceildiv(count, step)
+    return known[0](*(ceildiv(a, step) for a in known[1]))
+
+
+def tidy_size(size: Expr) -> Expr:
+    """A size with its one extreme outside, ``N - max(0, N - 1) -> min(1, N)``, and none where the two of a pair meet,
+    ``min(1, N) + max(0, N - 1) -> N``."""
+    extremes = [(mono[0], coef) for mono, coef in size.terms if len(mono) == 1 and isinstance(mono[0], Extreme)]
+    for a, coef in extremes:
+        for b, other in extremes:
+            if a.kind == "min" and b.kind == "max" and coef == other and len(a.args) == len(b.args) == 2:
+                both = [Expr((((atom,), coef),)) for atom in (a, b)]
+                apart = [(y - x).as_int() for x, y in zip(a.args, b.args)]
+                crossed = [(y - x).as_int() for x, y in zip(a.args, reversed(b.args))]
+                for k in (apart, crossed):
+                    if k[0] is not None and k[0] == k[1]:
+                        return tidy_size(size - both[0] - both[1] + (a.args[0] + a.args[1] + k[0]) * coef)
+    known = _sole_extreme(size)
+    return size if known is None else known[0](*known[1])
+
+
+def _sole_extreme(size: Expr) -> tuple[Callable[..., Expr], tuple[Expr, ...]] | None:
+    """``N - max(0, N - 1)`` as `least` of N and 1, where a size is one extreme, added or subtracted, and things without."""
+    found = [t for t in size.terms if _has_extreme(Expr((t,)))]
+    if len(found) != 1 or len(found[0][0]) != 1 or abs(found[0][1]) != 1:
+        return None
+    ((atom,), coef) = found[0]
+    assert isinstance(atom, Extreme)
+    rest = size - Expr((found[0],))
+    return greatest if (atom.kind == "max") == (coef > 0) else least, tuple(rest + a * coef for a in atom.args)
+
+
+def settled_size(size: Expr) -> Expr:
+    """What a size is from some value of its symbols on: ``max(0, N - 2) + 2*min(1, N)`` is N."""
+    if not _has_extreme(size):
+        return size
+    far = {name: var(name) + _FAR for name in free_vars(size)}
+    return substitute(_without_losers(substitute(size, far)), {name: var(name) - _FAR for name in far})
+
+
+_FAR: Final = 2**30
+
+
+def _has_extreme(e: Expr) -> bool:
+    return any(isinstance(atom, Extreme) for mono, _ in e.terms for atom in mono)
+
+
+def _without_losers(e: Expr) -> Expr:
+    out = ZERO
+    for mono, coef in e.terms:
+        term = expr(coef)
+        for atom in mono:
+            if isinstance(atom, Extreme):
+                term = term * (least if atom.kind == "min" else greatest)(*map(_without_losers, atom.args))
+            else:
+                term = term * Expr((((atom,), 1),))
+        out = out + term
+    return out
+
+
+def is_outside(lo: Expr, hi: Expr, size: Expr) -> bool:
+    """Does ``lo:hi`` of an axis of `size` surely read what is not there, or have less than no elements?"""
+    return is_positive(-lo) or is_positive(lo - hi) or (is_positive(hi - size) and is_positive(hi - lo))
+
+
 def _undominated(sizes: list[Expr], wins: Callable[[Expr, Expr], bool]) -> list[Expr]:
     kept: list[Expr] = []
     for s in sizes:
@@ -90,7 +165,8 @@ def _nonneg(e: Expr, depth: int) -> bool:
                 rest = e - Expr(((mono, coef),))
                 others = product(Expr((((a,), 1),)) for a in mono if a is not atom)
                 cases = (_nonneg(rest + others * coef * a, depth - 1) for a in atom.args)
-                return all(cases) if (coef > 0) == (atom.kind == "min") else any(cases)
+                if all(cases) if (coef > 0) == (atom.kind == "min") else any(cases):
+                    return True
     for mono, coef in e.terms:
         if len(mono) == 1 and isinstance(mono[0], Floor) and _floor_case(e, mono, coef, mono[0], depth):
             return True
@@ -188,7 +264,7 @@ def _floor_factors(e: Expr) -> list[tuple[Floor, Expr]]:
 def _atom_bounds(atom: Atom, extents: Extents) -> tuple[Expr, Expr] | None:
     match atom:
         case Var(name=name):
-            return (ZERO, extents[name] - 1) if name in extents else (var(name), var(name))
+            return (ZERO, where_not_empty(extents[name]) - 1) if name in extents else (var(name), var(name))
         case Floor(num=num, den=den):
             if free_vars(den) & extents.keys():
                 return None
@@ -197,6 +273,15 @@ def _atom_bounds(atom: Atom, extents: Extents) -> tuple[Expr, Expr] | None:
         case Extreme():
             whole = Expr((((atom,), 1),))
             return (whole, whole) if free_vars(whole).isdisjoint(extents) else None
+
+
+def where_not_empty(size: Expr) -> Expr:
+    """The size of an axis that has elements: ``max(0, N - 1)`` is N - 1 there."""
+    atom = size.terms[0][0][0] if len(size.terms) == 1 and len(size.terms[0][0]) == 1 and size.terms[0][1] == 1 else None
+    if not isinstance(atom, Extreme) or atom.kind != "max":
+        return size
+    rest = [a for a in atom.args if not is_positive(ONE - a)]
+    return maximum(*rest) if rest else size
 
 
 def is_within(e: Expr, size: Expr, extents: Extents) -> bool:

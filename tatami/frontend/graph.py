@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tatami.core.bounds import settled_size
 from tatami.core.codec import to_builtins
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import IntoExpr, Shape, expr, free_vars
 from tatami.core.module import Module
@@ -182,7 +183,7 @@ class Graph:
         label = self._fresh(node or name)
         made = ir.Node(name, label, inputs, (), plain)
         check_operand_count(made)
-        types = self._infer(made, f"{label} ({where})")
+        made, types = self._inferred(made, f"{label} ({where})", where)
         for axis, size in ((k, s.as_int()) for t in types for k, s in enumerate(t.shape)):
             if size is not None and size < 0:
                 raise fail(
@@ -554,9 +555,28 @@ class Graph:
             )
         return self.number(number, dtype)
 
-    def _infer(self, node: ir.Node, at: str) -> tuple[ir.TensorType, ...]:
+    def _inferred(self, node: ir.Node, at: str, where: str) -> tuple[ir.Node, tuple[ir.TensorType, ...]]:
+        """The result types. Operands that do not fit are tried with the sizes they have from some value of their symbols
+        on, ``x[1:]`` with N - 1 elements; a reshape says so, and its equation is checked when sizes are bound."""
+        try:
+            return node, self._infer(node, at)
+        except TatamiError as error:
+            settled = {i: tuple(map(settled_size, self._tensors[i].shape)) for i in dict.fromkeys(filter(None, node.inputs))}
+            changed = [i for i, shape in settled.items() if shape != self._tensors[i].shape]
+            for some in [[i] for i in changed] + [changed] * (len(changed) > 1):
+                types = {i: ir.TensorType(self._tensors[i].dtype, settled[i]) for i in some}
+                try:
+                    found = self._infer(node, at, types)
+                except TatamiError:
+                    continue
+                names = {i: self.op("reshape", Tensor(self, i), shape=settled[i], at=where).name for i in some}
+                return msgspec.structs.replace(node, inputs=tuple(names.get(i, i) for i in node.inputs)), found
+            raise error
+
+    def _infer(self, node: ir.Node, at: str, instead: Mapping[str, ir.TensorType] | None = None) -> tuple[ir.TensorType, ...]:
         site = Site(at, self._callees(node), self.root._constants)
-        return infer(node, [self._tensors[i] if i else None for i in node.inputs], site)
+        types = self._tensors if instead is None else {**self._tensors, **instead}
+        return infer(node, [types[i] if i else None for i in node.inputs], site)
 
     def _callees(self, node: ir.Node) -> Mapping[str, ir.Graph]:
         names = [v for v in (node.attrs.get(k) for k in ("graph", "then", "otherwise", "body")) if isinstance(v, str)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from tatami.core.bounds import is_at_most
+from tatami.core.bounds import greatest, is_always_at_most, least
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, exact_div, expr, floordiv, maximum, minimum, product
+from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, exact_div, expr, floordiv, product
 from tatami.frontend.graph_arguments import Axes, constant, each, flat, integer, integers, size, sizes
 from tatami.frontend.graph_arguments import pads as pairs
 from tatami.frontend.graph_arguments import shape as shape_of
@@ -373,7 +373,10 @@ def _place(k: Any, extent: Expr, at: str) -> Expr:
 
 
 def slice_bounds(k: slice, size: Expr, at: str = "slice") -> tuple[Expr, Expr, int, bool]:
-    """(lo, hi, step, reversed first) with 0 <= lo <= hi <= size and step > 0, numpy's meaning."""
+    """(lo, hi, step, reversed first), numpy's meaning at every size: 0 <= lo <= hi, and hi <= size or there is nothing between.
+
+    Negative numbers count from the end; a bound that is a size expression does not, it is kept inside the axis.
+    """
     step = 1 if k.step is None else k.step
     step = integer(step, at)
     if step == 0:
@@ -381,24 +384,20 @@ def slice_bounds(k: slice, size: Expr, at: str = "slice") -> tuple[Expr, Expr, i
     reverse = step < 0
     start, stop = (None if b is None else _place(b, ZERO, at) for b in (k.start, k.stop))
     if not reverse:
-        lo = ZERO if start is None else _bound(start, size)
-        hi = size if stop is None else _bound(stop, size)
+        lo = ZERO if start is None else _from_start(start, size)
+        hi = size if stop is None else _from_start(stop, size)
     else:
         # Element j is element size-1-j of the flipped axis.
-        lo = ZERO if start is None else size - 1 - _bound(start, size, low=-1, high=-1)
-        hi = size if stop is None else size - 1 - _bound(stop, size, low=-1, high=-1)
-    if lo != ZERO and hi != size and not is_at_most(lo, hi):  # both are inside 0..size already
-        hi = lo if is_at_most(hi, lo) else maximum(lo, hi)
-    return lo, hi, abs(step), reverse
+        lo = ZERO if start is None else size - 1 - _from_start(start, size)
+        hi = size if stop is None else size - 1 - _from_start(stop, size)
+    lo, hi = greatest(0, lo), least(hi, size)
+    if is_always_at_most(size, lo):
+        lo = size
+    whole = lo == ZERO and hi == size
+    return lo, hi if whole else greatest(lo, hi), abs(step), reverse
 
 
-def _bound(at: Expr, size: Expr, low: int = 0, high: int = 0) -> Expr:
-    """A start or stop clamped into low..size+high; sizes count as 1 or more where that decides."""
+def _from_start(at: Expr, size: Expr) -> Expr:
+    """A bound, counted from the start; numpy keeps one that is before the start right before it."""
     number = at.as_int()
-    if number is not None and number < 0:
-        at = at + size
-    if not is_at_most(expr(low), at):
-        at = expr(low) if is_at_most(at, expr(low)) else maximum(at, low)
-    if not is_at_most(at, size + high):
-        at = size + high if is_at_most(size + high, at) else minimum(at, size + high)
-    return at
+    return greatest(-1, at + size) if number is not None and number < 0 else at

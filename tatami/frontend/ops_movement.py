@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.bounds import bounds, is_positive
+from tatami.core.bounds import bounds, is_outside, slice_size, tidy_size
 from tatami.core.diagnostic import fail
-from tatami.core.expr import ONE, ZERO, Expr, Shape, Var, ceildiv, expr, floordiv, free_vars, maximum, product
+from tatami.core.expr import ONE, ZERO, Expr, Shape, Var, expr, floordiv, free_vars, maximum, product
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
@@ -281,9 +281,9 @@ def _slice(attrs: Slice, operands: Operands, site: Site) -> tuple[TensorType, ..
     out = []
     for size, lo, hi, step in zip(x.shape, attrs.starts, attrs.stops, steps, strict=True):
         want(step > 0, f"slice with step {step}", "flip the axis first", site)
-        bad = is_positive(-lo) or is_positive(hi - size) or is_positive(lo - hi)
+        bad = is_outside(lo, hi, size)
         want(not bad, f"slice {lo}:{hi} of an axis of size {size}", "keep 0 <= start <= stop <= size", site, "AxisOutOfRange")
-        out.append(ceildiv(hi - lo, step))
+        out.append(slice_size(lo, hi, step))
     return (TensorType(x.dtype, tuple(out)),)
 
 
@@ -353,7 +353,7 @@ def _concat(attrs: OneAxis, operands: Operands, site: Site) -> tuple[TensorType,
         for j in range(rank):
             if j != a:
                 same_size(types[0].shape[j], t.shape[j], f"concat, axis {j}", site)
-    total = sum((t.shape[a] for t in types[1:]), types[0].shape[a])
+    total = tidy_size(sum((t.shape[a] for t in types[1:]), types[0].shape[a]))
     return (TensorType(same_dtype(types, site), (*types[0].shape[:a], total, *types[0].shape[a + 1 :])),)
 
 

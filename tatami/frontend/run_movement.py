@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,11 @@ from tatami.frontend.run_scope import Scope, wide
 
 
 def to_declared_shape(s: Scope, attrs: Any) -> Array:
-    return s[0].reshape(s.shape(s.types[0].shape))
+    x, to = s[0], s.shape(s.types[0].shape)
+    if x.size != math.prod(to) or min(to, default=0) < 0:
+        why = f"{x.size} elements, of shape {list(x.shape)}, cannot have the shape {list(to)}"
+        raise fail("AxisAlignmentMismatch", s.at, why, "pass inputs whose sizes agree with the shape that is asked for")
+    return x.reshape(to)
 
 
 def permute(s: Scope, attrs: Any) -> Array:

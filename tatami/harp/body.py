@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never, get_args
 
+from tatami.core.bounds import settled_size
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, free_vars, var
@@ -273,6 +274,8 @@ class Body:
         dtype, shape = self._type(result.type)
         tensor = self.expressions.calls.as_tensor(value, e.at, dtype)
         self._check_type(tensor, dtype, shape, e.at, name)
+        with self.scope.at(e.at):
+            tensor = self._as_declared(tensor, shape)
         with self.scope.at(result.at if result.name is not None else e.at):
             self.graph.output(name, tensor)
 
@@ -293,6 +296,10 @@ class Body:
             if have != declared:
                 with self.scope.at(at):
                     self.graph.assume(have, declared)
+
+    def _as_declared(self, tensor: Tensor, shape: Shape) -> Tensor:
+        """The rows of ``concat([x[:1], x[1:-1], x[-1:]])`` are N where declared so: callers see the declared size."""
+        return tensor.reshape(shape) if tensor.shape != shape == tuple(map(settled_size, tensor.shape)) else tensor
 
 
 def _count(n: int, what: str) -> str:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
-from tatami.core.bounds import is_positive
+from tatami.core.bounds import is_outside, is_positive, slice_size
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, ceildiv, product
+from tatami.core.expr import ONE, Expr, Shape, product
 from tatami.core.ops import OPS, REDUCE_OPS, SCAN_OPS, ScalarOp, result_dtype
 from tatami.tiny.ir import (
     BitcastOp,
@@ -227,11 +227,11 @@ def _shrink(op: ShrinkOp, src: Type, at: str) -> Type:
     for size, lo, hi, step in zip(src.shape, op.lo, op.hi, op.step, strict=True):
         if step < 1:
             raise fail("InvalidAttribute", at, f"SHRINK has step {step}", "use FLIP, then a positive step")
-        if is_positive(hi - size) or is_positive(-lo) or is_positive(lo - hi):
+        if is_outside(lo, hi, size):
             raise fail(
                 "AxisOutOfRange", at, f"SHRINK takes {lo} to {hi} of an axis of size {size}", "keep 0 <= lo <= hi <= size"
             )
-        out.append(ceildiv(hi - lo, step))
+        out.append(slice_size(lo, hi, step))
     return Type(src.dtype, tuple(out))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tatami.core.bounds import is_at_most, is_positive, unravel
+from tatami.core.bounds import greatest, is_at_most, is_positive, tidy_size, unravel, where_not_empty
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, maximum, mod, product
 from tatami.frontend.operation import NoAttrs
@@ -171,7 +171,7 @@ def part(x: Value, axis: int, lo: Expr, hi: Expr, step: int = 1) -> Value:
 
 def joined(parts: list[Value], axis: int) -> Value:
     """Parts end to end: each padded to the full length, chosen by the coordinate along `axis`."""
-    total = sum((p.shape[axis] for p in parts[1:]), parts[0].shape[axis])
+    total = tidy_size(sum((p.shape[axis] for p in parts[1:]), parts[0].shape[axis]))
     x = parts[0]
     shape = (*x.shape[:axis], total, *x.shape[axis + 1 :])
     out: Value | None = None
@@ -195,9 +195,10 @@ def slice_(use: Use[Slice]) -> Value:
     x, a = use[0], use.attrs
     spare = [(ZERO, ZERO)] * x.rank
     for axis, (size, lo, hi) in enumerate(zip(x.shape, a.starts, a.stops, strict=True)):
-        for small, large in ((ZERO, lo), (lo, hi), (hi, size)):
+        for small, large in ((ZERO, lo), (lo, hi), (hi, greatest(lo, size))):
             x.builder.assume_at_most(small, large)
-        if not is_at_most(ZERO, lo) or not is_at_most(hi, size):
+        reached = lo + where_not_empty(tidy_size(hi - lo))
+        if not is_at_most(ZERO, lo) or not is_at_most(reached, size):
             spare[axis] = (ZERO if is_at_most(ZERO, lo) else maximum(-lo, 0), maximum(hi - size, 0))
     before = [w for w, _ in spare]
     los, his = (tuple(s + w for s, w in zip(at, before, strict=True)) for at in (a.starts, a.stops))

@@ -1,6 +1,6 @@
 """A compiled model as a Python callable (DESIGN §4): names, checks, copies, sizes, outputs in the caller's kind.
 
-    f(x=array) or f({"x": array}, out={"y": buffer}) -> {"y": array}
+    f(array), f(x=array) or f({"x": array}, out={"y": buffer}) -> {"y": array}
     call = f.bind(x=array); call()          the same arrays again and again, nothing checked any more
 
 What runs is behind `LoadedProgram`: a compiled CPU or GPU program, or the reference. A Function may be called from
@@ -97,10 +97,8 @@ class Function:
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def __call__(
-        self, inputs: Mapping[str, Any] | None = None, /, *, out: Mapping[str, Any] | None = None, **named: Any
-    ) -> dict[str, Any]:
-        """Run once. Raises TatamiError: InputMismatch, AxisAlignmentMismatch, OutOfMemory, IndexOutOfRange, …"""
+    def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Any]:
+        """Run once; inputs in their order, by name, or as one mapping. Raises TatamiError: InputMismatch, AxisAlignmentMismatch, OutOfMemory, IndexOutOfRange, …"""
         taken, sizes = self._take(inputs, named)
         arrays = self._separate([t.array for t in taken])
         outputs, finish = self._given_outputs(out, arrays, sizes) if out else ((), None)
@@ -111,9 +109,7 @@ class Function:
                 np.copyto(given, made)
         return self._give(taken, arrays, results, out)
 
-    def bind(
-        self, inputs: Mapping[str, Any] | None = None, /, *, out: Mapping[str, Any] | None = None, **named: Any
-    ) -> BoundCall:
+    def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
         """Fix all arrays; the result is called without arguments and overwrites the same outputs."""
         taken, sizes = self._take(inputs, named)
         arrays = self._separate([t.array for t in taken])
@@ -143,26 +139,32 @@ class Function:
 
     # -- inputs ----------------------------------------------------------------------------------
 
-    def _take(self, inputs: Mapping[str, Any] | None, named: dict[str, Any]) -> tuple[list[Taken], dict[str, int]]:
-        given = named
-        if inputs is not None:
-            if not isinstance(inputs, Mapping):
-                raise fail(
-                    "InputMismatch",
-                    "inputs",
-                    f"a {type(inputs).__name__} is no mapping",
-                    f"name them: {', '.join(self._names)}",
-                )
-            both = inputs.keys() & named.keys()
-            if both:
-                raise fail("InputMismatch", sorted(both)[0], "the input is given twice", "give it once")
-            given = {**inputs, **named}
+    def _take(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Taken], dict[str, int]]:
+        given = {**self._by_name(inputs, named), **named} if inputs else named
         values = arrange(self.arguments, given, "input")
         taken = [take(v, p) for v, p in zip(values, self.arguments)]
         for name, t in zip(self._names, taken):
             if t.copied:
                 self.copies[name] = self.copies.get(name, 0) + 1
         return taken, self._sizes(tuple(t.original.shape for t in taken))
+
+    def _by_name(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Mapping[str, Any]:
+        first: Mapping[str, Any]
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            first = inputs[0]
+        elif len(inputs) > len(self._names):
+            raise fail(
+                "InputMismatch",
+                "inputs",
+                f"{len(inputs)} are given, the program takes {len(self._names)}",
+                f"the inputs are {', '.join(self._names) or 'none'}",
+            )
+        else:
+            first = dict(zip(self._names, inputs))
+        both = first.keys() & named.keys()
+        if both:
+            raise fail("InputMismatch", sorted(both)[0], "the input is given twice", "give it once")
+        return first
 
     def _sizes(self, shapes: tuple[tuple[int, ...], ...]) -> dict[str, int]:
         sizes = self._bound.get(shapes)

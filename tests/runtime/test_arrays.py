@@ -137,8 +137,10 @@ def test_names(negate: Function) -> None:
         negate()
     with pytest.raises(TatamiError, match="given twice"):
         negate({"in-n0": x}, **{"in-n0": x})
-    with pytest.raises(TatamiError, match="no mapping"):
-        negate(x)  # type: ignore[arg-type]
+    with pytest.raises(TatamiError, match="2 are given, the program takes 1"):
+        negate(x, x)
+    np.testing.assert_array_equal(negate(x)["y"], negate({"in-n0": x})["y"])
+    np.testing.assert_array_equal(negate.bind(x)()["y"], -x)
 
 
 def test_out_is_written_in_place(negate: Function) -> None:

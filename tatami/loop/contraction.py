@@ -33,10 +33,10 @@ from tatami.region.ir import Read, Reduce, Region, Yield
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.walk import lets_by_name
 
-_ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
+ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
 _GRAIN_FLOPS = 1 << 18
 """Work a thread should get at least: a few times what waking it costs."""
-_GRAIN_PACK = 1 << 14
+GRAIN_PACK = 1 << 14
 
 
 def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
@@ -54,9 +54,9 @@ class _Contraction(Tiles):
         lets = lets_by_name(region)
         acc = lets[plan.acc].expr
         assert isinstance(acc, Reduce)
-        if acc.dtype not in _ELEMENT:
+        if acc.dtype not in ELEMENT:
             raise self.refuse(f"it accumulates in {acc.dtype}")
-        element, lanes = _ELEMENT[acc.dtype], max(1, plan.width * 4 // acc.dtype.itemsize)
+        element, lanes = ELEMENT[acc.dtype], max(1, plan.width * 4 // acc.dtype.itemsize)
         pack_routine = f"tatami_pack_{element}_{lanes}" if lanes in (4, 8, 16) else ""
         super().__init__(region, plan.acc, acc.dtype, shape.k, lanes, pack_routine)
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
@@ -121,7 +121,7 @@ class _Contraction(Tiles):
         panels, sums = self.local(rows_max * self.k), self.local(rows_max * self.nr)
         x = self.counter(blocks)
         i0, rows, start = self.row_range(var(x), blocks)
-        work = _grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2)
+        work = grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         own = (*start, *self.pack_rows({}, panels.name, i0, rows))
         if self.ready is not None:
             inner = self.all_slivers({}, i0, rows, panels.name, sums.name)
@@ -131,7 +131,7 @@ class _Contraction(Tiles):
         inner = self.all_slivers({}, i0, rows, panels.name, sums.name, packed=slivers.name)
         return (
             slivers,
-            loop.Parallel(s, self.slivers, _grain(_GRAIN_PACK, self.k * self.nr), pack),
+            loop.Parallel(s, self.slivers, grain(GRAIN_PACK, self.k * self.nr), pack),
             loop.Parallel(x, blocks, work, (*own, *inner), (panels, sums)),
         )
 
@@ -144,8 +144,8 @@ class _Contraction(Tiles):
         compute = self.one_sliver({}, ZERO, self.m, panels.name, sums.name, var(s), sliver=sliver.name)
         return (
             panels,
-            loop.Parallel(q, count, _grain(_GRAIN_PACK, self.k * self.mr), pack),
-            loop.Parallel(s, self.slivers, _grain(_GRAIN_FLOPS, self.m * self.k * (2 * self.nr)), compute, (sliver, sums)),
+            loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),
+            loop.Parallel(s, self.slivers, grain(_GRAIN_FLOPS, self.m * self.k * (2 * self.nr)), compute, (sliver, sums)),
         )
 
     def split_batch(self) -> Stmts:
@@ -153,17 +153,14 @@ class _Contraction(Tiles):
         panels, sliver = self.local(rows_max * self.k), self.local_sliver()
         sums = self.local(rows_max * self.nr)
         x = self.counter(self.batches * blocks)
-        declare, values, block = self.batch_values(var(x), blocks)
+        declare, values, block = self.batch_values(self.batch_axes, var(x), blocks)
         i0, rows, start = self.row_range(block, blocks)
         pack = self.pack_rows(values, panels.name, i0, rows)
         inner = self.all_slivers(values, i0, rows, panels.name, sums.name, sliver=sliver.name)
-        work = _grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2)
+        work = grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         return (loop.Parallel(x, self.batches * blocks, work, (*declare, *start, *pack, *inner), (panels, sliver, sums)),)
 
     # -- blocks --------------------------------------------------------------------------------
-
-    def local(self, elements: Expr) -> loop.LocalBuffer:
-        return loop.LocalBuffer(self.em.fresh("b"), self.dtype, elements)
 
     def local_sliver(self) -> loop.LocalBuffer:
         """Room for one block of k of a sliver; none when the slivers are ready."""
@@ -184,21 +181,6 @@ class _Contraction(Tiles):
         i0, d0 = self.integer(first)
         rows, d1 = self.integer(floordiv(self.m * (block + 1), blocks) - first)
         return i0, rows, (d0, d1)
-
-    def batch_values(self, item: Expr, blocks: Expr) -> tuple[Stmts, dict[str, Expr], Expr]:
-        """Registers for the batch axes of a work item, and its row block."""
-        out: list[loop.Stmt] = []
-        values: dict[str, Expr] = {}
-        rest = item
-        for axis, size in ((None, blocks), *((a, self.extents[a]) for a in reversed(self.batch_axes))):
-            quotient, d = self.integer(floordiv(rest, size))
-            remainder, e = self.integer(rest - size * quotient)
-            out += [d, e]
-            values[axis or ""] = remainder
-            self.em.extents[_name(remainder)] = size
-            rest = quotient
-        block = values.pop("")
-        return tuple(out), values, block
 
     def each_k_block(self, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
         """Loop over blocks of k: make(k0, k1) with the bounds in registers."""
@@ -318,12 +300,6 @@ class _Contraction(Tiles):
             self.em.store(y.to, p.at(self.target(y)), value, p)
 
 
-def _name(e: Expr) -> str:
-    name = e.as_name()
-    assert name is not None
-    return name
-
-
-def _grain(wanted: int, item: Expr) -> Expr:
+def grain(wanted: int, item: Expr) -> Expr:
     """Items of `item` work each that make up the wanted amount."""
     return maximum(ONE, floordiv(expr(wanted), maximum(item, ONE)))

@@ -20,7 +20,8 @@ from tatami.loop.contraction import lower_contraction
 from tatami.loop.opaque import lower_opaque
 from tatami.loop.rename import Names, rename, rename_plan
 from tatami.loop.rows import lower_rows
-from tatami.plan.ir import CpuContraction, CpuRows, ProgramPlan, RegionPlan, Scalar, SchedulePlan
+from tatami.loop.streaming import lower_streaming
+from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, ProgramPlan, RegionPlan, Scalar, SchedulePlan
 from tatami.region.ir import Program, Region
 
 
@@ -93,12 +94,14 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
             return ir.Body(lower_rows(region, plan), about=type(plan).__name__)
         case CpuContraction():
             return lower_contraction(region, plan)
+        case CpuStreaming():
+            return lower_streaming(region, plan)
         case _:
             raise fail(
                 "InvalidPlan",
                 at,
                 f"a plan of kind {type(plan).__name__} is for another target",
-                "choose a plan of kind scalar, cpu_rows or cpu_contraction",
+                "choose a plan of kind scalar, cpu_rows, cpu_contraction or cpu_streaming",
             )
 
 

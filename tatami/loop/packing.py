@@ -68,6 +68,24 @@ class Tiles:
         name = self.em.fresh("i")
         return var(name), loop.Declare(loop.Reg(name, DType.i64), loop.IndexOf(value, DType.i64), integer=True)
 
+    def local(self, elements: Expr) -> loop.LocalBuffer:
+        return loop.LocalBuffer(self.em.fresh("b"), self.dtype, elements)
+
+    def batch_values(self, axes: tuple[str, ...], item: Expr, blocks: Expr) -> tuple[Stmts, dict[str, Expr], Expr]:
+        """Registers for the batch axes of a work item, and its block."""
+        out: list[loop.Stmt] = []
+        values: dict[str, Expr] = {}
+        rest = item
+        for axis, size in ((None, blocks), *((a, self.extents[a]) for a in reversed(axes))):
+            quotient, d = self.integer(floordiv(rest, size))
+            remainder, e = self.integer(rest - size * quotient)
+            out += [d, e]
+            values[axis or ""] = remainder
+            self.em.extents[_name(remainder)] = size
+            rest = quotient
+        block = values.pop("")
+        return tuple(out), values, block
+
     def pack(
         self,
         operand: RegionExpr,
@@ -270,6 +288,12 @@ class Tiles:
             else:
                 out.append(loop.For(y, start, hi, tuple(stmts)))
         return tuple(out)
+
+
+def _name(e: Expr) -> str:
+    name = e.as_name()
+    assert name is not None
+    return name
 
 
 def _split_guards(e: RegionExpr) -> tuple[tuple[Guard, ...], RegionExpr, RegionExpr | None]:

@@ -11,13 +11,22 @@ from tatami.core.expr import product
 from tatami.core.target import Target
 from tatami.plan.accesses import accesses, gathers_along
 from tatami.plan.choose_blocks import reduce_blocks, scan_blocks
-from tatami.plan.estimate import contraction_estimate, loops_estimate, pass_cycles, rows_estimate, seconds_of_bytes, trips
-from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, Guarded, Pass, Rejected, Scalar, SchedulePlan
+from tatami.plan.estimate import (
+    contraction_estimate,
+    loops_estimate,
+    pass_cycles,
+    rows_estimate,
+    seconds_of_bytes,
+    streaming_estimate,
+    trips,
+)
+from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, CpuStreaming, Guarded, Pass, Rejected, Scalar, SchedulePlan
 from tatami.plan.passes import Skeleton, main_order, nest_of, row_major_order, size_at, skeleton
 from tatami.plan.split import crossing_lets, split_parts, split_region
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import At, Let, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
+from tatami.region.online import find_online
 from tatami.region.walk import all_axes, let_uses, lets_by_name
 
 PARALLEL_SECONDS = 1e-5
@@ -53,6 +62,12 @@ def choose_cpu(
         found.append(packed)
     else:
         refused.append(packed)
+    if kind_of(region) == "streaming_pair":
+        streamed = streaming_candidate(region, facts, target, sizes)
+        if isinstance(streamed, Candidate):
+            found.append(streamed)
+        else:
+            refused.append(streamed)
     parts = split_candidate(region, facts, target, sizes)
     if parts is not None:
         found.append(parts)
@@ -309,6 +324,28 @@ def contraction_plan(
     return CpuContraction(c.acc, mr, nr, kc, mc, nc, lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]
 
 
+STREAM_BYTES = 16 << 10
+"""Of a block of scores: with a mask and the rows' own operand it stays in L1."""
+
+
+def streaming_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
+    """Both contractions in one pass over blocks of keys."""
+    found = find_online(region)
+    if isinstance(found, str):
+        return Rejected("cpu_streaming", found)
+    lanes = max(1, target.vector_bytes // 4)
+    itemsize = lets_by_name(region)[found.first.acc].dtype.itemsize
+    if lanes * 4 // itemsize not in (4, 8, 16):
+        return Rejected("cpu_streaming", f"vectors of {lanes * 4 // itemsize} elements; transposing takes 4, 8 or 16")
+    mr, nr = TILES.get(target.isa, (4, 8))
+    nr = nr * 4 // itemsize
+    keys = max(lanes, STREAM_BYTES // (nr * itemsize) // lanes * lanes)
+    plan = CpuStreaming(found.first.acc, found.second.acc, mr, nr, keys, lanes)
+    return Candidate(
+        plan, f"cpu_streaming {mr}x{nr}, keys in blocks of {keys}", streaming_estimate(region, facts, plan, target, sizes)
+    )
+
+
 def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | None:
     """Several Regions, when a contraction of them pays."""
     parts = split_parts(region)
@@ -354,6 +391,8 @@ def plan_estimate(
             return loops_estimate(region, facts, plan, target, sizes)
         case CpuContraction():
             return contraction_estimate(region, facts, plan, target, sizes)
+        case CpuStreaming():
+            return streaming_estimate(region, facts, plan, target, sizes)
         case CpuSplit(parts=parts):
             return split_estimate(region, facts, parts, target, sizes)
         case _:

@@ -11,7 +11,18 @@ from tatami.core.codec import from_builtins
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail, raise_errors
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, GpuStream, GpuSync, Scalar, SchedulePlan, Sm80Mma, Sm90Mma
+from tatami.plan.ir import (
+    CpuContraction,
+    CpuRows,
+    CpuSplit,
+    CpuStreaming,
+    GpuStream,
+    GpuSync,
+    Scalar,
+    SchedulePlan,
+    Sm80Mma,
+    Sm90Mma,
+)
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Program, Region
 from tatami.region.kinds import kind_of
@@ -79,6 +90,8 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
     match plan:
         case CpuContraction() | Sm80Mma() | Sm90Mma() | GpuSync():
             return frozenset({"contraction", "streaming_pair"})
+        case CpuStreaming():
+            return frozenset({"streaming_pair"})
         case CpuSplit():
             return frozenset({"rows", "stencil", "streaming_pair"})
         case CpuRows() | GpuStream() | Scalar():
@@ -87,7 +100,7 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
 
 def read_plan(value: Any, at: str) -> SchedulePlan:
     """A plan document. The spec's own (spec 3 §8.1) has `arch` instead of `kind`."""
-    if isinstance(value, Scalar | CpuRows | CpuContraction | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream):
+    if isinstance(value, Scalar | CpuRows | CpuContraction | CpuStreaming | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream):
         return value
     if not isinstance(value, dict):
         raise fail("InvalidDocument", at, "a plan is an object", "see `tatami schema plan`")
@@ -99,7 +112,7 @@ def read_plan(value: Any, at: str) -> SchedulePlan:
         "sm80_mma": Sm80Mma,
         "sm90_mma": Sm90Mma,
     }
-    kinds |= {"cpu_split": CpuSplit, "gpu_sync": GpuSync, "gpu_stream": GpuStream}
+    kinds |= {"cpu_split": CpuSplit, "cpu_streaming": CpuStreaming, "gpu_sync": GpuSync, "gpu_stream": GpuStream}
     if "kind" not in value and value.keys() >= MMA_FIELDS | {"arch"}:
         value["kind"] = f"{value['arch']}_mma"
     if "algo" in value or value.get("kind") not in kinds:

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.target import Target
 from tatami.plan.accesses import AccessMove, accesses, step_of
-from tatami.plan.ir import CpuContraction, CpuRows, Pass, Scalar
+from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, Pass, Scalar
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
+from tatami.region.online import find_online
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
 LANES_OF_SCALAR = 1
@@ -151,6 +152,36 @@ def contraction_estimate(
     compute = 2.0 * b * m * n * k * waste / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
     packing = packed_bytes * 1.25e-10 / threads
     memory = seconds_of_bytes(facts, target, sizes)
+    return {
+        "compute": compute,
+        "packing": packing,
+        "memory": memory,
+        "launch": target.launch_seconds,
+        "total": max(compute + packing, memory) + target.launch_seconds,
+    }
+
+
+CYCLES_PER_SCORE = 24.0
+"""Of a vector of scores on its way to weights: loads, the maximum, exp, the sum."""
+
+
+def streaming_estimate(
+    region: Region, facts: RegionFacts, plan: CpuStreaming, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Both products over whole slivers of rows, and what lies between. Operands that move with the keys are packed once,
+    half a nanosecond per element (notes/cpu.md §1)."""
+    found = find_online(region)
+    assert not isinstance(found, str)
+    b, rows, keys = (trips(region, group, sizes) for group in (found.second.batch, (found.rows,), (found.keys,)))
+    deep = trips(region, found.first.k, sizes) + trips(region, found.second.n, sizes)
+    padded = -(-rows // plan.nr) * plan.nr
+    itemsize = lets_by_name(region)[plan.first].dtype.itemsize
+    threads = max(1, target.cores)
+    products = 2.0 * b * padded * keys * deep / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    between = b * padded * keys / plan.width * CYCLES_PER_SCORE / max(clock(target), 1.0) / threads
+    packing = b * (keys + rows) * deep * itemsize * 1.25e-10 / threads
+    memory = seconds_of_bytes(facts, target, sizes)
+    compute = products + between
     return {
         "compute": compute,
         "packing": packing,

@@ -87,6 +87,18 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     epilogue: tuple[str, ...]
 
 
+class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_streaming"):
+    """Two contractions as one pass over blocks of `keys` columns of the first: what lies between stays in cache
+    (region/online.py says when). `mr` x `nr` is the tile of the micro-kernel, nr rows wide; `width` in elements of fp32."""
+
+    first: str
+    second: str
+    mr: int
+    nr: int
+    keys: int
+    width: int
+
+
 class CpuSplit(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_split"):
     """The Region runs as several, one after the other: the lets of each part. `realise` splits it (plan/split.py)."""
 
@@ -203,7 +215,7 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     fused: bool = False
 
 
-SchedulePlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream
+SchedulePlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuStreaming | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream
 
 
 class Guarded(msgspec.Struct, frozen=True):

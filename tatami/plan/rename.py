@@ -9,7 +9,18 @@ import msgspec
 
 from tatami.core.expr import substitute, var
 from tatami.core.kernel import Condition
-from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, GpuStream, GpuSync, Guarded, Pass, Scalar, SchedulePlan
+from tatami.plan.ir import (
+    CpuContraction,
+    CpuRows,
+    CpuSplit,
+    CpuStreaming,
+    GpuStream,
+    GpuSync,
+    Guarded,
+    Pass,
+    Scalar,
+    SchedulePlan,
+)
 from tatami.region.canonical_key import Renaming
 
 
@@ -57,6 +68,8 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
                 packed=tuple(tensor(t) for t in plan.packed),
                 epilogue=tuple(let(n) for n in plan.epilogue),
             )
+        case CpuStreaming():
+            result = replace(plan, first=let(plan.first), second=let(plan.second))
         case CpuSplit():
             result = CpuSplit(tuple(tuple(let(n) for n in p) for p in plan.parts))
         case _:

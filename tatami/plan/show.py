@@ -11,6 +11,7 @@ from tatami.plan.ir import (
     CpuContraction,
     CpuRows,
     CpuSplit,
+    CpuStreaming,
     GpuStream,
     GpuSync,
     ProgramPlan,
@@ -93,6 +94,9 @@ def show_plan(plan: SchedulePlan) -> list[str]:
             how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
             tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, mc {plan.mc}, nc {plan.nc}, width {plan.width}"
             return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
+        case CpuStreaming():
+            tile = f"tile {plan.mr}x{plan.nr}, keys in blocks of {plan.keys}, width {plan.width}"
+            return [f"cpu_streaming {plan.first} -> {plan.second}", f"  {tile}"]
         case CpuSplit():
             return ["cpu_split", *(f"  part {i}: {', '.join(p)}" for i, p in enumerate(plan.parts))]
         case Sm80Mma() | Sm90Mma() | GpuSync():

@@ -14,6 +14,7 @@ from tatami.plan.ir import (
     CpuContraction,
     CpuRows,
     CpuSplit,
+    CpuStreaming,
     GpuStream,
     GpuSync,
     Pass,
@@ -25,6 +26,7 @@ from tatami.plan.ir import (
 from tatami.plan.passes import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
+from tatami.region.online import find_online
 from tatami.region.walk import Types, all_axes, lets_by_name, used_lets
 
 
@@ -35,6 +37,8 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             return list(_schedule(plan, region, target))
         case CpuContraction():
             return list(_contraction(plan, region, target))
+        case CpuStreaming():
+            return list(_streaming(plan, region, target))
         case CpuSplit():
             return list(_split(plan, region, target))
         case Sm80Mma() | Sm90Mma() | GpuSync():
@@ -200,10 +204,25 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
         yield _bad(region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}")
         return
     c = found[plan.acc]
-    lanes = max(1, target.vector_bytes // 4)
     if min(plan.mr, plan.nr, plan.kc, plan.mc, plan.nc, plan.width) < 1 or plan.nr % plan.width:
         yield _bad(region, f"nr {plan.nr} in vectors of {plan.width}", "nr is a multiple of width; all sizes are positive")
         return
+    yield from _tile(plan, region, target)
+    if plan.mc % plan.mr or plan.nc % plan.nr:
+        yield _bad(region, f"mc {plan.mc}, nc {plan.nc} for a tile of {plan.mr}x{plan.nr}", "mc is a multiple of mr, nc of nr")
+    after = epilogue_of(region, c.acc)
+    if tuple(plan.epilogue) != after:
+        why = f"epilogue {list(plan.epilogue)}; the accumulator's owner applies {list(after)}"
+        yield _bad(region, why, "list all of them in order")
+    sides = tuple(operand_tensor(x) for x in (c.lhs, c.rhs))
+    if wrong := [p for p in plan.packed if p not in sides]:
+        operands = " and ".join(s or "-" for s in sides)
+        yield _bad(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
+
+
+def _tile(plan: CpuContraction | CpuStreaming, region: Region, target: Target) -> Iterator[Diagnostic]:
+    """Lanes and registers of the micro-kernel."""
+    lanes = max(1, target.vector_bytes // 4)
     if plan.width > lanes:
         yield diagnostic(
             "ResourceExceeded", region.name, f"width {plan.width}; {target.name} has {lanes} lanes", f"use width {lanes}"
@@ -217,16 +236,24 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
             f"tile {plan.mr}x{plan.nr} needs {needed} vector registers; {target.name} has {target.vector_registers}",
             "use a smaller tile",
         )
-    if plan.mc % plan.mr or plan.nc % plan.nr:
-        yield _bad(region, f"mc {plan.mc}, nc {plan.nc} for a tile of {plan.mr}x{plan.nr}", "mc is a multiple of mr, nc of nr")
-    after = epilogue_of(region, c.acc)
-    if tuple(plan.epilogue) != after:
-        why = f"epilogue {list(plan.epilogue)}; the accumulator's owner applies {list(after)}"
-        yield _bad(region, why, "list all of them in order")
-    sides = tuple(operand_tensor(x) for x in (c.lhs, c.rhs))
-    if wrong := [p for p in plan.packed if p not in sides]:
-        operands = " and ".join(s or "-" for s in sides)
-        yield _bad(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
+
+
+def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[Diagnostic]:
+    if target.kind != "cpu":
+        yield _bad(region, f"a CpuStreaming plan on target {target.name}", "use a plan of the target's kind")
+        return
+    found = find_online(region)
+    if isinstance(found, str):
+        yield _bad(region, f"no pair to stream: {found}", "use a cpu_split plan")
+        return
+    pair = (found.first.acc, found.second.acc)
+    if (plan.first, plan.second) != pair:
+        yield _bad(region, f"the pair {plan.first}, {plan.second}; the Region has {', '.join(pair)}", "name the Region's pair")
+    if min(plan.mr, plan.nr, plan.keys, plan.width) < 1 or plan.nr % plan.width or plan.width not in (4, 8, 16):
+        why = f"nr {plan.nr} in vectors of {plan.width}, keys in blocks of {plan.keys}"
+        yield _bad(region, why, "width is 4, 8 or 16 and divides nr; all sizes are positive")
+        return
+    yield from _tile(plan, region, target)
 
 
 def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target) -> Iterator[Diagnostic]:

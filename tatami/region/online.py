@@ -1,0 +1,276 @@
+"""Streaming pairs whose rows can be joined from blocks of columns: what makes attention one pass over its keys.
+
+    S = sum_d Q*K ;  X = scale(S) ;  M = max_n X ;  A = exp(X - M) ;  Z = sum_n A ;  P = A / Z ;  O = sum_n P * V
+
+A sum over n whose terms hold M only as a factor exp(X - M) can be made block by block: when the maximum grows from M to
+M', what has been added so far is multiplied by exp(M - M'). Factors that are the same for a whole row (1 / Z) leave the
+second product. The rule is about sums, products and exp; nothing here asks for softmax (DESIGN §3 region).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import var
+from tatami.core.scalar import Scalar, number
+from tatami.region.contraction import ContractionShape, depends_on, epilogue_of, find_contractions, find_streaming_pair
+from tatami.region.ir import At, Binary, Const, Let, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Scan, Select, Unary
+from tatami.region.walk import all_axes, free_axes, lets_by_name, nodes, used_lets
+
+
+class Online(msgspec.Struct, frozen=True):
+    """`first` is turned so that its m is `rows` and its n is `keys`; `second` so that its lhs holds the weights.
+
+    scores: the let that `top` is the maximum of, or the first product itself. sums: lets that are sums over the keys.
+    weight: the product of the factors that differ along a row; `times` and `over` are the others. In rows where the sum
+    `nan_sum` is NaN every weight is `nan_weight` instead.
+    """
+
+    first: ContractionShape
+    second: ContractionShape
+    rows: str
+    keys: str
+    scores: str
+    top: str
+    sums: tuple[str, ...]
+    weight: tuple[RegionExpr, ...]
+    times: tuple[RegionExpr, ...]
+    over: tuple[RegionExpr, ...]
+    nan_sum: str
+    nan_weight: Scalar
+
+
+class _Product(msgspec.Struct, frozen=True):
+    tile: tuple[RegionExpr, ...] = ()
+    times: tuple[RegionExpr, ...] = ()
+    over: tuple[RegionExpr, ...] = ()
+    nan_sum: str = ""
+    nan_weight: Scalar = 0
+
+
+class _Refused(Exception):
+    pass
+
+
+def find_online(region: Region) -> Online | str:
+    """The streaming pair as sums that blocks can be joined to, or why it is none."""
+    found = find_streaming_pair(region)
+    if found is None:
+        return "no contraction reads the result of another along its own k"
+    try:
+        return _Finder(region, *found).online()
+    except _Refused as why:
+        return str(why)
+
+
+def let_of(e: RegionExpr, lets: Mapping[str, Let]) -> str:
+    """The let that `e` is at its own point, or ""."""
+    match e:
+        case Ref(let=let):
+            return let
+        case At(let=let, map=map_) if map_ == tuple(var(a) for a in lets[let].axes):
+            return let
+        case _:
+            return ""
+
+
+class _Finder:
+    def __init__(self, region: Region, first: str, second: str) -> None:
+        self.region = region
+        self.lets = lets_by_name(region)
+        self.axes = frozenset(all_axes(region))
+        shapes = {s.acc: s for s in find_contractions(region)}
+        self.first, self.second = shapes[first], shapes[second]
+        if len(shapes) != 2:
+            raise _Refused(f"{len(shapes)} contractions; the template takes 2")
+        if len(self.second.k) != 1:
+            raise _Refused(f"the second contraction runs over {len(self.second.k)} axes; the template takes 1")
+        self.keys = self.second.k[0]
+        self.reduces = {
+            let.name: let.expr
+            for let in region.lets
+            if isinstance(let.expr, Reduce) and let.name not in shapes and self.keys in let.expr.axes
+        }
+        self.top = ""
+
+    def online(self) -> Online:
+        first, second = self.oriented()
+        rows = first.m[0]
+        between = self.between()
+        self.top = self.find_top()
+        scores = self.scores()
+        sums = tuple(n for n in self.reduces if n != self.top)
+        for name in sums:
+            self.check_sum(name, scores)
+        product = self.product_of(second.lhs)
+        for factor in product.tile:
+            self.check_tile(factor, scores)
+        for let in between:
+            if {*let.axes} - {*first.batch, rows, self.keys}:
+                raise _Refused(f"{let.name} has axes of its own")
+        self.check_rest(second)
+        self.check_numbers(scores)
+        return Online(
+            first, second, rows, self.keys, scores, self.top, sums,
+            product.tile, product.times, product.over, product.nan_sum, product.nan_weight,
+        )  # fmt: skip
+
+    def oriented(self) -> tuple[ContractionShape, ContractionShape]:
+        first, second = self.first, self.second
+        if not any(depends_on(u, first.acc, self.lets) for u in used_lets(second.lhs)):
+            second = ContractionShape(second.acc, second.batch, second.n, second.m, second.k, second.rhs, second.lhs)
+        if any(depends_on(u, first.acc, self.lets) for u in used_lets(second.rhs)):
+            raise _Refused("both operands of the second contraction depend on the first")
+        if first.m == (self.keys,):
+            first = ContractionShape(first.acc, first.batch, first.n, first.m, first.k, first.rhs, first.lhs)
+        if first.n != (self.keys,) or len(first.m) != 1 or second.m != first.m:
+            raise _Refused(f"rows {', '.join(first.m) or 'none'}, columns {', '.join(first.n)}; the template takes 1 axis each")
+        if set(first.batch) != set(second.batch) or not second.n:
+            raise _Refused("the two contractions have different batch axes")
+        return first, second
+
+    def between(self) -> list[Let]:
+        """Lets that depend on the first contraction and lead to the second."""
+        return [
+            let
+            for let in self.region.lets
+            if let.name not in (self.first.acc, self.second.acc)
+            and depends_on(let.name, self.first.acc, self.lets)
+            and not depends_on(let.name, self.second.acc, self.lets)
+        ]
+
+    def find_top(self) -> str:
+        tops = [n for n, e in self.reduces.items() if e.fn == "max"]
+        if len(tops) > 1 or any(e.fn not in ("max", "sum") or len(e.axes) != 1 for e in self.reduces.values()):
+            raise _Refused("its rows are reduced by more than sums and one maximum")
+        for name in tops:
+            e = self.reduces[name]
+            if self.needs_reduce(e.body):
+                raise _Refused(f"{name} is the maximum of what other reduces of the row give")
+            if e.init is not None and number(e.init) != float("-inf"):
+                raise _Refused(f"{name} does not start at minus infinity")
+        return tops[0] if tops else ""
+
+    def scores(self) -> str:
+        if not self.top:
+            return self.first.acc
+        body = self.reduces[self.top].body
+        name = let_of(body, self.lets)
+        if not name or set(self.lets[name].axes) != {*self.lets[self.first.acc].axes}:
+            raise _Refused(f"{self.top} is not the maximum of a let")
+        return name
+
+    def needs_reduce(self, e: RegionExpr) -> bool:
+        return any(depends_on(u, r, self.lets) for u in used_lets(e) for r in self.reduces)
+
+    def check_sum(self, name: str, scores: str) -> None:
+        e = self.reduces[name]
+        if e.init is not None and number(e.init) != 0:
+            raise _Refused(f"{name} starts at {e.init}")
+        product = self.product_of(e.body)
+        outside = [*product.times, *product.over]
+        if product.nan_sum or any(self.needs_reduce(x) for x in outside):
+            raise _Refused(f"{name} is a sum of what other sums of the row give")
+        for factor in (*product.tile, *outside):
+            self.check_tile(factor, scores)
+
+    def check_tile(self, factor: RegionExpr, scores: str) -> None:
+        """Only the scores are kept, so everything has to come from them."""
+        stack = [*used_lets(factor)]
+        while stack:
+            name = stack.pop()
+            if name == self.first.acc and name != scores:
+                raise _Refused(f"a weight depends on {name} beside {scores}")
+            if name != scores and name in self.lets:
+                stack.extend(used_lets(self.lets[name].expr))
+
+    def check_rest(self, second: ContractionShape) -> None:
+        """What follows the second contraction is its epilogue; nothing else of the Region depends on either."""
+        after = {second.acc, *epilogue_of(self.region, second.acc)}
+        for y in self.region.yields:
+            if y.source not in after:
+                raise _Refused(f"{y.source} is written, and is not made from the second contraction in place")
+        for let in self.region.lets:
+            if let.name not in after and depends_on(let.name, second.acc, self.lets) and let.name != second.acc:
+                raise _Refused(f"{let.name} follows the second contraction and is no epilogue")
+            if isinstance(let.expr, Reduce | Scan) and let.name not in (self.first.acc, second.acc, *self.reduces):
+                raise _Refused(f"{let.name} reduces or scans beside the pair")
+
+    def check_numbers(self, scores: str) -> None:
+        """One float type throughout: that of the products' sums, which start at zero."""
+        products = [self.lets[n].expr for n in (self.first.acc, self.second.acc)]
+        dtypes = {e.dtype for e in products if isinstance(e, Reduce)} | {self.lets[n].dtype for n in (scores, *self.reduces)}
+        dtypes |= {e.dtype for e in self.reduces.values()}
+        if len(dtypes) != 1 or not dtypes <= {DType.fp32, DType.fp64}:
+            raise _Refused(f"it computes in {', '.join(sorted(map(str, dtypes)))}; the template takes fp32 or fp64 throughout")
+        if any(isinstance(e, Reduce) and e.init is not None and number(e.init) != 0 for e in products):
+            raise _Refused("a contraction does not start at zero")
+
+    # -- products --------------------------------------------------------------------------------
+
+    def product_of(self, e: RegionExpr) -> _Product:
+        """`e` as factors of the tile, and factors of the row."""
+        if self.keys not in free_axes(e, self.lets, self.axes):
+            return _Product(times=(e,))
+        if not self.needs_reduce(e) or self.is_shifted(e):
+            return _Product(tile=(e,))
+        match self.through(e):
+            case Binary(fn="mul", x=x, y=y):
+                a, b = self.product_of(x), self.product_of(y)
+                if a.nan_sum or b.nan_sum:
+                    raise _Refused("a weight with an exception is a factor")
+                return _Product(a.tile + b.tile, a.times + b.times, a.over + b.over)
+            case Binary(fn="div", x=x, y=y) if self.keys not in free_axes(y, self.lets, self.axes):
+                a = self.product_of(x)
+                if a.nan_sum:
+                    raise _Refused("a weight with an exception is a factor")
+                return _Product(a.tile, a.times, (*a.over, y))
+            case Select(pred=Unary(fn="isnan", x=tested), then=Const(value=value), other=other):
+                return self.without_nan(tested, value, other)
+            case _:
+                raise _Refused("a weight is no product of row factors and exp(score - maximum)")
+
+    def is_shifted(self, e: RegionExpr) -> bool:
+        """Is `e` exp(x - top), with top the maximum of x? Then it is from 0 to 1."""
+        match self.through(e):
+            case Unary(fn="exp", x=inner):
+                match self.through(inner):
+                    case Binary(fn="sub", x=x, y=y) if self.top and let_of(y, self.lets) == self.top:
+                        return let_of(x, self.lets) == let_of(self.reduces[self.top].body, self.lets) != ""
+        return False
+
+    def without_nan(self, tested: RegionExpr, value: Scalar, other: RegionExpr) -> _Product:
+        """``c where isnan(A / Z) else A / Z`` with Z = sum of A: a row is NaN in all of its elements or in none, because
+        Z is at least 1 and at most the number of keys when the maximum is finite, and NaN when it is not."""
+        p = self.product_of(other)
+        same = let_of(tested, self.lets) and let_of(tested, self.lets) == let_of(other, self.lets)
+        if not same or p.nan_sum or p.times or len(p.tile) != 1 or len(p.over) != 1 or not self.is_shifted(p.tile[0]):
+            raise _Refused("NaN is replaced in something else than A / sum(A)")
+        total = let_of(p.over[0], self.lets)
+        if total not in self.reduces or self.reduces[total].body != p.tile[0]:
+            raise _Refused("NaN is replaced in a weight that is not divided by the sum of the weights")
+        return _Product(p.tile, p.times, p.over, total, value)
+
+    def through(self, e: RegionExpr) -> RegionExpr:
+        """The expression of a pointwise let behind a plain reference."""
+        while (name := let_of(e, self.lets)) and not isinstance(self.lets[name].expr, Reduce | Scan):
+            e = self.lets[name].expr
+        return e
+
+
+def reads_along(e: RegionExpr, axis: str, lets: Mapping[str, Let], axes: frozenset[str], known: str = "") -> bool:
+    """Does `e` read memory at places that move with `axis`? Let `known` has its value already."""
+    seen = {known}
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        for n in nodes(x):
+            if isinstance(n, Read | ReadAt) and axis in free_axes(n, lets, axes):
+                return True
+            if isinstance(n, Ref | At) and n.let not in seen:
+                seen.add(n.let)
+                stack.append(lets[n.let].expr)
+    return False

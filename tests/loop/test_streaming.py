@@ -1,0 +1,186 @@
+"""Attention in one pass over its keys, against float64: masks, tails, sizes 0 and 1, rows of which nothing is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tatami as tt
+from tatami.core.target import PRESETS
+from tatami.loop.verify import verify as verify_loops
+from tatami.plan.ir import CpuStreaming
+from tatami.plan.verify_plan import verify_plan
+
+TARGETS = ("cpu", "cpu:avx2", "cpu:generic")
+RANGE = (0, 512, 4096)
+
+
+def graph(heads: int, rows: Any, keys: Any, width: int = 16, out: int = 16, mask: str = "", dtype: Any = tt.fp32) -> tt.Graph:
+    """softmax(q k^T / 4 + mask) v for [1, heads, rows or keys, width]."""
+    g = tt.Graph("attention")
+    q = g.input("q", (1, heads, rows, width), dtype)
+    k, v = g.input("k", (1, heads, keys, width), dtype), g.input("v", (1, heads, keys, out), dtype)
+    shape = (1, heads, rows, keys)
+    scores = (q @ k.permute((0, 1, 3, 2))) * 0.25
+    if mask == "causal":
+        scores = (g.iota(shape, 3) <= g.iota(shape, 2)).where(scores, -np.inf)
+    elif mask == "given":
+        scores = g.input("mask", (1, 1, rows, keys), tt.bool).expand(shape).where(scores, -np.inf)
+    elif mask in ("added", "safe"):
+        scores = scores + g.input("mask", (1, 1, rows, keys), dtype).expand(shape)
+    p = scores.softmax(axis=3)
+    if mask == "safe":
+        p = p.isnan().where(g.full(shape, 0.0, dtype), p)
+    g.output("y", p @ v)
+    return g
+
+
+def reference(x: dict[str, np.ndarray], mask: str) -> np.ndarray:
+    q, k, v = (x[n].astype(np.float64) for n in "qkv")
+    with np.errstate(invalid="ignore"):
+        scores = q @ k.swapaxes(-1, -2) * 0.25
+    if mask == "causal":
+        scores = np.where(np.arange(k.shape[2]) <= np.arange(q.shape[2])[:, None], scores, -np.inf)
+    elif mask == "given":
+        scores = np.where(x["mask"], scores, -np.inf)
+    elif mask:
+        scores = scores + x["mask"]
+    with np.errstate(invalid="ignore"):
+        e = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
+        p = e / e.sum(-1, keepdims=True)
+        if mask == "safe":
+            p = np.where(np.isnan(p), 0.0, p)
+        return p @ v
+
+
+def arrays(heads: int, rows: int, keys: int, width: int = 16, out: int = 16, mask: str = "", dtype: Any = np.float32) -> Any:
+    rng = np.random.default_rng(rows * 1000 + keys)
+    shapes = {"q": (1, heads, rows, width), "k": (1, heads, keys, width), "v": (1, heads, keys, out)}
+    x = {n: rng.standard_normal(s).astype(dtype) for n, s in shapes.items()}
+    if mask in ("given", "added", "safe"):
+        seen = rng.random((1, 1, rows, keys)) < 0.6
+        seen[..., : min(1, rows), :] = False  # a row that sees nothing
+        x["mask"] = seen if mask == "given" else np.where(seen, rng.standard_normal(seen.shape), -np.inf).astype(dtype)
+    return x
+
+
+def plan_of(f: Any) -> Any:
+    (region,) = f.stages["plan"].value.main.regions
+    return region.choices[-1].plan
+
+
+def check(f: Any, x: dict[str, np.ndarray], mask: str, tolerance: float = 2e-6) -> None:
+    assert isinstance(plan_of(f), CpuStreaming)
+    assert verify_loops(f.stages["loop"].value) == []
+    got, wanted = f(x)["y"], reference(x, mask)
+    assert np.array_equal(np.isnan(got), np.isnan(wanted))
+    assert np.nanmax(np.abs(got - wanted), initial=0.0) <= tolerance
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("mask", ["", "causal", "given", "added", "safe"])
+def test_attention_with_symbolic_sizes_agrees_at_every_size(mask: str, target: str) -> None:
+    f = tt.compile(graph(2, "M", "N", mask=mask), target=target, sizes={"M": RANGE, "N": RANGE})
+    sizes = [(1, 1), (37, 150), (150, 37), (64, 300), (5, 129)] if target == "cpu" else [(37, 150)]
+    for rows, keys in sizes:
+        check(f, arrays(2, rows, keys, mask=mask), mask)
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(0, 7), (7, 0)])
+def test_no_rows_or_no_keys(rows: int, keys: int) -> None:
+    f = tt.compile(graph(2, "M", "N", mask="causal"), sizes={"M": RANGE, "N": RANGE})
+    got = f(arrays(2, rows, keys))["y"]
+    assert np.array_equal(got, np.zeros((1, 2, rows, 16)))
+
+
+@pytest.mark.parametrize("mask", ["", "causal", "safe"])
+def test_constant_sizes_and_other_widths(mask: str) -> None:
+    f = tt.compile(graph(3, 197, 197, 24, 40, mask))
+    check(f, arrays(3, 197, 197, 24, 40, mask), mask)
+
+
+def test_fp64() -> None:
+    f = tt.compile(graph(2, 70, 200, mask="causal", dtype=tt.fp64))
+    check(f, arrays(2, 70, 200, dtype=np.float64), "causal", 1e-13)
+
+
+def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
+    x = arrays(2, 200, 300, mask="safe")
+    one, three = (tt.compile(graph(2, 200, 300, mask="safe"), threads=t)(x)["y"] for t in (1, 3))
+    assert np.array_equal(one, three)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_value_that_is_not_finite_is_seen_even_where_its_weight_is_zero(value: float) -> None:
+    """0 times it is NaN: the block is not passed over."""
+    f = tt.compile(graph(1, 32, 300, mask="causal"))
+    x = arrays(1, 32, 300)
+    x["v"][0, 0, 290, 3] = value
+    check(f, x, "causal")
+    assert np.isnan(f(x)["y"][..., 3]).all()
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_score_that_is_not_finite_makes_its_row_nan(value: float) -> None:
+    f = tt.compile(graph(1, 40, 300))
+    x = arrays(1, 40, 300)
+    x["k"][0, 0, 7, :] = value
+    check(f, x, "")
+
+
+def test_memory_is_linear_in_the_sequence() -> None:
+    """No array of rows x keys: nothing crosses from kernel to kernel, and scratch grows with rows + keys."""
+    f = tt.compile(graph(4, "S", "S", mask="causal"), sizes={"S": RANGE})
+    assert isinstance(plan_of(f), CpuStreaming)
+    execution = f.stages["execution"].value.main
+    assert [b for b in execution.buffers if b.kind == "arena"] == []
+    (kernel,) = f.stages["loop"].value.main.kernels.values()
+    text = f.stages["loop"].text
+    assert kernel.face.sizes == 1 and "s0*s0" not in text.replace(" ", "") and "s0^2" not in text
+
+
+def test_grouped_heads() -> None:
+    """Four heads read the keys and values of two."""
+    g = tt.Graph("grouped")
+    q = g.input("q", (1, 4, 50, 16), tt.fp32)
+    k, v = (g.input(n, (1, 2, 70, 16), tt.fp32) for n in "kv")
+    wide = [t.reshape((1, 2, 1, 70, 16)).expand((1, 2, 2, 70, 16)).reshape((1, 4, 70, 16)) for t in (k, v)]
+    g.output("y", ((q @ wide[0].permute((0, 1, 3, 2))) * 0.25).softmax(axis=3) @ wide[1])
+    f = tt.compile(g)
+    x = arrays(4, 50, 70)
+    x["k"], x["v"] = x["k"][:, :2], x["v"][:, :2]
+    whole = {n: a if n == "q" else np.repeat(a, 2, axis=1) for n, a in x.items()}
+    assert isinstance(plan_of(f), CpuStreaming)
+    assert np.abs(f(x)["y"] - reference(whole, "")).max() < 2e-6
+
+
+def test_weights_without_a_maximum_stream_too() -> None:
+    """The rule is about sums of products: here relu(scores) over their sum."""
+    g = tt.Graph("relu_attention")
+    q, k, v = (g.input(n, (2, 64, 16), tt.fp32) for n in "qkv")
+    a = (q @ k.permute((0, 2, 1))).relu()
+    total = a.sum(axis=2, keepdims=True) + 1.0
+    g.output("y", (a / total.expand((2, 64, 64))) @ v)
+    f = tt.compile(g)
+    assert isinstance(plan_of(f), CpuStreaming)
+    x = {n: np.random.default_rng(i).standard_normal((2, 64, 16)).astype(np.float32) for i, n in enumerate("qkv")}
+    r = np.maximum(x["q"].astype(np.float64) @ x["k"].swapaxes(1, 2), 0)
+    assert np.abs(f(x)["y"] - (r / (r.sum(-1, keepdims=True) + 1)) @ x["v"]).max() < 1e-5
+
+
+def test_a_wrong_plan_is_refused_with_the_reason() -> None:
+    f = tt.compile(graph(1, 64, 64))
+    (region,) = f.stages["region"].value.main.body
+    plan = plan_of(f)
+    good = PRESETS["cpu:avx512"]
+    assert verify_plan(CpuStreaming(plan.first, plan.second, 12, 32, 128, 16), region, good) == []
+    wrong = [
+        CpuStreaming(plan.second, plan.first, 12, 32, 128, 16),
+        CpuStreaming(plan.first, plan.second, 12, 32, 0, 16),
+        CpuStreaming(plan.first, plan.second, 12, 40, 128, 16),
+        CpuStreaming(plan.first, plan.second, 30, 32, 128, 16),
+    ]
+    assert [bool(verify_plan(p, region, good)) for p in wrong] == [True] * 4
+    assert verify_plan(wrong[0], region, PRESETS["sm80"])[0].kind == "InvalidPlan"

@@ -364,14 +364,15 @@ class _Streaming(Tiles):
             em.emit(loop.Assign(seen, loop.Op("or", (seen, value))))
 
         if reads_along(pred, self.keys, self.lets, axes) and reads_along(pred, self.rows, self.lets, axes):
-            fill = self.by_lines(k0, k1, self.mask, lambda y, row, p: mark(self.lines.name, row + var(y) - k0, p))
+            *fill, turn = self.by_lines(k0, k1, self.mask, lambda y, row, p: mark(self.lines.name, row + var(y) - k0, p))
+            step = (turn, *step)
         else:
 
             def down(y: str, p: Point) -> None:
                 with self.each_key(k0, k1, p) as (pk, k):
                     mark(self.mask.name, k * self.nr + var(y) - self.q0, pk)
 
-            fill = self.along_rows(down)
+            fill = [*self.along_rows(down)]
         odd = loop.Op("ne", (loop.Load(self.odd.name, block, self.dtype), loop.Const(0, self.dtype)))
         none = loop.Declare(lanes, loop.Splat(loop.Const(False, DType.bool), self.lanes))
         joined = loop.Assign(any_, loop.Op("or", (any_, loop.Horizontal("or", lanes))))

@@ -80,7 +80,19 @@ def test_a_layer_imports_only_core_and_earlier_irs(path: Path) -> None:
         assert allowed, f"{path} imports {'.'.join(module)}: only what a layer offers to later ones"
 
 
-FACE = {"ir", "stream_ir", "partition_ir", "operation", "canonical_key", "kinds", "online", "frames", "walk", "gemm_view", "gpu_limits"}
+FACE = {
+    "ir",
+    "stream_ir",
+    "partition_ir",
+    "operation",
+    "canonical_key",
+    "kinds",
+    "online",
+    "frames",
+    "walk",
+    "gemm_view",
+    "gpu_limits",
+}
 """What a layer offers to later ones: its nodes, its table of operations, and questions that a value answers by itself."""
 
 

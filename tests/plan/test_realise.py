@@ -127,15 +127,17 @@ def _renamed(e: object) -> object:
     return rewrite(e, lambda n: Read("Y", n.map) if isinstance(n, Read) else n)  # type: ignore[arg-type]
 
 
-def test_attention_runs_as_products_and_rows() -> None:
-    from tatami.plan.ir import CpuSplit
+def test_attention_streams_or_by_decision_runs_as_products_and_rows() -> None:
+    from tatami.plan.ir import CpuSplit, CpuStreaming
     from tatami.region.kinds import kind_of
 
     module = ex.program_of(ex.attention())
     sizes = {"B": 12, "M": 128, "N": 128, "D": 64}
-    plan = choose(module, analyse(module), TARGET, None, sizes)
-    chosen = plan.main.regions[0].choices[0].plan
-    assert chosen == CpuSplit((("S",), ("top", "P", "Z"), ("o", "y")))
+    free = choose(module, analyse(module), TARGET, None, sizes)
+    assert free.main.regions[0].choices[0].plan == CpuStreaming("S", "o", 12, 32, 128, 16)
+    split = CpuSplit((("S",), ("top", "P", "Z"), ("o", "y")))
+    plan = choose(module, analyse(module), TARGET, {"": split}, sizes)
+    assert plan.main.regions[0].choices[0].plan == split
     assert verify_plans(plan, module) == []
     realised = realise(module, plan)
     assert [str(d) for d in verify(realised)] == []

@@ -86,6 +86,39 @@ def fragment_epilogue(
     lines.add("}")
 
 
+def quad_epilogue(
+    kernel: GpuKernel, epilogue: Epilogue, stores: tuple[StGlobalVec, ...], lines: Lines, m0: str, n0: str
+) -> None:
+    """The epilogue of the `fma` template: a thread's four neighbouring columns at a time, where `m0`, `n0` are the
+    tile's first coordinates."""
+    lines.add("TT_UNROLL for (int i = 0; i < TM; ++i) TT_UNROLL for (int g = 0; g < TN / 4; ++g) {")
+    lines.depth += 1
+    lines.add(f"const tt_i64 m = {m0} + lane_m + i % 4 + i / 4 * 32, n_first = {n0} + lane_n + g * 16;")
+    for number, s in enumerate(stores):
+        lines.add(f"{VALUE_TYPE[_dtype(kernel, s)]} y{number}[4] = {{0, 0, 0, 0}};")
+    with lines.block("TT_UNROLL for (int e = 0; e < 4; ++e)"):
+        lines.add("const tt_i64 n = n_first + e;")
+        test = bounds_test(stores[0].pred) if epilogue.ops else ""
+        with lines.block(f"if ({test})" if test else ""):
+            lines.add("const float acc_value = acc[i][4 * g + e];")
+            _values(kernel, stores, let_lines(kernel, epilogue, lines), lines)
+    for number, s in enumerate(stores):
+        d, y = _dtype(kernel, s), f"y{number}"
+        if s.width == 4:
+            at = f"{s.ptr} + {index_text(substitute(s.index, {'n': var('n_first')}))}"
+            words = [f"tt_f32_to_bits({y}[{e}])" for e in range(4)] if d == DType.fp32 else []
+            if d in SHORT:
+                words = [f"tt_pack_{SHORT[d]}({y}[{e}], {y}[{e + 1}])" for e in (0, 2)]
+            lines.add(_guarded(bounds_test(s.pred, "n_first"), f"tt_store_global_v{len(words)}({at}, {', '.join(words)});"))
+            continue
+        for e in range(4):
+            at = index_text(substitute(s.index, {"n": var("n_first") + expr(e)}))
+            test = bounds_test(s.pred, f"n_first + {e}")
+            lines.add(_guarded(test, f"{s.ptr}[{at}] = {stored((f'{y}[{e}]', d), d)};"))
+    lines.depth -= 1
+    lines.add("}")
+
+
 def _dtype(kernel: Kernel, s: StGlobalVec) -> DType:
     return next(p.dtype for p in kernel.params if p.name == s.ptr)
 
@@ -100,22 +133,23 @@ def _pair(
     acc: Callable[[str, str, str], str],
 ) -> None:
     """y<number>[e]: the two adjacent results of a lane, as values."""
-    from tatami.cu.expr_text import VALUE_TYPE as VALUE
-
     for number, s in enumerate(stores):
         d = _dtype(kernel, s)
-        lines.add(f"{VALUE[d]} y{number}[2] = {{0, 0}};")
+        lines.add(f"{VALUE_TYPE[d]} y{number}[2] = {{0, 0}};")
     with lines.block("TT_UNROLL for (int e = 0; e < 2; ++e)"):
         lines.add(f"const tt_i64 n = {column} + 8 * ({j}) + 2 * (lane % 4) + e;")
         test = bounds_test(stores[0].pred) if epilogue.ops else ""
         with lines.block(f"if ({test})" if test else ""):
             lines.add(f"const float acc_value = {acc('i', j, 'e')};")
-            lets = let_lines(kernel, epilogue, lines)
-            for number, s in enumerate(stores):
-                value, d = lets[s.regs]
-                to = _dtype(kernel, s)
-                text = value if VALUE[d] == VALUE[to] else f"({VALUE[to]}){value}"
-                lines.add(f"y{number}[e] = {text};")
+            _values(kernel, stores, let_lines(kernel, epilogue, lines), lines)
+
+
+def _values(kernel: Kernel, stores: tuple[StGlobalVec, ...], lets: dict[str, tuple[str, DType]], lines: Lines) -> None:
+    for number, s in enumerate(stores):
+        value, d = lets[s.regs]
+        to = _dtype(kernel, s)
+        text = value if VALUE_TYPE[d] == VALUE_TYPE[to] else f"({VALUE_TYPE[to]}){value}"
+        lines.add(f"y{number}[e] = {text};")
 
 
 def _store_pair(kernel: Kernel, s: StGlobalVec, y: str, lines: Lines) -> None:

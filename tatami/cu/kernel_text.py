@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import assert_never
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr
-from tatami.cu.epilogue_text import fragment_epilogue
+from tatami.core.expr import Expr, var
+from tatami.cu.epilogue_text import fragment_epilogue, quad_epilogue
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, factor_text, index_text
 from tatami.cu.lines import Lines
+from tatami.cu.mma_text import mma_text, offset_text, ring_fma_text, warp_tile_lines
 from tatami.cu.sync_text import fma_text, load_tile_text, micro_tile, sync_epilogue
 from tatami.gpu.ir import (
     Barrier,
@@ -89,15 +90,15 @@ class _Printer:
             l.add(f"const tt_u32 {b.name} = tt_smem_address(smem) + {b.base};")
             l.add(f'TT_SMEM_LABEL({b.name}, {8 * b.slots}, "{b.name}");')
         l.add("const int tid = tt_thread();")
-        if k.template == "mma":
+        if k.template != "sync":
             l.add("const int lane = tid % 32, warp = tt_uniform(tid / 32);")
         else:
             l.add(f"const int tx = tid % {k.cols}, ty = tid / {k.cols};")
         l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}, K = {index_text(k.k)};")
         l.add("const int KB = (int)((K + BK - 1) / BK);")
         self.coordinates()
-        if k.template == "mma" and k.arch == "sm80":
-            self.warp_tile()
+        if k.barrier_model == "cp_async_group":
+            l.add(*warp_tile_lines(k))
         if k.template == "sync":
             l.add(micro_tile(k), f"{VALUE_TYPE[k.acc_dtype]} acc[TM][TN];")
         self.statements(k.body)
@@ -138,13 +139,6 @@ class _Printer:
         for i in range(count - 1, -1, -1):
             size = factor_text(self.k.batch[i])
             self.l.add(f"b{i} = z;" if i == 0 else f"b{i} = z % {size}; z /= {size};")
-
-    def warp_tile(self) -> None:
-        k = self.k
-        wm, wn = k.tile[0] // k.rows, k.tile[1] // k.cols
-        self.l.add(f"constexpr int WM = {wm}, WN = {wn};")
-        self.l.add(f"const int warp_m = warp / {k.cols} * WM, warp_n = warp % {k.cols} * WN;")
-        self.l.add("float acc[WM / 16][WN / 8][4];")
 
     # -- statements ------------------------------------------------------------------------------
     def statements(self, body: tuple[Stmt, ...]) -> None:
@@ -187,14 +181,12 @@ class _Printer:
                 self.zero()
             case LdMatrix():
                 pass  # printed with the Mma that uses the fragments
-            case Mma():
-                self.mma()
+            case Mma() | Fma():
+                self.block_math()
             case Wgmma():
                 self.wgmma(s)
             case LoadTile():
                 load_tile_text(self.k, s, l)
-            case Fma():
-                fma_text(self.k, l)
             case Epilogue() | StGlobalVec():
                 raise fail("InvalidDocument", s.__class__.__name__, "a store stands without its epilogue", "keep them together")
             case Loop():
@@ -324,6 +316,7 @@ class _Printer:
         size = k.a.dtype.itemsize
         rows, columns = (extent, k.tile[2]) if o.major == "k" else (k.tile[2], extent)
         per_row = columns // s.width
+        whole = 16 // size
         assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
         pitch = o.stride_mn if o.major == "k" else o.stride_k
         row_axis, column_axis = (role, "k") if o.major == "k" else ("k", role)
@@ -343,14 +336,14 @@ class _Printer:
                 tests = [f"g_row < {limit[row_axis]}"] if row_axis in s.predicate else []
                 tests += [f"g_column < {limit[column_axis]}"] if column_axis in s.predicate else []
                 element = f"g_row * {factor_text(pitch)} + g_column"
-                inside = "" if s.width == 8 else f" + column % 8 * {size}"
-                dst = f"slot + tt_tile_offset<{ring.row_bytes}, {ring.swizzle}>(row, column / 8){inside}"
+                inside = "" if s.width == whole else f" + column % {whole} * {size}"
+                dst = f"slot + {offset_text(ring)}(row, column / {whole}){inside}"
                 if tests:
                     l.add(f"const bool inside = {' && '.join(tests)};")
                     source, bytes_ = f"from + (inside ? {element} : 0)", f"inside ? {s.width * size} : 0"
                 else:
                     source, bytes_ = f"from + {element}", str(s.width * size)
-                if s.width == 1:
+                if s.width * size == 2:
                     l.add(f"tt_copy_2({dst}, {source}, {bytes_});")
                 else:
                     l.add(f"tt_cp_async_{s.width * size}({dst}, {source}, {bytes_});")
@@ -373,7 +366,7 @@ class _Printer:
     # -- math ------------------------------------------------------------------------------------
     def zero(self) -> None:
         l, k = self.l, self.k
-        if k.template == "sync":
+        if k.template in ("sync", "fma"):
             l.add("TT_UNROLL for (int i = 0; i < TM; ++i) TT_UNROLL for (int j = 0; j < TN; ++j) acc[i][j] = 0;")
         elif k.arch == "sm80":
             l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int j = 0; j < WN / 8; ++j)")
@@ -381,38 +374,15 @@ class _Printer:
         else:
             l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) TT_UNROLL for (int e = 0; e < BN / 2; ++e) acc[i][e] = 0.0f;")
 
-    def mma(self) -> None:
-        l, k = self.l, self.k
-        from tatami.core.expr import var
-
+    def block_math(self) -> None:
+        k = self.k
+        if k.template == "sync":
+            fma_text(k, self.l)
+            return
         block = var("k")
-        ring_a, ring_b = self.rings[k.a.ring], self.rings[k.b.ring]
-        kind = SHORT[k.a.dtype]
-        with l.block():
-            l.add(f"const tt_u32 slot_a = {self.slot(block, ring_a)}, slot_b = {self.slot(block, ring_b)};")
-            l.add("TT_UNROLL")
-            with l.block("for (int kk = 0; kk < BK / 16; ++kk)"):
-                l.add("tt_u32 a[WM / 16][4], b[WN / 16][4];")
-                l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
-                offset = f"tt_tile_offset<{ring_a.row_bytes}, {ring_a.swizzle}>"
-                if k.a.major == "k":
-                    l.add(f"  tt_ldmatrix_x4(a[i], slot_a + {offset}(warp_m + 16 * i + lane % 16, 2 * kk + lane / 16));")
-                else:
-                    row = "16 * kk + lane % 8 + lane / 16 * 8"
-                    l.add(f"  tt_ldmatrix_x4_trans(a[i], slot_a + {offset}({row}, warp_m / 8 + 2 * i + lane / 8 % 2));")
-                l.add("TT_UNROLL for (int j = 0; j < WN / 16; ++j)")
-                offset = f"tt_tile_offset<{ring_b.row_bytes}, {ring_b.swizzle}>"
-                if k.b.major == "k":
-                    row = "warp_n + 16 * j + lane % 8 + lane / 16 * 8"
-                    l.add(f"  tt_ldmatrix_x4(b[j], slot_b + {offset}({row}, 2 * kk + lane / 8 % 2));")
-                else:
-                    l.add(
-                        f"  tt_ldmatrix_x4_trans(b[j], slot_b + {offset}(16 * kk + lane % 16, warp_n / 8 + 2 * j + lane / 16));"
-                    )
-                l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
-                with l.block("TT_UNROLL for (int j = 0; j < WN / 16; ++j)"):
-                    l.add(f"tt_mma_m16n8k16_{kind}(acc[i][2 * j], a[i], b[j][0], b[j][1]);")
-                    l.add(f"tt_mma_m16n8k16_{kind}(acc[i][2 * j + 1], a[i], b[j][2], b[j][3]);")
+        rings = self.rings[k.a.ring], self.rings[k.b.ring]
+        slots = self.slot(block, rings[0]), self.slot(block, rings[1])
+        (mma_text if k.template == "mma" else ring_fma_text)(k, *rings, *slots, self.l)
 
     def hold(self) -> None:
         self.l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) tt_wgmma_hold(acc[i]);")
@@ -449,6 +419,8 @@ class _Printer:
                     l.add(f"const tt_i64 b{i} = b{i}_done;")
             if k.template == "sync":
                 sync_epilogue(k, e, stores, l)
+            elif k.template == "fma":
+                quad_epilogue(k, e, stores, l, m0, n0)
             elif k.arch == "sm80":
                 fragment_epilogue(
                     k,

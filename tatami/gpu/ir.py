@@ -246,9 +246,9 @@ class Operand(msgspec.Struct, frozen=True, omit_defaults=True):
     value: RegionExpr | None = None
 
 
-class Ring(msgspec.Struct, frozen=True):
+class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
     """`slots` tiles of `rows` rows of `row_bytes` in shared memory from byte `base`. swizzle: bytes of the span whose
-    16-byte chunks are XORed with the row (0: none)."""
+    16-byte chunks are XORed with the row (0: none), where `swizzle_rows` neighbouring rows share one XOR."""
 
     name: str
     base: int
@@ -256,6 +256,8 @@ class Ring(msgspec.Struct, frozen=True):
     row_bytes: int
     slots: int
     swizzle: int
+    swizzle_rows: int = 0
+    """0: as many rows as fill 128 bytes, which is what eight rows read at one chunk need."""
 
     @property
     def slot_bytes(self) -> int:
@@ -272,11 +274,12 @@ class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="contraction"):
-    """`rows` x `cols` threads of the synchronous template, or warps of an MMA template, divide the tile."""
+    """`rows` x `cols` threads of the synchronous template, or warps of the others, divide the tile. `fma` is the ring of
+    the MMA template with ordinary multiply-adds behind it: a warp's 8 x 4 lanes share its part of the tile."""
 
     face: KernelFace
     arch: Arch
-    template: Literal["mma", "sync"]
+    template: Literal["mma", "fma", "sync"]
     params: tuple[Param, ...]
     tile: tuple[int, int, int]
     stages: int

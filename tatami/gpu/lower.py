@@ -6,6 +6,7 @@ Kernels that mean the same are one kernel, whatever Regions use them; the bindin
 from __future__ import annotations
 
 import hashlib
+from typing import Literal
 
 import msgspec
 
@@ -127,6 +128,8 @@ def _refuse(at: str, kind: str, why: list[str]) -> None:
 def _need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
     if p.why_not_mma or p.a is None or p.b is None:
         raise fail("InvalidPlan", p.region, f"the MMA template does not fit: {p.why_not_mma}", "use a plan of kind gpu_sync")
+    if isinstance(plan, Sm90Mma) and not p.a_dtype.is_narrow_float:
+        raise fail("InvalidPlan", p.region, f"wgmma multiplies fp16 and bf16, not {p.a_dtype}", "use a plan of kind sm80_mma")
     return p.a, p.b
 
 
@@ -135,13 +138,22 @@ def _need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
 
 def _sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
     a, b = _need_mma(p, plan)
+    if a.dtype.is_narrow_float != (plan.inst_shape != "fma"):
+        raise fail(
+            "InvalidPlan",
+            p.region,
+            f"inst_shape {plan.inst_shape} does not multiply {a.dtype}",
+            f"use {'fma' if a.dtype == DType.fp32 else 'm16n8k16'}",
+        )
     bm, bn, bk = plan.tile
     warp = pair(plan.warp_tile) or (64, 64)
     rings, base = [], 0
     for o, extent, hint in ((a, bm, "A_swizzle"), (b, bn, "B_swizzle")):
         rows, columns = (extent, bk) if o.major == "k" else (bk, extent)
-        swizzle = min(128, columns * 2) if plan.layout_hints.get(hint, True) else 0
-        ring = Ring(o.ring, base, rows, columns * 2, plan.stages, swizzle)
+        row_bytes = columns * o.dtype.itemsize
+        swizzle = min(128, row_bytes) if plan.layout_hints.get(hint, True) else 0
+        shared = 4 if plan.inst_shape == "fma" and swizzle and o.major == "k" else 0  # a lane reads four rows in turn
+        ring = Ring(o.ring, base, rows, row_bytes, plan.stages, swizzle, shared)
         rings.append(ring)
         base += ring.slot_bytes * ring.slots
     copies = tuple(
@@ -158,7 +170,9 @@ def _sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target) -> t
         k_steps=bk // 16,
         dtype=f"{a.dtype}_fp32acc",
         lets=p.lets,
-        stores=_stores(p, tail, plan.vectorize.width, quad=warp[1] % 32 == 0),
+        stores=_stores(p, tail, plan.vectorize.width, own=4)
+        if plan.inst_shape == "fma"
+        else _stores(p, tail, plan.vectorize.width, own=2, quad=warp[1] % 32 == 0),
         overlap=overlap,
     )
     kernel = _kernel(
@@ -174,6 +188,7 @@ def _sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target) -> t
         smem=tuple(rings),
         barriers=(),
         model="cp_async_group",
+        template="fma" if plan.inst_shape == "fma" else "mma",
         shared=base,
         origin="tile",
         body=body,
@@ -193,24 +208,26 @@ def _copy_width(o: Operand, size_mn: Expr, p: Problem, wanted: int) -> int:
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
     along, other = (p.k, o.stride_mn) if o.major == "k" else (size_mn, o.stride_k)
     for width in (8, 4, 2):
-        if width <= wanted and all(is_divisible(e, width, p.conditions) for e in (along, other, o.offset)):
+        if (
+            width * o.dtype.itemsize <= 16
+            and width <= wanted
+            and all(is_divisible(e, width, p.conditions) for e in (along, other, o.offset))
+        ):
             return width
     return 1
 
 
-def _stores(p: Problem, tail: tuple[str, ...], wanted: int, quad: bool) -> tuple[StGlobalVec, ...]:
+def _stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: bool = False) -> tuple[StGlobalVec, ...]:
+    """`own`: neighbouring columns of one thread; `quad`: four lanes can gather eight of 16 bits by exchange. A store is
+    as wide as those, or one element."""
     out = []
     for s in p.stores:
-        step = step_along(s.index, "n")
+        rest = substitute(s.index, {"n": expr(0)})
         width = 1
-        if step == ONE and is_divisible(p.n, 2, p.conditions):
-            rest = substitute(s.index, {"n": expr(0)})
-            limit = 8 if s.dtype.itemsize == 2 and quad else 2
-            for w in (8, 4, 2):
-                ok = w <= min(wanted, limit) and is_divisible(p.n, w, p.conditions)
-                if ok and (w != 4) and is_divisible(rest, w, p.conditions):
-                    width = w
-                    break
+        for w in (8 if quad and s.dtype.itemsize == 2 else 1, own):
+            legal = w <= wanted and is_divisible(p.n, w, p.conditions) and is_divisible(rest, w, p.conditions)
+            if width == 1 and legal and step_along(s.index, "n") == ONE and (s.dtype == DType.fp32 or s.dtype.is_narrow_float):
+                width = w
         pred = tuple(r for r in ("m", "n") if r in tail)
         out.append(StGlobalVec(s.param, s.index, s.value, width, pred, Token("tE", var("KB") - 1)))
     return tuple(out)
@@ -257,7 +274,7 @@ def _sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target) -> t
         k_steps=plan.k_steps,
         dtype=f"{a.dtype}_fp32acc",
         lets=p.lets,
-        stores=_stores(p, tail, plan.vectorize.width, quad=bn % 32 == 0),
+        stores=_stores(p, tail, plan.vectorize.width, own=2, quad=bn % 32 == 0),
         persistent=persistent,
         overlap=overlap,
     )
@@ -349,7 +366,7 @@ def _sync(p: Problem, plan: GpuSync, tail: tuple[str, ...]) -> tuple[Kernel, Bin
     base = -(-ring_a.slot_bytes // 16) * 16
     ring_b = Ring("smB", base, bk, bn * _stored(p.b_dtype), 1, 0)
     predicates = tuple(tuple(r for r in (role, "k") if r in tail) for role in "mn")
-    body = sync_body((predicates[0], predicates[1]), p.lets, _stores(p, tail, 1, quad=False))
+    body = sync_body((predicates[0], predicates[1]), p.lets, _stores(p, tail, 1, own=1))
     kernel = _kernel(
         p,
         "sm90" if plan.arch == "sm90" else "sm80",
@@ -363,6 +380,7 @@ def _sync(p: Problem, plan: GpuSync, tail: tuple[str, ...]) -> tuple[Kernel, Bin
         smem=(ring_a, ring_b),
         barriers=(),
         model="none",
+        template="sync",
         shared=base + ring_b.slot_bytes,
         origin="tile",
         body=body,
@@ -401,11 +419,12 @@ def _kernel(
     tail: tuple[str, ...],
     maps: tuple[str, ...],
     order: str = "row",
+    template: Literal["mma", "fma", "sync"] = "mma",
 ) -> Kernel:
     return Kernel(
         face=NO_FACE,
         arch=arch,
-        template="sync" if model == "none" else "mma",
+        template=template,
         params=p.params,
         tile=tile,
         stages=stages,

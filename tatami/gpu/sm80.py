@@ -3,7 +3,7 @@
 A ring of `stages` slots; the copy of block k + depth starts right after the one barrier of block k, before its math:
 
     CpAsync 0 .. depth-1
-    for k: Wait(TokLoad k); SyncThreads (frees k-1); CpAsync k+depth; LdMatrix; Mma
+    for k: Wait(TokLoad k); SyncThreads (frees k-1); CpAsync k+depth; LdMatrix; Mma    (or Fma: ordinary multiply-adds)
     Epilogue; StGlobalVec
 """
 
@@ -14,6 +14,7 @@ from tatami.gpu.ir import (
     CommitGroup,
     CpAsync,
     Epilogue,
+    Fma,
     LdMatrix,
     Loop,
     Mma,
@@ -63,8 +64,11 @@ def sm80_body(
     step += [SyncThreads((Token("tFree", K - 1),) if depth else ())]
     if depth:
         step += load(K + depth)
-    step += [LdMatrix(ring, K, trans[ring], Token(token, K)) for ring, token, _, _ in copies]
-    step += [Mma("acc", shape, k_steps, dtype, K, Token("tMMA", K))]
+    if shape == "fma":
+        step += [Fma("acc", K, tokens(K), Token("tMMA", K))]
+    else:
+        step += [LdMatrix(ring, K, trans[ring], Token(token, K)) for ring, token, _, _ in copies]
+        step += [Mma("acc", shape, k_steps, dtype, K, Token("tMMA", K))]
     finish: list[Stmt] = [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), overlap), *stores]
     loop = Loop("blocks", tuple(step))
     if not overlap:

@@ -41,6 +41,14 @@ SM80_TILES = (
     ((64, 64, 64), "32x32"),
     ((64, 64, 32), "32x32"),
 )
+FMA_TILES = (
+    ((128, 128, 16), "64x32"),
+    ((128, 64, 16), "64x32"),
+    ((64, 64, 16), "32x32"),
+    ((64, 32, 32), "32x16"),
+    ((32, 64, 16), "32x16"),
+)
+"""For fp32, which is multiplied on ordinary cores: 8 x 8 results per thread, 4 x 8 and 4 x 4 for small problems."""
 SM90_TILES = (
     ((128, 256, 64), 2),
     ((256, 128, 64), 2),
@@ -72,16 +80,18 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     if why:
         best, rejected = _best(region, view, [*_sync_candidates(region, view, target)], target, sizes)
         return (Guarded((), best.plan, best.estimate),), (Rejected("mma", why), *rejected)
-    conditions, wide = _alignment(view)
+    width = 16 // view.lhs.dtype.itemsize
+    conditions, wide = _alignment(view, width)
     rejected = ()
     choices: list[Guarded] = []
     if wide:
-        fast = _sm90_candidates(region, view) if target.isa == "sm90" else []
-        fast += _sm80_candidates(region, view, 8, few=target.isa == "sm90")
+        tensor_cores = view.lhs.dtype.is_narrow_float
+        fast = _sm90_candidates(region, view) if target.isa == "sm90" and tensor_cores else []
+        fast += _sm80_candidates(region, view, width, few=bool(fast))
         best, rejected = _best(region, view, fast, target, sizes)
         choices.append(Guarded(conditions, best.plan, best.estimate))
     if conditions or not wide:
-        slow, more = _best(region, view, [*_sm80_candidates(region, view, 2, few=True)], target, sizes)
+        slow, more = _best(region, view, [*_sm80_candidates(region, view, min(2, width // 2), few=True)], target, sizes)
         choices.append(Guarded((), slow.plan, slow.estimate))
         rejected = (*rejected, *more) if not wide else rejected
     return tuple(choices), rejected
@@ -101,7 +111,7 @@ class Candidate(msgspec.Struct, frozen=True):
         tile = "x".join(map(str, p.tile))
         match p:
             case Sm80Mma():
-                return f"{name} {tile} warp {p.warp_tile} stages {p.stages} width {p.vectorize.width}"
+                return f"{name} {tile} {p.inst_shape} warp {p.warp_tile} stages {p.stages} width {p.vectorize.width}"
             case Sm90Mma():
                 return f"{name} {tile} consumers {p.consumers} stages {p.stages}"
             case GpuSync():
@@ -139,7 +149,8 @@ def _best(
 
 def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = False) -> list[Candidate]:
     out = []
-    for tile, warp in SM80_TILES[3:] if few else SM80_TILES:
+    tiles = (SM80_TILES[3:] if few else SM80_TILES) if view.lhs.dtype.is_narrow_float else FMA_TILES
+    for tile, warp in tiles:
         for stages in (2,) if few else (2, 3, 4):
             out.append(Candidate(sm80_plan(region, view, tile, warp, stages, width)))
     return out
@@ -159,7 +170,8 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
         algo_choice={"matmul": "implicit_gemm"},
         local_edges=_edges(region, view),
         async_=Async(True, stages, False),
-        k_steps=tile[2] // 16,
+        inst_shape="m16n8k16" if view.lhs.dtype.is_narrow_float else "fma",
+        k_steps=max(1, tile[2] // 16),
         acc=view.acc,
     )
 
@@ -235,8 +247,8 @@ def _edges(region: Region, view: GemmView) -> tuple[LocalEdge, ...]:
     return (LocalEdge(view.acc, view.epilogue[0].name),) if view.epilogue else ()
 
 
-def _alignment(view: GemmView) -> tuple[tuple[Condition, ...], bool]:
-    """What has to be a multiple of 8 elements for 16-byte accesses and TMA; False where a constant is not."""
+def _alignment(view: GemmView, width: int) -> tuple[tuple[Condition, ...], bool]:
+    """What has to be a multiple of `width` elements for 16-byte accesses and TMA; False where a constant is not."""
     out: dict[Expr, None] = {}
     for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
         major = major_of(operand, group, view.k)
@@ -246,11 +258,11 @@ def _alignment(view: GemmView) -> tuple[tuple[Condition, ...], bool]:
             if axis not in contiguous.axes:
                 out.setdefault(stride)
         out.setdefault(operand.offset)
-    open_ = [e for e in out if not _multiple(e, 8)]
+    open_ = [e for e in out if not _multiple(e, width)]
     if any(e.as_int() is not None for e in open_):
         return (), False
     minimal = [e for e in open_ if not any(f is not e and _divides(f, e) for f in open_)]
-    return tuple(Condition(e, 8) for e in minimal), True
+    return tuple(Condition(e, width) for e in minimal), True
 
 
 def _strides(operand: GemmOperand) -> list[tuple[str, Expr]]:

@@ -15,6 +15,8 @@ from tatami.plan.gpu_limits import needs, pair
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 
 SMEM_BYTES_PER_CLOCK = 128
+FMA_PER_CLOCK = 128.0
+"""fp32 operations (two per multiply-add) per clock and SM of sm_80; sm_86 and sm_90 have twice as many."""
 LATENCY = 7e-7
 """Seconds from a global load to its data, when the memory is busy."""
 
@@ -32,7 +34,7 @@ def gpu_estimate(
     waves = -(-tiles // slots)
     wave_eff = tiles / (waves * slots)
     flops = 2.0 * tiles * bm * bn * -(-k // bk) * bk
-    peak, pipeline = _rate(plan, target)
+    peak, pipeline = _rate(plan, dtype, target)
     moved = b * (m * k + k * n + m * n) * dtype.itemsize
     stages = 1 if isinstance(plan, GpuSync) else plan.stages
     pipeline *= 1 - 0.1 / max(1, stages - 1)  # barriers of a shallow ring stall the tensor cores more often
@@ -62,7 +64,7 @@ def gpu_estimate(
     }
 
 
-def _rate(plan: Sm80Mma | Sm90Mma | GpuSync, target: Target) -> tuple[float, float]:
+def _rate(plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, target: Target) -> tuple[float, float]:
     """Peak in flops per second, and the share of it that shared memory feeds."""
     bm, bn, bk = plan.tile
     match plan:
@@ -70,6 +72,10 @@ def _rate(plan: Sm80Mma | Sm90Mma | GpuSync, target: Target) -> tuple[float, flo
             return target.flops_fp32, 0.5
         case Sm80Mma():
             wm, wn = pair(plan.warp_tile) or (64, 64)
+            if plan.inst_shape == "fma":
+                reads = (bm // wm) * (bn // wn) * (wm // 8 + wn // 4) * 32 * dtype.itemsize * bk  # each lane reads its own
+                math = 2.0 * bm * bn * bk / FMA_PER_CLOCK
+                return target.flops_fp32, math / max(math, ((bm + bn) * bk * dtype.itemsize + reads) / SMEM_BYTES_PER_CLOCK)
             reads = (bm // wm) * (bn // wn) * (wm + wn) * bk * 2
             per_clock = 2048.0 if target.isa == "sm80" else 4096 * 0.62  # mma.sync does not reach Hopper's full rate
             peak = target.flops_fp16 * (1.0 if target.isa == "sm80" else 0.62)

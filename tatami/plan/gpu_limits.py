@@ -1,7 +1,7 @@
 """What a GPU plan needs of the machine, and why a plan is refused: questions that a plan answers by itself.
 
 Shared memory: one slot of A and B is BM*BK + BK*BN elements (spec 5 §4.2). Registers per thread: accumulators
-BM*BN/threads, the fragments of one step, and a constant for addresses. STOP rules of spec 3 §11 hold for SM80
+BM*BN/threads, the fragments of two steps (of four for `fma`), and a constant for addresses. STOP rules of spec 3 §11 hold for SM80
 (80 % of shared memory, at least 2 CTAs per SM); SM90 has the hard limits only (D2.12).
 """
 
@@ -67,7 +67,9 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
     match plan:
         case Sm80Mma():
             wm, wn = pair(plan.warp_tile) or (64, 64)
-            return wm * wn // 32 + (wm // 16 + wn // 16) * 4 + 48
+            if plan.inst_shape == "fma":
+                return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40
+            return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 44
         case Sm90Mma():
             return bm * bn // (128 * plan.consumers) + 40
         case GpuSync():
@@ -142,7 +144,7 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
             out.append(f"stages {plan.stages} is outside 2..8")
         if plan.async_.enable and not 1 <= plan.async_.prefetch_depth <= plan.stages:
             out.append(f"prefetch_depth {plan.async_.prefetch_depth} is outside 1..stages = {plan.stages}")
-        if bk % 16:
+        if bk % 16 and not (isinstance(plan, Sm80Mma) and plan.inst_shape == "fma"):
             out.append(f"BK = {bk} is not a multiple of the instruction's k = 16")
         if plan.vectorize.width not in (1, 2, 4, 8, 16):
             out.append(f"vectorize.width {plan.vectorize.width} is none of 1, 2, 4, 8, 16")
@@ -157,14 +159,23 @@ def _sm80_rules(plan: Sm80Mma) -> list[str]:
     warp = pair(plan.warp_tile)
     if warp is None:
         return [f"warp_tile {plan.warp_tile!r} is not of the form 64x64"]
+    if 0 in warp:
+        return [f"warp_tile {plan.warp_tile} has a side of 0"]
     if bm % warp[0] or bn % warp[1]:
         out.append(f"tile {bm}x{bn} is not a multiple of warp_tile {plan.warp_tile}")
-    if warp[0] % 16 or warp[1] % 16 or 0 in warp:
-        out.append(f"warp_tile {plan.warp_tile} is not a multiple of 16x16, which one ldmatrix.x4 covers")
-    if plan.inst_shape != "m16n8k16":
-        out.append(f"inst_shape {plan.inst_shape} does not exist on sm80; it is m16n8k16")
-    if bk not in (16, 32, 64, 128):
-        out.append(f"BK = {bk} is none of 16, 32, 64, 128")
+    match plan.inst_shape:
+        case "m16n8k16":
+            if warp[0] % 16 or warp[1] % 16:
+                out.append(f"warp_tile {plan.warp_tile} is not a multiple of 16x16, which one ldmatrix.x4 covers")
+            if bk not in (16, 32, 64, 128):
+                out.append(f"BK = {bk} is none of 16, 32, 64, 128")
+        case "fma":
+            if warp[0] % 32 or warp[1] % 16:
+                out.append(f"warp_tile {plan.warp_tile} is not a multiple of 32x16: 8x4 lanes with 4x4 elements each")
+            if bk not in (8, 16, 32):
+                out.append(f"BK = {bk} is none of 8, 16, 32")
+        case _:
+            out.append(f"inst_shape {plan.inst_shape} does not exist on sm80: m16n8k16 for fp16 and bf16, fma for fp32")
     if any(x & (x - 1) for x in (bm, bn)) and (bm % 64 or bn % 64):
         out.append(f"tile {bm}x{bn}: each side is a power of two or a multiple of 64")
     return out

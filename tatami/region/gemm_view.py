@@ -197,8 +197,8 @@ def why_not_mma(view: GemmView) -> str:
             return f"{operand.tensor} is contiguous along neither of its axes"
     if view.lhs.dtype != view.rhs.dtype:
         return f"operands are {view.lhs.dtype} and {view.rhs.dtype}"
-    if not view.lhs.dtype.is_narrow_float:
-        return f"operands are {view.lhs.dtype}; the MMA template takes fp16 and bf16"
+    if not view.lhs.dtype.is_narrow_float and view.lhs.dtype != DType.fp32:
+        return f"operands are {view.lhs.dtype}; the MMA template takes fp16, bf16 and fp32"
     if view.dtype != DType.fp32:
         return f"the accumulator is {view.dtype}; the MMA template accumulates in fp32"
     return ""

@@ -50,7 +50,7 @@ def sass(cubin: Cubin, folder: Path) -> Counter[str]:
     path = folder / "k.cubin"
     path.write_bytes(cubin.data)
     text = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=True).stdout
-    return Counter(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9_]+)", text))
+    return Counter(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9]\w*\s+)?([A-Z0-9_]+)", text))
 
 
 def test_sm80_copies_loads_and_multiplies(tmp_path: Path) -> None:
@@ -60,6 +60,17 @@ def test_sm80_copies_loads_and_multiplies(tmp_path: Path) -> None:
     assert ops["LDSM"] % ((32 // 16 + 32 // 16) * 2) == 0 and ops["LDSM"] > 0
     assert ops["HMMA"] % ((32 // 16) * (32 // 8) * 2) == 0 and ops["HMMA"] > 0
     assert ops["STL"] == ops["LDL"] == 0
+
+
+@pytest.mark.parametrize("b_col", [False, True])
+def test_fp32_copies_by_cp_async_and_reads_16_bytes(b_col: bool, tmp_path: Path) -> None:
+    region = gemm(dtype=DType.fp32, out=DType.fp32, b_col=b_col, bias=False, relu=False)
+    ops = sass(compiled(region, sm80((128, 128, 16), 3, warp="64x32", width=4, inst_shape="fma"), "sm80"), tmp_path)
+    assert ops["LDGSTS"] == 3 * (128 + 128) * 16 * 4 // 16 // 256
+    per_step = ops["FFMA"] // (8 * 8)
+    assert ops["FFMA"] == per_step * 64 and per_step % 4 == 0
+    assert ops["LDS"] == per_step * (8 + 8) // 4, "every read of shared memory is 16 bytes"
+    assert ops["STG"] == 8 * 8 // 4 and ops["STL"] == ops["LDL"] == 0
 
 
 def test_sm90_loads_by_tma_and_multiplies_by_wgmma(tmp_path: Path) -> None:

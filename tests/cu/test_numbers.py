@@ -111,14 +111,35 @@ def test_odd_sizes(size: int) -> None:
     compare(gemm(), sm80((64, 64, 32), 2, warp="32x32"), "sm80", env, ())
 
 
-def test_fp32_is_synchronous() -> None:
+@pytest.mark.parametrize("a_col", [False, True])
+@pytest.mark.parametrize("b_col", [False, True])
+def test_fp32_in_every_storage_order(a_col: bool, b_col: bool) -> None:
+    region = gemm(a_col=a_col, b_col=b_col, dtype=DType.fp32, out=DType.fp32, residual=True)
+    plan = sm80((64, 64, 16), 3, warp="32x32", inst_shape="fma", overlap=a_col)
+    compare(region, plan, "sm80", {"M": 100, "N": 67, "K": 33}, ())
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        sm80((128, 128, 16), 2, warp="64x32", inst_shape="fma"),
+        sm80((64, 32, 8), 4, warp="32x16", inst_shape="fma", width=2),
+        sm80((32, 64, 32), 2, warp="32x16", inst_shape="fma", hints={"A_swizzle": False, "B_swizzle": False}),
+    ],
+    ids=lambda p: str(p.tile),
+)
+def test_fp32_plans_agree_with_numpy(plan: Any) -> None:
+    compare(gemm(dtype=DType.fp32, out=DType.fp16, batch="B"), plan, "sm80", TAILS)
+
+
+def test_fp32_can_be_synchronous() -> None:
     compare(gemm(dtype=DType.fp32, out=DType.fp32), sync(), "sm80", {"M": 65, "N": 33, "K": 31}, ())
 
 
 @pytest.mark.parametrize(
     ("plan", "right", "wrong"),
     [
-        (SMALL80, "tt_ldmatrix_x4_trans(b[j]", "tt_ldmatrix_x4(b[j]"),
+        (SMALL80, "tt_ldmatrix_x4_trans(to_b[j]", "tt_ldmatrix_x4(to_b[j]"),
         (SMALL80, "+ 8 * h + lane / 4", "+ 8 * h + lane / 8"),
         (sm90((128, 64, 64), 3), "kk * 2048", "kk * 32"),
         (sm90((128, 64, 64), 3), "1024, 128)", "2048, 128)"),

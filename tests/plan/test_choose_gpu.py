@@ -65,10 +65,18 @@ def test_odd_constants_still_use_tensor_cores() -> None:
     assert found[0].plan.predicate_tail == ("m.i.i", "n.i.i", "k.i.i")
 
 
-def test_fp32_takes_the_synchronous_template() -> None:
-    found, rejected = choices(gemm(dtype=DType.fp32, out=DType.fp32), "sm80")
+def test_fp32_takes_the_ring_with_multiply_adds() -> None:
+    for target in ("sm80", "sm90"):
+        found, _ = choices(gemm(dtype=DType.fp32, out=DType.fp32), target)
+        assert [(str(c.size), c.divisor) for c in found[0].conditions] == [("K", 4), ("N", 4)]
+        assert all(isinstance(g.plan, Sm80Mma) and g.plan.inst_shape == "fma" for g in found)
+        assert found[0].plan.vectorize.width == 4
+
+
+def test_a_dtype_without_a_ring_takes_the_synchronous_template() -> None:
+    found, rejected = choices(gemm(dtype=DType.fp64, out=DType.fp64), "sm80")
     assert isinstance(found[0].plan, GpuSync) and found[0].plan.block == (16, 16)
-    assert "fp32" in rejected[0].why
+    assert "fp64" in rejected[0].why
 
 
 def test_rejections_carry_both_numbers() -> None:

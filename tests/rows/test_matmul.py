@@ -81,7 +81,7 @@ def test_the_estimate_of_shared_memory_is_what_the_kernel_takes() -> None:
 
 
 def test_candidates_of_the_synchronous_product() -> None:
-    plan = prepare(gemm(1024, 1024, 1024, DType.fp32), target="sm80").stages["plan"].main.regions[0]
+    plan = prepare(gemm(1024, 1024, 1024, DType.fp64), target="sm80").stages["plan"].main.regions[0]
     seen = {tuple(plan.choices[0].plan.tile)}
     seen |= {tuple(map(int, r.plan.split()[1].split("x"))) for r in plan.rejected if r.plan.startswith("gpu_sync")}
     assert seen == {(m, n, k) for m in (64, 128) for n in (64, 128) for k in (16, 32, 64)}
@@ -92,7 +92,7 @@ def test_candidates_of_the_synchronous_product() -> None:
 
 
 def test_a_thread_computes_a_micro_tile() -> None:
-    plan = prepare(gemm(100, 75, 130, DType.fp32), target="sm80").stages["plan"].main.regions[0].choices[0].plan
+    plan = prepare(gemm(100, 75, 130, DType.fp64), target="sm80").stages["plan"].main.regions[0].choices[0].plan
     assert isinstance(plan, GpuSync) and plan.block == (16, 16)
     kernel, _ = lower_region(gemm_region(dtype=DType.fp32, out=DType.fp32), Guarded((), sync()), PRESETS["sm80"])
     assert (kernel.rows, kernel.cols) == (16, 16) and kernel.tile[0] // 16 == kernel.tile[1] // 16 == 4
@@ -103,7 +103,7 @@ def code(g: Graph, target: str = "sm80") -> str:
 
 
 def test_the_synchronous_kernel_follows_the_skeleton() -> None:
-    dump = text(gemm(100, 75, 130, DType.fp32), "gpu", "sm80")
+    dump = text(gemm(100, 75, 130, DType.fp64), "gpu", "sm80")
     order = [
         dump.index(w) for w in ("LoadTile smA", "LoadTile smB", "SyncThreads", "Fma acc", "tFree", "Epilogue", "StGlobalVec")
     ]
@@ -111,17 +111,17 @@ def test_the_synchronous_kernel_follows_the_skeleton() -> None:
 
 
 def test_an_element_of_a_tile_is_loaded_once_and_no_broadcast_is_stored() -> None:
-    compilation = prepare(gemm(100, 75, 130, DType.fp32), target="sm80")
+    compilation = prepare(gemm(100, 75, 130, DType.fp64), target="sm80")
     assert text(compilation, "gpu").count("LoadTile smA") == text(compilation, "gpu").count("LoadTile smB") == 1
     assert "arena" not in text(compilation, "execution")
 
 
 def test_loads_are_cooperative_and_coalesced() -> None:
-    kernel = code(gemm(100, 75, 130, DType.fp32))
+    kernel = code(gemm(100, 75, 130, DType.fp64))
     assert kernel.count("for (int idx = tid; idx < 64 * BK; idx += THREADS)") == 2
     for fastest, address in (("k_i = idx % BK", "kg + 75 * m"), ("n_i = idx % 64", "130 * kg + n")):
         assert fastest in kernel and address in kernel  # neighbouring threads read neighbouring addresses
-    assert "M = 100, N = 130, K = 75" in kernel and "const tt_i64 M" in code(gemm(dtype=DType.fp32))
+    assert "M = 100, N = 130, K = 75" in kernel and "const tt_i64 M" in code(gemm(dtype=DType.fp64))
 
 
 def test_the_epilogue_is_in_fp32_until_the_last_cast() -> None:
@@ -167,7 +167,7 @@ def test_tiles_that_tensor_cores_cannot_take_are_refused() -> None:
         gemm_region(), Guarded(BY8, sm90((64, 128, 64), consumers=1, registers=(56, 224))), PRESETS["sm90"]
     )
     assert kernel.tile == (64, 128, 64)
-    assert "sync" in text(gemm(dtype=DType.fp32), "gpu", "sm80")
+    assert "sync" in text(gemm(dtype=DType.fp64), "gpu", "sm80")
 
 
 def test_dumps_need_neither_gpu_nor_compiler(tmp_path: Path) -> None:

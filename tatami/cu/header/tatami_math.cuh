@@ -2,11 +2,12 @@
 #pragma once
 
 // Byte offset of 16-byte chunk `chunk` of row `row` in a tile with rows of ROW_BYTES. With a swizzle the chunks of a
-// span of up to 128 bytes are XORed with the row, so that eight rows read at one chunk fall in eight bank groups.
-template <int ROW_BYTES, int SWIZZLE> TT_DEV tt_u32 tt_tile_offset(int row, int chunk) {
+// span of up to 128 bytes are XORed with the row, so that eight rows read at one chunk fall in eight bank groups;
+// ROWS neighbouring rows share one XOR (0: as many as fill 128 bytes).
+template <int ROW_BYTES, int SWIZZLE, int ROWS = 0> TT_DEV tt_u32 tt_tile_offset(int row, int chunk) {
   constexpr int span = SWIZZLE == 0 ? 16 : SWIZZLE;
-  constexpr int rows_per_128 = span < 128 ? 128 / span : 1;
-  const int x = SWIZZLE == 0 ? 0 : (row / rows_per_128) & (span / 16 - 1);
+  constexpr int shared = ROWS ? ROWS : span < 128 ? 128 / span : 1;
+  const int x = SWIZZLE == 0 ? 0 : (row / shared) & (span / 16 - 1);
   return (tt_u32)(row * ROW_BYTES + ((chunk ^ x) << 4));
 }
 
@@ -48,6 +49,7 @@ template <class To, class From> TT_DEV To tt_bits(From from) {
   u.from = from;
   return u.to;
 }
+TT_DEV float tt_fma(float a, float b, float c) { return fmaf(a, b, c); }
 
 template <class T> TT_DEV T tt_relu(T x) { return x < T(0) ? T(0) : x; }
 template <class T> TT_DEV T tt_max(T a, T b) { return a != a ? a : (a > b ? a : b); }

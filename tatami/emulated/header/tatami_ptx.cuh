@@ -75,6 +75,7 @@ TT_DEV void tt_cp_async_commit(TT_AT) { emu::cp_async_commit(at); }
 template <int PENDING> TT_DEV void tt_cp_async_wait(TT_AT) { emu::cp_async_wait(PENDING, at); }
 
 // ---- sm_80: fragments and products
+TT_DEV void tt_load_shared_v4(float (&r)[4], tt_u32 address, TT_AT) { emu::load_shared(r, address, 16, at); }
 TT_DEV void tt_ldmatrix_x4(tt_u32 (&r)[4], tt_u32 address, TT_AT) { emu::ldmatrix(r, address, 4, false, at); }
 TT_DEV void tt_ldmatrix_x4_trans(tt_u32 (&r)[4], tt_u32 address, TT_AT) { emu::ldmatrix(r, address, 4, true, at); }
 TT_DEV void tt_mma_m16n8k16_f16(float (&d)[4], const tt_u32 (&a)[4], tt_u32 b0, tt_u32 b1, TT_AT) {

@@ -1,0 +1,99 @@
+"""The math of one block of a ring: fragments to registers, then tensor cores (`mma`) or multiply-adds (`fma`).
+
+Steps of a block are unrolled, and the fragments of step kk + 1 are read before the math of step kk: two buffers of
+registers hide the latency of shared memory.
+
+The `fma` template: lane (lane / 4, lane % 4) of a warp owns rows 4*(lane / 4) + 32*g .. + 3 and columns 4*(lane % 4) +
+16*g .. + 3 of the warp's tile, so that every read of shared memory is 16 bytes, whichever axis is contiguous.
+"""
+
+from __future__ import annotations
+
+from tatami.cu.expr_text import SHORT
+from tatami.cu.lines import Lines
+from tatami.gpu.ir import Kernel, Operand, Ring
+
+
+def warp_tile_lines(k: Kernel) -> list[str]:
+    """Constants of a warp's part of the tile and its accumulators."""
+    wm, wn = k.tile[0] // k.rows, k.tile[1] // k.cols
+    lines = [
+        f"constexpr int WM = {wm}, WN = {wn};",
+        f"const int warp_m = warp / {k.cols} * WM, warp_n = warp % {k.cols} * WN;",
+    ]
+    if k.template == "mma":
+        return [*lines, "float acc[WM / 16][WN / 8][4];"]
+    return [
+        *lines,
+        "constexpr int TM = WM / 8, TN = WN / 4;  // of one thread",
+        "const int lane_m = warp_m + lane / 4 * 4, lane_n = warp_n + lane % 4 * 4;",
+        "float acc[TM][TN];",
+    ]
+
+
+def offset_text(ring: Ring) -> str:
+    """The function from (row, 16-byte chunk) to the byte offset in a slot."""
+    shared = f", {ring.swizzle_rows}" if ring.swizzle_rows else ""
+    return f"tt_tile_offset<{ring.row_bytes}, {ring.swizzle}{shared}>"
+
+
+def mma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:
+    """Reads by ldmatrix, multiplies by mma.m16n8k16."""
+    kind = SHORT[k.a.dtype]
+    with l.block():
+        l.add(f"const tt_u32 slot_a = {slot_a}, slot_b = {slot_b};")
+        l.add("tt_u32 a[2][WM / 16][4], b[2][WN / 16][4];")
+        with l.block("auto read = [&](int kk, tt_u32 (&to_a)[WM / 16][4], tt_u32 (&to_b)[WN / 16][4])", "};"):
+            l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
+            offset = offset_text(ring_a)
+            if k.a.major == "k":
+                l.add(f"  tt_ldmatrix_x4(to_a[i], slot_a + {offset}(warp_m + 16 * i + lane % 16, 2 * kk + lane / 16));")
+            else:
+                row = "16 * kk + lane % 8 + lane / 16 * 8"
+                l.add(f"  tt_ldmatrix_x4_trans(to_a[i], slot_a + {offset}({row}, warp_m / 8 + 2 * i + lane / 8 % 2));")
+            l.add("TT_UNROLL for (int j = 0; j < WN / 16; ++j)")
+            offset = offset_text(ring_b)
+            if k.b.major == "k":
+                row = "warp_n + 16 * j + lane % 8 + lane / 16 * 8"
+                l.add(f"  tt_ldmatrix_x4(to_b[j], slot_b + {offset}({row}, 2 * kk + lane / 8 % 2));")
+            else:
+                row = "16 * kk + lane % 16"
+                l.add(f"  tt_ldmatrix_x4_trans(to_b[j], slot_b + {offset}({row}, warp_n / 8 + 2 * j + lane / 16));")
+        l.add("read(0, a[0], b[0]);")
+        with l.block("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk)"):
+            l.add("if (kk + 1 < BK / 16) read(kk + 1, a[(kk + 1) % 2], b[(kk + 1) % 2]);")
+            l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
+            with l.block("TT_UNROLL for (int j = 0; j < WN / 16; ++j)"):
+                for half in (0, 1):
+                    regs = f"a[kk % 2][i], b[kk % 2][j][{2 * half}], b[kk % 2][j][{2 * half + 1}]"
+                    l.add(f"tt_mma_m16n8k16_{kind}(acc[i][2 * j{' + 1' if half else ''}], {regs});")
+
+
+def ring_fma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:
+    """Four steps of k at a time: 16-byte reads, then TM x TN multiply-adds per step."""
+    # Unrolled, the reads of four more steps of both operands would take 64 registers more.
+    unroll = "TT_ROLLED" if k.a.major == k.b.major == "k" else "TT_UNROLL_BY(2)"
+    with l.block():
+        l.add(f"const tt_u32 slot_a = {slot_a}, slot_b = {slot_b};")
+        with l.block(f"{unroll} for (int kk = 0; kk < BK; kk += 4)"):
+            l.add("float a[4][TM], b[4][TN];")
+            _quads(k.a, ring_a, "a", "TM", "lane_m", 32, l)
+            _quads(k.b, ring_b, "b", "TN", "lane_n", 16, l)
+            l.add("TT_UNROLL for (int q = 0; q < 4; ++q)")
+            l.add("  TT_UNROLL for (int i = 0; i < TM; ++i)")
+            l.add("    TT_UNROLL for (int j = 0; j < TN; ++j) acc[i][j] = tt_fma(a[q][i], b[q][j], acc[i][j]);")
+
+
+def _quads(o: Operand, ring: Ring, name: str, count: str, first: str, stride: int, l: Lines) -> None:
+    """name[q][i]: element (row i of the thread, step kk + q)."""
+    offset, slot = offset_text(ring), f"slot_{name}"
+    if o.major == "k":
+        with l.block(f"TT_UNROLL for (int i = 0; i < {count}; ++i)"):
+            l.add("float r[4];")
+            l.add(f"tt_load_shared_v4(r, {slot} + {offset}({first} + i % 4 + i / 4 * {stride}, kk / 4));")
+            l.add(f"TT_UNROLL for (int q = 0; q < 4; ++q) {name}[q][i] = r[q];")
+        return
+    with l.block(f"TT_UNROLL for (int q = 0; q < 4; ++q) TT_UNROLL for (int g = 0; g < {count} / 4; ++g)"):
+        l.add("float r[4];")
+        l.add(f"tt_load_shared_v4(r, {slot} + {offset}(kk + q, {first} / 4 + g * {stride // 4}));")
+        l.add(f"TT_UNROLL for (int e = 0; e < 4; ++e) {name}[q][4 * g + e] = r[e];")

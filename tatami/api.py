@@ -30,6 +30,7 @@ from tatami.stages import BY_NAME, STAGES, show
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan
     from tatami.runtime.cpu_program import CpuProgram
+    from tatami.runtime.cuda.program import CudaProgram
     from tatami.runtime.emulated_program import EmulatedProgram
     from tatami.runtime.user_text import UserText
     from tatami.saved import Saved
@@ -327,17 +328,14 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
         execution = compilation.stages["execution"]
         with explained("execution", compilation.observer.from_document):
             return CompiledFunction(compilation, execution, ReferenceProgram(execution), sizes)
-    if target.kind == "cuda" and not target.emulated:
-        raise fail(
-            "UnknownTarget",
-            target.name,
-            "this version writes CUDA kernels but does not launch them",
-            f"run them on target emulated-{target.isa}, or use tatami compile to get the code",
-        )
     if target.emulated:
         with explained("execution", compilation.observer.from_document):
             emulated = load_emulated_program(compilation)
             return CompiledFunction(compilation, emulated.execution, emulated, sizes)
+    if target.kind == "cuda":
+        with explained("execution", compilation.observer.from_document):
+            on_device = load_cuda_program(compilation)
+            return CompiledFunction(compilation, on_device.execution, on_device, sizes)
     from tatami.runtime.host import check_runs_here
 
     check_runs_here(target)
@@ -418,6 +416,19 @@ def load_emulated_program(compilation: Compilation) -> EmulatedProgram:
     machine = build_machine(source.units, source.headers, compilation.target)
     faces = {k.face.symbol: k.face for program in compilation.stages["gpu"].programs.values() for k in program.kernels}
     return EmulatedProgram(execution, machine, faces, compilation.target, _where(compilation))
+
+
+def load_cuda_program(compilation: Compilation) -> CudaProgram:
+    """The kernels of a GPU target on the device of its name: "cuda", "cuda:1", "cuda:sm80"."""
+    from tatami.runtime.cuda.cubins import compile_units
+    from tatami.runtime.cuda.device import device_of
+    from tatami.runtime.cuda.program import CudaProgram
+
+    device = device_of(compilation.target)
+    execution = compilation.stages["execution"]
+    source = compilation.stages["cu"].main
+    cubins = compile_units(source.units, source.headers, device.arch)
+    return CudaProgram(execution, cubins, device, _where(compilation))
 
 
 def _user_texts(compilation: Compilation) -> dict[str, UserText]:

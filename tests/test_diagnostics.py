@@ -616,6 +616,19 @@ def misuse(fixed: bool) -> None:
     )
 
 
+@case("DeviceFault", "k0", "nvidia-smi")
+def device_fault(fixed: bool) -> None:
+    from tests.cuda.emulated_gpu import emulated_gpu
+    from tests.cuda.fake_driver import real
+    from tests.cuda.programs import doubled, on_gpu
+
+    with emulated_gpu() as gpu:
+        f = on_gpu(gpu, doubled())
+        if not fixed:
+            gpu.fail_next["cuGraphAddKernelNode"] = real.CUresult.CUDA_ERROR_INVALID_VALUE
+        f(x=np.zeros((3, 8), np.float32))
+
+
 @case("Interrupted", "command", "run it again")
 def interrupted(fixed: bool) -> None:
     def stop(*_: Any, **__: Any) -> None:

@@ -81,6 +81,7 @@ TABLE: dict[str, Kind] = {
     "KernelRace": Kind("E1809", "threads of a kernel touch the same memory and nothing orders them"),
     "KernelDeadlock": Kind("E1810", "threads of a kernel wait for each other without end"),
     "KernelMisuse": Kind("E1811", "a kernel uses an instruction in a way the hardware does not allow"),
+    "DeviceFault": Kind("E1812", "a GPU or its driver refused or failed something"),
     "Interrupted": Kind("E1806", "interrupted by the user"),
     "InternalError": Kind("E1900", "a fault of Tatami itself"),
     # warnings

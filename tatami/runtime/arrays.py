@@ -24,7 +24,8 @@ from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.runtime.layouts import lay_out, lies_in
 
 Array: TypeAlias = np.ndarray
-Kind: TypeAlias = Literal["numpy", "torch", "jax"]
+Kind: TypeAlias = Literal["numpy", "torch", "jax", "torch-host", "cupy", "device"]
+"""Whose arrays the caller uses. For a program on a GPU: "torch-host" are tensors on the CPU, "device" is anyone's memory."""
 ALIGNMENT = 64
 SMALL_BYTES = 8192
 """Below this an array of numpy's own alignment will do."""
@@ -32,10 +33,11 @@ SMALL_BYTES = 8192
 
 @dataclass(slots=True)
 class Taken:
-    """An input as a program reads it. `array` is `original` itself unless it had to be copied."""
+    """An input as a program reads it. `array` is `original` itself unless it had to be copied. On a GPU both may be
+    device arrays."""
 
-    array: Array
-    original: Array
+    array: Any
+    original: Any
     kind: Kind
     source: Any
 
@@ -50,7 +52,7 @@ def take(value: Any, port: Input) -> Taken:
         original, kind = value, "numpy"
     else:
         original, kind = to_numpy(value, port)
-    _check(original, port)
+    check(original, port)
     ready = original
     if port.layout is not None and not lies_in(ready, port.layout):
         ready = lay_out(ready, port.layout)
@@ -128,7 +130,8 @@ def _from_python(value: Any, port: Input) -> Array:
     return converted
 
 
-def _check(array: Array, port: Input | Output) -> None:
+def check(array: Array, port: Input | Output) -> None:
+    """Raises InputMismatch unless dtype and rank are the port's."""
     found = dtype_of(array)
     if isinstance(port, Output) and found != port.dtype:  # a converted copy would not be the caller's array
         wanted = numpy_dtype(port.dtype).name
@@ -264,7 +267,26 @@ def give(array: Array, kind: Kind) -> Any:
 def take_output(value: Any, port: Output) -> Array:
     """A caller's `out=` array, which is written in place. Raises InputMismatch."""
     array, _ = to_numpy(value, Input(port.tensor, port.dtype, port.shape))
-    _check(array, port)
+    check(array, port)
     if not array.flags.writeable:
         raise fail("InputMismatch", port.tensor, "the array given as out= is read-only", "pass a writable array")
     return array
+
+
+class HostArrays:
+    """The caller's arrays in this process's memory (see `runtime.function.Arrays`)."""
+
+    take = staticmethod(take)
+    take_output = staticmethod(take_output)
+    empty = staticmethod(empty)
+    aligned_copy = staticmethod(aligned_copy)
+    overlaps = staticmethod(overlaps)
+    copy = staticmethod(np.copyto)
+    give = staticmethod(give)
+
+    def writable_in_place(self, array: Array) -> bool:
+        return array.flags.c_contiguous and array.dtype.isnative and array.flags.aligned
+
+    def shares(self, kind: Kind) -> bool:
+        """Is what `give` gives the array's own memory, so that a bound call's outputs need no copy?"""
+        return True

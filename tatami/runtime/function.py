@@ -13,16 +13,46 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
 from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature, symbols
 from tatami.execution.ir import ExecutionPlan
-from tatami.runtime.arrays import Kind, Taken, aligned_copy, arrange, empty, give, overlaps, take, take_output
+from tatami.runtime.arrays import HostArrays, Kind, Taken, arrange
 
-Array: TypeAlias = np.ndarray
+Array: TypeAlias = Any
+"""A numpy array, or a device array for a program on a GPU."""
+
+
+class Arrays(Protocol):
+    """How a program takes and gives the caller's arrays: `HostArrays`, or `CudaArrays` for a GPU."""
+
+    def take(self, value: Any, port: Input) -> Taken:
+        """An input as kernels read it: checked, in place or copied."""
+
+    def take_output(self, value: Any, port: Output) -> Array:
+        """A caller's `out=` array."""
+
+    def empty(self, shape: Sequence[int], dtype: DType) -> Array:
+        """New memory where the program runs."""
+
+    def aligned_copy(self, array: Array, dtype: DType) -> Array: ...
+
+    def overlaps(self, a: Array, b: Array) -> bool:
+        """Do they share bytes?"""
+
+    def copy(self, to: Array, source: Array, /) -> None:
+        """The values of `source` into `to`, wherever each lies."""
+
+    def writable_in_place(self, array: Array) -> bool:
+        """Can the program write a caller's array where it lies?"""
+
+    def shares(self, kind: Kind) -> bool:
+        """Is what `give` gives the array's own memory?"""
+
+    def give(self, array: Array, kind: Kind) -> Any:
+        """An output in the caller's kind."""
 
 
 class LoadedProgram(Protocol):
@@ -50,21 +80,28 @@ class LoadedProgram(Protocol):
 class BoundCall:
     """A call with its arrays fixed. `outputs` are overwritten by each call. One thread at a time uses it."""
 
-    def __init__(self, call: Callable[[], None], outputs: dict[str, Any], refresh: tuple[tuple[Array, Array], ...]) -> None:
+    def __init__(
+        self,
+        call: Callable[[], None],
+        outputs: dict[str, Any],
+        refresh: tuple[tuple[Array, Array], ...],
+        copy: Callable[[Any, Array], None],
+    ) -> None:
         self._call = call
+        self._copy = copy
         self.outputs = outputs
         self._refresh = refresh
         """(to, from): inputs that kernels cannot read where they lie, copied again before each call."""
-        self._write_back: tuple[tuple[Array, Array], ...] = ()
+        self._write_back: tuple[tuple[Any, Array], ...] = ()
         self._lock = threading.Lock()
 
     def __call__(self) -> dict[str, Any]:
         with self._lock:
             for to, source in self._refresh:
-                np.copyto(to, source)
+                self._copy(to, source)
             self._call()
             for to, source in self._write_back:
-                np.copyto(to, source)
+                self._copy(to, source)
         return self.outputs
 
 
@@ -80,6 +117,7 @@ class Function:
     ) -> None:
         self.execution = execution
         self.program = program
+        self.arrays: Arrays = getattr(program, "arrays", None) or HostArrays()
         self.signature = signature or execution.main.signature
         self.sizes = dict(sizes or {})
         """Values of size symbols that no input decides."""
@@ -106,7 +144,7 @@ class Function:
         self._write_back(taken, arrays)
         if finish is not None:
             for given, made in finish:
-                np.copyto(given, made)
+                self.arrays.copy(given, made)
         return self._give(taken, arrays, results, out)
 
     def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
@@ -129,12 +167,19 @@ class Function:
             if id in by_id:
                 results.append(by_id[id])
             else:
-                results.append(array if array is not None else empty([evaluate(s, sizes) for s in port.shape], port.dtype))
+                made = array if array is not None else self.arrays.empty([evaluate(s, sizes) for s in port.shape], port.dtype)
+                results.append(made)
         call = self.program.fast("main", arrays, sizes, results)
         refresh = tuple((a, t.original) for a, t in zip(arrays, taken) if a is not t.original)
-        bound = BoundCall(call, self._give(taken, arrays, results, out), refresh)
+        given_back = self._give(taken, arrays, results, out)
+        bound = BoundCall(call, given_back, refresh, self.arrays.copy)
         mutable = [(taken[k].original, arrays[k]) for k in self._mutable if arrays[k] is not taken[k].original]
-        bound._write_back = (*mutable, *(finish or ()))
+        copies = [
+            (given_back[port.tensor], array)
+            for port, array in zip(ports, results)
+            if not self.arrays.shares(_kind(taken)) and port.updates is None and port.tensor not in (out or {})
+        ]
+        bound._write_back = (*mutable, *(finish or ()), *copies)
         return bound
 
     # -- inputs ----------------------------------------------------------------------------------
@@ -142,7 +187,7 @@ class Function:
     def _take(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Taken], dict[str, int]]:
         given = {**self._by_name(inputs, named), **named} if inputs else named
         values = arrange(self.arguments, given, "input")
-        taken = [take(v, p) for v, p in zip(values, self.arguments)]
+        taken = [self.arrays.take(v, p) for v, p in zip(values, self.arguments)]
         for name, t in zip(self._names, taken):
             if t.copied:
                 self.copies[name] = self.copies.get(name, 0) + 1
@@ -180,7 +225,7 @@ class Function:
         """No other input shares memory with one that is updated in place. Raises InputMismatch for two such."""
         for k in self._mutable:
             for j, other in enumerate(arrays):
-                if j == k or not overlaps(arrays[k], other):
+                if j == k or not self.arrays.overlaps(arrays[k], other):
                     continue
                 if j in self._mutable:
                     raise fail(
@@ -189,7 +234,7 @@ class Function:
                         f"it shares memory with {self._names[j]}, and both are updated in place",
                         "pass separate arrays",
                     )
-                arrays[j] = aligned_copy(other, self.arguments[j].dtype)
+                arrays[j] = self.arrays.aligned_copy(other, self.arguments[j].dtype)
                 self.copies[self._names[j]] = self.copies.get(self._names[j], 0) + 1
         return arrays
 
@@ -197,7 +242,7 @@ class Function:
         """Updated inputs that were copied on the way in go back to the caller's arrays."""
         for k in self._mutable:
             if arrays[k] is not taken[k].original:
-                np.copyto(taken[k].original, arrays[k])
+                self.arrays.copy(taken[k].original, arrays[k])
 
     # -- outputs ---------------------------------------------------------------------------------
 
@@ -214,19 +259,18 @@ class Function:
             if value is None:
                 outputs.append(None)
                 continue
-            array = take_output(value, port)
+            array = self.arrays.take_output(value, port)
             self._check_output(port, array, sizes)
             if port.updates is not None:
                 raise fail("InputMismatch", port.tensor, f"the output updates {port.updates} in place", "leave it out of out=")
             for other in seen:
-                if overlaps(array, other):
+                if self.arrays.overlaps(array, other):
                     raise fail("InputMismatch", port.tensor, "two arrays of out= share memory", "pass separate arrays")
             seen.append(array)
-            usable = array.flags.c_contiguous and array.dtype.isnative and array.flags.aligned
-            if usable and not any(overlaps(array, a) for a in arrays):
+            if self.arrays.writable_in_place(array) and not any(self.arrays.overlaps(array, a) for a in arrays):
                 outputs.append(array)
             else:
-                made = empty(array.shape, port.dtype)
+                made = self.arrays.empty(array.shape, port.dtype)
                 outputs.append(made)
                 finish.append((array, made))
                 self.copies[port.tensor] = self.copies.get(port.tensor, 0) + 1
@@ -245,7 +289,7 @@ class Function:
     def _give(
         self, taken: list[Taken], arrays: list[Array], results: Sequence[Array], out: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        kind: Kind = next((t.kind for t in taken if t.kind != "numpy"), "numpy")
+        kind = _kind(taken)
         sources = {id(a): t.source for a, t in zip(arrays, taken)} if self._mutable else {}
         given: dict[str, Any] = {}
         for port, array in zip(self.signature.outputs, results):
@@ -254,7 +298,7 @@ class Function:
             elif port.updates is not None and id(array) in sources:
                 given[port.tensor] = sources[id(array)]
             else:
-                given[port.tensor] = array if kind == "numpy" else give(array, kind)
+                given[port.tensor] = self.arrays.give(array, kind)
         return given
 
     # -- facts -----------------------------------------------------------------------------------
@@ -269,3 +313,8 @@ class Function:
             sizes = decided if needed <= decided.keys() else None
         found: dict[str, Any] = dict(self.program.memory(sizes)) if sizes is not None else {}
         return {**found, "copies": dict(self.copies)}
+
+
+def _kind(taken: Sequence[Taken]) -> Kind:
+    """Whose arrays the caller gets: numpy's, unless some input was another library's."""
+    return next((t.kind for t in taken if t.kind != "numpy"), "numpy")

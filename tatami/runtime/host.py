@@ -48,12 +48,12 @@ def resolve_target(target: str | Target) -> Target:
         return preset
     if target.removeprefix("emulated-") in PRESETS and target.startswith("emulated-sm"):
         return msgspec.structs.replace(PRESETS[target.removeprefix("emulated-")], name=target, emulated=True)
-    if target == "cuda":
-        raise fail(
-            "UnknownTarget", "target", "this version writes CUDA kernels but launches none",
-            "compile for sm80 (any GPU from it on) or sm90",
-        )  # fmt: skip
-    known = ", ".join(["cpu", *PRESETS, "emulated-sm80", "emulated-sm90"])
+    from tatami.runtime.cuda.device import cuda_target, split_name
+
+    device = split_name(target)
+    if device is not None:
+        return cuda_target(*device)
+    known = ", ".join(["cpu", *PRESETS, "cuda", "emulated-sm80", "emulated-sm90"])
     raise fail("UnknownTarget", "target", f"{target[:60]!r} is not a target", f"use one of {known}, or a Target document")
 
 

@@ -59,7 +59,7 @@ def run_host_step(
     return [np.asarray(cast(np.asarray(r), d), order="C") for r, d in zip(results, dtypes)]
 
 
-def bind_new_symbols(new: Sequence[str], shapes: Sequence[Shape], results: Sequence[np.ndarray], sizes: dict[str, int]) -> None:
+def bind_new_symbols(new: Sequence[str], shapes: Sequence[Shape], results: Sequence[Any], sizes: dict[str, int]) -> None:
     """Read the values of `new` off the shapes of results."""
     for shape, result in zip(shapes, results):
         for size, actual in zip(shape, result.shape):

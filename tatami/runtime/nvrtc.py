@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import re
+import sys
 import sysconfig
 from collections.abc import Mapping
 from functools import lru_cache
@@ -27,6 +28,8 @@ class Cubin(msgspec.Struct, frozen=True):
     registers: int
     spill_bytes: int
     warnings: tuple[str, ...]
+    can_fault: bool = False
+    """Does the kernel look for faults of its data (`tt_fault`)?"""
 
 
 def compile_cubin(text: str, arch: str, headers: Mapping[str, str], name: str = "kernel.cu") -> Cubin:
@@ -79,8 +82,8 @@ def _check(lib: ctypes.CDLL, status: int, at: str) -> None:
 
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
-    site = Path(sysconfig.get_paths()["platlib"])
-    found = sorted(site.glob("nvidia/*/lib/libnvrtc.so.*"), reverse=True)
+    sites = dict.fromkeys([sysconfig.get_paths()["platlib"], *sys.path])
+    found = [p for s in sites if s for p in sorted(Path(s).glob("nvidia/*/lib/libnvrtc.so.*"), reverse=True)]
     candidates = [str(p) for p in found if "builtins" not in p.name]
     system = ctypes.util.find_library("nvrtc")
     for path in [*candidates, *([system] if system else [])]:
@@ -89,6 +92,14 @@ def _library() -> ctypes.CDLL:
         except OSError:
             continue
     raise fail("MissingPackage", "cuda", "NVRTC is not installed", "pip install nvidia-cuda-nvrtc")
+
+
+def nvrtc_version() -> str:
+    """As the library says it, for example 13.0. Raises MissingPackage."""
+    lib = _library()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(lib, lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "NVRTC")
+    return f"{major.value}.{minor.value}"
 
 
 def has_nvrtc() -> bool:

@@ -36,7 +36,7 @@ def command(*words: str) -> str:
 # -- C-03 … C-09 -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["cuda", "sm100", "sm70"])
+@pytest.mark.parametrize("name", ["cuda:sm70", "sm100", "sm70"])
 def test_a_target_that_is_not_there_is_one_diagnostic(name: str) -> None:
     with pytest.raises(TatamiError) as error:
         compile(gemm(), target=name)

@@ -1,0 +1,89 @@
+"""Machine code of kernels: looked up by content, else compiled by NVRTC in processes of their own, several at a time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from tatami.core.diagnostic import fail
+from tatami.cu.ir import Unit
+from tatami.runtime.cache import Cache, content_key, default_cache
+from tatami.runtime.compiler import time_limit
+from tatami.runtime.host import usable_cores
+from tatami.runtime.nvrtc import Cubin, nvrtc_version
+
+FORMAT = "cubin 1"
+
+
+def compile_units(
+    units: Sequence[Unit], headers: Mapping[str, str], arch: str, *, cache: Cache | None = None, jobs: int | None = None
+) -> dict[str, Cubin]:
+    """Symbol -> machine code for `arch`. Equal texts are compiled once. Raises CompilerFailed, MissingPackage."""
+    cache = cache or default_cache()
+    keys = {u.symbol: unit_key(u, headers, arch) for u in units}
+    made: dict[str, Cubin] = {}
+    missing: list[Unit] = []
+    for unit in units:
+        body = cache.get(keys[unit.symbol])
+        if body is None:
+            missing.append(unit)
+        else:
+            made[unit.symbol] = msgspec.msgpack.decode(body, type=Cubin)
+    can_fault = {u.symbol: "tt_fault(" in u.text for u in units}
+    for symbol, cubin in _compile_all(missing, headers, arch, jobs or usable_cores()).items():
+        made[symbol] = msgspec.structs.replace(cubin, can_fault=can_fault[symbol])
+        cache.put(keys[symbol], msgspec.msgpack.encode(made[symbol]))
+    return made
+
+
+def unit_key(unit: Unit, headers: Mapping[str, str], arch: str) -> str:
+    named = [part for item in sorted(headers.items()) for part in item]
+    return content_key((FORMAT, nvrtc_version(), arch, unit.symbol, unit.text, "headers", *named))
+
+
+def _compile_all(units: Sequence[Unit], headers: Mapping[str, str], arch: str, jobs: int) -> dict[str, Cubin]:
+    """The longest texts first, dealt to as many processes as there is work for."""
+    ordered = sorted(units, key=lambda u: (-len(u.text), u.symbol))
+    hands = [ordered[k::jobs] for k in range(min(jobs, len(ordered)))]
+    out: dict[str, Cubin] = {}
+    with ThreadPoolExecutor(max(1, len(hands))) as threads:
+        for made in threads.map(lambda hand: _compile_some(hand, headers, arch), hands):
+            out |= made
+    return out
+
+
+def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str) -> dict[str, Cubin]:
+    limit = time_limit() + 2.0 * len(units)
+    asked = [json.dumps({"text": u.text, "arch": arch, "headers": dict(headers), "name": f"{u.symbol}.cu"}) for u in units]
+    command = [sys.executable, "-m", "tatami.runtime.nvrtc_worker"]
+    try:
+        done = subprocess.run(
+            command, input="\n".join(asked) + "\n", capture_output=True, text=True, timeout=limit, check=False
+        )
+    except subprocess.TimeoutExpired:
+        at = units[0].symbol
+        raise fail(
+            "CompilerFailed", at, f"NVRTC did not end within {limit:.0f} s", "report the kernel's text; it is generated"
+        ) from None
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    for answer in answers:
+        if "kind" in answer:
+            raise fail(answer["kind"], answer["at"], answer["why"], answer["suggestion"])
+    if len(answers) < len(units):
+        said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        raise fail(
+            "CompilerFailed", units[len(answers)].symbol, f"NVRTC's process ended: {said[:300]}", "report the kernel's text"
+        )
+    return {u.symbol: _cubin(a) for u, a in zip(units, answers)}
+
+
+def _cubin(answer: Mapping[str, Any]) -> Cubin:
+    data = base64.b64decode(answer["data"])
+    return Cubin(data, answer["log"], answer["registers"], answer["spill_bytes"], tuple(answer["warnings"]))

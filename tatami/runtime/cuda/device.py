@@ -1,0 +1,136 @@
+"""One GPU: its context (the primary one, which PyTorch and CuPy use too), its numbers as a Target, and its streams."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from tatami.core.diagnostic import fail
+from tatami.core.target import PRESETS, Target
+from tatami.runtime.cuda.driver import EMULATED, At, Driver, device_count, get_driver
+
+DLPACK_CUDA = 2
+"""kDLCUDA."""
+
+
+class Device:
+    """A GPU by its ordinal. ``with device:`` makes its context current in this thread."""
+
+    dlpack_type = DLPACK_CUDA
+
+    def __init__(self, driver: Driver, ordinal: int) -> None:
+        self.driver = driver
+        self.ordinal = ordinal
+        self.handle = driver.call("cuDeviceGet", ordinal)
+        name = driver.call("cuDeviceGetName", 256, self.handle)
+        self.name = (name.decode(errors="replace") if isinstance(name, bytes) else str(name)).rstrip("\0")
+        self.major = self.attribute("COMPUTE_CAPABILITY_MAJOR")
+        self.minor = self.attribute("COMPUTE_CAPABILITY_MINOR")
+        if self.major < 8:
+            why = f"{self.name} has compute capability {self.major}.{self.minor}; the kernels need 8.0"
+            raise fail("UnknownTarget", f"cuda:{ordinal}", why, EMULATED)
+        self.context = driver.call("cuDevicePrimaryCtxRetain", self.handle)
+        self.driver_version = int(driver.call("cuDriverGetVersion"))
+
+    def attribute(self, name: str) -> int:
+        which = getattr(self.driver.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self.driver.call("cuDeviceGetAttribute", which, self.handle))
+
+    @property
+    def arch(self) -> str:
+        """What NVRTC compiles for: machine code for this chip, Hopper's own instructions included."""
+        return f"sm_{self.major}{self.minor}{'a' if (self.major, self.minor) == (9, 0) else ''}"
+
+    def __enter__(self) -> Device:
+        self.driver.call("cuCtxPushCurrent", self.context)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.driver.call("cuCtxPopCurrent")
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def current_stream(self) -> int:
+        """Where the caller's library works on this device now: PyTorch's current stream, else CuPy's, else the default
+        stream (0), which waits for all others that block."""
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            return int(torch.cuda.current_stream(self.ordinal).cuda_stream)
+        cupy: Any = sys.modules.get("cupy")
+        if cupy is not None:
+            return int(cupy.cuda.get_current_stream(self.ordinal).ptr)
+        return 0
+
+    def stream(self, handle: int) -> Any:
+        return self.driver.api.CUstream(handle)
+
+    def synchronize(self, stream: int, at: At = "the device") -> None:
+        self.driver.call("cuStreamSynchronize", self.stream(stream), at=at)
+
+    # -- numbers ---------------------------------------------------------------------------------
+
+    def target(self, isa: str = "") -> Target:
+        """This GPU as the compiler reads it. `isa` "sm80": its kernels are made by the SM80 templates."""
+        own = "sm90" if self.major == 9 else "sm80"
+        if isa == "sm90" and own != "sm90":
+            why = f"{self.name} (compute capability {self.major}.{self.minor}) lacks the instructions of sm90"
+            raise fail("UnknownTarget", f"cuda:{self.ordinal}", why, f"use cuda:{self.ordinal}, or emulated-sm90 on this CPU")
+        preset = PRESETS[isa or own]
+        sms = self.attribute("MULTIPROCESSOR_COUNT")
+        # Twice the clock (two edges), in kHz, times the bytes of the bus.
+        bandwidth = 2e3 * self.attribute("MEMORY_CLOCK_RATE") * self.attribute("GLOBAL_MEMORY_BUS_WIDTH") / 8
+        return msgspec.structs.replace(
+            preset,
+            name=f"cuda:{self.ordinal}" + (f":{isa}" if isa else ""),
+            sms=sms,
+            smem_per_sm=self.attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+            smem_per_block=self.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            registers_per_sm=self.attribute("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+            max_threads_per_sm=self.attribute("MAX_THREADS_PER_MULTIPROCESSOR"),
+            flops_fp32=preset.flops_fp32 * sms / preset.sms,
+            flops_fp16=preset.flops_fp16 * sms / preset.sms,
+            bandwidth=bandwidth or preset.bandwidth,
+        )
+
+
+@lru_cache(maxsize=64)
+def get_device(ordinal: int) -> Device:
+    """The GPU of that number. Raises UnknownTarget for one that is not there."""
+    count = device_count()
+    if ordinal >= count:
+        have = f"this machine has {count} GPU{'s' if count != 1 else ''}" if count else "the driver finds no GPU"
+        raise fail("UnknownTarget", f"cuda:{ordinal}", have, f"use cuda:{count - 1} or lower" if count else EMULATED)
+    return Device(get_driver(), ordinal)
+
+
+def split_name(name: str) -> tuple[int, str] | None:
+    """(device, templates) of "cuda", "cuda:1", "cuda:sm80", "cuda:1:sm80"; None for any other text."""
+    kind, *rest = name.split(":")
+    if kind != "cuda":
+        return None
+    ordinal = 0
+    if rest and rest[0].isascii() and rest[0].isdigit() and len(rest[0]) < 4:
+        ordinal = int(rest.pop(0))
+    if rest in ([], ["sm80"], ["sm90"]):
+        return ordinal, rest[0] if rest else ""
+    return None
+
+
+def cuda_target(ordinal: int, isa: str = "") -> Target:
+    return get_device(ordinal).target(isa)
+
+
+def device_of(target: Target) -> Device:
+    """The GPU that a program for `target` runs on. Raises UnknownTarget for a target that is no device."""
+    found = split_name(target.name)
+    if found is None:
+        why = f"{target.name} is a kind of GPU, for which code is written; it is not a device"
+        suggestion = (
+            f"run it on this machine's GPU with target cuda (cuda:sm80: the SM80 kernels there), or on emulated-{target.isa}"
+        )
+        raise fail("UnknownTarget", target.name, why, suggestion)
+    return get_device(found[0])

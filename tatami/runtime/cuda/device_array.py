@@ -1,0 +1,175 @@
+"""Memory on a GPU as an array: row by row, with the protocols by which other libraries share it without a copy."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tatami.core.dtype import DType
+from tatami.core.tensor import numpy_dtype
+from tatami.runtime.cuda.device import Device
+
+
+class Block:
+    """Memory taken from the device's pool in the order of a stream, given back in its order when nobody has it."""
+
+    def __init__(self, device: Device, size: int, stream: int, at: str = "memory") -> None:
+        self.size = size
+        with device:
+            handle = device.driver.call("cuMemAllocAsync", max(size, 1), device.stream(stream), at=at)
+        self.address = int(handle)
+        self.release = weakref.finalize(self, _free, device, handle, stream)
+        self.release.atexit = False  # the process takes its memory with it
+
+
+def _free(device: Device, handle: Any, stream: int) -> None:
+    with device:
+        device.driver.call("cuMemFreeAsync", handle, device.stream(stream))
+
+
+class DeviceArray:
+    """`address` of elements that lie row by row on `device`. `owner` keeps the memory: a Block, or another library's array.
+
+    ``numpy()`` copies to the host. Passed to PyTorch, CuPy, JAX or Numba it is read where it lies
+    (``torch.from_dlpack(a)``, ``cupy.asarray(a)``).
+    """
+
+    def __init__(self, device: Device, address: int, shape: Sequence[int], dtype: DType, owner: Any) -> None:
+        self.device = device
+        self.address = address
+        self.shape = tuple(shape)
+        self.element = dtype
+        self.owner = owner
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(numpy_dtype(self.element))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.element.itemsize
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({list(self.shape)}, {self.element}, cuda:{self.device.ordinal})"
+
+    def part(self, start: int, shape: Sequence[int]) -> DeviceArray:
+        """The elements from number `start` on, as an array of `shape`."""
+        return DeviceArray(self.device, self.address + start * self.element.itemsize, shape, self.element, self.owner)
+
+    # -- to and from the host --------------------------------------------------------------------
+
+    def numpy(self) -> np.ndarray:
+        """The values, once everything that the current stream was given is done."""
+        out = np.empty(self.shape, self.dtype)
+        self.read_into(out)
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("the values lie on a GPU: they cannot be had without a copy")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def read_into(self, out: np.ndarray) -> None:
+        assert out.flags.c_contiguous and out.nbytes == self.nbytes
+        stream = self.device.current_stream()
+        with self.device:
+            if self.nbytes:
+                place = out.__array_interface__["data"][0]
+                self._call("cuMemcpyDtoHAsync", place, self.pointer, self.nbytes, self.device.stream(stream))
+            self.device.synchronize(stream)
+
+    def write_from(self, source: np.ndarray) -> None:
+        """The values of a C-contiguous host array, which may be changed as soon as this returns."""
+        assert source.flags.c_contiguous and source.nbytes == self.nbytes
+        stream = self.device.current_stream()
+        with self.device:
+            if self.nbytes:
+                place = source.__array_interface__["data"][0]
+                self._call("cuMemcpyHtoDAsync", self.pointer, place, self.nbytes, self.device.stream(stream))
+            self.device.synchronize(stream)
+
+    def copy_from(self, source: DeviceArray) -> None:
+        assert source.nbytes == self.nbytes
+        if self.nbytes:
+            with self.device:
+                stream = self.device.stream(self.device.current_stream())
+                self._call("cuMemcpyDtoDAsync", self.pointer, source.pointer, self.nbytes, stream)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        return self.device.driver.call(name, *args, at="memory")
+
+    @property
+    def pointer(self) -> Any:
+        return self.device.driver.api.CUdeviceptr(self.address)
+
+    # -- protocols -------------------------------------------------------------------------------
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.dtype.kind == "V" or not self.dtype.isbuiltin:
+            raise AttributeError(f"the interface has no word for {self.element}; use __dlpack__")
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.address if self.size else 0, False),
+            "version": 3,
+            "strides": None,
+            "stream": self.device.current_stream() or 1,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device.dlpack_type, self.device.ordinal
+
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        from tatami.runtime.cuda.exchange import to_capsule
+
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError("the array lies on another device")
+        mine = self.device.current_stream()
+        theirs = mine if stream in (None, -1) else 0 if stream == 1 else int(stream or 0)  # 1: the default stream
+        if theirs != mine:
+            order_streams(self.device, before=mine, after=theirs)
+        return to_capsule(self)
+
+
+def order_streams(device: Device, before: int, after: int) -> None:
+    """What `after` does from now on waits for what `before` was given so far."""
+    driver = device.driver
+    with device:
+        event = driver.call("cuEventCreate", 2)  # CU_EVENT_DISABLE_TIMING
+        driver.call("cuEventRecord", event, device.stream(before))
+        driver.call("cuStreamWaitEvent", device.stream(after), event, 0)
+        driver.call("cuEventDestroy", event)  # freed once it has happened
+
+
+def empty(device: Device, shape: Sequence[int], dtype: DType, at: str = "memory") -> DeviceArray:
+    """New memory on the current stream, without values. Raises OutOfMemory."""
+    block = Block(device, math.prod(shape) * dtype.itemsize, device.current_stream(), at)
+    return DeviceArray(device, block.address, shape, dtype, block)
+
+
+def upload(device: Device, array: np.ndarray, dtype: DType) -> DeviceArray:
+    made = empty(device, array.shape, dtype)
+    made.write_from(np.ascontiguousarray(array).reshape(array.shape))
+    return made
+
+
+def host_bytes(size: int) -> Any:
+    """`size` bytes at a multiple of 64, as ctypes memory."""
+    room = (ctypes.c_uint8 * (size + 64))()
+    return (ctypes.c_uint8 * size).from_buffer(room, -ctypes.addressof(room) % 64)

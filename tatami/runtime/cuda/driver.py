@@ -1,0 +1,88 @@
+"""The driver API through its Python bindings. Every call is checked; what it refuses is a Diagnostic that says who asked.
+
+Nothing of the bindings is imported before a GPU is asked for, so that everything else works without them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from tatami.core.diagnostic import TatamiError, fail
+
+EMULATED = "use target emulated-sm80 or emulated-sm90, which run the same kernels on this CPU"
+
+
+At: TypeAlias = str | Callable[[], str]
+"""What a fault names; words that take work to find are found when there is one."""
+
+
+class Driver:
+    """`api` is the module `cuda.bindings.driver`, or something with its functions."""
+
+    def __init__(self, api: Any) -> None:
+        self.api = api
+
+    def call(self, name: str, *args: Any, at: At = "the device") -> Any:
+        """The results of one function of the API, without its status. Raises OutOfMemory and DeviceFault at `at`."""
+        status, *results = getattr(self.api, name)(*args)
+        if int(status):
+            raise self.fault(name, status, at if isinstance(at, str) else at())
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def fault(self, name: str, status: Any, at: str) -> TatamiError:
+        code = getattr(status, "name", str(status))
+        if code == "CUDA_ERROR_OUT_OF_MEMORY":
+            return fail(
+                "OutOfMemory", at, f"{name}: the GPU has no memory left", "use smaller sizes, or free what else lies on it"
+            )
+        _, text = self.api.cuGetErrorString(status)
+        said = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        return fail("DeviceFault", at, f"{name}: {code} ({said})", _ADVICE.get(code, _OTHER))
+
+
+_SYNC = "run again with TATAMI_CUDA_SYNC=1, which waits after each kernel and names the one at fault, in a new process"
+_OTHER = "check the driver with nvidia-smi; if it is well, report the program"
+_ADVICE = {
+    "CUDA_ERROR_ILLEGAL_ADDRESS": _SYNC,
+    "CUDA_ERROR_MISALIGNED_ADDRESS": _SYNC,
+    "CUDA_ERROR_LAUNCH_FAILED": _SYNC,
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": _SYNC,
+    "CUDA_ERROR_LAUNCH_TIMEOUT": _SYNC,
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": "empty the folder of the cache (TATAMI_CACHE_DIR), so that kernels are compiled for this GPU",
+    "CUDA_ERROR_INVALID_IMAGE": "empty the folder of the cache (TATAMI_CACHE_DIR); the NVRTC installed may be newer than the driver",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "install an NVRTC of the driver's own version: pip install 'nvidia-cuda-nvrtc==13.0.*'",
+}
+
+
+def bindings() -> Any:
+    """The module of the bindings. Raises ImportError without the package."""
+    return importlib.import_module("cuda.bindings.driver")
+
+
+@lru_cache(maxsize=1)
+def get_driver() -> Driver:
+    """The driver, initialised. Raises UnknownTarget where there is none, MissingPackage without its bindings."""
+    try:
+        api = bindings()
+    except ImportError:
+        raise fail(
+            "MissingPackage",
+            "target",
+            "the package cuda-bindings, through which GPUs are reached, is not installed",
+            f"pip install 'tatami[cuda]', or {EMULATED}",
+        ) from None
+    try:
+        (status,) = api.cuInit(0)
+    except RuntimeError:  # the bindings found no libcuda
+        raise fail("UnknownTarget", "target", "this machine has no NVIDIA driver", EMULATED) from None
+    if int(status):
+        why = f"the NVIDIA driver does not start: {getattr(status, 'name', status)}"
+        raise fail("UnknownTarget", "target", why, EMULATED)
+    return Driver(api)
+
+
+def device_count() -> int:
+    return int(get_driver().call("cuDeviceGetCount"))

@@ -1,0 +1,125 @@
+"""TMA descriptors: the rules of the hardware checked with numbers, then the driver's encoder (notes: PTX ISA, tensor maps).
+
+A map is 128 bytes that a kernel takes by value. Drivers up to 13.1 set a bit of its second word wrongly for tensors
+that span less than 128 KiB; it is cleared here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.runtime.cuda.device import Device
+from tatami.runtime.cuda.driver import At
+
+MAP_BYTES = 128
+SMALL_SPAN = 128 << 10
+FAULTY_DRIVER = 13010
+SMALL_BIT = 21
+"""Of the 64-bit word 1 of a map: for a small tensor it makes reads past its end wrong with drivers up to 13.1."""
+
+_TYPES = {
+    DType.u8: "UINT8", DType.i8: "UINT8", DType.bool: "UINT8", DType.u16: "UINT16", DType.i16: "UINT16", DType.u32: "UINT32",
+    DType.i32: "INT32", DType.u64: "UINT64", DType.i64: "INT64", DType.fp16: "FLOAT16", DType.bf16: "BFLOAT16",
+    DType.fp32: "FLOAT32", DType.fp64: "FLOAT64",
+}  # fmt: skip
+_SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+
+
+@dataclass(frozen=True)
+class Map:
+    """Sizes innermost first; `strides` in bytes, from dimension 1 on; `box` in elements. With `corners` (lower, upper)
+    an im2col map, whose box is (channels per pixel, pixels per column)."""
+
+    dtype: DType
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+    steps: tuple[int, ...] = ()
+    """Elements from one to the next that is read, per dimension; none: 1."""
+    corners: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    @property
+    def span(self) -> int:
+        """Bytes from the first element to the end of the last."""
+        reach = sum((d - 1) * s for d, s in zip(self.dims[1:], self.strides))
+        return reach + self.dims[0] * self.dtype.itemsize
+
+
+def encode(device: Device, map: Map, address: int, at: At) -> bytes:
+    """The 128 bytes. Raises InvalidExecution for what the hardware does not allow, DeviceFault for what the driver refuses."""
+    check(map, address, at)
+    api = device.driver.api
+    u64, u32 = api.cuuint64_t, api.cuuint32_t
+    rank = len(map.dims)
+    head = (
+        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[map.dtype]}"),
+        rank,
+        address,
+        [u64(d) for d in map.dims],
+        [u64(s) for s in map.strides],
+    )
+    tail = (
+        [u32(s) for s in (map.steps or (1,) * rank)],
+        api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[map.swizzle]}"),
+        api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    if map.corners is None:
+        made = device.driver.call("cuTensorMapEncodeTiled", *head, [u32(b) for b in map.box], *tail, at=at)
+    else:
+        lower, upper = map.corners
+        made = device.driver.call("cuTensorMapEncodeIm2col", *head, list(lower), list(upper), *map.box, *tail, at=at)
+    words = list((ctypes.c_uint64 * 16).from_address(int(made.getPtr())))
+    if device.driver_version <= FAULTY_DRIVER and map.span < SMALL_SPAN:
+        words[1] &= ~(1 << SMALL_BIT)
+    return bytes((ctypes.c_uint64 * 16)(*words))
+
+
+def check(map: Map, address: int, at: At) -> None:
+    """Raises InvalidExecution with the rule and both numbers."""
+    size = map.dtype.itemsize
+    rank = len(map.dims)
+    rules: list[tuple[bool, str]] = [
+        (1 <= rank <= 5, f"a tensor map has 1 to 5 dimensions, not {rank}"),
+        (map.dtype in _TYPES, f"no tensor map holds {map.dtype}"),
+        (address % 16 == 0, f"the tensor starts at {address:#x}, which is no multiple of 16"),
+        (len(map.strides) == rank - 1, f"{len(map.strides)} strides for {rank} dimensions"),
+    ]
+    rules += [(1 <= d <= 1 << 32, f"dimension {i} has {d} elements") for i, d in enumerate(map.dims)]
+    rules += [(s % 16 == 0 and 0 <= s < 1 << 40, f"the stride of {s} bytes is no multiple of 16") for s in map.strides]
+    rules += [(1 <= e <= 8, f"an element step of {e} is not within 1 to 8") for e in map.steps]
+    inner = map.box[0] * size if map.box else 0
+    if map.corners is None:
+        rules.append((len(map.box) == rank, f"a box of {len(map.box)} dimensions over {rank}"))
+        rules += [(1 <= b <= 256, f"a box of {b} elements in dimension {i}") for i, b in enumerate(map.box)]
+    else:
+        bound = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}.get(rank, 0)
+        rules += [
+            (rank >= 3, f"an im2col map has 3 to 5 dimensions, not {rank}"),
+            (len(map.box) == 2 and 1 <= map.box[0] <= 256, f"{map.box[:1]} channels per pixel, which are 1 to 256"),
+            (len(map.box) == 2 and 1 <= map.box[1] <= 1024, f"{map.box[1:]} pixels per column, which are 1 to 1024"),
+            (
+                all(len(c) == rank - 2 and all(-bound <= x < bound for x in c) for c in map.corners),
+                f"corners {map.corners} that are not {rank - 2} numbers within {-bound} to {bound - 1}",
+            ),
+        ]
+    rules.append((inner % 16 == 0, f"the box's inner side of {inner} bytes is no multiple of 16"))
+    if map.swizzle:
+        rules.append((map.swizzle in _SWIZZLES, f"a swizzle of {map.swizzle} bytes"))
+        rules.append((inner <= map.swizzle, f"the box's inner side of {inner} bytes is more than its swizzle, {map.swizzle}"))
+    broken = [why for holds, why in rules if not holds]
+    if broken:
+        raise fail(
+            "InvalidExecution",
+            at if isinstance(at, str) else at(),
+            f"its tensor map breaks a rule of the hardware: {'; '.join(broken)}",
+            _MEND,
+        )
+
+
+_MEND = "choose a plan without TMA for this size (async: off), or pad the row pitch to a multiple of 16 bytes"

@@ -5,25 +5,60 @@ Part of the header text: a kernel gets the shapes it uses.
 
 from __future__ import annotations
 
+from typing import Literal
 
-def wgmma_function(dtype: str, n: int) -> str:
-    """``tt_wgmma_m64k16<tt_f16, n, TRANS_A, TRANS_B>::run(acc, descA, descB, scale_d)``; dtype is f16 or bf16."""
+Form = Literal["shared", "registers", "narrow"]
+"""Both operands from shared memory; A from registers; types other than 16 bits, whose operands have no transposed form."""
+DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
+
+
+def wgmma_function(dtype: str, n: int, form: Form = "shared") -> str:
+    """``tt_wgmma_m64k16<tt_f16, n, TRANS_A, TRANS_B>::run(acc, descA, descB, scale_d)``; dtype is f16 or bf16.
+
+    registers: ``tt_wgmma_m64k16_rs<tt_f16, n, TRANS_B>::run(acc, a, descB, scale_d)`` with a[4];
+    narrow: ``tt_wgmma_m64<tt_e4m3, n>::run(acc, descA, descB, scale_d)``, also tf32 and e5m2.
+    """
     count = n // 2
     regs = [f"%{i}" for i in range(count)]
     lines = [", ".join(regs[i : i + 16]) for i in range(0, count, 16)]
-    a, b, scale, ta, tb = (f"%{count + i}" for i in range(5))
     operands = [", ".join(f'"+f"(d[{i}])' for i in range(j, min(j + 8, count))) for j in range(0, count, 8)]
     body = ',\\n\\t"\n        "'.join(lines)
     outputs = ",\n          ".join(operands)
+    place = iter(range(count, count + 16))
+    a = "{" + ", ".join(f"%{next(place)}" for _ in range(4)) + "}" if form == "registers" else f"%{next(place)}"
+    b, scale = f"%{next(place)}", f"%{next(place)}"
+    template, name, argument, given, last, immediates = {
+        "shared": (
+            "int TRANS_A, int TRANS_B",
+            f"m64k16<tt_{dtype}, {n}, TRANS_A, TRANS_B>",
+            "tt_u64 a",
+            '"l"(a)',
+            2,
+            ', "n"(TRANS_A), "n"(TRANS_B)',
+        ),
+        "registers": (
+            "int TRANS_B",
+            f"m64k16_rs<tt_{dtype}, {n}, TRANS_B>",
+            "const tt_u32 (&a)[4]",
+            _A_REGISTERS,
+            1,
+            ', "n"(TRANS_B)',
+        ),
+        "narrow": ("", f"m64<tt_{dtype}, {n}>", "tt_u64 a", '"l"(a)', 0, ""),
+    }[form]
+    trans = "".join(f", %{next(place)}" for _ in range(last))
     return f"""\
-template <int TRANS_A, int TRANS_B> struct tt_wgmma_m64k16<tt_{dtype}, {n}, TRANS_A, TRANS_B> {{
-  static TT_DEV void run(float (&d)[{count}], tt_u64 a, tt_u64 b, int scale_d) {{
+template <{template}> struct tt_wgmma_{name} {{
+  static TT_DEV void run(float (&d)[{count}], {argument}, tt_u64 b, int scale_d) {{
     asm volatile(
         "{{\\n\\t.reg .pred p;\\n\\tsetp.ne.b32 p, {scale}, 0;\\n\\t"
-        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{"
-        "{body}}},\\n\\t{a}, {b}, p, 1, 1, {ta}, {tb};\\n\\t}}"
+        "wgmma.mma_async.sync.aligned.m64n{n}k{DEPTH[dtype]}.f32.{dtype}.{dtype} {{"
+        "{body}}},\\n\\t{a}, {b}, p, 1, 1{trans};\\n\\t}}"
         : {outputs}
-        : "l"(a), "l"(b), "r"(scale_d), "n"(TRANS_A), "n"(TRANS_B));
+        : {given}, "l"(b), "r"(scale_d){immediates});
   }}
 }};
 """
+
+
+_A_REGISTERS = '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])'

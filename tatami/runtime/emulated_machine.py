@@ -52,6 +52,18 @@ class Pointer:
 
 
 @dataclass(frozen=True)
+class Im2col:
+    """Of a map [C, W, H, (D,) N]: the box that a filter's first tap moves in (corners counted from the image's first
+    and last pixel), its steps, and what one copy takes: channels of a pixel, pixels."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+    channels: int
+    pixels: int
+
+
+@dataclass(frozen=True)
 class MapOver:
     """A parameter: a tensor map over an array. Dims innermost first, strides in bytes from dimension 1."""
 
@@ -63,6 +75,7 @@ class MapOver:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    im2col: Im2col | None = None
 
 
 Argument: TypeAlias = Pointer | MapOver | int
@@ -112,6 +125,7 @@ class EmulatedMachine:
         library.emu_report.restype = ctypes.c_char_p
         library.emu_tensor_map_make.restype = ctypes.c_void_p
         library.emu_tensor_map_drop.argtypes = [ctypes.c_void_p]
+        library.emu_tensor_map_im2col.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_int] * 2
         library.emu_tensor_map_set.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_int] * 4 + [ctypes.c_void_p] * 3
 
     # -- memory ----------------------------------------------------------------------------------
@@ -202,6 +216,9 @@ class EmulatedMachine:
                 self._library.emu_tensor_map_set(
                     made, address(a.array), a.dtype.itemsize, len(a.dims), a.swizzle, kind, dims, strides, box
                 )
+                if a.im2col is not None:
+                    corners = [(ctypes.c_int * 3)(*x) for x in (a.im2col.lower, a.im2col.upper, a.im2col.steps)]
+                    self._library.emu_tensor_map_im2col(made, *corners, a.im2col.channels, a.im2col.pixels)
                 return _aligned(bytes((ctypes.c_uint64 * 16)(made, MAP_MAGIC)), 64)
 
 

@@ -9,6 +9,9 @@ typedef long long tt_i64;
 
 struct tt_f16 { tt_u16 bits; };
 struct tt_bf16 { tt_u16 bits; };
+struct tt_tf32 { float value; };
+struct tt_e4m3 { tt_u8 bits; };
+struct tt_e5m2 { tt_u8 bits; };
 struct __align__(64) tt_tensor_map { tt_u64 words[16]; };
 
 #define TT_DEV __device__ __forceinline__
@@ -37,6 +40,54 @@ TT_DEV int tt_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 // An index out of range, or another fault that data cause: remembered, reported after the launch. 1: an index.
 __device__ int tt_fault_code;
 TT_DEV void tt_fault(int code) { atomicMax(&tt_fault_code, code); }
+
+TT_DEV tt_u32 tt_ballot(bool value) { return __ballot_sync(0xffffffffu, value); }
+TT_DEV void tt_sync_warp() { __syncwarp(); }
+// Barriers 1 to 15 of the block, for `threads` threads (a multiple of 32): those who wait and those who only arrive.
+TT_DEV void tt_named_sync(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+TT_DEV void tt_named_arrive(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+
+// ---- flags and counters that blocks share; a relaxed one orders nothing by itself
+TT_DEV tt_u32 tt_atomic_add(tt_u32* p, tt_u32 value) {
+  tt_u32 old;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(value) : "memory");
+  return old;
+}
+TT_DEV tt_u32 tt_atomic_add_acq_rel(tt_u32* p, tt_u32 value) {
+  tt_u32 old;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(value) : "memory");
+  return old;
+}
+TT_DEV tt_u32 tt_atomic_max(tt_u32* p, tt_u32 value) {
+  tt_u32 old;
+  asm volatile("atom.relaxed.gpu.global.max.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(value) : "memory");
+  return old;
+}
+TT_DEV tt_u32 tt_atomic_cas(tt_u32* p, tt_u32 expected, tt_u32 wanted) {
+  tt_u32 old;
+  asm volatile("atom.acq_rel.gpu.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(p), "r"(expected), "r"(wanted) : "memory");
+  return old;
+}
+TT_DEV void tt_atomic_add_f32(float* p, float value) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(p), "f"(value) : "memory");
+}
+TT_DEV tt_u32 tt_load_acquire(const tt_u32* p) {
+  tt_u32 value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+  return value;
+}
+TT_DEV tt_u32 tt_load_relaxed(const tt_u32* p) {
+  tt_u32 value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+  return value;
+}
+TT_DEV void tt_store_release(tt_u32* p, tt_u32 value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+TT_DEV void tt_store_relaxed(tt_u32* p, tt_u32 value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+TT_DEV void tt_fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 // ---- conversions
 TT_DEV float tt_to_f32(tt_f16 x) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x.bits)); return r; }
@@ -106,7 +157,60 @@ TT_DEV void tt_mma_m16n8k16_bf16(float (&d)[4], const tt_u32 (&a)[4], tt_u32 b0,
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// fp32 registers of which the upper 19 bits count
+TT_DEV void tt_mma_m16n8k8_tf32(float (&d)[4], const tt_u32 (&a)[4], tt_u32 b0, tt_u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
+TT_DEV void tt_mma_m16n8k32_e4m3(float (&d)[4], const tt_u32 (&a)[4], tt_u32 b0, tt_u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+TT_DEV void tt_mma_m16n8k32_e5m2(float (&d)[4], const tt_u32 (&a)[4], tt_u32 b0, tt_u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+#endif
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+// ---- sm_90: one lane of the warp, and four 8x8 matrices back to shared memory
+TT_DEV bool tt_elect() {
+  tt_u32 chosen;
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(chosen));
+  return chosen != 0;
+}
+TT_DEV void tt_stmatrix_x4(tt_u32 address, const tt_u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+TT_DEV void tt_stmatrix_x4_trans(tt_u32 address, const tt_u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+
+// ---- sm_90: blocks of a cluster; an address of another block comes from tt_map_shared
+TT_DEV int tt_cluster_rank() { int r; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
+TT_DEV void tt_cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+TT_DEV void tt_cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+TT_DEV tt_u32 tt_map_shared(tt_u32 address, int rank) {
+  tt_u32 r; asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(rank)); return r;
+}
+TT_DEV tt_u32 tt_load_cluster(tt_u32 address) {
+  tt_u32 value; asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory"); return value;
+}
+TT_DEV void tt_store_cluster(tt_u32 address, tt_u32 value) {
+  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+TT_DEV void tt_mbarrier_arrive_cluster(tt_u32 barrier) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// ---- sm_90: the kernel before this one in the stream
+TT_DEV void tt_grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+TT_DEV void tt_grid_dependency_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
 // ---- sm_90: barriers in shared memory
 TT_DEV void tt_mbarrier_init(tt_u32 barrier, tt_u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
@@ -118,6 +222,14 @@ TT_DEV void tt_mbarrier_arrive(tt_u32 barrier) {
 }
 TT_DEV void tt_mbarrier_arrive_expect_tx(tt_u32 barrier, tt_u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+TT_DEV void tt_mbarrier_expect_tx(tt_u32 barrier, tt_u32 bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+TT_DEV void tt_mbarrier_invalidate(tt_u32 barrier) { asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"); }
+// Arrives, as one of the barrier's count, when the cp.async of this thread so far have landed.
+TT_DEV void tt_cp_async_arrive(tt_u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 TT_DEV bool tt_mbarrier_try_wait_parity(tt_u32 barrier, tt_u32 parity) {
   tt_u32 done;
@@ -148,6 +260,42 @@ TT_DEV void tt_tma_load_5d(tt_u32 dst, const tt_tensor_map* map, int x, int y, i
                ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v), "r"(barrier) : "memory");
 }
 
+TT_DEV void tt_tma_load_2d_multicast(tt_u32 dst, const tt_tensor_map* map, int x, int y, tt_u32 barrier, tt_u16 blocks) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+               ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(blocks) : "memory");
+}
+TT_DEV void tt_tma_load_3d_multicast(tt_u32 dst, const tt_tensor_map* map, int x, int y, int z, tt_u32 barrier, tt_u16 blocks) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;"
+               ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(blocks) : "memory");
+}
+// An im2col map: pixels from (w, h, n) on, each shifted by the filter's (dw, dh); c is the first channel.
+TT_DEV void tt_tma_load_im2col_4d(tt_u32 dst, const tt_tensor_map* map, int c, int w, int h, int n, tt_u16 dw, tt_u16 dh, tt_u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
+               ::"r"(dst), "l"(map), "r"(c), "r"(w), "r"(h), "r"(n), "r"(barrier), "h"(dw), "h"(dh) : "memory");
+}
+TT_DEV void tt_bulk_load(tt_u32 dst, const void* src, tt_u32 bytes, tt_u32 barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               ::"r"(dst), "l"(src), "r"(bytes), "r"(barrier) : "memory");
+}
+
+// ---- sm_90: from shared to global memory, in groups of the thread that asks
+TT_DEV void tt_tma_store_2d(const tt_tensor_map* map, int x, int y, tt_u32 src) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x), "r"(y), "r"(src) : "memory");
+}
+TT_DEV void tt_tma_store_3d(const tt_tensor_map* map, int x, int y, int z, tt_u32 src) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map), "r"(x), "r"(y), "r"(z), "r"(src) : "memory");
+}
+TT_DEV void tt_tma_add_2d(const tt_tensor_map* map, int x, int y, tt_u32 src) {
+  asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x), "r"(y), "r"(src) : "memory");
+}
+TT_DEV void tt_bulk_store(void* dst, tt_u32 src, tt_u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(src), "r"(bytes) : "memory");
+}
+TT_DEV void tt_bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// At most PENDING newer groups still write global memory, or (read) still read shared memory.
+template <int PENDING> TT_DEV void tt_bulk_wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory"); }
+template <int PENDING> TT_DEV void tt_bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory"); }
+
 // ---- sm_90: registers of a warpgroup
 template <int COUNT> TT_DEV void tt_setmaxnreg_inc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 template <int COUNT> TT_DEV void tt_setmaxnreg_dec() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
@@ -168,4 +316,8 @@ TT_DEV tt_u64 tt_wgmma_descriptor(tt_u32 address, tt_u32 leading, tt_u32 stride,
 }
 // The instructions tt_wgmma<type, N> follow; only the shapes that a kernel uses are written out.
 template <class T, int N, int TRANS_A, int TRANS_B> struct tt_wgmma_m64k16;
+// The same with A in registers: its rows lie as in mma_m16n8k16, a warp has 16 of the 64.
+template <class T, int N, int TRANS_B> struct tt_wgmma_m64k16_rs;
+// Elements of 4 bytes (tt_tf32) and of 1 byte (tt_e4m3, tt_e5m2): both operands along k.
+template <class T, int N> struct tt_wgmma_m64;
 #endif

@@ -48,22 +48,45 @@ void cp_async_commit(Site) {
   t.open = CopyGroup();
 }
 
+void land_group(Block& b, const CopyGroup& g, uint32_t time) {
+  for (const CopyPiece& p : g.pieces) {
+    uint8_t* const to = b.shared + p.offset;
+    memcpy(to, p.from, (size_t)p.bytes);
+    memset(to + p.bytes, 0, (size_t)(p.size - p.bytes));
+    b.source[p.offset / 16] = p.size == 16 && p.bytes ? p.from : nullptr;
+  }
+  for (uint32_t r : g.records) {
+    machine.records[r].in_flight = false;
+    machine.records[r].time = time;
+  }
+}
+
 void cp_async_wait(int pending, Site) {
   Thread& t = *machine.current;
-  Block& b = *t.block;
   while ((int)t.groups.size() > pending) {
-    for (const CopyPiece& p : t.groups.front().pieces) {
-      uint8_t* const to = b.shared + p.offset;
-      memcpy(to, p.from, (size_t)p.bytes);
-      memset(to + p.bytes, 0, (size_t)(p.size - p.bytes));
-      b.source[p.offset / 16] = p.size == 16 && p.bytes ? p.from : nullptr;
-    }
-    for (uint32_t r : t.groups.front().records) {
-      machine.records[r].in_flight = false;
-      machine.records[r].time = t.now;
-    }
+    land_group(*t.block, t.groups.front(), t.now);
     t.groups.pop_front();
   }
+}
+
+// The copies so far no longer wait for a group: they land by themselves, and then arrive.
+void cp_async_arrive(uint32_t barrier, Site site) {
+  Thread& t = *machine.current;
+  barrier_at(*t.block, barrier, "cp.async.mbarrier.arrive", site);
+  TmaCopy c{};
+  c.copier = &t;
+  c.barrier = barrier;
+  c.site = site;
+  c.issuer = t.block;
+  c.offset = t.now++;  // the moment that whoever waits for the barrier learns of
+  t.groups.push_back(std::move(t.open));
+  t.open = CopyGroup();
+  for (CopyGroup& g : t.groups) {
+    c.group.pieces.insert(c.group.pieces.end(), g.pieces.begin(), g.pieces.end());
+    c.group.records.insert(c.group.records.end(), g.records.begin(), g.records.end());
+    g = CopyGroup();
+  }
+  machine.in_flight.push_back(std::move(c));
 }
 
 // ---- bulk stores: shared memory is read late, global memory is written late

@@ -35,8 +35,9 @@ void store_shared(uint32_t address, const void* from, int bytes, Site);
 
 // ---- global memory between blocks
 enum class Order { relaxed, acquire, release, acquire_release };
-uint32_t atomic_u32(void* p, uint32_t value, uint32_t (*change)(uint32_t, uint32_t), Order, Site);
-uint32_t atomic_cas_u32(void* p, uint32_t expected, uint32_t wanted, Order, Site);
+enum class Change { add, max, add_f32 };
+uint32_t atomic(void* p, uint32_t value, Change, Order, Site);
+uint32_t compare_and_swap(void* p, uint32_t expected, uint32_t wanted, Order, Site);
 uint32_t load_flag(const void* p, Order, Site);
 void store_flag(void* p, uint32_t value, Order, Site);
 void fence_device(Site);
@@ -75,7 +76,7 @@ void set_registers(int count, bool more, Site);
 void cp_async(uint32_t to, const void* from, int size, int bytes, Site);
 void cp_async_commit(Site);
 void cp_async_wait(int pending, Site);
-void cp_async_arrive(uint32_t barrier, bool counted, Site);
+void cp_async_arrive(uint32_t barrier, Site);
 void fence_async(Site);
 void fence_barrier_init(Site);
 void barrier_init(uint32_t barrier, uint32_t count, Site);

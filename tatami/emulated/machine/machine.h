@@ -200,6 +200,7 @@ struct Thread {
   const char* waits = "";
   Site wait_site{};
   uint32_t wait_address = 0, wait_parity = 0;
+  ClockId heard = 0, fenced = 0;  // from relaxed loads since the last fence; known at the last fence
   const void* wait_flag = nullptr;
   uint32_t seen_flag = 0;
   std::deque<CopyGroup> groups;
@@ -213,6 +214,8 @@ struct Thread {
 };
 
 struct TmaCopy {
+  Thread* copier = nullptr;   // cp.async pieces of a thread that arrive at a barrier when they land
+  CopyGroup group;
   const TensorMap* map;       // null: a plain run of bytes
   const uint8_t* from;
   int at[5];
@@ -318,6 +321,7 @@ void leave_barriers(Thread& thread);
 
 // ---- copy.cpp, tma.cpp, wgmma.cpp
 void land(size_t copy);
+void land_group(Block& block, const CopyGroup& group, uint32_t time);
 void finish_bulk(Thread& thread, size_t keep, bool reads_only);
 uint32_t swizzled(uint32_t address, int span);
 void check_exit(Thread& thread);

@@ -173,6 +173,16 @@ static void land_im2col(Block& b, const TmaCopy& c) {
 void land(size_t which) {
   const TmaCopy c = machine.in_flight[which];
   machine.in_flight.erase(machine.in_flight.begin() + (ptrdiff_t)which);
+  if (c.copier) {
+    land_group(*c.issuer, c.group, c.offset);
+    Barrier& m = c.issuer->barriers[c.barrier - SHARED_BASE];
+    if (!m.pending)
+      return note("misuse", c.site, "cp.async.mbarrier.arrive at %s: more arrivals at %s than its count %u in one phase", where(c.site).c_str(),
+                  shared_name(*c.issuer, c.barrier - SHARED_BASE).c_str(), m.count);
+    m.arrived.knows.raise(c.copier->agent, c.offset);
+    --m.pending;
+    return try_complete(m);
+  }
   for (uint32_t r = 0; r < c.issuer->cluster->size(); ++r) {
     if (!(c.mask >> r & 1)) continue;
     Block& b = *(*c.issuer->cluster)[r];

@@ -1,0 +1,53 @@
+"""Correct kernels: the right numbers, and nothing reported under twenty schedules."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from tatami.cu.print import headers
+from tatami.cu.wgmma_text import wgmma_function
+from tatami.emulated.sources import kernel_headers
+from tatami.runtime.emulated_machine import EmulatedMachine
+from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
+from tests.emulated.texts import CASES, machine_of, run, text_of
+
+SCHEDULES = range(21)
+
+
+@pytest.fixture(scope="module")
+def machine() -> EmulatedMachine:
+    return machine_of({k: text_of(k) for k in CASES})
+
+
+@pytest.mark.parametrize("kernel", CASES)
+def test_a_correct_kernel_computes_and_is_never_reported(kernel: str, machine: EmulatedMachine) -> None:
+    case = CASES[kernel]
+    wanted = case.wanted(case.arrays)
+    for schedule in SCHEDULES:
+        report, made = run(machine, case, kernel, replace(case.shape, schedule=schedule))
+        assert report is None, (schedule, report)
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(made[name].reshape(value.shape), value, err_msg=f"{name}, schedule {schedule}")
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("kernel", CASES)
+def test_the_texts_compile_for_the_hardware(kernel: str) -> None:
+    texts = headers(())
+    extra = wgmma_function("f16", 64, "registers") + wgmma_function("tf32", 32, "narrow") + wgmma_function("e4m3", 16, "narrow")
+    texts["tatami_ptx.cuh"] += f"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n{extra}#endif\n"
+    compile_cubin(text_of(kernel), "sm_90a", texts)
+
+
+def test_both_headers_have_the_same_functions() -> None:
+    real = (files("tatami.cu") / "header" / "tatami_ptx.cuh").read_text()
+    emulated = kernel_headers({})["tatami_ptx.cuh"]
+    pattern = re.compile(r"\b(?:TT_DEV [\w ]+?|struct )(tt_\w+)(?=\(|<| \{|;)")
+    macro = re.compile(r"#define (TT_\w+)")
+    assert set(pattern.findall(real)) <= set(pattern.findall(emulated))
+    assert set(macro.findall(real)) - {"TT_PRAGMA"} <= set(macro.findall(emulated))

@@ -7,8 +7,9 @@ with another compiler may lack.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,29 @@ class _Bytes:
         return value.decode("utf-8", "replace")
 
 
-def find_line(shared_object: bytes, address: int) -> tuple[str, int] | None:
-    """(file, line) of the instruction at an address, counted from where the object is loaded."""
-    table = section(shared_object, ".debug_line")
-    reader = _Bytes(table)
-    while reader.at < len(table):
-        rows = _unit(reader)
-        for row, following in pairwise(rows):
-            if not row.end and row.address <= address < following.address:
-                return row.file, row.line
-    return None
+class LineTable:
+    """The table of one shared object, read when the first address is asked for."""
+
+    def __init__(self, shared_object: bytes) -> None:
+        self._object = shared_object
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        """Where each run of instructions of one line begins, by address; `end` where nothing is known further on."""
+        table = section(self._object, ".debug_line")
+        reader = _Bytes(table)
+        rows: list[Row] = []
+        while reader.at < len(table):
+            rows += _unit(reader)
+        return sorted(rows, key=lambda r: (r.address, not r.end))
+
+    def find(self, address: int) -> tuple[str, int] | None:
+        """(file, line) of the instruction at an address, counted from where the object is loaded."""
+        after = bisect_right(self._rows, address, key=lambda r: r.address)
+        if after == 0 or self._rows[after - 1].end:
+            return None
+        row = self._rows[after - 1]
+        return row.file, row.line
 
 
 def section(elf: bytes, name: str) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.emulated.lines import find_line
+from tatami.emulated.lines import LineTable
 
 KINDS = {
     "race": "KernelRace",
@@ -46,14 +46,14 @@ class Report:
     text: str
 
 
-def read_report(raw: str, shared_object: bytes) -> Report:
+def read_report(raw: str, lines: LineTable) -> Report:
     """The machine's words, its `{{file:line}}` and `{{@address}}` marks read."""
 
     def place(mark: str) -> tuple[str, int]:
         if not mark.startswith("@"):
             file, _, line = mark.rpartition(":")
             return file, int(line)
-        return find_line(shared_object, int(mark[1:], 16)) or ("unknown line", 0)
+        return lines.find(int(mark[1:], 16)) or ("unknown line", 0)
 
     def words(match: re.Match[str]) -> str:
         file, line = place(match[1])

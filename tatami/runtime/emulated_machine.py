@@ -19,6 +19,7 @@ from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.core.tensor import numpy_dtype
 from tatami.cu.ir import Unit as CudaUnit
+from tatami.emulated.lines import LineTable
 from tatami.emulated.report import Explain, Report, read_report, to_diagnostic
 from tatami.emulated.sources import (
     KERNEL_FLAGS,
@@ -113,7 +114,7 @@ class EmulatedMachine:
 
     def __init__(self, library: ctypes.CDLL, body: bytes) -> None:
         self._library = library
-        self._body = body
+        self._lines = LineTable(body)
         self._ids: dict[int, int] = {}
         self.lock = threading.RLock()
         library.emu_buffer_make.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
@@ -185,7 +186,7 @@ class EmulatedMachine:
                     ended = self._library.emu_run(SLICE_SECONDS)
                 if ended == 1:
                     return None
-                return read_report(self._library.emu_report().decode("utf-8", "replace"), self._body)
+                return read_report(self._library.emu_report().decode("utf-8", "replace"), self._lines)
             except BaseException:
                 self._library.emu_abandon()
                 raise

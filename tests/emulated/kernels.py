@@ -20,7 +20,7 @@ from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import lower_region
 from tatami.plan.ir import Guarded
 from tatami.region.ir import Region
-from tatami.runtime.emulated_machine import Argument, LaunchShape, MapOver, Pointer, build_machine
+from tatami.runtime.emulated_machine import Argument, EmulatedMachine, LaunchShape, MapOver, Pointer, build_machine
 
 NUMPY = {DType.fp16: np.float16, DType.bf16: ml_dtypes.bfloat16, DType.fp32: np.float32}
 Change = Callable[[str], str]
@@ -40,33 +40,48 @@ class Built:
     """A contraction Region with one plan, compiled. `change` plants a fault in its text."""
 
     def __init__(
-        self, region: Region, plan: Any, target: str, conditions: tuple[Condition, ...] = (), change: Change = lambda t: t
+        self,
+        region: Region,
+        plan: Any,
+        target: str,
+        conditions: tuple[Condition, ...] = (),
+        change: Change = lambda t: t,
+        load: bool = True,
     ) -> None:
         self.region = region
         kernel, self.binding = lower_region(region, Guarded(conditions, plan), PRESETS[target])
         self.kernel: Kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(self.binding.sizes), ""))
         unit = print_unit(self.kernel, PRESETS[target])
-        unit = Unit(unit.symbol, unit.arch, change(unit.text))
-        self.machine = build_machine([unit], headers(()), PRESETS[target])
+        self.text = change(unit.text)
+        self.machine = build_machine([Unit(unit.symbol, unit.arch, self.text)], headers(()), PRESETS[target]) if load else None
 
     def run(self, arrays: dict[str, np.ndarray], env: dict[str, int], schedule: int = 0) -> np.ndarray:
         report, made = self.report(arrays, env, schedule)
         assert report is None, report
         return made
 
-    def report(self, arrays: dict[str, np.ndarray], env: dict[str, int], schedule: int = 0) -> tuple[Report | None, np.ndarray]:
-        """What the machine says, and the output."""
+    def report(
+        self,
+        arrays: dict[str, np.ndarray],
+        env: dict[str, int],
+        schedule: int = 0,
+        machine: EmulatedMachine | None = None,
+        symbol: str = "k0",
+    ) -> tuple[Report | None, np.ndarray]:
+        """What the machine says, and the output. Another `machine` has the kernel under another `symbol`."""
+        machine = machine or self.machine
+        assert machine is not None
         out = self.region.outputs[0]
         shape = tuple(int(evaluate(s, env)) for s in out.memref.shape)
         dtypes = {p.name: p.memref.dtype for p in self.region.inputs}
-        buffers = {name: self.machine.copied(name, a, dtypes[name]) for name, a in arrays.items()}
-        buffers[out.name] = self.machine.make(out.name, int(np.prod(shape)), out.memref.dtype)
+        buffers = {name: machine.copied(name, a, dtypes[name]) for name, a in arrays.items()}
+        buffers[out.name] = machine.make(out.name, int(np.prod(shape)), out.memref.dtype)
         try:
-            found = self.machine.run("k0", self.arguments(buffers, env), self.shape(env, schedule))
+            found = machine.run(symbol, self.arguments(buffers, env), self.shape(env, schedule))
             return found, buffers[out.name].reshape(shape).copy()
         finally:
             for a in buffers.values():
-                self.machine.drop(a)
+                machine.drop(a)
 
     def shape(self, env: dict[str, int], schedule: int) -> LaunchShape:
         x, y, z = (int(evaluate(g, env)) for g in self.binding.grid)

@@ -6,9 +6,9 @@ namespace emu {
 static void open_for(NamedBarrier& n) {
   NamedBarrier done = std::move(n);
   n = NamedBarrier();
-  const ClockId knows = machine.clocks.made(done.meeting.knows.entries), proxy = machine.clocks.made(done.meeting.proxy.entries);
+  const Knowledge learned = made(done.meeting);
   for (Thread* t : done.waiting) {
-    acquire(*t, knows, proxy);
+    acquire(*t, learned);
     wake(t);
   }
 }
@@ -100,19 +100,19 @@ void barrier_init(uint32_t address, uint32_t count, Site site) {
   const Access a = access_of(t, "mbarrier.init", site);
   write_shared(b, a, offset, 8, record_of(a, false, true));
   auto found = b.barriers.find(offset);
-  Barrier made;
+  Barrier fresh;
   if (found != b.barriers.end()) {
-    made.agent = found->second.agent;
-    made.base = found->second.base + (uint32_t)found->second.phase + 1;
+    fresh.agent = found->second.agent;
+    fresh.base = found->second.base + (uint32_t)found->second.phase + 1;
   } else {
-    made.agent = take_agent(b, "copies that complete on the barrier at " + shared_name(b, offset));
-    made.base = machine.agent_times[made.agent];
+    fresh.agent = take_agent(b, "copies that complete on the barrier at " + shared_name(b, offset));
+    fresh.base = machine.agent_times[fresh.agent];
   }
-  made.count = made.pending = count;
-  made.owner = t->agent;
-  made.owner_time = t->now;
-  made.site = site;
-  b.barriers[offset] = made;
+  fresh.count = fresh.pending = count;
+  fresh.owner = t->agent;
+  fresh.owner_time = t->now;
+  fresh.site = site;
+  b.barriers[offset] = fresh;
   ++t->now;
 }
 
@@ -127,8 +127,7 @@ void try_complete(Barrier& m) {
   ++m.phase;
   m.pending = m.count;
   m.arrived.knows.raise(m.agent, m.base + (uint32_t)m.phase);
-  m.knows = machine.clocks.made(m.arrived.knows.entries);
-  m.proxy = machine.clocks.made(m.arrived.proxy.entries);
+  m.done = made(m.arrived);
   for (Thread* t : m.waiting) wake(t);
   m.waiting.clear();
 }
@@ -167,7 +166,7 @@ void barrier_wait(uint32_t address, uint32_t parity, Site site) {
   if (m.phase > before + 1)
     fault("misuse", site, "the barrier at %s passed %llu phases while a thread waited at %s for one: parities cannot tell them apart",
           shared_name(b, address - SHARED_BASE).c_str(), (unsigned long long)(m.phase - before), where(site).c_str());
-  acquire(t, m.knows, m.proxy);
+  acquire(t, m.done);
 }
 
 // The ordinary memory that this thread knows of may from now on be used through the async proxy.

@@ -39,6 +39,7 @@ void cp_async(uint32_t to, const void* from, int size, int bytes, Site site) {
   if (records.empty() || !(machine.records[records.back()].site == site)) records.push_back(record_of(a, true, true));
   write_shared(b, a, offset, (uint32_t)size, records.back());
   memset(b.shared + offset, 0xff, (size_t)size);
+  b.source[offset / 16] = nullptr;
   t->open.pieces.push_back({offset, (const uint8_t*)from, size, bytes});
 }
 

@@ -26,19 +26,21 @@ static void learn(const void* p, Order order) {
   auto found = machine.flags.find(p);
   if (found == machine.flags.end()) return;
   Thread& t = *machine.current;
-  const ClockId knows = machine.clocks.made(found->second.knows.entries);
+  const Knowledge told = made(found->second);
   if (order == Order::acquire || order == Order::acquire_release)
-    acquire(t, knows, 0);
+    acquire(t, {told.knows, 0, told.foreign});
   else
-    t.heard = machine.clocks.join(t.heard, knows);
+    t.heard = machine.clocks.join(t.heard, told.foreign);
 }
 
 static void teach(const void* p, Order order) {
   Thread& t = *machine.current;
-  if (order == Order::release || order == Order::acquire_release)
-    release(t, machine.flags[p]);
-  else if (t.fenced)
-    machine.flags[p].knows.add(machine.clocks, t.fenced);
+  Meeting& flag = machine.flags[p];
+  const bool releases = order == Order::release || order == Order::acquire_release;
+  const ClockId told = releases ? machine.clocks.raised(t.knows, t.agent, t.now) : t.fenced;
+  for (Gathered* g : {&flag.knows, &flag.foreign}) g->add(machine.clocks, told);
+  flag.foreign.add(machine.clocks, releases ? t.foreign : t.fenced_foreign);
+  if (releases) ++t.now;
   t.wait_flag = nullptr;
   for (auto& c : machine.clusters)
     for (Block* b : c->blocks)
@@ -116,7 +118,9 @@ void store_flag(void* p, uint32_t value, Order order, Site site) {
 void fence_device(Site) {
   Thread& t = *machine.current;
   t.knows = machine.clocks.join(t.knows, t.heard);
+  t.foreign = machine.clocks.join(t.foreign, t.heard);
   t.fenced = machine.clocks.raised(t.knows, t.agent, t.now);
+  t.fenced_foreign = t.foreign;
   ++t.now;
 }
 

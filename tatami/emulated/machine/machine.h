@@ -55,8 +55,14 @@ struct Buffer {
   Shadow shadow;
 };
 
+// What passes through a meeting: what is known, what is known through the async proxy, and what is known of other
+// clusters. The last is kept apart because agents are used again: what is known of an agent says nothing of those who
+// were it before, in clusters that ended.
+struct Knowledge {
+  ClockId knows = 0, proxy = 0, foreign = 0;
+};
 struct Meeting {
-  Gathered knows, proxy;
+  Gathered knows, proxy, foreign;
 };
 
 struct Thread;
@@ -67,7 +73,7 @@ struct Barrier {  // mbarrier
   int64_t bytes = 0;
   uint64_t phase = 0;
   Meeting arrived;
-  ClockId knows = 0, proxy = 0;
+  Knowledge done;  // of the last phase that ended
   std::vector<Thread*> waiting;
   uint32_t owner = 0, owner_time = 0, owner_serial = 0;  // who initialised it
   Site site;
@@ -195,12 +201,12 @@ struct Thread {
   Block* block;
   Fiber fiber;
   uint8_t* stack;
-  ClockId knows = 0, proxy = 0;
+  ClockId knows = 0, proxy = 0, foreign = 0;
   bool done = false, blocked = false, waited_for_grid = false, cluster_arrived = false;
   const char* waits = "";
   Site wait_site{};
   uint32_t wait_address = 0, wait_parity = 0;
-  ClockId heard = 0, fenced = 0;  // from relaxed loads since the last fence; known at the last fence
+  ClockId heard = 0, fenced = 0, fenced_foreign = 0;  // from relaxed loads since the last fence; known at the last fence
   const void* wait_flag = nullptr;
   uint32_t seen_flag = 0;
   std::deque<CopyGroup> groups;
@@ -268,8 +274,8 @@ uint32_t take_agent(Block& block, std::string name);
 void wait(const char* what, Site site);
 void wake(Thread* thread);
 void release(Thread& thread, Meeting& meeting);
-void acquire(Thread& thread, const Meeting& meeting);
-void acquire(Thread& thread, ClockId knows, ClockId proxy);
+Knowledge made(const Meeting& meeting);
+void acquire(Thread& thread, const Knowledge& knowledge);
 
 // ---- report.cpp
 std::string where(Site site);

@@ -26,10 +26,12 @@ std::string where(Site site) {
   return formatted("{{%s:%d}}", name ? name + 1 : site.file, (int)site.line);
 }
 
+static std::string block_name(const Block& b) { return formatted("block (%d, %d, %d)", b.index[0], b.index[1], b.index[2]); }
+
 std::string thread_name(const Thread& t) {
   const std::string at = formatted("thread %d (warp %d, lane %d)", t.index, t.index / 32, t.index % 32);
   if (machine.clusters.size() < 2 && t.block->cluster->size() < 2) return at;
-  return at + formatted(" of block (%d, %d, %d)", t.block->index[0], t.block->index[1], t.block->index[2]);
+  return at + " of " + block_name(*t.block);
 }
 
 std::string who(uint32_t agent) {
@@ -64,8 +66,8 @@ static void write_report(const char* kind, Site site, const char* format, va_lis
   char text[4096];
   vsnprintf(text, sizeof text, format, arguments);
   const Thread* t = machine.current;
-  std::string place = t ? thread_name(*t) : "";
-  if (t) place += formatted(" of block (%d, %d, %d)", t->block->index[0], t->block->index[1], t->block->index[2]);
+  std::string place;
+  if (t) place = formatted("thread %d (warp %d, lane %d) of ", t->index, t->index / 32, t->index % 32) + block_name(*t->block);
   machine.report = std::string(kind) + "\x1f" + (site.file || site.line ? where(site) : "") + "\x1f" + place + "\x1f" + text;
   machine.stopped = true;
 }
@@ -114,7 +116,7 @@ std::string deadlock_text() {
           text += formatted(" at %s for the others", where(t.wait_site).c_str());
         }
         if (machine.clusters.size() > 1 || c->blocks.size() > 1)
-          text = formatted("block (%d, %d, %d): ", b->index[0], b->index[1], b->index[2]) + text;
+          text = block_name(*b) + ": " + text;
         waiting[text].push_back(t.index);
       }
   std::string out;

@@ -78,15 +78,19 @@ void release(Thread& t, Meeting& m) {
   m.knows.add(machine.clocks, t.knows);
   m.knows.raise(t.agent, t.now);
   m.proxy.add(machine.clocks, t.proxy);
+  m.foreign.add(machine.clocks, t.foreign);
   ++t.now;
 }
 
-void acquire(Thread& t, ClockId knows, ClockId proxy) {
-  t.knows = machine.clocks.join(t.knows, knows);
-  t.proxy = machine.clocks.join(t.proxy, proxy);
+Knowledge made(const Meeting& m) {
+  return {machine.clocks.made(m.knows.entries), machine.clocks.made(m.proxy.entries), machine.clocks.made(m.foreign.entries)};
 }
 
-void acquire(Thread& t, const Meeting& m) { acquire(t, machine.clocks.made(m.knows.entries), machine.clocks.made(m.proxy.entries)); }
+void acquire(Thread& t, const Knowledge& k) {
+  t.knows = machine.clocks.join(t.knows, k.knows);
+  t.proxy = machine.clocks.join(t.proxy, k.proxy);
+  t.foreign = machine.clocks.join(t.foreign, k.foreign);
+}
 
 // ---- threads and blocks
 
@@ -111,7 +115,7 @@ static bool start_block(Cluster& cluster, int rank, const int (&index)[3]) {
   b.rank = rank;
   memcpy(b.index, index, sizeof b.index);
   b.live = b.threads_count = l.threads;
-  b.serial = ++machine.serial;
+  b.serial = machine.serial;
   b.cluster = &cluster.blocks;
   b.cluster_barrier = &cluster.barrier;
   b.shared_bytes = l.shared_bytes;
@@ -153,6 +157,7 @@ static bool admit() {
   const int64_t n = machine.next_cluster++, nx = l.grid[0] / l.cluster[0], ny = l.grid[1] / l.cluster[1];
   const int at[3] = {(int)(n % nx), (int)(n / nx % ny), (int)(n / nx / ny)};
   auto cluster = std::make_unique<Cluster>();
+  ++machine.serial;
   for (int r = 0; r < size; ++r) {
     const int in[3] = {r % l.cluster[0], r / l.cluster[0] % l.cluster[1], r / l.cluster[0] / l.cluster[1]};
     const int index[3] = {at[0] * l.cluster[0] + in[0], at[1] * l.cluster[1] + in[1], at[2] * l.cluster[2] + in[2]};
@@ -173,7 +178,8 @@ static void end_block(Block& b) {
   }
   for (Warpgroup& g : b.warpgroups) machine.agent_times[g.agent] = g.base + g.committed;
   for (auto& [offset, m] : b.barriers) machine.agent_times[m.agent] = m.base + (uint32_t)m.phase + 1;
-  machine.spare_agents.insert(machine.spare_agents.end(), b.agents.begin(), b.agents.end());
+  if (machine.flags.empty())  // else somebody may still learn of them
+    machine.spare_agents.insert(machine.spare_agents.end(), b.agents.begin(), b.agents.end());
 }
 
 static bool is_over(const Cluster& c) {
@@ -203,7 +209,7 @@ static void retire() {
     machine.readers.resize(1);
     machine.reader_keys.clear();
     machine.clocks.clear();  // only what flags say survives the blocks
-    for (auto& [address, m] : machine.flags) m.knows.last = m.proxy.last = 0;
+    for (auto& [address, m] : machine.flags) m.knows.last = m.proxy.last = m.foreign.last = 0;
   }
 }
 

@@ -35,9 +35,9 @@ static void check_writer(const Block& block, const Access& a, uint32_t record, u
   }
 }
 
-// An agent may belong to a later block than the one that acted: its own past is then no knowledge.
 bool is_over(const Thread& t, uint32_t agent, uint32_t time, uint32_t serial) {
-  return (agent == t.agent && serial == t.block->serial) || machine.clocks.at(t.knows, agent) >= time;
+  if (serial != t.block->serial) return machine.clocks.at(t.foreign, agent) >= time;
+  return agent == t.agent || machine.clocks.at(t.knows, agent) >= time;
 }
 
 // The set of readers with one more. Readers that are known to be over are dropped: who waits for this one waits for them.

@@ -42,6 +42,7 @@ static void start(TmaCopy c, uint32_t to, const char* what) {
     c.record[r] = record_of(a, true, false);
     write_shared(b, a, c.offset, c.bytes, c.record[r]);
     memset(b.shared + c.offset, 0xff, c.bytes);
+    for (uint32_t i = 0; i < c.bytes; i += 16) b.source[(c.offset + i) / 16] = nullptr;
   }
   machine.in_flight.push_back(c);
 }

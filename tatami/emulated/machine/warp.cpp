@@ -127,8 +127,8 @@ bool elect(Site site) {
 static void order_lanes(Thread** threads, void**, int count, Site) {
   Meeting m;
   for (int i = 0; i < count; ++i) release(*threads[i], m);
-  const ClockId knows = machine.clocks.made(m.knows.entries), proxy = machine.clocks.made(m.proxy.entries);
-  for (int i = 0; i < count; ++i) acquire(*threads[i], knows, proxy);
+  const Knowledge learned = made(m);
+  for (int i = 0; i < count; ++i) acquire(*threads[i], learned);
 }
 static const Collective SYNC_WARP{"bar.warp.sync", order_lanes};
 
@@ -144,7 +144,7 @@ struct Matrices {
 };
 
 // The eight rows of a matrix come from places of global memory at equal distances, unless its layout is confused.
-static void check_rows(const Block& b, const uint32_t (&offset)[8], Site site) {
+static void check_rows(const Block& b, const uint32_t* offset, Site site) {
   const uint8_t* from[8];
   for (int i = 0; i < 8; ++i) from[i] = b.source[offset[i] / 16];
   int first = -1, second = -1;
@@ -170,14 +170,16 @@ static void load_matrices(Thread** threads, void** arguments, int, Site site) {
   uint32_t offset[32];
   for (int l = 0; l < 8 * head.count; ++l) {
     offset[l] = shared_offset(b, ((Matrices*)arguments[l])->address, 16, 16, "ldmatrix", site);
+  }
+  if (machine.launch.check_layout)
+    for (int m = 0; m < head.count; ++m) check_rows(b, offset + 8 * m, site);
+  for (int l = 0; l < 8 * head.count; ++l) {
     const int row = l % 8;
     Thread* readers[5] = {threads[l], threads[4 * row], threads[4 * row + 1], threads[4 * row + 2], threads[4 * row + 3]};
     read_shared(b, {readers, head.transposed ? 1 : 5, threads[l]->agent, threads[l]->now, false, site, "ldmatrix"}, offset[l], 16);
   }
   for (int m = 0; m < head.count; ++m) {
-    uint32_t rows[8];
-    for (int i = 0; i < 8; ++i) rows[i] = offset[8 * m + i];
-    if (machine.launch.check_layout) check_rows(b, rows, site);
+    const uint32_t* const rows = offset + 8 * m;
     for (int l = 0; l < 32; ++l) {
       const int g = l / 4, q = 2 * (l % 4);
       const uint16_t low = head.transposed ? half_of(b.shared + rows[q], g) : half_of(b.shared + rows[g], q);

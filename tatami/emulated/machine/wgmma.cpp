@@ -63,7 +63,9 @@ static void check_source(const Block& b, const Operand& o, bool transposed, int 
   });
 }
 
-static void read_operand(const Access& a, Block& b, const Operand& o, bool transposed, int element, int extent) {
+static void read_operand(const Access& a, Block& b, const Operand& o, bool transposed, int element, int extent, char name) {
+  each_chunk(o, transposed, element, extent, [&](int, int, uint32_t address) { shared_offset(b, address, 16, 16, a.what, a.site); });
+  if (machine.launch.check_layout) check_source(b, o, transposed, element, extent, name, a.site);
   each_chunk(o, transposed, element, extent, [&](int, int, uint32_t address) { read_shared(b, a, shared_offset(b, address, 16, 16, a.what, a.site), 16); });
 }
 
@@ -147,12 +149,10 @@ static void issue(Thread** threads, void** arguments, int, Site site) {
   Access a{threads, 128, g.agent, g.base + g.committed + 1, true, site, "wgmma, for A,"};
   if (!w.op.a_registers) {
     const Operand A = operand_of(w.op.a, site, 'A');
-    read_operand(a, b, A, w.op.transposed_a, element, 64);
-    if (machine.launch.check_layout) check_source(b, A, w.op.transposed_a, element, 64, 'A', site);
+    read_operand(a, b, A, w.op.transposed_a, element, 64, 'A');
   }
   a.what = "wgmma, for B,";
-  read_operand(a, b, B, w.op.transposed_b, element, w.op.n);
-  if (machine.launch.check_layout) check_source(b, B, w.op.transposed_b, element, w.op.n, 'B', site);
+  read_operand(a, b, B, w.op.transposed_b, element, w.op.n, 'B');
   g.open.push_back(std::move(w));
 }
 static const Collective ISSUE{"wgmma.mma_async", issue};

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,14 @@ from tatami.decisions import Decisions, load_decisions
 from tatami.dump import to_document
 from tatami.frontend.specialise import specialise as specialise_frontend
 from tatami.models import open_model
-from tatami.observer import Observer, explained
+from tatami.observer import Observer, Progress, explained
 from tatami.pipeline import compile_stages
 from tatami.runtime.function import Function
 from tatami.stages import BY_NAME, STAGES, show
 
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan
+    from tatami.progress import ProgressRequest
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.cuda.program import CudaProgram
     from tatami.runtime.emulated_program import EmulatedProgram
@@ -150,16 +152,21 @@ def prepare(
     decisions: Decisions | dict[str, Any] | str | Path | None = None,
     trust: bool = False,
     check: bool = True,
+    progress: Progress | None = None,
 ) -> Compilation:
     """Open a model and set up its chain of stages. Nothing is lowered yet."""
     if isinstance(model, str | Path) and Path(model).suffix.lower() == ".tatami":
         from tatami.saved import open_saved
 
         saved = open_saved(Path(model), trust=trust)
-        return prepare_saved(saved, target, sizes=sizes, precision=precision, decisions=decisions, check=check)
+        found = prepare_saved(saved, target, sizes=sizes, precision=precision, decisions=decisions, check=check)
+        found.observer.progress = progress
+        return found
     given = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust)
     is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
-    return _set_up(given, target, sizes or {}, precision, load_decisions(decisions), check, is_document)
+    made = _set_up(given, target, sizes or {}, precision, load_decisions(decisions), check, is_document)
+    made.observer.progress = progress
+    return made
 
 
 def prepare_saved(
@@ -206,6 +213,7 @@ def _set_up(
     hints = size_hints(sizes)
     stages = compile_stages(given, resolved, decisions, observer, hints)
     observer.others = stages.get_made
+    observer.count = lambda: len(stages.names)
     from tatami.core.diagnostic import raise_errors
     from tatami.stages import verify
 
@@ -282,25 +290,31 @@ def compile(
     precision: str | None = None,
     decisions: Decisions | dict[str, Any] | str | Path | None = None,
     trust: bool = False,
+    progress: ProgressRequest = None,
 ) -> CompiledFunction:
     """Compile `model` for `target` into a Function.
 
     model: a path (.onnx, .json, the folder of a dump), a Graph, a document, an onnx.ModelProto, a torch.nn.Module or an ExportedProgram.
     example_inputs: what decides constant inputs of an ONNX model; the arguments a torch module is exported with, whose open sizes `dynamic_shapes` says as torch.export does.
     sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one. threads: default TATAMI_NUM_THREADS, else all cores.
+    progress: True for a bar on stderr (where that is a terminal), or a function told (what, done, total).
     Raises TatamiError with at least one Diagnostic.
     """
-    compilation = prepare(
-        model,
-        example_inputs=example_inputs,
-        dynamic_shapes=dynamic_shapes,
-        target=target,
-        sizes=sizes,
-        precision=precision,
-        decisions=decisions,
-        trust=trust,
-    )
-    return build(compilation, threads)
+    from tatami.progress import shown
+
+    with shown(progress) as report:
+        compilation = prepare(
+            model,
+            example_inputs=example_inputs,
+            dynamic_shapes=dynamic_shapes,
+            target=target,
+            sizes=sizes,
+            precision=precision,
+            decisions=decisions,
+            trust=trust,
+            progress=report,
+        )
+        return build(compilation, threads)
 
 
 def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -> CompiledFunction:
@@ -380,7 +394,9 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
         ]
         units += [Unit(entry), *runtime_units()]
         extra = sanitizer_flags(find_compiler())
-        library = build_object(units, compilation.target, extra_flags=extra)
+        told = compilation.observer.progress
+        progress = None if told is None else partial(told, "kernels")
+        library = build_object(units, compilation.target, extra_flags=extra, progress=progress)
         key = object_key(units, compilation.target, extra)
     return StoredProgram(execution, library, key, tuple(compilation.warnings))
 

@@ -16,6 +16,8 @@ from tatami.core.diagnostic import Diagnostic, TatamiError, fail, raise_errors
 from tatami.stages import BY_NAME, verify
 
 log = logging.getLogger("tatami")
+Progress = Callable[[str, int, int], None]
+"""progress(what, done, total): the stage being made, or "kernels"; how many are done, of how many."""
 
 
 @contextmanager
@@ -41,12 +43,15 @@ def explained(stage: str, from_document: bool) -> Iterator[None]:
 class Observer:
     """Times each stage and checks it. `seconds` excludes the stages it needed; `warnings` gathers the W-diagnostics."""
 
-    def __init__(self, *, check: bool = True, from_document: bool = False) -> None:
+    def __init__(self, *, check: bool = True, from_document: bool = False, progress: Progress | None = None) -> None:
         self.seconds: dict[str, float] = {}
         self.warnings: list[Diagnostic] = []
         self.check = check
         self.from_document = from_document
+        self.progress = progress
         self.others: Callable[[str], Any] = lambda _: None
+        self.count: Callable[[], int] = lambda: 0
+        """How many stages there are."""
         self._nested: list[float] = []
         if os.environ.get("TATAMI_LOG"):
             logging.basicConfig(level=os.environ["TATAMI_LOG"].upper(), format="%(name)s: %(message)s")
@@ -54,12 +59,13 @@ class Observer:
     def __call__(self, stage: str, make: Callable[[], Any]) -> Any:
         start = time.perf_counter()
         self._nested.append(0.0)
+        self._report(stage)
         collecting = gc.isenabled()
         gc.disable()  # nodes are trees without cycles: looking for some costs a third of the time
         try:
             with explained(stage, self.from_document):
                 value = make()
-                if self.check and stage in BY_NAME:
+                if self.check and stage in BY_NAME and not BY_NAME[stage].facts:
                     found = verify(stage, value, self.others)
                     raise_errors(found)
                     self.warnings += [d for d in found if d.is_warning]
@@ -71,5 +77,10 @@ class Observer:
             if self._nested:
                 self._nested[-1] += spent
         self.seconds[stage] = spent - inner
+        self._report(stage)
         log.debug("%s in %.1f ms", stage, self.seconds[stage] * 1e3)
         return value
+
+    def _report(self, stage: str) -> None:
+        if self.progress is not None:
+            self.progress(stage, len(self.seconds), self.count())

@@ -72,7 +72,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     from tatami.frontend.instantiate import instantiate_calls
     from tatami.indexbook.analyse import analyse as analyse_indices
     from tatami.plan.choose import choose
-    from tatami.plan.plan_realised import plan_realised
+    from tatami.plan.plan_realised import added_regions, plan_realised
     from tatami.plan.realise import realise
     from tatami.poly_core.analyse import analyse as analyse_regions
     from tatami.poly_view.extract import extract
@@ -101,7 +101,8 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
     s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans, hints))
     s.add("realised", lambda: realise(s["region"], s["plan"]))
-    s.add("realised_plan", lambda: plan_realised(s["realised"], s["plan"], analyse_regions(s["realised"]), target))
+    s.add("added", lambda: analyse_regions(added_regions(s["realised"], s["plan"])))
+    s.add("realised_plan", lambda: plan_realised(s["realised"], s["plan"], s["added"], target))
     code = add_cuda if target.kind == "cuda" else add_cpu
     code(s, target)
     s.add(

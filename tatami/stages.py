@@ -16,7 +16,8 @@ from tatami.core.module import Module
 @dataclass(frozen=True)
 class Stage:
     """`needs`: earlier stages without which the chain cannot go on from this one. `checks_with`: stages that the
-    verifier compares with, when they exist. `code`: holds C or CUDA text, which only trusted documents may."""
+    verifier compares with, when they exist. `code`: holds C or CUDA text, which only trusted documents may. `facts`: its
+    verifier computes it again, which tells nothing of one that was just computed."""
 
     name: str
     body: str
@@ -24,6 +25,7 @@ class Stage:
     checks_with: tuple[str, ...] = ()
     runs: bool = False
     code: bool = False
+    facts: bool = False
 
     @property
     def layer(self) -> str:
@@ -42,7 +44,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("poly_view", "PolyView", needs=("tiny", "indexbook"), checks_with=("tiny", "indexbook")),
     Stage("region@explicit", "Program", runs=True),
     Stage("region", "Program", runs=True),
-    Stage("poly_core", "PolyCore", needs=("region",), checks_with=("region",)),
+    Stage("poly_core", "PolyCore", needs=("region",), checks_with=("region",), facts=True),
     Stage("plan", "ProgramPlan", needs=("region",), checks_with=("region",)),
     Stage("loop", "Program", needs=("region", "plan")),
     Stage("gpu", "Program", needs=("region", "plan")),

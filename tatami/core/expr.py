@@ -206,6 +206,7 @@ def shape(*sizes: IntoExpr) -> Shape:
     return tuple(expr(s) for s in sizes)
 
 
+@lru_cache(maxsize=65536)
 def _monomial_key(mono: Monomial) -> tuple[int, tuple[str, ...]]:
     return (-len(mono), tuple(str(a) for a in mono))
 
@@ -217,6 +218,7 @@ def _build(terms: Mapping[Monomial, int]) -> Expr:
     return Expr(tuple(kept))
 
 
+@lru_cache(maxsize=65536)
 def _combine(a: Expr, b: Expr, sign: int) -> Expr:
     if not b.terms:
         return a
@@ -445,7 +447,7 @@ def _free_vars(e: Expr) -> frozenset[str]:
 
 def rebuild(e: Expr, leaf: Callable[[Var], Expr], floor: Callable[[Expr, Expr], Expr] = floordiv) -> Expr:
     """Rebuild bottom-up, replacing each variable by `leaf` and each floor by `floor`."""
-    out = ZERO
+    out: dict[Monomial, int] = {}
     for mono, coef in e.terms:
         term = _constant(coef)
         for atom in mono:
@@ -456,8 +458,9 @@ def rebuild(e: Expr, leaf: Callable[[Var], Expr], floor: Callable[[Expr, Expr], 
                     term = term * floor(rebuild(num, leaf, floor), rebuild(den, leaf, floor))
                 case Extreme(kind=kind, args=args):
                     term = term * _extreme(kind, tuple(rebuild(a, leaf, floor) for a in args))
-        out = out + term
-    return out
+        for made, count in term.terms:
+            out[made] = out.get(made, 0) + count
+    return _build(out)
 
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -61,6 +62,7 @@ def _row(region: Region, let: Let, entries: tuple[Expr, ...]) -> Expr:
     return out
 
 
+@lru_cache(maxsize=65536)
 def step_of(linear: Expr, axis: str) -> Step:
     """The change of `linear` when `axis` grows by one."""
     delta = substitute(linear, {axis: var(axis) + 1}) - linear

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -15,8 +15,11 @@ from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, Rejected
 from tatami.plan.rename import inverse, rename_choice
 from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
-from tatami.region.canonical_key import Renaming, canonical, canonical_key
+from tatami.region.canonical_key import Renaming, canonical, key_of_canonical
 from tatami.region.ir import Program, Region
+
+Made: TypeAlias = dict[Any, tuple[tuple[Guarded, ...], tuple[Rejected, ...], str]]
+"""Plans, refusals and key of each canonical Region met so far."""
 
 
 def choose(
@@ -29,7 +32,7 @@ def choose(
     """One RegionPlan per Region; equal Regions are planned once. `sizes` are hints for symbols (default: those of the
     signature, else 128). `decisions`: key → plan document, "" for a plan without a key."""
     decided = apply_decisions(region, target, decisions or {})
-    made: dict[Any, tuple[tuple[Guarded, ...], tuple[Rejected, ...]]] = {}
+    made: Made = {}
     plans: dict[str, ProgramPlan] = {}
     for name, program in region.programs.items():
         hints = {**program.signature.defaults, **(sizes or {})}
@@ -49,7 +52,11 @@ def target_class(target: Target) -> str:
 
 
 def plan_key(region: Region, target: Target) -> str:
-    return f"{canonical_key(region)[:32]}@{target_class(target)}"
+    return _key(canonical(region)[0], target)
+
+
+def _key(renamed: Region, target: Target) -> str:
+    return f"{key_of_canonical(renamed)[:32]}@{target_class(target)}"
 
 
 def _plan_of(
@@ -59,7 +66,7 @@ def _plan_of(
     sizes: Mapping[str, int],
     constants: frozenset[str],
     decided: Decided,
-    made: dict[Any, tuple[tuple[Guarded, ...], tuple[Rejected, ...]]],
+    made: Made,
 ) -> RegionPlan:
     """Plans are made for the canonical Region and renamed, so equal Regions are planned once."""
     renamed, names = canonical(region)
@@ -68,12 +75,13 @@ def _plan_of(
     alike = (renamed, known, tuple(sorted(hints.items()))) if region.opaque is None else None
     if alike is None:
         choices, rejected = _propose(region, facts, target, sizes, constants)
+        key = _key(renamed, target)
     else:
         if alike not in made:
-            made[alike] = _propose(renamed, facts_of_renamed(facts, names), target, hints, known)
+            made[alike] = (*_propose(renamed, facts_of_renamed(facts, names), target, hints, known), _key(renamed, target))
+        canonical_choices, rejected, key = made[alike]
         back = inverse(names)
-        choices, rejected = tuple(rename_choice(c, back) for c in made[alike][0]), made[alike][1]
-    key = plan_key(region, target)
+        choices = tuple(rename_choice(c, back) for c in canonical_choices)
     fixed = decided.plan_for(region, key)
     if fixed is not None:
         loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)

@@ -14,6 +14,16 @@ from tatami.poly_core.ir import PolyCore
 from tatami.region.ir import Program, Region
 
 
+def added_regions(realised: Module[Program], plan: Module[ProgramPlan]) -> Module[Program]:
+    """The programs of `realised` with the Regions only that `plan` does not know."""
+    programs: dict[str, Program] = {}
+    for name, program in realised.programs.items():
+        known = {r.region for r in plan.programs[name].regions} if name in plan.programs else frozenset()
+        body = tuple(item for item in program.body if isinstance(item, Region) and item.name not in known)
+        programs[name] = msgspec.structs.replace(program, body=body)
+    return Module(programs, realised.constants, realised.origins)
+
+
 def plan_realised(
     realised: Module[Program],
     plan: Module[ProgramPlan],
@@ -21,18 +31,17 @@ def plan_realised(
     target: Target,
     sizes: Mapping[str, int] | None = None,
 ) -> Module[ProgramPlan]:
-    """One plan per Region of `realised`. `poly_core`: its facts. Packed operands carry their new names."""
+    """One plan per Region of `realised`. `poly_core`: facts of those that were added. Packed operands carry their new
+    names."""
     if all(_same_regions(p, plan.programs.get(n)) for n, p in realised.programs.items()):
         return plan
-    proposed = choose(realised, poly_core, target, None, sizes)
+    proposed = choose(added_regions(realised, plan), poly_core, target, None, sizes)
     programs: dict[str, ProgramPlan] = {}
     for name, program in realised.programs.items():
         before = plan.programs.get(name, ProgramPlan((), {}))
-        old = {r.region: r for r in before.regions}
-        new = {r.region: r for r in proposed.programs[name].regions}
+        made = {r.region: r for r in (*proposed.programs[name].regions, *before.regions)}
         regions = [item for item in program.body if isinstance(item, Region)]
-        chosen = tuple(_with_names(old[r.name], r) if r.name in old else new[r.name] for r in regions)
-        programs[name] = ProgramPlan(chosen, before.layouts)
+        programs[name] = ProgramPlan(tuple(_with_names(made[r.name], r) for r in regions), before.layouts)
     return Module(programs, realised.constants, plan.origins)
 
 

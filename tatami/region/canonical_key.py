@@ -60,7 +60,11 @@ def canonical(region: Region) -> tuple[Region, Renaming]:
 
 def canonical_key(region: Region, with_layout: bool = False) -> str:
     """sha256 of the canonical Region's JSON. Without layouts (and alignment) by default: what a decision is keyed by."""
-    renamed, _ = canonical(region)
+    return key_of_canonical(canonical(region)[0], with_layout)
+
+
+def key_of_canonical(renamed: Region, with_layout: bool = False) -> str:
+    """The same of a Region that `canonical` gave."""
     if not with_layout:
         renamed = msgspec.structs.replace(
             renamed,

@@ -59,7 +59,7 @@ def resolve_target(target: str | Target) -> Target:
 
 def runs_here(target: Target) -> bool:
     """Has this machine what the code for `target` needs?"""
-    return target.kind == "reference" or (target.kind == "cpu" and _has(target.isa))
+    return target.kind == "reference" or target.emulated or (target.kind == "cpu" and _has(target.isa))
 
 
 def check_runs_here(target: Target) -> None:

@@ -12,7 +12,7 @@ import ctypes
 import os
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from importlib.resources import files
@@ -51,8 +51,10 @@ def build(
     timeout: float | None = None,
     jobs: int | None = None,
     extra_flags: tuple[str, ...] = (),
+    progress: Callable[[int, int], None] | None = None,
 ) -> bytes:
-    """The shared object made of `units`. Equal units are compiled once. Raises CompilerMissing, CompilerFailed."""
+    """The shared object made of `units`. Equal units are compiled once. progress: told how many units are compiled, of
+    how many. Raises CompilerMissing, CompilerFailed."""
     compiler = compiler or find_compiler()
     cache = cache or default_cache()
     timeout = timeout or time_limit()
@@ -68,7 +70,7 @@ def build(
             folder = Path(name)
             for header, text in headers.items():
                 (folder / header).write_text(text)
-            _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags)
+            _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags, progress)
             objects = [f"u{i}.o" for i in range(len(unique))]
             first, last = _link_flags(extra_flags)
             arguments = (*first, "-o", "all.so", *objects, *last)
@@ -133,6 +135,7 @@ def _compile_all(
     timeout: float,
     jobs: int | None,
     extra: tuple[str, ...],
+    progress: Callable[[int, int], None] | None,
 ) -> None:
     stop = threading.Event()
 
@@ -154,7 +157,9 @@ def _compile_all(
         tasks: list[Future[None]] = []
         try:  # an interrupt may come while the first compiler runs and the next is not yet submitted
             tasks.extend(executor.submit(compile_one, i) for i in range(len(units)))
-            for task in tasks:
+            for done, task in enumerate(tasks):
+                if progress is not None:
+                    progress(done, len(tasks))
                 task.result()
         except BaseException:
             stop.set()

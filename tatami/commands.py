@@ -16,7 +16,9 @@ from tatami.core.diagnostic import Diagnostic, TatamiError, fail
 from tatami.decisions import decisions_text
 from tatami.dump import make_folder, write_bytes, write_dump, write_text
 from tatami.inputs import gather_inputs
+from tatami.observer import Progress
 from tatami.playback import Agreement, compare_outputs, fetch, play_back
+from tatami.progress import shown
 from tatami.stages import STAGES, verify
 from tatami.terminal import printable, show_diagnostics
 
@@ -24,9 +26,15 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 def _prepare(
-    model: str, target: str, sizes: dict[str, int], precision: str | None, decisions: str | None, trust: bool
+    model: str,
+    target: str,
+    sizes: dict[str, int],
+    precision: str | None,
+    decisions: str | None,
+    trust: bool,
+    progress: Progress | None = None,
 ) -> Compilation:
-    compilation = prepare(model, target=target, precision=precision, decisions=decisions, trust=trust)
+    compilation = prepare(model, target=target, precision=precision, decisions=decisions, trust=trust, progress=progress)
     known = {n for v in compilation.stages.made for n in _symbols(compilation, v)}
     for name in sizes:
         if name not in known:
@@ -36,7 +44,9 @@ def _prepare(
             )  # fmt: skip
     bound_now = {n: value for n, value in sizes.items() if n in _must_bind(compilation)}
     if bound_now:  # the program depends on their values: compile for these
-        return prepare(model, target=target, sizes=bound_now, precision=precision, decisions=decisions, trust=trust)
+        return prepare(
+            model, target=target, sizes=bound_now, precision=precision, decisions=decisions, trust=trust, progress=progress
+        )
     return compilation
 
 
@@ -65,8 +75,9 @@ def run_command(
     fetch_names: tuple[str, ...],
     check: bool,
 ) -> None:
-    compilation = _prepare(model, target, sizes, precision, decisions, trust)
-    function = build(compilation, sizes=sizes)
+    with shown(True) as progress:
+        compilation = _prepare(model, target, sizes, precision, decisions, trust, progress)
+        function = build(compilation, sizes=sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, inputs, sizes)
     function.sizes.update(bound)
     results = function(arrays)
@@ -160,11 +171,20 @@ def compile_command(
     dump: str,
     embed: bool,
 ) -> None:
-    compilation = prepare(model, target=target, sizes=dict(sizes), precision=precision, decisions=decisions, trust=trust)
     folder = Path(output)
-    names = _stage_names(dump, compilation)
-    make_folder(folder)
-    values = compilation.values()
+    with shown(True) as progress:
+        compilation = prepare(
+            model,
+            target=target,
+            sizes=dict(sizes),
+            precision=precision,
+            decisions=decisions,
+            trust=trust,
+            progress=progress,
+        )
+        names = _stage_names(dump, compilation)
+        make_folder(folder)
+        values = compilation.values()
     show_diagnostics(compilation.warnings)
     written = write_dump(folder, values, names, compilation.target, embed=embed)
     for file, text in code_files(values).items():

@@ -43,12 +43,12 @@ def explained(stage: str, from_document: bool) -> Iterator[None]:
 class Observer:
     """Times each stage and checks it. `seconds` excludes the stages it needed; `warnings` gathers the W-diagnostics."""
 
-    def __init__(self, *, check: bool = True, from_document: bool = False, progress: Progress | None = None) -> None:
+    def __init__(self, *, check: bool = True, from_document: bool = False) -> None:
         self.seconds: dict[str, float] = {}
         self.warnings: list[Diagnostic] = []
         self.check = check
         self.from_document = from_document
-        self.progress = progress
+        self.progress: Progress | None = None
         self.others: Callable[[str], Any] = lambda _: None
         self.count: Callable[[], int] = lambda: 0
         """How many stages there are."""

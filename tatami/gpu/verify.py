@@ -1,7 +1,7 @@
 """Checks of kernels: token edges, barrier models, memory, and the protocol of roles, slots and phases (D2.13).
 
-`explore` walks all states of the abstract machine to a fixpoint, with every trip count and number of tiles; `simulate`
-runs the trip counts 0 … 2*stages + 2 in two orders, as a cross-check.
+`prove.explore` walks the states of the abstract machine to a fixpoint, with every trip count and number of tiles;
+`prove.simulate` runs the trip counts 0, 1 and 2 in two orders.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ from tatami.gpu.ir import (
     Wait,
     Wgmma,
 )
-from tatami.gpu.protocol import BLOCK, END, NO_TILE, TILE, Hazard, Machine, NeedAnswer, State
+from tatami.gpu.protocol_state import Hazard
+from tatami.gpu.prove import explore, simulate
 from tatami.gpu.show import statement_text
-
-MAX_STATES = 200_000
 
 
 def verify(module: Module[Program]) -> list[Diagnostic]:
@@ -314,104 +313,3 @@ def _cached(kernel: Kernel) -> Hazard | None:
     from tatami.core.codec import to_builtins
 
     return _cached_text(msgspec.json.encode(to_builtins(kernel)))
-
-
-def explore(kernel: Kernel) -> int:
-    """Visit every state for every trip count above 0; the number of states. Raises Hazard."""
-    machine = Machine(kernel, merged=True)
-    return sum(_fixpoint(machine, trips) for trips in range(max(machine.stages.values()) + 2))
-
-
-def _fixpoint(machine: Machine, trips: int) -> int:
-    """`trips` blocks per tile; 0: any number above the stages."""
-    todo = [machine.start()]
-    seen: set[tuple[object, ...]] = set()
-    while todo:
-        state = todo.pop()
-        for after in _successors(machine, state, trips):
-            key = after.key()
-            if key not in seen:
-                seen.add(key)
-                if len(seen) > MAX_STATES:
-                    raise Hazard("kernel", f"more than {MAX_STATES} states: an actor runs away from the others")
-                todo.append(after)
-    return len(seen)
-
-
-def _successors(machine: Machine, state: State, trips: int) -> list[State]:
-    out: list[State] = []
-    waiting = 0
-    for i in range(len(state.actors)):
-        try:
-            if not machine.runnable(state, i):
-                waiting += 1
-                continue
-            after = state.copy()
-            machine.step(after, i)
-            _run_alone(machine, after, i)
-            if not machine.slots_of:
-                return [after]  # actors meet at SyncThreads only: one order stands for all
-            out.append(after)
-        except NeedAnswer:
-            return machine.extended(state, trips)
-    if waiting == len(state.actors) and not _finished(machine, state):
-        raise _deadlock(machine, state)
-    return out
-
-
-def _run_alone(machine: Machine, state: State, i: int) -> None:
-    """Statements that meet nobody follow at once: their order against others does not matter."""
-    while True:
-        op = machine.programs[i][state.actors[i].pc]
-        if op.kind == "end" or machine.is_visible(i, state):
-            return
-        saved = state.copy()
-        try:
-            machine.step(state, i)
-        except NeedAnswer:
-            state.__dict__.update(saved.__dict__)
-            return
-
-
-def _finished(machine: Machine, state: State) -> bool:
-    return all(machine.programs[i][a.pc].kind == "end" for i, a in enumerate(state.actors))
-
-
-def _deadlock(machine: Machine, state: State) -> Hazard:
-    who = []
-    first = "kernel"
-    for i, a in enumerate(state.actors):
-        op = machine.programs[i][a.pc]
-        text = "has ended" if op.kind == "end" or op.stmt is None else f"waits at {statement_text(op.stmt)}"
-        if op.stmt is not None and op.kind != "end" and first == "kernel":
-            first = statement_text(op.stmt)
-        who.append(f"{machine.names[i]} {text}")
-    return Hazard(first, "deadlock: " + "; ".join(who))
-
-
-def simulate(kernel: Kernel) -> None:
-    """Trip counts 0 … 2*stages + 2, one and two tiles, actors in both orders. Raises Hazard."""
-    machine = Machine(kernel)
-    persistent = any(op.kind == "enter_tiles" for p in machine.programs for op in p)
-    for blocks in range(2 * kernel.stages + 3):
-        for tiles in (1, 2, 3) if persistent else (1,):
-            stream: list[int] = []
-            for t in range(tiles):
-                stream += [BLOCK] * blocks + [END]
-                stream.append(TILE if t + 1 < tiles else NO_TILE)
-            for backwards in (False, True):
-                state = machine.start()
-                state.stream = tuple(stream)
-                _run_to_end(machine, state, backwards)
-
-
-def _run_to_end(machine: Machine, state: State, backwards: bool) -> None:
-    order = range(len(state.actors))
-    while not _finished(machine, state):
-        moved = False
-        for i in reversed(order) if backwards else order:
-            while machine.runnable(state, i):
-                machine.step(state, i)
-                moved = True
-        if not moved:
-            raise _deadlock(machine, state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,10 @@ from tatami.core.kernel import Condition
 from tatami.core.target import PRESETS
 from tatami.gpu import ir
 from tatami.gpu.lower import lower_region
-from tatami.gpu.verify import explore, protocol_hazard, simulate, verify_kernel
+from tatami.gpu.protocol import Machine
+from tatami.gpu.protocol_state import BLOCK, END, NO_TILE, TILE, Hazard
+from tatami.gpu.prove import explore, simulate
+from tatami.gpu.verify import protocol_hazard, verify_kernel
 from tatami.plan.ir import Guarded
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
 
@@ -45,6 +49,24 @@ def test_every_depth_is_proved(stages: int) -> None:
     k = kernel(sm80((64, 64, 16), stages, warp="32x32"))
     assert explore(k) > 0
     simulate(k)
+
+
+def test_eight_stages_of_two_warpgroups_are_proved_in_few_states() -> None:
+    k = kernel(sm90((128, 64, 64), 8, persistent=True, overlap=True))
+    assert 0 < explore(k) < 2000, "one order of the actors stands for all"
+
+
+@pytest.mark.parametrize("k", [SM80_TILES, SM90_TILES, SM90_STRICT], ids=["sm80 tiles", "sm90 tiles", "sm90 strict"])
+def test_random_orders_find_nothing_that_the_proof_did_not(k: ir.Kernel) -> None:
+    machine = Machine(k)
+    for seed in range(30):
+        rng = random.Random(seed)
+        state = machine.start()
+        blocks = rng.randrange(6)
+        state.stream = ((BLOCK,) * blocks + (END, TILE)) * 3 + (BLOCK,) * blocks + (END, NO_TILE)
+        while ready := [i for i in range(len(state.actors)) if machine.runnable(state, i)]:
+            machine.step(state, rng.choice(ready))
+        assert all(machine.programs[i][a.pc].kind == "end" for i, a in enumerate(state.actors))
 
 
 Edit = Callable[[ir.Stmt], ir.Stmt | None]
@@ -97,7 +119,7 @@ def is_mma_wait(s: ir.Wait) -> bool:
 FAULTS: list[tuple[str, ir.Kernel, Edit, int | None, str]] = [
     ("sm80 dropped Wait", SM80, drop(ir.Wait), None, "precedes a Wait"),
     ("sm80 wait count one too high", SM80, change(ir.Wait, pending=2), None, "pending groups leave tA[k] under way"),
-    ("sm80 dropped barrier", SM80, drop(ir.SyncThreads), None, "TokFree"),
+    ("sm80 dropped barrier", SM80, drop(ir.SyncThreads), None, "and a barrier after it"),
     ("sm80 missing commit in the loop", SM80, drop(ir.CommitGroup), 2, "under way"),
     ("sm80 missing all commits", SM80, drop(ir.CommitGroup), None, "in no committed group"),
     (
@@ -208,6 +230,55 @@ def test_a_planted_fault_is_named(k: ir.Kernel, edit: Edit, only: int | None, wo
     assert found[0].code == "E1505"
     assert any(words in d.why for d in found), [d.why for d in found]
     assert ": " in found[0].at
+
+
+def prologue_lost(k: ir.Kernel) -> ir.Kernel:
+    """The first copies of the pipeline are gone: blocks 0 .. depth - 1 never arrive."""
+    first = next(i for i, s in enumerate(k.body) if isinstance(s, ir.Loop))
+    return msgspec.structs.replace(k, body=tuple(s for s in k.body[:first] if not isinstance(s, ir.CpAsync)) + k.body[first:])
+
+
+PIPELINING: list[tuple[str, ir.Kernel, str]] = [
+    (
+        "a pipelined loop without the barrier at its end",
+        edited(kernel(sync()), drop(ir.SyncThreads, lambda s: bool(s.out_token))),
+        "TokFree",
+    ),
+    (
+        "a slot of two stages refilled while it is read",
+        edited(
+            kernel(sm80((64, 64, 32), 2, warp="32x32")),
+            change(ir.CpAsync, lambda s: str(s.block) == "k + 1", block=expr("k + 2")),
+        ),
+        "TokFree",
+    ),
+    ("copies of the prologue lost", prologue_lost(SM80), "was never filled"),
+    (
+        "the producer of warp roles starts at the second block",
+        edited(SM90, change(ir.MBarrierArrive, lambda s: s.expect_tx > 0, block=expr("k + 1"))),
+        "",
+    ),
+    ("phases that start anew with the second tile", msgspec.structs.replace(SM90_TILES, ring_origin="tile"), ""),
+    (
+        "tiles of one block whose last slot is never freed",
+        edited(SM90_TILES, drop(ir.MBarrierArrive, lambda s: s.mbarrier == "empty"), 1),
+        "deadlock",
+    ),
+]
+"""What public compilers got wrong in pipelines of this kind (notes/peers.md §2)."""
+
+
+@pytest.mark.parametrize(("k", "words"), [f[1:] for f in PIPELINING], ids=[f[0] for f in PIPELINING])
+def test_known_faults_of_pipelines_are_refused(k: ir.Kernel, words: str) -> None:
+    found = verify_kernel(k)
+    assert found and found[0].code == "E1505" and words in found[0].why, [d.why for d in found]
+
+
+def test_a_pipeline_of_one_block_is_among_the_trip_counts() -> None:
+    broken = edited(SM90_TILES, drop(ir.MBarrierArrive, lambda s: s.mbarrier == "empty"), 1)
+    with pytest.raises(Hazard, match="deadlock"):
+        simulate(broken, (1,))
+    simulate(SM90_TILES, (1,))
 
 
 def test_messages_differ_between_faults() -> None:

@@ -1,0 +1,155 @@
+"""The state of the abstract machine: what each actor does, what lies in each slot, and who knows of it (D2.13).
+
+Knowledge is a set, as the bits of a number: a bit per actor, and two per slot of a barrier (what those knew who arrived
+at the phase under way; what a wait for the phases that have ended teaches).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+END, BLOCK, NO_TILE, TILE = 0, 1, 2, 3
+"""Answers: the tile's blocks have ended, another block; no more tile, another tile."""
+OLD = -1
+"""The block number of anything older than what an actor can still ask for."""
+
+
+class Hazard(Exception):
+    """A statement that breaks a rule, and how."""
+
+    def __init__(self, statement: str, why: str) -> None:
+        super().__init__(why)
+        self.statement = statement
+        self.why = why
+
+
+class NeedAnswer(Exception):
+    """The stream ends before a question that an actor asks."""
+
+
+@dataclass
+class Actor:
+    pc: int = 0
+    at: int = 0
+    """Index into the stream: the answer that decides the current block or tile."""
+    done_blocks: int = 0
+    """Blocks of this tile before the current one, up to a bound."""
+    number: int = 0
+    """Number of the current block in the stream of all blocks."""
+    position: int = 0
+    """Ring position of the current block, modulo the stages (twice the stages where phases count)."""
+    tiles: int = 0
+    """Tiles before this one, modulo 2."""
+    groups: tuple[frozenset[tuple[str, int]], ...] = ()
+    """Committed groups of copies under way: (ring, slot) of each, oldest first."""
+    open_group: frozenset[tuple[str, int]] = frozenset()
+    mma: tuple[tuple[int, frozenset[tuple[str, int]]], ...] = ()
+    """MMA groups under way: block number and slots read."""
+
+    def key(self, base: int, low: int) -> tuple[object, ...]:
+        mma = tuple((n - base, s) for n, s in self.mma)
+        return (
+            self.pc,
+            self.at - low,
+            self.done_blocks,
+            self.number - base,
+            self.position,
+            self.tiles,
+            self.groups,
+            self.open_group,
+            mma,
+        )
+
+    def copy(self) -> Actor:
+        return Actor(**self.__dict__)
+
+
+@dataclass
+class Part:
+    """What one writer put into a slot: the block, and who knows that it landed; reads of it: who knows their end."""
+
+    block: int = OLD
+    known: int = 0
+    reads: dict[str, int] = field(default_factory=dict)
+
+    def copy(self) -> Part:
+        return Part(self.block, self.known, dict(self.reads))
+
+
+@dataclass
+class BarrierState:
+    """`lag`: per waiting actor the phases that have ended and that it has not waited for. `passed`: who knows that it
+    has waited for the others. `ended`: who knows that the last phase has ended."""
+
+    pending: int
+    tx: int = 0
+    parity: int = 0
+    ended: int = 0
+    lag: dict[str, int] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
+    early: str = ""
+    """Who has arrived at this phase without knowing that the one before has ended."""
+
+    def copy(self) -> BarrierState:
+        return BarrierState(self.pending, self.tx, self.parity, self.ended, dict(self.lag), dict(self.passed), self.early)
+
+    def key(self) -> tuple[object, ...]:
+        waiting = tuple((a, n, self.passed[a]) for a, n in sorted(self.lag.items()))
+        return (self.pending, self.tx, self.parity, self.ended, self.early, waiting)
+
+
+@dataclass
+class State:
+    """`run`: blocks since the last tile's start at the end of the stream, up to a bound."""
+
+    stream: tuple[int, ...]
+    actors: list[Actor]
+    run: int = 0
+    slots: dict[tuple[str, int, int], Part] = field(default_factory=dict)
+    barriers: dict[tuple[str, int], BarrierState] = field(default_factory=dict)
+
+    def copy(self) -> State:
+        return State(
+            self.stream,
+            [a.copy() for a in self.actors],
+            self.run,
+            {k: v.copy() for k, v in self.slots.items()},
+            {k: v.copy() for k, v in self.barriers.items()},
+        )
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for states that behave equally: block numbers relative to the last actor's."""
+        base = min(a.number for a in self.actors)
+        low = min(a.at for a in self.actors)
+
+        def relative(block: int) -> int:
+            return OLD if block < base - 2 else block - base + 2
+
+        slots = tuple((k, relative(p.block), p.known, tuple(sorted(p.reads.items()))) for k, p in sorted(self.slots.items()))
+        barriers = tuple((k, b.key()) for k, b in sorted(self.barriers.items()))
+        return (self.run, self.stream[low:], tuple(a.key(base, low) for a in self.actors), slots, barriers)
+
+    def learn(self, who: int, source: int, forget_source: bool = False) -> None:
+        """`who` gets to know what `source` knows."""
+        keep = ~source if forget_source else -1
+        for part in self.slots.values():
+            if part.known & source:
+                part.known = part.known & keep | who
+            for r, known in part.reads.items():
+                if known & source:
+                    part.reads[r] = known & keep | who
+        for b in self.barriers.values():
+            if b.ended & source:
+                b.ended = b.ended & keep | who
+            for a, known in b.passed.items():
+                if known & source:
+                    b.passed[a] = known & keep | who
+
+    def share(self, everyone: int) -> None:
+        """All actors get to know what any of them knows."""
+        for part in self.slots.values():
+            part.known |= everyone if part.known & everyone else 0
+            part.reads = {r: known | everyone if known & everyone else known for r, known in part.reads.items()}
+        for b in self.barriers.values():
+            b.ended |= everyone if b.ended & everyone else 0
+            b.passed = {a: known | everyone if known & everyone else known for a, known in b.passed.items()}

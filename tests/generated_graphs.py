@@ -2,7 +2,7 @@
 
     python -m tests.generated_graphs --count 1000 --seed 0 --jobs 2
 
-prints what differs, then how often each operation of the table was drawn. Where PyTorch knows every operation of a graph
+prints what differs, then how often each operation of the table was drawn; `--target emulated-sm80` compares another target. Where PyTorch knows every operation of a graph
 (`tests/torch_meaning.py`), the numpy meaning is compared with it as well.
 """
 
@@ -39,10 +39,10 @@ def drawn_operations(module: Module[Any]) -> Counter[str]:
     return Counter(node.op for graph in module.programs.values() for node in graph.graph)
 
 
-def disagreement(model: Model, seed: int) -> tuple[str, bool]:
+def disagreement(model: Model, seed: int, target: str = "cpu") -> tuple[str, bool]:
     """What differs between the kernels, the numpy meaning and PyTorch (empty: nothing); whether PyTorch took part."""
     signature = model.module.main.signature
-    compilation = prepare(model.module)
+    compilation = prepare(model.module, target=target)
     with np.errstate(all="ignore"):
         reference = compilation.reference_run(model.inputs, model.sizes)
         other = run_in_torch(model)
@@ -55,13 +55,13 @@ def disagreement(model: Model, seed: int) -> tuple[str, bool]:
     return "; ".join(faults), other is not None
 
 
-def examine(seed: int) -> tuple[int, str, Counter[str], bool]:
+def examine(seed: int, target: str = "cpu") -> tuple[int, str, Counter[str], bool]:
     """Make the graph of `seed` and compare it; an exception is a fault too."""
     drawn: Counter[str] = Counter()
     try:
         model = make_model(seed, vocabulary=True)
         drawn = drawn_operations(model.module)
-        fault, in_torch = disagreement(model, seed)
+        fault, in_torch = disagreement(model, seed, target)
         return seed, f"{fault} after {model.ops}" if fault else "", drawn, in_torch
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -72,13 +72,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--target", default="cpu")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     begin = time.monotonic()
     total: Counter[str] = Counter()
     failures = compared = done = 0
     with ProcessPoolExecutor(options.jobs) as pool:
-        waiting = [pool.submit(examine, seed) for seed in range(options.seed, options.seed + options.count)]
+        waiting = [pool.submit(examine, seed, options.target) for seed in range(options.seed, options.seed + options.count)]
         for future in as_completed(waiting):
             seed, fault, drawn, in_torch = future.result()
             total += drawn

@@ -12,7 +12,7 @@ a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 
 from tatami.core.dtype import DType
 from tatami.core.expr import substitute, var
@@ -89,6 +89,17 @@ class _Printer:
         self.width = width
         self.v = self.values()
         total = " * ".join(factor_text(a.size) for a in k.points) or "1"
+        if k.across:
+            beside = k.threads // k.group
+            l.add(f"const int member = tt_thread() / {beside};")
+            first = f"(tt_i64)tt_block_x() * {beside * k.width}"
+            self.live = "live"
+            with self.v.block(f"for (int turn = 0; turn < {k.width}; ++turn)") if width < k.width else nullcontext():
+                at = f"turn * {beside} + tt_thread() % {beside}" if width < k.width else f"tt_thread() % {beside} * {width}"
+                l.add(f"tt_i64 point = {first} + {at};", f"const bool live = point < (tt_i64){total};", "if (!live) point = 0;")
+                self.place()
+                self.phases()
+            return
         if k.group > 1:
             per_block = k.threads // k.group
             which = "tt_block_x()" if per_block == 1 else f"(tt_i64)tt_block_x() * {per_block} + tt_thread() / {k.group}"
@@ -118,7 +129,7 @@ class _Printer:
     def place(self) -> None:
         """The coordinates of `point`."""
         points = self.k.points
-        self.coordinates("point", tuple(a.name for a in points), lane=self.lane if self.k.group == 1 else "")
+        self.coordinates("point", tuple(a.name for a in points), lane=self.lane if self.k.lanes_are_points else "")
 
     @property
     def lane(self) -> str:
@@ -156,12 +167,13 @@ class _Printer:
                     stack.enter_context(self.v.block(f"for (tt_i64 {a} = 0; {a} < {index_text(self.sizes[a])}; ++{a})"))
             elif p.axes:
                 total = " * ".join(factor_text(self.sizes[a]) for a in p.axes)
-                step = k.group * (self.width if p.lane else 1)
-                first = f"member * {self.width}" if p.lane and self.width > 1 else "member"
+                width = self.width if p.lane and not k.across else 1
+                step = k.group * width
+                first = f"member * {width}" if width > 1 else "member"
                 end = f"({self.live} ? (tt_i64){total} : 0)" if self.live else f"(tt_i64){total}"
                 l.add(f"const tt_i64 end_{self.number(p)} = {end};")
                 stack.enter_context(self.v.block(f"for (tt_i64 at = {first}; at < end_{self.number(p)}; at += {step})"))
-                self.coordinates("at", p.axes, lane=p.lane if self.width > 1 else "")
+                self.coordinates("at", p.axes, lane=p.lane if self.width > 1 and not k.across else "")
             else:
                 alone = "member == 0" if not self.live else "live && member == 0"
                 stack.enter_context(self.v.block(f"if ({alone})"))
@@ -205,7 +217,7 @@ class _Printer:
     @property
     def lane_folds(self) -> dict[str, DType]:
         """Folds that have a result per lane."""
-        if self.k.group > 1 or self.width == 1:
+        if not self.k.lanes_are_points or self.width == 1:
             return {}
         return {p.name: _result(p) for p in self.k.phases if isinstance(p, Fold)}
 
@@ -228,7 +240,7 @@ class _Printer:
         kind = f"tt_place<{VALUE_TYPE[d]}>" if place else VALUE_TYPE[d]
         join = _ARG[p.reduce.fn] if place else join_of(p.reduce.fn, d)
         start = "{0, -1}" if place else start_of(p.reduce.fn, d)
-        per_lane = k.group == 1 and bool(p.lane) and self.width > 1
+        per_lane = k.lanes_are_points and bool(p.lane) and self.width > 1
         acc = f"{p.name}_acc"
         if per_lane:
             l.add(
@@ -245,7 +257,10 @@ class _Printer:
             elif VALUE_TYPE[found] != VALUE_TYPE[d]:
                 text = f"({VALUE_TYPE[d]}){text}"
             l.add(f"{one} = {join}::join({one}, {text});")
-        if k.group > 1:
+        if k.across:
+            each = f"tt_joined_across<{join}, {k.group}, {k.threads}>({one}, {_SHARED})"
+            l.add(f"TT_UNROLL for (int q = 0; q < {self.width}; ++q) {one} = {each};" if per_lane else f"{one} = {each};")
+        elif k.group > 1:
             l.add(f"{acc} = tt_joined<{join}, {k.group}>({acc}, {_SHARED if k.shared_bytes else 'nullptr'});")
         result = _result(p)
         if per_lane:
@@ -255,13 +270,12 @@ class _Printer:
             l.add(f"const {VALUE_TYPE[result]} {p.name} = {self.finished(p, acc)};")
             self.v.remember(p.name, (p.name, result))
         if p.stores:
-            if k.group > 1:
-                with self.v.block(f"if ({'live && ' if self.live else ''}member == 0)"):
+            alone = f"if ({'live && ' if self.live else ''}member == 0)"
+            with self.v.block(alone) if k.group > 1 else nullcontext():
+                if per_lane:
+                    self.write_lanes(p, p.stores, None)
+                else:
                     self.store(p.stores, (p.name, result))
-            elif per_lane:
-                self.write_lanes(p, p.stores, None)
-            else:
-                self.store(p.stores, (p.name, result))
 
     def finished(self, p: Fold, acc: str) -> str:
         if p.reduce.fn in _ARG:

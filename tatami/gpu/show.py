@@ -84,7 +84,7 @@ def kernel_lines(k: Kernel) -> list[str]:
 
 def stream_lines(k: StreamKernel) -> list[str]:
     params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
-    how = f"{k.threads} threads, {k.group} a point" + (f", {k.width} lanes" if k.width > 1 else "")
+    how = f"{k.threads} threads, {k.group} a point{' across' if k.across else ''}" + (f", {k.width} lanes" if k.width > 1 else "")
     how += f" where {', '.join(f'{e} % {k.width} == 0' for e in k.even)}" if k.even else ""
     out = [f"  kernel {k.face.symbol}({params}) stream, {how}"]
     out.append(f"    for each [{', '.join(f'{a.name} < {a.size}' for a in k.points)}]:")

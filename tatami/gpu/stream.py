@@ -298,8 +298,9 @@ class _Kernel:
             phases,
             self.s.plan.threads,
             group,
-            shared_bytes=shared_bytes(phases, group, self.s.plan.threads),
         )
+        kernel = msgspec.structs.replace(kernel, across=runs_across(kernel))
+        kernel = msgspec.structs.replace(kernel, shared_bytes=shared_bytes(kernel))
         return with_lanes(kernel, self.s.plan.vector_bytes)
 
     def named(self, k: StreamKernel) -> tuple[StreamKernel, Binding]:
@@ -348,7 +349,7 @@ class _Kernel:
             phases=tuple(map(phase, k.phases)),
             even=tuple(map(put, k.even)),
         )
-        per_block = k.threads // k.group * (k.width if k.group == 1 else 1)
+        per_block = k.threads // k.group * (k.width if k.lanes_are_points else 1)
         scratch = tuple(
             (n, product(self.s.extents[a] for a in x.axes) * x.dtype.itemsize)
             for x in self.taken
@@ -446,11 +447,26 @@ def with_indices(e: RegionExpr, put: object) -> RegionExpr:
     return rewrite(e, change)
 
 
-def shared_bytes(phases: tuple[Phase, ...], group: int, threads: int) -> int:
-    """What joining partial results across warps, and scans, need: 16 bytes a warp, 8 a thread."""
-    if any(isinstance(p, Running) for p in phases) and group > 1:
-        return 8 * threads
-    return 16 * (threads // 32) if group > 32 else 0
+def runs_across(k: StreamKernel) -> bool:
+    """Do reads step by one element along the points rather than along what a group divides?"""
+    if k.group == 1 or not k.points or any(isinstance(p, Running) for p in k.phases):
+        return False
+    lets = {x.name: x.expr for x in k.lets}
+    along = beside = 0
+    for p in k.phases:
+        for r in unconditional_reads(body_of(p), lets):
+            along += bool(p.axes) and step_of(r.map[0], p.axes[-1]) == ONE
+            beside += step_of(r.map[0], k.points[-1].name) == ONE
+    return beside > along
+
+
+def shared_bytes(k: StreamKernel) -> int:
+    """What joining partial results needs: 16 bytes a warp, or a thread where a group lies across; scans 8 a thread."""
+    if k.across:
+        return 16 * k.threads
+    if any(isinstance(p, Running) for p in k.phases) and k.group > 1:
+        return 8 * k.threads
+    return 16 * (k.threads // 32) if k.group > 32 else 0
 
 
 # -- lanes -----------------------------------------------------------------------------------------
@@ -479,13 +495,13 @@ def with_lanes(k: StreamKernel, vector_bytes: int) -> StreamKernel:
 
 def lane_of(k: StreamKernel, p: Phase) -> str:
     """The axis along which a thread takes neighbours, if any."""
-    if k.group == 1:
+    if k.lanes_are_points:
         return k.points[-1].name if k.points else ""
     return p.axes[-1] if p.axes and not isinstance(p, Running) else ""
 
 
 def _with_width(k: StreamKernel, width: int, kinds: dict[str, int]) -> StreamKernel | None:
-    if k.group == 1 and not k.points:
+    if k.lanes_are_points and not k.points:
         return None
     extents = {i.name: i.size for i in (*k.points, *k.axes)}
     lets = {x.name: x.expr for x in k.lets}
@@ -514,14 +530,15 @@ def _with_width(k: StreamKernel, width: int, kinds: dict[str, int]) -> StreamKer
         took = [r for r in unconditional_reads(body_of(p), lets) if accepts(r.tensor, r.map[0])]
         stores = []
         for s in p.stores:
-            plain = s.combine == "set" and not (isinstance(p, Fold) and k.group > 1) and accepts(s.param, s.index)
+            own = k.lanes_are_points or not isinstance(p, Fold)
+            plain = s.combine == "set" and own and accepts(s.param, s.index)
             stores.append(msgspec.structs.replace(s, wide=plain))
         useful = useful or any(s.wide for s in stores) or (isinstance(p, Fold) and bool(took))
         phases.append(msgspec.structs.replace(p, lane=lane, stores=tuple(stores), wide=tuple(took)))
     if not useful:
         return None
     lanes = {p.lane for p in phases if p.lane}
-    crossing = len(k.points) > 1 if k.group == 1 else any(len(p.axes) > 1 for p in phases)
+    crossing = len(k.points) > 1 if k.lanes_are_points else any(len(p.axes) > 1 for p in phases)
     if crossing:  # a vector may not run over the end of its axis
         even.update(dict.fromkeys(extents[a] for a in lanes if not _divides(width, extents[a])))
     if any(e.as_int() is not None and not _divides(width, e) for e in even):

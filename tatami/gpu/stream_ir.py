@@ -8,8 +8,8 @@
 The phases of a point run in order. Expressions are those of a Region with these names: reads have one index, the
 element address; a Ref names a Fold of an earlier phase or one of `lets`, which are computed where they are used.
 
-`lane` is the axis that one thread steps by `width` elements: the last axis of the points where a thread has points of
-its own (group 1), else the last axis of the phase. The phase's `wide` reads and the stores that say so then take all lanes at
+`lane` is the axis that one thread steps by `width` elements: the last axis of the points where neighbouring threads have
+neighbouring points (group 1, `across`), else the last axis of the phase. The phase's `wide` reads and the stores that say so then take all lanes at
 once; that is so where every size of `even` is a multiple of `width`, else the kernel takes one element at a time.
 """
 
@@ -101,9 +101,16 @@ class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="i
     phases: tuple[Phase, ...]
     threads: int
     group: int = 1
+    across: bool = False
+    """Neighbouring threads have neighbouring points, and a group's threads lie that far apart: where data are contiguous
+    along the points. Else a group's threads are neighbours."""
     width: int = 1
     even: tuple[Expr, ...] = ()
     shared_bytes: int = 0
+
+    @property
+    def lanes_are_points(self) -> bool:
+        return self.group == 1 or self.across
 
 
 class SortKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="sort"):

@@ -3,7 +3,7 @@ per pass; and how many threads share a point that reduces or scans (spec 3 §8, 
 
     softmax [M, 4096] over the last axis: fused, a block per row
     sum of [64, 8] over the last axis:    8 threads per row
-    sum of [8192, 1024] over the first:   a thread per column
+    sum of [8192, 1024] over the first:   32 threads per column, neighbours on neighbouring columns
 """
 
 from __future__ import annotations
@@ -68,14 +68,23 @@ def group_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
             return 1
     length = size_at(product(extents[a] for a in inner), sizes)
     points = size_at(product(extents[a] for a in let.axes if a not in inner), sizes)
-    if not inner or length < 4 or (not runs_along(region, let, inner) and points >= 32 * THREADS):
+    if not inner or length < 4:
         return 1
+    if not runs_along(region, let, inner):
+        return across(length, points) if isinstance(let.expr, Reduce) else 1 if points >= 32 * THREADS else 32
     if length > 32 * 32 and not isinstance(let.expr, Scan):
         return THREADS
     group = 32
     while group > 1 and group * 2 > length:
         group //= 2
     return group
+
+
+def across(length: int, points: int) -> int:
+    """Threads per point where points are contiguous: few points need more of them to fill a machine."""
+    if length >= 128 and points < 1 << 15:
+        return 32
+    return 8 if length >= 32 and points < 1 << 17 else 1
 
 
 def runs_along(region: Region, let: Let, inner: tuple[str, ...]) -> bool:

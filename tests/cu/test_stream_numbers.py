@@ -159,6 +159,14 @@ def long_rows(g: Graph) -> None:
     g.output("running", x.cumsum(1, exclusive=True, reverse=True))
 
 
+def columns(g: Graph) -> None:
+    x = g.input("x", (300, 40), DType.fp32)
+    g.output("total", x.sum(0))
+    g.output("at", x.argmax(0))
+    g.output("y", g.input("z", (2, 40, "K"), DType.fp16).softmax(1))
+    g.output("w", g.input("odd", (200, 33), DType.fp32).max(0))
+
+
 def integers(g: Graph) -> None:
     x = g.input("x", ("M", "K"), DType.i8)
     g.output("y", (x * x).cast(DType.u8) + x.cast(DType.u8))
@@ -172,6 +180,7 @@ PROGRAMS = (
     noise,
     orders,
     long_rows,
+    columns,
     integers,
     formula,
     bodies,

@@ -85,6 +85,17 @@ template <class J, int GROUP, class T> TT_DEV T tt_joined(T x, tt_u8* shared) {
   }
   return x;
 }
+// The same where the GROUP threads of a point are THREADS / GROUP apart.
+template <class J, int GROUP, int THREADS, class T> TT_DEV T tt_joined_across(T x, tt_u8* shared) {
+  T* const partial = (T*)shared;
+  const int beside = THREADS / GROUP, point = tt_thread() % beside;
+  partial[tt_thread()] = x;
+  tt_sync_threads();
+  x = partial[point];
+  TT_UNROLL for (int i = 1; i < GROUP; ++i) x = J::join(x, partial[i * beside + point]);
+  tt_sync_threads();
+  return x;
+}
 // What the threads before this one in its group have together, and all of them: the scan of one element each.
 template <class J, int GROUP, class T> TT_DEV T tt_before(T x, T neutral, T* all, tt_u8* shared) {
   T* const own = (T*)shared + tt_thread() / GROUP * GROUP;

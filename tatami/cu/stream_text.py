@@ -21,7 +21,7 @@ from tatami.cu.epilogue_text import stored
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, constant_text, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.values_text import Value, Values
-from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel, StreamStore, Write
+from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel, StreamStore, Tile, Write
 from tatami.region.ir import Read, Ref, RegionExpr
 
 _ARG = {"argmax": "tt_first_most", "argmin": "tt_first_least"}
@@ -89,6 +89,10 @@ class _Printer:
         self.width = width
         self.v = self.values()
         total = " * ".join(factor_text(a.size) for a in k.points) or "1"
+        if k.tile is not None:
+            self.live = ""
+            self.tiled(k.tile)
+            return
         if k.across:
             beside = k.threads // k.group
             l.add(f"const int member = tt_thread() / {beside};")
@@ -231,6 +235,46 @@ class _Printer:
 
     def count_text(self, p: Phase) -> str:
         return f", {self.remaining(p)}" if self.ragged(p) else ""
+
+    # -- tiles -------------------------------------------------------------------------------------
+    def tiled(self, t: Tile) -> None:
+        """Load along the tile's axis, turn around in shared memory, write along the lanes."""
+        k, l, n = self.k, self.l, self.width
+        a, b = k.points[-1].name, t.axis
+        (p,) = k.phases
+        l.add("tt_i64 block = tt_block_x();")
+        for axis in (a, b):
+            count = f"(({factor_text(self.sizes[axis])} + {t.size - 1}) / {t.size})"
+            l.add(f"const tt_i64 {axis}_first = block % {count} * {t.size};", f"block /= {count};")
+        rest = tuple(i.name for i in k.points if i.name not in (a, b))
+        if rest:
+            self.coordinates("block", rest, lane="")
+        at = 0
+        tiles: dict[Read, str] = {}
+        for number, r in enumerate(t.reads):
+            d = self.params[r.tensor]
+            tiles[r] = f"tile{number}"
+            l.add(f"{STORED_TYPE[d]}* const tile{number} = ({STORED_TYPE[d]}*)({_SHARED} + {at});")
+            at += t.size * t.size * d.itemsize
+        slots, line = t.size * t.size // n, t.size // n
+        place = f"tt_turned<{t.size}, {t.chunk}>"
+        with self.v.block(f"for (int slot = tt_thread(); slot < {slots}; slot += {k.threads})"):
+            l.add(f"const int row = slot / {line}, column = slot % {line} * {n};")
+            l.add(f"const tt_i64 {a} = {a}_first + row, {b} = {b}_first + column;")
+            with self.v.block(f"if ({a} < {factor_text(self.sizes[a])} && {b} < {factor_text(self.sizes[b])})"):
+                for r, tile in tiles.items():
+                    source = f"{r.tensor} + {factor_text(r.map[0])}"
+                    l.add(f"tt_put_lanes<{n}>({tile} + {place}(row, column), tt_load_lanes<{n}>({source}));")
+        l.add("tt_sync_threads();")
+        with self.v.block(f"for (int slot = tt_thread(); slot < {slots}; slot += {k.threads})"):
+            l.add(f"const int column = slot / {line}, row_0 = slot % {line} * {n};")
+            first = f"{a}_0" if n > 1 and p.lane else a
+            l.add(f"const tt_i64 {first} = {a}_first + row_0, {b} = {b}_first + column;")
+            with self.v.block(f"if ({first} < {factor_text(self.sizes[a])} && {b} < {factor_text(self.sizes[b])})"):
+                row = "row_0 + q" if n > 1 else "row_0"
+                for r, tile in tiles.items():
+                    self.v.remember(r, (f"tt_value({tile}[{place}({row}, column)])", self.params[r.tensor]))
+                self.write(p)  # type: ignore[arg-type]
 
     # -- fold --------------------------------------------------------------------------------------
     def fold(self, p: Fold) -> None:

@@ -84,10 +84,15 @@ def kernel_lines(k: Kernel) -> list[str]:
 
 def stream_lines(k: StreamKernel) -> list[str]:
     params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
-    how = f"{k.threads} threads, {k.group} a point{' across' if k.across else ''}" + (f", {k.width} lanes" if k.width > 1 else "")
+    how = f"{k.threads} threads, {k.group} a point{' across' if k.across else ''}" + (
+        f", {k.width} lanes" if k.width > 1 else ""
+    )
     how += f" where {', '.join(f'{e} % {k.width} == 0' for e in k.even)}" if k.even else ""
     out = [f"  kernel {k.face.symbol}({params}) stream, {how}"]
     out.append(f"    for each [{', '.join(f'{a.name} < {a.size}' for a in k.points)}]:")
+    if k.tile is not None:
+        turned = ", ".join(f"{r.tensor}[{r.map[0]}]" for r in k.tile.reads)
+        out.append(f"      {turned} along {k.tile.axis} by tiles of {k.tile.size} x {k.tile.size}")
     out += [f"      {x.name} : {x.dtype} = {show_expr(x.expr)}" for x in k.lets]
     out += [f"      {x.name} = {show_expr(x.value)}, {x.bounds} in {x.size}" for x in k.positions]
     sizes = {a.name: a.size for a in k.axes}

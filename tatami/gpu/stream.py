@@ -23,7 +23,7 @@ from tatami.core.kernel import Binding, Condition
 from tatami.core.layout import MemRef, address
 from tatami.gpu.ir import NO_FACE
 from tatami.gpu.stream_axes import indices_of, merged_axes, open_sizes, step_of, unconditional_reads
-from tatami.gpu.stream_ir import Fold, Param, Phase, Position, Running, StreamKernel, StreamStore, Write
+from tatami.gpu.stream_ir import Fold, Param, Phase, Position, Running, StreamKernel, StreamStore, Tile, Write
 from tatami.plan.ir import GpuStream
 from tatami.region.ir import (
     At,
@@ -301,7 +301,7 @@ class _Kernel:
         )
         kernel = msgspec.structs.replace(kernel, across=runs_across(kernel))
         kernel = msgspec.structs.replace(kernel, shared_bytes=shared_bytes(kernel))
-        return with_lanes(kernel, self.s.plan.vector_bytes)
+        return with_tile(with_lanes(kernel, self.s.plan.vector_bytes), self.s.plan.vector_bytes)
 
     def named(self, k: StreamKernel) -> tuple[StreamKernel, Binding]:
         """The kernel in its own names, and its binding."""
@@ -348,6 +348,12 @@ class _Kernel:
             ),
             phases=tuple(map(phase, k.phases)),
             even=tuple(map(put, k.even)),
+            tile=k.tile
+            and msgspec.structs.replace(
+                k.tile,
+                axis=word(k.tile.axis),
+                reads=tuple(Read(r.tensor, tuple(map(put, r.map))) for r in k.tile.reads),
+            ),
         )
         per_block = k.threads // k.group * (k.width if k.lanes_are_points else 1)
         scratch = tuple(
@@ -362,7 +368,7 @@ class _Kernel:
             tuple(var(s) for s in symbols),
             conditions=self.s.conditions,
             scratch=scratch,
-            grid=(ceildiv(product(i.size for i in k.points), per_block), ONE, ONE),
+            grid=(blocks_of(k, per_block), ONE, ONE),
             block=(k.threads,),
             shared_bytes=k.shared_bytes,
         )
@@ -469,6 +475,13 @@ def shared_bytes(k: StreamKernel) -> int:
     return 16 * (k.threads // 32) if k.group > 32 else 0
 
 
+def blocks_of(k: StreamKernel, per_block: int) -> Expr:
+    if k.tile is None:
+        return ceildiv(product(i.size for i in k.points), per_block)
+    tiled = (k.tile.axis, k.points[-1].name)
+    return product(ceildiv(i.size, k.tile.size) if i.name in tiled else i.size for i in k.points)
+
+
 # -- lanes -----------------------------------------------------------------------------------------
 
 
@@ -548,6 +561,51 @@ def _with_width(k: StreamKernel, width: int, kinds: dict[str, int]) -> StreamKer
 
 def _divides(width: int, e: Expr) -> bool:
     return all(c % width == 0 for _, c in e.terms)
+
+
+def with_tile(k: StreamKernel, vector_bytes: int) -> StreamKernel:
+    """The kernel with a tile where a thread's reads are neighbours along another axis than its stores."""
+    if k.group != 1 or len(k.points) < 2 or len(k.phases) != 1:
+        return k
+    (p,) = k.phases
+    lane = k.points[-1].name
+    if not isinstance(p, Write) or p.axes or not all(s.combine == "set" and step_of(s.index, lane) == ONE for s in p.stores):
+        return k
+    extents = {i.name: i.size for i in k.points}
+    kinds = {q.name: q.dtype.itemsize for q in k.params}
+    places = {x.name for x in k.positions}
+    turned: dict[str, list[Read]] = {}
+    for r in unconditional_reads(p.value, {x.name: x.expr for x in k.lets}):
+        (at,) = r.map
+        beside = [i.name for i in k.points[:-1] if step_of(at, i.name) == ONE]
+        if beside and step_of(at, lane) != ONE and lane in free_vars(at) and not places & free_vars(at):
+            turned.setdefault(beside[0], []).append(r)
+    if not turned:
+        return k
+    axis, reads = max(turned.items(), key=lambda x: len(x[1]))
+    widest = max(kinds[r.tensor] for r in reads)
+    size, chunk = 8 * vector_bytes // widest, vector_bytes // widest
+    if any((known := extents[a].as_int()) is not None and known < size // 2 for a in (axis, lane)):
+        return k
+    needs = [open_sizes(r.map[0], axis, k.width, extents) for r in reads]
+    if k.width > chunk or any(n is None for n in needs):
+        k, needs = narrow(k), []
+    even = dict.fromkeys((*k.even, *(e for n in needs for e in n or () if not _divides(k.width, e))))
+    if any(e.as_int() is not None for e in even):
+        k, even = narrow(k), {}
+    if k.width > 1:
+        even.setdefault(extents[axis]) if not _divides(k.width, extents[axis]) else None
+    shared = size * size * sum(kinds[r.tensor] for r in reads)
+    return msgspec.structs.replace(k, even=tuple(even), tile=Tile(axis, size, chunk, tuple(reads)), shared_bytes=shared)
+
+
+def narrow(k: StreamKernel) -> StreamKernel:
+    """The kernel one element at a time."""
+    phases = tuple(
+        msgspec.structs.replace(p, lane="", wide=(), stores=tuple(msgspec.structs.replace(s, wide=False) for s in p.stores))
+        for p in k.phases
+    )
+    return msgspec.structs.replace(k, phases=phases, width=1, even=())
 
 
 def position_axes(k: StreamKernel) -> dict[str, frozenset[str]]:

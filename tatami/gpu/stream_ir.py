@@ -89,6 +89,18 @@ class Write(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", 
 Phase: TypeAlias = Fold | Running | Write
 
 
+class Tile(msgspec.Struct, frozen=True):
+    """`reads` step by one element along the point axis `axis` and not along the lanes: a block takes `size` x `size`
+    points of both, loads what they read along `axis`, and turns it around in shared memory. There a row of the lanes'
+    axis has `size` elements, whose chunks of `chunk` (16 bytes) are XORed with the number of the row's chunk, so that
+    neither way meets a bank twice."""
+
+    axis: str
+    size: int
+    chunk: int
+    reads: tuple[Read, ...]
+
+
 class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="stream"):
     """See the page. `axes`: those that phases loop over, with their extents."""
 
@@ -107,6 +119,7 @@ class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="i
     width: int = 1
     even: tuple[Expr, ...] = ()
     shared_bytes: int = 0
+    tile: Tile | None = None
 
     @property
     def lanes_are_points(self) -> bool:

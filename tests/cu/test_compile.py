@@ -44,13 +44,21 @@ def disassembler() -> str | None:
 
 def sass(cubin: Cubin, folder: Path) -> Counter[str]:
     """How often each instruction stands in the machine code."""
+    out: Counter[str] = Counter()
+    for op, count in machine_code(cubin, folder).items():
+        out[op.split(".")[0]] += count
+    return out
+
+
+def machine_code(cubin: Cubin, folder: Path) -> Counter[str]:
+    """The same with the instructions' modifiers."""
     tool = disassembler()
     if tool is None:
         pytest.skip("nvdisasm is not installed")
     path = folder / "k.cubin"
     path.write_bytes(cubin.data)
     text = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=True).stdout
-    return Counter(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9]\w*\s+)?([A-Z0-9_]+)", text))
+    return Counter(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9]\w*\s+)?([A-Z0-9_.]+)", text))
 
 
 def test_sm80_copies_loads_and_multiplies(tmp_path: Path) -> None:

@@ -167,6 +167,14 @@ def columns(g: Graph) -> None:
     g.output("w", g.input("odd", (200, 33), DType.fp32).max(0))
 
 
+def turned(g: Graph) -> None:
+    x = g.input("x", (2, 40, 72), DType.fp32)
+    g.output("a", x.transpose(1, 2).exp())
+    g.output("b", g.input("y", ("K", 80), DType.fp16).transpose(0, 1) + g.input("bias", ("K",), DType.fp16).expand((80, "K")))
+    g.output("c", g.input("z", (130, 136), DType.u8).transpose(0, 1))
+    g.output("d", g.input("w", (35, 37), DType.fp32).transpose(0, 1))
+
+
 def integers(g: Graph) -> None:
     x = g.input("x", ("M", "K"), DType.i8)
     g.output("y", (x * x).cast(DType.u8) + x.cast(DType.u8))
@@ -181,6 +189,7 @@ PROGRAMS = (
     orders,
     long_rows,
     columns,
+    turned,
     integers,
     formula,
     bodies,

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,10 @@ def difference(name: str, target: str) -> str:
         return f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
 
 
+def examined(work: tuple[str, str]) -> tuple[str, str]:
+    return work[0], difference(*work)
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", default="emulated-sm80")
@@ -58,15 +62,14 @@ def main(arguments: list[str]) -> int:
         agreed = set(json.loads(options.record.read_text())["agreed"])
     left = [n for n in options.names or CASES if n not in agreed | NO_CUDA_BODY]
     failures = 0
-    with ProcessPoolExecutor(options.jobs) as pool:
-        waiting = {pool.submit(difference, name, options.target): name for name in left}
-        for future in as_completed(waiting):
-            fault = future.result()
+    work = [(n, options.target) for n in left]
+    with get_context("spawn").Pool(options.jobs, maxtasksperchild=20) as pool:  # each case maps a machine's memory
+        for name, fault in pool.imap_unordered(examined, work):
             if fault:
                 failures += 1
-                print(f"{waiting[future]}: {fault}", flush=True)
+                print(f"{name}: {fault}", flush=True)
                 continue
-            agreed.add(waiting[future])
+            agreed.add(name)
             if options.record is not None:
                 options.record.write_text(json.dumps({"target": options.target, "agreed": sorted(agreed)}, indent=1) + "\n")
     print(f"{len(left)} cases, {failures} differ; {time.monotonic() - begin:.0f} s")

@@ -28,10 +28,28 @@ template <int N, class T> TT_DEV tt_lanes<T, N> tt_load_lanes(const T* p, tt_i64
   TT_UNROLL for (int i = 0; i < N; ++i) if (i < count) r.at[i] = p[i];
   return r;
 }
-template <int N, class T> TT_DEV void tt_store_lanes(T* p, const tt_lanes<T, N>& r) { *(tt_lanes<T, N>*)p = r; }
+template <int N, class T> TT_DEV void tt_put_lanes(T* p, const tt_lanes<T, N>& r) { *(tt_lanes<T, N>*)p = r; }
+// To global memory: by whole instructions, however the values were made.
+template <int N, class T> TT_DEV void tt_store_lanes(T* p, const tt_lanes<T, N>& r) {
+  constexpr int bytes = N * (int)sizeof(T);
+  if constexpr (bytes % 8 != 0) {
+    tt_put_lanes<N>(p, r);
+  } else {
+    union { tt_u32 words[bytes / 4]; tt_lanes<T, N> lanes; } u;
+    u.lanes = r;
+    if constexpr (bytes == 8) tt_store_global_v2(p, u.words[0], u.words[1]);
+    else TT_UNROLL for (int i = 0; i < bytes / 4; i += 4)
+      tt_store_global_v4((tt_u8*)p + 4 * i, u.words[i], u.words[i + 1], u.words[i + 2], u.words[i + 3]);
+  }
+}
 template <int N, class T> TT_DEV void tt_store_lanes(T* p, const tt_lanes<T, N>& r, tt_i64 count) {
   if (count >= N) { tt_store_lanes<N>(p, r); return; }
   TT_UNROLL for (int i = 0; i < N; ++i) if (i < count) p[i] = r.at[i];
+}
+
+// Where element (row, column) of a SIZE x SIZE tile lies: chunks of CHUNK elements are XORed with the row's chunk.
+template <int SIZE, int CHUNK> TT_DEV int tt_turned(int row, int column) {
+  return row * SIZE + ((column / CHUNK) ^ (row / CHUNK % (SIZE / CHUNK))) * CHUNK + column % CHUNK;
 }
 
 // How two results of a reduce or scan are one.

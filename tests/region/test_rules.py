@@ -105,6 +105,14 @@ def test_a_sum_is_computed_once_for_axes_that_only_its_factor_has() -> None:
     assert outer.axes == ("m",)
 
 
+def test_nothing_leaves_a_sum_of_nothing() -> None:
+    """What a factor reads need not be there: x[0] of no elements."""
+    body = Binary("mul", Read("c", (expr(0),)), read("x", "m", "k"))
+    region = region_of((Let("y", ("m",), F, Reduce("sum", ("k",), None, F, body)),), "y", {"c": ("k",), "x": ("m", "k")})
+    region = msgspec.structs.replace(region, reduce_axes=(Iter("k", expr(0)),))
+    assert hoist_invariant(region) == region
+
+
 def products(dtype: DType) -> Region:
     a, x, y = read("a", "k"), read("x", "m", "k"), read("y", "m", "k")
     body = Binary("add", Binary("mul", a, x), Binary("mul", a, y))

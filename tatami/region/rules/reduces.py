@@ -7,6 +7,7 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.core.expr import ZERO
 from tatami.core.ops import neutral
 from tatami.core.scalar import number
 from tatami.region.ir import Binary, Cast, Let, Reduce, Ref, Region, RegionExpr
@@ -54,14 +55,17 @@ def hoist_invariant(region: Region) -> Region:
     y [m] = sum over k of c[m] * x[k]       ->   y_s [] = sum over k of x[k];      y [m] = y_s * c[m]
 
     Only for sums in integers or in at least 32-bit floats: a narrow sum could overflow where its scaled terms did not.
-    Under max and min nothing moves: the sign of the factor is not known.
+    Under max and min nothing moves: the sign of the factor is not known. From a sum of nothing nothing moves either: what
+    its factors read need not be there.
     """
     lets = lets_by_name(region)
-    axes = frozenset(all_axes(region))
+    extents = all_axes(region)
+    axes = frozenset(extents)
+    empty = frozenset(name for name, size in extents.items() if size == ZERO)
     types = Types(region)
     out: list[Let] = []
     for let in region.lets:
-        made = _hoisted(let, lets, axes, types)
+        made = None if isinstance(let.expr, Reduce) and empty & set(let.expr.axes) else _hoisted(let, lets, axes, types)
         out.extend(made if made is not None else (let,))
     return msgspec.structs.replace(region, lets=tuple(out))
 

@@ -16,9 +16,13 @@ from tatami.core.diagnostic import Diagnostic, TatamiError, fail
 from tatami.decisions import decisions_text
 from tatami.dump import make_folder, write_bytes, write_dump, write_text
 from tatami.inputs import gather_inputs
+<<<<<<< HEAD
 from tatami.observer import Progress
 from tatami.playback import Agreement, compare_outputs, fetch, play_back
 from tatami.progress import shown
+=======
+from tatami.playback import Agreement, compare_outputs, fetch, least_precise, play_back
+>>>>>>> 510b54b (Sizes have 64 bits; what sizes must be at least is said so; outputs are compared by the least precise dtype on their way)
 from tatami.stages import STAGES, verify
 from tatami.terminal import printable, show_diagnostics
 
@@ -91,7 +95,8 @@ def run_command(
         _save(Path(output), results)
     if check:
         reference = compilation.reference_run(arrays, bound)
-        agreements = compare_outputs(function.signature, results, reference)
+        through = least_precise(compilation.stages[compilation.first])
+        agreements = compare_outputs(function.signature, results, reference, through)
         _show_agreements(agreements)
         if any(a.difference for a in agreements):
             raise SystemExit(1)

@@ -13,11 +13,14 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.core.signature import Signature
+from tatami.core.small_float import FORMATS
 from tatami.core.tensor import dtype_of
+from tatami.frontend.ir import Graph
+from tatami.tiny.ir import CallOp, InputOp, Program
 
 Arrays = Mapping[str, np.ndarray]
 
-EPSILON = {DType.fp16: 2.0**-10, DType.bf16: 2.0**-7}
+EPSILON = {DType.fp16: 2.0**-10, DType.bf16: 2.0**-7, **{d: 2.0**-f.mantissa for d, f in FORMATS.items()}}
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,12 @@ class Playback:
         return next((r for r in self.results if not r.ok and not r.skipped), None)
 
 
-def compare(name: str, got: np.ndarray, expected: np.ndarray, dtype: DType | None = None) -> Agreement:
+def compare(
+    name: str, got: np.ndarray, expected: np.ndarray, dtype: DType | None = None, through: DType | None = None
+) -> Agreement:
     """DESIGN §2.15. Integers and bools exactly; floats: ``|d| <= rtol*|ref| + atol*rms(ref)`` and the relative
-    norm, with 1e-3, 1e-5 and 1e-5 for fp32; 4, 4 and 2 times the epsilon of a 16-bit output."""
+    norm, with 1e-3, 1e-5 and 1e-5 for fp32; 4, 4 and 2 times the epsilon of a 16-bit output. `through`: the least precise
+    dtype that the output is computed through, where that is less than its own."""
     dtype = dtype or dtype_of(np.asarray(got)) or DType.fp32
     got, expected = np.asarray(got), np.asarray(expected)
     if got.shape != expected.shape:
@@ -83,7 +89,7 @@ def compare(name: str, got: np.ndarray, expected: np.ndarray, dtype: DType | Non
         scale = np.where(finite, np.abs(b), 0.0)
         norm = float(np.sqrt(np.sum(scale**2)))
         rms = norm / max(1.0, float(np.sqrt(b.size)))
-        epsilon = EPSILON.get(dtype, 0.0)
+        epsilon = max(EPSILON.get(dtype, 0.0), EPSILON.get(through or dtype, 0.0))
         rtol, atol, relative = (1e-3, 1e-5, 1e-5) if not epsilon else (4 * epsilon, 4 * epsilon, 2 * epsilon)
         wrong = ~same & ~(d <= rtol * scale + atol * rms)
         error = float(np.sqrt(np.sum(np.where(np.isfinite(d), d, 0.0) ** 2))) / norm if norm else float(np.max(d, initial=0.0))
@@ -107,8 +113,59 @@ def _agreement(name: str, got: np.ndarray, expected: np.ndarray, wrong: np.ndarr
     return Agreement(name, error, worst, Difference(name, index, got[index], expected[index], int(np.count_nonzero(wrong))))
 
 
-def compare_outputs(signature: Signature, got: Arrays, expected: Arrays) -> tuple[Agreement, ...]:
-    return tuple(compare(o.tensor, got[o.tensor], expected[o.tensor], o.dtype) for o in signature.outputs)
+def compare_outputs(
+    signature: Signature, got: Arrays, expected: Arrays, through: Mapping[str, DType] | None = None
+) -> tuple[Agreement, ...]:
+    """`through`: what `least_precise` says of the module that was run."""
+    through = through or {}
+    return tuple(
+        compare(o.tensor, got[o.tensor], expected[o.tensor], o.dtype, through.get(o.tensor)) for o in signature.outputs
+    )
+
+
+def least_precise(module: Module[Any]) -> dict[str, DType]:
+    """Per output of `main` the least precise float dtype that a value on its way has; inputs are exact in theirs.
+
+    Of graphs and tiny programs, whose nodes say it; a called graph counts whole.
+    """
+    inside = {name: max(map(_epsilon, _dtypes(program)), default=0.0) for name, program in module.programs.items()}
+    worst: dict[str, float] = {}
+    edges, results = _edges(module.main)
+    for names, operands, callees, dtypes in edges:
+        before = max((worst.get(o, 0.0) for o in operands), default=0.0)
+        called = max((inside[c] for c in callees if c in inside), default=0.0)
+        worst.update(dict.fromkeys(names, max(before, called, *map(_epsilon, dtypes))))
+    named = {epsilon: dtype for dtype, epsilon in EPSILON.items()}
+    return {output: named[worst[value]] for output, value in results.items() if worst.get(value)}
+
+
+def _epsilon(dtype: DType) -> float:
+    return EPSILON.get(dtype, 0.0)
+
+
+def _dtypes(program: object) -> list[DType]:
+    return [d for _, _, _, dtypes in _edges(program)[0] for d in dtypes]
+
+
+def _edges(
+    program: object,
+) -> tuple[list[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[DType, ...]]], dict[str, str]]:
+    """(results, operands, called programs, dtypes of the results) of each node, and which value each output is."""
+    match program:
+        case Graph():
+            return [
+                (n.outputs, n.inputs, tuple(v for v in n.attrs.values() if isinstance(v, str)), dtypes)
+                for n in program.graph
+                for dtypes in [tuple(program.tensors[o].dtype for o in n.outputs)]
+            ], {o.tensor: o.tensor for o in program.signature.outputs}
+        case Program():
+            return [
+                ((n.id,), n.src, n.op.targets if isinstance(n.op, CallOp) else (), (n.dtype,))
+                for n in program.nodes
+                if not isinstance(n.op, InputOp)
+            ], {o.tensor: value for o, value in zip(program.signature.outputs, program.outputs, strict=True)}
+        case _:
+            return [], {}
 
 
 def play_back(
@@ -123,18 +180,19 @@ def play_back(
     out = Playback()
     reference: Arrays | None = None
     signature: Signature | None = None
+    through: dict[str, DType] = {}
     for name, module in stages.items():
         run = runner(name)
         if run is None:
             continue
         if reference is None:
-            signature = module.main.signature
+            signature, through = module.main.signature, least_precise(module)
             reference = run(module, dict(inputs), dict(sizes), mode="float64")
         got = run(module, dict(inputs), dict(sizes), mode="declared")
         assert signature is not None
-        out.results.append(StageResult(name, compare_outputs(signature, got, reference)))
+        out.results.append(StageResult(name, compare_outputs(signature, got, reference, through)))
     if compiled is not None and reference is not None and signature is not None:
-        out.results.append(StageResult("kernels", compare_outputs(signature, compiled, reference)))
+        out.results.append(StageResult("kernels", compare_outputs(signature, compiled, reference, through)))
     return out
 
 

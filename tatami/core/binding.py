@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
-from tatami.core.expr import Expr, evaluate, expr, free_vars, substitute
+from tatami.core.expr import Expr, evaluate, expr, free_vars, sole_extreme, substitute
 from tatami.core.signature import Equation, Signature, symbols
 
 
@@ -108,11 +108,24 @@ def broken_equation(equation: Equation, lhs: int, rhs: int) -> Diagnostic:
     return diagnostic(
         "AxisAlignmentMismatch",
         equation.at or "signature",
-        f"{equation.lhs} = {lhs} where {equation.rhs} = {rhs} is needed",
+        _bound_text(equation, lhs, rhs) or f"{equation.lhs} = {lhs} where {equation.rhs} = {rhs} is needed",
         "pass inputs whose sizes agree with this equation",
         lhs=equation.lhs,
         rhs=equation.rhs,
     )
+
+
+def _bound_text(equation: Equation, lhs: int, rhs: int) -> str | None:
+    """``min(1, N) == 1`` and ``max(N, K) == N`` in words: what is too small or too large, and for what."""
+    extreme = sole_extreme(equation.lhs)
+    if extreme is None or equation.rhs not in extreme.args or len(extreme.args) != 2:
+        return None
+    small = next((a for a in extreme.args if a != equation.rhs), equation.rhs)
+    at_least = extreme.kind == "min"
+    if small.as_int() is not None:
+        return f"{equation.rhs} = {rhs} where {'at most' if at_least else 'at least'} {small} is needed"
+    limit = str(rhs) if equation.rhs.as_int() is not None else f"{equation.rhs} = {rhs}"
+    return f"{small} = {lhs} where {'at least' if at_least else 'at most'} {limit} is needed"
 
 
 def solve(equations: Sequence[tuple[Expr, int, str]], known: dict[str, int]) -> None:

@@ -29,6 +29,7 @@ from tatami.core.expr import (
     minimum,
     product,
     rebuild,
+    sole_extreme,
     substitute,
     var,
 )
@@ -277,8 +278,8 @@ def _atom_bounds(atom: Atom, extents: Extents) -> tuple[Expr, Expr] | None:
 
 def where_not_empty(size: Expr) -> Expr:
     """The size of an axis that has elements: ``max(0, N - 1)`` is N - 1 there."""
-    atom = size.terms[0][0][0] if len(size.terms) == 1 and len(size.terms[0][0]) == 1 and size.terms[0][1] == 1 else None
-    if not isinstance(atom, Extreme) or atom.kind != "max":
+    atom = sole_extreme(size)
+    if atom is None or atom.kind != "max":
         return size
     rest = [a for a in atom.args if not is_positive(ONE - a)]
     return maximum(*rest) if rest else size

@@ -170,6 +170,9 @@ Size: TypeAlias = Expr
 AxisExpr: TypeAlias = Expr
 Shape: TypeAlias = tuple[Expr, ...]
 
+MAX_SIZE: Final = 2**63 - 1
+"""Sizes and offsets are 64-bit integers wherever they are computed."""
+
 ZERO: Final = Expr(())
 ONE: Final = Expr((((), 1),))
 
@@ -422,6 +425,31 @@ def _drop_atom(e: Expr, atom: Atom) -> Expr:
 
 
 # -- traversal -----------------------------------------------------------------------------------
+
+
+def sole_extreme(e: Expr) -> Extreme | None:
+    """The expression, where it is one min(...) or max(...)."""
+    if len(e.terms) == 1 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1:
+        atom = e.terms[0][0][0]
+        return atom if isinstance(atom, Extreme) else None
+    return None
+
+
+def has_64_bits(e: Expr) -> bool:
+    """Is every number of the expression one of 64 bits?"""
+    return all(
+        abs(coef) <= MAX_SIZE and all(has_64_bits(part) for atom in mono for part in _parts(atom)) for mono, coef in e.terms
+    )
+
+
+def _parts(atom: Atom) -> tuple[Expr, ...]:
+    match atom:
+        case Var():
+            return ()
+        case Floor(num=num, den=den):
+            return num, den
+        case Extreme(args=args):
+            return args
 
 
 def free_vars(e: Expr) -> frozenset[str]:

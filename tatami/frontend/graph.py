@@ -27,7 +27,7 @@ from tatami.core.bounds import settled_size
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import IntoExpr, Shape, expr, free_vars
+from tatami.core.expr import MAX_SIZE, IntoExpr, Shape, expr, free_vars
 from tatami.core.module import Module
 from tatami.core.ops import highest, lowest
 from tatami.core.scalar import scalar
@@ -185,12 +185,12 @@ class Graph:
         check_operand_count(made)
         made, types = self._inferred(made, f"{label} ({where})", where)
         for axis, size in ((k, s.as_int()) for t in types for k, s in enumerate(t.shape)):
-            if size is not None and size < 0:
+            if size is not None and not 0 <= size <= MAX_SIZE:
                 raise fail(
                     "AxisSizeMismatch",
                     f"{label} ({where})",
                     f"axis {axis} of the result has size {size}",
-                    "leave 0 or more elements",
+                    "leave 0 or more elements" if size < 0 else "sizes have 64 bits: use smaller ones",
                 )
         outputs = (label,) if len(types) == 1 else tuple(self._fresh(f"{label}.{i}") for i in range(len(types)))
         self._nodes.append(msgspec.structs.replace(made, outputs=outputs))

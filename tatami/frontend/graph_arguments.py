@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr
+from tatami.core.expr import Expr, Shape, expr, has_64_bits
 from tatami.core.expr_text import ExprSyntaxError
 from tatami.core.scalar import Scalar, scalar
 
@@ -50,11 +50,14 @@ def each(value: Any, n: int, what: str) -> tuple[int, ...]:
 def size(value: Any, what: str) -> Expr:
     """A size: number, symbol or expression. Raises E1006."""
     try:
-        return expr(value)
+        made = expr(value)
     except (ExprSyntaxError, ValueError, TypeError, OverflowError) as error:
         raise fail(
             "InvalidSymbol", what, str(error), 'write a size as a number, a symbol or an expression such as "2*N + 1"'
         ) from None
+    if not has_64_bits(made):
+        raise fail("InvalidSymbol", what, f"a size is {str(made)[:80]}", "sizes have 64 bits: use smaller ones")
+    return made
 
 
 def shape(value: Any, what: str) -> Shape:

@@ -96,11 +96,16 @@ def _scalar(op: scalar_ops.ScalarOp) -> Callable[[object, Operands, Site], tuple
                 "UnsupportedDType",
                 site.at,
                 f"{op.name} of {dtype} is not defined: {_RULE[op.rule]}",
-                _CAST.get(op.rule, "cast the operands"),
+                _cast_for(op.rule, dtype),
             )
         return (TensorType(result, shape),)
 
     return infer
+
+
+def _cast_for(rule: str, dtype: DType) -> str:
+    keeps_fractions = dtype.is_float or (dtype.is_small and not dtype.is_small_int)
+    return _CAST.get("float" if keeps_fractions and rule in ("same", "signed") else rule, "cast the operands")
 
 
 _CAST = {

@@ -83,6 +83,7 @@ def run_operation(
 ) -> list[Array]:
     """The results of one operation that calls no graph. `types`: its declared results; `dtypes`: of its operands."""
     scope = Scope(node.name, args, types, sizes, mode, dtypes)
+    scope.check_memory()
     out = MEANING[node.op](scope, attributes(operation(node), node))
     results = out if isinstance(out, tuple) else (out,)
     return [scope.checked(r, t) for r, t in zip(results, types, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,17 @@ class Scope:
 
     def shape(self, sizes: Sequence[Expr]) -> tuple[int, ...]:
         return tuple(self.size(s) for s in sizes)
+
+    def check_memory(self) -> None:
+        """Raises E1803 for results that no memory can hold, which numpy would refuse in its own words, or start on."""
+        for type in self.types:
+            try:
+                elements = math.prod(self.shape(type.shape))
+            except KeyError:  # a size that this operation finds out
+                continue
+            if elements * type.dtype.itemsize >= 1 << 48:
+                why = f"a result of {elements} elements of {type.dtype}"
+                raise fail("OutOfMemory", self.at, why, "use smaller sizes")
 
     def checked(self, array: Array, type: TensorType) -> Array:
         """The array, when its shape is the declared one (new sizes are not known yet and pass)."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, free_vars
+from tatami.core.expr import expr, free_vars, has_64_bits
 from tatami.core.module import Module
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, text
@@ -99,6 +99,8 @@ def _sizes(at: str, type: TensorType) -> list[Diagnostic]:
         number = size.as_int()
         if number is not None and number < 0:
             out.append(diagnostic("InvalidSymbol", at, f"a size is {number}", "sizes are 0 or more"))
+        elif not has_64_bits(size):
+            out.append(diagnostic("InvalidSymbol", at, f"a size is {str(size)[:80]}", "sizes have 64 bits: use smaller ones"))
         out += [
             diagnostic("InvalidSymbol", at, f"{s!r} cannot name a size", "use letters, digits, _ and '; not i0, r1, min, max")
             for s in sorted(free_vars(size))

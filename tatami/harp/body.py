@@ -8,7 +8,7 @@ from typing import Any, assert_never, get_args
 from tatami.core.bounds import settled_size
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, free_vars, var
+from tatami.core.expr import MAX_SIZE, Expr, Shape, expr, free_vars, has_64_bits, var
 from tatami.core.signature import Role
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
@@ -84,6 +84,9 @@ class Body:
             raise self._refuse("InvalidSymbol", size.at, why, f"choose another name, such as {name}_")
         if size.default is not None and size.default < 0:
             raise self._refuse("InvalidSymbol", size.extent, f"the default of {name} is {size.default}", "sizes are 0 or more")
+        if size.default is not None and size.default > MAX_SIZE:
+            how = "sizes have 64 bits: use a smaller one"
+            raise self._refuse("InvalidSymbol", size.extent, f"the default of {name} is {size.default}", how)
         self.scope.sizes[name] = var(name)
 
     def _input(self, p: ir.Parameter) -> None:
@@ -142,6 +145,8 @@ class Body:
         number = size.as_int()
         if number is not None and number < 0:
             raise self._refuse("InvalidSymbol", e.at, f"a size is {number}", "sizes are 0 or more")
+        if not has_64_bits(size):
+            raise self._refuse("InvalidSymbol", e.at, f"a size is {size}", "sizes have 64 bits: use smaller ones")
         return size
 
     # -- statements ----------------------------------------------------------------------------------
@@ -164,6 +169,10 @@ class Body:
                 if target.name in self.scope.sizes:
                     why = f"{target.name!r} is a size variable"
                     raise self._refuse("DuplicateId", target.at, why, f"choose another name, such as {target.name}_")
+            for k, target in enumerate(targets):
+                if target.name in (t.name for t in targets[:k]):
+                    why = f"{target.name!r} would name two of the results"
+                    raise self._refuse("DuplicateId", target.at, why, f"give each a name of its own, such as {target.name}_2")
             before = len(self.graph.nodes)
             whole = isinstance(value, ir.Call) and value.callee.name == "constant"
             self.expressions.calls.target = targets[0].name if whole else None

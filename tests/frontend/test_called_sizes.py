@@ -27,9 +27,9 @@ CALL = Decisions(calls={"": "call"})
 Need: TypeAlias = Callable[[Tensor], Tensor]
 Way: TypeAlias = Callable[[Graph, Tensor, Tensor, Need], Tensor]
 NEEDS: dict[str, tuple[Need, str]] = {
-    "the first of none": (lambda x: x[0], "max(1, N) = 1 where N = 0"),
-    "the last of none": (lambda x: x[-1], "max(0, N - 1) = 0 where N - 1 = -1"),
-    "a border of nothing": (lambda x: x.pad([(1, 0), (0, 0)], mode="edge")[0], "max(1, N) = 1 where N = 0"),
+    "the first of none": (lambda x: x[0], "N = 0 where at least 1"),
+    "the last of none": (lambda x: x[-1], "N - 1 = -1 where at least 0"),
+    "a border of nothing": (lambda x: x.pad([(1, 0), (0, 0)], mode="edge")[0], "N = 0 where at least 1"),
 }
 
 
@@ -129,7 +129,7 @@ def test_a_size_that_data_decides_is_checked_when_it_is_known(target: str, insid
     with pytest.raises(TatamiError) as error:
         f(x=np.array([-1, -5], np.float32))
     (found,) = error.value.diagnostics
-    assert found.code == "E1304" and (target == "reference" or "= 0 is needed" in found.why), found
+    assert found.code == "E1304" and (target == "reference" or "= 0 where at least 1" in found.why), found
 
 
 @pytest.mark.parametrize("inside", [False, True])

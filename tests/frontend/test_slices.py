@@ -96,3 +96,19 @@ def test_a_slice_meets_what_it_equals_from_some_size_on() -> None:
             f(x=np.ones(1, np.float32), w=np.ones(0, np.float32))
     with pytest.raises(tt.TatamiError, match="E1001"):
         tt.parse("graph<N> main(x: f32[N]) -> f32[N] { return x[1:] + x }")
+
+
+def test_results_that_no_memory_holds_are_one_diagnostic() -> None:
+    g = tt.Graph("g")
+    g.output("y", g.input("x", (1, 1, 1), tt.fp32).expand([10**12, 10**12, 3]).sum())
+    for target in ("reference", "cpu"):
+        with pytest.raises(tt.TatamiError, match="E1803"):
+            tt.compile(g, target=target)(x=np.ones((1, 1, 1), np.float32))
+
+
+def test_a_reshape_that_does_not_fit_is_one_diagnostic() -> None:
+    g = tt.Graph("g")
+    g.output("y", g.input("x", ("N",), tt.fp32).reshape(("M", 4)))
+    for target in ("reference", "cpu"):
+        with pytest.raises(tt.TatamiError, match="E1304"):
+            tt.compile(g, target=target, sizes={"M": 2})(x=np.ones(7, np.float32))

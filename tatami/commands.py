@@ -16,13 +16,9 @@ from tatami.core.diagnostic import Diagnostic, TatamiError, fail
 from tatami.decisions import decisions_text
 from tatami.dump import make_folder, write_bytes, write_dump, write_text
 from tatami.inputs import gather_inputs
-<<<<<<< HEAD
 from tatami.observer import Progress
-from tatami.playback import Agreement, compare_outputs, fetch, play_back
-from tatami.progress import shown
-=======
 from tatami.playback import Agreement, compare_outputs, fetch, least_precise, play_back
->>>>>>> 510b54b (Sizes have 64 bits; what sizes must be at least is said so; outputs are compared by the least precise dtype on their way)
+from tatami.progress import shown
 from tatami.stages import STAGES, verify
 from tatami.terminal import printable, show_diagnostics
 

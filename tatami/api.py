@@ -30,6 +30,7 @@ from tatami.stages import BY_NAME, STAGES, show
 
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan
+    from tatami.gpu.ir import AnyKernel
     from tatami.progress import ProgressRequest
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.cuda.program import CudaProgram
@@ -430,8 +431,25 @@ def load_emulated_program(compilation: Compilation) -> EmulatedProgram:
     execution = compilation.stages["execution"]
     source = compilation.stages["cu"].main
     machine = build_machine(source.units, source.headers, compilation.target)
-    faces = {k.face.symbol: k.face for program in compilation.stages["gpu"].programs.values() for k in program.kernels}
-    return EmulatedProgram(execution, machine, faces, compilation.target, _where(compilation))
+    kernels = {k.face.symbol: k for program in compilation.stages["gpu"].programs.values() for k in program.kernels}
+    faces = {symbol: k.face for symbol, k in kernels.items()}
+
+    def behind(kernel: str, line: int) -> dict[str, str]:
+        return behind_line(kernels[kernel], line)
+
+    return EmulatedProgram(execution, machine, faces, compilation.target, _where(compilation), behind)
+
+
+def behind_line(kernel: AnyKernel, line: int) -> dict[str, str]:
+    """The GPU `statement` that a line of a kernel's text was printed for, and the `plan`'s fields that decide it. Empty
+    for a line of the frame, or of a kernel without statements."""
+    from tatami.cu.kernel_text import statement_at
+    from tatami.gpu.ir import Kernel
+    from tatami.gpu.plan_fields import plan_fields
+    from tatami.gpu.show import statement_text
+
+    found = statement_at(kernel, line) if isinstance(kernel, Kernel) else None
+    return {} if found is None else {"statement": statement_text(found), "plan": plan_fields(found)}
 
 
 def load_cuda_program(compilation: Compilation) -> CudaProgram:

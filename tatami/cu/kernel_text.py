@@ -49,6 +49,20 @@ def kernel_text(kernel: Kernel) -> str:
     return _Printer(kernel).text()
 
 
+def statement_at(kernel: Kernel, line: int) -> Stmt | None:
+    """The innermost statement that a line of the kernel's text belongs to (lines count from 1)."""
+    printer = _Printer(kernel)
+    text = printer.text().splitlines()
+    around = [(last - first, s) for first, last, s in printer.spans if first <= line <= last]
+    if not around:
+        return None
+    found = min(around, key=lambda x: x[0])[1]
+    if isinstance(found, Mma) and "tt_ldmatrix" in text[line - 1]:  # fragments are loaded where they are used
+        ring = (kernel.a if "slot_a" in text[line - 1] else kernel.b).ring
+        return next(s for s in printer.fragments if s.src_smem == ring)
+    return found
+
+
 class _Printer:
     def __init__(self, kernel: Kernel) -> None:
         self.k = kernel
@@ -58,6 +72,9 @@ class _Printer:
         self.role: Role | None = None
         self.located = False
         self.moved = False
+        self.spans: list[tuple[int, int, Stmt]] = []
+        """First and last line of each statement."""
+        self.fragments: list[LdMatrix] = []
         self.persistent = any(
             isinstance(s, Loop) and s.over == "tiles"
             for x in kernel.body
@@ -145,6 +162,7 @@ class _Printer:
         position = 0
         while position < len(body):
             s = body[position]
+            first = len(self.l.out) + 1
             if isinstance(s, Epilogue):
                 stores = []
                 while position + 1 < len(body) and isinstance(body[position + 1], StGlobalVec):
@@ -153,6 +171,7 @@ class _Printer:
                 self.epilogue(s, tuple(x for x in stores if isinstance(x, StGlobalVec)))
             else:
                 self.statement(s)
+            self.spans.append((first, len(self.l.out), s))
             position += 1
 
     def statement(self, s: Stmt) -> None:
@@ -180,7 +199,7 @@ class _Printer:
             case ZeroAcc():
                 self.zero()
             case LdMatrix():
-                pass  # printed with the Mma that uses the fragments
+                self.fragments.append(s)  # printed with the Mma that uses the fragments
             case Mma() | Fma():
                 self.block_math()
             case Wgmma():

@@ -73,7 +73,7 @@ def to_diagnostic(report: Report, at: str, kernel: str, explain: Explain | None 
     why = report.text
     if "statement" in behind:
         why += f" [{report.file}:{report.line} is {behind['statement']}"
-        why += f", which the plan's {behind['plan']} decides]" if behind.get("plan") else "]"
+        why += f", decided by the plan's {behind['plan']}]" if behind.get("plan") else "]"
     details = {"check": report.check, "kernel": kernel, **behind}
     details |= {"thread": report.thread} if report.thread else {}
     details |= {"line": f"{report.file}:{report.line}"} if report.line else {}

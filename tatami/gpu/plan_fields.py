@@ -1,0 +1,64 @@
+"""Which fields of a plan decide a statement: where to look when the statement proves wrong."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tatami.gpu.ir import (
+    CommitGroup,
+    CpAsync,
+    Epilogue,
+    Fma,
+    LdMatrix,
+    LoadTile,
+    Loop,
+    MBarrierArrive,
+    MBarrierInit,
+    Mma,
+    Role,
+    SetMaxNReg,
+    StGlobalVec,
+    Stmt,
+    SyncThreads,
+    TmaLoad,
+    Wait,
+    Wgmma,
+    ZeroAcc,
+)
+
+WAITS = {"cp_async_group": "async.prefetch_depth, stages", "mbarrier": "stages", "wgmma_group": "wait_depth"}
+
+
+def plan_fields(s: Stmt) -> str:
+    """Names of fields, comma separated."""
+    match s:
+        case CpAsync():
+            return "cache, predicate_tail, layout_hints, stages"
+        case CommitGroup():
+            return "async.prefetch_depth"
+        case TmaLoad():
+            return "cache, tile, stages"
+        case MBarrierInit() | MBarrierArrive():
+            return "consumers, stages, wait_depth"
+        case Wait(model=model):
+            return WAITS[model]
+        case SyncThreads():
+            return "barrier_model, stages"
+        case SetMaxNReg():
+            return "registers"
+        case LdMatrix():
+            return "layout_hints, warp_tile"
+        case Mma() | Wgmma():
+            return "inst_shape, k_steps, layout_hints"
+        case ZeroAcc() | Fma():
+            return "tile, bind"
+        case LoadTile():
+            return "tile, predicate_tail"
+        case Epilogue():
+            return "epilogue, local_edges"
+        case StGlobalVec():
+            return "vectorize, predicate_tail, layout_hints"
+        case Loop() | Role():
+            return "tile, bind"
+        case _:
+            assert_never(s)

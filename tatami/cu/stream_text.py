@@ -54,6 +54,8 @@ class _Printer:
         self.sizes = {a.name: a.size for a in (*kernel.points, *kernel.axes)}
         self.params = {p.name: p.dtype for p in kernel.params}
         self.width = 1
+        self.keeps = False
+        """Is the text that of rows held in registers?"""
         self.v = self.values()
 
     def values(self) -> Values:
@@ -70,18 +72,32 @@ class _Printer:
         if k.shared_bytes:
             l.add(f"TT_DYNAMIC_SMEM({_SHARED});")
         even = " && ".join(f"{factor_text(e)} % {k.width} == 0" for e in k.even)
+        forms: list[tuple[str, int, bool]] = [(even, k.width, False)]
+        if k.kept:
+            row = next(p for p in k.phases if p.axes)
+            fits = f"{factor_text(self.sizes[row.axes[0]])} <= {k.turns * k.group * k.width}"
+            sure = self.sizes[row.axes[0]].as_int() is not None
+            forms = [(" && ".join(c for c in (even, "" if sure else fits) if c), k.width, True), *([] if sure else forms)]
         if even:
-            with l.block(f"if ({even})", "} else {"):
-                self.body(k.width)
-            l.depth += 1
-            self.body(1)
-            l.depth -= 1
-            l.add("}")
-        else:
-            self.body(k.width)
+            forms.append(("", 1, False))
+        self.choice(forms)
         l.depth -= 1
         l.add("}")
         return l.text()
+
+    def choice(self, forms: list[tuple[str, int, bool]]) -> None:
+        """The first form whose condition holds: (condition, width, whether rows are kept); the last has none."""
+        (when, width, self.keeps), *others = forms
+        if not when:
+            self.body(width)
+            return
+        l = self.l
+        with l.block(f"if ({when})", "} else {"):
+            self.body(width)
+        l.depth += 1
+        self.choice(others)
+        l.depth -= 1
+        l.add("}")
 
     # -- where this thread is ----------------------------------------------------------------------
     def body(self, width: int) -> None:
@@ -151,7 +167,35 @@ class _Printer:
                 rest = f"{a}_over"
 
     # -- phases ------------------------------------------------------------------------------------
+    def load_row(self) -> None:
+        """What phases share of a row, in registers."""
+        k, n = self.k, self.width
+        p = next(p for p in k.phases if p.axes and not isinstance(p, Running))
+        assert not isinstance(p, Running)
+        for number, r in enumerate(k.kept):
+            self.l.add(f"tt_lanes<{STORED_TYPE[self.params[r.tensor]]}, {n}> kept{number}[{k.turns}];")
+        self.l.add(f"const tt_i64 end_row = {self.end(p)};")
+        with self.turns("end_row"):
+            self.coordinates("at", p.axes, lane=p.lane)
+            for number, r in enumerate(k.kept):
+                at = substitute(r.map[0], {p.lane: var(f"{p.lane}_0")})
+                self.l.add(f"kept{number}[turn] = tt_load_lanes<{n}>({r.tensor} + {factor_text(at)}{self.count_text(p)});")
+
+    @contextmanager
+    def turns(self, end: str) -> Iterator[None]:
+        """The vectors of a kept row that are this thread's."""
+        k = self.k
+        with self.v.block(f"TT_UNROLL for (int turn = 0; turn < {k.turns}; ++turn)"):
+            self.l.add(f"const tt_i64 at = (tt_i64)(turn * {k.group} + member) * {self.width};", f"if (at >= {end}) continue;")
+            yield
+
+    def end(self, p: Fold | Write) -> str:
+        total = " * ".join(factor_text(self.sizes[a]) for a in p.axes)
+        return f"({self.live} ? (tt_i64){total} : 0)" if self.live else f"(tt_i64){total}"
+
     def phases(self) -> None:
+        if self.keeps:
+            self.load_row()
         for p in self.k.phases:
             match p:
                 case Fold():
@@ -170,13 +214,15 @@ class _Printer:
                 for a in p.axes:
                     stack.enter_context(self.v.block(f"for (tt_i64 {a} = 0; {a} < {index_text(self.sizes[a])}; ++{a})"))
             elif p.axes:
-                total = " * ".join(factor_text(self.sizes[a]) for a in p.axes)
                 width = self.width if p.lane and not k.across else 1
                 step = k.group * width
                 first = f"member * {width}" if width > 1 else "member"
-                end = f"({self.live} ? (tt_i64){total} : 0)" if self.live else f"(tt_i64){total}"
-                l.add(f"const tt_i64 end_{self.number(p)} = {end};")
-                stack.enter_context(self.v.block(f"for (tt_i64 at = {first}; at < end_{self.number(p)}; at += {step})"))
+                l.add(f"const tt_i64 end_{self.number(p)} = {self.end(p)};")
+                stack.enter_context(
+                    self.turns(f"end_{self.number(p)}")
+                    if self.keeps
+                    else self.v.block(f"for (tt_i64 at = {first}; at < end_{self.number(p)}; at += {step})")
+                )
                 self.coordinates("at", p.axes, lane=p.lane if self.width > 1 and not k.across else "")
             else:
                 alone = "member == 0" if not self.live else "live && member == 0"
@@ -197,6 +243,9 @@ class _Printer:
         count = self.count_text(p)
         loaded: dict[Read, str] = {}
         for r in p.wide if reads else ():
+            if self.keeps and r in self.k.kept:
+                loaded[r] = f"kept{self.k.kept.index(r)}[turn]"
+                continue
             name = self.v.fresh("w")
             at = substitute(r.map[0], base)
             inside = [x for x in self.v.places(at) if self.v.positions[x].bounds != "assume"]

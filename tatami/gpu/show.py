@@ -90,6 +90,9 @@ def stream_lines(k: StreamKernel) -> list[str]:
     how += f" where {', '.join(f'{e} % {k.width} == 0' for e in k.even)}" if k.even else ""
     out = [f"  kernel {k.face.symbol}({params}) stream, {how}"]
     out.append(f"    for each [{', '.join(f'{a.name} < {a.size}' for a in k.points)}]:")
+    if k.kept:
+        kept = ", ".join(f"{r.tensor}[{r.map[0]}]" for r in k.kept)
+        out.append(f"      {kept} kept, {k.turns} vectors a thread")
     if k.tile is not None:
         turned = ", ".join(f"{r.tensor}[{r.map[0]}]" for r in k.tile.reads)
         out.append(f"      {turned} along {k.tile.axis} by tiles of {k.tile.size} x {k.tile.size}")

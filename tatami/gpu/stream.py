@@ -301,7 +301,8 @@ class _Kernel:
         )
         kernel = msgspec.structs.replace(kernel, across=runs_across(kernel))
         kernel = msgspec.structs.replace(kernel, shared_bytes=shared_bytes(kernel))
-        return with_tile(with_lanes(kernel, self.s.plan.vector_bytes), self.s.plan.vector_bytes)
+        kernel = with_lanes(kernel, self.s.plan.vector_bytes)
+        return with_kept_rows(with_tile(kernel, self.s.plan.vector_bytes))
 
     def named(self, k: StreamKernel) -> tuple[StreamKernel, Binding]:
         """The kernel in its own names, and its binding."""
@@ -348,6 +349,7 @@ class _Kernel:
             ),
             phases=tuple(map(phase, k.phases)),
             even=tuple(map(put, k.even)),
+            kept=tuple(Read(r.tensor, tuple(map(put, r.map))) for r in k.kept),
             tile=k.tile
             and msgspec.structs.replace(
                 k.tile,
@@ -606,6 +608,32 @@ def narrow(k: StreamKernel) -> StreamKernel:
         for p in k.phases
     )
     return msgspec.structs.replace(k, phases=phases, width=1, even=())
+
+
+MOST_TURNS = 8
+KEPT_VECTORS = 16
+"""16-byte vectors that a thread may hold for its row: 64 registers."""
+
+
+def with_kept_rows(k: StreamKernel) -> StreamKernel:
+    """The kernel with what several phases read of a row loaded once, where a group has the registers."""
+    loops = [p for p in k.phases if p.axes]
+    if k.group == 1 or k.across or k.width == 1 or len(loops) < 2 or len({(p.axes, p.lane) for p in loops}) > 1:
+        return k
+    axes = loops[0].axes
+    often = [r for r in dict.fromkeys(r for p in loops for r in p.wide) if sum(r in p.wide for p in loops) > 1]
+    places = {x.name for x in k.positions}
+    kept = tuple(r for r in often if not places & free_vars(r.map[0]))[:KEPT_VECTORS]
+    if len(axes) > 1 or not kept:
+        return k
+    turns = min(MOST_TURNS, KEPT_VECTORS // len(kept))
+    length = next(i.size for i in k.axes if i.name == axes[0]).as_int()
+    if length is not None:
+        needed = -(-length // (k.group * k.width))
+        if needed > turns:
+            return k
+        turns = needed
+    return msgspec.structs.replace(k, kept=kept, turns=turns)
 
 
 def position_axes(k: StreamKernel) -> dict[str, frozenset[str]]:

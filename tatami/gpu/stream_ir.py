@@ -120,6 +120,10 @@ class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="i
     even: tuple[Expr, ...] = ()
     shared_bytes: int = 0
     tile: Tile | None = None
+    kept: tuple[Read, ...] = ()
+    """Wide reads that several phases make at the same places: loaded once, then held in registers."""
+    turns: int = 0
+    """Vectors of a kept read that one thread holds; longer lines are read again by every phase."""
 
     @property
     def lanes_are_points(self) -> bool:

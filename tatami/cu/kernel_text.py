@@ -9,10 +9,11 @@ from typing import assert_never
 
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, var
+from tatami.cu.copy_text import copy_text
 from tatami.cu.epilogue_text import fragment_epilogue, quad_epilogue
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, factor_text, index_text
 from tatami.cu.lines import Lines
-from tatami.cu.mma_text import mma_text, offset_text, ring_fma_text, warp_tile_lines
+from tatami.cu.mma_text import mma_text, ring_fma_text, warp_tile_lines
 from tatami.cu.sync_text import fma_text, load_tile_text, micro_tile, sync_epilogue
 from tatami.gpu.ir import (
     Barrier,
@@ -320,52 +321,20 @@ class _Printer:
         return (self.k.a, "m", self.k.tile[0]) if ring == self.k.a.ring else (self.k.b, "n", self.k.tile[1])
 
     def cp_async(self, s: CpAsync) -> None:
-        l, k = self.l, self.k
         if self.persistent and s.tile == "this" and not self.located:
-            l.add("int tile = tt_block_x();", "locate(tile);")
+            self.l.add("int tile = tt_block_x();", "locate(tile);")
             self.located = True
         if self.persistent and s.tile == "next" and not self.moved:
-            names = ["m0", "n0", *(f"b{i}" for i in range(len(k.batch)))]
-            l.add(f"const tt_i64 {', '.join(f'{n}_done = {n}' for n in names)};")
-            l.add("const bool more = tile + tt_grid_x() < tiles;", "if (more) locate(tile + tt_grid_x());")
+            names = ["m0", "n0", *(f"b{i}" for i in range(len(self.k.batch)))]
+            self.l.add(f"const tt_i64 {', '.join(f'{n}_done = {n}' for n in names)};")
+            self.l.add("const bool more = tile + tt_grid_x() < tiles;", "if (more) locate(tile + tt_grid_x());")
             self.moved = True
         o, role, extent = self.operand(s.dst_smem)
         ring = self.rings[s.dst_smem]
         guard = " && ".join(filter(None, ["more" if s.tile == "next" else "", self.guard(s.block)]))
-        size = k.a.dtype.itemsize
-        rows, columns = (extent, k.tile[2]) if o.major == "k" else (k.tile[2], extent)
-        per_row = columns // s.width
-        whole = 16 // size
-        assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
-        pitch = o.stride_mn if o.major == "k" else o.stride_k
-        row_axis, column_axis = (role, "k") if o.major == "k" else ("k", role)
-        start = {"k": f"(tt_i64)({index_text(s.block)}) * BK", role: f"{role}0"}
-        limit = {"k": "K", "m": "M", "n": "N"}
-        with l.block(f"if ({guard})" if guard else ""):
-            l.add(f"const tt_u32 slot = {self.slot(s.block, ring)};")
-            l.add(f"const {STORED_TYPE[o.dtype]}* const from = {o.param} + {index_text(o.offset)};")
-            count = rows * per_row
-            each = -(-count // k.threads)
-            with l.block(f"{'TT_UNROLL' if each <= 16 else 'TT_UNROLL_BY(4)'} for (int i = 0; i < {each}; ++i)"):
-                l.add("const int c = tid + i * THREADS;")
-                if count % k.threads:
-                    l.add(f"if (c >= {count}) break;")
-                l.add(f"const int row = c / {per_row}, column = c % {per_row} * {s.width};")
-                l.add(f"const tt_i64 g_row = {start[row_axis]} + row, g_column = {start[column_axis]} + column;")
-                tests = [f"g_row < {limit[row_axis]}"] if row_axis in s.predicate else []
-                tests += [f"g_column < {limit[column_axis]}"] if column_axis in s.predicate else []
-                element = f"g_row * {factor_text(pitch)} + g_column"
-                inside = "" if s.width == whole else f" + column % {whole} * {size}"
-                dst = f"slot + {offset_text(ring)}(row, column / {whole}){inside}"
-                if tests:
-                    l.add(f"const bool inside = {' && '.join(tests)};")
-                    source, bytes_ = f"from + (inside ? {element} : 0)", f"inside ? {s.width * size} : 0"
-                else:
-                    source, bytes_ = f"from + {element}", str(s.width * size)
-                if s.width * size == 2:
-                    l.add(f"tt_copy_2({dst}, {source}, {bytes_});")
-                else:
-                    l.add(f"tt_cp_async_{s.width * size}({dst}, {source}, {bytes_});")
+        with self.l.block(f"if ({guard})" if guard else ""):
+            self.l.add(f"const tt_u32 slot = {self.slot(s.block, ring)};")
+            copy_text(self.k, s, o, role, extent, ring, self.l)
 
     def tma_load(self, s: TmaLoad) -> None:
         l = self.l

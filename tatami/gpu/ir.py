@@ -27,6 +27,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.kernel import Binding, KernelFace
 from tatami.gpu.stream_ir import Param, SortKernel, StreamKernel
+from tatami.indexbook.ir import Guard
 from tatami.region.ir import Let, RegionExpr
 
 TokenKind: TypeAlias = Literal["TokLoad", "TokCompute", "TokEpilogue", "TokFree"]
@@ -244,6 +245,9 @@ class Operand(msgspec.Struct, frozen=True, omit_defaults=True):
     stride_k: Expr | None = None
     offset: Expr | None = None
     value: RegionExpr | None = None
+    gather: Expr | None = None
+    """The address of an element over m or n, k and b, where it has no strides; 0 stands where a guard fails."""
+    guards: tuple[Guard, ...] = ()
 
 
 class Ring(msgspec.Struct, frozen=True, omit_defaults=True):

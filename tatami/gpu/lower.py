@@ -130,6 +130,9 @@ def _need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
         raise fail("InvalidPlan", p.region, f"the MMA template does not fit: {p.why_not_mma}", "use a plan of kind gpu_sync")
     if isinstance(plan, Sm90Mma) and not p.a_dtype.is_narrow_float:
         raise fail("InvalidPlan", p.region, f"wgmma multiplies fp16 and bf16, not {p.a_dtype}", "use a plan of kind sm80_mma")
+    if isinstance(plan, Sm90Mma) and (p.a.gather is not None or p.b.gather is not None):
+        why = "a tensor map of this template covers a matrix; an operand is a window or another view"
+        raise fail("InvalidPlan", p.region, why, "use a plan of kind sm80_mma")
     return p.a, p.b
 
 
@@ -204,7 +207,9 @@ def _ctas(persistent: bool, plan: Sm80Mma | Sm90Mma, p: Problem, target: Target)
 
 
 def _copy_width(o: Operand, size_mn: Expr, p: Problem, wanted: int) -> int:
-    """Elements of one copy: the widest legal one (16, 8, 4 bytes), or 1, a plain load and store."""
+    """Elements of one copy: the widest legal one (16, 8, 4 bytes), or 1, which for 2 bytes is a plain load and store."""
+    if o.gather is not None:
+        return 1
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
     along, other = (p.k, o.stride_mn) if o.major == "k" else (size_mn, o.stride_k)
     for width in (8, 4, 2):

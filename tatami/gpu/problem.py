@@ -8,12 +8,15 @@ not merge become batch coordinates. What does not merge along k has no place in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 import msgspec
 
 import tatami.region.ir as region_ir
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, exact_div, expr, floordiv, free_vars, rebuild, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, exact_div, expr, floordiv, free_vars, rebuild, substitute, var
 from tatami.core.kernel import Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import Operand
@@ -29,6 +32,7 @@ from tatami.region.gemm_view import (
     refs_of,
     rename,
     why_not_mma,
+    why_not_plain,
 )
 from tatami.region.ir import Let, Read, Region, RegionExpr
 
@@ -75,8 +79,8 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     if isinstance(view, str):
         raise _refuse(region, view, "use a plan of kind gpu_stream or scalar for this Region")
     lhs, rhs = view.lhs, view.rhs
-    m, outer_m = mergeable(view.m, lhs)
-    n, outer_n = mergeable(view.n, rhs)
+    m, outer_m = mergeable(view.m, lhs) if not why_not_plain(lhs, view.m, view.k) else (view.m, [])
+    n, outer_n = mergeable(view.n, rhs) if not why_not_plain(rhs, view.n, view.k) else (view.n, [])
     batch_axes = [*zip(view.batch.axes, view.batch.sizes), *outer_m, *outer_n]
     ports: list[region_ir.Param | region_ir.Target] = [*region.inputs, *region.outputs]
     names = [p.name for p in ports]
@@ -109,8 +113,13 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
         out = memrefs[y.to]
         at = address(out.layout, out.shape, tuple(e for e in where if e is not None))
         stores.append(Store(param_of[y.to], out.dtype, let_name[y.source], index(at)))
-    a = _operand("smA", lhs, m, view.k, batch_axes, param_of, size_of)
-    b = _operand("smB", rhs, n, view.k, batch_axes, param_of, size_of)
+
+    def operand(ring: str, o: GemmOperand, group: Group) -> Operand | None:
+        if why_not_plain(o, group, view.k):
+            return _gathered(ring, o, group, param_of, index)
+        return _plain(ring, o, group, view.k, batch_axes, param_of, size_of)
+
+    a, b = operand("smA", lhs, m), operand("smB", rhs, n)
     sizes = {r: substitute(g.size, size_of) for r, g in (("m", m), ("n", n), ("k", view.k))}
     roles = {x: "b" for x, _ in batch_axes} | {x: r for r, g in (("m", m), ("n", n), ("k", view.k)) for x in g.axes}
     why = why_not_mma(view)
@@ -159,7 +168,20 @@ def _split(role: str, group: Group) -> dict[str, Expr]:
     return out
 
 
-def _operand(
+def _gathered(
+    ring: str, operand: GemmOperand, group: Group, param_of: dict[str, str], index: Callable[[Expr], Expr]
+) -> Operand | None:
+    """An operand copied element by element. The tile lies in shared memory as the tensor does in memory, where that is
+    contiguous along m or n, so that neighbouring threads read neighbouring elements."""
+    g = operand.gather
+    if g is None:
+        return None
+    major: Literal["k", "mn"] = "mn" if group.axes and step_along(g.index, group.axes[-1]) == ONE else "k"
+    guards = tuple(type(x)(index(x.index), index(x.size)) for x in g.guards)
+    return Operand(ring, operand.dtype, param_of[g.tensor], major, gather=index(g.index), guards=guards)
+
+
+def _plain(
     ring: str,
     operand: GemmOperand,
     group: Group,
@@ -167,11 +189,9 @@ def _operand(
     batch: list[tuple[str, Expr]],
     param_of: dict[str, str],
     size_of: dict[str, Expr],
-) -> Operand | None:
-    """The plain operand, or None where it has none (`why_not_mma` tells)."""
+) -> Operand:
     major = major_of(operand, group, k)
-    if operand.strides is None or major is None:
-        return None
+    assert operand.strides is not None and major is not None
     stride_mn = operand.strides[group.axes[-1]] if group.axes else ZERO
     stride_k = operand.strides[k.axes[-1]] if k.axes else ZERO
     offset = operand.offset

@@ -70,7 +70,10 @@ def kernel_lines(k: Kernel) -> list[str]:
         f"shared {k.shared_bytes} B; barriers {k.barrier_model}",
     ]
     for o, name in ((k.a, "A"), (k.b, "B")):
-        if o.param:
+        if o.gather is not None:
+            guards = "".join(f", 0 where not 0 <= {g.index} < {g.size}" for g in o.guards)
+            out.append(f"    {name} {o.dtype} {o.param}[{o.gather}]{guards}, {o.major}-major")
+        elif o.param:
             out.append(
                 f"    {name} {o.dtype} {o.param}[{o.offset} + {'m' if name == 'A' else 'n'}*({o.stride_mn}) + k*({o.stride_k})], {o.major}-major"
             )

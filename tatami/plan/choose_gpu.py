@@ -30,7 +30,7 @@ from tatami.plan.ir import (
 )
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, why_not_mma
+from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, why_not_mma, why_not_plain
 from tatami.region.ir import Region
 
 SM80_TILES = (
@@ -86,7 +86,8 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     choices: list[Guarded] = []
     if wide:
         tensor_cores = view.lhs.dtype.is_narrow_float
-        fast = _sm90_candidates(region, view) if target.isa == "sm90" and tensor_cores else []
+        plain = not any(why_not_plain(o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n)))
+        fast = _sm90_candidates(region, view) if target.isa == "sm90" and tensor_cores and plain else []
         fast += _sm80_candidates(region, view, width, few=bool(fast))
         best, rejected = _best(region, view, fast, target, sizes)
         choices.append(Guarded(conditions, best.plan, best.estimate))
@@ -226,7 +227,7 @@ def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Can
 
 
 def _cache(view: GemmView) -> tuple[Cache, ...]:
-    return (Cache(view.lhs.tensor), Cache(view.rhs.tensor))
+    return tuple(Cache(o.gather.tensor if o.gather is not None else o.tensor) for o in (view.lhs, view.rhs))
 
 
 def _tail(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
@@ -251,6 +252,8 @@ def _alignment(view: GemmView, width: int) -> tuple[tuple[Condition, ...], bool]
     """What has to be a multiple of `width` elements for 16-byte accesses and TMA; False where a constant is not."""
     out: dict[Expr, None] = {}
     for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
+        if why_not_plain(operand, group, view.k):
+            continue  # copied element by element
         major = major_of(operand, group, view.k)
         contiguous = view.k if major == "k" else group
         out.setdefault(contiguous.size)

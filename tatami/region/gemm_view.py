@@ -17,6 +17,8 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, substitute, var
 from tatami.core.layout import address
+from tatami.core.scalar import number
+from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
     At,
     Binary,
@@ -52,14 +54,25 @@ class Group(msgspec.Struct, frozen=True):
         return product(self.sizes)
 
 
+class Gather(msgspec.Struct, frozen=True):
+    """One element of `tensor` at `index` (an address over the Region's axes), or 0 where a guard fails: a window of an
+    image with its padding, or any other affine view (spec 3 §6.4)."""
+
+    tensor: str
+    index: Expr
+    guards: tuple[Guard, ...] = ()
+
+
 class GemmOperand(msgspec.Struct, frozen=True):
-    """`tensor` is "" and `strides` None where the operand is computed or guarded, not plainly read."""
+    """`tensor` is "" and `strides` None where the operand is computed or guarded, not plainly read; `gather` None where
+    it is computed."""
 
     expr: RegionExpr
     dtype: DType
     tensor: str = ""
     strides: dict[str, Expr] | None = None
     offset: Expr = ZERO
+    gather: Gather | None = None
 
 
 class GemmView(msgspec.Struct, frozen=True):
@@ -143,6 +156,12 @@ def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tupl
     inner = e
     while isinstance(inner, Cast) and not inner.bits and inner.to in (DType.fp32, DType.fp64):
         inner = inner.x
+    if isinstance(inner, Select):
+        found = _gather(inner, region)
+        dtype = dtypes[found.tensor] if found is not None else dtype_of(e, dtypes, {})
+        if found is not None and inner is not e and not (dtype.is_narrow_float or dtype == DType.fp32):
+            return GemmOperand(e, dtype_of(e, dtypes, {}))
+        return GemmOperand(e, dtype, gather=found)
     if not isinstance(inner, Read):
         return GemmOperand(e, dtype_of(e, dtypes, {}))
     memref = next(p.memref for p in region.inputs if p.name == inner.tensor)
@@ -156,9 +175,22 @@ def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tupl
         one = {b: (ONE if b == a else ZERO) for b in axes}
         strides[a] = substitute(flat, one) - at_zero
         total = total + strides[a] * var(a)
+    gather = Gather(inner.tensor, flat)
     if total != flat:
-        return GemmOperand(inner, memref.dtype)
-    return GemmOperand(inner, memref.dtype, inner.tensor, strides, at_zero)
+        return GemmOperand(inner, memref.dtype, gather=gather)
+    return GemmOperand(inner, memref.dtype, inner.tensor, strides, at_zero, gather)
+
+
+def _gather(e: Select, region: Region) -> Gather | None:
+    """A guarded read with 0 outside."""
+    then = e.then
+    while isinstance(then, Cast) and not then.bits and then.to in (DType.fp32, DType.fp64):
+        then = then.x
+    zero = isinstance(e.other, Const) and number(e.other.value) == 0
+    if not (isinstance(e.pred, Within) and isinstance(then, Read) and zero):
+        return None
+    memref = next(p.memref for p in region.inputs if p.name == then.tensor)
+    return Gather(then.tensor, address(memref.layout, memref.shape, then.map), e.pred.guards)
 
 
 def mergeable(group: Group, operand: GemmOperand) -> tuple[Group, list[tuple[str, Expr]]]:
@@ -186,15 +218,23 @@ def major_of(operand: GemmOperand, mn: Group, k: Group) -> Literal["k", "mn"] | 
     return "mn" if mn.axes and operand.strides[mn.axes[-1]] == ONE else None
 
 
+def why_not_plain(operand: GemmOperand, mn: Group, k: Group) -> str:
+    """Why the operand is no matrix in memory, or ""."""
+    if operand.strides is None:
+        return "an operand is computed or guarded, not plainly read"
+    if any(not is_even(k, operand.strides, i) for i in range(len(k.axes) - 1)):
+        return f"axes {', '.join(k.axes)} of {operand.tensor} do not merge into one"
+    if major_of(operand, mn, k) is None:
+        return f"{operand.tensor} is contiguous along neither of its axes"
+    return ""
+
+
 def why_not_mma(view: GemmView) -> str:
-    """Why tensor cores do not take this product, or ""."""
+    """Why the ring of an MMA template does not take this product, or "": every operand is a matrix in memory, or gathered
+    element by element."""
     for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
-        if operand.strides is None:
-            return "an operand is computed or guarded, not plainly read"
-        if any(not is_even(view.k, operand.strides, i) for i in range(len(view.k.axes) - 1)):
-            return f"axes {', '.join(view.k.axes)} of {operand.tensor} do not merge into one"
-        if major_of(operand, group, view.k) is None:
-            return f"{operand.tensor} is contiguous along neither of its axes"
+        if operand.gather is None:
+            return why_not_plain(operand, group, view.k)
     if view.lhs.dtype != view.rhs.dtype:
         return f"operands are {view.lhs.dtype} and {view.rhs.dtype}"
     if not view.lhs.dtype.is_narrow_float and view.lhs.dtype != DType.fp32:

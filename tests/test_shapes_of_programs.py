@@ -87,6 +87,29 @@ def test_a_host_step_decides_a_size() -> None:
     assert r["y"].shape == (2, np.count_nonzero(x_value))
 
 
+def test_a_step_runs_when_only_the_size_it_decides_is_wanted() -> None:
+    g = Graph("g")
+    x = g.input("x", ("N", 4), DType.fp32)
+    x.op("nonzero", size="Z")
+    g.output("count", g.size_of("Z"))
+    x_value = np.maximum(f32(6, 4), 0)
+    _, r = check(g, {"x": x_value})
+    assert r["count"] == np.count_nonzero(x_value)
+
+
+def test_a_number_of_the_data_is_a_size() -> None:
+    """A size of a reshape, checked against the number of elements; of a range; of a sum's axis."""
+    g = Graph("g")
+    x, rows = g.input("x", ("N", 4), DType.fp32), g.input("rows", (), DType.i64)
+    size = rows.as_size()
+    shaped = (x * 2.0).reshape((size, 2))
+    g.output("y", shaped.sum(1))
+    g.output("z", g.arange(size))
+    for n in (3, 0):
+        _, r = check(g, {"x": f32(n, 4), "rows": np.array(2 * n)})
+        assert r["y"].shape == (2 * n,) == r["z"].shape
+
+
 def test_an_if_runs_one_branch() -> None:
     g = Graph("g")
     then, otherwise = g.subgraph("then"), g.subgraph("otherwise")

@@ -1,8 +1,10 @@
 """The ONNX Backend API over the compiler: `prepare`, `run_model`, `run_node`, `supports_device`.
 
-`prepare` compiles without knowing any input's value. Where the structure of a program follows from values (the axes of
-a reduction, the length of a sequence, whether an optional value is there), the compilation waits for the first run and
-is specialised on what those inputs hold; each such program is kept and `Prepared.explain` shows them.
+`prepare` compiles without knowing any input's value; sizes that inputs hold are read by Host steps. Where the structure
+of a program follows from values (the axes of a reduction, the length of a sequence, whether an optional value is there),
+the compilation waits for the first run and is specialised on what those inputs hold; each such program is kept and
+`Prepared.explain` shows them. So it is where sizes that are read break what the program takes of them (two that it takes
+to be equal, where one is 1 and broadcasts).
 """
 
 from __future__ import annotations
@@ -42,6 +44,11 @@ class Program:
         plans = self.function.execution.programs.values()
         return tuple(i.op.routine for p in plans for i in p.instructions if isinstance(i.op, Host))
 
+    @property
+    def reads_sizes(self) -> bool:
+        """Whether the data decide sizes that the model states as numbers."""
+        return "extent" in self.host_steps
+
     def run(self, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
         arrays: dict[str, Any] = {}
         for name, form in self.imported.inputs.items():
@@ -65,6 +72,8 @@ class Prepared(BackendRep):  # type: ignore[misc]
         self._decisive: tuple[str, ...] = ()
         self._by_shape = False
         """Whether a program holds for one shape of each input only."""
+        self._reads_sizes = True
+        """Whether sizes that inputs hold are read as the program runs; else programs are specialised on them."""
         try:
             self._program({})
         except TatamiError as error:
@@ -82,6 +91,14 @@ class Prepared(BackendRep):  # type: ignore[misc]
         """The outputs in the model's order. inputs: arrays by position or name; lists for sequences, None for an empty
         optional value. Raises TatamiError."""
         named = self._named(inputs)
+        program = self._program(named)
+        try:
+            return program.run(named)
+        except TatamiError:
+            if not program.reads_sizes:
+                raise
+        self._reads_sizes = False
+        self.programs.clear()
         return self._program(named).run(named)
 
     def explain(self) -> str:
@@ -119,12 +136,14 @@ class Prepared(BackendRep):  # type: ignore[misc]
             if key in self.programs:
                 return self.programs[key]
             try:
-                imported = import_model(self.model, fixed, shapes, folder=self._folder)
+                imported = import_model(self.model, fixed, shapes, folder=self._folder, reads_sizes=self._reads_sizes)
                 made = Program(imported, self._target, self._threads)
             except TatamiError as error:
                 more = decisive_inputs(error) - set(fixed)
                 if more and more <= set(given):
                     self._decisive = (*self._decisive, *sorted(more))
+                elif self._reads_sizes and not more:
+                    self._reads_sizes = False
                 elif given and not self._by_shape and self._is_of_sizes(error):
                     self._by_shape = True
                 else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tatami.core.dtype import DType
-from tatami.core.expr import IntoExpr
+from tatami.core.expr import Expr, IntoExpr, var
 from tatami.frontend.graph_arguments import dtype as as_dtype
 from tatami.frontend.graph_arguments import size
 from tatami.frontend.graph_value import Value
@@ -47,6 +47,12 @@ class Indexing(Value):
     def nonzero(self, size_symbol: str | None = None) -> Tensor:
         """Coordinates of the elements that are not 0: [rank, count]; the count is a new size."""
         return self.one("nonzero", size=self.graph.fresh_size("nonzero") if size_symbol is None else size_symbol)
+
+    def as_size(self, size_symbol: str | None = None) -> Expr:
+        """An integer of rank 0 as a size that shapes may use; read when the program runs, and never negative."""
+        name = self.graph.fresh_size("extent") if size_symbol is None else size_symbol
+        self.one("extent", size=name)
+        return var(name)
 
     def compress(self, keep: Tensor, axis: int | None = None, size_symbol: str | None = None) -> Tensor:
         """The slices along an axis where `keep` holds (numpy.compress); their number is a new size."""

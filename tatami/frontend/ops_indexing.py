@@ -333,6 +333,12 @@ def _nonzero(attrs: NewSize, operands: Operands, site: Site) -> tuple[TensorType
     return (TensorType(DType.i64, (expr(len(x.shape)), var(attrs.size))),)
 
 
+def _extent(attrs: NewSize, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    (x,) = need(operands)
+    want(x.shape == () and x.dtype.is_int, "the number that is a size", "give an integer of rank 0", site)
+    return (TensorType(DType.bool, (var(attrs.size), expr(0))),)
+
+
 def _unique(attrs: Unique, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     n = var(attrs.size)
@@ -440,6 +446,7 @@ INDEXING: tuple[Operation, ...] = (
     Operation("argsort", Sort, 1, 1, _argsort, "the positions that sort gives"),
     Operation("topk", TopK, 1, 1, _topk, "the k largest or smallest in order, and their positions"),
     Operation("nonzero", NewSize, 1, 1, _nonzero, "coordinates of elements that are not 0: [rank, size]"),
+    Operation("extent", NewSize, 1, 1, _extent, "an integer of the data as a size: no elements, [size, 0]"),
     Operation("unique", Unique, 1, 1, _unique, "values, first positions, inverse, counts"),
     Operation("non_max_suppression", Nms, 2, 2, _nms, "boxes, scores: kept [batch, class, box] triples"),
     Operation("compress", Compress, 2, 2, _compress, "the slices along an axis where the condition holds"),

@@ -196,6 +196,13 @@ def nonzero(s: Scope, attrs: Any) -> Array:
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
 
 
+def extent(s: Scope, attrs: Any) -> Array:
+    value = int(s[0])
+    if value < 0:
+        raise fail("HostFault", s.at, f"{value} is no size", "give a number that is not negative")
+    return np.zeros((value, 0), np.bool_)
+
+
 def unique(s: Scope, attrs: Any) -> tuple[Array, ...]:
     x, axis = s[0], attrs.axis
     values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
@@ -333,6 +340,7 @@ INDEXING: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
     "argsort": argsort,
     "topk": topk,
     "nonzero": nonzero,
+    "extent": extent,
     "unique": unique,
     "non_max_suppression": non_max_suppression,
     "compress": compress,

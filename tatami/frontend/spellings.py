@@ -55,6 +55,7 @@ SPELLINGS: dict[str, str] = {
     "constant": "g.number(2.5, tt.fp32)",
     "size": 'g.size_of("2*N")',
     "full": "g.zeros((3, 4))",
+    "extent": "i[0].as_size()",
     "iota": 'g.arange("N")',
     "eye": 'g.eye("N")',
     "rand_u32": "g.rand_u32((3, 4), k)",

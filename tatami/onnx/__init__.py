@@ -6,12 +6,14 @@
     control       If, Loop, Scan: graphs of the module; what they read from outside becomes operands
     fold          nodes of small constants are computed while importing
     importer      the state: values by ONNX name, frontend nodes so far
+    data_sizes    integers of the data as sizes
     ports         sequences and optional values in the flat signature of a program
     arithmetic    tensors with numbers beside them, for handlers that compute
     backend       the ONNX Backend API, which stands above the compiler (tatami/backends/onnx_api.py)
 
 What an ONNX value is while importing (`values.Value`): a tensor of the graph, a constant, integers that say sizes
-(Shape, Gather, Concat, … are followed as size expressions and never become tensors), or a sequence. Axes, sizes and
-counts have to be known; where a small input decides them, the diagnostic names it and `example_inputs` fixes it.
+(Shape, Gather, Concat, … are followed as size expressions and never become tensors), or a sequence. Sizes that data
+decide are read by Host steps; axes and other structure have to be known, and where a small input decides them, the
+diagnostic names it and `example_inputs` fixes it.
 User names stay in the signature and in origins. Scores: docs/conformance.md.
 """

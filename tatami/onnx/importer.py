@@ -81,6 +81,8 @@ class Importer:
     tensors: dict[str, TensorType] = field(default_factory=dict)
     inputs: list[Input] = field(default_factory=list)
     origins: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reads_sizes: bool = False
+    """Whether integers of the data may decide sizes of the main graph (data_sizes.py)."""
     name: str = ""
     """Empty for the main graph; told apart in size symbols."""
     site: str = ""

@@ -56,11 +56,17 @@ def load_file(path: Path) -> Module[Graph]:
 def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Path | None = None) -> Module[Graph]:
     """A module from a ModelProto. Raises TatamiError; one diagnostic lists all unsupported operators.
 
-    example_inputs: arrays by input name. Where an input decides axes, sizes or counts, the program is specialised on
-    its value here and no longer takes it; the values of the others are not looked at. A list stands for a sequence,
+    Sizes that integers of the data decide are read by Host steps. example_inputs: arrays by input name. Where an input
+    decides axes, sizes or counts, the program is specialised on its value instead and no longer takes it; the values of
+    the others are not looked at. A list stands for a sequence,
     None for an empty optional value.
     """
     examples = example_inputs if isinstance(example_inputs, Mapping) else {}
+    if not examples:
+        try:
+            return import_model(model, {}, folder=folder, reads_sizes=True).module
+        except TatamiError:  # what is said of the model as it stands is of more use
+            return import_model(model, {}, folder=folder).module
     fixed: dict[str, Any] = {}
     while True:
         try:
@@ -83,13 +89,14 @@ def import_model(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     *,
     folder: Path | None = None,
+    reads_sizes: bool = False,
 ) -> Imported:
     """A module from a ModelProto, specialised on the inputs in `fixed`, and on the shapes of others where they are
-    given. Raises TatamiError."""
+    given. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. Raises TatamiError."""
     if not model.graph.output:
         raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    importer = Importer(opset, {(f.domain, f.name): f for f in model.functions})
+    importer = Importer(opset, {(f.domain, f.name): f for f in model.functions}, reads_sizes=reads_sizes)
     missing = unsupported_nodes(importer, model.graph)
     if missing is not None:
         raise missing

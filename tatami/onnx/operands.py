@@ -9,31 +9,35 @@ import numpy as np
 from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, expr
+from tatami.onnx.data_sizes import data_numbers, read_size
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 
 
 def integers(m: Importer, n: OnnxNode, position: int, attribute: str) -> tuple[Expr, ...] | None:
-    """A list of sizes from an attribute (old opsets) or an input; None when absent."""
+    """A list of sizes from an attribute (old opsets) or an input, which may be data; None when absent."""
     if attribute in n.attrs:
         given = n.attrs[attribute]
         return tuple(expr(int(v)) for v in (given if isinstance(given, list) else [given]))
     if not n.has(position):
         return None
     sizes = m.sizes(m.value(n.inputs[position]))
-    if sizes is None:
+    if sizes is not None:
+        return sizes
+    counts = data_numbers(m, n, position)
+    if counts is None:
         raise data_dependent(m, n, attribute, position)
-    return sizes
+    return tuple(read_size(m, v) for v in counts)
 
 
 def numbers(m: Importer, n: OnnxNode, position: int, attribute: str) -> list[int] | None:
     """As `integers`, but constants."""
-    sizes = integers(m, n, position, attribute)
-    if sizes is None:
-        return None
-    out = [s.as_int() for s in sizes]
-    if any(v is None for v in out):
-        raise data_dependent(m, n, attribute, position)
+    if attribute not in n.attrs:
+        if not n.has(position):
+            return None
+        if m.known(m.value(n.inputs[position])) is None:
+            raise data_dependent(m, n, attribute, position)
+    out = [s.as_int() for s in integers(m, n, position, attribute) or ()]
     return [v for v in out if v is not None]
 
 

@@ -10,6 +10,8 @@ from tatami.core.bounds import greatest
 from tatami.core.dtype import DType
 from tatami.core.expr import ceildiv, expr
 from tatami.core.tensor import dtype_of
+from tatami.onnx.arithmetic import Num
+from tatami.onnx.data_sizes import read_range
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent
@@ -25,6 +27,8 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
         return [Value(array=(start + np.arange(count) * delta).astype(start.dtype))]
     sizes = [m.sizes(v) for v in values]
     kinds = [np.asarray(v.array).dtype if v.array is not None else np.dtype(np.int64) for v in values]
+    if any(s is None for s in sizes) and m.reads_sizes and not m.name:
+        return [m.result(read_range(m, *(Num(m, m.data(v)) for v in values)).tensor)]
     for position, (size, kind) in enumerate(zip(sizes, kinds, strict=True)):
         if arrays[position] is None and (size is None or kind.kind != "i"):
             raise data_dependent(m, n, ("start", "limit", "delta")[position], position)

@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import expr, product
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import data_dependent, integers, known_number, unsupported
+from tatami.onnx.operands import integers, known_number, numbers, unsupported
 from tatami.onnx.values import Value
 
 _COMBINE = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -52,9 +52,8 @@ def _tensor_scatter(m: Importer, n: OnnxNode) -> list[Value]:
 
 def _one_hot(m: Importer, n: OnnxNode) -> list[Value]:
     depth = m.known(m.value(n.inputs[1]))
-    sizes = m.sizes(m.value(n.inputs[1])) if depth is None else (expr(int(np.asarray(depth).reshape(-1)[0])),)
-    if sizes is None:
-        raise data_dependent(m, n, "depth", 1)
+    sizes = integers(m, n, 1, "depth") if depth is None else (expr(int(np.asarray(depth).reshape(-1)[0])),)
+    assert sizes is not None
     index = m.cast(m.operand(n, 0), DType.i64)
     return [m.result(m.one("one_hot", [index, m.operand(n, 2)], {"depth": sizes[0], "axis": n.attr("axis", -1)}))]
 
@@ -108,7 +107,7 @@ def _non_max_suppression(m: Importer, n: OnnxNode) -> list[Value]:
 def _col2im(m: Importer, n: OnnxNode) -> list[Value]:
     """[N, C*k, L] windows added up into [N, C, image]."""
     x = m.operand(n, 0)
-    image, block = integers(m, n, 1, "image_shape") or (), [s.as_int() or 0 for s in integers(m, n, 2, "block_shape") or ()]
+    image, block = integers(m, n, 1, "image_shape") or (), numbers(m, n, 2, "block_shape") or []
     rank = len(block)
     stride, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
     pads = n.attr("pads", [0] * (2 * rank))

@@ -10,6 +10,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv
 from tatami.core.scalar import scalar
+from tatami.onnx.data_sizes import data_numbers, read_pad, read_position
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import integers, known, known_number, numbers
@@ -24,8 +25,8 @@ def _transpose(m: Importer, n: OnnxNode) -> list[Value]:
 
 def _slice(m: Importer, n: OnnxNode) -> list[Value]:
     value = m.value(n.inputs[0])
-    starts, ends = integers(m, n, 1, "starts") or (), integers(m, n, 2, "ends") or ()
     axes = numbers(m, n, 3, "axes")
+    starts, ends = (_positions(m, n, i, name, axes) for i, name in ((1, "starts"), (2, "ends")))
     steps = numbers(m, n, 4, "steps") or [1] * len(starts)
     if value.sizes is not None and len(starts) == 1:
         a, b = starts[0].as_int(), ends[0].as_int()
@@ -57,6 +58,17 @@ def _slice(m: Importer, n: OnnxNode) -> list[Value]:
     return [m.result(m.emit("slice", [x], attrs)[0])]
 
 
+def _positions(m: Importer, n: OnnxNode, position: int, name: str, axes: list[int] | None) -> tuple[Expr, ...]:
+    """The starts or ends of a slice; those that are data are read with the end that the axis's step calls for."""
+    counts = data_numbers(m, n, position) if name not in n.attrs else None
+    if counts is None:
+        return integers(m, n, position, name) or ()
+    shape = m.shape(m.operand(n, 0))
+    places = range(len(counts)) if axes is None else axes
+    steps = numbers(m, n, 4, "steps") or [1] * len(counts)
+    return tuple(read_position(m, v, shape[a], -1 if s < 0 else 0) for v, a, s in zip(counts, places, steps, strict=True))
+
+
 def _clamp_low(value: Expr, size: Expr, low: int) -> Expr:
     """ONNX counts negative positions from the end and clamps to the axis."""
     number = value.as_int()
@@ -70,12 +82,17 @@ def _clamp_low(value: Expr, size: Expr, low: int) -> Expr:
 def _pad(m: Importer, n: OnnxNode) -> list[Value]:
     x = m.data(m.value(n.inputs[0]))
     rank = len(m.tensors[x].shape)
-    pads = integers(m, n, 1, "pads") or ()
+    counts = data_numbers(m, n, 1) if "pads" not in n.attrs else None
     axes = numbers(m, n, 3, "axes")
     axes = list(range(rank)) if axes is None else [a % rank for a in axes]
     full = [(expr(0), expr(0))] * rank
-    for i, a in enumerate(axes):
-        full[a] = (pads[i], pads[i + len(axes)])
+    if counts is not None:
+        for a, before, after in zip(axes, counts, counts[len(axes) :], strict=False):
+            full[a] = read_pad(m, before, after, m.shape(x)[a])
+    else:
+        pads = integers(m, n, 1, "pads") or ()
+        for i, a in enumerate(axes):
+            full[a] = (pads[i], pads[i + len(axes)])
     attrs = {"pads": tuple(full), "mode": n.attr("mode", "constant")}
     if n.has(2) and m.known(m.value(n.inputs[2])) is None:
         if attrs["mode"] != "constant":
@@ -97,6 +114,9 @@ def _split(m: Importer, n: OnnxNode) -> list[Value]:
         parts = n.attr("num_outputs", len(n.outputs))
         chunk = floordiv(shape[axis] + parts - 1, expr(parts))
         sizes = (*[chunk] * (parts - 1), shape[axis] - chunk * (parts - 1))
+    whole = (*shape[:axis], sum(sizes[1:], sizes[0]), *shape[axis + 1 :])
+    if n.has(1) and whole != shape and any(s.as_int() is None for s in sizes):
+        x = m.one("reshape", [x], {"shape": whole})  # that the parts are the whole is checked when their sizes are known
     return [m.result(t) for t in m.emit("split", [x], {"axis": axis, "sizes": sizes})]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.expr import ONE, Expr, exact_div, floordiv, product
+from tatami.onnx.data_sizes import data_numbers, read_expansion, read_shape
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import integers, numbers
@@ -76,6 +77,11 @@ def _concat(m: Importer, n: OnnxNode) -> list[Value]:
 
 def _reshape(m: Importer, n: OnnxNode) -> list[Value]:
     value = m.value(n.inputs[0])
+    counts = data_numbers(m, n, 1)
+    if counts is not None:
+        x = m.data(value)
+        shape = read_shape(m, counts, m.shape(x), allow_zero=bool(n.attr("allowzero", 0)))
+        return [m.result(m.one("reshape", [x], {"shape": shape}))]
     wanted = integers(m, n, 1, "shape") or ()
     if value.sizes is not None and len(wanted) <= 1:
         return [Value(sizes=value.sizes, rank=len(wanted))]
@@ -111,8 +117,9 @@ def _expand(m: Importer, n: OnnxNode) -> list[Value]:
     from tatami.frontend.operation import right_aligned, text
 
     x = m.data(m.value(n.inputs[0]))
-    wanted = integers(m, n, 1, "shape") or ()
     shape = m.tensors[x].shape
+    counts = data_numbers(m, n, 1)
+    wanted = read_expansion(m, counts, shape) if counts is not None else integers(m, n, 1, "shape") or ()
     to = right_aligned([shape, tuple(wanted)], assume=True)
     if to is None:
         raise fail(

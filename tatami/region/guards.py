@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tatami.core.bounds import bounds, is_nonneg, is_within
-from tatami.core.expr import Expr, Floor, floordiv, free_vars, var
+from tatami.core.expr import ONE, Expr, Floor, floordiv, free_vars, var
 from tatami.core.proof import is_inside
 from tatami.indexbook.ir import Guard
 
@@ -16,7 +16,7 @@ def is_proved_inside(index: Expr, size: Expr, extents: Mapping[str, Expr], guard
         return True
     if is_within(index, size, extents):
         return True
-    if guards and _is_inside_by_sides(index, size, extents, guards):
+    if guards and (_is_inside_by_sides(index, size, extents, guards) or _is_quotient(index, size, extents, guards)):
         return True
     known = dict(extents)
     rewritten = index
@@ -43,6 +43,22 @@ def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], gu
         low = low or is_nonneg(rest[0])
         high = high or is_nonneg(size - g.size - rest[1])
     return low and high
+
+
+def _is_quotient(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
+    """A guard of a multiple of the index and a remainder: 0 <= 2*i0 + i1 < 4*N with i1 in 0..1 puts i0//2 in 0..N - 1."""
+    num, den = index, ONE
+    if len(index.terms) == 1 and index.terms[0][1] == 1 and len(index.terms[0][0]) == 1:
+        (atom,) = index.terms[0][0]
+        num, den = (atom.num, atom.den) if isinstance(atom, Floor) else (num, den)
+    by_part = dict(num.terms)
+    for g in guards:
+        factor = next((c // by_part[mono] for mono, c in g.index.terms if mono in by_part and c % by_part[mono] == 0), 0)
+        rest = bounds(g.index - num * factor, extents) if factor > 1 else None
+        is_remainder = rest is not None and is_nonneg(rest[0]) and is_nonneg(factor - 1 - rest[1])
+        if is_remainder and is_nonneg(size * den * factor - g.size):
+            return True
+    return False
 
 
 def _replace(e: Expr, part: Expr, by: Expr) -> Expr:

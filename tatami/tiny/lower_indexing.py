@@ -210,6 +210,11 @@ def nonzero(use: Use[NewSize]) -> tuple[Value, ...]:
     return _host(use, "nonzero", use.attrs.size)
 
 
+def extent(use: Use[NewSize]) -> tuple[Value, ...]:
+    """A host step whose result has no elements: only its shape is wanted."""
+    return _host(use, "extent", use.attrs.size)
+
+
 def unique(use: Use[Unique]) -> tuple[Value, ...]:
     a = use.attrs
     axis: dict[str, Scalar | list[Scalar]] = {} if a.axis is None else {"axis": use.axis(a.axis, use[0].rank)}
@@ -357,6 +362,7 @@ INDEXING: dict[str, Rule] = {
     "argsort": argsort,
     "topk": topk,
     "nonzero": nonzero,
+    "extent": extent,
     "unique": unique,
     "non_max_suppression": non_max_suppression,
     "compress": compress,

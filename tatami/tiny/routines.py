@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tatami.core.diagnostic import fail
 from tatami.frontend.ops_kernel_body import apply_meaning
 
 Array: TypeAlias = np.ndarray
@@ -71,6 +72,15 @@ def nonzero(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
     if x.ndim == 0:
         return (np.zeros((0, np.count_nonzero(x)), np.int64),)
     return (np.array(np.nonzero(x), dtype=np.int64).reshape(x.ndim, -1),)
+
+
+@routine("extent")
+def extent(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+    """bool[value, 0] of an integer of rank 0 (host: the value is a new size). Raises HostFault when it is negative."""
+    value = int(args[0])
+    if value < 0:
+        raise fail("HostFault", "extent", f"{value} is no size", "give a number that is not negative")
+    return (np.zeros((value, 0), np.bool_),)
 
 
 @routine("unique")

@@ -9,16 +9,27 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from tatami.tiny.ir import InputOp, Node, Program
+from tatami.core.expr import Expr, free_vars
+from tatami.tiny.ir import CallOp, InputOp, Node, Program
+from tatami.tiny.verify import expressions
 
 
 def live_ids(program: Program) -> frozenset[str]:
-    """Nodes that an output depends on."""
+    """Nodes that an output depends on: by its value, or by a size that a step of the program decides."""
+    decided = {s: n.id for n in program.nodes if isinstance(n.op, CallOp) for s in n.op.new_symbols}
     live = set(program.outputs)
     for node in reversed(program.nodes):
         if node.id in live:
             live.update(node.src)
+            if decided:
+                live.update(decided[s] for e in _sizes(node) for s in free_vars(e) if s in decided)
     return frozenset(live)
+
+
+def _sizes(node: Node) -> list[Expr]:
+    """The expressions whose sizes have to be known when the node runs."""
+    passed = node.op.sizes.values() if isinstance(node.op, CallOp) else ()
+    return [*expressions(node), *passed]
 
 
 def tidy(

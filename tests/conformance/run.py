@@ -1,7 +1,8 @@
 """The whole suite on this CPU: `python -m tests.conformance.run` writes docs/conformance.md.
 
 Options: `--group NAME` (again and again) and `--every N` take a part, `--only WORD` the cases with that word in their
-name; a part is printed and writes nothing. `--jobs N` runs N at a time, `--update` also writes expected.json.
+name; a part is printed and writes nothing. `--jobs N` runs N at a time, `--update` also writes expected.json. `--log FILE`
+keeps each outcome as it comes and takes those that FILE has already: an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -43,22 +45,28 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--log", type=Path, help="outcomes so far, a JSON line each")
     parser.add_argument("--update", action="store_true", help="write expected.json anew")
     options = parser.parse_args()
     is_whole = not options.group and not options.only and options.every == 1
     cases = [c for c in load_cases(*options.group) if options.only in c.name][:: options.every]
-    results: Results = []
+    known = logged(options.log)
+    missing = [c for c in cases if key(c) not in known]
     begin = time.monotonic()
-    for number, (case, outcome) in enumerate(zip(cases, outcomes(cases, options.jobs), strict=True), 1):
-        results.append((case, outcome))
+    for number, (case, outcome) in enumerate(zip(missing, outcomes(missing, options.jobs), strict=True), 1):
+        known[key(case)] = outcome
+        if options.log:
+            with options.log.open("a") as file:
+                file.write(json.dumps([key(case), asdict(outcome)]) + "\n")
         if number % 100 == 0:
-            passed = sum(o.passed for _, o in results)
-            print(f"{number}/{len(cases)}: {passed} passed, {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+            passed = sum(known[key(c)].passed for c in missing[:number])
+            print(f"{number}/{len(missing)}: {passed} passed, {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+    results: Results = [(c, known[key(c)]) for c in cases]
     print(summary(results))
     if is_whole:
         PAGE.write_text(page(results))
         if options.update:
-            failing = {f"{c.group}/{c.name}": o.reason for c, o in results if not o.passed}
+            failing = {key(c): o.reason for c, o in results if not o.passed}
             text = json.dumps({"onnx": VERSION, "totals": TOTALS, "failing": failing}, indent=1, ensure_ascii=True)
             EXPECTED.write_text(text + "\n")
     else:
@@ -66,6 +74,18 @@ def main() -> int:
             if not outcome.passed:
                 print(f"{case.group}/{case.name}: {outcome.reason}")
     return 0
+
+
+def key(case: Case) -> str:
+    return f"{case.group}/{case.name}"
+
+
+def logged(log: Path | None) -> dict[str, Outcome]:
+    """The outcomes that the log holds; of two of one case the later one."""
+    if log is None or not log.exists():
+        return {}
+    found = dict(json.loads(line) for line in log.read_text().splitlines())
+    return {name: Outcome(**{**o, "host_steps": tuple(o["host_steps"])}) for name, o in found.items()}
 
 
 def outcomes(cases: list[Case], jobs: int) -> Iterator[Outcome]:
@@ -118,9 +138,9 @@ def page(results: Results) -> str:
         summary(results),
         "",
         '"Kernels only" compiles without knowing any input\'s value and runs no Python between kernels. "With Host steps"',
-        'does the same, with steps in Python where data decide sizes. "Specialised at run time" waits for the first run: the',
-        "axes, counts or lengths that are inputs of the model decide its structure, one program is compiled for what they hold,",
-        "kept, and used again when they hold the same.",
+        'does the same, with steps in Python where data decide sizes; `extent` reads a size that an input holds. "Specialised',
+        'at run time" waits for the first run: the axes or lengths that are inputs of the model decide its structure, one',
+        "program is compiled for what they hold, kept, and used again when they hold the same.",
         "",
         "## Host steps",
         "",

@@ -114,6 +114,8 @@ def masks_and_counts(o: Oracle) -> None:
     )
     x = drawn((4, 6), np.int32, 4)
     o.same("nonzero", o.given(x).nonzero(), np.array(np.nonzero(x)))
+    count = o.given(np.array(3, np.int32)).as_size()
+    o.same("extent", o.given(x[0]).unsqueeze(0).expand((count, 6)), np.broadcast_to(x[0], (3, 6)))
     keep = np.array([True, False, True, True])
     o.same("compress", o.given(x).compress(o.given(keep), 0), x[keep])
     o.same("compress of the line", o.given(x).compress(o.given(keep)), x.ravel()[:4][keep])

@@ -1,0 +1,51 @@
+"""What a guard proves, against every point of small boxes."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tatami.core.expr import Expr, evaluate, expr
+from tatami.core.expr_text import parse_expr as parse
+from tatami.indexbook.ir import Guard
+from tatami.region.guards import is_proved_inside
+
+AXES = {"i0": "S", "i1": "2", "i2": "3"}
+
+
+def holds(index: Expr, size: Expr, guard: Guard, n: int, s: int) -> bool:
+    """At every point of the box for these sizes."""
+    ranges = [range(evaluate(parse(extent), {"S": s})) for extent in AXES.values()]
+    for point in product(*ranges):
+        at = {**dict(zip(AXES, point, strict=True)), "N": n, "S": s}
+        stands = 0 <= evaluate(guard.index, at) < evaluate(guard.size, at)
+        if stands and not 0 <= evaluate(index, at) < evaluate(size, at):
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("index", "size", "guard", "bound", "proved"),
+    [
+        ("i0//2", "N", "2*i0 + i1", "4*N", True),
+        ("i0", "2*N", "2*i0 + i1", "4*N", True),
+        ("i0//3", "N", "6*i0 + 3*i1 + i2", "18*N", True),
+        ("i0//2", "N", "2*i0 + i1", "4*N + 1", False),
+        ("i0//2", "N", "2*i0 + i2", "4*N", False),
+        ("i0//2", "N", "2*i0 - i1", "4*N", False),
+        ("i0//2", "N - 1", "2*i0 + i1", "4*N", False),
+    ],
+)
+def test_a_guard_of_a_multiple_and_a_remainder(index: str, size: str, guard: str, bound: str, proved: bool) -> None:
+    given = Guard(parse(guard), parse(bound))
+    extents = {name: parse(extent) for name, extent in AXES.items()}
+    assert is_proved_inside(parse(index), parse(size), extents, (given,)) == proved
+    if proved:
+        assert all(holds(parse(index), parse(size), given, n, s) for n in range(4) for s in range(9))
+
+
+def test_what_is_not_proved_could_fail() -> None:
+    """The false cases above are not all false for lack of a proof."""
+    assert not holds(parse("i0//2"), parse("N"), Guard(parse("2*i0 + i1"), parse("4*N + 1")), 1, 9)
+    assert not holds(parse("i0//2"), parse("N") - expr(1), Guard(parse("2*i0 + i1"), parse("4*N")), 1, 9)

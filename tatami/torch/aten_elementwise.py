@@ -418,6 +418,7 @@ ELEMENTWISE: dict[str, Handler] = {
     **overloads("rsub", rsub, "Tensor", "Scalar"),
     **overloads("mul", mul, "Tensor", "Scalar"),
     **overloads("div", div, "Tensor", "Scalar", "Tensor_mode", "Scalar_mode"),
+    **overloads("true_divide", div, "Tensor", "Scalar"),
     **overloads("floor_divide", floor_divide, "default", "Scalar"),
     **overloads("remainder", remainder, "Tensor", "Scalar", "Scalar_Tensor"),
     **overloads("fmod", binary("rem"), "Tensor", "Scalar"),

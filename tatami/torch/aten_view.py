@@ -101,14 +101,17 @@ def unbind(m: Importer, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def cat(m: Importer, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Empty tensors of rank 1 do not count, as PyTorch has it."""
+    """Empty tensors of rank 1 do not count, as PyTorch has it. The other axes have the sizes of the result."""
     kept = [t for t in tensors if not (t.rank == 1 and t.shape[0] == ZERO and len(m.shape) != 1)] or list(tensors)
-    cast = [m.cast(t, m.dtype) for t in kept]
-    return cast[0] if len(cast) == 1 else m.graph.concat(cast, m.axis(dim, len(m.shape)))
+    axis = m.axis(dim, len(m.shape))
+    parts = [m.taken_as(m.cast(t, m.dtype), (*m.shape[:axis], t.shape[axis], *m.shape[axis + 1 :])) for t in kept]
+    return parts[0] if len(parts) == 1 else m.graph.concat(parts, axis)
 
 
 def stack(m: Importer, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    return m.graph.stack([m.cast(t, m.dtype) for t in tensors], m.axis(dim, len(m.shape)))
+    axis = m.axis(dim, len(m.shape))
+    each = (*m.shape[:axis], *m.shape[axis + 1 :])
+    return m.graph.stack([m.taken_as(m.cast(t, m.dtype), each) for t in tensors], axis)
 
 
 # -- rearrangement ---------------------------------------------------------------------------------

@@ -157,6 +157,8 @@ class _Import:
         try:
             if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
                 self.values[node] = self.out.sizes[position] = size_expr(value)
+            elif isinstance(value, torch.SymFloat):
+                self.values[node] = Real(value.node.expr)  # computed again from the sizes, which are arguments too
             elif isinstance(value, torch.Tensor):
                 self.values[node] = self.argument(node, value, position)
             else:

@@ -208,3 +208,50 @@ def test_a_masked_write_needs_as_many_elements_as_the_mask() -> None:
     assert_like(run(x, mask, source), x.masked_scatter(mask, source), torch.float32)
     with pytest.raises(RuntimeError, match="E1804 IndexOutOfRange"):
         run(x, torch.ones(4, dtype=torch.bool), source)
+
+
+class Resampled(torch.nn.Module):
+    """Pooled, widened again and joined with what it was: sizes such as 2*(H//2) that PyTorch takes to be H."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 4, 3, padding=1)
+        self.widen = torch.nn.ConvTranspose2d(4, 4, 2, stride=2)
+
+    def forward(self, x: Any) -> Any:
+        y = self.first(x)
+        small = torch.nn.functional.max_pool2d(y, 2)
+        both = torch.cat([self.widen(small), y], 1) + torch.stack(
+            [torch.cat([self.widen(small), y], 1), torch.cat([y, y], 1)]
+        ).sum(0)
+        near = torch.nn.functional.interpolate(small, scale_factor=2, mode="nearest")
+        return both, torch.nn.functional.interpolate(near, size=x.shape[-2:], mode="bilinear", align_corners=False)
+
+
+def test_conv_nets_with_open_height_and_width_run_whole() -> None:
+    module = Resampled().eval()
+    run = compiled(module)
+    with torch.no_grad():
+        for k, shape in enumerate([(2, 3, 12, 16), (3, 3, 10, 14), (2, 3, 22, 8)]):
+            x = torch.randn(*shape)
+            if k == 0:
+                for axis in (0, 2, 3):
+                    torch._dynamo.mark_dynamic(x, axis)
+            assert_like(run(x), module(x), torch.float32)
+    assert graphs() == 1
+    (report,) = backends.torch_reports()
+    assert report.programs == 1 and not report.unsupported
+
+
+def test_a_ratio_of_sizes_reaches_the_parts_of_a_graph_that_was_cut() -> None:
+    def f(x: Any) -> Any:
+        scale = x.shape[0] / (x.shape[1] + 1)
+        y = torch.linalg.eigvalsh(x.T @ x)
+        return y * scale + y.sum() * scale
+
+    run = torch.compile(f, backend=backends.torch_backend, dynamic=True)
+    for rows, columns in ((4, 6), (7, 5)):
+        x = torch.randn(rows, columns, dtype=torch.float64)
+        torch.testing.assert_close(run(x), f(x))
+    assert all(not r.refused for r in backends.torch_reports())
+    assert [u.operator for r in backends.torch_reports() for u in r.unsupported] == ["aten._linalg_eigh.default"]

@@ -250,10 +250,12 @@ def _masked_put(m: Importer, x: Tensor, indices: Sequence[Tensor | None], values
 def masked_scatter(m: Importer, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The k-th element under the mask takes the k-th of the source: a running count says which. A source with too few
     elements is an index outside."""
+    if mask.dtype != DType.bool:
+        raise Refusal(f"a mask of dtype {mask.dtype}, which PyTorch refuses when it runs")
     to = m.shape
     if not to or any(s == ZERO for s in (*to, *source.shape)):
         return m.graph.where(mask, m.cast(source, x.dtype).reshape(-1)[0], x) if not to else x
-    wide = m.filled(m.cast(mask, DType.bool), to)
+    wide = m.filled(mask, to)
     rank = wide.reshape(-1).cast(DType.i64).cumsum(0) - 1
     flat = m.cast(source, x.dtype).reshape(-1)
     taken = flat.take(rank.clamp(0, None)).reshape(to)

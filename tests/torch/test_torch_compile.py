@@ -208,6 +208,10 @@ def test_a_masked_write_needs_as_many_elements_as_the_mask() -> None:
     assert_like(run(x, mask, source), x.masked_scatter(mask, source), torch.float32)
     with pytest.raises(RuntimeError, match="E1804 IndexOutOfRange"):
         run(x, torch.ones(4, dtype=torch.bool), source)
+    with pytest.raises(RuntimeError, match="a mask of dtype u8"):
+        run(x, mask.to(torch.uint8), source)
+    with pytest.raises(RuntimeError, match="only supports boolean masks"):
+        torch.compile(lambda *a: a[0].masked_scatter(*a[1:]), backend=backends.torch_backend)(x, mask.to(torch.uint8), source)
 
 
 class Resampled(torch.nn.Module):

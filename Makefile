@@ -1,5 +1,6 @@
 # make demo    compile the digits network for this CPU and classify held-out images
 # make test    all tests      make check   tests, lint, format, types
+# make gpu     on a machine with a GPU: correctness, lane tables, benchmarks, in under nine minutes and without a network
 PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
@@ -9,7 +10,14 @@ CC_FOUND := $(shell command -v $${CC:-cc} || command -v gcc || command -v clang)
 EXTRAS := onnx$(if $(CC_FOUND),,$(comma)zig)
 SKIP   ?=
 
-.PHONY: demo test check lint types bench clean update-golden
+# Of the machine that `make gpu` runs on; `make gpu-wheels` fetches what such a machine may lack, to be brought along.
+GPU_PYTHON  ?= python3
+GPU_VERSION ?= 3.12
+WHEELS      ?= wheels
+GPU_NEEDS   := msgspec islpy lark platformdirs ml_dtypes click rich markdown-it-py mdurl pygments cuda-bindings~=13.0.0 cuda-pathfinder
+PLATFORMS   := $(foreach n,2_28 2_27 2_24 2_17,--platform manylinux_$(n)_x86_64) --platform manylinux2014_x86_64 --platform any
+
+.PHONY: demo test check lint types bench clean update-golden gpu gpu-wheels
 
 demo: $(STAMP)
 	$(PY) examples/digits/demo.py
@@ -29,6 +37,15 @@ types: $(VENV)/.check-extras
 
 update-golden: $(VENV)/.tested-extras
 	$(PY) -m pytest -n 2 tests/golden tests/frontend/test_show_operations.py --update-golden
+
+gpu:
+	if ls $(WHEELS)/*.whl >/dev/null 2>&1; then \
+	  $(GPU_PYTHON) -m pip install -q --no-index --no-deps --no-compile --upgrade --target .gpu-site $(WHEELS)/*.whl; fi
+	PYTHONPATH=$$PYTHONPATH:$(CURDIR)/.gpu-site $(GPU_PYTHON) -m benchmarks.gpu $(GPU_ARGS)
+
+gpu-wheels:
+	$(PYTHON) -m pip download -q --no-deps --only-binary=:all: --python-version $(GPU_VERSION) --implementation cp \
+	  $(PLATFORMS) -d $(WHEELS) $(GPU_NEEDS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

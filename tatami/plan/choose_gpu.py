@@ -148,6 +148,21 @@ def _best(
     return best, tuple(rejected)
 
 
+def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Candidate, ...]:
+    """Plans of a matrix product that fit the machine, the fastest by the estimate first: what a search runs. None for
+    a Region that no tensor core takes."""
+    view = gemm_view(region)
+    if isinstance(view, str) or why_not_mma(view) or not view.lhs.dtype.is_narrow_float:
+        return ()
+    dims = [size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k)]
+    found = _sm90_candidates(region, view) if target.isa == "sm90" else []
+    found += _sm80_candidates(region, view, 16 // view.lhs.dtype.itemsize, few=bool(found))
+    fits = [c for c in found if not [*shape_rules(c.plan), *hard_limits(c.plan, view.lhs.dtype, target)]]
+    whole = (dims[0], dims[1], dims[2], dims[3])
+    known = [msgspec.structs.replace(c, estimate=gpu_estimate(c.plan, view.lhs.dtype, whole, target)) for c in fits]
+    return tuple(sorted(known, key=lambda c: c.estimate["total"]))
+
+
 def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = False) -> list[Candidate]:
     out = []
     tiles = (SM80_TILES[3:] if few else SM80_TILES) if view.lhs.dtype.is_narrow_float else FMA_TILES

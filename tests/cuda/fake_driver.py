@@ -243,6 +243,14 @@ class FakeDriver:
         assert isinstance(event, real.CUevent) and isinstance(stream, real.CUstream) and int(event) in self.events
         return (self.begin("cuStreamWaitEvent"),)
 
+    def cuEventSynchronize(self, event: Any) -> tuple[Any]:
+        assert isinstance(event, real.CUevent) and int(event) in self.events
+        return (self.begin("cuEventSynchronize"),)
+
+    def cuEventElapsedTime(self, begin: Any, end: Any) -> tuple[Any, float]:
+        assert isinstance(begin, real.CUevent) and isinstance(end, real.CUevent)
+        return OK, 0.5
+
     def cuEventDestroy(self, event: Any) -> tuple[Any]:
         self.events.remove(int(event))
         return (self.begin("cuEventDestroy"),)

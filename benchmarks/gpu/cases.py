@@ -1,0 +1,197 @@
+"""What is checked and what is timed: models as functions of sizes, with the peers that do the same in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tatami as tt
+from tatami.core.dtype import DType
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`operations`: multiply-adds counted twice. `bytes`: each input read once, each output written once. `peers`: by
+    name, a function of PyTorch's module and the tensors. `tolerance`: of the norm of the error over the norm."""
+
+    name: str
+    group: str
+    make: Callable[[], tt.Graph]
+    operations: float
+    bytes: float
+    peers: dict[str, Callable[..., Any]]
+    tolerance: float
+
+
+def size(dtype: DType, *shapes: Shape) -> float:
+    total = 0
+    for shape in shapes:
+        count = 1
+        for n in shape:
+            count *= n
+        total += count
+    return float(total * dtype.itemsize)
+
+
+TOLERANCE = {tt.fp32: 2e-5, tt.fp16: 4e-3, tt.bf16: 2e-2}
+
+
+def gemm(m: int, n: int, k: int, dtype: DType = tt.bf16, order: str = "nn", relu: bool = False) -> Case:
+    """[m, k] @ [k, n]; order t: that operand is stored transposed. With `relu` a bias too."""
+
+    def make() -> tt.Graph:
+        g = tt.Graph("gemm")
+        a = g.input("a", (k, m) if order[0] == "t" else (m, k), dtype)
+        b = g.input("b", (n, k) if order[1] == "t" else (k, n), dtype)
+        y = (a.transpose() if order[0] == "t" else a) @ (b.transpose() if order[1] == "t" else b)
+        if relu:
+            y = (y + g.input("bias", (n,), dtype)).relu()
+        g.output("y", y)
+        return g
+
+    def mm(torch: Any, a: Any, b: Any, *bias: Any) -> Any:
+        a, b = (a.T if order[0] == "t" else a), (b.T if order[1] == "t" else b)
+        return torch.relu(torch.addmm(bias[0], a, b)) if bias else torch.mm(a, b)
+
+    name = f"gemm {m}x{n}x{k} {dtype} {order}" + (" bias relu" if relu else "")
+    moved = size(dtype, (m, k), (k, n), (m, n))
+    return Case(name, "gemm", make, 2.0 * m * n * k, moved, {"cuBLAS": mm}, TOLERANCE[dtype])
+
+
+def attention(batch: int, heads: int, length: int, width: int, causal: bool, dtype: DType = tt.bf16) -> Case:
+    shape = (batch, heads, length, width)
+
+    def make() -> tt.Graph:
+        g = tt.Graph("attention")
+        q, k, v = (g.input(n, shape, dtype) for n in "qkv")
+        g.output("y", q.attention(k, v, causal=causal))
+        return g
+
+    def sdpa(backend: str) -> Callable[..., Any]:
+        def call(torch: Any, q: Any, k: Any, v: Any) -> Any:
+            from torch.nn.attention import SDPBackend, sdpa_kernel
+
+            with sdpa_kernel(getattr(SDPBackend, backend)):
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+        return call
+
+    peers = {"FlashAttention": sdpa("FLASH_ATTENTION"), "cuDNN": sdpa("CUDNN_ATTENTION")}
+    name = f"attention {batch}x{heads}x{length}x{width} {dtype}" + (" causal" if causal else "")
+    operations = 4.0 * batch * heads * length * length * width / (2 if causal else 1)
+    return Case(name, "attention", make, operations, size(dtype, *[shape] * 4), peers, TOLERANCE[dtype])
+
+
+def conv(n: int, c: int, hw: int, k: int, filter: int, stride: int = 1, dtype: DType = tt.fp16) -> Case:
+    pad = filter // 2
+    out = (hw + 2 * pad - filter) // stride + 1
+
+    def make() -> tt.Graph:
+        g = tt.Graph("conv")
+        x, w = g.input("x", (n, c, hw, hw), dtype), g.input("w", (k, c, filter, filter), dtype)
+        g.output("y", x.conv(w, stride=stride, padding=pad))
+        return g
+
+    def cudnn(torch: Any, x: Any, w: Any) -> Any:
+        torch.backends.cudnn.benchmark = True
+        return torch.nn.functional.conv2d(x, w, stride=stride, padding=pad)
+
+    def channels_last(torch: Any, x: Any, w: Any) -> Any:
+        last = torch.channels_last
+        return cudnn(torch, x.to(memory_format=last), w.to(memory_format=last))
+
+    name = f"conv {n}x{c}x{hw}x{hw} k{k} {filter}x{filter} s{stride} {dtype}"
+    operations = 2.0 * n * k * out * out * c * filter * filter
+    moved = size(dtype, (n, c, hw, hw), (k, c, filter, filter), (n, k, out, out))
+    return Case(name, "conv", make, operations, moved, {"cuDNN": cudnn, "cuDNN NHWC": channels_last}, TOLERANCE[dtype])
+
+
+def rows(kind: str, height: int, width: int, dtype: DType = tt.fp32) -> Case:
+    """Kernels that memory decides."""
+    shape = (height, width)
+
+    def make() -> tt.Graph:
+        g = tt.Graph(kind)
+        x = g.input("x", shape, dtype)
+        match kind:
+            case "softmax":
+                y = x.softmax(-1)
+            case "layer_norm":
+                y = x.layer_norm()
+            case "sum":
+                y = x.sum(-1)
+            case "transpose":
+                y = x.transpose() * 1.0
+            case _:
+                y = (x + g.input("z", shape, dtype)).relu()
+        g.output("y", y)
+        return g
+
+    def eager(torch: Any, x: Any, *z: Any) -> Any:
+        match kind:
+            case "softmax":
+                return torch.softmax(x, -1)
+            case "layer_norm":
+                return torch.nn.functional.layer_norm(x, (width,))
+            case "sum":
+                return x.sum(-1)
+            case "transpose":
+                return x.T.contiguous()
+            case _:
+                return torch.relu(x + z[0])
+
+    reads = 2 if kind == "add_relu" else 1
+    written = [(height,)] if kind == "sum" else [shape]
+    moved = size(dtype, *[shape] * reads, *written)
+    return Case(f"{kind} {height}x{width} {dtype}", "memory", make, 0.0, moved, {"PyTorch": eager}, TOLERANCE[dtype])
+
+
+def timed(group: str) -> list[Case]:
+    """Every case of a group, the ones that matter most first: a step that runs out of time has them."""
+    match group:
+        case "gemm":
+            big = [gemm(s, s, s) for s in (4096, 8192, 2048, 1024, 512)]
+            orders = [gemm(4096, 4096, 4096, tt.fp16, o) for o in ("nt", "tn")]
+            thin = [gemm(16, 4096, 4096), gemm(128, 14336, 4096), gemm(4096, 4096, 512), gemm(4095, 4095, 4095)]
+            return [*big, gemm(4096, 4096, 4096, tt.fp32), gemm(4096, 4096, 4096, relu=True), *orders, *thin]
+        case "attention":
+            return [attention(4, 16, s, d, c) for s in (4096, 1024) for d in (128, 64) for c in (False, True)]
+        case "conv":
+            layers = [(64, 56, 64, 3, 1), (128, 28, 128, 3, 1), (256, 14, 256, 3, 1), (64, 56, 256, 1, 1), (3, 224, 64, 7, 2)]
+            return [conv(64, c, hw, k, f, s) for c, hw, k, f, s in layers]
+        case _:
+            kinds = ("add_relu", "softmax", "layer_norm", "sum", "transpose")
+            return [rows(k, 8192, 8192, d) for d in (tt.fp32, tt.fp16) for k in kinds]
+
+
+def checked(small: bool) -> list[Case]:
+    """Sizes around tiles, primes, 1, every dtype and order: compared with float64 on poisoned outputs."""
+    tails = [(1, 1, 1), (17, 19, 23), (64, 64, 64)] if small else [(1, 1, 1), (17, 19, 23), (127, 129, 65), (128, 256, 96)]
+    out = [gemm(m, n, k, d) for m, n, k in tails for d in (tt.fp16, tt.bf16, tt.fp32)]
+    s = 48 if small else 264
+    out += [gemm(s, s, s, tt.fp16, o, relu=True) for o in ("nn", "nt", "tn", "tt")]
+    out += [rows(k, 5, w, tt.fp32) for k in ("add_relu", "softmax", "layer_norm", "sum", "transpose") for w in (1, 37)]
+    if small:
+        return out
+    out += [gemm(1024, 1024, 1024, tt.bf16, relu=True), gemm(16, 512, 4096), gemm(130, 70, 1000, tt.bf16, "tn")]
+    out += [
+        rows(k, 130, 1000, d) for k in ("add_relu", "softmax", "layer_norm", "sum", "transpose") for d in (tt.fp16, tt.fp32)
+    ]
+    out += [attention(1, 2, n, w, c, tt.fp16) for n in (64, 77) for w in (32, 64) for c in (False, True)]
+    return [*out, conv(2, 16, 14, 24, 3), conv(1, 3, 17, 8, 7, 2), conv(2, 8, 9, 16, 1)]
+
+
+def tiny(group: str) -> list[Case]:
+    """One case of a group at sizes that the emulated GPU runs in a moment."""
+    match group:
+        case "gemm":
+            return [gemm(64, 64, 32, tt.fp16)]
+        case "attention":
+            return [attention(1, 1, 16, 16, True, tt.fp16)]
+        case "conv":
+            return [conv(1, 3, 6, 4, 3)]
+        case _:
+            return [rows("softmax", 4, 40)]

@@ -1,0 +1,354 @@
+"""Each function of the PTX header, lane by lane: what the hardware gives against what the emulated machine gives.
+
+The machine's layouts were written from the manual; a kernel per function writes down what every lane got, and the two
+tables have to be equal. Values are small integers, so that tensor cores are exact. What a GPU gave is kept in
+`benchmarks/gpu/lanes/` and the machine is held to it from then on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+import tatami as tt
+from benchmarks.gpu.places import Emulated, Kernel, Where
+from tatami.core.tensor import numpy_dtype
+from tatami.cu.print import headers
+from tatami.cu.wgmma_text import wgmma_function
+from tatami.runtime.cuda.tensor_map import Map
+
+GOLDEN = Path(__file__).parent / "lanes"
+UNSEEN = {
+    "tt_setmaxnreg_inc", "tt_setmaxnreg_dec", "tt_prefetch_tensor_map", "tt_fence_mbarrier_init", "tt_fence_proxy_async",
+    "tt_wgmma_hold", "tt_sync_warp", "tt_fence_device", "tt_grid_dependency_wait", "tt_grid_dependency_launch", "tt_block_x", "tt_block_y", "tt_block_z", "tt_grid_x", "tt_fault", "tt_fault_code",
+}  # fmt: skip
+"""Functions that give no lane anything to write down: hints, fences, where a block is, faults."""
+FILL = """\
+  TT_DYNAMIC_SMEM(smem);
+  const tt_u32 base = tt_smem_address(smem);
+  const int lane = tt_thread();
+  for (int i = lane; i < {words}; i += {threads}) ((tt_u32*)smem)[i] = {value};
+  tt_sync_threads();"""
+
+
+def halves(count: int, kind: str = "fp16") -> np.ndarray:
+    """Small whole numbers that differ from their neighbours, as 16-bit floats."""
+    numbers = (np.arange(count) * 7 % 13 - 6).astype(np.float32)
+    return numbers.astype(numpy_dtype(tt.fp16 if kind == "fp16" else tt.bf16))
+
+
+def all_kernels(arch: str) -> list[Kernel]:
+    """Those that a GPU of `arch` (sm80, sm90) runs."""
+    return [*sm80_kernels(), *(sm90_kernels() if arch == "sm90" else ())]
+
+
+# -- sm_80 -----------------------------------------------------------------------------------------
+
+
+def sm80_kernels() -> Iterator[Kernel]:
+    ramp = np.arange(1024, dtype=np.uint16)
+    fill = FILL.format(words=512, threads=32, value="p0[i]")
+    for name in ("tt_ldmatrix_x4", "tt_ldmatrix_x4_trans"):
+        body = f"{fill}\n  tt_u32 r[4];\n  {name}(r, base + lane * 16);\n  for (int i = 0; i < 4; ++i) p1[4 * lane + i] = r[i];"
+        yield Kernel(name[3:], "sm_80", body, ramp, 128, shared=2048)
+    for kind, word in (("fp16", "f16"), ("bf16", "bf16")):
+        body = f"""\
+  const int lane = tt_thread();
+  tt_u32 a[4];
+  float d[4] = {{0, 1, 2, 3}};
+  for (int i = 0; i < 4; ++i) a[i] = p0[6 * lane + i];
+  tt_mma_m16n8k16_{word}(d, a, p0[6 * lane + 4], p0[6 * lane + 5]);
+  for (int i = 0; i < 4; ++i) p1[4 * lane + i] = tt_f32_to_bits(d[i]);"""
+        yield Kernel(f"mma_{word}", "sm_80", body, halves(384, kind), 128)
+    for width in (16, 8, 4):
+        fill = FILL.format(words=32 * width // 4, threads=32, value="0xffffffffu")
+        body = f"""\
+{fill}
+  tt_cp_async_{width}(base + lane * {width}, (const tt_u8*)p0 + lane * {width}, lane % {width // 4 + 1} * 4);
+  tt_cp_async_commit();
+  tt_cp_async_wait<0>();
+  tt_sync_threads();
+  for (int i = 0; i < {width // 4}; ++i) p1[{width // 4} * lane + i] = ((const tt_u32*)smem)[{width // 4} * lane + i];"""
+        yield Kernel(f"cp_async_{width}", "sm_80", body, ramp, 32 * width // 4, shared=512)
+    fill = FILL.format(words=16, threads=32, value="0xffffffffu")
+    yield Kernel(
+        "copy_2",
+        "sm_80",
+        f"{fill}\n  tt_copy_2(base + 2 * lane, (const tt_u8*)p0 + 2 * lane, lane % 3 ? 2 : 0);\n  tt_sync_threads();\n"
+        "  if (lane < 16) p1[lane] = ((const tt_u32*)smem)[lane];",
+        ramp,
+        16,
+        shared=512,
+    )
+    fill = FILL.format(words=512, threads=32, value="p0[i]")
+    yield Kernel(
+        "load_shared_v4",
+        "sm_80",
+        f"{fill}\n  float r[4];\n  tt_load_shared_v4(r, base + 16 * lane);\n"
+        "  for (int i = 0; i < 4; ++i) p1[4 * lane + i] = tt_f32_to_bits(r[i]);",
+        ramp,
+        128,
+        shared=2048,
+    )
+    yield Kernel(
+        "shuffles",
+        "sm_80",
+        """\
+  const int lane = tt_thread();
+  for (int i = 0; i < 5; ++i) p1[6 * lane + i] = tt_shuffle_xor(p0[lane], 1 << i);
+  p1[6 * lane + 5] = (tt_u32)tt_uniform((int)p0[lane]);""",
+        ramp,
+        192,
+    )
+    yield Kernel(
+        "stores",
+        "sm_80",
+        """\
+  const int lane = tt_thread();
+  tt_store_global_v4(p1 + 8 * lane, lane, lane + 100, lane + 200, lane + 300);
+  tt_store_global_v2(p1 + 8 * lane + 4, lane + 400, lane + 500);
+  tt_store_global_v1(p1 + 8 * lane + 6, lane + 600);
+  tt_store_global_v1(p1 + 8 * lane + 7, (tt_u32)tt_thread());""",
+        ramp,
+        256,
+    )
+    yield Kernel(
+        "mma_tf32",
+        "sm_80",
+        """\
+  const int lane = tt_thread();
+  tt_u32 a[4];
+  float d[4] = {0, 1, 2, 3};
+  for (int i = 0; i < 4; ++i) a[i] = p0[6 * lane + i];
+  tt_mma_m16n8k8_tf32(d, a, p0[6 * lane + 4], p0[6 * lane + 5]);
+  for (int i = 0; i < 4; ++i) p1[4 * lane + i] = tt_f32_to_bits(d[i]);""",
+        halves(192).astype(np.float32),
+        128,
+    )
+    yield Kernel(
+        "atomics",
+        "sm_80",
+        """\
+  const int lane = tt_thread();
+  if (lane == 0) {
+    for (int i = 0; i < 5; ++i) tt_store_relaxed(p1 + 32 + i, 7);
+    p1[0] = tt_atomic_add(p1 + 32, 5);
+    p1[1] = tt_atomic_add_acq_rel(p1 + 32, 6);
+    p1[2] = tt_atomic_max(p1 + 33, 3);
+    p1[3] = tt_atomic_max(p1 + 33, 9);
+    p1[4] = tt_atomic_cas(p1 + 34, 7, 11);
+    p1[5] = tt_atomic_cas(p1 + 34, 7, 12);
+    tt_store_relaxed(p1 + 35, 0);
+    tt_atomic_add_f32((float*)(p1 + 35), 1.5f);
+    tt_store_release(p1 + 36, 42);
+    p1[6] = tt_load_acquire(p1 + 36);
+    p1[7] = tt_load_relaxed(p1 + 32);
+  }
+  const tt_u32 votes = tt_ballot(lane % 3 == 0);
+  if (lane > 7) p1[lane] = votes;""",
+        ramp,
+        37,
+    )
+    yield from conversions()
+
+
+def conversions() -> Iterator[Kernel]:
+    """All 16-bit floats to fp32, and floats around every rounding to 16 bits."""
+    every = np.arange(65536, dtype=np.uint16)
+    every = every[(every & 0x7C00) != 0x7C00]  # infinities and NaNs apart: their payload is nobody's promise
+    every = every[: len(every) // 64 * 64]
+    for kind, word in (("f16", "tt_f16"), ("bf16", "tt_bf16")):
+        body = f"""\
+  for (int i = tt_thread(); i < {len(every)}; i += 32) {{
+    {word} x;
+    x.bits = ((const tt_u16*)p0)[i];
+    p1[i] = tt_f32_to_bits(tt_to_f32(x));
+  }}"""
+        given = every if kind == "f16" else every[(every & 0x7F80) != 0x7F80][: len(every) // 2 // 64 * 64]
+        body = body.replace(str(len(every)), str(len(given)))
+        yield Kernel(f"from_{kind}", "sm_80", body, given, len(given))
+    rng = np.random.default_rng(1)
+    floats = np.concatenate(
+        [rng.standard_normal(2000), 1 + np.arange(1024) / 4096, [0, -0.0, 65504, 65519, 65520, 1e-8, 6e-8, 3e38]]
+    )
+    given = np.resize(floats.astype(np.float32), 3072)
+    body = """\
+  for (int i = tt_thread(); i < 1536; i += 32) {
+    const float a = tt_bits_to_f32(p0[2 * i]), b = tt_bits_to_f32(p0[2 * i + 1]);
+    p1[4 * i] = tt_pack_f16(a, b);
+    p1[4 * i + 1] = tt_pack_bf16(a, b);
+    p1[4 * i + 2] = tt_to_f16(a).bits;
+    p1[4 * i + 3] = tt_to_bf16(b).bits;
+  }"""
+    yield Kernel("to_16_bits", "sm_80", body, given, 6144)
+
+
+# -- sm_90 -----------------------------------------------------------------------------------------
+
+LOAD = """\
+  const tt_u32 bar = base;
+  if (lane == 0) {{ tt_mbarrier_init(bar, 1); tt_fence_mbarrier_init(); }}
+  tt_sync_threads();
+  if (lane == 0) {{
+    tt_prefetch_tensor_map(&map);
+    tt_mbarrier_arrive_expect_tx(bar, {bytes});
+    {loads}
+  }}
+  tt_mbarrier_wait(bar, 0);"""
+
+
+def sm90_kernels() -> Iterator[Kernel]:
+    yield Kernel(
+        "mbarrier",
+        "sm_90a",
+        """\
+  TT_DYNAMIC_SMEM(smem);
+  const tt_u32 bar = tt_smem_address(smem);
+  const int lane = tt_thread();
+  if (lane == 0) { tt_mbarrier_init(bar, 31); tt_fence_mbarrier_init(); }
+  tt_sync_threads();
+  for (int phase = 0; phase < 4; ++phase) {
+    if (lane != phase) tt_mbarrier_arrive(bar);
+    tt_mbarrier_wait(bar, phase & 1);
+    p1[32 * phase + lane] = tt_mbarrier_try_wait_parity(bar, phase & 1) + 2 * phase;
+    tt_sync_threads();
+  }""",
+        np.zeros(4, np.uint32),
+        128,
+        shared=1024,
+    )
+    fill = FILL.format(words=512, threads=32, value="0u")
+    ramp = np.arange(1024, dtype=np.uint16)
+    for name in ("tt_stmatrix_x4", "tt_stmatrix_x4_trans"):
+        body = f"""\
+{fill}
+  tt_u32 r[4];
+  for (int i = 0; i < 4; ++i) r[i] = p0[4 * lane + i];
+  {name}(base + 16 * lane, r);
+  tt_sync_threads();
+  for (int i = 0; i < 4; ++i) p1[4 * lane + i] = ((const tt_u32*)smem)[4 * lane + i];"""
+        yield Kernel(name[3:], "sm_90a", body, ramp, 128, shared=2048)
+    for kind in ("e4m3", "e5m2"):  # 0x38 and 0x3c are 1.0; with the signs they alternate
+        body = f"""\
+  const int lane = tt_thread();
+  tt_u32 a[4];
+  float d[4] = {{0, 1, 2, 3}};
+  for (int i = 0; i < 4; ++i) a[i] = p0[6 * lane + i];
+  tt_mma_m16n8k32_{kind}(d, a, p0[6 * lane + 4], p0[6 * lane + 5]);
+  for (int i = 0; i < 4; ++i) p1[4 * lane + i] = tt_f32_to_bits(d[i]);"""
+        numbers = np.array([0x38, 0x40, 0xB8, 0x00, 0xC0] if kind == "e4m3" else [0x3C, 0x40, 0xBC, 0x00, 0xC0], np.uint8)
+        yield Kernel(f"mma_{kind}", "sm_90a", body, numbers[np.arange(768) * 7 % 11 % 5], 128)
+    yield Kernel("elect", "sm_90a", "  p1[tt_thread()] = tt_elect();", ramp, 32)
+    yield from loads()
+    yield from products()
+
+
+def loads() -> Iterator[Kernel]:
+    """Boxes inside, across every edge and outside a tensor, with every swizzle and rank."""
+    given = np.arange(1, 1 + 96 * 64, dtype=np.uint16)
+    fill = FILL.format(words=1024 // 4 + 2048, threads=32, value="0xffffffffu")
+    for swizzle in (128, 64, 32):
+        box = (swizzle // 2, 16)
+        for k, (x, y) in enumerate(((0, 0), (8, 5), (-8, -3), (64, 90), (200, 0))):
+            bytes_ = swizzle * 16
+            load = LOAD.format(bytes=bytes_, loads=f"tt_tma_load_2d(base + 1024, &map, {x}, {y}, bar);")
+            dump = f"  for (int i = lane; i < {bytes_ // 4}; i += 32) p1[i] = ((const tt_u32*)(smem + 1024))[i];"
+            map = Map(tt.fp16, (64, 96), (128,), box, swizzle)
+            body = f"{fill}\n{load}\n{dump}"
+            yield Kernel(f"tma_2d_sw{swizzle}_{k}", "sm_90a", body, given, bytes_ // 4, shared=1024 + 8192, map=map)
+    shapes = {3: ((64, 12, 8), (32, 4, 2)), 4: ((64, 4, 3, 8), (32, 2, 3, 2)), 5: ((64, 2, 3, 2, 8), (32, 2, 2, 2, 2))}
+    for rank, (dims, box) in shapes.items():
+        strides = tuple(int(np.prod(dims[: i + 1])) * 2 for i in range(rank - 1))
+        bytes_ = int(np.prod(box)) * 2
+        at = ", ".join(["8", *(["-1"] * (rank - 2)), "7"])
+        load = LOAD.format(bytes=bytes_, loads=f"tt_tma_load_{rank}d(base + 1024, &map, {at}, bar);")
+        dump = f"  for (int i = lane; i < {bytes_ // 4}; i += 32) p1[i] = ((const tt_u32*)(smem + 1024))[i];"
+        map = Map(tt.fp16, dims, strides, box, 64)
+        yield Kernel(f"tma_{rank}d", "sm_90a", f"{fill}\n{load}\n{dump}", given, bytes_ // 4, shared=1024 + 8192, map=map)
+
+
+def products() -> Iterator[Kernel]:
+    """wgmma m64n64k16 over 64 of k: the K advance inside a swizzle, either operand along mn, both types and every span.
+
+    A is rows 0 to 63 of `given`, B rows 64 to 127; along mn a tile is what the transposed tensor has."""
+    for kind, word in (("fp16", "f16"), ("bf16", "bf16")):
+        for ta, tb, swizzle in ((0, 0, 128), (0, 1, 128), (1, 0, 128), (1, 1, 128), (0, 0, 64), (0, 0, 32)):
+            if kind == "bf16" and (ta or swizzle != 128):
+                continue
+            yield product(kind, word, ta, tb, swizzle)
+
+
+def product(kind: str, word: str, ta: int, tb: int, swizzle: int) -> Kernel:
+    depth = swizzle // 2 if not (ta or tb) else 64
+    tile = 64 * depth * 2
+    boxes = [f"tt_tma_load_2d(base + 1024 + {i * 8192}, &map, 0, {64 * i}, bar);" for i in range(2)]
+    load = LOAD.format(bytes=2 * tile, loads=" ".join(boxes))
+
+    def descriptor(i: int, along_mn: int) -> str:
+        start = f"base + 1024 + {i * 8192} + kk * {2048 if along_mn else 32}"
+        return f"tt_wgmma_descriptor({start}, {8192 if along_mn else 16}, {8 * swizzle}, {swizzle})"
+
+    body = f"""\
+{FILL.format(words=256, threads=128, value="0u")}
+{load}
+  float d[32];
+  for (int i = 0; i < 32; ++i) d[i] = 0.0f;
+  tt_wgmma_hold(d);
+  tt_wgmma_fence();
+  TT_UNROLL for (int kk = 0; kk < {depth // 16}; ++kk)
+    tt_wgmma_m64k16<tt_{word}, 64, {ta}, {tb}>::run(d, {descriptor(0, ta)}, {descriptor(1, tb)}, 1);
+  tt_wgmma_commit();
+  tt_wgmma_wait<0>();
+  tt_wgmma_hold(d);
+  TT_UNROLL for (int i = 0; i < 32; ++i) p1[32 * lane + i] = tt_f32_to_bits(d[i]);"""
+    map = Map(tt.fp16 if kind == "fp16" else tt.bf16, (64, 128), (128,), (depth, 64), swizzle)
+    more = f"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n{wgmma_function(word, 64)}#endif\n"
+    return Kernel(
+        f"wgmma_{word}_{'mn' if ta else 'k'}{'mn' if tb else 'k'}_sw{swizzle}", "sm_90a", body, halves(64 * 128, kind), 4096,
+        threads=128, shared=1024 + 2 * 8192, map=map, headers=more,
+    )  # fmt: skip
+
+
+# -- comparing -------------------------------------------------------------------------------------
+
+
+def compare(where: Where, arch: str, keep: bool) -> list[dict[str, object]]:
+    """A row per kernel: is what `where` gave what the emulated machine gives? `keep`: write the tables down."""
+    kernels = all_kernels(arch)
+    expected = Emulated(f"emulated-{arch}").run(kernels, headers(()))
+    rows: list[dict[str, object]] = []
+    for k in kernels:
+        try:
+            found = where.run([k], headers(()))[k.symbol]
+        except Exception as error:
+            rows.append({"name": k.symbol, "ok": False, "why": f"{type(error).__name__}: {error}"[:600]})
+            continue
+        wrong = np.flatnonzero(found != expected[k.symbol])
+        row: dict[str, object] = {"name": k.symbol, "ok": not wrong.size}
+        if wrong.size:
+            at = int(wrong[0])
+            row["why"] = (
+                f"{wrong.size} of {k.words} words differ; word {at} (thread {at * k.threads // k.words}): "
+                f"{found[at]:#010x}, emulated {expected[k.symbol][at]:#010x}"
+            )
+        rows.append(row)
+        if keep:
+            GOLDEN.mkdir(exist_ok=True)
+            np.save(GOLDEN / f"{k.symbol}.npy", found)
+    left = sorted(unasked(all_kernels("sm90")))
+    return [*rows, {"name": "functions without a table", "skipped": ", ".join(left)}] if left else rows
+
+
+def unasked(kernels: Sequence[Kernel]) -> set[str]:
+    """Functions of the header that no kernel here writes down."""
+    texts = "".join(k.text for k in kernels)
+    return {f for f in functions_of_the_header() - UNSEEN if f"{f}(" not in texts and f"{f}<" not in texts}
+
+
+def functions_of_the_header() -> set[str]:
+    text = (files("tatami.cu") / "header" / "tatami_ptx.cuh").read_text()
+    return set(re.findall(r"\b(tt_\w+)\(", text)) - {"tt_tensor_map"}

@@ -1,0 +1,59 @@
+"""A record as a table, and the plans that ran fastest as a decisions document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def table_text(record: Mapping[str, Any]) -> str:
+    machine = record["machine"]
+    lines = [f"{machine['device']}, commit {machine['commit'] or '?'}, {record['date']}"]
+    limits = {r["name"]: r for s in record["steps"] if s["step"] == "limits" for r in s["rows"]}
+    copy, product = limits.get("copy", {}).get("gbytes"), limits.get("cuBLAS bf16 8192", {}).get("tflops")
+    for name, row in limits.items():
+        lines.append(f"  {name}: " + (row.get("skipped") or f"{row.get('gbytes') or row.get('tflops'):.0f}"))
+    for step in record["steps"]:
+        rows = step["rows"]
+        bad = [r for r in rows if r.get("ok") is False]
+        late = sum("skipped" in r for r in rows)
+        lines.append("")
+        lines.append(
+            f"{step['step']}: {step['ended']}, {len(rows)} rows, {len(bad)} wrong"
+            + (f", {late} skipped" if late else "")
+            + (f"; {step['remark']}" if "remark" in step else "")
+        )
+        lines += [f"  {r['name']}: {r.get('why') or 'error ' + str(r.get('error'))}" for r in bad]
+        lines += timings(rows, copy, product)
+        if "said" in step:
+            lines += [f"  | {line}" for line in step["said"].splitlines()[-6:]]
+    return "\n".join(lines)
+
+
+def timings(rows: list[dict[str, Any]], copy: float | None, product: float | None) -> Iterator[str]:
+    """A line per timed case: ours, the best peer, the ratio, and the share of what the machine reached."""
+    for r in rows:
+        if "median" not in r:
+            continue
+        ours = r["median"]["Tatami"]
+        peer = f"{r['best_peer']} {r['median'][r['best_peer']] * 1e6:.1f} us" if r["best_peer"] else "no peer"
+        ratio = f"{r['ratio']:.2f}" if r["ratio"] else "-"
+        share = ""
+        if r["tflops"] and product:
+            share = f"{r['tflops'] / product:.0%} of cuBLAS at 8192"
+        elif copy:
+            share = f"{r['gbytes'] / copy:.0%} of copying"
+        speed = f"{r['tflops']:.0f} TFLOP/s" if r["tflops"] else f"{r['gbytes']:.0f} GB/s"
+        yield f"  {r.get('plan', ''):44} {r['name']:44} {ours * 1e6:9.1f} us  {speed:>12}  {peer:>26}  {ratio:>5}  {share}".rstrip()
+
+
+def tuned_plans(record: Mapping[str, Any]) -> dict[str, Any]:
+    """key → the plan that ran fastest and right, as `tt.compile(..., decisions=...)` takes it."""
+    best: dict[str, tuple[float, Any]] = {}
+    for step in record["steps"]:
+        for r in step["rows"] if step["step"] == "plans" else ():
+            if r.get("ok") and "median" in r:
+                seconds = r["median"]["Tatami"]
+                if r["key"] not in best or seconds < best[r["key"]][0]:
+                    best[r["key"]] = (seconds, r["document"])
+    return {"plans": {key: document for key, (_, document) in best.items()}} if best else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -117,6 +118,7 @@ class EmulatedMachine:
         self._lines = LineTable(body)
         self._ids: dict[int, int] = {}
         self.lock = threading.RLock()
+        weakref.finalize(self, _drop_all, library, self._ids).atexit = False
         library.emu_buffer_make.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         library.emu_buffer_memory.restype = ctypes.c_void_p
         library.emu_buffer_filled.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t]
@@ -221,6 +223,12 @@ class EmulatedMachine:
                     corners = [(ctypes.c_int * 3)(*x) for x in (a.im2col.lower, a.im2col.upper, a.im2col.steps)]
                     self._library.emu_tensor_map_im2col(made, *corners, a.im2col.channels, a.im2col.pixels)
                 return _aligned(bytes((ctypes.c_uint64 * 16)(made, MAP_MAGIC)), 64)
+
+
+def _drop_all(library: ctypes.CDLL, ids: dict[int, int]) -> None:
+    """Constants live as long as the machine."""
+    for id in ids.values():
+        library.emu_buffer_drop(id)
 
 
 def _aligned(data: bytes, alignment: int) -> ctypes.Array[Any]:

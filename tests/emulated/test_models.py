@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import tatami as tt
+from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
 
 TARGETS = ["emulated-sm80", "emulated-sm90"]
@@ -34,6 +37,35 @@ def test_layers_with_constants_run_on_both_architectures(target: str) -> None:
     f = check(g, {"x": eighths(9, 24, dtype=np.float16)}, target, 4e-3)
     assert {u.symbol for u in f.stages["cu"].value.main.units}
     assert f.program.machine is not None
+
+
+def test_digits_are_read() -> None:
+    path = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+    done = CliRunner().invoke(main, ["run", str(path), "--target", "emulated-sm80", "--check", "-D", "N=2"])
+    assert done.exit_code == 0 and "agrees with the float64 reference" in done.output, done.output
+
+
+def test_a_transformer_block_agrees() -> None:
+    g = tt.Graph("block")
+    x = g.input("x", (1, "T", 32), tt.fp32)
+
+    def weight(*shape: int) -> Any:
+        return g.constant(eighths(*shape, seed=sum(shape)) / 4)
+
+    q, k, v = ((x @ weight(32, 32)).reshape(1, "T", 2, 16).transpose(1, 2) for _ in range(3))
+    mixed = q.attention(k, v, causal=True).transpose(1, 2).reshape(1, "T", 32) @ weight(32, 32)
+    h = (x + mixed).layer_norm(g.constant(np.ones(32, np.float32)))
+    g.output("y", h + (h @ weight(32, 64)).gelu() @ weight(64, 32))
+    check(g, {"x": eighths(1, 9, 32)}, "emulated-sm80", 1e-4)
+
+
+def test_a_small_conv_net_agrees() -> None:
+    g = tt.Graph("net")
+    x = g.input("x", ("N", 3, 8, 8), tt.fp32)
+    h = x.conv(g.constant(eighths(4, 3, 3, 3)), padding=1).relu().max_pool(2, 2, 0)
+    h = h.conv(g.constant(eighths(8, 4, 3, 3)), stride=2, padding=1).silu()
+    g.output("y", h.mean((2, 3)) @ g.constant(eighths(8, 5)))
+    check(g, {"x": eighths(2, 3, 8, 8)}, "emulated-sm80", 1e-4)
 
 
 def test_a_state_is_updated_in_place() -> None:

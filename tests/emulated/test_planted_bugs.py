@@ -161,6 +161,29 @@ def test_a_planted_bug_is_named(number: int, machine: EmulatedMachine) -> None:
         assert (again.check if again else "none") in (bug.check, *bug.also), again
 
 
+@pytest.mark.parametrize("kernel", GEMMS)
+def test_a_printed_gemm_is_never_reported(kernel: str) -> None:
+    built = BUILT[kernel]
+    whole = machine_of({"right": changed("\nk0(", "\nright(")(built.text)})
+    arrays = {n: eighths(*s, dtype=np.float16) for n, s in (("A", (72, 136)), ("B", (136, 72)), ("bias", (72,)))}
+    want = np.maximum(arrays["A"].astype(float) @ arrays["B"].astype(float) + arrays["bias"], 0)
+    for schedule in range(21):
+        report, made = built.report(arrays, {"M": 72, "N": 72, "K": 136}, schedule, whole, "right")
+        assert report is None, (schedule, report)
+        np.testing.assert_allclose(made.astype(float), want, rtol=2e-3, atol=2e-3)
+
+
+def test_rows_that_follow_no_formula_are_said_to_be_gathered() -> None:
+    label = 'TT_SMEM_LABEL(smA, 12288, "smA");'
+    scattered = changed("g_row * s1 + g_column :", "(g_row * g_row % 64) * s1 + g_column :")(BUILT["gemm80"].text)
+    texts = {"bad": scattered, "good": changed(label, f"{label} TT_SMEM_GATHERED(smA, 12288);")(scattered)}
+    pair = machine_of({n: changed("\nk0(", f"\n{n}(")(t) for n, t in texts.items()})
+    arrays = {n: eighths(64, 64, dtype=np.float16) for n in ("A", "B")} | {"bias": eighths(64, dtype=np.float16)}
+    found = {n: BUILT["gemm80"].report(arrays, {"M": 64, "N": 64, "K": 64}, 0, pair, n)[0] for n in texts}
+    assert found["bad"] is not None and found["bad"].check == "layout"
+    assert found["good"] is None
+
+
 def test_a_kernel_that_starts_early_waits_for_the_one_before(machine: EmulatedMachine) -> None:
     texts = {"good": text_of("exchange"), "bad": changed("  tt_grid_dependency_wait();\n", "")(text_of("exchange"))}
     pair = machine_of({n: changed("\nexchange(", f"\n{n}(")(t) for n, t in texts.items()})

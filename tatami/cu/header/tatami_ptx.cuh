@@ -20,6 +20,8 @@ struct __align__(64) tt_tensor_map { tt_u64 words[16]; };
 #define TT_GRID_CONSTANT const __grid_constant__
 #define TT_DYNAMIC_SMEM(name) extern __shared__ __align__(1024) tt_u8 name[]
 #define TT_SMEM_LABEL(address, bytes, label)
+// Rows of this memory come from places that no formula ties together (pixels of a convolution, rows by an index).
+#define TT_SMEM_GATHERED(address, bytes)
 #define TT_UNROLL _Pragma("unroll")
 #define TT_ROLLED _Pragma("unroll 1")
 #define TT_PRAGMA(text) _Pragma(#text)

@@ -24,6 +24,7 @@ struct alignas(64) tt_tensor_map { tt_u64 words[16]; };
 #define TT_GRID_CONSTANT const
 #define TT_DYNAMIC_SMEM(name) tt_u8* const name = emu::shared_memory()
 #define TT_SMEM_LABEL(address, bytes, name) emu::label(address, bytes, name)
+#define TT_SMEM_GATHERED(address, bytes) emu::gathered(address, bytes)
 #define TT_UNROLL
 #define TT_ROLLED
 #define TT_UNROLL_BY(n)

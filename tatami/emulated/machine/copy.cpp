@@ -54,7 +54,7 @@ void land_group(Block& b, const CopyGroup& g, uint32_t time) {
     uint8_t* const to = b.shared + p.offset;
     memcpy(to, p.from, (size_t)p.bytes);
     memset(to + p.bytes, 0, (size_t)(p.size - p.bytes));
-    b.source[p.offset / 16] = p.size == 16 && p.bytes ? p.from : nullptr;
+    note_source(b, p.offset, p.size == 16 && p.bytes ? p.from : nullptr);
   }
   for (uint32_t r : g.records) {
     machine.records[r].in_flight = false;

@@ -24,6 +24,7 @@ uint8_t* shared_memory() __attribute__((const));
 uint32_t shared_address(const void* p, Site);
 uint32_t address_in(uint32_t address, int rank, Site);
 void label(uint32_t address, size_t bytes, const char* name);
+void gathered(uint32_t address, size_t bytes);
 
 // ---- plain memory
 void load(void* to, const void* from, int bytes, Site);

@@ -184,7 +184,7 @@ struct Block {
   std::vector<Warp> warps;
   std::vector<Warpgroup> warpgroups;
   std::vector<std::unique_ptr<Thread>> threads;
-  std::vector<Label> labels;
+  std::vector<Label> labels, gathered;
   std::vector<uint32_t> agents;
   NamedBarrier* cluster_barrier;
 };
@@ -270,6 +270,7 @@ extern Machine machine;
 // ---- scheduler.cpp
 uint64_t random_number();
 bool is_random();
+void note_source(Block& block, uint32_t offset, const uint8_t* from);
 uint32_t take_agent(Block& block, std::string name);
 void wait(const char* what, Site site);
 void wake(Thread* thread);

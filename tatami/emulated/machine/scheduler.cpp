@@ -44,6 +44,18 @@ void label(uint32_t address, size_t bytes, const char* name) {
   if (t.index == 0) t.block->labels.push_back({address - SHARED_BASE, (uint32_t)bytes, name});
 }
 
+void gathered(uint32_t address, size_t bytes) {
+  Thread& t = *machine.current;
+  if (t.index == 0) t.block->gathered.push_back({address - SHARED_BASE, (uint32_t)bytes, ""});
+}
+
+// Remembers where 16 bytes of shared memory came from, unless their place follows no formula.
+void note_source(Block& b, uint32_t offset, const uint8_t* from) {
+  for (const Label& g : b.gathered)
+    if (offset >= g.offset && offset < g.offset + g.bytes) from = nullptr;
+  b.source[offset / 16] = from;
+}
+
 uint32_t take_agent(Block& block, std::string name) {
   uint32_t agent;
   if (machine.spare_agents.empty()) {

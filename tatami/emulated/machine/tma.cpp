@@ -117,7 +117,7 @@ static void put_row(Block& b, const TensorMap& m, uint32_t& linear, const uint8_
   for (int i = 0; i < count; ++i, linear += (uint32_t)m.element) {
     const uint32_t offset = swizzled(linear, m.swizzle) - SHARED_BASE;
     const int64_t c = first + i;
-    if (linear % 16 == 0) b.source[offset / 16] = traced ? row + c * m.element : nullptr;
+    if (linear % 16 == 0) note_source(b, offset, traced ? row + c * m.element : nullptr);
     if (inside && c >= 0 && c < limit)
       memcpy(b.shared + offset, row + c * m.element, (size_t)m.element);
     else
@@ -189,7 +189,7 @@ void land(size_t which) {
     Block& b = *(*c.issuer->cluster)[r];
     if (!c.map) {
       memcpy(b.shared + c.offset, c.from, c.bytes);
-      for (uint32_t i = 0; i < c.bytes; i += 16) b.source[(c.offset + i) / 16] = c.from + i;
+      for (uint32_t i = 0; i < c.bytes; i += 16) note_source(b, c.offset + i, c.from + i);
     } else if (c.map->im2col) {
       land_im2col(b, c);
     } else {

@@ -104,7 +104,14 @@ def equation_symbols(equation: Equation) -> frozenset[str]:
 
 
 def broken_equation(equation: Equation, lhs: int, rhs: int) -> Diagnostic:
-    """E1304 naming both sides, their values, and the place that needs them to be equal."""
+    """E1304, or E1804 of a read, naming both sides, their values, and the place that needs them to be equal."""
+    if equation.is_read:
+        return diagnostic(
+            "IndexOutOfRange",
+            equation.at or "signature",
+            f"the view reads outside its tensor: {_bound_text(equation, lhs, rhs) or f'{equation.lhs} is {lhs}, not {rhs}'}",
+            "keep the expression inside, for example by % or min and max, or choose with where what is read",
+        )
     return diagnostic(
         "AxisAlignmentMismatch",
         equation.at or "signature",

@@ -273,7 +273,14 @@ def _atom_bounds(atom: Atom, extents: Extents) -> tuple[Expr, Expr] | None:
             return None if r is None else (floordiv(r[0], den), floordiv(r[1], den))
         case Extreme():
             whole = Expr((((atom,), 1),))
-            return (whole, whole) if free_vars(whole).isdisjoint(extents) else None
+            if free_vars(whole).isdisjoint(extents):
+                return whole, whole
+            ends = [bounds(a, extents) for a in atom.args]
+            known = [r for r in ends if r is not None]
+            if len(known) < len(ends):
+                return None
+            pick = least if atom.kind == "min" else greatest
+            return pick(*(low for low, _ in known)), pick(*(high for _, high in known))
 
 
 def where_not_empty(size: Expr) -> Expr:
@@ -283,6 +290,24 @@ def where_not_empty(size: Expr) -> Expr:
         return size
     rest = [a for a in atom.args if not is_positive(ONE - a)]
     return maximum(*rest) if rest else size
+
+
+def affine_ends(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
+    """The least and the greatest value of `e` over the box, where each is reached: sums of axes times sizes. Else None."""
+    low = high = ZERO
+    for mono, coef in e.terms:
+        term = Expr(((mono, coef),))
+        axes = [a for a in mono if not free_vars(Expr((((a,), 1),))).isdisjoint(extents)]
+        if not axes:
+            low, high = low + term, high + term
+        elif len(axes) == 1 and all(isinstance(a, Var) for a in mono):
+            (axis,) = axes
+            assert isinstance(axis, Var)
+            reach = substitute(term, {axis.name: extents[axis.name] - 1})
+            low, high = (low, high + reach) if coef > 0 else (low + reach, high)
+        else:
+            return None
+    return low, high
 
 
 def is_within(e: Expr, size: Expr, extents: Extents) -> bool:

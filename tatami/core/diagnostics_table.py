@@ -74,7 +74,7 @@ TABLE: dict[str, Kind] = {
     "InputMismatch": Kind("E1801", "an input has the wrong name, dtype, rank or shape"),
     "InvalidExecution": Kind("E1802", "an execution plan breaks a rule"),
     "OutOfMemory": Kind("E1803", "the program needs more memory than there is"),
-    "IndexOutOfRange": Kind("E1804", "an index tensor points outside its data"),
+    "IndexOutOfRange": Kind("E1804", "an index tensor or a view points outside its data"),
     "HostFault": Kind("E1805", "a host step failed"),
     "MeaningMissing": Kind("E1807", "a custom kernel has no numpy meaning to compare with"),
     "OutOfBounds": Kind("E1808", "a kernel reads or writes outside its buffers"),

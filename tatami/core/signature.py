@@ -39,11 +39,15 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Equation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Two sizes that have to be equal; checked when sizes are bound (E1304 names both)."""
+    """Two sizes that have to be equal; checked when sizes are bound (E1304 names both).
+
+    `is_read`: where they differ, a view reads outside its tensor (E1804).
+    """
 
     lhs: Expr
     rhs: Expr
     at: str = ""
+    is_read: bool = False
 
 
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -128,14 +128,14 @@ def coordinates(e: Expr, shape: tuple[int, ...], s: Scope) -> Array:
 def view(s: Scope, attrs: Any) -> Array:
     shape = s.shape(attrs.shape)
     if attrs.map is None:
-        return s[0].reshape(-1)[_inside(coordinates(attrs.linear, shape, s), s[0].size)]
-    return s[0][tuple(_inside(coordinates(e, shape, s), size) for e, size in zip(attrs.map, s[0].shape, strict=True))]
+        return s[0].reshape(-1)[_inside(coordinates(attrs.linear, shape, s), s[0].size, s.at)]
+    return s[0][tuple(_inside(coordinates(e, shape, s), size, s.at) for e, size in zip(attrs.map, s[0].shape, strict=True))]
 
 
-def _inside(at: Array, size: int) -> Array:
+def _inside(at: Array, size: int, where: str) -> Array:
     if at.size and (at.min() < 0 or at.max() >= size):
         why = f"the view reads elements {at.min()}..{at.max()} of {size}"
-        raise fail("IndexOutOfRange", "view", why, "keep the expression inside, for example by % or min and max")
+        raise fail("IndexOutOfRange", where, why, "keep the expression inside, for example by % or min and max")
     return at
 
 

@@ -215,9 +215,9 @@ class Builder:
         if not is_always_at_most(small, large):
             self.assume(maximum(small, large), large)
 
-    def assume(self, lhs: Expr, rhs: Expr) -> None:
-        equation = Equation(lhs, rhs, self.at)
-        if equation not in self.assumptions:
+    def assume(self, lhs: Expr, rhs: Expr, *, is_read: bool = False) -> None:
+        equation = Equation(lhs, rhs, self.at, is_read)
+        if lhs != rhs and equation not in self.assumptions:
             self.assumptions.append(equation)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tatami.core.bounds import greatest, is_at_most, is_positive, tidy_size, unravel, where_not_empty
+from tatami.core.bounds import greatest, is_at_most, is_positive, tidy_size, where_not_empty
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, maximum, mod, product
 from tatami.frontend.operation import NoAttrs
@@ -28,7 +28,6 @@ from tatami.frontend.ops_movement import (
     ToShape,
     Trilu,
     Unfold,
-    View,
     expand_dims,
     filled,
     flatten_range,
@@ -36,6 +35,7 @@ from tatami.frontend.ops_movement import (
 )
 from tatami.tiny.build import Value, axis_vars
 from tatami.tiny.lower_rule import Rule, Use
+from tatami.tiny.lower_view import view
 
 
 def reshape(use: Use[ToShape]) -> Value:
@@ -288,15 +288,6 @@ def split(use: Use[Split]) -> tuple[Value, ...]:
         out.append(part(x, axis, start, start + size))
         start = start + size
     return tuple(out)
-
-
-def view(use: Use[View]) -> Value:
-    x, a = use[0], use.attrs
-    if a.map is not None:
-        return x.view(a.shape, a.map)
-    assert a.linear is not None
-    extents = {f"i{j}": s for j, s in enumerate(a.shape)}
-    return x.view(a.shape, unravel(a.linear, x.shape, extents))
 
 
 def depth_to_space(use: Use[BlockSize]) -> Value:

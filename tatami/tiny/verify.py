@@ -292,7 +292,7 @@ def _index_map(node: Node, op: ViewOp) -> list[Diagnostic]:
                     f"use i0 … i{len(axes) - 1}",
                 )
             ]
-        if not _is_affine(e, axes):
+        if not is_affine(e, axes):
             return [
                 diagnostic(
                     "NonAffineView",
@@ -304,7 +304,7 @@ def _index_map(node: Node, op: ViewOp) -> list[Diagnostic]:
     return []
 
 
-def _is_affine(e: Expr, axes: set[str]) -> bool:
+def is_affine(e: Expr, axes: set[str]) -> bool:
     """No product of two axis terms, no division by an axis."""
     for mono, _ in e.terms:
         holders = 0
@@ -312,7 +312,7 @@ def _is_affine(e: Expr, axes: set[str]) -> bool:
             if isinstance(atom, Var):
                 holders += atom.name in axes
             elif isinstance(atom, Floor):
-                if not free_vars(atom.den).isdisjoint(axes) or not _is_affine(atom.num, axes):
+                if not free_vars(atom.den).isdisjoint(axes) or not is_affine(atom.num, axes):
                     return False
                 holders += not free_vars(atom.num).isdisjoint(axes)
             elif any(not free_vars(a).isdisjoint(axes) for a in atom.args):

@@ -61,14 +61,6 @@ def test_a_view_that_reads_outside_is_refused(at: str) -> None:
         x.op("view", shape=(3,), linear=expr("i1"))
 
 
-def test_a_view_that_reads_outside_at_a_size_is_told_by_the_reference() -> None:
-    f = tt.compile(tt.parse("graph<N=4> main(x: f32[N]) -> f32[2] { return x.view_expr([2], idx0 + 3) }"), target="reference")
-    assert f(x=np.arange(5, dtype=np.float32))["output"].tolist() == [3, 4]
-    with pytest.raises(TatamiError) as caught:
-        f(x=np.arange(4, dtype=np.float32))
-    assert caught.value.diagnostics[0].kind == "IndexOutOfRange"
-
-
 def test_a_second_update_and_a_graph_of_another_module_say_what_to_write() -> None:
     g = tt.Graph("g")
     x = g.input("x", (4,), tt.fp32, mutability="mutable")

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
@@ -32,10 +33,11 @@ log = logging.getLogger("tatami.torch")
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`options=` of torch.compile. fallback: operators that cannot be imported run in PyTorch, else they are an error."""
+    """`options=` of torch.compile. fallback: operators that cannot be imported run in PyTorch, else they are an error.
+    target: by default where the tensors are, "cpu" or that GPU."""
 
     fallback: bool = True
-    target: str = "cpu"
+    target: str = ""
     threads: int | None = None
     precision: str | None = None
 
@@ -110,7 +112,8 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
     if not any(n.op == "call_function" for n in gm.graph.nodes):
         return None
     try:
-        compilation = prepare(imported.module(), target=options.target, precision=options.precision)
+        target = options.target or target_of(gm)
+        compilation = prepare(imported.module(), target=target, precision=options.precision)
         function = build(compilation, options.threads)
     except TatamiError as error:
         if not options.fallback:
@@ -122,6 +125,27 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
     report.alive.add(function)
     report.kernels += sum(isinstance(i.op, Launch | Choose) for i in function.execution.main.instructions)
     return TorchProgram(imported, function, report)
+
+
+def target_of(gm: fx.GraphModule) -> str:
+    """The machine that a graph's tensors are on. Rank-0 arguments may stay on the host beside a GPU, as in PyTorch; other
+    mixtures raise UnsupportedModel."""
+    found: dict[torch.device, fx.Node] = {}
+    for node in gm.graph.nodes:
+        values = node.meta.get("val")
+        for value in values if isinstance(values, list | tuple) else (values,):
+            if isinstance(value, torch.Tensor) and not (node.op == "placeholder" and value.ndim == 0):
+                found.setdefault(value.device, node)
+    kinds = {d.type for d in found}
+    if kinds <= {"cpu"}:
+        return "cpu"
+    if len(found) == 1 and kinds == {"cuda"}:
+        (device,) = found
+        return f"cuda:{device.index or 0}"
+    where = ", ".join(sorted(map(str, found)))
+    at = next(reversed(found.values())).name
+    why = f"a graph with tensors on {where} is no program of one machine"
+    raise fail("UnsupportedModel", at, why, "move the tensors to one device before the model")
 
 
 def undecided_sizes(gm: fx.GraphModule, imported: Imported) -> list[Unsupported]:

@@ -21,6 +21,10 @@ from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.signature import Input
 from tatami.runtime.arrays import to_numpy
 from tatami.runtime.cpu_program import CpuProgram, Sized
+from tatami.runtime.cuda.arrays import ALIGNMENT
+from tatami.runtime.cuda.device_array import DeviceArray
+from tatami.runtime.cuda.program import CudaProgram
+from tatami.runtime.cuda.program import Sized as SizedOnDevice
 from tatami.torch.dtypes import TO_TORCH
 from tatami.torch.import_graph import Argument, Imported, Result
 
@@ -44,7 +48,7 @@ class Bound:
     """Everything about a call that depends on sizes only."""
 
     sizes: dict[str, int]
-    at: Sized | None
+    at: Sized | SizedOnDevice | None
     results: tuple[Allocation, ...]
     outputs: tuple[Any, ...]
     """Sizes among the outputs, at their places."""
@@ -74,7 +78,9 @@ class TorchProgram:
         place = {r.name: k for k, r in enumerate(self._results)}
         self._places = tuple(place[o.name] if isinstance(o, Result) else None for o in imported.outputs)
         self._sources = self._size_sources()
-        self._fast = isinstance(function.program, CpuProgram) and "main" not in function.program.layouts.hosted
+        program = function.program
+        self._fast = isinstance(program, CpuProgram | CudaProgram) and "main" not in program.layouts.hosted
+        self._device = device_of(program)
 
     # -- sizes -----------------------------------------------------------------------------------
     def _size_sources(self) -> tuple[tuple[Expr, int, int], ...]:
@@ -105,7 +111,7 @@ class TorchProgram:
     def _at(self, sizes: dict[str, int]) -> Bound:
         self._check_sizes(sizes)
         program = self.function.program
-        at = program.sized("main", sizes) if self._fast and isinstance(program, CpuProgram) else None
+        at = program.sized("main", sizes) if self._fast and isinstance(program, CpuProgram | CudaProgram) else None
         results = tuple(_allocation(r, sizes) for r in self._results)
         outputs = tuple(int(evaluate(o, sizes)) if isinstance(o, Expr) else None for o in self.imported.outputs)
         return Bound(sizes, at, results, outputs)
@@ -127,10 +133,7 @@ class TorchProgram:
             if not self._sources:
                 self._only = bound
         tensors = [self._readable(args, a) for a in self._taken]
-        made = [
-            torch.empty(r.lies, dtype=d) if r.plain or r.copied else torch.empty_strided(r.shape, r.strides, dtype=d)
-            for r, d in zip(bound.results, self._dtypes)
-        ]
+        made = [self._allocate(r, d) for r, d in zip(bound.results, self._dtypes)]
         try:
             self._run(bound, tensors, made)
         except TatamiError as error:
@@ -150,6 +153,12 @@ class TorchProgram:
         ]
         return values[0] if self.imported.single else values
 
+    def _allocate(self, r: Allocation, dtype: torch.dtype) -> torch.Tensor:
+        """Memory of a result, from PyTorch's own allocator."""
+        if r.plain or r.copied:
+            return torch.empty(r.lies, dtype=dtype, device=self._device)
+        return torch.empty_strided(r.shape, r.strides, dtype=dtype, device=self._device)
+
     def _run(self, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
         if bound.at is not None:
             addresses = [t.data_ptr() for t in tensors]
@@ -161,9 +170,14 @@ class TorchProgram:
     def _readable(self, args: Sequence[Any], a: Argument | None) -> torch.Tensor:
         """The argument as the program reads it: itself where it lies as its metadata said, else a copy."""
         if a is None:
-            return torch.randint(-(2**63), 2**63 - 1, ())
+            return torch.randint(-(2**63), 2**63 - 1, (), device=self._device)
         tensor: torch.Tensor = args[a.position]
+        if tensor.device != self._device:  # a number that PyTorch keeps on the host beside tensors on a GPU
+            tensor = tensor.to(self._device)
         lies = _in_order(tensor, a.order)
+        if self._device.type == "cuda" and tensor.data_ptr() % ALIGNMENT:
+            self._count(a.name)
+            return lies.clone(memory_format=torch.contiguous_format)
         if lies.is_contiguous() and not lies.is_conj() and not lies.is_neg():
             return tensor
         self._count(a.name)
@@ -173,7 +187,10 @@ class TorchProgram:
         self.report.copies[name] = self.report.copies.get(name, 0) + 1
 
     def _run_slowly(self, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
-        """Through numpy arrays: programs with Python steps, and the reference."""
+        """Through arrays: programs with Python steps, and the reference."""
+        if isinstance(self.function.program, CudaProgram):
+            self._run_steps_on_device(self.function.program, bound, tensors, made)
+            return
         arrays = []
         for tensor, a, port in zip(tensors, self._taken, self.function.arguments):
             lies = tensor if a is None else _in_order(tensor, a.order)
@@ -189,10 +206,33 @@ class TorchProgram:
             outputs.append(to_numpy(_as_written(array, bound.results[k]), Input(o.tensor, o.dtype, o.shape))[0])
         self.function.program.run("main", arrays, bound.sizes, outputs)
 
+    def _run_steps_on_device(
+        self, program: CudaProgram, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]
+    ) -> None:
+        """A program on a GPU that has Python steps: the tensors' own memory as arrays of the device."""
+        arrays = []
+        for tensor, a, port in zip(tensors, self._taken, self.function.arguments):
+            shape = tuple(tensor.shape if a is None else _in_order(tensor, a.order).shape)
+            arrays.append(DeviceArray(program.device, tensor.data_ptr(), shape, port.dtype, tensor))
+        ports = iter(enumerate(made))
+        outputs: list[DeviceArray | None] = []
+        for o in self.function.signature.outputs:
+            if o.updates is not None:
+                outputs.append(None)
+                continue
+            k, tensor = next(ports)
+            outputs.append(DeviceArray(program.device, tensor.data_ptr(), bound.results[k].lies, o.dtype, tensor))
+        program.run("main", arrays, bound.sizes, outputs)
+
+
+def device_of(program: object) -> torch.device:
+    """Where a program's arguments and results lie."""
+    return torch.device("cuda", program.device.ordinal) if isinstance(program, CudaProgram) else torch.device("cpu")
+
 
 def _spread(made: torch.Tensor, r: Allocation, dtype: torch.dtype) -> torch.Tensor:
     """What the program wrote, copied to memory of the promised strides; an axis of stride 0 is one element there."""
-    out = torch.empty_strided(r.shape, r.strides, dtype=dtype)
+    out = torch.empty_strided(r.shape, r.strides, dtype=dtype, device=made.device)
     torch.as_strided(out, r.lies, r.strides).copy_(made)
     return out
 

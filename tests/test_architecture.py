@@ -88,6 +88,7 @@ FACE = {
     "canonical_key",
     "kinds",
     "online",
+    "window",
     "frames",
     "walk",
     "gemm_view",

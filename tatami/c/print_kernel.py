@@ -183,6 +183,8 @@ class _Printer:
         v = self.needs.vector(memory_short(t.dtype), t.lanes)
         if s.active is not None:
             c = memory_type(t.dtype)
+            if c == "float":
+                return f"{pad}{self.needs.add(f'first_f32x{t.lanes}')}({place}, {text}, {self.ix(s.active)});\n"
             return f"{pad}{{ {v} v = {text}; memcpy({place}, &v, (size_t){self.ix(s.active)} * sizeof({c})); }}\n"
         return f"{pad}*({v}_u*)({place}) = {text};\n"
 
@@ -318,7 +320,11 @@ class _Printer:
         return widen_text(v.dtype, v.lanes, text, self.needs)
 
     def gather(self, v: Gather) -> str:
-        vector = self.needs.vector(memory_short(v.dtype), v.lanes)
+        element = memory_short(v.dtype)
+        vector = self.needs.vector(element, v.lanes)
+        if v.step == 2:
+            second = self.needs.add(f"second_{element}x{v.lanes}")
+            return widen_text(v.dtype, v.lanes, f"{second}({v.buffer} + {self.ix(v.index)})", self.needs)
         elements = ", ".join(f"{v.buffer}[{self.ix(v.index + v.step * i)}]" for i in range(v.lanes))
         return widen_text(v.dtype, v.lanes, f"(({vector}){{{elements}}})", self.needs)
 

@@ -189,6 +189,20 @@ def _active(key: str, base: str, lanes: int, needs: Needs) -> str:
     )
 
 
+def _second(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """second_<element>x<W>(p): p[0], p[2], …: two loads that meet, so that nothing past the last of them is read."""
+    element = base.removeprefix("second_")
+    v = needs.vector(element, lanes)
+    order = ", ".join(str(2 * i if 2 * i < lanes else 2 * i + 1) for i in range(lanes))
+    elements = ", ".join(f"p[{2 * i}]" for i in range(lanes))
+    return (
+        f"static inline {v} t_{key}(const {_SHORT_C[element]}* p) {{\n"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n"
+        f"  return __builtin_shufflevector(*(const {v}_u*)p, *(const {v}_u*)(p + {lanes - 1}), {order});\n"
+        f"#else\n  return ({v}){{{elements}}};\n#endif\n}}"
+    )
+
+
 def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
     """h_<fn>_<dtype>x<W>."""
     _, fn, dtype_name = base.split("_")
@@ -305,6 +319,7 @@ _MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "blend": _blend,
     "active": _active,
     "shift": _shift,
+    "second": _second,
     "h": _horizontal,
     "each": _lanes_call,
     "toint": _to_int,

@@ -29,7 +29,7 @@ from tatami.loop.packing import Stmts, Tiles
 from tatami.loop.pointwise import Point
 from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuContraction
-from tatami.region.ir import Read, Reduce, Region, Yield
+from tatami.region.ir import Read, Reduce, Region
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.walk import lets_by_name
 
@@ -276,11 +276,6 @@ class _Contraction(Tiles):
 
         return walk(rows, i0, i1, self.counter, per_row)
 
-    def target(self, y: Yield) -> Expr:
-        """The address a yield writes, over the let's axes."""
-        axes = self.lets[y.source].axes
-        return self.address(y.to, tuple(var(a) for a in axes) if y.map is None else tuple(e for e in y.map if e is not None))
-
     def finish(self, p: Point, sums: str, at: Expr) -> None:
         """All outputs at one place, from the sum stored at `at`."""
         let = self.lets[self.plan.acc]
@@ -291,13 +286,7 @@ class _Contraction(Tiles):
             total = loop.Cast(total, let.dtype)
         place = tuple(p.at(var(a)) for a in let.axes)
         self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))
-        for y in self.region.yields:
-            axes = self.lets[y.source].axes
-            value = self.em.let_at(y.source, tuple(p.at(var(a)) for a in axes), p)
-            for dtype in (y.cast, self.memrefs[y.to].dtype):
-                if dtype is not None and loop.type_of(value).dtype != dtype:
-                    value = loop.Cast(value, dtype)
-            self.em.store(y.to, p.at(self.target(y)), value, p)
+        self.store_yields(self.region, p)
 
 
 def grain(wanted: int, item: Expr) -> Expr:

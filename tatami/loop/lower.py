@@ -21,7 +21,8 @@ from tatami.loop.opaque import lower_opaque
 from tatami.loop.rename import Names, rename, rename_plan
 from tatami.loop.rows import lower_rows
 from tatami.loop.streaming import lower_streaming
-from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, ProgramPlan, RegionPlan, Scalar, SchedulePlan
+from tatami.loop.window import lower_window
+from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuWindow, ProgramPlan, RegionPlan, Scalar, SchedulePlan
 from tatami.region.ir import Program, Region
 
 
@@ -94,6 +95,8 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
             return ir.Body(lower_rows(region, plan), about=type(plan).__name__)
         case CpuContraction():
             return lower_contraction(region, plan)
+        case CpuWindow():
+            return lower_window(region, plan)
         case CpuStreaming():
             return lower_streaming(region, plan)
         case _:
@@ -101,7 +104,7 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
                 "InvalidPlan",
                 at,
                 f"a plan of kind {type(plan).__name__} is for another target",
-                "choose a plan of kind scalar, cpu_rows, cpu_contraction or cpu_streaming",
+                "choose a plan of kind scalar, cpu_rows, cpu_contraction, cpu_streaming or cpu_window",
             )
 
 

@@ -19,7 +19,7 @@ from tatami.loop import ir as loop
 from tatami.loop.flatten import flatten
 from tatami.loop.pointwise import Emitter, Point
 from tatami.loop.segments import Group, collapse, guard_range, step_of, walk
-from tatami.region.ir import At, Cast, Const, Read, Region, RegionExpr, Select, Within
+from tatami.region.ir import At, Cast, Const, Read, Region, RegionExpr, Select, Within, Yield
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
 
 Stmts: TypeAlias = tuple[loop.Stmt, ...]
@@ -85,6 +85,21 @@ class Tiles:
             rest = quotient
         block = values.pop("")
         return tuple(out), values, block
+
+    def target(self, y: Yield) -> Expr:
+        """The address a yield writes, over the let's axes."""
+        axes = self.lets[y.source].axes
+        return self.address(y.to, tuple(var(a) for a in axes) if y.map is None else tuple(e for e in y.map if e is not None))
+
+    def store_yields(self, region: Region, p: Point, active: Expr | None = None) -> None:
+        """All outputs at one place (of the first `active` lanes)."""
+        for y in region.yields:
+            axes = self.lets[y.source].axes
+            value = self.em.let_at(y.source, tuple(p.at(var(a)) for a in axes), p)
+            for dtype in (y.cast, self.memrefs[y.to].dtype):
+                if dtype is not None and loop.type_of(value).dtype != dtype:
+                    value = loop.Cast(value, dtype)
+            self.em.store(y.to, p.at(self.target(y)), value, p, active)
 
     def pack(
         self,

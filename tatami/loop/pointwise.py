@@ -174,15 +174,16 @@ class Emitter:
             return Load(buffer, addr, dtype, p.lanes)
         return Gather(buffer, addr, step, dtype, p.lanes)
 
-    def store(self, buffer: str, addr: Expr, value: Value, p: Point) -> None:
-        """Write every lane of `value` at `addr`."""
+    def store(self, buffer: str, addr: Expr, value: Value, p: Point, active: Expr | None = None) -> None:
+        """Write every lane of `value` at `addr`; only the first `active` ones where they are neighbours."""
         if not p.vector:
             self.emit(Store(buffer, addr, value))
             return
         wide = self.widen(value, p.lanes)
         if lane_step(addr, p.vector) == ONE:
-            self.emit(Store(buffer, addr, wide))
+            self.emit(Store(buffer, addr, wide, active))
             return
+        assert active is None, "lanes that are stored one by one are all stored"
         reg = wide if isinstance(wide, Reg) else self.declare(wide)
         for i in range(p.lanes):
             self.emit(Store(buffer, substitute(addr, {p.vector: var(p.vector) + i}), Lane(reg, expr(i))))

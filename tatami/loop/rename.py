@@ -13,7 +13,7 @@ import msgspec
 from tatami.core.expr import ZERO, Expr, free_vars, substitute, var
 from tatami.core.layout import MemRef
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, Pass, Scalar, SchedulePlan
+from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuWindow, Pass, Scalar, SchedulePlan
 from tatami.region.ir import (
     At,
     Binary,
@@ -97,6 +97,8 @@ def rename_plan(plan: P, names: Names) -> P:
                 packed=tuple(names.inputs.get(t, t) for t in plan.packed),
                 epilogue=tuple(map(let, plan.epilogue)),
             )
+        case CpuWindow():
+            plan = msgspec.structs.replace(plan, let=let(plan.let))
         case CpuStreaming():
             plan = msgspec.structs.replace(plan, first=let(plan.first), second=let(plan.second))
         case _:

@@ -30,7 +30,7 @@ from tatami.loop.packing import Stmts, Tiles
 from tatami.loop.pointwise import Point
 from tatami.loop.segments import collapse, step_of, walk
 from tatami.plan.ir import CpuStreaming
-from tatami.region.ir import At, Const, Read, Reduce, Region, RegionExpr, Select, Yield
+from tatami.region.ir import At, Const, Read, Reduce, Region, RegionExpr, Select
 from tatami.region.kinds import depends_on
 from tatami.region.online import Online, find_online, let_of, reads_along
 from tatami.region.walk import all_axes, lets_by_name, nodes
@@ -474,12 +474,7 @@ class _Streaming(Tiles):
         if let.dtype != self.dtype:
             total = loop.Cast(total, let.dtype)
         em.remember(self.key_of(self.acc, p), em.declare(total))
-        for y in self.region.yields:
-            value = em.value(_identity(y.source, self.lets[y.source].axes), p)
-            for dtype in (y.cast, self.memrefs[y.to].dtype):
-                if dtype is not None and loop.type_of(value).dtype != dtype:
-                    value = loop.Cast(value, dtype)
-            em.store(y.to, p.at(self.target(y)), value, p)
+        self.store_yields(self.region, p)
 
     def with_exception(self, total: loop.Reg, p: Point) -> loop.Value:
         """In rows whose sum is NaN all weights are one number: rare, so added up plainly."""
@@ -502,11 +497,6 @@ class _Streaming(Tiles):
             em.emit(loop.For(k, ZERO, self.key_count, tuple(term)))
         em.emit(loop.If(loop.Op("isnan", (nan,)), tuple(again)))
         return total
-
-    def target(self, y: Yield) -> Expr:
-        """The address a yield writes, over the let's axes."""
-        axes = self.lets[y.source].axes
-        return self.address(y.to, tuple(var(a) for a in axes) if y.map is None else tuple(e for e in y.map if e is not None))
 
     def key_of(self, let: str, p: Point) -> object:
         return self.em.let_key(let, tuple(p.at(var(a)) for a in self.lets[let].axes), p)

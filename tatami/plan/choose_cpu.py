@@ -19,8 +19,20 @@ from tatami.plan.estimate import (
     seconds_of_bytes,
     streaming_estimate,
     trips,
+    window_estimate,
 )
-from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, CpuStreaming, Guarded, Pass, Rejected, Scalar, SchedulePlan
+from tatami.plan.ir import (
+    CpuContraction,
+    CpuRows,
+    CpuSplit,
+    CpuStreaming,
+    CpuWindow,
+    Guarded,
+    Pass,
+    Rejected,
+    Scalar,
+    SchedulePlan,
+)
 from tatami.plan.passes import Skeleton, main_order, nest_of, row_major_order, size_at, skeleton
 from tatami.plan.split import crossing_lets, split_parts, split_region
 from tatami.poly_core.ir import Contraction, RegionFacts
@@ -28,6 +40,7 @@ from tatami.region.ir import At, Let, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
 from tatami.region.online import find_online
 from tatami.region.walk import all_axes, let_uses, lets_by_name
+from tatami.region.window import find_window
 
 PARALLEL_SECONDS = 1e-5
 """Work below this is not worth waking threads (notes/cpu.md §6)."""
@@ -62,6 +75,12 @@ def choose_cpu(
         found.append(packed)
     else:
         refused.append(packed)
+    if kind_of(region) == "stencil":
+        sliding = window_candidate(region, facts, target, sizes)
+        if isinstance(sliding, Candidate):
+            found.append(sliding)
+        else:
+            refused.append(sliding)
     if kind_of(region) == "streaming_pair":
         streamed = streaming_candidate(region, facts, target, sizes)
         if isinstance(streamed, Candidate):
@@ -324,6 +343,26 @@ def contraction_plan(
     return CpuContraction(c.acc, mr, nr, kc, mc, nc, lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]
 
 
+WINDOW_BYTES = 24 << 10
+"""Of what a block of rows sees: stays in L1."""
+
+
+def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
+    """What the windows of a block of rows see, copied without guards; then vectors along the columns."""
+    found = find_window(region)
+    if isinstance(found, str):
+        return Rejected("cpu_window", found)
+    lanes = max(1, target.vector_bytes // 4)
+    if lanes < 4:
+        return Rejected("cpu_window", f"vectors of {lanes} elements; the template takes 4 or more")
+    extents = all_axes(region)
+    itemsize = lets_by_name(region)[found.let].dtype.itemsize
+    line = (size_at(extents[found.slides[-1].axis], sizes) * found.slides[-1].stride + 2 * lanes) * itemsize
+    rows = max(4, WINDOW_BYTES // (line * found.slides[0].stride) // 4 * 4) if len(found.slides) == 2 else 1
+    plan = CpuWindow(found.let, rows, lanes)
+    return Candidate(plan, f"cpu_window, blocks of {rows} rows", window_estimate(region, facts, plan, target, sizes))
+
+
 STREAM_BYTES = 16 << 10
 """Of a block of scores: with a mask and the rows' own operand it stays in L1."""
 
@@ -391,6 +430,8 @@ def plan_estimate(
             return loops_estimate(region, facts, plan, target, sizes)
         case CpuContraction():
             return contraction_estimate(region, facts, plan, target, sizes)
+        case CpuWindow():
+            return window_estimate(region, facts, plan, target, sizes)
         case CpuStreaming():
             return streaming_estimate(region, facts, plan, target, sizes)
         case CpuSplit(parts=parts):

@@ -16,6 +16,7 @@ from tatami.plan.ir import (
     CpuRows,
     CpuSplit,
     CpuStreaming,
+    CpuWindow,
     GpuStream,
     GpuSync,
     Scalar,
@@ -90,6 +91,8 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
     match plan:
         case CpuContraction() | Sm80Mma() | Sm90Mma() | GpuSync():
             return frozenset({"contraction", "streaming_pair"})
+        case CpuWindow():
+            return frozenset({"stencil"})
         case CpuStreaming():
             return frozenset({"streaming_pair"})
         case CpuSplit():
@@ -100,7 +103,9 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
 
 def read_plan(value: Any, at: str) -> SchedulePlan:
     """A plan document. The spec's own (spec 3 §8.1) has `arch` instead of `kind`."""
-    if isinstance(value, Scalar | CpuRows | CpuContraction | CpuStreaming | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream):
+    if isinstance(
+        value, Scalar | CpuRows | CpuContraction | CpuStreaming | CpuWindow | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream
+    ):
         return value
     if not isinstance(value, dict):
         raise fail("InvalidDocument", at, "a plan is an object", "see `tatami schema plan`")
@@ -112,7 +117,13 @@ def read_plan(value: Any, at: str) -> SchedulePlan:
         "sm80_mma": Sm80Mma,
         "sm90_mma": Sm90Mma,
     }
-    kinds |= {"cpu_split": CpuSplit, "cpu_streaming": CpuStreaming, "gpu_sync": GpuSync, "gpu_stream": GpuStream}
+    kinds |= {
+        "cpu_split": CpuSplit,
+        "cpu_streaming": CpuStreaming,
+        "cpu_window": CpuWindow,
+        "gpu_sync": GpuSync,
+        "gpu_stream": GpuStream,
+    }
     if "kind" not in value and value.keys() >= MMA_FIELDS | {"arch"}:
         value["kind"] = f"{value['arch']}_mma"
     if "algo" in value or value.get("kind") not in kinds:

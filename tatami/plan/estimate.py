@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.target import Target
 from tatami.plan.accesses import AccessMove, accesses, step_of
-from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, Pass, Scalar
+from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuWindow, Pass, Scalar
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
 from tatami.region.online import find_online
 from tatami.region.walk import all_axes, lets_by_name, nodes
+from tatami.region.window import find_window
 
 LANES_OF_SCALAR = 1
 CHAIN = 4.0
@@ -189,3 +190,28 @@ def streaming_estimate(
         "launch": target.launch_seconds,
         "total": max(compute + packing, memory) + target.launch_seconds,
     }
+
+
+def window_estimate(
+    region: Region, facts: RegionFacts, plan: CpuWindow, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Cycles of whole vectors along the columns: a load and half a multiply-add per place of the window, a few for the
+    epilogue; and of the copy, which a stride along the columns does element by element."""
+    found = find_window(region)
+    assert not isinstance(found, str)
+    extents = all_axes(region)
+    columns = found.slides[-1]
+    width = trips(region, (columns.axis,), sizes)
+    height = trips(region, tuple(s.axis for s in found.slides[:-1]), sizes)
+    outer = trips(region, found.outer, sizes)
+    terms = trips(region, tuple(s.window for s in found.slides), sizes)
+    lanes = max(1, plan.width * 4 // lets_by_name(region)[found.let].dtype.itemsize)
+    vectors = -(-width // lanes)
+    epilogue = operations(region, tuple(n for n in lets_by_name(region) if n != found.let))
+    cycles = outer * height * vectors * (0.75 * terms + 4.0 + epilogue)
+    seen_rows = height * found.slides[0].stride if len(found.slides) == 2 else 1
+    per_row = (vectors + 1) * 3.0 if columns.stride == 1 else 1.5 * width * columns.stride
+    again = 1.0 + size_at(extents[found.slides[0].window], sizes) / max(1.0, plan.rows * found.slides[0].stride)
+    cycles += outer * seen_rows * per_row * min(again, 2.0)
+    threads = max(1, target.cores) if outer > 1 else 1
+    return rows_estimate(region, facts, cycles, threads, target, sizes)

@@ -99,6 +99,15 @@ class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_strea
     width: int
 
 
+class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window"):
+    """A window that slides over a plane: blocks of `rows` rows of results, what they see copied without guards to scratch
+    (region/window.py says when). `let` is the reduce; `width` in elements of fp32."""
+
+    let: str
+    rows: int
+    width: int
+
+
 class CpuSplit(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_split"):
     """The Region runs as several, one after the other: the lets of each part. `realise` splits it (plan/split.py)."""
 
@@ -215,7 +224,9 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     fused: bool = False
 
 
-SchedulePlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuStreaming | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream
+SchedulePlan: TypeAlias = (
+    Scalar | CpuRows | CpuContraction | CpuStreaming | CpuWindow | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream
+)
 
 
 class Guarded(msgspec.Struct, frozen=True):

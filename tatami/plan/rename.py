@@ -14,6 +14,7 @@ from tatami.plan.ir import (
     CpuRows,
     CpuSplit,
     CpuStreaming,
+    CpuWindow,
     GpuStream,
     GpuSync,
     Guarded,
@@ -68,6 +69,8 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
                 packed=tuple(tensor(t) for t in plan.packed),
                 epilogue=tuple(let(n) for n in plan.epilogue),
             )
+        case CpuWindow():
+            result = replace(plan, let=let(plan.let))
         case CpuStreaming():
             result = replace(plan, first=let(plan.first), second=let(plan.second))
         case CpuSplit():

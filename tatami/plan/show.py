@@ -12,6 +12,7 @@ from tatami.plan.ir import (
     CpuRows,
     CpuSplit,
     CpuStreaming,
+    CpuWindow,
     GpuStream,
     GpuSync,
     ProgramPlan,
@@ -94,6 +95,8 @@ def show_plan(plan: SchedulePlan) -> list[str]:
             how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
             tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, mc {plan.mc}, nc {plan.nc}, width {plan.width}"
             return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
+        case CpuWindow():
+            return [f"cpu_window {plan.let}", f"  blocks of {plan.rows} rows, width {plan.width}"]
         case CpuStreaming():
             tile = f"tile {plan.mr}x{plan.nr}, keys in blocks of {plan.keys}, width {plan.width}"
             return [f"cpu_streaming {plan.first} -> {plan.second}", f"  {tile}"]

@@ -15,6 +15,7 @@ from tatami.plan.ir import (
     CpuRows,
     CpuSplit,
     CpuStreaming,
+    CpuWindow,
     GpuStream,
     GpuSync,
     Pass,
@@ -28,6 +29,7 @@ from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
 from tatami.region.online import find_online
 from tatami.region.walk import Types, all_axes, lets_by_name, used_lets
+from tatami.region.window import find_window
 
 
 def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
@@ -37,6 +39,8 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             return list(_schedule(plan, region, target))
         case CpuContraction():
             return list(_contraction(plan, region, target))
+        case CpuWindow():
+            return list(_window(plan, region, target))
         case CpuStreaming():
             return list(_streaming(plan, region, target))
         case CpuSplit():
@@ -254,6 +258,27 @@ def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[D
         yield _bad(region, why, "width is 4, 8 or 16 and divides nr; all sizes are positive")
         return
     yield from _tile(plan, region, target)
+
+
+def _window(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnostic]:
+    if target.kind != "cpu":
+        yield _bad(region, f"a CpuWindow plan on target {target.name}", "use a plan of the target's kind")
+        return
+    found = find_window(region)
+    if isinstance(found, str):
+        yield _bad(region, f"no window to slide: {found}", "use a cpu_rows plan")
+        return
+    if plan.let != found.let:
+        yield _bad(region, f"{plan.let!r} is not the window; {found.let} is", f"name {found.let}")
+    lanes = max(1, target.vector_bytes // 4)
+    if plan.rows < 1 or plan.width < 1 or plan.width & (plan.width - 1):
+        yield _bad(
+            region, f"blocks of {plan.rows} rows, width {plan.width}", f"use 1 row or more, a power of two up to {lanes}"
+        )
+    elif plan.width > lanes:
+        yield diagnostic(
+            "ResourceExceeded", region.name, f"width {plan.width}; {target.name} has {lanes} lanes", f"use width {lanes}"
+        )
 
 
 def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target) -> Iterator[Diagnostic]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import Expr, free_vars
+from tatami.core.expr import Expr, free_vars, var
 from tatami.region.ir import At, Binary, Cast, Const, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Unary, Within
 from tatami.region.walk import all_axes, free_axes, lets_by_name, nodes, used_lets
 
@@ -111,8 +111,8 @@ def depends_on(let: str, target: str, lets: Mapping[str, Let]) -> bool:
 
 
 def epilogue_of(region: Region, acc: str) -> tuple[str, ...]:
-    """Lets after `acc` that are pointwise over its axes and reach it by Ref only: what the accumulator's owner can
-    apply in place (R3)."""
+    """Lets after `acc` that are pointwise over its axes and reach it in place only: what the accumulator's owner can
+    apply in place (R3). An At over the let's own axes is a Ref."""
     lets = lets_by_name(region)
     axes = set(lets[acc].axes)
     inside: list[str] = []
@@ -120,11 +120,15 @@ def epilogue_of(region: Region, acc: str) -> tuple[str, ...]:
         if let.name == acc or not any(depends_on(u, acc, lets) for u in used_lets(let.expr)):
             continue
         direct = [n for n in nodes(let.expr) if isinstance(n, Ref | At) and (n.let == acc or n.let in inside)]
-        pointwise = not any(isinstance(n, Reduce) for n in nodes(let.expr)) and all(isinstance(n, Ref) for n in direct)
+        pointwise = not any(isinstance(n, Reduce) for n in nodes(let.expr)) and all(_is_in_place(n, lets) for n in direct)
         others = [u for u in used_lets(let.expr) if u != acc and u not in inside]
         if pointwise and direct and set(let.axes) == axes and not any(depends_on(u, acc, lets) for u in others):
             inside.append(let.name)
     return tuple(inside)
+
+
+def _is_in_place(e: Ref | At, lets: Mapping[str, Let]) -> bool:
+    return isinstance(e, Ref) or e.map == tuple(var(a) for a in lets[e.let].axes)
 
 
 def is_pointwise_read(e: RegionExpr) -> bool:

@@ -1,0 +1,274 @@
+"""A window that slides over a plane: pooling and depthwise convolution (region/window.py; notes: cpu §3).
+
+    threads share (outer point, block of rows)
+        copy what the block's windows see into scratch, with what is outside filled in     no guard is left
+        for a few rows, for each vector of columns: all places of the window, unrolled     loads without shuffles
+        the epilogue, row by row
+
+With a stride s along the columns the scratch keeps the columns of equal remainder together, so that a vector of results
+still reads neighbours. The columns of a row are computed in whole vectors; what lies past the last one is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import product as places
+
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.indexbook.ir import Guard
+from tatami.loop import ir as loop
+from tatami.loop.contraction import grain
+from tatami.loop.flatten import FlatLet
+from tatami.loop.packing import Stmts, Tiles
+from tatami.loop.pointwise import Point, Stored, combine, lane_step, neutral_value
+from tatami.loop.segments import guard_range, step_of
+from tatami.plan.ir import CpuWindow
+from tatami.region.ir import At, Binary, Cast, Const, Read, Reduce, Region, RegionExpr
+from tatami.region.online import reads_along
+from tatami.region.walk import all_axes, rewrite
+from tatami.region.window import Slide, Window, find_window
+
+_SEEN = "seen"
+"""The let that stands for the scratch: [row][remainder][column]."""
+
+
+def lower_window(region: Region, plan: CpuWindow) -> loop.Body:
+    """The kernel body of a renamed Region whose one reduce is a sliding window. Raises InvalidPlan when it is not."""
+    found = find_window(region)
+    if isinstance(found, str):
+        raise _refuse(plan, found)
+    return _Windows(region, plan, found).body()
+
+
+def _refuse(plan: CpuWindow, why: str) -> TatamiError:
+    return fail("InvalidPlan", plan.let, f"cpu_window does not fit: {why}", "choose a plan of kind cpu_rows or scalar")
+
+
+class _Windows(Tiles):
+    def __init__(self, region: Region, plan: CpuWindow, window: Window) -> None:
+        e = next(let.expr for let in region.lets if let.name == window.let)
+        assert isinstance(e, Reduce)
+        lanes = max(1, plan.width * 4 // e.dtype.itemsize)
+        super().__init__(region, window.let, e.dtype, (), lanes, "")
+        self.region, self.plan, self.window, self.reduce = region, plan, window, e
+        self.columns = window.slides[-1]
+        self.rows = window.slides[0] if len(window.slides) == 2 else None
+        self.width = self.extents[self.columns.axis]
+        self.height = self.extents[self.rows.axis] if self.rows else ONE
+        self.block = minimum(maximum(self.height, ONE), expr(plan.rows))
+        self.blocks = ceildiv(self.height, self.block)
+        self.seen_dtype = self.typer.dtype(window.moving)
+        spread = (self.size_of(self.columns.window) - 1) * self.columns.dilation // self.columns.stride
+        self.pitch = ceildiv(self.width + spread, expr(lanes)) * lanes
+        self.row_pitch = self.pitch * self.columns.stride
+        self.seen_rows = self.span(self.rows, self.block) if self.rows else ONE
+
+    def size_of(self, axis: str) -> int:
+        size = self.extents[axis].as_int()
+        assert size is not None
+        return size
+
+    def span(self, s: Slide, count: Expr) -> Expr:
+        """Entries that `count` neighbouring results see."""
+        return (count - 1) * s.stride + (self.size_of(s.window) - 1) * s.dilation + 1
+
+    def body(self) -> loop.Body:
+        outer = product(self.extents[a] for a in self.window.outer)
+        x = self.counter(outer * self.blocks)
+        declare, at, block = self.batch_values(self.window.outer, var(x), self.blocks)
+        self.at = at
+        self.y0, d0 = self.integer(block * self.block)
+        self.y1, d1 = self.integer(minimum(self.height, (block + 1) * self.block))
+        self.scratch = loop.LocalBuffer(self.em.fresh("b"), self.seen_dtype, self.seen_rows * self.row_pitch + self.lanes)
+        axes = ("seen_row", "seen_rest", "seen_column")
+        self.em.lets[_SEEN] = FlatLet(_SEEN, axes, self.seen_dtype, "map", Const(0, self.seen_dtype))
+        sizes = (self.seen_rows, expr(self.columns.stride), self.pitch)
+        self.em.stored[_SEEN] = Stored(self.scratch.name, self.seen_dtype, axes, sizes)
+        terms = 1
+        for a in self.reduce.axes:
+            terms *= self.size_of(a)
+        group = 4 if terms <= 9 else 2 if terms <= 25 else 1
+        self.kept = [self.local(ceildiv(self.width, expr(self.lanes)) * self.lanes) for _ in range(group)]
+        main, left = self.counter(self.height), self.counter(self.height)
+        middle, d2 = self.integer(self.y0 + floordiv(self.y1 - self.y0, expr(group)) * group)
+        loops: list[loop.Stmt] = [loop.For(main, self.y0, middle, self.some_rows(var(main), group), step=group)]
+        if group > 1:
+            loops.append(loop.For(left, middle, self.y1, self.some_rows(var(left), 1)))
+        work = grain(1 << 14, self.block * self.width * terms)
+        stmts = (*declare, d0, d1, d2, *self.fill(), *loops)
+        parallel = loop.Parallel(x, outer * self.blocks, work, stmts, (self.scratch, *self.kept))
+        return loop.Body((parallel,), about=f"window of {terms}, blocks of {self.plan.rows} rows")
+
+    # -- what the windows see ------------------------------------------------------------------
+
+    def fill(self) -> Stmts:
+        """The scratch, row by row in whole vectors: what is inside the guards, else what stands for the outside. Vectors
+        at the end of the last row read on into the first ones after it, whose columns are thrown away."""
+        top = self.rows
+        r = self.counter(self.seen_rows)
+        values: dict[str, Expr] = dict(self.at)
+        last = self.span(top, self.y1 - self.y0) if top is not None else ONE
+        if top is not None:
+            values["seen_row"] = self.y0 * top.stride + var(r) + top.offset
+        row = var(r) * self.row_pitch
+        inside = tuple(s for rest in range(self.columns.stride) for s in self.copy_columns(values, rest, row))
+        if top is not None and top.guard is not None:
+            inside = (loop.If(loop.Within((Guard(values["seen_row"], top.guard),)), inside, self.clear(row, self.row_pitch)),)
+        return (loop.For(r, ZERO, last, inside), *self.clear(last * self.row_pitch, expr(self.lanes)))
+
+    def clear(self, start: Expr, count: Expr) -> Stmts:
+        x = self.counter(count)
+        outside = loop.Splat(loop.Const(self.window.outside, self.seen_dtype), self.lanes)
+        store = loop.Store(self.scratch.name, start + var(x), outside)
+        return (loop.For(x, ZERO, count, (store,), self.lanes, simd=True),)
+
+    def copy_columns(self, values: dict[str, Expr], rest: int, row: Expr) -> Stmts:
+        """The columns of one remainder: column x is entry ``stride * x + rest + offset`` of the tensor. A vector is read
+        whole where all of it lies in the tensor, whatever row its ends are of; else lane by lane."""
+        s = self.columns
+        x = self.counter(self.pitch)
+        entry = var(x) * s.stride + rest + s.offset
+        low, high = ZERO, ceildiv(self.span(s, self.width) - rest, expr(s.stride))
+        if s.guard is not None:
+            limits = guard_range(entry, s.guard, x)
+            assert limits is not None
+            low, high = maximum(low, limits[0]), minimum(high, limits[1])
+        start, d0 = self.integer(low)
+        stop, d1 = self.integer(high)
+        source = self.source()
+        tensor = self.window.read.tensor
+        env = {**values, "seen_column": entry}
+        first = substitute(self.address(tensor, _read_of(source).map), env)
+        end = substitute(first, {x: var(x) + (self.lanes - 1)})
+        elements = self.elements(tensor)
+        place = row + rest * self.pitch + var(x)
+        p = Point(env, x, self.lanes)
+        outside = loop.Const(self.window.outside, self.seen_dtype)
+        with self.em.block() as whole:
+            value = self.em.widen(self.em.value(source, p), self.lanes)
+            seen = loop.LaneRange(start - var(x), stop - var(x), self.lanes)
+            self.em.store(self.scratch.name, place, loop.Op("where", self.em.level(seen, value, outside)), p)
+        z = self.counter(self.pitch)
+        single = Point({**values, "seen_column": substitute(entry, {x: var(z)})})
+        with self.em.block() as one:
+            self.em.store(self.scratch.name, row + rest * self.pitch + var(z), self.em.value(source, single), single)
+        lo, hi = maximum(var(x), start), minimum(var(x) + self.lanes, stop)
+        parts = (loop.Store(self.scratch.name, place, loop.Splat(outside, self.lanes)), loop.For(z, lo, hi, tuple(one)))
+        if (step := lane_step(first, x)) is None or (step.as_int() or 0) < 1:
+            return (d0, d1, loop.For(x, ZERO, self.pitch, parts, self.lanes, simd=True))
+        fits = loop.Within((Guard(first, elements), Guard(end, elements)))
+        return (d0, d1, loop.For(x, ZERO, self.pitch, (loop.If(fits, tuple(whole), parts),), self.lanes, simd=True))
+
+    def elements(self, tensor: str) -> Expr:
+        return product(self.memrefs[tensor].shape)
+
+    def source(self) -> RegionExpr:
+        """The sliding operand inside its guards, over the entries themselves."""
+        entries = list(self.window.read.map)
+        for s, name in zip(reversed(self.window.slides), ("seen_column", "seen_row")):
+            entries[s.dim] = var(name)
+        read = Read(self.window.read.tensor, tuple(entries))
+        return read if self.typer.dtype(read) == self.seen_dtype else Cast(read, self.seen_dtype)
+
+    # -- results -------------------------------------------------------------------------------
+
+    def some_rows(self, y: Expr, count: int) -> Stmts:
+        """`count` rows from `y` on: a vector of each at a time, so that rows share what they load; then their epilogues."""
+        if self.is_direct():
+            return self.direct_rows(y, count)
+        x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
+        with self.em.block() as body:
+            for i in range(count):
+                p = self.point(y + i, var(x), x, self.lanes)
+                self.em.store(self.kept[i].name, var(x), self.total(p), p)
+        out: list[loop.Stmt] = [loop.For(x, ZERO, self.width, tuple(body), self.lanes, simd=True)]
+        for i in range(count):
+            z = self.counter(self.width)
+            values = self.point(y + i, var(z), "", 1).env
+            widths = (self.lanes, self.lanes // 2, self.lanes // 4, 1)
+            out += self.run_along(values, z, ZERO, self.width, partial(self.finish_kept, self.kept[i]), widths)
+        return tuple(out)
+
+    def is_direct(self) -> bool:
+        """May the epilogue too run past the last column: nothing is read there, and what is written are neighbours?"""
+        axes, axis = frozenset(all_axes(self.region)), self.columns.axis
+        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
+        reads = any(reads_along(e, axis, self.lets, axes, self.acc) for e in lets)
+        return not reads and all(step_of(self.target(y), axis) == ONE for y in self.region.yields)
+
+    def direct_rows(self, y: Expr, count: int) -> Stmts:
+        """Sums, epilogue and writes of a vector while it is in registers; of the last one only the columns there are."""
+        whole = floordiv(self.width, expr(self.lanes)) * self.lanes
+        out: list[loop.Stmt] = []
+        for start, stop, is_last in ((ZERO, whole, False), (whole, self.width, True)):
+            if start == stop:
+                continue
+            x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
+            with self.em.block() as body:
+                points = [self.point(y + i, var(x), x, self.lanes) for i in range(count)]
+                totals = [self.total(p) for p in points]
+                for p, total in zip(points, totals, strict=True):
+                    self.finish(total, p, self.width - whole if is_last else None)
+            out.append(loop.For(x, start, stop, tuple(body), self.lanes, simd=True))
+        return tuple(out)
+
+    def point(self, y: Expr, x: Expr, vector: str, lanes: int) -> Point:
+        env = {**self.at, self.columns.axis: x}
+        if self.rows is not None:
+            env[self.rows.axis] = y
+        return Point(env, vector, lanes)
+
+    def total(self, p: Point) -> loop.Reg:
+        """The reduce at the lanes of `p`, all places in order."""
+        axes = self.reduce.axes
+        init = self.reduce.init
+        first: loop.Value = neutral_value(self.reduce.fn, self.dtype) if init is None else loop.Const(init, self.dtype)
+        total = self.em.declare(self.em.widen(first, p.lanes))
+        for place in places(*(range(self.size_of(a)) for a in axes)):
+            at = dict(zip(axes, place))
+            body = rewrite(self.reduce.body, self.replacing(at))
+            q = Point({**p.env, **{a: expr(v) for a, v in at.items()}}, p.vector, p.lanes)
+            self.em.emit(loop.Assign(total, self.joined(total, body, q)))
+        return total
+
+    def joined(self, total: loop.Reg, body: RegionExpr, p: Point) -> loop.Value:
+        em = self.em
+        if self.reduce.fn == "sum" and isinstance(body, Binary) and body.fn == "mul" and self.dtype == DType.fp32:
+            x, y = (em.value(e, p) for e in (body.x, body.y))
+            if loop.type_of(x).dtype == loop.type_of(y).dtype == DType.fp32:
+                return loop.Fma(em.widen(x, p.lanes), em.widen(y, p.lanes), total)
+        value = em.value(body, p)
+        if loop.type_of(value).dtype != self.dtype:
+            value = loop.Cast(value, self.dtype)
+        return loop.Op(combine(self.reduce.fn, self.dtype), (total, em.widen(value, p.lanes)))
+
+    def replacing(self, at: dict[str, int]) -> Callable[[RegionExpr], RegionExpr]:
+        return lambda e: self.seen(at) if e == self.window.moving else e
+
+    def seen(self, at: dict[str, int]) -> At:
+        """Where the scratch holds the sliding operand at one place of the window."""
+        c = self.columns
+        shift = at[c.window] * c.dilation
+        row = ZERO
+        if self.rows is not None:
+            row = (var(self.rows.axis) - self.y0) * self.rows.stride + at[self.rows.window] * self.rows.dilation
+        return At(_SEEN, (row, expr(shift % c.stride), var(c.axis) + shift // c.stride))
+
+    def finish_kept(self, kept: loop.LocalBuffer, x: str, p: Point) -> None:
+        self.finish(self.em.load(kept.name, var(x), self.dtype, p), p, None)
+
+    def finish(self, total: loop.Value, p: Point, active: Expr | None) -> None:
+        let = self.lets[self.acc]
+        place = tuple(p.at(var(a)) for a in let.axes)
+        self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))
+        self.store_yields(self.region, p, active)
+
+
+def _read_of(e: RegionExpr) -> Read:
+    while isinstance(e, Cast):
+        e = e.x
+    assert isinstance(e, Read)
+    return e

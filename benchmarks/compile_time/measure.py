@@ -70,6 +70,12 @@ def to_c(model: object) -> None:
     prepare(model).stages["c"]
 
 
+def found_again(model: object) -> float:
+    """Seconds of `tt.compile` for a model that was compiled before: opened, hashed, loaded."""
+    tt.compile(model)
+    return best(lambda: tt.compile(model))
+
+
 def calls() -> tuple[float, float]:
     """Seconds per bound call and per ``f(...)`` of a program that adds 1 to 16 numbers."""
     g = tt.Graph("tiny")
@@ -100,6 +106,7 @@ def main() -> None:
         ("import tatami and tt.compile, s", import_seconds("tt.Graph, tt.compile"), None),
         ("GEMM+bias+ReLU, graph to plan, s", best(lambda: prepare(gemm()).stages["plan"]), 0.1),
         ("digits, ONNX to C text, s", best(lambda: to_c(digits)), 1.0),
+        ("digits, compiled before, s", found_again(digits), 0.5),
         ("1,000-node chain to C text, s", short, None),
         ("10,000-node chain to C text, s", long, None),
         ("  ratio of the two (10 is linear)", long / short, 15.0),

@@ -43,6 +43,8 @@ from tatami.gpu.ir import (
 from tatami.gpu.protocol_state import Hazard
 from tatami.gpu.prove import explore, simulate
 from tatami.gpu.show import statement_text
+from tatami.gpu.stream_ir import SortKernel, StreamKernel
+from tatami.gpu.verify_stream import verify_sort, verify_stream
 
 
 def verify(module: Module[Program]) -> list[Diagnostic]:
@@ -54,11 +56,23 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
         for k in program.kernels:
             if k.face.symbol not in seen:
                 seen.add(k.face.symbol)
-                out += verify_kernel(k) if isinstance(k, Kernel) else check_words(k)
+                out += verify_any(k)
         for b in program.bindings:
             if b.kernel not in symbols:
                 out.append(diagnostic("InvalidDocument", b.region, f"kernel {b.kernel} is not defined", "add it to kernels"))
     return out
+
+
+def verify_any(kernel: AnyKernel) -> list[Diagnostic]:
+    match kernel:
+        case Kernel():
+            return verify_kernel(kernel)
+        case StreamKernel():
+            return check_words(kernel) or verify_stream(kernel)
+        case SortKernel():
+            return check_words(kernel) or verify_sort(kernel)
+        case BodyKernel():
+            return check_words(kernel)
 
 
 _WORD = re.compile(r"-?[A-Za-z0-9_]{0,80}")

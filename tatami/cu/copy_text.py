@@ -21,14 +21,17 @@ def copy_text(k: Kernel, s: CpAsync, o: Operand, role: str, extent: int, ring: R
     size = o.dtype.itemsize
     rows, columns = (extent, k.tile[2]) if o.major == "k" else (k.tile[2], extent)
     row_axis, column_axis = (role, "k") if o.major == "k" else ("k", role)
-    start = {"k": f"(tt_i64)({index_text(s.block)}) * BK", role: f"{role}0"}
+    first = "k_first + " if k.split > 1 else ""
+    start = {"k": f"{first}(tt_i64)({index_text(s.block)}) * BK", role: f"{role}0"}
     per_row, whole = columns // s.width, 16 // size
     count = rows * per_row
     each = -(-count // k.threads)
     if o.gather is None:
         assert o.offset is not None
         l.add(f"const {STORED_TYPE[o.dtype]}* const from = {o.param} + {index_text(o.offset)};")
-    with l.block(f"{'TT_UNROLL' if each <= 16 else 'TT_UNROLL_BY(4)'} for (int i = 0; i < {each}; ++i)"):
+    # Each address of a gathered element is worked out in registers of its own: few at a time.
+    unroll = "TT_UNROLL_BY(2)" if o.gather is not None else "TT_UNROLL" if each <= 16 else "TT_UNROLL_BY(4)"
+    with l.block(f"{unroll} for (int i = 0; i < {each}; ++i)"):
         l.add("const int c = tid + i * THREADS;")
         if count % k.threads:
             l.add(f"if (c >= {count}) break;")

@@ -112,9 +112,16 @@ class _Printer:
             l.add("const int lane = tid % 32, warp = tt_uniform(tid / 32);")
         else:
             l.add(f"const int tx = tid % {k.cols}, ty = tid / {k.cols};")
-        l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}, K = {index_text(k.k)};")
-        l.add("const int KB = (int)((K + BK - 1) / BK);")
+        whole = f", K = {index_text(k.k)}" if k.split == 1 else ""
+        l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}{whole};")
+        if k.split == 1:
+            l.add("const int KB = (int)((K + BK - 1) / BK);")
         self.coordinates()
+        if k.split > 1:
+            l.add(f"constexpr int SPLIT = {k.split};  // parts of k, of whole blocks; K is the end of this one")
+            l.add(f"const tt_i64 k_all = {index_text(k.k)}, k_part = (k_all + SPLIT * BK - 1) / (SPLIT * BK) * BK;")
+            l.add("const tt_i64 k_first = split * k_part, K = tt_min_size(k_all, k_first + k_part);")
+            l.add("const int KB = K > k_first ? (int)((K - k_first + BK - 1) / BK) : 0;")
         if k.barrier_model == "cp_async_group":
             l.add(*warp_tile_lines(k))
         if k.template == "sync":
@@ -134,9 +141,7 @@ class _Printer:
             with l.block("auto locate = [&](int tile)", "};"):
                 l.add("int t = tile % (MT * NT);")
                 if k.tile_order == "grouped":
-                    l.add(f"const int first = t / ({GROUP} * NT) * {GROUP};")
-                    l.add(f"const int height = MT - first < {GROUP} ? MT - first : {GROUP};")
-                    l.add(f"t %= {GROUP} * NT;")
+                    self.grouped()
                     l.add("m0 = (tt_i64)(first + t % height) * BM;", "n0 = (tt_i64)(t / height) * BN;")
                 elif k.grid.get("x") == "n":
                     l.add("m0 = (tt_i64)(t / NT) * BM;", "n0 = (tt_i64)(t % NT) * BN;")
@@ -147,10 +152,28 @@ class _Printer:
                     self.split_batch()
             return
         at = {role: f"tt_block_{c}()" for c, role in k.grid.items()}
-        l.add(f"const tt_i64 m0 = (tt_i64){at['m']} * BM, n0 = (tt_i64){at['n']} * BN;")
-        if k.batch:
+        if k.tile_order == "grouped" and {k.grid["x"], k.grid["y"]} == {"m", "n"}:
+            l.add("const int MT = (int)((M + BM - 1) / BM), NT = (int)((N + BN - 1) / BN);")
+            l.add(f"int t = tt_block_y() * {'NT' if k.grid['x'] == 'n' else 'MT'} + tt_block_x();")
+            self.grouped()
+            l.add("const tt_i64 m0 = (tt_i64)(first + t % height) * BM, n0 = (tt_i64)(t / height) * BN;")
+        else:
+            l.add(f"const tt_i64 m0 = (tt_i64){at['m']} * BM, n0 = (tt_i64){at['n']} * BN;")
+        if k.split > 1:
+            count = " * ".join(factor_text(b) for b in k.batch) or "1"
+            l.add(f"tt_i64 z = {at['b']};", f"const tt_i64 split = z / ({count});")
+            if k.batch:
+                l.add(f"tt_i64 {', '.join(names[2:])};", f"z %= {count};")
+                self.split_batch()
+        elif k.batch:
             l.add(f"tt_i64 z = {at['b']};", f"tt_i64 {', '.join(names[2:])};")
             self.split_batch()
+
+    def grouped(self) -> None:
+        """Tiles in groups of rows: `t` counts within the group of `height` rows from row `first`."""
+        self.l.add(f"const int first = t / ({GROUP} * NT) * {GROUP};")
+        self.l.add(f"const int height = MT - first < {GROUP} ? MT - first : {GROUP};")
+        self.l.add(f"t %= {GROUP} * NT;")
 
     def split_batch(self) -> None:
         count = len(self.k.batch)

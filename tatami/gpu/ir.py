@@ -310,6 +310,8 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     tail: tuple[str, ...] = ()
     """Axes with predicates: exactly the plan's predicate_tail."""
     tile_order: Literal["row", "grouped"] = "row"
+    split: int = 1
+    """CTAs that share a tile's k, each with a part of whole blocks; `split` in a store's index is the part's number."""
 
 
 class SizeName(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from tatami.gpu.problem import Problem, is_divisible, problem, step_along
 from tatami.gpu.sm80 import sm80_body
 from tatami.gpu.sm90 import sm90_body
 from tatami.gpu.sort import DOWN, lower_sort
+from tatami.gpu.split_k import split_region
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.sync import sync_body
 from tatami.plan.gpu_limits import BARRIER_BYTES, hard_limits, needs, pair, shape_rules
@@ -74,6 +75,8 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
     for position, choice in enumerate(plan.choices):
         if isinstance(choice.plan, GpuStream):
             out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]
+        elif isinstance(choice.plan, Sm80Mma) and choice.plan.split_k > 1:
+            out += [(position, k, b) for k, b in lower_split(region, choice, target)]
         else:
             out.append((position, *lower_region(region, choice, target)))
     return out
@@ -89,6 +92,8 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
             f"no GPU template for plans of kind {type(plan).__name__}",
             "use sm80_mma, sm90_mma or gpu_sync",
         )
+    if isinstance(plan, Sm80Mma) and plan.split_k > 1 and len(region.lets) > 1:
+        raise fail("InvalidPlan", region.name, "split_k makes two kernels of this Region", "lower it by lower_split")
     p = problem(region, plan.acc, choice.conditions)
     _refuse(region.name, "InvalidPlan", shape_rules(plan))
     _refuse(region.name, "InvalidPlan", check_words(plan, region, p))
@@ -118,6 +123,18 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
             return _sm90(p, plan, tail, target)
         case GpuSync():
             return _sync(p, plan, tail)
+
+
+def lower_split(region: region_ir.Region, choice: Guarded, target: Target) -> list[tuple[AnyKernel, Binding]]:
+    """The kernels of split-K: the parts of the product, then their sum and the epilogue."""
+    plan = choice.plan
+    assert isinstance(plan, Sm80Mma)
+    acc = problem(region, plan.acc, choice.conditions).acc
+    split = split_region(region, plan, acc)
+    first = msgspec.structs.replace(choice, plan=msgspec.structs.replace(plan, epilogue=(), acc=acc))
+    kernel, binding = lower_region(split.product, first, target)
+    parts = msgspec.structs.replace(binding, scratch=(split.scratch,))
+    return [(kernel, parts), *lower_stream(split.after, split.plan, choice.conditions)]
 
 
 def _refuse(at: str, kind: str, why: list[str]) -> None:
@@ -163,6 +180,9 @@ def _sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target) -> t
         (o.ring, t, tuple(r for r in (role, "k") if r in tail), _copy_width(o, size, p, plan.vectorize.width))
         for o, t, role, size in ((a, "tA", "m", p.m), (b, "tB", "n", p.n))
     )
+    if plan.split_k > 1:
+        moved = var("split") * product((*p.batch, p.m, p.n))
+        p = msgspec.structs.replace(p, stores=tuple(msgspec.structs.replace(s, index=s.index + moved) for s in p.stores))
     overlap = plan.async_.epilogue_overlap
     depth = min(plan.async_.prefetch_depth, plan.stages) - 1
     body = sm80_body(
@@ -192,6 +212,8 @@ def _sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target) -> t
         barriers=(),
         model="cp_async_group",
         template="fma" if plan.inst_shape == "fma" else "mma",
+        order=plan.tile_order,
+        split=plan.split_k,
         shared=base,
         origin="tile",
         body=body,
@@ -424,6 +446,7 @@ def _kernel(
     tail: tuple[str, ...],
     maps: tuple[str, ...],
     order: str = "row",
+    split: int = 1,
     template: Literal["mma", "fma", "sync"] = "mma",
 ) -> Kernel:
     return Kernel(
@@ -454,6 +477,7 @@ def _kernel(
         body=body,
         tail=tail,
         tile_order=order,  # type: ignore[arg-type]
+        split=split,
     )
 
 
@@ -471,7 +495,7 @@ def _bind(
     p: Problem, kernel: Kernel, bind: dict[str, str], persistent: int, maps: tuple[TensorMapSpec, ...] = ()
 ) -> tuple[Kernel, Binding]:
     bm, bn, _ = kernel.tile
-    counts = {"m": ceildiv(p.m, bm), "n": ceildiv(p.n, bn), "b": product(p.batch)}
+    counts = {"m": ceildiv(p.m, bm), "n": ceildiv(p.n, bn), "b": product(p.batch) * kernel.split}
     if persistent:
         grid: tuple[Expr, ...] = (minimum(product(counts.values()), persistent), ONE, ONE)
     else:

@@ -41,6 +41,10 @@ SM80_TILES = (
     ((64, 64, 64), "32x32"),
     ((64, 64, 32), "32x32"),
 )
+SPLIT_TILE = ((64, 64, 64), "32x32")
+SPLIT_FMA_TILE = ((64, 64, 16), "32x32")
+SPLITS = (4, 16)
+"""Parts of k for products of few tiles and long k."""
 FMA_TILES = (
     ((128, 128, 16), "64x32"),
     ((128, 64, 16), "64x32"),
@@ -112,7 +116,9 @@ class Candidate(msgspec.Struct, frozen=True):
         tile = "x".join(map(str, p.tile))
         match p:
             case Sm80Mma():
-                return f"{name} {tile} {p.inst_shape} warp {p.warp_tile} stages {p.stages} width {p.vectorize.width}"
+                return f"{name} {tile} {p.inst_shape} warp {p.warp_tile} stages {p.stages} width {p.vectorize.width}" + (
+                    f" split_k {p.split_k}" if p.split_k > 1 else ""
+                )
             case Sm90Mma():
                 return f"{name} {tile} consumers {p.consumers} stages {p.stages}"
             case GpuSync():
@@ -169,6 +175,10 @@ def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = Fal
     for tile, warp in tiles:
         for stages in (2,) if few else (2, 3, 4):
             out.append(Candidate(sm80_plan(region, view, tile, warp, stages, width)))
+    tile, warp = SPLIT_TILE if view.lhs.dtype.is_narrow_float else SPLIT_FMA_TILE
+    for parts in SPLITS:
+        plan = sm80_plan(region, view, tile, warp, 3, width)
+        out.append(Candidate(msgspec.structs.replace(plan, split_k=parts)))
     return out
 
 
@@ -186,6 +196,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
         algo_choice={"matmul": "implicit_gemm"},
         local_edges=_edges(region, view),
         async_=Async(True, stages, False),
+        tile_order="grouped" if tile[0] * tile[1] >= 128 * 128 else "row",
         inst_shape="m16n8k16" if view.lhs.dtype.is_narrow_float else "fma",
         k_steps=max(1, tile[2] // 16),
         acc=view.acc,

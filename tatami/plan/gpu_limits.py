@@ -16,6 +16,7 @@ from tatami.core.target import Target
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 
 MmaPlan = Sm80Mma | Sm90Mma
+MAX_SPLIT = 32
 BARRIER_BYTES = 1024
 """Kept in front of the rings: barriers, and the alignment of the first ring."""
 
@@ -148,8 +149,12 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
             out.append(f"BK = {bk} is not a multiple of the instruction's k = 16")
         if plan.vectorize.width not in (1, 2, 4, 8, 16):
             out.append(f"vectorize.width {plan.vectorize.width} is none of 1, 2, 4, 8, 16")
-        if plan.split_k != 1:
-            out.append(f"split_k {plan.split_k}: only 1 is implemented")
+        if not 1 <= plan.split_k <= MAX_SPLIT:
+            out.append(f"split_k {plan.split_k} is outside 1..{MAX_SPLIT}")
+        if plan.split_k > 1 and isinstance(plan, Sm90Mma):
+            out.append(f"split_k {plan.split_k} on sm90: only 1 is implemented")
+        if plan.split_k > 1 and (plan.async_.epilogue_overlap or not plan.async_.enable):
+            out.append(f"split_k {plan.split_k} needs async.enable without epilogue_overlap: its kernel has no epilogue")
     return out
 
 

@@ -140,7 +140,10 @@ class Async(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
-    """Spec 3 §8.1. tile = [BM, BN, BK]; warp_tile "64x64"; inst_shape m16n8k16."""
+    """Spec 3 §8.1. tile = [BM, BN, BK]; warp_tile "64x64"; inst_shape m16n8k16, or fma: ordinary multiply-adds.
+
+    `split_k` CTAs share a tile's k; a second kernel adds their sums in order and runs the epilogue.
+    """
 
     tile: tuple[int, int, int]
     stages: int
@@ -159,6 +162,7 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
     inst_shape: str = "m16n8k16"
     k_steps: int = 4
     split_k: int = 1
+    tile_order: Literal["row", "grouped"] = "row"
     acc: str = ""
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import tatami as tt
+from tatami.api import prepare
 from tatami.core.dtype import DType
 from tatami.core.expr import var
 from tatami.core.kernel import Condition, KernelFace
@@ -125,6 +127,16 @@ def test_sm80_plans(plan: SchedulePlan) -> None:
 )
 def test_sm90_plans(plan: SchedulePlan) -> None:
     compiled(gemm(b_col=True), plan, "sm90")
+
+
+def test_gathered_windows_fit_in_registers() -> None:
+    g = tt.Graph("conv")
+    x, w = g.input("x", ("N", 64, 56, 56), tt.fp32), g.input("w", (64, 64, 3, 3), tt.fp32)
+    g.output("y", x.conv(w, padding=((1, 1), (1, 1))).silu())
+    source = prepare(g, target="sm80").stages["cu"].main
+    (unit,) = source.units
+    cubin = compile_cubin(unit.text, unit.arch, source.headers)
+    assert cubin.warnings == () and cubin.spill_bytes == 0 and cubin.registers <= 168
 
 
 def test_odd_sizes_need_no_guard() -> None:

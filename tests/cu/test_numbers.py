@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
+from tatami.core.expr import evaluate, expr
+from tatami.core.layout import MemRef
+from tatami.gpu.split_k import split_region
 from tatami.region.ir import Region
 from tests.cu.test_compile import BY8
 from tests.emulated.kernels import NUMPY, Built, Change, changed
@@ -130,6 +133,23 @@ def test_fp32_in_every_storage_order(a_col: bool, b_col: bool) -> None:
 )
 def test_fp32_plans_agree_with_numpy(plan: Any) -> None:
     compare(gemm(dtype=DType.fp32, out=DType.fp16, batch="B"), plan, "sm80", TAILS)
+
+
+@pytest.mark.parametrize("split", [2, 5])
+def test_the_parts_of_split_k_cover_k(split: int) -> None:
+    """One kernel's partial sums, in order, are the product; parts behind the end of k are 0."""
+    region = gemm(dtype=DType.fp32, out=DType.fp32, batch="B", bias=False, relu=False)
+    plan = sm80((64, 64, 16), 3, warp="32x32", inst_shape="fma", width=4, split_k=split, tile_order="grouped")
+    first = split_region(region, plan, "acc").product
+    out = msgspec.structs.replace(first.outputs[0], memref=MemRef(DType.fp32, (expr(split), *first.outputs[0].memref.shape)))
+    env = {"M": 70, "N": 68, "K": 52, "B": 2}
+    built = Built(first, plan, "sm80", ())
+    built.region = msgspec.structs.replace(first, outputs=(out,))
+    rng = np.random.default_rng(1)
+    a, b = ((rng.integers(-8, 9, s) / 8).astype(np.float32) for s in ((2, 70, 52), (2, 52, 68)))
+    parts = built.run({"A": a, "B": b}, env)
+    assert parts.shape == (split, 2, 70, 68)
+    np.testing.assert_allclose(parts.sum(0), a @ b, rtol=1e-5, atol=1e-5)
 
 
 def test_fp32_can_be_synchronous() -> None:

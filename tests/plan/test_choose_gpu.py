@@ -9,7 +9,7 @@ import pytest
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
-from tatami.gpu.lower import lower_region
+from tatami.gpu.lower import lower_region, lower_split
 from tatami.plan.choose_gpu import choose_gpu
 from tatami.plan.decide import read_plan
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, Sm80Mma, Sm90Mma
@@ -92,7 +92,8 @@ def test_every_choice_lowers() -> None:
     for region in (gemm(), gemm(100, 75, 130), gemm(batch="B", a_col=True), gemm(dtype=DType.fp32, out=DType.fp32)):
         for target in ("sm80", "sm90"):
             for choice in choices(region, target)[0]:
-                lower_region(region, choice, PRESETS[target])
+                split = getattr(choice.plan, "split_k", 1) > 1
+                (lower_split if split else lower_region)(region, choice, PRESETS[target])
 
 
 def test_the_documents_plan_shapes_the_kernel() -> None:

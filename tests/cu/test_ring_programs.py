@@ -1,4 +1,4 @@
-"""Convolutions as products by the ring: windows are gathered by predicated cp.async, on the emulated machine."""
+"""Programs whose products take the ring of the SM80 template, on the emulated machine: convolutions, views, split k."""
 
 from __future__ import annotations
 
@@ -50,3 +50,17 @@ def test_a_product_of_views_that_are_no_matrices_takes_the_ring() -> None:
     g.output("z", x.permute((0, 3, 1, 2)).reshape((32, 30)) @ y.reshape((30, 7)))
     f = check(g, {"x": eighths(4, 6, 5, 8), "y": eighths(6, 5, 7, seed=1)}, "emulated-sm80")
     assert [k.template for k in kernels(f)] == ["fma"]
+
+
+@pytest.mark.parametrize("dtype", [tt.fp32, tt.fp16], ids=str)
+def test_few_tiles_and_long_k_are_split(dtype: Any) -> None:
+    g = tt.Graph("long")
+    small = np.float32 if dtype == tt.fp32 else np.float16
+    x, w, b = g.input("x", (20, 4096), dtype), g.input("w", (4096, 24), dtype), g.input("b", (24,), dtype)
+    g.output("y", x.gemm(w, b).relu())
+    arrays = {"x": eighths(20, 4096, dtype=small), "w": eighths(4096, 24, dtype=small, seed=1), "b": eighths(24, dtype=small)}
+    f = check(g, arrays, "emulated-sm80", 1e-4 if dtype == tt.fp32 else 4e-3)
+    (k,) = kernels(f)
+    assert k.split > 1
+    again = f(**arrays)["y"]
+    assert np.array_equal(again, f(**arrays)["y"]), "the parts are added in one order"

@@ -160,3 +160,20 @@ def test_the_table_says_what_was_wrong_and_what_was_reached() -> None:
 def test_cases_have_names_of_their_own() -> None:
     for some in (checked(False), checked(True), *(timed(g) for g in ("gemm", "attention", "conv", "memory"))):
         assert len({c.name for c in some}) == len(some)
+
+
+def test_a_case_is_checked_on_a_device_with_poisoned_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tatami as tt
+    from benchmarks.gpu import steps
+    from tests.cuda.programs import on_gpu
+
+    with emulated_gpu("sm80") as gpu:
+        made: list[Any] = []
+        monkeypatch.setattr(steps.tt, "compile", lambda g, target: made.append(on_gpu(gpu, g, target)) or made[-1])
+        run = steps.Run("cuda", 60.0, dry=False)
+        assert run.arch == "sm80" and not run.is_late
+        row = steps.check(run, gemm(8, 8, 8, tt.fp16))
+        assert row["ok"] and 0 <= row["error"] <= row["tolerance"]
+        monkeypatch.setattr(gpu, "execute", lambda launch: None)  # a kernel that writes nothing leaves the poison
+        monkeypatch.setattr(steps.tt, "compile", lambda g, target, f=made[0]: f)
+        assert steps.check(run, gemm(8, 8, 8, tt.fp16))["error"] == float("inf")

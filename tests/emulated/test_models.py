@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,27 @@ def test_a_gpu_without_one_is_refused_with_the_emulated_target_named() -> None:
     g.output("y", g.input("x", (3,), tt.fp32).exp())
     with pytest.raises(TatamiError, match="emulated-sm80"):
         tt.compile(g, target="sm80")
+
+
+def test_a_kernel_that_never_ends_can_be_interrupted() -> None:
+    g = tt.Graph("g")
+    x = g.input("x", (4,), tt.fp32)
+    body = "for (int i = 0; input0[i % 4] > 0.0f; ++i) {} output[ridx0] = 0;"
+    g.output("y", g.kernel_body(None, x, outputs=[(tt.fp32, (4,))], cuda=body, meaning=np.copy))
+    f = tt.compile(g, target="emulated-sm80")
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            f(x=np.ones(4, np.float32))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert f(x=np.zeros(4, np.float32))["y"].tolist() == [0, 0, 0, 0]
 
 
 def test_a_schedule_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

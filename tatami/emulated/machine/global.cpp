@@ -93,7 +93,7 @@ static bool is_module_data(const uint8_t* p);
 void touch(uint8_t* p, uint32_t bytes, bool write, bool aligned, Site site) {
   Thread* t = machine.current;
   if (!t) return;
-  ++machine.accesses;
+  if (++machine.accesses % (1 << 18) == 0) pause_if_late();
   if ((size_t)(p - t->stack) < STACK_BYTES) {
     if (!t->held.empty()) check_held(p, bytes, write, site);
     return;

@@ -4,6 +4,7 @@
 // at random moments. The checks ask what is known to have happened before (clock.h), so that they find a fault in any
 // schedule, not only in one that makes the numbers wrong.
 #pragma once
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -261,7 +262,8 @@ struct Machine {
   uint32_t serial = 0;
   int64_t next_cluster = 0;
   uint64_t random = 1;
-  bool stopped = false;
+  bool stopped = false, paused = false;
+  std::chrono::steady_clock::time_point end;  // when Python wants to look whether the user interrupts
   std::string report;
   uint64_t switches = 0, accesses = 0;
 };
@@ -274,6 +276,7 @@ void note_source(Block& block, uint32_t offset, const uint8_t* from);
 uint32_t take_agent(Block& block, std::string name);
 void wait(const char* what, Site site);
 void wake(Thread* thread);
+void pause_if_late();
 void release(Thread& thread, Meeting& meeting);
 Knowledge made(const Meeting& meeting);
 void acquire(Thread& thread, const Knowledge& knowledge);

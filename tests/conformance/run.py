@@ -22,6 +22,8 @@ from tests.conformance.cases import TOTALS, VERSION, Case, Outcome, load_cases, 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = Path(__file__).parent / "expected.json"
 PAGE = ROOT / "docs" / "conformance.md"
+REST = "## Models that NNSmith drew"
+"""Where what this command writes ends."""
 PATHS = ("kernels only", "with Host steps", "specialised at run time")
 Results = list[tuple[Case, Outcome]]
 ABOUT_FAILURES = (
@@ -64,7 +66,7 @@ def main() -> int:
     results: Results = [(c, known[key(c)]) for c in cases]
     print(summary(results))
     if is_whole:
-        PAGE.write_text(page(results))
+        PAGE.write_text(page(results) + kept(PAGE.read_text()))
         if options.update:
             failing = {key(c): o.reason for c, o in results if not o.passed}
             text = json.dumps({"onnx": VERSION, "totals": TOTALS, "failing": failing}, indent=1, ensure_ascii=True)
@@ -160,6 +162,12 @@ def page(results: Results) -> str:
         *_failures(results),
     ]
     return "\n".join(lines) + "\n"
+
+
+def kept(text: str) -> str:
+    """The sections that other commands and people write: those after the failures."""
+    at = text.find(REST)
+    return "" if at < 0 else "\n" + text[at:]
 
 
 def _operator_rows(results: Results) -> Iterable[str]:

@@ -6,7 +6,6 @@ but a diagnostic or a program may come out.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import resource
@@ -22,6 +21,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 SECONDS = 10
+"""Of the child's own time; what waits for something is ended after as many minutes."""
 BYTES = 1 << 30
 FLIPS = 200
 FLOAT = TensorProto.FLOAT
@@ -222,7 +222,7 @@ def judge(path: Path) -> str:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return f"fault: more than {SECONDS} s" if number == signal.SIGALRM else f"fault: signal {number}"
+        return f"fault: more than {SECONDS} s" if number in (signal.SIGPROF, signal.SIGALRM) else f"fault: signal {number}"
     return text or "fault: no answer"
 
 
@@ -233,7 +233,8 @@ def _limited(path: Path, write: int) -> None:
 
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, used + BYTES))
-    signal.alarm(SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(60 * SECONDS)
     try:
         _ = prepare(path, target="cpu:generic").stages["c"]
         answer = "program"
@@ -259,11 +260,26 @@ def run(every: int = 1, prefix: str = "") -> dict[str, str]:
         return {title: judge(path) for title, path in files[::every]}
 
 
+def summary(verdicts: dict[str, str]) -> str:
+    """A row per kind of file, named by the first word of the files, and the kinds of diagnostics."""
+    rows: dict[str, Counter[str]] = {}
+    kinds: Counter[str] = Counter()
+    for name, verdict in verdicts.items():
+        outcome, *more = verdict.split()
+        for row in (name.split("-")[0], "together"):
+            rows.setdefault(row, Counter())[outcome.strip(":")] += 1
+        kinds.update(more if outcome == "refused" else [])
+    lines = ["| files | number | refused | compiled | faults |", "|---|---|---|---|---|"]
+    rows["together"] = rows.pop("together", Counter())
+    lines += [f"| {n} | {r.total()} | {r['refused']} | {r['program']} | {r['fault']} |" for n, r in rows.items()]
+    return "\n".join([*lines, "", "Diagnostics: " + ", ".join(f"{k} {n}" for k, n in kinds.most_common()) + "."])
+
+
 def main() -> int:
     verdicts = run()
     faults = {n: v for n, v in verdicts.items() if v.startswith("fault")}
-    print(json.dumps(faults, indent=1))
-    print(len(verdicts), "files:", dict(Counter(v.split()[0] for v in verdicts.values())))
+    print(summary(verdicts))
+    print("\n".join(f"{name}: {fault}" for name, fault in faults.items()))
     return 1 if faults else 0
 
 

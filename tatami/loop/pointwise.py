@@ -16,7 +16,7 @@ import msgspec
 
 from tatami.core.bounds import is_within, simplify
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, Floor, Var, expr, free_vars, substitute, var
+from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Var, expr, free_vars, substitute, var
 from tatami.core.layout import MemRef, address
 from tatami.core.ops import neutral
 from tatami.core.scalar import Scalar, scalar
@@ -95,6 +95,8 @@ class Emitter:
         """Inputs that are read from a copy."""
         self.blocks: list[list[Stmt]] = [[]]
         self.memos: list[dict[object, Value]] = [{}]
+        self.aligned: dict[str, int] = {}
+        """Loop variables that are multiples of a number: of the lanes that start there."""
         self.lane_loops: list[tuple[str, str, int]] = []
         """The loops over the lanes of a vector that are open: its axis, the loop's variable, the lanes."""
         self.counter = 0
@@ -163,9 +165,13 @@ class Emitter:
             out = out * size + (i - self.group_base if axis == s.grouped else i)
         return self.simplified(out)
 
+    def step(self, e: Expr, p: Point) -> Expr | None:
+        """How far `e` moves from lane to lane of `p`; None when unevenly."""
+        return lane_step(e, p.vector, p.lanes if p.vector and self.aligned.get(p.vector, 1) % p.lanes == 0 else 0)
+
     def load(self, buffer: str, addr: Expr, dtype: DType, p: Point) -> Value:
         """The elements at `addr` for every lane of `p`."""
-        step = lane_step(addr, p.vector)
+        step = self.step(addr, p)
         if step is None:
             return self.lanewise(dtype, p, lambda q: Load(buffer, substitute(addr, {p.vector: q}), dtype))
         if step == ZERO:
@@ -180,7 +186,7 @@ class Emitter:
             self.emit(Store(buffer, addr, value))
             return
         wide = self.widen(value, p.lanes)
-        if lane_step(addr, p.vector) == ONE:
+        if self.step(addr, p) == ONE:
             self.emit(Store(buffer, addr, wide, active))
             return
         assert active is None, "lanes that are stored one by one are all stored"
@@ -333,12 +339,12 @@ class Emitter:
             first = tuple(substitute(x, {q: ZERO}) for x in index)
             known = self.recall(("let", name, first, lanes))
             if known is not None and index == tuple(substitute(x, {vector: var(vector) + var(q)}) for x in first):
-                return Lane(known, var(q))
+                return Lane(known, var(q)) if type_of(known).lanes > 1 else known
         return None
 
     def index(self, value: Expr, dtype: DType, p: Point) -> Value:
         value = self.simplified(value)
-        step = lane_step(value, p.vector)
+        step = self.step(value, p)
         if step is None:
             return self.lanewise(dtype, p, lambda q: _index_value(substitute(value, {p.vector: q}), dtype, 1, None))
         if step == ZERO:
@@ -348,15 +354,15 @@ class Emitter:
     def within(self, guards: tuple[Guard, ...], p: Point) -> Value:
         """The conjunction of guards, one lane when no guard depends on the lane."""
         left = [g for g in guards if not is_within(g.index, g.size, self.extents)]
-        uniform = tuple(g for g in left if lane_step(g.index, p.vector) == ZERO and lane_step(g.size, p.vector) == ZERO)
+        uniform = tuple(g for g in left if self.step(g.index, p) == ZERO and self.step(g.size, p) == ZERO)
         parts: list[Value] = [Within(uniform)] if uniform else []
         for g in left:
             if g in uniform:
                 continue
-            step = lane_step(g.index, p.vector)
-            if step == ONE and lane_step(g.size, p.vector) == ZERO:
+            step = self.step(g.index, p)
+            if step == ONE and self.step(g.size, p) == ZERO:
                 parts.append(LaneRange(-g.index, g.size - g.index, p.lanes))
-            elif step == -ONE and lane_step(g.size, p.vector) == ZERO:
+            elif step == -ONE and self.step(g.size, p) == ZERO:
                 parts.append(LaneRange(g.index - g.size + 1, g.index + 1, p.lanes))
             else:
                 parts.append(self.lanewise(DType.bool, p, lambda q, g=g: Within((_move(g, p.vector, q),))))  # type: ignore[misc]
@@ -428,8 +434,8 @@ class Emitter:
         ends: list[Guard] = []
         for g in pred.guards:
             index, size = p.at(g.index), p.at(g.size)
-            step = lane_step(index, p.vector)
-            if step is None or lane_step(size, p.vector) != ZERO:
+            step = self.step(index, p)
+            if step is None or self.step(size, p) != ZERO:
                 return None
             ends.append(Guard(index, size))
             if step != ZERO:
@@ -437,7 +443,7 @@ class Emitter:
         return Within(tuple(ends))
 
     def random(self, e: RegionExpr, key: RegionExpr, counter: Expr, p: Point) -> Value:
-        step = lane_step(counter, p.vector)
+        step = self.step(counter, p)
         if step is None or step not in (ZERO, ONE):
             return self.by_lane(e, p)
         with self.block() as before:
@@ -503,19 +509,33 @@ class Emitter:
 # -- facts ---------------------------------------------------------------------------------------
 
 
-def lane_step(e: Expr, vector: str) -> Expr | None:
-    """`c` when ``e = a + c * vector`` with `a` and `c` free of it; None when it is not of that form."""
+def lane_step(e: Expr, vector: str, lanes: int = 0) -> Expr | None:
+    """`c` when ``e = a + c * vector`` with `a` and `c` free of it; None when it is not of that form. With `lanes` the
+    variable is a multiple of them, and a quotient that no lane changes counts as free of it."""
     if not vector or vector not in free_vars(e):
         return ZERO
     step = ZERO
     for mono, coef in e.terms:
         rest = [a for a in mono if not (isinstance(a, Var) and a.name == vector)]
         count = len(mono) - len(rest)
-        if any(vector in free_vars(Expr((((a,), 1),))) for a in rest) or count > 1:
+        if any(_moves(a, vector, lanes) for a in rest) or count > 1:
             return None
         if count:
             step = step + Expr(((tuple(rest), coef),))
     return step
+
+
+def _moves(atom: Atom, vector: str, lanes: int) -> bool:
+    """Does an atom change with the variable, from one lane to the next?
+
+    floor((x + 32*y) / 64) is the same for 16 lanes when x is a multiple of 16.
+    """
+    if vector not in free_vars(Expr((((atom,), 1),))):
+        return False
+    if not lanes or not isinstance(atom, Floor) or (atom.den.as_int() or 1) % lanes:
+        return True
+    rest = atom.num - var(vector)
+    return vector in free_vars(rest) or any(coef % lanes for _, coef in rest.terms)
 
 
 def _has_floor(e: Expr) -> bool:

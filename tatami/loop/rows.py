@@ -513,6 +513,8 @@ class _Rows:
             x = e.loop(self.sizes[axis])
             count = max(step // lanes, 1)
             width = min(step, lanes)
+            if all(coef % width == 0 for _, coef in start.terms):
+                e.aligned[x] = width
             points = [
                 Point({**env, axis: var(x) + i * width}, x if width > 1 else "", width, row)
                 for row, env in enumerate(envs)

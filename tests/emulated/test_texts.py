@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +34,18 @@ def test_a_correct_kernel_computes_and_is_never_reported(kernel: str, machine: E
         assert report is None, (schedule, report)
         for name, value in wanted.items():
             np.testing.assert_array_equal(made[name].reshape(value.shape), value, err_msg=f"{name}, schedule {schedule}")
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="counts the mappings of this process")
+def test_nothing_of_a_launch_stays_mapped_after_it(machine: EmulatedMachine) -> None:
+    kernel, case = next(iter(CASES.items()))
+    assert case.shape.threads >= 128
+    run(machine, case, kernel, case.shape)
+    before = len(Path("/proc/self/maps").read_text().splitlines())
+    again = machine_of({kernel: text_of(kernel) + "// another machine\n"})
+    run(again, case, kernel, case.shape)
+    run(machine, case, kernel, case.shape)
+    assert len(Path("/proc/self/maps").read_text().splitlines()) < before + 64
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")

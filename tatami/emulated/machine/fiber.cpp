@@ -17,11 +17,19 @@ uint8_t* take_stack() {
   }
   void* p = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  mprotect(p, 4096, PROT_NONE);
+  if (mprotect(p, 4096, PROT_NONE) != 0) {
+    munmap(p, STACK_BYTES);
+    return nullptr;
+  }
   return (uint8_t*)p;
 }
 
 void give_stack(uint8_t* stack) { spare.push_back(stack); }
+
+void drop_stacks() {
+  for (uint8_t* stack : spare) munmap(stack, STACK_BYTES);
+  spare.clear();
+}
 
 }  // namespace emu
 

@@ -12,7 +12,8 @@ struct Fiber {
 };
 
 uint8_t* take_stack();              // its lowest page cannot be touched
-void give_stack(uint8_t* stack);    // for the next thread
+void give_stack(uint8_t* stack);    // for the next thread of the launch
+void drop_stacks();                 // after it: a process has some ten thousand mappings for all its machines together
 void prepare(Fiber& fiber, uint8_t* stack, void (*entry)());
 void switch_to(Fiber& from, Fiber& to);
 

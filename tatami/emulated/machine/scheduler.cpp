@@ -251,6 +251,7 @@ static void clean() {
   for (auto& c : machine.clusters)
     for (Block* b : c->blocks) end_block(*b);
   machine.clusters.clear();
+  drop_stacks();
   machine.ready.clear();
   machine.in_flight.clear();
   machine.records.assign(1, {});

@@ -146,7 +146,7 @@ class Body:
         if number is not None and number < 0:
             raise self._refuse("InvalidSymbol", e.at, f"a size is {number}", "sizes are 0 or more")
         if not has_64_bits(size):
-            raise self._refuse("InvalidSymbol", e.at, f"a size is {size}", "sizes have 64 bits: use smaller ones")
+            raise self._refuse("InvalidSymbol", e.at, f"a size is {str(size)[:80]}", "sizes have 64 bits: use smaller ones")
         return size
 
     # -- statements ----------------------------------------------------------------------------------

@@ -33,6 +33,11 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     bandwidth: float = 0.0
     launch_seconds: float = 0.0
 
+    @property
+    def lanes(self) -> int:
+        """Elements of fp32 that a vector holds: 1 where there are no vectors. The width of CPU plans is counted in them."""
+        return max(1, self.vector_bytes // 4)
+
 
 def _cpu(
     name: str, isa: Literal["generic", "avx2", "avx512", "neon"], vector: int, registers: int, l2: int, flops: float

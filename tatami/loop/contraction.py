@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tatami.core.bounds import linearize
-from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
 from tatami.core.scalar import number
 from tatami.loop import ir as loop
-from tatami.loop.packing import Stmts, Tiles
+from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point
 from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuContraction
@@ -101,9 +101,7 @@ class _Contraction(Tiles):
         return linearize(tuple(var(a) for a in axes), tuple(self.extents[a] for a in axes))
 
     def refuse(self, why: str) -> TatamiError:
-        return fail(
-            "InvalidPlan", self.plan.acc, f"cpu_contraction does not fit: {why}", "choose a plan of kind cpu_rows or scalar"
-        )
+        return misfit(self.plan, self.plan.acc, why)
 
     def total(self, axes: Sequence[str]) -> Expr:
         return product(self.extents[a] for a in axes)

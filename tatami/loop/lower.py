@@ -67,7 +67,7 @@ def _lower_program(program: Program, plans: dict[str, RegionPlan], target: Targe
 
 def _default_plan(target: Target) -> CpuRows:
     """For a Region without a plan: the schedule decides everything but the lanes."""
-    return CpuRows((), (), {}, "", max(target.vector_bytes // 4, 1), 0)
+    return CpuRows((), (), {}, "", target.lanes, 0)
 
 
 def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at: str) -> ir.Kernel:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, substitute, var
 from tatami.core.layout import address
@@ -19,12 +20,20 @@ from tatami.loop import ir as loop
 from tatami.loop.flatten import flatten
 from tatami.loop.pointwise import Emitter, Point
 from tatami.loop.segments import Group, collapse, guard_range, step_of, walk
+from tatami.plan.ir import CpuContraction, CpuStreaming, CpuWindow
 from tatami.region.ir import At, Cast, Const, Read, Region, RegionExpr, Select, Within, Yield
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
 
 Stmts: TypeAlias = tuple[loop.Stmt, ...]
 Direct: TypeAlias = tuple[str, Expr, Expr]
 """A plain read: buffer, address, stride along the inner axis of j."""
+
+
+def misfit(plan: CpuContraction | CpuStreaming | CpuWindow, let: str, why: str) -> TatamiError:
+    """The diagnostic of a plan whose template does not take the Region."""
+    other = "cpu_split" if isinstance(plan, CpuStreaming) else "cpu_rows"
+    kind = plan.__struct_config__.tag
+    return fail("InvalidPlan", let, f"{kind} does not fit: {why}", f"choose a plan of kind {other} or scalar")
 
 
 class Tiles:

@@ -19,14 +19,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tatami.core.bounds import linearize
-from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT, GRAIN_PACK, grain
-from tatami.loop.packing import Stmts, Tiles
+from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point
 from tatami.loop.segments import collapse, step_of, walk
 from tatami.plan.ir import CpuStreaming
@@ -40,12 +39,8 @@ def lower_streaming(region: Region, plan: CpuStreaming) -> loop.Body:
     """The kernel body of a renamed Region with a streaming pair. Raises InvalidPlan when the Region is something else."""
     found = find_online(region)
     if isinstance(found, str):
-        raise _refuse(plan, found)
+        raise misfit(plan, plan.second, found)
     return _Streaming(region, plan, found).body()
-
-
-def _refuse(plan: CpuStreaming, why: str) -> TatamiError:
-    return fail("InvalidPlan", plan.second, f"cpu_streaming does not fit: {why}", "choose a plan of kind cpu_split or scalar")
 
 
 class _Streaming(Tiles):
@@ -54,7 +49,7 @@ class _Streaming(Tiles):
         assert isinstance(acc, Reduce)
         element, lanes = ELEMENT[acc.dtype], max(1, plan.width * 4 // acc.dtype.itemsize)
         if lanes not in (4, 8, 16):
-            raise _refuse(plan, f"vectors of {lanes} elements cannot be transposed")
+            raise misfit(plan, plan.second, f"vectors of {lanes} elements cannot be transposed")
         super().__init__(region, plan.second, acc.dtype, (online.keys,), lanes, f"tatami_pack_{element}_{lanes}")
         self.region, self.plan, self.online = region, plan, online
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes

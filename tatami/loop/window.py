@@ -15,14 +15,13 @@ from collections.abc import Callable
 from functools import partial
 from itertools import product as places
 
-from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.contraction import grain
 from tatami.loop.flatten import FlatLet
-from tatami.loop.packing import Stmts, Tiles
+from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point, Stored, combine, lane_step, neutral_value
 from tatami.loop.segments import guard_range, step_of
 from tatami.plan.ir import CpuWindow
@@ -39,12 +38,8 @@ def lower_window(region: Region, plan: CpuWindow) -> loop.Body:
     """The kernel body of a renamed Region whose one reduce is a sliding window. Raises InvalidPlan when it is not."""
     found = find_window(region)
     if isinstance(found, str):
-        raise _refuse(plan, found)
+        raise misfit(plan, plan.let, found)
     return _Windows(region, plan, found).body()
-
-
-def _refuse(plan: CpuWindow, why: str) -> TatamiError:
-    return fail("InvalidPlan", plan.let, f"cpu_window does not fit: {why}", "choose a plan of kind cpu_rows or scalar")
 
 
 class _Windows(Tiles):

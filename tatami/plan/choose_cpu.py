@@ -61,35 +61,21 @@ def choose_cpu(
         plan: SchedulePlan = Scalar((), (), {})
         return (Guarded((), plan, {"total": 0.0}),), ()
     bones = skeleton(region, sizes, target.l2_bytes)
-    found: list[Candidate] = [scalar_candidate(region, facts, bones, target, sizes)]
-    refused: list[Rejected] = []
+    made: list[Candidate | Rejected] = [scalar_candidate(region, facts, bones, target, sizes)]
     for width in vector_widths(target):
-        rows = rows_candidate(region, facts, bones, target, sizes, width)
-        if isinstance(rows, Candidate):
-            found.append(rows)
-        else:
-            refused.append(rows)
+        made.append(rows_candidate(region, facts, bones, target, sizes, width))
+        if isinstance(made[-1], Rejected):
             break
-    packed = contraction_candidate(region, facts, target, sizes, constants)
-    if isinstance(packed, Candidate):
-        found.append(packed)
-    else:
-        refused.append(packed)
-    if kind_of(region) == "stencil":
-        sliding = window_candidate(region, facts, target, sizes)
-        if isinstance(sliding, Candidate):
-            found.append(sliding)
-        else:
-            refused.append(sliding)
-    if kind_of(region) == "streaming_pair":
-        streamed = streaming_candidate(region, facts, target, sizes)
-        if isinstance(streamed, Candidate):
-            found.append(streamed)
-        else:
-            refused.append(streamed)
-    parts = split_candidate(region, facts, target, sizes)
-    if parts is not None:
-        found.append(parts)
+    made.append(contraction_candidate(region, facts, target, sizes, constants))
+    kind = kind_of(region)
+    if kind == "stencil":
+        made.append(window_candidate(region, facts, target, sizes))
+    if kind == "streaming_pair":
+        made.append(streaming_candidate(region, facts, target, sizes))
+    if (parts := split_candidate(region, facts, target, sizes)) is not None:
+        made.append(parts)
+    found = [c for c in made if isinstance(c, Candidate)]
+    refused = [c for c in made if isinstance(c, Rejected)]
     found.sort(key=lambda c: (c.estimate["total"], c.estimate["compute"]))
     best, rest = found[0], found[1:]
     slower = [
@@ -114,8 +100,7 @@ def _at_sizes(region: Region, estimate: dict[str, float], sizes: Mapping[str, in
 def vector_widths(target: Target) -> tuple[int, ...]:
     """Lanes of the vectors to choose among, widest first: those of a register, and half as many down to 4. fp64 and
     64-bit integers do not narrow them: they take two registers."""
-    widest = max(1, target.vector_bytes // 4)
-    return (widest, *(w for w in (16, 8, 4) if w < widest))
+    return (target.lanes, *(w for w in (16, 8, 4) if w < target.lanes))
 
 
 # -- plain loops and rows --------------------------------------------------------------------------
@@ -164,7 +149,7 @@ def rows_candidate(
     if best is None:
         return Rejected("cpu_rows", "0 axes to vectorise; 1 is needed")
     outer, passes, vector = best
-    serial = rows_estimate(region, facts, best_cycles, 1, target, sizes)
+    serial = rows_estimate(facts, best_cycles, 1, target, sizes)
     parallel = _parallel(region, outer, vector, serial["total"], target, sizes)
     blocks = scan_blocks(region, vector, target, sizes) or reduce_blocks(region, vector, target, sizes)
     where = "the last outer axis" if vector in outer else "pass axes"
@@ -227,6 +212,12 @@ TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)
 MICRO_KERNEL_DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
 
 
+def register_tile(target: Target, itemsize: int) -> tuple[int, int]:
+    """(mr, nr) of elements of `itemsize` bytes."""
+    mr, nr = TILES.get(target.isa, (4, 8))
+    return mr, nr * 4 // itemsize
+
+
 def contraction_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | Rejected:
@@ -235,15 +226,7 @@ def contraction_candidate(
     if refusal:
         return Rejected("cpu_contraction", refusal)
     c = facts.contractions[0]
-    extents = all_axes(region)
-
-    def count(group: tuple[str, ...]) -> int:
-        out = 1
-        for a in group:
-            out *= size_at(extents[a], sizes)
-        return out
-
-    b, m, n, k = count(c.batch), count(c.m), count(c.n), count(c.k)
+    b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     swap = _wants_swap(region, c, m, n, target, constants)
     wide, narrow = (m, n) if swap else (n, m)
     least = 2 if (c.lhs if swap else c.rhs) in constants else 4
@@ -298,13 +281,12 @@ def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, 
     `setup` can pack: then its packing would cost more than strided stores."""
     order = main_order(region)
     last = next((a for a in reversed(order) if a in c.m or a in c.n), "")
-    lanes = max(1, target.vector_bytes // 4)
     swap = last in c.m
     constant_side = c.lhs if not swap else c.rhs
     n_side, other = (m, n) if swap else (n, m)
-    if n_side < lanes <= other:
+    if n_side < target.lanes <= other:
         return not swap
-    if constant_side in constants and n_side < 256 and other >= 2 * lanes:
+    if constant_side in constants and n_side < 256 and other >= 2 * target.lanes:
         return not swap
     return swap
 
@@ -322,8 +304,7 @@ def contraction_plan(
     The n side is split where there are slivers enough for all threads and the packed rows stay in cache; else blocks
     of rows, small enough that every thread gets several.
     """
-    mr, nr = TILES.get(target.isa, (4, 8))
-    nr = nr * 4 // itemsize
+    mr, nr = register_tile(target, itemsize)
     b, narrow, wide, k = extent
     cores = max(1, target.cores)
     kc = 384 if target.l2_bytes >= 512 << 10 else 256
@@ -339,8 +320,7 @@ def contraction_plan(
         mc = min(mc, max(2, -(-narrow // (4 * cores * mr))) * mr)
     right = c.lhs if swap else c.rhs
     packed = (right,) if right and right in constants else ()
-    lanes = max(1, target.vector_bytes // 4)
-    return CpuContraction(c.acc, mr, nr, kc, mc, nc, lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]
+    return CpuContraction(c.acc, mr, nr, kc, mc, nc, target.lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]
 
 
 WINDOW_BYTES = 24 << 10
@@ -352,7 +332,7 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     found = find_window(region)
     if isinstance(found, str):
         return Rejected("cpu_window", found)
-    lanes = max(1, target.vector_bytes // 4)
+    lanes = target.lanes
     if lanes < 4:
         return Rejected("cpu_window", f"vectors of {lanes} elements; the template takes 4 or more")
     extents = all_axes(region)
@@ -360,7 +340,7 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     line = (size_at(extents[found.slides[-1].axis], sizes) * found.slides[-1].stride + 2 * lanes) * itemsize
     rows = max(4, WINDOW_BYTES // (line * found.slides[0].stride) // 4 * 4) if len(found.slides) == 2 else 1
     plan = CpuWindow(found.let, rows, lanes)
-    return Candidate(plan, f"cpu_window, blocks of {rows} rows", window_estimate(region, facts, plan, target, sizes))
+    return Candidate(plan, f"cpu_window, blocks of {rows} rows", window_estimate(region, facts, plan, found, target, sizes))
 
 
 STREAM_BYTES = 16 << 10
@@ -372,17 +352,15 @@ def streaming_candidate(region: Region, facts: RegionFacts, target: Target, size
     found = find_online(region)
     if isinstance(found, str):
         return Rejected("cpu_streaming", found)
-    lanes = max(1, target.vector_bytes // 4)
+    lanes = target.lanes
     itemsize = lets_by_name(region)[found.first.acc].dtype.itemsize
     if lanes * 4 // itemsize not in (4, 8, 16):
         return Rejected("cpu_streaming", f"vectors of {lanes * 4 // itemsize} elements; transposing takes 4, 8 or 16")
-    mr, nr = TILES.get(target.isa, (4, 8))
-    nr = nr * 4 // itemsize
+    mr, nr = register_tile(target, itemsize)
     keys = max(lanes, STREAM_BYTES // (nr * itemsize) // lanes * lanes)
     plan = CpuStreaming(found.first.acc, found.second.acc, mr, nr, keys, lanes)
-    return Candidate(
-        plan, f"cpu_streaming {mr}x{nr}, keys in blocks of {keys}", streaming_estimate(region, facts, plan, target, sizes)
-    )
+    estimate = streaming_estimate(region, facts, plan, found, target, sizes)
+    return Candidate(plan, f"cpu_streaming {mr}x{nr}, keys in blocks of {keys}", estimate)
 
 
 def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | None:
@@ -431,9 +409,11 @@ def plan_estimate(
         case CpuContraction():
             return contraction_estimate(region, facts, plan, target, sizes)
         case CpuWindow():
-            return window_estimate(region, facts, plan, target, sizes)
+            sliding = find_window(region)
+            return {} if isinstance(sliding, str) else window_estimate(region, facts, plan, sliding, target, sizes)
         case CpuStreaming():
-            return streaming_estimate(region, facts, plan, target, sizes)
+            pair = find_online(region)
+            return {} if isinstance(pair, str) else streaming_estimate(region, facts, plan, pair, target, sizes)
         case CpuSplit(parts=parts):
             return split_estimate(region, facts, parts, target, sizes)
         case _:

@@ -18,20 +18,20 @@ from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuWindow, Pas
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
-from tatami.region.online import find_online
+from tatami.region.online import Online
 from tatami.region.walk import all_axes, lets_by_name, nodes
-from tatami.region.window import find_window
+from tatami.region.window import Window
 
-LANES_OF_SCALAR = 1
 CHAIN = 4.0
 """Cycles from one addition to the next that needs it."""
 PEAK_SHARE_CONTRACTION = 0.8
+SECONDS_PER_PACKED_BYTE = 1.25e-10
+"""Half a nanosecond per element of fp32 (notes/cpu.md §1)."""
 
 
 def clock(target: Target) -> float:
     """Cycles per second of one core: two fused multiply-adds of a vector per cycle give its peak."""
-    lanes = max(1, target.vector_bytes // 4)
-    return target.flops_fp32 / (4 * lanes)
+    return target.flops_fp32 / (4 * target.lanes)
 
 
 def seconds_of_bytes(facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> float:
@@ -110,17 +110,18 @@ def _scan_cycles(let: Let, vector: str, lanes: int) -> float:
     return (CHAIN + 2.0 * (lanes.bit_length() - 1)) / lanes if vector == let.expr.axis else 1.0 / lanes
 
 
+def roofline(work: dict[str, float], facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
+    """The terms of an estimate: those of `work`, in seconds one after the other, beside memory."""
+    memory = seconds_of_bytes(facts, target, sizes)
+    launch = target.launch_seconds
+    return {**work, "memory": memory, "launch": launch, "total": max(sum(work.values()), memory) + launch}
+
+
 def rows_estimate(
-    region: Region, facts: RegionFacts, cycles: float, threads: int, target: Target, sizes: Mapping[str, int]
+    facts: RegionFacts, cycles: float, threads: int, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
     compute = cycles / max(clock(target), 1.0) / max(1, threads)
-    memory = seconds_of_bytes(facts, target, sizes)
-    return {
-        "compute": compute,
-        "memory": memory,
-        "launch": target.launch_seconds,
-        "total": max(compute, memory) + target.launch_seconds,
-    }
+    return roofline({"compute": compute}, facts, target, sizes)
 
 
 def loops_estimate(
@@ -135,13 +136,13 @@ def loops_estimate(
         shared = plan.blocks is not None and (plan.blocks.round > 0 or not in_order)
         width, threads = plan.width, max(1, target.cores) if plan.parallel or shared else 1
     cycles = sum(pass_cycles(region, bones, p, p.vector, width if p.vector else 1, moves, sizes) for p in plan.passes)
-    return rows_estimate(region, facts, cycles, threads, target, sizes)
+    return rows_estimate(facts, cycles, threads, target, sizes)
 
 
 def contraction_estimate(
     region: Region, facts: RegionFacts, plan: CpuContraction, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Full tiles take what useful work and waste take. Packing costs half a nanosecond per element (notes/cpu.md §1)."""
+    """Full tiles take what useful work and waste take."""
     c = facts.contractions[0]
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     wide, narrow = (m, n) if plan.swap else (n, m)
@@ -151,15 +152,8 @@ def contraction_estimate(
     waste = (min(tiles_m, narrow * 1.15) * tiles_n) / max(1, narrow * wide)
     threads = max(1, target.cores)
     compute = 2.0 * b * m * n * k * waste / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
-    packing = packed_bytes * 1.25e-10 / threads
-    memory = seconds_of_bytes(facts, target, sizes)
-    return {
-        "compute": compute,
-        "packing": packing,
-        "memory": memory,
-        "launch": target.launch_seconds,
-        "total": max(compute + packing, memory) + target.launch_seconds,
-    }
+    packing = packed_bytes * SECONDS_PER_PACKED_BYTE / threads
+    return roofline({"compute": compute, "packing": packing}, facts, target, sizes)
 
 
 CYCLES_PER_SCORE = 24.0
@@ -167,12 +161,9 @@ CYCLES_PER_SCORE = 24.0
 
 
 def streaming_estimate(
-    region: Region, facts: RegionFacts, plan: CpuStreaming, target: Target, sizes: Mapping[str, int]
+    region: Region, facts: RegionFacts, plan: CpuStreaming, found: Online, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Both products over whole slivers of rows, and what lies between. Operands that move with the keys are packed once,
-    half a nanosecond per element (notes/cpu.md §1)."""
-    found = find_online(region)
-    assert not isinstance(found, str)
+    """Both products over whole slivers of rows, and what lies between. Operands that move with the keys are packed once."""
     b, rows, keys = (trips(region, group, sizes) for group in (found.second.batch, (found.rows,), (found.keys,)))
     deep = trips(region, found.first.k, sizes) + trips(region, found.second.n, sizes)
     padded = -(-rows // plan.nr) * plan.nr
@@ -180,25 +171,15 @@ def streaming_estimate(
     threads = max(1, target.cores)
     products = 2.0 * b * padded * keys * deep / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
     between = b * padded * keys / plan.width * CYCLES_PER_SCORE / max(clock(target), 1.0) / threads
-    packing = b * (keys + rows) * deep * itemsize * 1.25e-10 / threads
-    memory = seconds_of_bytes(facts, target, sizes)
-    compute = products + between
-    return {
-        "compute": compute,
-        "packing": packing,
-        "memory": memory,
-        "launch": target.launch_seconds,
-        "total": max(compute + packing, memory) + target.launch_seconds,
-    }
+    packing = b * (keys + rows) * deep * itemsize * SECONDS_PER_PACKED_BYTE / threads
+    return roofline({"compute": products + between, "packing": packing}, facts, target, sizes)
 
 
 def window_estimate(
-    region: Region, facts: RegionFacts, plan: CpuWindow, target: Target, sizes: Mapping[str, int]
+    region: Region, facts: RegionFacts, plan: CpuWindow, found: Window, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
     """Cycles of whole vectors along the columns: a load and half a multiply-add per place of the window, a few for the
     epilogue; and of the copy, which a stride along the columns does element by element."""
-    found = find_window(region)
-    assert not isinstance(found, str)
     extents = all_axes(region)
     columns = found.slides[-1]
     width = trips(region, (columns.axis,), sizes)
@@ -214,4 +195,4 @@ def window_estimate(
     again = 1.0 + size_at(extents[found.slides[0].window], sizes) / max(1.0, plan.rows * found.slides[0].stride)
     cycles += outer * seen_rows * per_row * min(again, 2.0)
     threads = max(1, target.cores) if outer > 1 else 1
-    return rows_estimate(region, facts, cycles, threads, target, sizes)
+    return rows_estimate(facts, cycles, threads, target, sizes)

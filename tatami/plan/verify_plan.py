@@ -34,6 +34,9 @@ from tatami.region.window import find_window
 
 def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
     """All faults of `plan` as the schedule of `region`."""
+    is_cpu = isinstance(plan, CpuRows | CpuContraction | CpuWindow | CpuStreaming | CpuSplit)
+    if (is_cpu and target.kind != "cpu") or (isinstance(plan, GpuStream) and target.kind != "cuda"):
+        return [_bad(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")]
     match plan:
         case Scalar() | CpuRows() | GpuStream():
             return list(_schedule(plan, region, target))
@@ -44,7 +47,7 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
         case CpuStreaming():
             return list(_streaming(plan, region, target))
         case CpuSplit():
-            return list(_split(plan, region, target))
+            return list(_split(plan, region))
         case Sm80Mma() | Sm90Mma() | GpuSync():
             return list(_gpu_kind(plan, region, target))
         case _:
@@ -55,11 +58,8 @@ def _bad(region: Region, why: str, suggestion: str) -> Diagnostic:
     return diagnostic("InvalidPlan", region.name, why, suggestion)
 
 
-def _split(plan: CpuSplit, region: Region, target: Target) -> Iterator[Diagnostic]:
+def _split(plan: CpuSplit, region: Region) -> Iterator[Diagnostic]:
     """Every let in one part, and used in the same or a later one."""
-    if target.kind != "cpu":
-        yield _bad(region, f"a CpuSplit plan on target {target.name}", "use a plan of the target's kind")
-        return
     lets = lets_by_name(region)
     listed = [n for p in plan.parts for n in p]
     if sorted(listed) != sorted(lets):
@@ -74,9 +74,6 @@ def _split(plan: CpuSplit, region: Region, target: Target) -> Iterator[Diagnosti
 
 
 def _schedule(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
-    if (isinstance(plan, CpuRows) and target.kind != "cpu") or (isinstance(plan, GpuStream) and target.kind != "cuda"):
-        yield _bad(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")
-        return
     if region.opaque is not None:
         return
     axes, lets = all_axes(region), lets_by_name(region)
@@ -163,7 +160,7 @@ def _order(
 
 
 def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnostic]:
-    lanes = max(1, target.vector_bytes // 4)
+    lanes = target.lanes
     if plan.width > lanes:
         yield diagnostic(
             "ResourceExceeded",
@@ -200,9 +197,6 @@ def _blocks(region: Region, blocks: Blocks) -> Iterator[Diagnostic]:
 
 
 def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterator[Diagnostic]:
-    if target.kind != "cpu":
-        yield _bad(region, f"a CpuContraction plan on target {target.name}", "use a plan of the target's kind")
-        return
     found = {c.acc: c for c in contractions(region)}
     if plan.acc not in found:
         yield _bad(region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}")
@@ -226,11 +220,7 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
 
 def _tile(plan: CpuContraction | CpuStreaming, region: Region, target: Target) -> Iterator[Diagnostic]:
     """Lanes and registers of the micro-kernel."""
-    lanes = max(1, target.vector_bytes // 4)
-    if plan.width > lanes:
-        yield diagnostic(
-            "ResourceExceeded", region.name, f"width {plan.width}; {target.name} has {lanes} lanes", f"use width {lanes}"
-        )
+    yield from _width(plan, region, target)
     vectors = plan.nr // plan.width
     needed = plan.mr * vectors + vectors + 1
     if needed > max(target.vector_registers, 1):
@@ -242,10 +232,13 @@ def _tile(plan: CpuContraction | CpuStreaming, region: Region, target: Target) -
         )
 
 
+def _width(plan: CpuContraction | CpuStreaming | CpuWindow, region: Region, target: Target) -> Iterator[Diagnostic]:
+    if plan.width > target.lanes:
+        why, suggestion = f"width {plan.width}; {target.name} has {target.lanes} lanes", f"use width {target.lanes}"
+        yield diagnostic("ResourceExceeded", region.name, why, suggestion)
+
+
 def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[Diagnostic]:
-    if target.kind != "cpu":
-        yield _bad(region, f"a CpuStreaming plan on target {target.name}", "use a plan of the target's kind")
-        return
     found = find_online(region)
     if isinstance(found, str):
         yield _bad(region, f"no pair to stream: {found}", "use a cpu_split plan")
@@ -261,24 +254,18 @@ def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[D
 
 
 def _window(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnostic]:
-    if target.kind != "cpu":
-        yield _bad(region, f"a CpuWindow plan on target {target.name}", "use a plan of the target's kind")
-        return
     found = find_window(region)
     if isinstance(found, str):
         yield _bad(region, f"no window to slide: {found}", "use a cpu_rows plan")
         return
     if plan.let != found.let:
         yield _bad(region, f"{plan.let!r} is not the window; {found.let} is", f"name {found.let}")
-    lanes = max(1, target.vector_bytes // 4)
     if plan.rows < 1 or plan.width < 1 or plan.width & (plan.width - 1):
         yield _bad(
-            region, f"blocks of {plan.rows} rows, width {plan.width}", f"use 1 row or more, a power of two up to {lanes}"
+            region, f"blocks of {plan.rows} rows, width {plan.width}", f"use 1 row or more, a power of two up to {target.lanes}"
         )
-    elif plan.width > lanes:
-        yield diagnostic(
-            "ResourceExceeded", region.name, f"width {plan.width}; {target.name} has {lanes} lanes", f"use width {lanes}"
-        )
+    else:
+        yield from _width(plan, region, target)
 
 
 def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target) -> Iterator[Diagnostic]:

@@ -16,21 +16,31 @@ def gemm_bias_relu() -> Path:
     return EXAMPLES / "spec" / "3-2.2-gemm-bias-relu.json"
 
 
-def conv3x3_silu() -> Graph:
+def conv3x3_silu(dtype: DType = DType.fp32, channels: int = 5, filters: int = 7) -> Graph:
     """Spec 3 §15.2: 3x3, stride 2, padding 1, SiLU."""
     g = Graph("conv3x3_silu")
-    x = g.input("X", ("N", 5, "H", "W"), DType.fp32)
-    w = g.input("W", (7, 5, 3, 3), DType.fp32, role="param")
+    x = g.input("X", ("N", channels, "H", "W"), dtype)
+    w = g.input("W", (filters, channels, 3, 3), dtype, role="param")
     g.output("Y", x.conv(w, stride=(2, 2), padding=((1, 1), (1, 1))).silu())
     return g
 
 
-def causal_attention() -> Graph:
+def conv3x3_silu_fp16() -> Graph:
+    """The same with channels that tensor cores take."""
+    return conv3x3_silu(DType.fp16, 64, 128)
+
+
+def causal_attention(dtype: DType = DType.fp32, width: int = 16) -> Graph:
     """Spec 3 §15.3: one Region."""
     g = Graph("causal_attention")
-    q, k, v = (g.input(n, ("B", "H", "S", 16), DType.fp32) for n in "QKV")
+    q, k, v = (g.input(n, ("B", "H", "S", width), dtype) for n in "QKV")
     g.output("O", q.attention(k, v, causal=True))
     return g
+
+
+def causal_attention_fp16() -> Graph:
+    """The same in 16 bits, with heads of 64."""
+    return causal_attention(DType.fp16, 64)
 
 
 def row_softmax() -> Graph:
@@ -42,3 +52,7 @@ def row_softmax() -> Graph:
 PROGRAMS: dict[str, Callable[[], Graph | Path]] = {
     f.__name__: f for f in (gemm_bias_relu, conv3x3_silu, causal_attention, row_softmax)
 }
+GPU_PROGRAMS: dict[str, Callable[[], Graph | Path]] = {
+    f.__name__: f for f in (gemm_bias_relu, conv3x3_silu_fp16, causal_attention_fp16)
+}
+"""The three chains of spec 3 §15."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from importlib.resources import files
 
 from tatami.core.module import Module
@@ -59,12 +58,3 @@ def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:
         functions = "\n".join(wgmma_function(d, n) for d, n in shapes)
         out[HEADERS[0]] += f"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n{functions}#endif\n"
     return out
-
-
-def inline_headers(unit: Unit, header_texts: dict[str, str]) -> str:
-    """One text without includes, for a compiler that sees no files."""
-
-    def paste(m: re.Match[str]) -> str:
-        return header_texts[m[1]]
-
-    return re.sub(r'#include "([a-z_]+\.cuh)"', paste, unit.text)

@@ -29,7 +29,6 @@ from tatami.region.gemm_view import (
     gemm_view,
     major_of,
     mergeable,
-    refs_of,
     rename,
     why_not_mma,
     why_not_plain,
@@ -270,21 +269,6 @@ def is_divisible(e: Expr, by: int, conditions: tuple[Condition, ...]) -> bool:
     if all(c % by == 0 for _, c in known.terms):
         return True
     return any(c.divisor % by == 0 and exact_div(e, c.size) is not None for c in conditions)
-
-
-def depends_on_acc(lets: tuple[Let, ...], name: str) -> bool:
-    """Does let `name` use the accumulator?"""
-    by_name = {x.name: x for x in lets}
-    todo, seen = [name], set()
-    while todo:
-        x = todo.pop()
-        if x == "acc":
-            return True
-        if x in seen or x not in by_name:
-            continue
-        seen.add(x)
-        todo += refs_of(by_name[x].expr)
-    return False
 
 
 def step_along(index: Expr, axis: str) -> Expr | None:

@@ -162,14 +162,6 @@ class Machine:
         position = (a.position + offset) % (2 * b.slots)
         return (name, position % b.slots), (position // b.slots + phase) % 2
 
-    def is_visible(self, i: int, state: State) -> bool:
-        """May the next statement of actor i block? What follows it up to the next such statement enables others only
-        (the arrivals in between are on different slots), so that running it at once loses no interleaving."""
-        op = self.programs[i][state.actors[i].pc]
-        return op.kind == "stmt" and (
-            isinstance(op.stmt, SyncThreads) or (isinstance(op.stmt, Wait) and op.stmt.model == "mbarrier")
-        )
-
     def step(self, state: State, i: int) -> None:
         """Run the next statement of actor i (it is runnable). Changes `state`; raises Hazard or NeedAnswer."""
         a = state.actors[i]

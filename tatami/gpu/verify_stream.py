@@ -12,7 +12,6 @@ from tatami.region.ir import Read, Ref, RegionExpr
 from tatami.region.walk import index_expressions, nodes
 
 MOST_THREADS = 1024
-MOST_WIDTH = 16
 
 
 def verify_stream(k: StreamKernel) -> list[Diagnostic]:

@@ -7,6 +7,8 @@ after an operation whose dtype is narrow.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeAlias
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
@@ -16,6 +18,8 @@ from tatami.core.scalar import Scalar, number, scalar
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Binary, Cast, Const, Index, Read, Ref, RegionExpr, Select, Unary, Within
 
+Value: TypeAlias = tuple[str, DType]
+"""The text of an operand, and its dtype."""
 VALUE_TYPE = {
     DType.bool: "bool",
     DType.i8: "signed char",
@@ -138,18 +142,34 @@ _EXACT = ("neg", "abs", "sign", "relu", "max", "min", "floor", "ceil", "trunc", 
 class Scope:
     """What names mean: tensors by parameter, lets by C variable, both with their dtype."""
 
-    def __init__(self, params: dict[str, DType], lets: dict[str, tuple[str, DType]]) -> None:
+    def __init__(self, params: dict[str, DType], lets: dict[str, Value]) -> None:
         self.params = params
         self.lets = lets
 
 
-def scalar_text(e: RegionExpr, scope: Scope) -> tuple[str, DType]:
+def scalar_text(e: RegionExpr, scope: Scope) -> Value:
     """C text (an operand: parenthesised where needed) and dtype of an elementwise expression."""
     match e:
         case Read(tensor=t, map=(at,)):
             return f"tt_value({t}[{index_text(at)}])", scope.params[t]
         case Ref(let=name):
             return scope.lets[name]
+        case Select(pred=p, then=t, other=o):
+            then, d = scalar_text(t, scope)
+            other, _ = scalar_text(o, scope)
+            return f"({scalar_text(p, scope)[0]} ? {then} : {other})", d
+        case _:
+            made = computed(e, lambda x: scalar_text(x, scope))
+            if made is None:
+                why = f"{type(e).__name__} has no CUDA text in a contraction kernel"
+                raise fail("InvalidPlan", "cu", why, "cut the Region there")
+            return made
+
+
+def computed(e: RegionExpr, value: Callable[[RegionExpr], Value]) -> Value | None:
+    """A node whose text is made of the texts of its operands, which `value` gives; None where more is needed: where
+    something lies, what has a name, or a choice."""
+    match e:
         case Const(value=v, dtype=d):
             return constant_text(v, d), d
         case Index(value=v, dtype=d):
@@ -157,19 +177,14 @@ def scalar_text(e: RegionExpr, scope: Scope) -> tuple[str, DType]:
         case Within(guards=guards):
             return guards_text(guards), DType.bool
         case Unary(fn=fn, x=x):
-            return unary_text(fn, scalar_text(x, scope))
+            return unary_text(fn, value(x))
         case Binary(fn=fn, x=x, y=y):
-            return binary_text(fn, scalar_text(x, scope), scalar_text(y, scope))
-        case Select(pred=p, then=t, other=o):
-            then, d = scalar_text(t, scope)
-            other, _ = scalar_text(o, scope)
-            return f"({scalar_text(p, scope)[0]} ? {then} : {other})", d
+            return binary_text(fn, value(x), value(y))
         case Cast(x=x, to=to, bits=bits):
-            value = scalar_text(x, scope)
-            return (bits_text(value, to) if bits else cast_text(value, to)), to
+            operand = value(x)
+            return (bits_text(operand, to) if bits else cast_text(operand, to)), to
         case _:
-            pass
-    raise fail("InvalidPlan", "cu", f"{type(e).__name__} has no CUDA text in a contraction kernel", "cut the Region there")
+            return None
 
 
 def index_value(value: Expr, dtype: DType) -> str:
@@ -182,7 +197,7 @@ def guards_text(guards: tuple[Guard, ...]) -> str:
     return f"({' && '.join(tests) or 'true'})"
 
 
-def cast_text(value: tuple[str, DType], to: DType) -> str:
+def cast_text(value: Value, to: DType) -> str:
     text, d = value
     if to == d:
         return text
@@ -196,7 +211,7 @@ def cast_text(value: tuple[str, DType], to: DType) -> str:
     return text if VALUE_TYPE[d] == VALUE_TYPE[to] else f"(({VALUE_TYPE[to]}){text})"
 
 
-def bits_text(value: tuple[str, DType], to: DType) -> str:
+def bits_text(value: Value, to: DType) -> str:
     """The bits of a value, as they lie in memory, as a value of another dtype of that size."""
     text, d = value
     stored = f"tt_to_{SHORT[d]}({text})" if d in SHORT else text
@@ -209,7 +224,7 @@ def _round(text: str, dtype: DType) -> str:
     return f"tt_round_{SHORT[dtype]}({text})" if dtype in SHORT else text
 
 
-def unary_text(fn: str, x: tuple[str, DType]) -> tuple[str, DType]:
+def unary_text(fn: str, x: Value) -> Value:
     text, d = x
     if fn in ("isnan", "isinf"):
         return _UNARY[fn].format(x=text), DType.bool
@@ -225,7 +240,7 @@ def unary_text(fn: str, x: tuple[str, DType]) -> tuple[str, DType]:
     raise _no_text(fn)
 
 
-def binary_text(fn: str, x: tuple[str, DType], y: tuple[str, DType]) -> tuple[str, DType]:
+def binary_text(fn: str, x: Value, y: Value) -> Value:
     (a, d), (b, _) = x, y
     if fn in _COMPARE:
         return f"({a} {_COMPARE[fn]} {b})", DType.bool

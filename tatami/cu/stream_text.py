@@ -18,9 +18,9 @@ from tatami.core.dtype import DType
 from tatami.core.expr import substitute, var
 from tatami.core.ops import neutral
 from tatami.cu.epilogue_text import stored
-from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, constant_text, factor_text, index_text
+from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Value, constant_text, factor_text, index_text
 from tatami.cu.lines import Lines
-from tatami.cu.values_text import Value, Values
+from tatami.cu.values_text import Values
 from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel, StreamStore, Tile, Write
 from tatami.region.ir import Read, Ref, RegionExpr
 

@@ -13,23 +13,10 @@ from contextlib import contextmanager
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, free_vars
-from tatami.cu.expr_text import (
-    VALUE_TYPE,
-    binary_text,
-    bits_text,
-    cast_text,
-    constant_text,
-    factor_text,
-    guards_text,
-    index_text,
-    index_value,
-    unary_text,
-)
+from tatami.cu.expr_text import VALUE_TYPE, Value, cast_text, computed, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.gpu.stream_ir import Position
-from tatami.region.ir import Binary, Cast, Const, Index, Let, Random, Read, Ref, RegionExpr, Select, Unary, Within
-
-Value = tuple[str, DType]
+from tatami.region.ir import Let, Random, Read, Ref, RegionExpr, Select
 
 
 class Values:
@@ -75,26 +62,15 @@ class Values:
                 return self.read(e)
             case Ref(let=name):
                 return self.let(name)
-            case Const(value=v, dtype=d):
-                return constant_text(v, d), d
-            case Index(value=v, dtype=d):
-                return index_value(v, d), d
-            case Within(guards=guards):
-                return guards_text(guards), DType.bool
-            case Unary(fn=fn, x=x):
-                return unary_text(fn, self.value(x))
-            case Binary(fn=fn, x=x, y=y):
-                a = self.value(x)
-                return binary_text(fn, a, self.value(y))
-            case Cast(x=x, to=to, bits=bits):
-                operand = self.value(x)
-                return (bits_text(operand, to) if bits else cast_text(operand, to)), to
             case Select():
                 return self.select(e)
             case Random(key=key, counter=counter):
                 return f"tt_philox({self.value(key)[0]}, (tt_u64)({index_text(counter)}))", DType.u32
             case _:
-                raise fail("InvalidPlan", "cu", f"{type(e).__name__} has no CUDA text", "compile for the CPU")
+                made = computed(e, self.value)
+                if made is None:
+                    raise fail("InvalidPlan", "cu", f"{type(e).__name__} has no CUDA text", "compile for the CPU")
+                return made
 
     def let(self, name: str) -> Value:
         known = self.recall(name)

@@ -9,15 +9,25 @@ A ring of `stages` slots; the copy of block k + depth starts right after the one
 
 from __future__ import annotations
 
-from tatami.core.expr import Expr, expr, var
+import msgspec
+
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr, product, var
+from tatami.core.kernel import Binding
+from tatami.core.target import Target
+from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, tile_stores
 from tatami.gpu.ir import (
     CommitGroup,
     CpAsync,
     Epilogue,
     Fma,
+    Kernel,
     LdMatrix,
     Loop,
     Mma,
+    Operand,
+    Ring,
     StGlobalVec,
     Stmt,
     SyncThreads,
@@ -25,6 +35,9 @@ from tatami.gpu.ir import (
     Wait,
     ZeroAcc,
 )
+from tatami.gpu.problem import Problem, is_divisible
+from tatami.plan.gpu_limits import needs, pair
+from tatami.plan.ir import Sm80Mma
 from tatami.region.ir import Let
 
 K = var("k")
@@ -78,3 +91,89 @@ def sm80_body(
         *first,
         Loop("tiles", (ZeroAcc("acc"), loop, SyncThreads((Token("tFree", LAST),)), *following, *finish)),
     )
+
+
+def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
+    a, b = need_mma(p, plan)
+    if a.dtype.is_narrow_float != (plan.inst_shape != "fma"):
+        raise fail(
+            "InvalidPlan",
+            p.region,
+            f"inst_shape {plan.inst_shape} does not multiply {a.dtype}",
+            f"use {'fma' if a.dtype == DType.fp32 else 'm16n8k16'}",
+        )
+    bm, bn, bk = plan.tile
+    warp = pair(plan.warp_tile) or (64, 64)
+    rings, base = [], 0
+    for o, extent, hint in ((a, bm, "A_swizzle"), (b, bn, "B_swizzle")):
+        rows, columns = (extent, bk) if o.major == "k" else (bk, extent)
+        row_bytes = columns * o.dtype.itemsize
+        swizzle = min(128, row_bytes) if plan.layout_hints.get(hint, True) else 0
+        shared = 4 if plan.inst_shape == "fma" and swizzle and o.major == "k" else 0  # a lane reads four rows in turn
+        ring = Ring(o.ring, base, rows, row_bytes, plan.stages, swizzle, shared)
+        rings.append(ring)
+        base += ring.slot_bytes * ring.slots
+    copies = tuple(
+        (o.ring, t, tuple(r for r in (role, "k") if r in tail), _copy_width(o, size, p, plan.vectorize.width))
+        for o, t, role, size in ((a, "tA", "m", p.m), (b, "tB", "n", p.n))
+    )
+    if plan.split_k > 1:
+        moved = var("split") * product((*p.batch, p.m, p.n))
+        p = msgspec.structs.replace(p, stores=tuple(msgspec.structs.replace(s, index=s.index + moved) for s in p.stores))
+    overlap = plan.async_.epilogue_overlap
+    depth = min(plan.async_.prefetch_depth, plan.stages) - 1
+    body = sm80_body(
+        depth=depth,
+        copies=copies,
+        trans={"smA": a.major == "mn", "smB": b.major == "mn"},
+        shape=plan.inst_shape,
+        k_steps=bk // 16,
+        dtype=f"{a.dtype}_fp32acc",
+        lets=p.lets,
+        stores=tile_stores(p, tail, plan.vectorize.width, own=4)
+        if plan.inst_shape == "fma"
+        else tile_stores(p, tail, plan.vectorize.width, own=2, quad=warp[1] % 32 == 0),
+        overlap=overlap,
+    )
+    kernel = contraction_kernel(
+        p,
+        "sm80",
+        plan.tile,
+        plan.stages,
+        threads=32 * (bm // warp[0]) * (bn // warp[1]),
+        rows=bm // warp[0],
+        cols=bn // warp[1],
+        a=a,
+        b=b,
+        smem=tuple(rings),
+        barriers=(),
+        model="cp_async_group",
+        template="fma" if plan.inst_shape == "fma" else "mma",
+        order=plan.tile_order,
+        split=plan.split_k,
+        shared=base,
+        origin="tile",
+        body=body,
+        bind=plan.bind,
+        tail=tail,
+        maps=(),
+    )
+    return bind_kernel(
+        p, kernel, plan.bind, persistent=target.sms * max(1, needs(plan, p.a_dtype, target).ctas_per_sm) if overlap else 0
+    )
+
+
+def _copy_width(o: Operand, size_mn: Expr, p: Problem, wanted: int) -> int:
+    """Elements of one copy: the widest legal one (16, 8, 4 bytes), or 1, which for 2 bytes is a plain load and store."""
+    if o.gather is not None:
+        return 1
+    assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
+    along, other = (p.k, o.stride_mn) if o.major == "k" else (size_mn, o.stride_k)
+    for width in (8, 4, 2):
+        if (
+            width * o.dtype.itemsize <= 16
+            and width <= wanted
+            and all(is_divisible(e, width, p.conditions) for e in (along, other, o.offset))
+        ):
+            return width
+    return 1

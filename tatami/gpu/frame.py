@@ -1,0 +1,133 @@
+"""What the contraction templates share: a kernel's frame, its binding, the stores of a tile."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, substitute, var
+from tatami.core.kernel import Binding, Condition, TensorMapSpec
+from tatami.gpu.ir import NO_FACE, Arch, Barrier, Kernel, Operand, Ring, StGlobalVec, Stmt, Token, TokenKind
+from tatami.gpu.problem import Problem, is_divisible, step_along
+from tatami.plan.ir import SchedulePlan, Sm90Mma
+
+TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
+
+
+def need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
+    if p.why_not_mma or p.a is None or p.b is None:
+        raise fail("InvalidPlan", p.region, f"the MMA template does not fit: {p.why_not_mma}", "use a plan of kind gpu_sync")
+    if isinstance(plan, Sm90Mma) and not p.a_dtype.is_narrow_float:
+        raise fail("InvalidPlan", p.region, f"wgmma multiplies fp16 and bf16, not {p.a_dtype}", "use a plan of kind sm80_mma")
+    if isinstance(plan, Sm90Mma) and (p.a.gather is not None or p.b.gather is not None):
+        why = "a tensor map of this template covers a matrix; an operand is a window or another view"
+        raise fail("InvalidPlan", p.region, why, "use a plan of kind sm80_mma")
+    return p.a, p.b
+
+
+def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: bool = False) -> tuple[StGlobalVec, ...]:
+    """`own`: neighbouring columns of one thread; `quad`: four lanes can gather eight of 16 bits by exchange. A store is
+    as wide as those, or one element."""
+    out = []
+    for s in p.stores:
+        rest = substitute(s.index, {"n": expr(0)})
+        width = 1
+        for w in (8 if quad and s.dtype.itemsize == 2 else 1, own):
+            legal = w <= wanted and is_divisible(p.n, w, p.conditions) and is_divisible(rest, w, p.conditions)
+            if width == 1 and legal and step_along(s.index, "n") == ONE and (s.dtype == DType.fp32 or s.dtype.is_narrow_float):
+                width = w
+        pred = tuple(r for r in ("m", "n") if r in tail)
+        out.append(StGlobalVec(s.param, s.index, s.value, width, pred, Token("tE", var("KB") - 1)))
+    return tuple(out)
+
+
+def contraction_kernel(
+    p: Problem,
+    arch: Arch,
+    tile: tuple[int, int, int],
+    stages: int,
+    *,
+    threads: int,
+    rows: int,
+    cols: int,
+    a: Operand,
+    b: Operand,
+    smem: tuple[Ring, ...],
+    barriers: tuple[Barrier, ...],
+    model: str,
+    shared: int,
+    origin: str,
+    body: tuple[Stmt, ...],
+    bind: dict[str, str],
+    tail: tuple[str, ...],
+    maps: tuple[str, ...],
+    order: str = "row",
+    split: int = 1,
+    template: Literal["mma", "fma", "sync"] = "mma",
+) -> Kernel:
+    return Kernel(
+        face=NO_FACE,
+        arch=arch,
+        template=template,
+        params=p.params,
+        tile=tile,
+        stages=stages,
+        threads=threads,
+        rows=rows,
+        cols=cols,
+        m=p.m,
+        n=p.n,
+        k=p.k,
+        batch=p.batch,
+        grid=block_axes(bind),
+        a=a,
+        b=b,
+        acc_dtype=p.acc_dtype,
+        smem=smem,
+        barriers=barriers,
+        maps=maps,
+        tokens=dict(TOKENS),
+        barrier_model=model,  # type: ignore[arg-type]
+        shared_bytes=shared,
+        ring_origin=origin,  # type: ignore[arg-type]
+        body=body,
+        tail=tail,
+        tile_order=order,  # type: ignore[arg-type]
+        split=split,
+    )
+
+
+def block_axes(bind: dict[str, str]) -> dict[str, str]:
+    """Block coordinate -> role. n on x and m on y unless `bind` swaps them; batch on z."""
+    out = {place.removeprefix("block."): axis.split(".")[0] for axis, place in bind.items() if place.startswith("block.")}
+    roles = {place: role for place, role in out.items() if role in ("m", "n")}
+    if sorted(roles.values()) != ["m", "n"]:
+        roles = {"x": "n", "y": "m"}
+    free = next(c for c in "zyx" if c not in roles)
+    return {**roles, free: "b"}
+
+
+def bind_kernel(
+    p: Problem, kernel: Kernel, bind: dict[str, str], persistent: int, maps: tuple[TensorMapSpec, ...] = ()
+) -> tuple[Kernel, Binding]:
+    bm, bn, _ = kernel.tile
+    counts = {"m": ceildiv(p.m, bm), "n": ceildiv(p.n, bn), "b": product(p.batch) * kernel.split}
+    if persistent:
+        grid: tuple[Expr, ...] = (minimum(product(counts.values()), persistent), ONE, ONE)
+    else:
+        grid = tuple(counts[kernel.grid[c]] for c in "xyz")
+    names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
+    conditions = tuple(Condition(substitute(c.size, names), c.divisor, c.low, c.high) for c in p.conditions)
+    block = (kernel.cols, kernel.rows) if kernel.template == "sync" else (kernel.threads,)
+    return kernel, Binding(
+        p.region,
+        "",
+        p.buffers,
+        tuple(var(s) for s in p.symbols),
+        conditions=conditions,
+        grid=tuple(substitute(g, names) for g in grid),
+        block=block,
+        shared_bytes=kernel.shared_bytes,
+        tensor_maps=maps,
+    )

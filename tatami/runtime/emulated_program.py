@@ -24,8 +24,9 @@ from tatami.emulated.report import Explain
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch, Ptr, SizeArg, TensorMap
 from tatami.execution.waves import operation_symbols
+from tatami.runtime.arrays import check_memory
 from tatami.runtime.emulated_machine import Argument, EmulatedMachine, LaunchShape, MapOver, Pointer
-from tatami.runtime.python_steps import SteppedRun
+from tatami.runtime.python_steps import NumpyRun
 
 Array: TypeAlias = np.ndarray
 
@@ -122,7 +123,7 @@ class EmulatedProgram:
         return self._where(program, debug_name)
 
 
-class EmulatedRun(SteppedRun):
+class EmulatedRun(NumpyRun):
     """One run of one program."""
 
     def __init__(
@@ -164,17 +165,17 @@ class EmulatedRun(SteppedRun):
     # -- buffers ---------------------------------------------------------------------------------
 
     def allocate(self, id: str, count: int) -> Array:
+        check_memory(count * self.info[id].dtype.itemsize)
         self.own[id] = self.machine.make(self.program.step_name(self.name, id), count, self.info[id].dtype)
         return self.own[id]
 
+    def keep(self, id: str, value: Array) -> Array:
+        self.own[id] = self.machine.copied(id, value, self.info[id].dtype)
+        return self.own[id]
+
     def store(self, id: str, value: Array) -> None:
-        is_new = not self.info[id].parent and id not in self.values
         super().store(id, value)
-        if is_new:
-            self.own[id] = self.machine.copied(id, self.values[id], self.info[id].dtype)
-            self.values[id] = self.own[id]
-        else:
-            self.mark(id)
+        self.mark(id)
 
     def mark(self, id: str) -> None:
         """The buffer has values that no kernel wrote."""
@@ -212,7 +213,7 @@ class EmulatedRun(SteppedRun):
             self.release(position + 1)
 
     def size(self, e: Expr) -> int:
-        return int(evaluate(e, self._env()))
+        return int(evaluate(e, self.env()))
 
     def holds(self, c: Condition) -> bool:
         value = self.size(c.size)

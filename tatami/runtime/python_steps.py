@@ -1,21 +1,24 @@
-"""A run of a program that has Python steps: compiled segments, and between them host steps, calls and loops.
+"""A run of a program that has Python steps: kernels, and between them host steps, calls, conditions and loops.
 
-Each arena buffer is an array of its own, made when its size is known and dropped after its last use; the segments
-find it by the distance of its address from a base, which is what an offset is.
+Each arena buffer is an array of its own, made when its size is known and dropped after its last use. `SteppedRun` is
+the run over any kind of array; `NumpyRun` has them in this process's memory, `PythonRun` lets compiled segments work on
+them.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from tatami.core.binding import check_new_sizes
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.dtype import DType
+from tatami.core.expr import evaluate, free_vars
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
 from tatami.execution.arena import Frame, callee_sizes, slots
@@ -31,12 +34,25 @@ if TYPE_CHECKING:
 Array: TypeAlias = np.ndarray
 
 
-class SteppedProgram(Protocol):
+class AnyArray(Protocol):
+    """What a run asks of an array itself."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+A = TypeVar("A", bound=AnyArray)
+
+
+class SteppedProgram(Protocol[A]):
     """What a run needs of the program it belongs to."""
 
     layouts: Layouts
     execution: Module[ExecutionPlan]
-    constants: dict[str, Array]
+    constants: dict[str, A]
     threads: int
 
     def bind(
@@ -46,35 +62,36 @@ class SteppedProgram(Protocol):
     def run(
         self,
         program: str,
-        inputs: Sequence[Array],
+        inputs: Sequence[A],
         sizes: Mapping[str, int],
-        outputs: Sequence[Array | None] = (),
+        outputs: Sequence[A | None] = (),
         depth: int = 0,
-    ) -> list[Array]: ...
+    ) -> list[A]: ...
 
     def step_name(self, program: str, debug_name: str) -> str: ...
 
 
-class SteppedRun:
-    """One run of a program whose calls, loops and host steps are made from Python. A subclass runs the kernels between."""
+class SteppedRun(Generic[A]):
+    """One run of a program whose calls, loops and host steps are made from Python. A subclass knows its arrays and runs
+    the kernels between."""
 
     def __init__(
         self,
-        program: Any,
+        program: SteppedProgram[A],
         name: str,
-        inputs: Sequence[Array],
+        inputs: Sequence[A],
         sizes: Mapping[str, int],
-        outputs: Sequence[Array | None],
+        outputs: Sequence[A | None],
         depth: int,
     ) -> None:
-        self.program: SteppedProgram = program
+        self.program = program
         self.name = name
         self.plan = program.execution.programs[name]
         self.layouts = program.layouts
         self.depth = depth
         self.sizes = dict(sizes)
         self.info = {b.id: b for b in self.plan.buffers}
-        self.values: dict[str, Array] = {}
+        self.values: dict[str, A] = {}
         boundary = self.layouts.boundary(name)
         for b, array in zip((b for b in boundary if b.kind == "input"), inputs, strict=True):
             self.values[b.id] = array
@@ -90,11 +107,42 @@ class SteppedRun:
                 if id:
                     self.last[self.root(id).id] = i
 
+    # -- what a subclass knows -------------------------------------------------------------------
+
     def segment(self, number: int, begin: int, end: int) -> None:
         """Run the instructions [begin, end), which need no Python between them."""
         raise NotImplementedError
 
-    def run(self) -> list[Array]:
+    def read(self, array: A) -> Array:
+        """The values, on the host."""
+        raise NotImplementedError
+
+    def make(self, values: Array, dtype: DType) -> A:
+        """An array with the values of a host array."""
+        raise NotImplementedError
+
+    def memory(self, shape: tuple[int, ...], dtype: DType, at: Place) -> A:
+        """A new array without values, row by row. Raises OutOfMemory."""
+        raise NotImplementedError
+
+    def part(self, whole: A, start: int, shape: tuple[int, ...]) -> A:
+        """The elements of `whole` from number `start` on, as an array of `shape` in the same memory."""
+        raise NotImplementedError
+
+    def copy(self, to: A, source: A) -> None:
+        raise NotImplementedError
+
+    def allocate(self, id: str, count: int) -> A:
+        """Memory for `count` elements of a buffer."""
+        return self.memory((count,), self.info[id].dtype, partial(self.program.step_name, self.name, id))
+
+    def keep(self, id: str, value: A) -> A:
+        """The result of a step as memory of a buffer."""
+        return value
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def run(self) -> list[A]:
         """The outputs in the order of the signature."""
         segments = list(enumerate(self.layouts.segments(self.name)))
         position = 0
@@ -119,7 +167,7 @@ class SteppedRun:
         return b
 
     def shape(self, b: BufferInfo) -> tuple[int, ...]:
-        missing = [str(s) for s in b.shape if not _known(s, self.sizes)]
+        missing = [str(s) for s in b.shape if not free_vars(s) <= self.sizes.keys()]
         if missing:
             raise fail(
                 "UnboundSymbol",
@@ -129,33 +177,27 @@ class SteppedRun:
             )
         return tuple(max(0, evaluate(s, self.sizes)) for s in b.shape)
 
-    def buffer(self, id: str) -> Array:
+    def buffer(self, id: str) -> A:
         """The array of a buffer, made now when it does not exist."""
         b = self.info[id]
         if b.parent:
-            whole = self.buffer(b.parent).reshape(-1)
             start = evaluate(b.offset, self.sizes) if b.offset is not None else 0
-            return whole[start : start + evaluate(b.elements, self.sizes)].reshape(self.shape(b))
+            return self.part(self.buffer(b.parent), start, self.shape(b))
         if id not in self.values:
             shape = self.shape(b)
-            count = max(0, evaluate(b.elements, self._env()))
-            check_memory(count * b.dtype.itemsize)
+            count = max(0, evaluate(b.elements, self.env()))
             flat = self.allocate(id, count)
-            self.values[id] = flat.reshape(shape) if int(np.prod(shape, dtype=np.int64)) == count else flat
+            self.values[id] = self.part(flat, 0, shape) if math.prod(shape) == count else flat
         return self.values[id]
 
-    def allocate(self, id: str, count: int) -> Array:
-        """Memory for `count` elements of a buffer."""
-        return empty((count,), self.info[id].dtype)
-
-    def _env(self) -> dict[str, int]:
+    def env(self) -> dict[str, int]:
         return {**self.sizes, THREADS: self.program.threads}
 
-    def store(self, id: str, value: Array) -> None:
-        """Take a value that Python made as a buffer."""
+    def store(self, id: str, value: A) -> None:
+        """Take a value that a step made as a buffer."""
         b = self.info[id]
         if b.parent or id in self.values:
-            np.copyto(self.buffer(id), value)
+            self.copy(self.buffer(id), value)
             return
         shape = self.shape(b)
         if value.shape != shape:
@@ -165,7 +207,7 @@ class SteppedRun:
                 f"a step gave shape {list(value.shape)} where {list(shape)} is declared",
                 "check the sizes of its inputs",
             )
-        self.values[id] = value if value.flags.c_contiguous and value.flags.owndata else np.array(value, order="C")
+        self.values[id] = self.keep(id, value)
 
     def release(self, end: int) -> None:
         for id in [i for i in self.values if self.info[i].kind == "arena" and self.last.get(i, -1) < end]:
@@ -179,14 +221,15 @@ class SteppedRun:
         inputs = [self.buffer(id) if id else None for id in ins.inputs]
         match ins.op:
             case Host(routine=routine, attrs=attrs):
-                present = [x for x in inputs if x is not None]
+                present = [self.read(x) for x in inputs if x is not None]
                 dtypes = [self.info[id].dtype for id in ins.outputs]
-                results = run_host_step(at, routine, present, attrs, dtypes)
+                made = run_host_step(at, routine, present, attrs, dtypes)
+                results = [self.make(m, d) for m, d in zip(made, dtypes)]
             case Call(program=program):
                 results = self.call(at, ins, program, inputs)
             case If(then=then, otherwise=otherwise):
                 assert inputs[0] is not None
-                results = self.call(at, ins, then if bool(inputs[0]) else otherwise, inputs[1:])
+                results = self.call(at, ins, then if bool(self.read(inputs[0])) else otherwise, inputs[1:])
             case Loop():
                 results = self.loop(at, ins, ins.op, inputs)
             case _:
@@ -198,7 +241,7 @@ class SteppedRun:
             self.store(id, value)
         self.release(position + 1)
 
-    def call(self, at: Place, ins: Instruction, program: str, arguments: Sequence[Array | None]) -> list[Array]:
+    def call(self, at: Place, ins: Instruction, program: str, arguments: Sequence[A | None]) -> list[A]:
         if self.depth >= MAX_DEPTH:
             raise fail(
                 "RecursionDepth", at(), f"programs call each other more than {MAX_DEPTH} deep", "make the recursion end earlier"
@@ -211,35 +254,77 @@ class SteppedRun:
         sizes = self.program.bind(program, {p.tensor: a.shape for p, a in zip(ports, present)}, given)
         return self.program.run(program, present, sizes, (), self.depth + 1)
 
-    def loop(self, at: Place, ins: Instruction, op: Loop, inputs: Sequence[Array | None]) -> list[Array]:
-        """Iterate in Python; scanned rows are stacked at the end."""
-        trip = None if inputs[0] is None else int(inputs[0])
-        keep = np.asarray(True if inputs[1] is None else bool(inputs[1]))
+    def loop(self, at: Place, ins: Instruction, op: Loop, inputs: Sequence[A | None]) -> list[A]:
+        """Iterate in Python; scanned rows are stacked at the end, when their number is known."""
+        trip = None if inputs[0] is None else int(self.read(inputs[0]))
+        keep = True if inputs[1] is None else bool(self.read(inputs[1]))
         state = [x for x in inputs[2 : 2 + op.carried] if x is not None]
         captured = [x for x in inputs[2 + op.carried :] if x is not None]
         body = self.program.execution.programs[op.body]
         kinds = {b.id: b.kind for b in body.buffers}
         takes_condition = sum(kinds[i] == "input" for i in body.input_buffers) == len(ins.inputs)
-        rows: list[list[Array]] = [[] for _ in range(op.scanned)]
+        rows: list[list[A]] = [[] for _ in range(op.scanned)]
         iteration = 0
-        while (trip is None or iteration < trip) and bool(keep):
-            lead = [np.asarray(iteration, np.int64)] + ([np.array(keep)] if takes_condition else [])
+        while (trip is None or iteration < trip) and keep:
+            lead = [self.make(np.asarray(iteration, np.int64), DType.i64)]
+            if takes_condition:
+                lead.append(self.make(np.asarray(keep), DType.bool))
             results = self.call(at, ins, op.body, [*lead, *state, *captured])
-            keep, state = results[0], results[1 : 1 + op.carried]
+            keep, state = bool(self.read(results[0])), results[1 : 1 + op.carried]
             for column, row in zip(rows, results[1 + op.carried :]):
                 column.append(row)
             iteration += 1
         if op.new_symbols:
             self.sizes[op.new_symbols[0]] = iteration
-        stacked: list[Array] = []
-        for id, column in zip(ins.outputs[op.carried :], rows):
-            b = self.info[id]
-            stacked.append(np.stack(column) if column else empty((0, *self.shape(b)[1:]), b.dtype))
-        return [*(np.array(x) for x in state), *stacked]
+        stacked = [self._stacked(at, self.info[id], column) for id, column in zip(ins.outputs[op.carried :], rows)]
+        return [*(self._own(at, self.info[id], s, inputs) for id, s in zip(ins.outputs, state)), *stacked]
+
+    def _stacked(self, at: Place, b: BufferInfo, column: Sequence[A]) -> A:
+        """The rows one after the other."""
+        shape = column[0].shape if column else self.shape(b)[1:]
+        made = self.memory((len(column), *shape), b.dtype, at)
+        for k, row in enumerate(column):
+            if row.shape != shape:
+                why = f"iteration {k} gave a row of shape {list(row.shape)}, the first one of {list(shape)}"
+                raise fail("HostFault", at(), why, "let every iteration give rows of one shape")
+            self.copy(self.part(made, k * row.size, shape), row)
+        return made
+
+    def _own(self, at: Place, b: BufferInfo, value: A, given: Sequence[A | None]) -> A:
+        """The value in memory that no argument of the loop has (a loop of no iterations gives its arguments)."""
+        if all(value is not g for g in given):
+            return value
+        made = self.memory(value.shape, b.dtype, at)
+        self.copy(made, value)
+        return made
 
 
-class PythonRun(SteppedRun):
-    """A run whose segments are compiled code of a CpuProgram."""
+class NumpyRun(SteppedRun[Array]):
+    """A run whose arrays lie in this process's memory."""
+
+    def read(self, array: Array) -> Array:
+        return array
+
+    def make(self, values: Array, dtype: DType) -> Array:
+        return values
+
+    def memory(self, shape: tuple[int, ...], dtype: DType, at: Place) -> Array:
+        check_memory(math.prod(shape) * dtype.itemsize)
+        return empty(shape, dtype)
+
+    def part(self, whole: Array, start: int, shape: tuple[int, ...]) -> Array:
+        return whole.reshape(-1)[start : start + math.prod(shape)].reshape(shape)
+
+    def copy(self, to: Array, source: Array) -> None:
+        np.copyto(to, source)
+
+    def keep(self, id: str, value: Array) -> Array:
+        return value if value.flags.c_contiguous and value.flags.owndata else np.array(value, order="C")
+
+
+class PythonRun(NumpyRun):
+    """A run whose segments are compiled code of a CpuProgram. They find a buffer by the distance of its address from a
+    base, which is what an offset is."""
 
     def __init__(
         self,
@@ -265,7 +350,7 @@ class PythonRun(SteppedRun):
         for i in self.layouts.headers(self.name):
             ins = self.plan.instructions[i]
             if begin <= i < end:
-                frame = self.compiled.planner.frame(self.plan, ins, self._env(), self.depth)
+                frame = self.compiled.planner.frame(self.plan, ins, self.env(), self.depth)
             else:  # belongs to another segment: no memory now
                 carried = 1 + ins.op.carried if isinstance(ins.op, Loop) else 0
                 frame = Frame((0,) * carried, 0, (None,) * len(callees(ins)), 0, 0)
@@ -285,7 +370,3 @@ class PythonRun(SteppedRun):
         if code:
             raise self.compiled.fault(code)
         self.release(end)
-
-
-def _known(size: Expr, sizes: Mapping[str, int]) -> bool:
-    return free_vars(size) <= sizes.keys()

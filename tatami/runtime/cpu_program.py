@@ -30,14 +30,12 @@ from tatami.core.tensor import numpy_dtype
 from tatami.execution.arena import ArenaPlan, Planner, pool_offsets
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import ExecutionPlan
-from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
+from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import PythonRun
 
 Array: TypeAlias = np.ndarray
 Entry: TypeAlias = Callable[..., int]
-Where: TypeAlias = Callable[[str, str], str]
-"""(program, debug name) -> the words that tell a reader which part of the model that was."""
 
 FAULTS = {
     1: ("IndexOutOfRange", "an index points outside its data", "check the values of the index tensor"),
@@ -80,19 +78,18 @@ class Sized:
     output_bytes: int
 
 
-class CpuProgram:
+class CpuProgram(LoadedModule):
     """The loaded form of an execution module. `library` has the entry that `c.print_entry` wrote."""
 
     def __init__(
         self, execution: Module[ExecutionPlan], library: ctypes.CDLL, pool: int, threads: int, where: Where | None = None
     ) -> None:
         self.layouts = Layouts(execution)
-        self.execution = self.layouts.module
+        super().__init__(self.layouts.module, where)
         self.planner = Planner(self.layouts, threads)
         self.threads = threads
         self._library = library
         self._pool = ctypes.c_void_p(pool)
-        self._where = where or (lambda program, name: name)
         self._entries: dict[str, Entry] = {}
         self._sized: OrderedDict[tuple[object, ...], Sized] = OrderedDict()
         self._recent: tuple[str, Mapping[str, int], Sized] | None = None
@@ -101,7 +98,6 @@ class CpuProgram:
         self._arenas: list[tuple[Array, int]] = []
         self._numbers = {name: k for k, name in enumerate(execution.programs)}
         self.constants: dict[str, Array] = {}
-        self.constant_shapes: dict[str, tuple[int, ...]] = {}
         self.constant_bytes = 0
         self._load_constants()
 
@@ -119,7 +115,6 @@ class CpuProgram:
             for id, port in zip(setup.output_buffers, setup.signature.outputs):
                 made[port.tensor] = (port.dtype, evaluate(info[id].elements, bound))
                 self.constant_shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
-        self.constant_shapes |= {name: tensor.shape for name, tensor in given.items()}
         sizes = {n: made[n][0].itemsize * made[n][1] if n in made else given[n].array.nbytes for n in self.layouts.pooled}
         offsets, end = pool_offsets(sizes)
         check_memory(end)
@@ -151,14 +146,6 @@ class CpuProgram:
         self.constant_addresses = [0 if a is None else address(a) for a in found]
 
     # -- sizes -----------------------------------------------------------------------------------
-
-    def bind(
-        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
-    ) -> dict[str, int]:
-        """The program's size symbols from the shapes of its inputs. Raises E1304, UnboundSymbol, InputMismatch."""
-        plan = self.execution.programs[program]
-        later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
-        return bind_sizes(plan.signature, {**self.constant_shapes, **shapes}, sizes, later)
 
     def face(self, program: str) -> Face:
         found = self._faces.get(program)
@@ -310,7 +297,7 @@ class CpuProgram:
         for name, plan in self.execution.programs.items():
             if number < len(plan.instructions):
                 return fail(
-                    kind, self._where(name, plan.instructions[number].debug_name or f"instruction {number}"), why, suggestion
+                    kind, self.step_name(name, plan.instructions[number].debug_name or f"instruction {number}"), why, suggestion
                 )
             number -= len(plan.instructions)
         return fail(kind, "program", why, suggestion)
@@ -321,9 +308,6 @@ class CpuProgram:
         sides.restype = ctypes.POINTER(ctypes.c_int64 * 2)
         found = broken_equation(equation, *sides().contents)
         return TatamiError(msgspec.structs.replace(found, at=f"{found.at} of {program}"))
-
-    def step_name(self, program: str, debug_name: str) -> str:
-        return self._where(program, debug_name)
 
     def times(self) -> dict[tuple[str, str], float]:
         """Seconds spent per (program, Region or step) since the last call of this; for libraries with a timed entry."""

@@ -26,6 +26,7 @@ from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import check_memory
 from tatami.runtime.emulated_machine import Argument, EmulatedMachine, LaunchShape, MapOver, Pointer
+from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import NumpyRun
 
 Array: TypeAlias = np.ndarray
@@ -48,7 +49,7 @@ class _EveryCallInPython(Layouts):
         return frozenset(self.module.programs)
 
 
-class EmulatedProgram:
+class EmulatedProgram(LoadedModule):
     """The loaded form of an execution module. `faces`: of the kernels by symbol."""
 
     def __init__(
@@ -57,20 +58,18 @@ class EmulatedProgram:
         machine: EmulatedMachine,
         faces: Mapping[str, KernelFace],
         target: Target,
-        where: Callable[[str, str], str] | None = None,
+        where: Where | None = None,
         explain: Explain | None = None,
     ) -> None:
         self.layouts: Layouts = _EveryCallInPython(execution)
-        self.execution = self.layouts.module
+        super().__init__(self.layouts.module, where)
         self.machine = machine
         self.faces = faces
         self.target = target
         self.explain = explain
         self.schedule = chosen_schedule()
         self.threads = 1
-        self._where = where or (lambda program, name: name)
         self.constants: dict[str, Array] = {}
-        self.constant_shapes = {n: t.shape for n, t in execution.constants.items()}
         self._load_constants()
 
     def _load_constants(self) -> None:
@@ -83,13 +82,6 @@ class EmulatedProgram:
         for port, result in zip(setup.signature.outputs, self.run("setup", [], bound)):
             self.constants[port.tensor] = self.machine.copied(port.tensor, result, port.dtype)
             self.constant_shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
-
-    def bind(
-        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
-    ) -> dict[str, int]:
-        plan = self.execution.programs[program]
-        later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
-        return bind_sizes(plan.signature, {**self.constant_shapes, **shapes}, sizes, later)
 
     def run(
         self,
@@ -118,9 +110,6 @@ class EmulatedProgram:
         ]
         arena = sum(evaluate(b.elements, sizes) * b.dtype.itemsize for b in known)
         return {"constants": sum(a.nbytes for a in self.constants.values()), "arena_without_reuse": arena}
-
-    def step_name(self, program: str, debug_name: str) -> str:
-        return self._where(program, debug_name)
 
 
 class EmulatedRun(NumpyRun):

@@ -50,10 +50,12 @@ A = TypeVar("A", bound=AnyArray)
 class SteppedProgram(Protocol[A]):
     """What a run needs of the program it belongs to."""
 
-    layouts: Layouts
     execution: Module[ExecutionPlan]
     constants: dict[str, A]
     threads: int
+
+    @property
+    def layouts(self) -> Layouts: ...
 
     def bind(
         self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None

@@ -7,31 +7,22 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tatami.core.binding import bind_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import evaluate
 from tatami.core.module import Module
 from tatami.execution.ir import ExecutionPlan
 from tatami.execution.run import Machine
-from tatami.execution.waves import operation_symbols
+from tatami.runtime.loaded import LoadedModule
 
 Array: TypeAlias = np.ndarray
 
 
-class ReferenceProgram:
+class ReferenceProgram(LoadedModule):
     """`regions` is the region module of a lowered plan; a plan of `from_graph` needs none."""
 
     def __init__(self, execution: Module[ExecutionPlan], regions: Module[Any] | None = None) -> None:
-        self.execution = execution
+        super().__init__(execution)
         self.machine = Machine(execution, regions)
-
-    def bind(
-        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
-    ) -> dict[str, int]:
-        plan = self.execution.programs[program]
-        later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
-        known = {name: tensor.shape for name, tensor in self.execution.constants.items()}
-        return bind_sizes(plan.signature, {**known, **shapes}, sizes, later)
 
     def run(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], outputs: Sequence[Array | None] = ()

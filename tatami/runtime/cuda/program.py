@@ -20,7 +20,6 @@ from tatami.core.expr import evaluate
 from tatami.core.module import Module
 from tatami.execution.arena import Planner, aligned
 from tatami.execution.ir import ExecutionPlan
-from tatami.execution.waves import operation_symbols
 from tatami.runtime.cuda.arrays import CudaArrays
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import Block, DeviceArray, empty, upload
@@ -28,12 +27,11 @@ from tatami.runtime.cuda.graph import Replay
 from tatami.runtime.cuda.hosted import HostedRun
 from tatami.runtime.cuda.kernels import Kernels
 from tatami.runtime.cuda.steps import CopyStep, DeviceLayouts, KernelStep, Resolver, Steps
+from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.nvrtc import Cubin
 
 KEPT_SIZES = 256
 KEPT_GRAPHS = 16
-Where = Callable[[str, str], str]
-"""(program, debug name) -> the words that tell a reader which part of the model that was."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Sized:
     output_shapes: tuple[tuple[int, ...], ...]
 
 
-class CudaProgram:
+class CudaProgram(LoadedModule):
     """The loaded form of an execution module on one device."""
 
     def __init__(
@@ -53,7 +51,7 @@ class CudaProgram:
     ) -> None:
         self.device = device
         self.layouts = DeviceLayouts(execution)
-        self.execution = self.layouts.module
+        super().__init__(self.layouts.module, where)
         self.planner = Planner(self.layouts, 1)
         self.threads = 1
         self.kernels = Kernels(device, cubins)
@@ -61,13 +59,11 @@ class CudaProgram:
         self.waits = os.environ.get("TATAMI_CUDA_SYNC", "") not in ("", "0")
         self.captures = 0
         """Graphs built so far; calls of equal topology replay one."""
-        self._where = where or (lambda program, name: name)
         self._lock = threading.RLock()
         self._sized: OrderedDict[tuple[object, ...], Sized] = OrderedDict()
         self._replays: OrderedDict[tuple[object, ...], Replay] = OrderedDict()
         self._arenas: dict[int, Block] = {}
         self.constants: dict[str, DeviceArray] = {}
-        self.constant_shapes: dict[str, tuple[int, ...]] = {}
         self.constant_bytes = 0
         self._load_constants()
 
@@ -80,7 +76,6 @@ class CudaProgram:
         setup = self.execution.programs.get("setup")
         sources = [p.tensor for p in setup.signature.inputs] if setup is not None else []
         for name, tensor in given.items():
-            self.constant_shapes[name] = tensor.shape
             if name in read or name in sources:
                 self.constants[name] = upload(self.device, tensor.array, tensor.dtype)
         if setup is not None:
@@ -101,14 +96,6 @@ class CudaProgram:
 
     # -- sizes -----------------------------------------------------------------------------------
 
-    def bind(
-        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
-    ) -> dict[str, int]:
-        """The program's size symbols from the shapes of its inputs. Raises E1304, UnboundSymbol, InputMismatch."""
-        plan = self.execution.programs[program]
-        later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
-        return bind_sizes(plan.signature, {**self.constant_shapes, **shapes}, sizes, later)
-
     def sized(self, program: str, sizes: Mapping[str, int]) -> Sized:
         """The steps for these sizes, resolved once."""
         key = (program, *(sizes[s] for s in self.layouts.symbols(program)))
@@ -124,7 +111,7 @@ class CudaProgram:
         return found
 
     def resolver(self) -> Resolver:
-        return Resolver(self.layouts, self.planner, self._where)
+        return Resolver(self.layouts, self.planner, self.where)
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -253,6 +240,3 @@ class CudaProgram:
             return {"constants": self.constant_bytes}
         plan = self.planner.plan("main", sizes)
         return {"constants": self.constant_bytes, "arena": plan.bytes, "arena_without_reuse": plan.bytes_without_reuse}
-
-    def step_name(self, program: str, debug_name: str) -> str:
-        return self._where(program, debug_name)

@@ -1,0 +1,35 @@
+"""What a loaded program answers alike on every machine: its sizes from the shapes it is called with, and names of its
+steps for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from tatami.core.binding import bind_sizes
+from tatami.core.module import Module
+from tatami.execution.ir import ExecutionPlan
+from tatami.execution.waves import operation_symbols
+
+Where: TypeAlias = Callable[[str, str], str]
+"""(program, debug name) -> the words that tell a reader which part of the model that was."""
+
+
+class LoadedModule:
+    """`constant_shapes`: of the module's constants, to which a program adds what its `setup` makes."""
+
+    def __init__(self, execution: Module[ExecutionPlan], where: Where | None = None) -> None:
+        self.execution = execution
+        self.constant_shapes: dict[str, tuple[int, ...]] = {n: t.shape for n, t in execution.constants.items()}
+        self.where: Where = where or (lambda program, name: name)
+
+    def bind(
+        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """The program's size symbols from the shapes of its inputs. Raises E1304, UnboundSymbol, InputMismatch."""
+        plan = self.execution.programs[program]
+        later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
+        return bind_sizes(plan.signature, {**self.constant_shapes, **shapes}, sizes, later)
+
+    def step_name(self, program: str, debug_name: str) -> str:
+        return self.where(program, debug_name)

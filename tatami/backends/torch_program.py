@@ -25,6 +25,7 @@ from tatami.runtime.cuda.arrays import ALIGNMENT
 from tatami.runtime.cuda.device_array import DeviceArray
 from tatami.runtime.cuda.program import CudaProgram
 from tatami.runtime.cuda.program import Sized as SizedOnDevice
+from tatami.runtime.layouts import row_major_strides
 from tatami.torch.dtypes import TO_TORCH
 from tatami.torch.import_graph import Argument, Imported, Result
 
@@ -244,16 +245,7 @@ def _in_order(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor
 
 def _as_written(tensor: torch.Tensor, r: Allocation) -> torch.Tensor:
     """The memory of a result as the row-major array that the program writes."""
-    return tensor if r.plain or r.copied else torch.as_strided(tensor, r.lies, _row_major(r.lies))
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    out: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        out.insert(0, step)
-        step *= max(size, 1)
-    return tuple(out)
+    return tensor if r.plain or r.copied else torch.as_strided(tensor, r.lies, row_major_strides(r.lies))
 
 
 def _allocation(result: Result, sizes: Mapping[str, int]) -> Allocation:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tatami.core.layout import Layout
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Elements from one index of an axis to the next, where an array lies row by row."""
+    out: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        out.insert(0, step)
+        step *= max(size, 1)
+    return tuple(out)
 
 
 def lies_in(array: np.ndarray, layout: Layout | None) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from tatami.core.dtype import DType
 from tatami.core.tensor import dtype_of
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import DeviceArray, order_streams
+from tatami.runtime.layouts import row_major_strides
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Found:
 def find(value: Any, device: Device, at: str) -> Found | None:
     """The memory of an array on a GPU, ready for the current stream; None for what lies on the host. Raises InputMismatch."""
     if isinstance(value, DeviceArray):
-        return Found(value.device.ordinal, value.address, value.shape, _row_major(value.shape), value.element, value)
+        return Found(value.device.ordinal, value.address, value.shape, row_major_strides(value.shape), value.element, value)
     if type(value).__module__.partition(".")[0] == "torch" and getattr(value, "is_cuda", False):
         return _from_torch(value, at)
     try:
@@ -98,7 +98,7 @@ def _from_interface(value: Any, interface: dict[str, Any], device: Device, at: s
     if dtype is None:
         raise fail("InputMismatch", at, f"the array is {interface['typestr']}", "convert it to a dtype that Tatami has")
     given = interface.get("strides")
-    strides = _row_major(shape) if given is None else tuple(int(s) // kind.itemsize for s in given)
+    strides = row_major_strides(shape) if given is None else tuple(int(s) // kind.itemsize for s in given)
     address, read_only = interface["data"]
     stream = interface.get("stream")
     if stream is not None:
@@ -117,15 +117,6 @@ def _device_of(device: Device, address: int) -> int:
     which = driver.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     with device:
         return int(driver.call("cuPointerGetAttribute", which, driver.api.CUdeviceptr(address), at="the input's address"))
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    out: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        out.insert(0, step)
-        step *= max(size, 1)
-    return tuple(out)
 
 
 # -- DLPack --------------------------------------------------------------------------------------
@@ -184,7 +175,7 @@ def _from_capsule(capsule: Any, ordinal: int, at: str) -> Found:
         why = f"DLPack type code {t.dtype.code}, {t.dtype.bits} bits, {t.dtype.lanes} lanes"
         raise fail("InputMismatch", at, why, "convert it to a dtype that Tatami has")
     shape = tuple(t.shape[i] for i in range(t.ndim))
-    strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else _row_major(shape)
+    strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else row_major_strides(shape)
     _api.PyCapsule_SetName(capsule, _USED)
     owner = _Holder()
     release = weakref.finalize(owner, _delete, pointer)
@@ -234,7 +225,7 @@ def to_capsule(array: DeviceArray) -> Any:
         raise BufferError(f"DLPack has no word for {array.element}")
     count = max(1, array.ndim)
     shape = (ctypes.c_int64 * count)(*array.shape)
-    strides = (ctypes.c_int64 * count)(*_row_major(array.shape))
+    strides = (ctypes.c_int64 * count)(*row_major_strides(array.shape))
     number = next(_numbers)
     managed = _Managed(
         _Tensor(

@@ -31,7 +31,8 @@ from tatami.tiny.infer import Type
 from tatami.tiny.ir import Elementwise, InputOp, Node, Program
 from tatami.tiny.load_uops import UOPS, refuse
 from tatami.tiny.repair import REPAIRS
-from tatami.tiny.verify import expressions, is_axis_name
+from tatami.tiny.verify import expressions
+from tatami.tiny.verify_view import is_axis_name
 
 _ENTRY_KEYS = {"id", "out", "uop", "op", "src", "arg", "dtype", "shape", "tag"}
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.bounds import affine_ends, greatest, is_within, least, unravel
-from tatami.core.expr import ONE, ZERO, Expr, Extreme, Floor, Shape, Var, expr, product
+from tatami.core.bounds import affine_ends, is_within, unravel
+from tatami.core.expr import ZERO, Expr, Extreme, Floor, Shape, Var, expr, product
 from tatami.frontend.ops_movement import View
 from tatami.tiny.build import Builder, Value
 from tatami.tiny.lower_rule import Use
-from tatami.tiny.verify import is_affine
+from tatami.tiny.verify_view import is_affine, reads_inside
 
 
 def view(use: Use[View]) -> Value:
@@ -33,15 +33,9 @@ def view(use: Use[View]) -> Value:
         return source.gather(a.shape, [None] * len(index), *index, bounds="error" if open_reads else "assume")
     for found, size in ends:
         assert found is not None
-        _want_inside(x.builder, found, size, a.shape)
+        for small, large in reads_inside(found, size, a.shape):
+            x.builder.assume(small, large, is_read=True)
     return x.view(a.shape, a.map if a.map is not None else unravel(reads[0][0], x.shape, extents))
-
-
-def _want_inside(builder: Builder, ends: tuple[Expr, Expr], size: Expr, shape: Shape) -> None:
-    """0 <= low and high < size, unless the result has no elements."""
-    is_read = least(ONE, *shape)
-    for small, large in ((ZERO, ends[0]), (ends[1], size - 1)):
-        builder.assume(greatest(small, large) * is_read, large * is_read, is_read=True)
 
 
 def _computed(builder: Builder, e: Expr, shape: Shape, axes: Mapping[str, int]) -> Value:

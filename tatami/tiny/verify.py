@@ -16,7 +16,7 @@ from tatami.core.bounds import is_positive
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Floor, Shape, Var, free_vars
+from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature, symbols
 from tatami.tiny.infer import Type, infer
@@ -35,6 +35,7 @@ from tatami.tiny.ir import (
     ViewOp,
 )
 from tatami.tiny.repair import REPAIRS
+from tatami.tiny.verify_view import is_axis_name, verify_view
 
 _RESERVED = re.compile(r"[ir]\d+|min|max|floor")
 
@@ -187,7 +188,7 @@ def _node(
                 )
             )
             break
-    out += _attributes(node, src)
+    out += _attributes(node, src, signature)
     return out
 
 
@@ -251,14 +252,10 @@ def expressions(node: Node) -> list[Expr]:
     return out
 
 
-def is_axis_name(name: str) -> bool:
-    return re.fullmatch(r"i\d+", name) is not None
-
-
-def _attributes(node: Node, src: list[Type]) -> list[Diagnostic]:
+def _attributes(node: Node, src: list[Type], signature: Signature) -> list[Diagnostic]:
     op = node.op
     if isinstance(op, ViewOp):
-        return _index_map(node, op)
+        return verify_view(node.id, op, src[0].shape, signature)
     if isinstance(op, GatherOp | ScatterOp):
         rank = len(node.shape) if isinstance(op, GatherOp) else len(src[1].shape)
         axes = {f"i{k}" for k in range(rank)}
@@ -277,49 +274,6 @@ def _attributes(node: Node, src: list[Type]) -> list[Diagnostic]:
                     diagnostic("AxisOutOfRange", node.id, f"PAD crops axis {axis} of size {size} by {-(lo + hi)}", "crop less")
                 ]
     return []
-
-
-def _index_map(node: Node, op: ViewOp) -> list[Diagnostic]:
-    axes = {f"i{k}" for k in range(len(op.result_shape))}
-    for dim, e in enumerate(op.index_map):
-        unknown = sorted(n for n in free_vars(e) if is_axis_name(n) and n not in axes)
-        if unknown:
-            return [
-                diagnostic(
-                    "AxisOutOfRange",
-                    node.id,
-                    f"index_map[{dim}] names {unknown[0]}, the result has rank {len(axes)}",
-                    f"use i0 … i{len(axes) - 1}",
-                )
-            ]
-        if not is_affine(e, axes):
-            return [
-                diagnostic(
-                    "NonAffineView",
-                    node.id,
-                    f"index_map[{dim}] = {e} is not affine with floordiv in the result's axes",
-                    "use sums of axes times sizes and floordiv by a size; for anything else use GATHER with an index tensor",
-                )
-            ]
-    return []
-
-
-def is_affine(e: Expr, axes: set[str]) -> bool:
-    """No product of two axis terms, no division by an axis."""
-    for mono, _ in e.terms:
-        holders = 0
-        for atom in mono:
-            if isinstance(atom, Var):
-                holders += atom.name in axes
-            elif isinstance(atom, Floor):
-                if not free_vars(atom.den).isdisjoint(axes) or not is_affine(atom.num, axes):
-                    return False
-                holders += not free_vars(atom.num).isdisjoint(axes)
-            elif any(not free_vars(a).isdisjoint(axes) for a in atom.args):
-                return False
-        if holders > 1:
-            return False
-    return True
 
 
 def _call(module: Module[Program], node: Node, op: CallOp) -> list[Diagnostic]:

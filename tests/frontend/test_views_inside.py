@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import tatami as tt
 from tatami.core.bounds import affine_ends, bounds
+from tatami.core.codec import from_builtins, parse_text
 from tatami.core.expr import evaluate, expr
-from tatami.tiny.ir import GatherOp, ViewOp
+from tatami.core.module import Module
+from tatami.core.signature import Equation
+from tatami.tiny.ir import GatherOp, Program, ViewOp
+from tatami.tiny.verify import verify
 
 SIGNATURE = "graph<N=4, M=2> main(x: f32[N], w: f32[M]) -> f32[M] "
 VIEWS = {  # expression, (N, M) that read inside, (N, M) that do not, whether the ends are sizes
@@ -94,3 +101,18 @@ def test_ends_are_reached_and_bounds_hold() -> None:
             values = [evaluate(expr(text), {"i": i, "j": j, "N": n}) for i in range(n) for j in range(3)]
             low, high = (evaluate(e, {"N": n}) for e in ends)
             assert low <= min(values) and max(values) <= high
+
+
+def test_a_tiny_document_without_the_equation_is_refused_and_told_it() -> None:
+    f = tt.compile(tt.parse(SIGNATURE + "{ return x.view_expr([M], idx0 + 3) * w }"))
+    module = f.compilation.stages["tiny"]
+    assert verify(module) == []
+
+    def with_assumptions(*equations: Equation) -> Module[Program]:
+        signature = replace(module.main.signature, assumptions=equations)
+        return Module({"main": replace(module.main, signature=signature)})
+
+    (fault,) = verify(with_assumptions())
+    assert fault.kind == "IndexOutOfRange"
+    told = re.findall(r"{.*?}", fault.suggestion)
+    assert verify(with_assumptions(*(from_builtins(parse_text(t), Equation) for t in told))) == []

@@ -56,6 +56,13 @@ def test_a_good_program_has_no_faults() -> None:
         (0, {"op": InputOp("z")}, "UnknownValue", "n0"),
         (0, {"shape": shape("M2", 4)}, "AxisAlignmentMismatch", "n0"),
         (1, {"op": ViewOp(shape("M", 4), (expr("i0"), expr("i0*i1"))), "shape": shape("M", 4)}, "NonAffineView", "n1"),
+        (1, {"op": ViewOp(shape("M", 4), (expr("i0 + 1"), expr("i1"))), "shape": shape("M", 4)}, "IndexOutOfRange", "n1"),
+        (
+            1,
+            {"op": ViewOp(shape("M", 4), (expr("i0"), expr("floor((3*i1 + 1)/2)"))), "shape": shape("M", 4)},
+            "IndexOutOfRange",
+            "n1",
+        ),
         (1, {"op": ViewOp(shape("M", 4), (expr("i0"), expr("i7"))), "shape": shape("M", 4)}, "AxisOutOfRange", "n1"),
     ],
 )

@@ -21,7 +21,7 @@ from tatami.cu.epilogue_text import stored
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Value, constant_text, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.values_text import Values
-from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel, StreamStore, Tile, Write
+from tatami.gpu.stream_ir import Fold, Part, Phase, Running, StreamKernel, StreamStore, Tile, Write
 from tatami.region.ir import Read, Ref, RegionExpr
 
 _ARG = {"argmax": "tt_first_most", "argmin": "tt_first_least"}
@@ -190,8 +190,20 @@ class _Printer:
             yield
 
     def end(self, p: Fold | Write) -> str:
-        total = " * ".join(factor_text(self.sizes[a]) for a in p.axes)
-        return f"({self.live} ? (tt_i64){total} : 0)" if self.live else f"(tt_i64){total}"
+        total = f"(tt_i64){' * '.join(factor_text(self.sizes[a]) for a in p.axes)}"
+        if isinstance(p, Fold) and p.part is not None:
+            total = self.part_end(p, p.part, total)
+        return f"({self.live} ? {total} : 0)" if self.live else total
+
+    def first(self, p: Phase) -> str:
+        """The first element of the phase's part."""
+        return f"first_{self.number(p)}"
+
+    def begin(self, p: Fold | Running, part: Part) -> None:
+        self.l.add(f"const tt_i64 {self.first(p)} = {self.converted(self.v.value(part.number), DType.i64)} * {part.size};")
+
+    def part_end(self, p: Phase, part: Part, total: str) -> str:
+        return f"tt_min({self.first(p)} + {part.size}, {total})"
 
     def phases(self) -> None:
         if self.keeps:
@@ -217,6 +229,9 @@ class _Printer:
                 width = self.width if p.lane and not k.across else 1
                 step = k.group * width
                 first = f"member * {width}" if width > 1 else "member"
+                if isinstance(p, Fold) and p.part is not None:
+                    self.begin(p, p.part)
+                    first = f"{self.first(p)} + {first}"
                 l.add(f"const tt_i64 end_{self.number(p)} = {self.end(p)};")
                 stack.enter_context(
                     self.turns(f"end_{self.number(p)}")
@@ -425,8 +440,14 @@ class _Printer:
         d = s.dtype
         kind, join, start = VALUE_TYPE[d], join_of(s.fn, d), start_of(s.fn, d)
         size = factor_text(self.sizes[s.axis])
-        l.add(f"{kind} total = {start};")
+        before = start if p.start is None else self.converted(self.v.value(p.start), d)
         here = f"{size} - 1 - step" if s.reverse else "step"
+        if p.part is not None:
+            self.begin(p, p.part)
+            l.add(f"const tt_i64 end = {self.part_end(p, p.part, f'(tt_i64){size}')}, count = end - {self.first(p)};")
+            size = "count"
+            here = "end - 1 - step" if s.reverse else f"{self.first(p)} + step"
+        l.add(f"{kind} total = {before};")
         if k.group == 1:
             with self.v.block(f"for (tt_i64 step = 0; step < {size}; ++step)"):
                 l.add(f"const tt_i64 {s.axis} = {here};")

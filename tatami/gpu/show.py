@@ -112,6 +112,10 @@ def stream_lines(k: StreamKernel) -> list[str]:
                 value = f"scan {p.scan.fn}{way} of {show_expr(p.scan.body)}"
             case Write():
                 value = f"value : {p.dtype} = {show_expr(p.value)}"
+        if not isinstance(p, Write) and p.part is not None:
+            value += f", part {show_expr(p.part.number)} of {p.part.size}"
+        if isinstance(p, Running) and p.start is not None:
+            value += f" from {show_expr(p.start)}"
         out.append(f"      {loops}{value}" + (f", by {p.lane}" if p.lane else ""))
         out += [f"        {s.param}[{s.index}] {'wide ' if s.wide else ''}<-{_meeting(s.combine)}" for s in p.stores]
     return out

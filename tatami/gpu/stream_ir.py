@@ -51,9 +51,17 @@ class StreamStore(msgspec.Struct, frozen=True, omit_defaults=True):
     wide: bool = False
 
 
+class Part(msgspec.Struct, frozen=True):
+    """Of the elements of a phase's axes in row-major order those from ``number * size`` on, `size` of them or as many as
+    are left."""
+
+    size: int
+    number: RegionExpr
+
+
 class Fold(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="fold"):
-    """`name` = the reduce over `axes`, which the threads of the group divide; then stored once. `of`: the dtype of
-    the body."""
+    """`name` = the reduce over `axes`, or a part of them, which the threads of the group divide; then stored once. `of`:
+    the dtype of the body."""
 
     name: str
     axes: tuple[str, ...]
@@ -62,16 +70,20 @@ class Fold(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", t
     stores: tuple[StreamStore, ...] = ()
     lane: str = ""
     wide: tuple[Read, ...] = ()
+    part: Part | None = None
 
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="running"):
-    """The scan along its axis, which the group takes in tiles; each result is stored."""
+    """The scan along its axis, or a part of it, which the group takes in tiles; each result is stored. `start`: what
+    stands before the part."""
 
     axes: tuple[str, ...]
     scan: Scan
     stores: tuple[StreamStore, ...] = ()
     lane: str = ""
     wide: tuple[Read, ...] = ()
+    part: Part | None = None
+    start: RegionExpr | None = None
 
 
 class Write(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="write"):

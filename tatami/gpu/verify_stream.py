@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import Expr, free_vars
 from tatami.gpu.stream_ir import Fold, Phase, Running, SortKernel, StreamKernel, StreamStore, Write
+from tatami.gpu.stream_phases import body_of, expressions_of
 from tatami.region.ir import Read, Ref, RegionExpr
 from tatami.region.walk import index_expressions, nodes
 
@@ -89,8 +90,13 @@ class _Check:
         if p.lane and p.lane != wanted:
             yield _invalid(k, f"lanes along {p.lane}; neighbouring elements are along {wanted or 'nothing'}")
         inside = self.points | set(p.axes) | self.positions
-        body = p.value if isinstance(p, Write) else p.scan.body if isinstance(p, Running) else p.reduce.body
-        yield from self.expression("a phase", body, inside, folds)
+        yield from self.expression("a phase", body_of(p), inside, folds)
+        for e in expressions_of(p)[1:]:
+            yield from self.expression("the part of a phase", e, self.points | self.positions, folds)
+        if not isinstance(p, Write) and p.part is not None and (p.part.size < 1 or p.part.size % k.width or k.group == 1):
+            yield _invalid(k, f"a part of {p.part.size} elements for a group of {k.group}, {k.width} lanes each")
+        if isinstance(p, Running) and p.start is not None and p.part is None:
+            yield _invalid(k, "a scan of whole lines starts with something")
         for r in p.wide:
             yield from self.expression("a phase", r, inside, folds)
         for s in p.stores:

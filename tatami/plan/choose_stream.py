@@ -4,6 +4,7 @@ per pass; and how many threads share a point that reduces or scans (spec 3 §8, 
     softmax [M, 4096] over the last axis: fused, a block per row
     sum of [64, 8] over the last axis:    8 threads per row
     sum of [8192, 1024] over the first:   32 threads per column, neighbours on neighbouring columns
+    sum of [1e8]:                         a block per part of 65536 elements, then a block for the parts
 """
 
 from __future__ import annotations
@@ -20,11 +21,20 @@ from tatami.region.walk import all_axes, lets_by_name, nodes, used_lets
 
 THREADS = 256
 VECTOR_BYTES = 16
+FEW_BLOCKS = 64
+"""Blocks from which on lines are left whole: half of what fills a machine."""
+PARTS = 1024
+"""Blocks that a Region's long lines are cut for: some waves on every machine, so that results are the same on all."""
+SHORTEST_PART = 4096
+"""Terms of a part that neighbouring threads take: 16 each."""
+SHARED = 1 << 16
+"""Elements of all lines that pay for one more kernel (some 2 us)."""
 
 
 def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> GpuStream:
     fused = skeleton(region, sizes, target.l2_bytes)
-    if is_one_kernel(region, fused):
+    in_parts = any(parts_of(region, let, sizes) for let in region.lets)
+    if is_one_kernel(region, fused) and not in_parts:
         group = max((group_of(region, let, sizes) for let in region.lets), default=1)
         return GpuStream(fused.outer, fused.passes, fused.storage, THREADS, VECTOR_BYTES, (group,) * len(fused.passes), True)
     heavy = {let.name for let in region.lets if isinstance(let.expr, Reduce | Scan)}
@@ -38,8 +48,45 @@ def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> Gpu
         for let in region.lets
     }
     passes = tuple(Pass(_pass_axes(let), (let.name,)) for let in taken)
-    groups = tuple(group_of(region, let, sizes) for let in taken)
-    return GpuStream((), passes, storage, THREADS, VECTOR_BYTES, groups)
+    parts = tuple(parts_of(region, let, sizes) for let in taken)
+    groups = tuple(
+        part_group(region, let) if part else group_of(region, let, sizes) for let, part in zip(taken, parts, strict=True)
+    )
+    return GpuStream((), passes, storage, THREADS, VECTOR_BYTES, groups, parts=parts if in_parts else ())
+
+
+def parts_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
+    """Elements of a part where the let's lines are few and long; else 0."""
+    inner = lines_of(let)
+    if not inner:
+        return 0
+    extents = all_axes(region)
+    length = size_at(product(extents[a] for a in inner), sizes)
+    points = size_at(product(extents[a] for a in let.axes if a not in inner), sizes)
+    blocks = points * part_group(region, let) // THREADS
+    if blocks >= FEW_BLOCKS or length * points < SHARED:
+        return 0
+    size = max(16, SHORTEST_PART * part_group(region, let) // THREADS)
+    while size * PARTS < length * max(1, blocks):
+        size *= 2
+    return size if length >= 2 * size else 0
+
+
+def part_group(region: Region, let: Let) -> int:
+    """Threads that share a part: a block where lines are contiguous or there is one, else a warp's worth."""
+    inner = lines_of(let)
+    return THREADS if runs_along(region, let, inner) or set(let.axes) <= set(inner) else 32
+
+
+def lines_of(let: Let) -> tuple[str, ...]:
+    """The axes along which the let reduces or scans."""
+    match let.expr:
+        case Reduce(axes=axes):
+            return axes
+        case Scan(axis=axis):
+            return (axis,)
+        case _:
+            return ()
 
 
 def is_one_kernel(region: Region, s: Skeleton) -> bool:
@@ -59,16 +106,10 @@ def group_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
     """Threads that share a point of this let: as many as its lines have 16-byte vectors, up to a block, where lines are
     contiguous; where points are contiguous, one."""
     extents = all_axes(region)
-    match let.expr:
-        case Reduce(axes=axes):
-            inner = axes
-        case Scan(axis=axis):
-            inner = (axis,)
-        case _:
-            return 1
+    inner = lines_of(let)
     length = size_at(product(extents[a] for a in inner), sizes)
     points = size_at(product(extents[a] for a in let.axes if a not in inner), sizes)
-    if not inner or length < 4:
+    if length < 4:
         return 1
     if not runs_along(region, let, inner):
         return across(length, points) if isinstance(let.expr, Reduce) else 1 if points >= 32 * THREADS else 32

@@ -226,6 +226,9 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     groups: tuple[int, ...] = ()
     """Threads that share one point of a pass that reduces or scans: 1, 2, 4, … or all of a block. One entry per pass; absent: 1."""
     fused: bool = False
+    parts: tuple[int, ...] = ()
+    """Elements of a line that one group takes, where lines are too few and too long for a group each; 0: whole lines. One
+    entry per pass; absent: 0. A constant, so that every run adds in the same order."""
 
 
 SchedulePlan: TypeAlias = (

@@ -124,10 +124,11 @@ def _loops(plan: Scalar | CpuRows | GpuStream) -> list[str]:
         step = " by vectors" if isinstance(plan, CpuRows) and a == plan.vector_axis else ""
         lines.append(f"{'  ' * depth}{how}for {a}{step}")
         depth += 1
-    for p in plan.passes:
+    for i, p in enumerate(plan.passes):
         loops = " ".join(f"for {a}{' by vectors' if a == p.vector else ''}" for a in p.axes)
         stored = ", ".join(n if plan.storage.get(n) == "register" else f"{n} ({plan.storage.get(n)})" for n in p.lets)
-        lines.append(f"{'  ' * depth}{loops + ': ' if loops else ''}{stored}")
+        part = plan.parts[i] if isinstance(plan, GpuStream) and plan.parts else 0
+        lines.append(f"{'  ' * depth}{loops + ': ' if loops else ''}{stored}{f' in parts of {part}' if part else ''}")
     if again := [n for n, s in plan.storage.items() if s == "recompute"]:
         lines.append(f"{'  ' * depth}recomputed: {', '.join(again)}")
     return lines

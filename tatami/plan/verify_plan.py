@@ -108,6 +108,25 @@ def _schedule(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target
     yield from _order(region, plan.outer, plan.storage, place)
     if isinstance(plan, CpuRows):
         yield from _vectors(region, plan, target)
+    if isinstance(plan, GpuStream):
+        yield from _parts(region, plan)
+
+
+def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
+    """Lines over several blocks: of what reduces or scans, by groups, each part whole vectors."""
+    lets = lets_by_name(region)
+    for name, row in (("groups", plan.groups), ("parts", plan.parts)):
+        if row and len(row) != len(plan.passes):
+            yield _bad(region, f"{len(row)} {name} for {len(plan.passes)} passes", "give one entry per pass, or none")
+            return
+    for i, (p, part) in enumerate(zip(plan.passes, plan.parts)):
+        if part == 0:
+            continue
+        if plan.fused or any(not isinstance(lets[n].expr, Reduce | Scan) for n in p.lets):
+            yield _bad(region, f"pass {i} in parts of {part}: it is fused, or holds more than reduces and scans", "use 0")
+        elif part < 16 or part % 16 or not plan.groups or plan.groups[i] < 2:
+            why = f"pass {i} in parts of {part} by groups of {plan.groups[i] if plan.groups else 1}"
+            yield _bad(region, why, "a part has a multiple of 16 elements and a group of 2 threads or more")
 
 
 def _pass(region: Region, outer: tuple[str, ...], number: int, p: Pass) -> Iterator[Diagnostic]:

@@ -217,12 +217,15 @@ def stages_of(make: Callable[[Graph], None]) -> Any:
 
 @pytest.mark.parametrize("make", PROGRAMS, ids=lambda f: f.__name__)
 def test_the_kernels_mean_what_the_regions_mean(make: Callable[[Graph], None]) -> None:
-    stages = stages_of(make)
+    check_kernels(stages_of(make), {"M": 7, "K": 33})
+
+
+def check_kernels(stages: Any, env: dict[str, int]) -> None:
+    """The kernels on the emulated machine do what the Regions mean."""
     gpu, source, regions = stages["gpu"].main, stages["cu"].main, stages["realised"]
     assert verify(stages["gpu"]) == []
     machine = build_machine(source.units, source.headers, PRESETS["sm80"])
 
-    env = {"M": 7, "K": 33}
     rng = np.random.default_rng(0)
     program = regions.main
     inputs = {}

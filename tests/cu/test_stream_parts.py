@@ -1,0 +1,126 @@
+"""Long lines over several blocks: parts of reduces and scans, joined in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tatami.core.dtype import DType
+from tatami.core.target import PRESETS
+from tatami.frontend.graph import Graph
+from tatami.gpu.stream_ir import Fold, Running, StreamKernel
+from tatami.gpu.verify import verify_any
+from tatami.plan import choose_stream
+from tatami.plan.verify_plan import verify_plan
+from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
+from tests.cu.test_stream_numbers import check_kernels, stages_of
+
+
+def totals(g: Graph) -> None:
+    x = g.input("x", ("K",), DType.fp32)
+    for fn in ("sum", "max", "argmax", "argmin"):
+        g.output(fn, getattr(x, fn)(0))
+    n = g.input("n", ("M", 50), DType.i32)
+    g.output("whole", n.sum((0, 1)))
+    g.output("turned", n.transpose(0, 1).prod((0, 1)))
+
+
+def few_rows(g: Graph) -> None:
+    x = g.input("x", (3, 160), DType.fp16)
+    g.output("mean", x.mean(1))
+    g.output("y", x.softmax(1))
+    g.output("at", x.argmax(1))
+
+
+def few_columns(g: Graph) -> None:
+    x = g.input("x", ("K", 6), DType.fp32)
+    g.output("y", x.max(0))
+    g.output("at", x.argmin(0))
+    g.output("wide", g.input("w", (130, 8), DType.fp16).sum(0))
+
+
+def channels(g: Graph) -> None:
+    g.output("mean", g.input("x", ("M", 2, 5, 12), DType.fp32).mean((0, 2, 3)))
+
+
+def running(g: Graph) -> None:
+    x = g.input("x", ("K",), DType.fp32)
+    g.output("y", x.cumsum(0))
+    g.output("below", x.cumsum(0, exclusive=True))
+    g.output("after", x.cumsum(0, reverse=True))
+    g.output("later", x.cummax(0))
+    g.output("half", g.input("h", (160, 3), DType.fp16).cumsum(0, exclusive=True, reverse=True))
+
+
+PROGRAMS = (totals, few_rows, few_columns, channels, running)
+
+
+@pytest.fixture
+def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of 32 or more, so that a machine of little patience has several."""
+    monkeypatch.setattr(choose_stream, "SHARED", 1)
+    monkeypatch.setattr(choose_stream, "SHORTEST_PART", 32)
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("make", PROGRAMS, ids=lambda f: f.__name__)
+def test_parts_mean_what_whole_lines_mean(make: Callable[[Graph], None]) -> None:
+    stages = stages_of(make)
+    phases = [p for k in stages["gpu"].main.kernels if isinstance(k, StreamKernel) for p in k.phases]
+    assert any(isinstance(p, Fold | Running) and p.part is not None for p in phases)
+    for k in (150, 1, 0) if make is running else (150, 1):  # nothing has no extreme
+        check_kernels(stages, {"M": 3, "K": k})
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("make", (few_columns, running), ids=lambda f: f.__name__)
+def test_parts_compile(make: Callable[[Graph], None]) -> None:
+    source = stages_of(make)["cu"].main
+    for u in source.units:
+        cubin = compile_cubin(u.text, u.arch, source.headers)
+        assert cubin.spill_bytes == 0 and cubin.warnings == ()
+
+
+def sum_of(*shape: int) -> Callable[[Graph], None]:
+    def make(g: Graph) -> None:
+        g.output("y", g.input("x", shape, DType.fp32).sum(-1))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("shape", "part"), [((1 << 27,), 1 << 17), ((1 << 18,), 4096), ((8, 1 << 20), 8192), ((4096,), 0), ((128, 1 << 20), 0)]
+)
+def test_parts_are_as_long_as_the_machine_is_wide(shape: tuple[int, ...], part: int) -> None:
+    """Some 1024 blocks of the longest lines, whole lines where there are many or little to read."""
+    (phase,) = stages_of(sum_of(*shape))["gpu"].main.kernels[0].phases
+    assert (phase.part.size if phase.part else 0) == part
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"parts": (24,)}, "parts of 24"),
+        ({"parts": (64,), "groups": (1,)}, "groups of 1"),
+        ({"parts": (64, 0)}, "2 parts for 1 passes"),
+        ({"parts": (64,), "fused": True}, "fused"),
+    ],
+)
+def test_parts_that_make_no_sense_are_refused(changes: dict[str, Any], why: str) -> None:
+    stages = stages_of(sum_of(1 << 18))
+    (region,) = stages["region"].main.body
+    plan = stages["plan"].main.regions[0].choices[0].plan
+    assert plan.parts == (4096,) and verify_plan(plan, region, PRESETS["sm80"]) == []
+    (d,) = verify_plan(msgspec.structs.replace(plan, **changes), region, PRESETS["sm80"])
+    assert d.kind == "InvalidPlan" and why in d.why
+
+
+@pytest.mark.parametrize("size", [0, 10])
+def test_a_kernel_of_wrong_parts_is_refused(size: int) -> None:
+    k = stages_of(sum_of(1 << 18))["gpu"].main.kernels[0]
+    fold = msgspec.structs.replace(k.phases[0], part=msgspec.structs.replace(k.phases[0].part, size=size))
+    assert any(f"a part of {size} elements" in d.why for d in verify_any(msgspec.structs.replace(k, phases=(fold,))))

@@ -37,7 +37,7 @@ def rates(target: Target) -> Rates:
     flops = target.flops_fp32 or 1.6e10
     bandwidth = target.bandwidth or 1.2e10
     lanes = float(target.sms or target.cores or 1)
-    cache = float(target.l2_bytes or (40 << 20 if target.kind == "cuda" else 256 << 10))
+    cache = float(target.l2_bytes or 256 << 10)
     return Rates(flops, bandwidth, target.launch_seconds or 3e-7, lanes, cache)
 
 

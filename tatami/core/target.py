@@ -1,7 +1,11 @@
-"""A machine as numbers. Inert: calibration writes one, the compiler only reads it."""
+"""A machine as numbers. Inert: calibration writes one, the compiler only reads it.
+
+A GPU of a known kind is described by a document (`core/chips/<name>.json`) that names the public source of each number.
+"""
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Literal
 
 import msgspec
@@ -21,15 +25,24 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     l1_bytes: int = 0
     l2_bytes: int = 0
     l3_bytes: int = 0
-    # GPU
+    # GPU; of sm90 the templates use clusters, TMA and wgmma
+    arch: str = ""
+    """What its kernels are compiled for: sm_80, sm_86, sm_90a."""
     sms: int = 0
+    clock: float = 0.0
+    """Of the SMs, at which the peaks are stated."""
+    l2_bytes_per_clock: float = 0.0
+    """From L2 to all SMs together."""
     smem_per_sm: int = 0
     smem_per_block: int = 0
     registers_per_sm: int = 0
     max_threads_per_sm: int = 0
-    # rates
+    max_blocks_per_sm: int = 32
+    # rates; of the tensor cores without sparsity, with fp32 accumulators
     flops_fp32: float = 0.0
     flops_fp16: float = 0.0
+    flops_tf32: float = 0.0
+    flops_fp8: float = 0.0
     bandwidth: float = 0.0
     launch_seconds: float = 0.0
 
@@ -37,6 +50,24 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     def lanes(self) -> int:
         """Elements of fp32 that a vector holds: 1 where there are no vectors. The width of CPU plans is counted in them."""
         return max(1, self.vector_bytes // 4)
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    fields: tuple[str, ...]
+    source: str
+
+
+class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The description of a GPU; `devices` are its names as the driver says them."""
+
+    devices: tuple[str, ...]
+    target: Target
+    sources: tuple[Source, ...]
+
+
+def read_chips() -> tuple[Chip, ...]:
+    found = [f for f in (files("tatami.core") / "chips").iterdir() if f.name.endswith(".json")]
+    return tuple(msgspec.json.decode(f.read_bytes(), type=Chip) for f in sorted(found, key=lambda f: f.name))
 
 
 def _cpu(
@@ -58,41 +89,23 @@ def _cpu(
     )
 
 
-PRESETS: dict[str, Target] = {
-    t.name: t
-    for t in (
-        Target(name="reference", kind="reference"),
-        _cpu("cpu:generic", "generic", 16, 16, 256 << 10, 1.6e10),
-        _cpu("cpu:avx2", "avx2", 32, 16, 256 << 10, 8e10),
-        _cpu("cpu:avx512", "avx512", 64, 32, 1 << 20, 1.5e11),
-        _cpu("cpu:neon", "neon", 16, 32, 512 << 10, 5e10),
-        Target(
-            name="sm80",
-            kind="cuda",
-            isa="sm80",
-            sms=108,
-            smem_per_sm=164 << 10,
-            smem_per_block=163 << 10,
-            registers_per_sm=65536,
-            max_threads_per_sm=2048,
-            flops_fp32=1.95e13,
-            flops_fp16=3.12e14,
-            bandwidth=2.04e12,
-            launch_seconds=3e-6,
-        ),
-        Target(
-            name="sm90",
-            kind="cuda",
-            isa="sm90",
-            sms=132,
-            smem_per_sm=228 << 10,
-            smem_per_block=227 << 10,
-            registers_per_sm=65536,
-            max_threads_per_sm=2048,
-            flops_fp32=6.7e13,
-            flops_fp16=9.89e14,
-            bandwidth=4.8e12,
-            launch_seconds=3e-6,
-        ),
-    )
-}
+CHIPS: dict[str, Chip] = {chip.target.name: chip for chip in read_chips()}
+CPUS = (
+    Target(name="reference", kind="reference"),
+    _cpu("cpu:generic", "generic", 16, 16, 256 << 10, 1.6e10),
+    _cpu("cpu:avx2", "avx2", 32, 16, 256 << 10, 8e10),
+    _cpu("cpu:avx512", "avx512", 64, 32, 1 << 20, 1.5e11),
+    _cpu("cpu:neon", "neon", 16, 32, 512 << 10, 5e10),
+)
+GPUS = (
+    msgspec.structs.replace(CHIPS["a100"].target, name="sm80"),
+    msgspec.structs.replace(CHIPS["h200"].target, name="sm90"),
+    *(chip.target for chip in CHIPS.values()),
+)
+PRESETS: dict[str, Target] = {t.name: t for t in (*CPUS, *GPUS)}
+"""By name. `sm80` and `sm90` are the chips that their templates are tuned for."""
+
+
+def chip_named(device: str) -> Target | None:
+    """The description of a device by its name as the driver says it."""
+    return next((c.target for c in CHIPS.values() if device in c.devices), None)

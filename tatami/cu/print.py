@@ -31,11 +31,7 @@ def print_cu(gpu: Module[Program], execution: object, target: Target) -> Module[
 
 
 def print_unit(kernel: AnyKernel, target: Target) -> Unit:
-    if not isinstance(kernel, Kernel):
-        text = _plain_text(kernel)
-        return Unit(kernel.face.symbol, "sm_90a" if target.isa == "sm90" else "sm_80", text)
-    arch = "sm_90a" if kernel.maps or target.isa == "sm90" else "sm_80"
-    return Unit(kernel.face.symbol, arch, kernel_text(kernel))
+    return Unit(kernel.face.symbol, target.arch, kernel_text(kernel) if isinstance(kernel, Kernel) else _plain_text(kernel))
 
 
 def _plain_text(kernel: StreamKernel | SortKernel | BodyKernel) -> str:

@@ -85,7 +85,7 @@ def needs(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> Needs:
         target.smem_per_sm // max(1, smem + 1024),
         target.registers_per_sm // max(1, -(-per_thread // 8) * 8 * threads),
         target.max_threads_per_sm // max(1, threads),
-        32,
+        target.max_blocks_per_sm,
     )
     return Needs(threads, smem, registers, ctas)
 

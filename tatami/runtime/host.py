@@ -17,6 +17,12 @@ _NEEDS = {
     "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c"}),
 }
 
+GPU_NUMBERS = (
+    "arch", "sms", "clock", "l2_bytes", "l2_bytes_per_clock", "smem_per_sm", "smem_per_block", "registers_per_sm",
+    "max_threads_per_sm", "max_blocks_per_sm", "flops_fp32", "flops_fp16", "bandwidth",
+)  # fmt: skip
+"""Of a GPU's description: what the planner divides by."""
+
 
 @lru_cache(maxsize=1)
 def detect_host() -> Target:
@@ -34,8 +40,13 @@ def detect_host() -> Target:
 
 
 def resolve_target(target: str | Target) -> Target:
-    """The Target of a name: "cpu" is this machine, the rest are presets. Raises UnknownTarget."""
+    """The Target of a name: "cpu" is this machine, the rest are presets. Raises UnknownTarget, also for a Target of a GPU
+    that lacks a number which plans are made by."""
     if isinstance(target, Target):
+        missing = [f for f in GPU_NUMBERS if not getattr(target, f)] if target.kind == "cuda" else []
+        if missing:
+            use = "start from a known one: msgspec.structs.replace(tatami.core.target.PRESETS['h200'], name=…)"
+            raise fail("UnknownTarget", f"target {target.name[:60]}", f"{', '.join(missing)} is not given", use)
         return target
     if target == "cpu":
         return detect_host()
@@ -46,8 +57,9 @@ def resolve_target(target: str | Target) -> Target:
             fields = {"cores": host.cores, "l1_bytes": host.l1_bytes, "l2_bytes": host.l2_bytes, "l3_bytes": host.l3_bytes}
             return msgspec.structs.replace(preset, **fields)
         return preset
-    if target.removeprefix("emulated-") in PRESETS and target.startswith("emulated-sm"):
-        return msgspec.structs.replace(PRESETS[target.removeprefix("emulated-")], name=target, emulated=True)
+    gpu = PRESETS.get(target.removeprefix("emulated-"))
+    if gpu is not None and gpu.kind == "cuda":
+        return msgspec.structs.replace(gpu, name=target, emulated=True)
     from tatami.runtime.cuda.device import cuda_target, split_name
 
     device = split_name(target)

@@ -23,7 +23,8 @@ ATTRIBUTES = {
     "COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0, "MULTIPROCESSOR_COUNT": 132, "MEMORY_CLOCK_RATE": 3201000,
     "GLOBAL_MEMORY_BUS_WIDTH": 6144, "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 228 << 10,
     "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 227 << 10, "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536,
-    "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+    "MAX_THREADS_PER_MULTIPROCESSOR": 2048, "MAX_BLOCKS_PER_MULTIPROCESSOR": 32, "CLOCK_RATE": 1830000,
+    "L2_CACHE_SIZE": 50 << 20,
 }  # fmt: skip
 
 
@@ -76,6 +77,7 @@ class FakeDriver:
         self.kernels = dict(kernels or {})
         self.devices = devices
         self.version = version
+        self.device_name = "Fake GPU"
         self.attributes = {**ATTRIBUTES, **(attributes or {})}
         self.log: list[str] = []
         self.launches: list[Launch] = []
@@ -139,7 +141,7 @@ class FakeDriver:
 
     def cuDeviceGetName(self, length: int, device: Any) -> tuple[Any, bytes]:
         assert isinstance(device, real.CUdevice)
-        return OK, b"Fake GPU".ljust(length, b"\0")
+        return OK, self.device_name.encode().ljust(length, b"\0")
 
     def cuDeviceGetAttribute(self, attribute: Any, device: Any) -> tuple[Any, int]:
         assert isinstance(attribute, real.CUdevice_attribute) and isinstance(device, real.CUdevice)

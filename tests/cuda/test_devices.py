@@ -32,6 +32,20 @@ def test_a_gpu_is_read_as_numbers() -> None:
     assert t.flops_fp16 == PRESETS["sm90"].flops_fp16 / 2 and 4.9e12 < t.bandwidth < 4.95e12
 
 
+def test_a_device_is_planned_for_by_its_description() -> None:
+    """What the driver says of a device goes before the description; peaks come from it, by name or by the nearest kind."""
+    known = FakeDriver(attributes={"L2_CACHE_SIZE": 49 << 20, "MEMORY_CLOCK_RATE": 0})
+    known.device_name = "NVIDIA H100 PCIe"
+    with gpu(known):
+        t = prepare(doubled(), target="cuda:sm80").target
+    assert (t.isa, t.arch, t.l2_bytes, t.bandwidth) == ("sm80", "sm_90a", 49 << 20, PRESETS["h100-pcie"].bandwidth)
+    assert t.flops_fp16 == pytest.approx(PRESETS["h100-pcie"].flops_fp16 * 132 / 114)
+    other = {"COMPUTE_CAPABILITY_MAJOR": 12, "MULTIPROCESSOR_COUNT": 54, "CLOCK_RATE": 2820000}
+    with gpu(FakeDriver(attributes=other)):
+        t = prepare(doubled(), target="cuda").target
+    assert t.clock == 2.82e9 and t.flops_fp16 == pytest.approx(PRESETS["sm80"].flops_fp16)
+
+
 @pytest.mark.parametrize(
     "name, found",
     [("cuda", (0, "")), ("cuda:3", (3, "")), ("cuda:sm80", (0, "sm80")), ("cuda:1:sm80", (1, "sm80"))]

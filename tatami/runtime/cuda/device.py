@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tatami.core.diagnostic import fail
-from tatami.core.target import PRESETS, Target
+from tatami.core.target import PRESETS, Target, chip_named
 from tatami.runtime.cuda.driver import EMULATED, At, Driver, device_count, get_driver
 
 DLPACK_CUDA = 2
@@ -79,21 +79,31 @@ class Device:
         if isa == "sm90" and own != "sm90":
             why = f"{self.name} (compute capability {self.major}.{self.minor}) lacks the instructions of sm90"
             raise fail("UnknownTarget", f"cuda:{self.ordinal}", why, f"use cuda:{self.ordinal}, or emulated-sm90 on this CPU")
-        preset = PRESETS[isa or own]
+        described = chip_named(self.name)
+        base = described or PRESETS[own]
         sms = self.attribute("MULTIPROCESSOR_COUNT")
+        clock = base.clock if described else 1e3 * self.attribute("CLOCK_RATE") or base.clock
+        faster = sms * clock / (base.sms * base.clock)
         # Twice the clock (two edges), in kHz, times the bytes of the bus.
         bandwidth = 2e3 * self.attribute("MEMORY_CLOCK_RATE") * self.attribute("GLOBAL_MEMORY_BUS_WIDTH") / 8
         return msgspec.structs.replace(
-            preset,
+            base,
             name=f"cuda:{self.ordinal}" + (f":{isa}" if isa else ""),
+            isa=isa or own,
+            arch=self.arch,
             sms=sms,
+            clock=clock,
+            l2_bytes=self.attribute("L2_CACHE_SIZE"),
             smem_per_sm=self.attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
             smem_per_block=self.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
             registers_per_sm=self.attribute("MAX_REGISTERS_PER_MULTIPROCESSOR"),
             max_threads_per_sm=self.attribute("MAX_THREADS_PER_MULTIPROCESSOR"),
-            flops_fp32=preset.flops_fp32 * sms / preset.sms,
-            flops_fp16=preset.flops_fp16 * sms / preset.sms,
-            bandwidth=bandwidth or preset.bandwidth,
+            max_blocks_per_sm=self.attribute("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+            flops_fp32=base.flops_fp32 * faster,
+            flops_fp16=base.flops_fp16 * faster,
+            flops_tf32=base.flops_tf32 * faster,
+            flops_fp8=base.flops_fp8 * faster,
+            bandwidth=bandwidth or base.bandwidth,
         )
 
 

@@ -35,23 +35,15 @@ class _Bytes:
         value = self.number(1)
         return value - 256 if value > 127 else value
 
-    def uleb(self) -> int:
+    def leb(self, signed: bool = False) -> int:
+        """A number in groups of seven bits, the lowest first; the eighth bit says that another group follows."""
         value = shift = 0
         while True:
             byte = self.number(1)
             value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                return value
-
-    def sleb(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.number(1)
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value - (1 << shift) if byte & 64 else value
+                return value - (1 << shift) if signed and byte & 64 else value
 
     def text(self) -> str:
         end = self.data.index(b"\0", self.at)
@@ -121,7 +113,7 @@ def _unit(r: _Bytes) -> list[Row]:
     files = [""]
     while name := r.text():
         files.append(name)
-        r.uleb(), r.uleb(), r.uleb()
+        r.leb(), r.leb(), r.leb()
     r.at = program
     rows: list[Row] = []
     address, file, line = 0, 1, 1
@@ -137,7 +129,7 @@ def _unit(r: _Bytes) -> list[Row]:
             line += line_base + code % line_range
             emit()
         elif code == 0:
-            size = r.uleb()
+            size = r.leb()
             following = r.at + size
             extended = r.number(1)
             if extended == 1:
@@ -149,17 +141,17 @@ def _unit(r: _Bytes) -> list[Row]:
         elif code == 1:
             emit()
         elif code == 2:
-            address += r.uleb() * least
+            address += r.leb() * least
         elif code == 3:
-            line += r.sleb()
+            line += r.leb(signed=True)
         elif code == 4:
-            file = r.uleb()
+            file = r.leb()
         elif code == 8:
             address += (255 - first_special) // line_range * least
         elif code == 9:
             address += r.number(2)
         else:
             for _ in range(operands[code - 1]):
-                r.uleb()
+                r.leb()
     r.at = end
     return rows

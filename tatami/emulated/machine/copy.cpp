@@ -124,20 +124,11 @@ static void combine(uint8_t* to, const uint8_t* from, int element, int type, Red
 // Calls f(byte of the tile in shared memory, byte of global memory) for each element inside the tensor.
 template <class F> static void each_element(const BulkStore& s, F f) {
   const TensorMap& m = *s.map;
-  int64_t total = 1;
-  for (int i = 0; i < m.rank; ++i) total *= m.box[i];
-  for (int64_t n = 0; n < total; ++n) {
-    int64_t rest = n, offset = 0;
-    bool inside = true;
-    for (int i = 0; i < m.rank; ++i) {
-      const int64_t c = s.at[i] + rest % m.box[i];
-      rest /= m.box[i];
-      inside &= c >= 0 && c < m.dims[i];
-      offset += c * m.strides[i];
-    }
-    const uint32_t linear = s.from + SHARED_BASE + (uint32_t)(n * m.element);
-    if (inside) f(swizzled(linear, m.swizzle) - SHARED_BASE - s.from, m.memory + offset);
-  }
+  uint32_t linear = s.from + SHARED_BASE;
+  each_row(m, s.at, [&](const uint8_t* row, bool inside) {
+    for (int64_t c = s.at[0]; c < s.at[0] + m.box[0]; ++c, linear += (uint32_t)m.element)
+      if (inside && c >= 0 && c < m.dims[0]) f(swizzled(linear, m.swizzle) - SHARED_BASE - s.from, row + c * m.element);
+  });
 }
 
 static void read_store(Block& b, BulkStore& s) { s.read.assign(b.shared + s.from, b.shared + s.from + s.bytes); }

@@ -334,6 +334,22 @@ void land(size_t copy);
 void land_group(Block& block, const CopyGroup& group, uint32_t time);
 void finish_bulk(Thread& thread, size_t keep, bool reads_only);
 uint32_t swizzled(uint32_t address, int span);
+// Calls f(where coordinate 0 of the row lies, whether the tensor has the row) for each row of the box at `at`, in order.
+template <class F> void each_row(const TensorMap& m, const int* at, F f) {
+  int64_t rows = 1;
+  for (int i = 1; i < m.rank; ++i) rows *= m.box[i];
+  for (int64_t n = 0; n < rows; ++n) {
+    int64_t rest = n, offset = 0;
+    bool inside = true;
+    for (int i = 1; i < m.rank; ++i) {
+      const int64_t x = at[i] + rest % m.box[i];
+      rest /= m.box[i];
+      inside &= x >= 0 && x < m.dims[i];
+      offset += x * m.strides[i];
+    }
+    f(m.memory + offset, inside);
+  }
+}
 void check_exit(Thread& thread);
 
 }  // namespace emu

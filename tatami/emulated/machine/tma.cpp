@@ -54,22 +54,13 @@ static void read_box(const TmaCopy& c) {
   const Access a = access_of(t, "TMA load", c.site);
   const int64_t first = c.at[0] > 0 ? c.at[0] : 0, last = c.at[0] + m.box[0] < m.dims[0] ? c.at[0] + m.box[0] : m.dims[0];
   if (last <= first) return;
-  int64_t rows = 1;
-  for (int i = 1; i < m.rank; ++i) rows *= m.box[i];
-  for (int64_t n = 0; n < rows; ++n) {
-    int64_t rest = n, offset = first * m.element;
-    bool inside = true;
-    for (int i = 1; i < m.rank; ++i) {
-      const int64_t at = c.at[i] + rest % m.box[i];
-      rest /= m.box[i];
-      inside &= at >= 0 && at < m.dims[i];
-      offset += at * m.strides[i];
-    }
-    if (!inside) continue;
+  each_row(m, c.at, [&](const uint8_t* row, bool inside) {
+    if (!inside) return;
+    const uint8_t* from = row + first * m.element;
     const size_t bytes = (size_t)((last - first) * m.element);
-    Buffer& b = need_buffer(m.memory + offset, bytes, "TMA load", false, c.site);
-    read_global(b, a, (size_t)(m.memory + offset - b.memory), bytes);
-  }
+    Buffer& b = need_buffer(from, bytes, "TMA load", false, c.site);
+    read_global(b, a, (size_t)(from - b.memory), bytes);
+  });
 }
 
 void tma_load(uint32_t to, const void* map, const int* at, int rank, uint32_t barrier, uint32_t mask, Site site) {
@@ -128,19 +119,7 @@ static void put_row(Block& b, const TensorMap& m, uint32_t& linear, const uint8_
 static void land_tile(Block& b, const TmaCopy& c) {
   const TensorMap& m = *c.map;
   uint32_t linear = c.offset + SHARED_BASE;
-  int64_t rows = 1;
-  for (int i = 1; i < m.rank; ++i) rows *= m.box[i];
-  for (int64_t n = 0; n < rows; ++n) {
-    int64_t rest = n, offset = 0;
-    bool inside = true;
-    for (int i = 1; i < m.rank; ++i) {
-      const int64_t at = c.at[i] + rest % m.box[i];
-      rest /= m.box[i];
-      inside &= at >= 0 && at < m.dims[i];
-      offset += at * m.strides[i];
-    }
-    put_row(b, m, linear, m.memory + offset, c.at[0], m.box[0], m.dims[0], inside, true);
-  }
+  each_row(m, c.at, [&](const uint8_t* row, bool inside) { put_row(b, m, linear, row, c.at[0], m.box[0], m.dims[0], inside, true); });
 }
 
 // Pixels from the start along w, then h, then the image, inside a box that the filter's offsets move about.

@@ -78,8 +78,8 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     if isinstance(view, str):
         raise _refuse(region, view, "use a plan of kind gpu_stream or scalar for this Region")
     lhs, rhs = view.lhs, view.rhs
-    m, outer_m = mergeable(view.m, lhs) if not why_not_plain(lhs, view.m, view.k) else (view.m, [])
-    n, outer_n = mergeable(view.n, rhs) if not why_not_plain(rhs, view.n, view.k) else (view.n, [])
+    m, outer_m = mergeable(view.m, lhs, view.k)
+    n, outer_n = mergeable(view.n, rhs, view.k)
     batch_axes = [*zip(view.batch.axes, view.batch.sizes), *outer_m, *outer_n]
     ports: list[region_ir.Param | region_ir.Target] = [*region.inputs, *region.outputs]
     names = [p.name for p in ports]

@@ -30,7 +30,7 @@ from tatami.plan.ir import (
 )
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, why_not_mma, why_not_plain
+from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, mergeable, why_not_mma, why_not_plain
 from tatami.region.ir import Region
 
 SM80_TILES = (
@@ -258,7 +258,8 @@ def _cache(view: GemmView) -> tuple[Cache, ...]:
 
 def _tail(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
     """Axes whose size is not known to be a multiple of the tile."""
-    groups = (("m", view.m), ("n", view.n), ("k", view.k))
+    m, n = mergeable(view.m, view.lhs, view.k)[0], mergeable(view.n, view.rhs, view.k)[0]
+    groups = (("m", m), ("n", n), ("k", view.k))
     return tuple(f"{r}.i.i" for (r, g), t in zip(groups, tile) if not _multiple(g.size, t))
 
 

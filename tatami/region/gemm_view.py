@@ -193,9 +193,10 @@ def _gather(e: Select, region: Region) -> Gather | None:
     return Gather(then.tensor, address(memref.layout, memref.shape, then.map), e.pred.guards)
 
 
-def mergeable(group: Group, operand: GemmOperand) -> tuple[Group, list[tuple[str, Expr]]]:
-    """The longest run of inner axes through which `operand` steps evenly, and the leading axes that do not merge."""
-    if operand.strides is None:
+def mergeable(group: Group, operand: GemmOperand, k: Group) -> tuple[Group, list[tuple[str, Expr]]]:
+    """What a tile runs along: the longest run of inner axes through which `operand` steps evenly, and the leading axes
+    that do not merge. All axes where it is no matrix in memory."""
+    if operand.strides is None or why_not_plain(operand, group, k):
         return group, []
     start = len(group.axes) - 1
     while start > 0 and is_even(group, operand.strides, start - 1):

@@ -64,3 +64,11 @@ def test_few_tiles_and_long_k_are_split(dtype: Any) -> None:
     assert k.split > 1
     again = f(**arrays)["y"]
     assert np.array_equal(again, f(**arrays)["y"]), "the parts are added in one order"
+
+
+def test_axes_that_do_not_merge_have_a_tail_of_their_own() -> None:
+    """32 rows would be whole tiles; read backwards by fours they are eight batches of 4."""
+    g = tt.Graph("backwards")
+    x, w = g.input("x", (8, 4, 16), tt.fp32), g.input("w", (16, 24), tt.fp32)
+    g.output("y", x.flip(0) @ w)
+    check(g, {"x": eighths(8, 4, 16), "w": eighths(16, 24, seed=1)}, "emulated-sm80")

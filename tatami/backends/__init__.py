@@ -7,6 +7,7 @@
     onnx_api          `onnx.backend.base.Backend`, offered as `tatami.onnx.backend`
     torch_compile     the backend: AOTAutograd, options, one compiled graph per fx graph
     torch_partition   operators that stay in PyTorch: the graph cut around them
+    torch_parameters  parameters packed once, and again when they change
     torch_program     a compiled program called with tensors: sizes, memory, results as PyTorch promises them
     torch_report      what was compiled, and what was not and why
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 
 from tatami.api import build, prepare
 from tatami.backends.torch_partition import cut
@@ -27,16 +28,20 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.execution.ir import Choose, Launch
 from tatami.torch.decompose import decompositions
-from tatami.torch.import_graph import Imported, Unsupported, described, import_graph
+from tatami.torch.import_graph import Frame, Imported, Unsupported, described, import_graph
 
+PARAMETER = "tatami_parameter"
+"""Key in the metadata of placeholders that are parameters: their names."""
 log = logging.getLogger("tatami.torch")
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`options=` of torch.compile. fallback: operators that cannot be imported run in PyTorch, else they are an error.
+    pack: where no gradients are asked for, programs keep packed copies of parameters.
     target: by default where the tensors are, "cpu" or that GPU."""
 
     fallback: bool = True
+    pack: bool = True
     target: str = ""
     threads: int | None = None
     precision: str | None = None
@@ -45,7 +50,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Any = None, mode: Any = None) -> Any:
     """The compiled form of a graph of Dynamo."""
     chosen = read_options(options, mode)
-    compiler = {kind: partial(_compile, kind=kind, options=chosen) for kind in ("forward", "backward", "inference")}
+    compiler = {kind: partial(_compile, kind=kind, options=chosen) for kind in ("forward", "backward")}
+    compiler["inference"] = partial(_compile, kind="inference", options=chosen, parameters=_parameters(gm, example_inputs))
     backend = aot_autograd(
         fw_compiler=compiler["forward"],
         bw_compiler=compiler["backward"],
@@ -68,8 +74,28 @@ def read_options(options: Any, mode: Any) -> Options:
         raise fail("InvalidAttribute", "options of torch.compile", str(error), f"the options are {names}") from None
 
 
-def _compile(gm: fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, options: Options) -> Any:
-    """One graph of AOTAutograd as a function of a list of arguments."""
+def _parameters(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> dict[int, str]:
+    """The parameters on the CPU among the arguments of a graph of Dynamo: position -> name."""
+    names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
+    given = enumerate(zip(names, example_inputs))
+    return {k: n for k, (n, v) in given if isinstance(v, torch.nn.Parameter) and v.device.type == "cpu"}
+
+
+def _compile(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    kind: str,
+    options: Options,
+    parameters: Mapping[int, str] | None = None,
+) -> Any:
+    """One graph of AOTAutograd as a function of a list of arguments. `parameters`: those that may be packed, by their
+    positions in Dynamo's graph."""
+    if options.pack and parameters:
+        for node in gm.graph.nodes:
+            of = node.meta.get("desc")
+            if isinstance(of, PlainAOTInput) and of.idx in parameters:
+                node.meta[PARAMETER] = parameters[of.idx]
     report = GraphReport(kind, sum(n.op == "call_function" for n in gm.graph.nodes))
     REPORTS.append(report)
     began = time.perf_counter()
@@ -81,8 +107,7 @@ def _compile(gm: fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, op
 
 
 def _whole(gm: fx.GraphModule, report: GraphReport, options: Options) -> Callable[..., Any]:
-    imported = import_graph(gm)
-    unsupported = [*imported.unsupported, *undecided_sizes(gm, imported)]
+    imported, unsupported = _imported(gm)
     if not unsupported:
         made = _program(gm, imported, report, options)
         return gm.forward if made is None else made
@@ -99,12 +124,23 @@ def _whole(gm: fx.GraphModule, report: GraphReport, options: Options) -> Callabl
 
 def _part(part: fx.GraphModule, report: GraphReport, options: Options) -> TorchProgram | None:
     """A part of a graph that was cut. Cutting shows nothing new, so what is refused now is refused as a whole."""
-    imported = import_graph(part)
-    unsupported = [*imported.unsupported, *undecided_sizes(part, imported)]
+    imported, unsupported = _imported(part)
     if unsupported:
         report.refused.append(described(unsupported))
         return None
     return _program(part, imported, report, options)
+
+
+def _imported(gm: fx.GraphModule) -> tuple[Imported, list[Unsupported]]:
+    """The graph as ours, and what of it cannot be."""
+    imported = import_graph(gm, Frame(held=_held(gm)))
+    return imported, [*imported.unsupported, *undecided_sizes(gm, imported)]
+
+
+def _held(gm: fx.GraphModule) -> dict[int, str]:
+    """The parameters among the placeholders: position -> name."""
+    placeholders = enumerate(n for n in gm.graph.nodes if n.op == "placeholder")
+    return {k: n.meta[PARAMETER] for k, n in placeholders if PARAMETER in n.meta}
 
 
 def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, options: Options) -> TorchProgram | None:
@@ -124,7 +160,7 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
     report.programs += 1
     report.alive.add(function)
     report.kernels += sum(isinstance(i.op, Launch | Choose) for i in function.execution.main.instructions)
-    return TorchProgram(imported, function, report)
+    return TorchProgram(imported, function, report, _held(gm))
 
 
 def target_of(gm: fx.GraphModule) -> str:

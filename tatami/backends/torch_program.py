@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from tatami.api import CompiledFunction
+from tatami.backends.torch_parameters import Parameters
 from tatami.backends.torch_report import GraphReport
 from tatami.core.binding import solve
 from tatami.core.diagnostic import TatamiError, fail
@@ -28,6 +29,7 @@ from tatami.runtime.cuda.program import Sized as SizedOnDevice
 from tatami.runtime.layouts import row_major_strides
 from tatami.torch.dtypes import TO_TORCH
 from tatami.torch.import_graph import Argument, Imported, Result
+from tatami.torch.sizes import in_order
 
 KEPT_SIZES = 1024
 
@@ -61,9 +63,10 @@ class OutOfRange(TatamiError, IndexError, RuntimeError):
 
 
 class TorchProgram:
-    """Called with the arguments of the fx graph, in order; returns the values of its output."""
+    """Called with the arguments of the fx graph, in order; returns the values of its output. `names`: what parameters are
+    called, by position."""
 
-    def __init__(self, imported: Imported, function: CompiledFunction, report: GraphReport) -> None:
+    def __init__(self, imported: Imported, function: CompiledFunction, report: GraphReport, names: Mapping[int, str]) -> None:
         self.imported = imported
         self.function = function
         self.report = report
@@ -81,6 +84,10 @@ class TorchProgram:
         self._sources = self._size_sources()
         program = function.program
         self._fast = isinstance(program, CpuProgram | CudaProgram) and "main" not in program.layouts.hosted
+        self._parameters = None
+        """Who answers for the held inputs."""
+        if isinstance(program, CpuProgram) and any(p.storage == "held" for p in function.arguments):
+            self._parameters = Parameters(program, function.arguments, self._taken, names, report)
         self._device = device_of(program)
 
     # -- sizes -----------------------------------------------------------------------------------
@@ -133,17 +140,21 @@ class TorchProgram:
             bound = self._bind(args)
             if not self._sources:
                 self._only = bound
-        tensors = [self._readable(args, a) for a in self._taken]
+        program: Any = self.function.program
+        held: Mapping[int, torch.Tensor] = {}
+        if self._parameters is not None:
+            program, held = self._parameters.prepared(args)
+        tensors = [held[k] if k in held else self._readable(args, a) for k, a in enumerate(self._taken)]
         made = [self._allocate(r, d) for r, d in zip(bound.results, self._dtypes)]
         try:
-            self._run(bound, tensors, made)
+            self._run(program, bound, tensors, made)
         except TatamiError as error:
             if error.diagnostics[0].kind == "IndexOutOfRange":
                 raise OutOfRange(*error.diagnostics) from error
             raise
         for t, a in zip(tensors, self._taken):
             if a is not None and a.updated and t is not args[a.position]:
-                _in_order(args[a.position], a.order).copy_(t)
+                in_order(args[a.position], a.order).copy_(t)
         for k, r in enumerate(bound.results):
             if r.copied:
                 made[k] = _spread(made[k], r, self._dtypes[k])
@@ -160,13 +171,13 @@ class TorchProgram:
             return torch.empty(r.lies, dtype=dtype, device=self._device)
         return torch.empty_strided(r.shape, r.strides, dtype=dtype, device=self._device)
 
-    def _run(self, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
+    def _run(self, program: Any, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
         if bound.at is not None:
             addresses = [t.data_ptr() for t in tensors]
             addresses += [t.data_ptr() for t in made]
-            self.function.program.call("main", bound.at, addresses)  # type: ignore[attr-defined]
+            program.call("main", bound.at, addresses)
         else:
-            self._run_slowly(bound, tensors, made)
+            self._run_slowly(program, bound, tensors, made)
 
     def _readable(self, args: Sequence[Any], a: Argument | None) -> torch.Tensor:
         """The argument as the program reads it: itself where it lies as its metadata said, else a copy."""
@@ -175,7 +186,7 @@ class TorchProgram:
         tensor: torch.Tensor = args[a.position]
         if tensor.device != self._device:  # a number that PyTorch keeps on the host beside tensors on a GPU
             tensor = tensor.to(self._device)
-        lies = _in_order(tensor, a.order)
+        lies = in_order(tensor, a.order)
         if self._device.type == "cuda" and tensor.data_ptr() % ALIGNMENT:
             self._count(a.name)
             return lies.clone(memory_format=torch.contiguous_format)
@@ -187,14 +198,14 @@ class TorchProgram:
     def _count(self, name: str) -> None:
         self.report.copies[name] = self.report.copies.get(name, 0) + 1
 
-    def _run_slowly(self, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
+    def _run_slowly(self, program: Any, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
         """Through arrays: programs with Python steps, and the reference."""
-        if isinstance(self.function.program, CudaProgram):
-            self._run_steps_on_device(self.function.program, bound, tensors, made)
+        if isinstance(program, CudaProgram):
+            self._run_steps_on_device(program, bound, tensors, made)
             return
         arrays = []
         for tensor, a, port in zip(tensors, self._taken, self.function.arguments):
-            lies = tensor if a is None else _in_order(tensor, a.order)
+            lies = tensor if a is None else in_order(tensor, a.order)
             lies = lies.view(torch.uint64) if a is None else lies
             arrays.append(to_numpy(lies, port)[0])
         ports = iter(enumerate(made))
@@ -205,7 +216,7 @@ class TorchProgram:
                 continue
             k, array = next(ports)
             outputs.append(to_numpy(_as_written(array, bound.results[k]), Input(o.tensor, o.dtype, o.shape))[0])
-        self.function.program.run("main", arrays, bound.sizes, outputs)
+        program.run("main", arrays, bound.sizes, outputs)
 
     def _run_steps_on_device(
         self, program: CudaProgram, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]
@@ -213,7 +224,7 @@ class TorchProgram:
         """A program on a GPU that has Python steps: the tensors' own memory as arrays of the device."""
         arrays = []
         for tensor, a, port in zip(tensors, self._taken, self.function.arguments):
-            shape = tuple(tensor.shape if a is None else _in_order(tensor, a.order).shape)
+            shape = tuple(tensor.shape if a is None else in_order(tensor, a.order).shape)
             arrays.append(DeviceArray(program.device, tensor.data_ptr(), shape, port.dtype, tensor))
         ports = iter(enumerate(made))
         outputs: list[DeviceArray | None] = []
@@ -236,11 +247,6 @@ def _spread(made: torch.Tensor, r: Allocation, dtype: torch.dtype) -> torch.Tens
     out = torch.empty_strided(r.shape, r.strides, dtype=dtype, device=made.device)
     torch.as_strided(out, r.lies, r.strides).copy_(made)
     return out
-
-
-def _in_order(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
-    """The tensor with its axes as they lie in memory."""
-    return tensor if order is None or list(order) == list(range(len(order))) else tensor.permute(*order)
 
 
 def _as_written(tensor: torch.Tensor, r: Allocation) -> torch.Tensor:

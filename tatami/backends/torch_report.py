@@ -30,8 +30,12 @@ class GraphReport:
     """Programs that were imported and could not be compiled: they run in PyTorch."""
     copies: dict[str, int] = field(default_factory=dict)
     """Argument or result -> how often it had to be copied so far."""
-    rebuilt: int = 0
-    """How often parameters were packed again because they had changed."""
+    packed: list[str] = field(default_factory=list)
+    """Parameters of which programs keep a packed copy, or values computed from them."""
+    packings: int = 0
+    """How often: once for each module, and again when its parameters changed."""
+    packed_bytes: int = 0
+    """Memory of the copies of one module."""
 
     def text(self) -> str:
         """The report of `tatami.backends.explain`."""
@@ -43,8 +47,9 @@ class GraphReport:
             lines.append(f"  stays in PyTorch: {described(self.unsupported)}")
         lines += [f"  stays in PyTorch: {why}" for why in self.refused]
         lines += [f"  copied {count} times: {name}" for name, count in sorted(self.copies.items())]
-        if self.rebuilt:
-            lines.append(f"  parameters packed {self.rebuilt} times")
+        if self.packed:
+            size = f"{self.packed_bytes / 2**20:.1f} MiB"
+            lines.append(f"  packed {self.packings} times, {size}: {', '.join(self.packed)}")
         return "\n".join(lines)
 
 

@@ -199,13 +199,15 @@ class _Main:
         plan = self.module.programs["setup"]
         boundary = self.layouts.boundary("setup")
         names = self.layouts.constants
-        pool = {name: start + k for k, name in enumerate(names)}
         info = {b.id: b for b in plan.buffers}
         port_of = {id: port.tensor for id, port in zip(plan.output_buffers, plan.signature.outputs)}
+        held = dict(zip(self.layouts.held, self.layouts.held_positions))
+        port_of |= {id: port.tensor for id, port in zip(plan.input_buffers, plan.signature.inputs) if port.tensor in held}
+        place = {**{name: start + k for k, name in enumerate(names)}, **held}
         lines = ["    {", f"        void* s[{max(1, len(boundary) + len(names))}];"]
         for k, b in enumerate(boundary):
             name = port_of.get(b.id, "")
-            source = f"b[{pool[name]}]" if name in pool else f"memory({self.count('setup', info[b.id]) * b.dtype.itemsize})"
+            source = f"b[{place[name]}]" if name in place else f"memory({self.count('setup', info[b.id]) * b.dtype.itemsize})"
             lines.append(f"        s[{k}] = {source};")
         for k in range(len(names)):
             lines.append(f"        s[{len(boundary) + k}] = b[{start + k}];")

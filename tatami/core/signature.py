@@ -12,12 +12,13 @@ from tatami.core.layout import Layout
 
 Role: TypeAlias = Literal["data", "param", "state", "const"]
 Mutability: TypeAlias = Literal["immutable", "mutable"]
-Storage: TypeAlias = Literal["argument", "const_pool"]
+Storage: TypeAlias = Literal["argument", "const_pool", "held"]
 
 
 class Input(msgspec.Struct, frozen=True, omit_defaults=True):
     """One input. `storage="const_pool"`: bound from the module's constants, or from an output of `setup` with that
-    name; when neither has it the caller passes it."""
+    name; when neither has it the caller passes it. `storage="held"`: an argument that keeps its content over many calls,
+    such as a parameter: what is computed of held inputs and constants alone is work of `setup`."""
 
     tensor: str
     dtype: DType

@@ -104,11 +104,12 @@ class _Main:
         out = ["int main(int argc, char** argv) {", '  const char* folder = argc > 1 ? argv[1] : ".";']
         out += ["  (void)folder;", "  int bad = 0;"]
         made: dict[str, str] = {}
+        numbers = self.fill_numbers()
         if setup is not None:
-            out += [*setup.memory("s", {}), "  setup(s);", '  must(cudaDeviceSynchronize(), "setup");']
+            out += [*setup.memory("s", {}, numbers), "  setup(s);", '  must(cudaDeviceSynchronize(), "setup");']
             ports = zip(setup.plan.output_buffers, setup.plan.signature.outputs)
             made = {port.tensor: f"s[{setup.pointer[id][1:]}]" for id, port in ports}
-        out += self.memory("b", made)
+        out += self.memory("b", made, numbers)
         out += ["  run(b);", '  must(cudaDeviceSynchronize(), "run");']
         for k, id in enumerate(self.plan.output_buffers):
             b = self.info[id]
@@ -139,11 +140,17 @@ class _Main:
         ]
         return out
 
-    def memory(self, array: str, made: Mapping[str, str]) -> list[str]:
-        """Memory of every buffer, filled or read; constants in `made` are what setup has computed."""
+    def fill_numbers(self) -> dict[str, int]:
+        """Input of the caller -> its number, which decides what it is filled with; `setup` sees the same in held ones."""
+        ports = zip(self.plan.input_buffers, self.plan.signature.inputs)
+        inputs = [p.tensor for id, p in ports if self.info[id].kind == "input" and p.tensor not in self.module.constants]
+        return {name: k for k, name in enumerate(inputs)}
+
+    def memory(self, array: str, made: Mapping[str, str], numbers: Mapping[str, int]) -> list[str]:
+        """Memory of every buffer, filled or read; constants in `made` are what setup has computed. `numbers`: of the
+        inputs."""
         out = [f"  void* {array}[{max(1, len(self.plan.buffers))}];"]
         port_of = {id: port.tensor for id, port in zip(self.plan.input_buffers, self.plan.signature.inputs)}
-        fills = 0
         for i, b in enumerate(self.plan.buffers):
             if b.parent:
                 continue
@@ -156,8 +163,7 @@ class _Main:
                 offset, length = constant_places(self.module)[name]
                 out.append(f"  read_constant({array}[{i}], folder, {offset}, {length});")
             elif b.kind == "input":
-                out.append(f"  fill({array}[{i}], {CODES[b.dtype]}, {self.count(b)}, {fills});")
-                fills += 1
+                out.append(f"  fill({array}[{i}], {CODES[b.dtype]}, {self.count(b)}, {numbers[name]});")
         for i, b in enumerate(self.plan.buffers):
             if b.parent:
                 base = self.pointer[b.parent][1:]

@@ -87,6 +87,24 @@ class Layouts:
         return tuple(out)
 
     @cached_property
+    def held(self) -> tuple[str, ...]:
+        """Inputs of `setup` that the module has no constant for, in the order of its boundary: who calls `main` holds
+        them (storage "held"), and `setup` runs on them first."""
+        plan = self.module.programs.get("setup")
+        if plan is None:
+            return ()
+        kinds = {b.id: b.kind for b in plan.buffers}
+        return tuple(p.tensor for id, p in zip(plan.input_buffers, plan.signature.inputs) if kinds.get(id) == "input")
+
+    @cached_property
+    def held_positions(self) -> tuple[int, ...]:
+        """Where the held inputs stand in the boundary of `main`."""
+        plan = self.module.programs["main"]
+        tensors = {id: p.tensor for id, p in zip(plan.input_buffers, plan.signature.inputs)}
+        names = [tensors.get(b.id) for b in self.boundary("main")]
+        return tuple(names.index(name) for name in self.held)
+
+    @cached_property
     def equations(self) -> tuple[tuple[str, Equation], ...]:
         """(program, what its sizes have to satisfy) where compiled code makes the calls; faults number them so. For any
         other program Python binds the sizes, and checks."""

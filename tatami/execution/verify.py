@@ -51,8 +51,7 @@ def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
             found += _sizes(name, plan)
             found += _calls(name, plan, module)
         out += found
-    out += _depth(module)
-    return out
+    return out + _held(module) + _depth(module)
 
 
 def _fault(where: str, why: str, suggestion: str) -> Diagnostic:
@@ -158,22 +157,30 @@ def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
             wanted = ("input", "constant") if what == "input" or updates else ("output",)
             if b.kind not in wanted:
                 out.append(_fault(f"{program}: {id}", f"the {what} lies in a buffer of kind {b.kind}", f"use kind {wanted[0]}"))
-    if program == "setup":
-        out += [
-            _fault(
-                f"setup: {id}",
-                f"an input of setup lies in a buffer of kind {info[id].kind}",
-                "use kind constant: nobody passes it",
-            )
-            for id in plan.input_buffers
-            if info[id].kind != "constant"
-        ]
     if len(set(plan.input_buffers)) < len(plan.input_buffers):
         out.append(_fault(program, "one buffer holds two inputs", "give each input its own buffer"))
     plain = [b for b in plan.output_buffers if info[b].kind == "output"]
     if len(set(plain)) < len(plain):
         out.append(_fault(program, "one buffer holds two outputs", "copy the value for the second"))
     return out
+
+
+def _held(module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    """What `setup` reads is a constant, or the held input of `main` of that name."""
+    setup = module.programs.get("setup")
+    if setup is None:
+        return []
+    kinds = {b.id: b.kind for b in setup.buffers}
+    passed = {p.tensor for p in module.main.signature.inputs if p.storage == "held" and p.mutability == "immutable"}
+    return [
+        _fault(
+            f"setup: {id}",
+            f"an input of setup lies in a buffer of kind {kinds.get(id)}",
+            'use kind constant, or give main an immutable input of that name with the storage "held"',
+        )
+        for id, port in zip(setup.input_buffers, setup.signature.inputs)
+        if kinds.get(id) != "constant" and port.tensor not in passed
+    ]
 
 
 def _text(shape: Shape) -> str:

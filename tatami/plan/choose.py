@@ -148,10 +148,10 @@ def _propose(
 
 
 def constant_tensors(region: Module[Program], name: str) -> frozenset[str]:
-    """Value ids of a program whose value is known at load: constants of the module and outputs of `setup`."""
+    """Value ids of a program that `setup` may prepare: constants of the module, outputs of `setup`, held inputs."""
     program = region.programs[name]
     known = set(region.constants)
     if name == "main" and "setup" in region.programs:
         known |= {o.tensor for o in region.programs["setup"].signature.outputs}
     ids = zip(program.inputs, program.signature.inputs)
-    return frozenset(i for i, port in ids if port.storage == "const_pool" and port.tensor in known)
+    return frozenset(i for i, port in ids if port.storage == "held" or (port.storage == "const_pool" and port.tensor in known))

@@ -1,12 +1,13 @@
 """A compiled program for the CPU: its ConstPool, its memory per tuple of sizes, and calls of its entry.
 
-`setup` runs once at load; its results and the constants of the module lie packed in one aligned block. A call takes
-an arena for itself and gives it back, so calls may run at the same time. Programs with Python steps run segment by
-segment (`python_steps`).
+`setup` runs once at load, or once for the held inputs it reads (`prepared`); its results and the constants of the module
+lie packed in one aligned block. A call takes an arena for itself and gives it back, so calls may run at the same time.
+Programs with Python steps run segment by segment (`python_steps`).
 """
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import math
 import threading
@@ -19,7 +20,7 @@ import msgspec
 import numpy as np
 
 from tatami.c.print_entry import FAULT_SIZES
-from tatami.core.binding import bind_sizes, broken_equation
+from tatami.core.binding import broken_equation
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
@@ -97,52 +98,58 @@ class CpuProgram(LoadedModule):
         self._lock = threading.Lock()
         self._arenas: list[tuple[Array, int]] = []
         self._numbers = {name: k for k, name in enumerate(execution.programs)}
+        self.is_prepared = False
+        """Did `setup` run? Where it reads held inputs, each call runs it on those it gets, unless it is `prepared`."""
         self.constants: dict[str, Array] = {}
         self.constant_bytes = 0
-        self._load_constants()
+        if not self.layouts.held:
+            self._set_up(())
 
     # -- constants -------------------------------------------------------------------------------
 
-    def _load_constants(self) -> None:
-        """Pack what programs other than `setup` read; run `setup` into its place."""
+    def prepared(self, held: Sequence[Array]) -> CpuProgram:
+        """The same program over what `setup` makes of `held`, the arrays that `layouts.held` names, as they are now."""
+        made = copy.copy(self)
+        made._recent = None
+        made._set_up(held)
+        return made
+
+    def _set_up(self, held: Sequence[Array]) -> None:
+        """Pack what programs other than `setup` read of the module's constants; run `setup` into its place."""
         setup = self.execution.programs.get("setup")
         given = self.execution.constants
         bound: dict[str, int] = {}
         made: dict[str, tuple[DType, int]] = {}
+        shapes = {name: tensor.shape for name, tensor in given.items()}
         if setup is not None:
-            bound = bind_sizes(setup.signature, {p.tensor: given[p.tensor].shape for p in setup.signature.inputs})
+            bound = self.bind("setup", dict(zip(self.layouts.held, (a.shape for a in held))))
             info = {b.id: b for b in setup.buffers}
             for id, port in zip(setup.output_buffers, setup.signature.outputs):
                 made[port.tensor] = (port.dtype, evaluate(info[id].elements, bound))
-                self.constant_shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
+                shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
         sizes = {n: made[n][0].itemsize * made[n][1] if n in made else given[n].array.nbytes for n in self.layouts.pooled}
-        offsets, end = pool_offsets(sizes)
-        check_memory(end)
-        block = empty_bytes(end)
-        self.constant_bytes = end
+        offsets, self.constant_bytes = pool_offsets(sizes)
+        check_memory(self.constant_bytes)
+        block = empty_bytes(self.constant_bytes)
+        pooled: dict[str, Array] = {}
         for name, start in offsets.items():
             if name in made:
-                self.constants[name] = block[start : start + sizes[name]].view(numpy_dtype(made[name][0]))
+                pooled[name] = block[start : start + sizes[name]].view(numpy_dtype(made[name][0]))
             else:
                 source = given[name].array
-                view = block[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
-                np.copyto(view, source)
-                self.constants[name] = view
+                pooled[name] = block[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
+                np.copyto(pooled[name], source)
+        self.is_prepared = True
         if setup is not None:
-            sources = [p.tensor for p in setup.signature.inputs]
-            for name in sources:
-                self.constants.setdefault(name, given[name].array)
-            outputs = [self.constants.get(p.tensor) for p in setup.signature.outputs]
-            self._finish_constants()
-            self.run("setup", [], bound, outputs)
-            for name in sources:
-                if name not in offsets:
-                    del self.constants[name]
-        self._finish_constants()
+            self._take_constants({**{n: t.array for n, t in given.items()}, **pooled})
+            self.run("setup", held, bound, [pooled.get(p.tensor) for p in setup.signature.outputs])
+        self._take_constants(pooled)
+        self.constant_shapes = shapes
         block.flags.writeable = False
 
-    def _finish_constants(self) -> None:
-        found = [self.constants.get(n) for n in self.layouts.constants]
+    def _take_constants(self, arrays: dict[str, Array]) -> None:
+        self.constants = arrays
+        found = [arrays.get(n) for n in self.layouts.constants]
         self.constant_addresses = [0 if a is None else address(a) for a in found]
 
     # -- sizes -----------------------------------------------------------------------------------
@@ -225,6 +232,8 @@ class CpuProgram(LoadedModule):
 
         An output that updates an input is that input's array.
         """
+        if program == "main" and not self.is_prepared:
+            return self._prepared_for(inputs).run(program, inputs, sizes, outputs, depth)
         if program in self.layouts.hosted:
             return PythonRun(self, program, inputs, sizes, outputs, depth).run()
         at = self.sized(program, sizes)
@@ -253,6 +262,9 @@ class CpuProgram(LoadedModule):
         if code:
             raise self.fault(code)
 
+    def _prepared_for(self, inputs: Sequence[Array]) -> CpuProgram:
+        return self.prepared([inputs[k] for k in self.layouts.held_positions])
+
     def pointers(self, face: Face, inputs: Sequence[Array], results: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
         """The entry's `buffers`: inputs, written outputs, constants."""
         values = [address(a) for a in inputs]
@@ -263,7 +275,10 @@ class CpuProgram(LoadedModule):
     def fast(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
     ) -> Callable[[], None]:
-        """One call with everything boxed before: fixed arrays, an arena of its own. Not for two threads at once."""
+        """One call with everything boxed before: fixed arrays, held ones as they are now, an arena of its own. Not for two
+        threads at once."""
+        if not self.is_prepared:
+            return self._prepared_for(inputs).fast(program, inputs, sizes, results)
         if program in self.layouts.hosted:
 
             def slow() -> None:

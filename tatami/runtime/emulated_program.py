@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tatami.core.binding import bind_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, evaluate
 from tatami.core.kernel import Condition, KernelFace
@@ -70,16 +69,18 @@ class EmulatedProgram(LoadedModule):
         self.schedule = chosen_schedule()
         self.threads = 1
         self.constants: dict[str, Array] = {}
-        self._load_constants()
-
-    def _load_constants(self) -> None:
         for name, tensor in self.execution.constants.items():
             self.constants[name] = self.machine.copied(name, tensor.array, tensor.dtype)
+        if not self.layouts.held:
+            self._set_up(())
+
+    def _set_up(self, held: Sequence[Array]) -> None:
+        """Run `setup`; where it reads held inputs, on those of each call."""
         setup = self.execution.programs.get("setup")
         if setup is None:
             return
-        bound = bind_sizes(setup.signature, {p.tensor: self.constants[p.tensor].shape for p in setup.signature.inputs})
-        for port, result in zip(setup.signature.outputs, self.run("setup", [], bound)):
+        bound = self.bind("setup", dict(zip(self.layouts.held, (a.shape for a in held))))
+        for port, result in zip(setup.signature.outputs, self.run("setup", held, bound)):
             self.constants[port.tensor] = self.machine.copied(port.tensor, result, port.dtype)
             self.constant_shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
 
@@ -92,6 +93,8 @@ class EmulatedProgram(LoadedModule):
         depth: int = 0,
     ) -> list[Array]:
         with self.machine.lock:
+            if program == "main" and self.layouts.held:
+                self._set_up([inputs[k] for k in self.layouts.held_positions])
             return EmulatedRun(self, program, inputs, sizes, outputs, depth).results()
 
     def fast(

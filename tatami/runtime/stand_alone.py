@@ -104,7 +104,8 @@ def _case(
     expected = tuple(_expected(np.asarray(results[p.tensor]), p.dtype) for p in signature.outputs)
     if "setup" in execution.programs:
         setup = execution.programs["setup"].signature
-        bound["setup"] = bind_sizes(setup, {p.tensor: execution.constants[p.tensor].shape for p in setup.inputs})
+        constants = {name: tensor.shape for name, tensor in execution.constants.items()}
+        bound["setup"] = bind_sizes(setup, {**constants, **shapes})
     return bound, expected
 
 

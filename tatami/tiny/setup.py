@@ -1,8 +1,10 @@
-"""Constant work leaves main: it becomes the program `setup`, run once at load (DESIGN §3 plan, tiny).
+"""Constant work leaves main: it becomes the program `setup`, run once at load, or once for the held inputs it reads
+(DESIGN §3 plan, tiny; docs/decisions/0015).
 
     main: y = x @ (w * s), w and s constants   ->   setup: const0 = w * s;   main: y = x @ const0
 
-A value is constant when everything below it is a const_pool input with a payload, a CONST, or an IOTA of known size.
+A value is constant when everything below it is a const_pool input with a payload, a held input, a CONST, or an IOTA of
+known size.
 The cut is at computed values: movement of a constant stays in main, where it costs nothing. Work that has no payload
 below it (a mask from IOTA) moves only when it is expensive.
 """
@@ -77,7 +79,7 @@ def split_setup(module: Module[Program]) -> Module[Program]:
 
 
 def _constant_values(module: Module[Program], main: Program) -> dict[str, bool]:
-    """Ids of constant values; True when a payload is below."""
+    """Ids of constant values; True when a payload or a held input is below."""
     ports = {p.tensor: p for p in main.signature.inputs}
     out: dict[str, bool] = {}
     for node in main.nodes:
@@ -86,7 +88,8 @@ def _constant_values(module: Module[Program], main: Program) -> dict[str, bool]:
         match node.op:
             case InputOp(tensor_id=tensor):
                 port = ports[tensor]
-                if port.storage == "const_pool" and port.mutability == "immutable" and tensor in module.constants:
+                known = port.storage == "held" or (port.storage == "const_pool" and tensor in module.constants)
+                if known and port.mutability == "immutable":
                     out[node.id] = True
             case ConstOp() | IotaOp():
                 out[node.id] = False

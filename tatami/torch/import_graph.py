@@ -8,7 +8,7 @@ and is permuted in the graph; results leave in the order their metadata promises
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,8 @@ class Frame:
     """Names of outputs; the others are out0, out1, …"""
     logical: bool = False
     """Arrays come and go row by row whatever memory PyTorch's own tensors had."""
+    held: Collection[int] = ()
+    """Placeholders that keep their content over many calls: parameters."""
 
 
 ALONE = Frame()
@@ -179,7 +181,12 @@ class _Import:
         lies = tuple(shape[a] for a in order) if order is not None else shape
         updated = node in self.updates or position in self.updated
         graph = self.out.graph
-        x = graph.input(name, lies, dtype, role="state", mutability="mutable") if updated else graph.input(name, lies, dtype)
+        if updated:
+            x = graph.input(name, lies, dtype, role="state", mutability="mutable")
+        elif position in self.frame.held:
+            x = graph.input(name, lies, dtype, role="param", storage="held")
+        else:
+            x = graph.input(name, lies, dtype)
         self.out.arguments.append(Argument(position, name, order, updated))
         return x if order is None or _is_identity(order) else x.permute(_inverse(order))
 

@@ -95,6 +95,11 @@ def memory_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
     return _place_ones(order, ones, len(shape))
 
 
+def in_order(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
+    """The tensor with its axes as they lie in memory."""
+    return tensor if order is None or list(order) == list(range(len(order))) else tensor.permute(*order)
+
+
 def _place_ones(order: Sequence[int], ones: Sequence[int], rank: int) -> tuple[int, ...]:
     """Axes of size 1 lie anywhere: each goes where the order stays nearest to 0, 1, 2, …"""
     out = list(order)

@@ -7,6 +7,7 @@ names its kernel.
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections import OrderedDict
@@ -14,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tatami.core.binding import bind_sizes
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.module import Module
@@ -65,28 +65,39 @@ class CudaProgram(LoadedModule):
         self._arenas: dict[int, Block] = {}
         self.constants: dict[str, DeviceArray] = {}
         self.constant_bytes = 0
-        self._load_constants()
+        self.is_prepared = False
+        """Did `setup` run? Where it reads held inputs, each call runs it on those it gets."""
+        self._upload_constants()
+        if not self.layouts.held:
+            self._set_up(())
 
     # -- constants -------------------------------------------------------------------------------
 
-    def _load_constants(self) -> None:
-        """Constants go to the device once; `setup` runs there, and what only it needed is let go."""
-        given = self.execution.constants
-        read = set(self.layouts.pooled)
-        setup = self.execution.programs.get("setup")
-        sources = [p.tensor for p in setup.signature.inputs] if setup is not None else []
-        for name, tensor in given.items():
-            if name in read or name in sources:
+    def _upload_constants(self) -> None:
+        """Constants go to the device once."""
+        for name, tensor in self.execution.constants.items():
+            if name in self.layouts.constants:
                 self.constants[name] = upload(self.device, tensor.array, tensor.dtype)
+
+    def _prepared_for(self, inputs: Sequence[DeviceArray]) -> CudaProgram:
+        """The same program over what `setup` makes of the held ones among the inputs of `main`."""
+        made = copy.copy(self)
+        made.constants, made.constant_shapes = dict(self.constants), dict(self.constant_shapes)
+        made._set_up([inputs[k] for k in self.layouts.held_positions])
+        return made
+
+    def _set_up(self, held: Sequence[DeviceArray]) -> None:
+        """`setup` runs on the device, and what only it needed is let go."""
+        self.is_prepared = True
+        setup = self.execution.programs.get("setup")
         if setup is not None:
-            bound = bind_sizes(setup.signature, {name: self.constant_shapes[name] for name in sources})
-            results = self.run("setup", [], bound)
+            bound = self.bind("setup", dict(zip(self.layouts.held, (a.shape for a in held))))
+            results = self.run("setup", held, bound)
             for port, result in zip(setup.signature.outputs, results):
                 self.constants[port.tensor] = result
                 self.constant_shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
-            for name in sources:
-                if name not in read:
-                    del self.constants[name]
+            read = set(self.layouts.pooled)
+            self.constants = {name: array for name, array in self.constants.items() if name in read}
         self.constant_bytes = sum(aligned(a.nbytes) for a in self.constants.values())
 
     def constant_addresses(self) -> tuple[int, ...]:
@@ -124,6 +135,8 @@ class CudaProgram(LoadedModule):
         depth: int = 0,
     ) -> list[DeviceArray]:
         """Run on arrays of this device: `inputs` in the order of the boundary, `outputs` by signature (None: new)."""
+        if program == "main" and not self.is_prepared:
+            return self._prepared_for(inputs).run(program, inputs, sizes, outputs, depth)
         if program in self.layouts.hosted:
             return HostedRun(self, program, inputs, sizes, outputs, depth).run()
         at = self.sized(program, sizes)
@@ -201,7 +214,9 @@ class CudaProgram(LoadedModule):
     def fast(
         self, program: str, inputs: Sequence[DeviceArray], sizes: Mapping[str, int], results: Sequence[DeviceArray]
     ) -> Callable[[], None]:
-        """One call with its arrays fixed."""
+        """One call with its arrays fixed, held ones as they are now."""
+        if not self.is_prepared:
+            return self._prepared_for(inputs).fast(program, inputs, sizes, results)
         if program in self.layouts.hosted:
 
             def slow() -> None:

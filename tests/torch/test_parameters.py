@@ -1,0 +1,198 @@
+"""Parameters of torch.compile: shared, packed once where no gradient is asked for, packed again when they change."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from tatami import backends  # noqa: E402
+from tatami.backends.torch_parameters import Sampled  # noqa: E402
+
+
+def module() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 32)).eval()
+
+
+def compiled(m: Any, **options: Any) -> Any:
+    return torch.compile(m, backend=backends.torch_backend, fullgraph=True, options={"fallback": False, **options})
+
+
+def packings() -> list[int]:
+    return [r.packings for r in backends.torch_reports()]
+
+
+def assert_agrees(run: Any, m: Any, x: Any) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(run(x), m(x), rtol=1e-4, atol=1e-4)
+
+
+def in_place(m: Any) -> None:
+    with torch.no_grad():
+        m[0].weight.mul_(2)
+
+
+def another_storage(m: Any) -> None:
+    m[2].weight.data = torch.randn(32, 96) / 8
+
+
+def two_storages_at_one_address(m: Any) -> None:
+    """The second may lie where the first lay before; PyTorch counts neither."""
+    m[0].weight.data = m[0].weight.data * 2
+    m[0].weight.data = m[0].weight.data * 2
+
+
+def behind_the_counter(m: Any) -> None:
+    m[0].weight.data.mul_(0.5)
+
+
+def through_numpy(m: Any) -> None:
+    m[2].weight.detach().numpy()[:] += 1
+
+
+def a_state(m: Any) -> None:
+    m.load_state_dict({k: v * 2 for k, v in m.state_dict().items()})
+
+
+def a_step_of_an_optimizer(m: Any) -> None:
+    optimizer = torch.optim.SGD(m.parameters(), 0.01)
+    m(torch.randn(4, 64)).sum().backward()
+    optimizer.step()
+
+
+CHANGES = [in_place, another_storage, two_storages_at_one_address, behind_the_counter, through_numpy, a_state, a_step_of_an_optimizer]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
+def test_a_change_of_a_parameter_is_seen(change: Any) -> None:
+    m, x = module(), torch.randn(32, 64)
+    run = compiled(m)
+    for _ in range(3):
+        assert_agrees(run, m, x)
+    assert packings() == [1]
+    change(m)
+    for _ in range(2):
+        assert_agrees(run, m, x)
+    assert packings() == [2], "once more, and no new graph"
+
+
+def test_explain_says_what_is_packed() -> None:
+    m = module()
+    assert_agrees(compiled(m), m, torch.randn(32, 64))
+    (report,) = backends.torch_reports()
+    assert [n.rsplit("_modules_")[-1] for n in report.packed] == ["0_parameters_weight_", "2_parameters_weight_"]
+    assert report.packed_bytes >= 4 * (64 * 96 + 96 * 32)
+    assert "packed 1 times" in backends.explain() and report.packed[0] in backends.explain()
+
+
+def test_nothing_is_packed_where_gradients_are_asked_for_or_by_option() -> None:
+    m, x = module(), torch.randn(32, 64)
+    compiled(m)(x).sum().backward()
+    torch._dynamo.reset()
+    assert_agrees(compiled(m, pack=False), m, x)
+    assert [r.kind for r in backends.torch_reports()] == ["forward", "backward", "inference"]
+    assert packings() == [0, 0, 0] and not any(r.packed for r in backends.torch_reports())
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(64, 64)
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x).relu()
+
+
+def test_modules_of_one_class_share_a_program_and_keep_their_own_packed_copies() -> None:
+    eager = nn.Sequential(Block(), Block(), Block())
+    blocks = nn.Sequential(*(compiled(b) for b in eager))
+    x = torch.randn(32, 64)
+    for _ in range(3):
+        assert_agrees(blocks, eager, x)
+    assert packings() == [3]
+    with torch.no_grad():
+        eager[1].inner.weight.mul_(2)
+    assert_agrees(blocks, eager, x)
+    assert packings() == [4]
+
+
+def test_the_packed_copy_goes_with_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tatami.backends import torch_parameters
+
+    made: list[Any] = []
+    prepare = torch_parameters.Parameters._prepare
+    monkeypatch.setattr(torch_parameters.Parameters, "_prepare", lambda *a: made.append(a[0]) or prepare(*a))
+    m, x = module(), torch.randn(32, 64)
+    run = compiled(m)
+    assert_agrees(run, m, x)
+    in_place(m)
+    assert_agrees(run, m, x)
+    assert [len(p._sets) for p in made] == [1, 1], "one copy, not one per change"
+    del run, m
+    gc.collect()
+    assert [len(p._sets) for p in made] == [0, 0]
+
+
+def test_parameters_whose_writes_nobody_counts_are_packed_on_every_call() -> None:
+    with torch.inference_mode():
+        m, x = module(), torch.randn(32, 64)
+        run = compiled(m)
+        for k in range(3):
+            torch.testing.assert_close(run(x), m(x), rtol=1e-4, atol=1e-4)
+            m[0].weight[k, 5] += 1
+    assert packings() == [3]
+
+
+def test_a_parameter_with_gaps_is_copied_once() -> None:
+    m, x = module(), torch.randn(32, 64)
+    m[0].weight = nn.Parameter(torch.randn(96, 128)[:, ::2])
+    run = compiled(m)
+    for _ in range(3):
+        assert_agrees(run, m, x)
+    assert packings() == [1]
+    m[0].weight.data.mul_(2)
+    assert_agrees(run, m, x)
+
+
+def test_autocast_casts_the_weights_once() -> None:
+    m, x = module(), torch.randn(32, 64)
+    run = compiled(m)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        for _ in range(2):
+            got, wanted = run(x), m(x)
+            assert got.dtype == wanted.dtype == torch.bfloat16
+            torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
+    assert packings() == [1]
+
+
+def test_a_part_of_a_graph_that_was_cut_packs_too() -> None:
+    m, x = module(), torch.randn(32, 64)
+
+    def f(x: Any) -> Any:
+        return m(x) + torch.linalg.eigvalsh(x.T @ x)[:32]
+
+    run = torch.compile(f, backend=backends.torch_backend)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(run(x), f(x), rtol=1e-3, atol=1e-3)
+    (report,) = backends.torch_reports()
+    assert report.unsupported and report.packed and report.packings == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
+def test_a_dense_change_shows_in_the_samples(dtype: Any) -> None:
+    tensors = [torch.ones(n, dtype=dtype) for n in (1, 3, 1000)]
+    watch = Sampled(tensors)
+    assert not watch.changed()
+    for t in tensors:
+        t.mul_(3)
+        assert watch.changed()
+        t.fill_(1)
+        assert not watch.changed()
+    assert not Sampled([torch.ones(0)]).changed()

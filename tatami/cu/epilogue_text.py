@@ -13,7 +13,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, substitute, var
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, index_text, scalar_text
 from tatami.cu.lines import Lines
-from tatami.gpu.ir import Epilogue, Kernel, StGlobalVec
+from tatami.gpu.ir import Epilogue, Kernel, StGlobalVec, StMatrix
 from tatami.gpu.ir import Kernel as GpuKernel
 
 
@@ -67,7 +67,7 @@ def fragment_epilogue(
             for number, _ in enumerate(stores):
                 lines.add(f"tt_u32 packed{number}[4];")
             with lines.block("TT_UNROLL for (int q = 0; q < 4; ++q)"):
-                _pair(kernel, epilogue, stores, lines, "4 * jj + q", column, acc)
+                pair_text(kernel, epilogue, stores, lines, "4 * jj + q", column, acc)
                 for number, s in enumerate(stores):
                     lines.add(f"packed{number}[q] = tt_pack_{SHORT[_dtype(kernel, s)]}(y{number}[0], y{number}[1]);")
             lines.add(f"const tt_i64 n = {column} + 32 * jj + 8 * (lane % 4);")
@@ -78,7 +78,7 @@ def fragment_epilogue(
                 lines.add(_guarded(bounds_test(s.pred), store))
     else:
         with lines.block(f"TT_UNROLL for (int j = 0; j < {column_blocks}; ++j)"):
-            _pair(kernel, epilogue, stores, lines, "j", column, acc)
+            pair_text(kernel, epilogue, stores, lines, "j", column, acc)
             lines.add(f"const tt_i64 n = {column} + 8 * j + 2 * (lane % 4);")
             for number, s in enumerate(stores):
                 _store_pair(kernel, s, f"y{number}", lines)
@@ -119,14 +119,14 @@ def quad_epilogue(
     lines.add("}")
 
 
-def _dtype(kernel: Kernel, s: StGlobalVec) -> DType:
+def _dtype(kernel: Kernel, s: StGlobalVec | StMatrix) -> DType:
     return next(p.dtype for p in kernel.params if p.name == s.ptr)
 
 
-def _pair(
+def pair_text(
     kernel: Kernel,
     epilogue: Epilogue,
-    stores: tuple[StGlobalVec, ...],
+    stores: tuple[StGlobalVec | StMatrix, ...],
     lines: Lines,
     j: str,
     column: str,
@@ -144,7 +144,9 @@ def _pair(
             _values(kernel, stores, let_lines(kernel, epilogue, lines), lines)
 
 
-def _values(kernel: Kernel, stores: tuple[StGlobalVec, ...], lets: dict[str, tuple[str, DType]], lines: Lines) -> None:
+def _values(
+    kernel: Kernel, stores: tuple[StGlobalVec | StMatrix, ...], lets: dict[str, tuple[str, DType]], lines: Lines
+) -> None:
     for number, s in enumerate(stores):
         value, d = lets[s.regs]
         to = _dtype(kernel, s)

@@ -11,15 +11,28 @@ from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, var
 from tatami.cu.copy_text import copy_text
 from tatami.cu.epilogue_text import fragment_epilogue, quad_epilogue
-from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, factor_text, index_text
+from tatami.cu.expr_text import STORED_TYPE, VALUE_TYPE, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import mma_text, ring_fma_text, warp_tile_lines
 from tatami.cu.sync_text import fma_text, load_tile_text, micro_tile, sync_epilogue
+from tatami.cu.tile_text import tile_text
+from tatami.cu.warpgroup_text import (
+    chunk_head,
+    hold_text,
+    is_turned,
+    sharing_test,
+    slot_pitch,
+    stmatrix_text,
+    tma_load_text,
+    tma_store_text,
+    wgmma_text,
+)
 from tatami.gpu.ir import (
     Barrier,
     CommitGroup,
     CpAsync,
     Epilogue,
+    FenceAsync,
     Fma,
     Kernel,
     LdMatrix,
@@ -33,16 +46,16 @@ from tatami.gpu.ir import (
     Role,
     SetMaxNReg,
     StGlobalVec,
+    StMatrix,
     Stmt,
     SyncThreads,
+    SyncWarpgroup,
     TmaLoad,
+    TmaStore,
     Wait,
     Wgmma,
     ZeroAcc,
 )
-
-GROUP = 8
-"""m-tiles that a grouped tile order visits together, so that their B tiles stay in L2."""
 
 
 def kernel_text(kernel: Kernel) -> str:
@@ -73,9 +86,13 @@ class _Printer:
         self.role: Role | None = None
         self.located = False
         self.moved = False
+        self.started = False
+        self.turned = False
         self.spans: list[tuple[int, int, Stmt]] = []
         """First and last line of each statement."""
         self.fragments: list[LdMatrix] = []
+        self.ops: Epilogue | None = None
+        """Of the chunks that follow."""
         self.persistent = any(
             isinstance(s, Loop) and s.over == "tiles"
             for x in kernel.body
@@ -103,7 +120,7 @@ class _Printer:
         else:
             for r in k.smem:
                 l.add(f"const tt_u32 {r.name} = tt_smem_address(smem) + {r.base};")
-                l.add(f'TT_SMEM_LABEL({r.name}, {_slot_pitch(k, r) * r.slots}, "{r.name}");')
+                l.add(f'TT_SMEM_LABEL({r.name}, {slot_pitch(k, r) * r.slots}, "{r.name}");')
         for b in k.barriers:
             l.add(f"const tt_u32 {b.name} = tt_smem_address(smem) + {b.base};")
             l.add(f'TT_SMEM_LABEL({b.name}, {8 * b.slots}, "{b.name}");')
@@ -116,7 +133,7 @@ class _Printer:
         l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}{whole};")
         if k.split == 1:
             l.add("const int KB = (int)((K + BK - 1) / BK);")
-        self.coordinates()
+        tile_text(k, self.persistent, l)
         if k.split > 1:
             l.add(f"constexpr int SPLIT = {k.split};  // parts of k, of whole blocks; K is the end of this one")
             l.add(f"const tt_i64 k_all = {index_text(k.k)}, k_part = (k_all + SPLIT * BK - 1) / (SPLIT * BK) * BK;")
@@ -131,63 +148,15 @@ class _Printer:
         l.add("}")
         return l.text()
 
-    def coordinates(self) -> None:
-        k, l = self.k, self.l
-        names = ["m0", "n0", *(f"b{i}" for i in range(len(k.batch)))]
-        if self.persistent:
-            l.add("const int MT = (int)((M + BM - 1) / BM), NT = (int)((N + BN - 1) / BN);")
-            l.add(f"const int tiles = MT * NT{''.join(' * (int)' + factor_text(b) for b in k.batch)};")
-            l.add(f"tt_i64 {', '.join(f'{n} = 0' for n in names)};")
-            with l.block("auto locate = [&](int tile)", "};"):
-                l.add("int t = tile % (MT * NT);")
-                if k.tile_order == "grouped":
-                    self.grouped()
-                    l.add("m0 = (tt_i64)(first + t % height) * BM;", "n0 = (tt_i64)(t / height) * BN;")
-                elif k.grid.get("x") == "n":
-                    l.add("m0 = (tt_i64)(t / NT) * BM;", "n0 = (tt_i64)(t % NT) * BN;")
-                else:
-                    l.add("n0 = (tt_i64)(t / MT) * BN;", "m0 = (tt_i64)(t % MT) * BM;")
-                if k.batch:
-                    l.add("tt_i64 z = tile / (MT * NT);")
-                    self.split_batch()
-            return
-        at = {role: f"tt_block_{c}()" for c, role in k.grid.items()}
-        if k.tile_order == "grouped" and {k.grid["x"], k.grid["y"]} == {"m", "n"}:
-            l.add("const int MT = (int)((M + BM - 1) / BM), NT = (int)((N + BN - 1) / BN);")
-            l.add(f"int t = tt_block_y() * {'NT' if k.grid['x'] == 'n' else 'MT'} + tt_block_x();")
-            self.grouped()
-            l.add("const tt_i64 m0 = (tt_i64)(first + t % height) * BM, n0 = (tt_i64)(t / height) * BN;")
-        else:
-            l.add(f"const tt_i64 m0 = (tt_i64){at['m']} * BM, n0 = (tt_i64){at['n']} * BN;")
-        if k.split > 1:
-            count = " * ".join(factor_text(b) for b in k.batch) or "1"
-            l.add(f"tt_i64 z = {at['b']};", f"const tt_i64 split = z / ({count});")
-            if k.batch:
-                l.add(f"tt_i64 {', '.join(names[2:])};", f"z %= {count};")
-                self.split_batch()
-        elif k.batch:
-            l.add(f"tt_i64 z = {at['b']};", f"tt_i64 {', '.join(names[2:])};")
-            self.split_batch()
-
-    def grouped(self) -> None:
-        """Tiles in groups of rows: `t` counts within the group of `height` rows from row `first`."""
-        self.l.add(f"const int first = t / ({GROUP} * NT) * {GROUP};")
-        self.l.add(f"const int height = MT - first < {GROUP} ? MT - first : {GROUP};")
-        self.l.add(f"t %= {GROUP} * NT;")
-
-    def split_batch(self) -> None:
-        count = len(self.k.batch)
-        for i in range(count - 1, -1, -1):
-            size = factor_text(self.k.batch[i])
-            self.l.add(f"b{i} = z;" if i == 0 else f"b{i} = z % {size}; z /= {size};")
-
     # -- statements ------------------------------------------------------------------------------
     def statements(self, body: tuple[Stmt, ...]) -> None:
         position = 0
         while position < len(body):
             s = body[position]
             first = len(self.l.out) + 1
-            if isinstance(s, Epilogue):
+            if isinstance(s, Epilogue) and isinstance(body[position + 1], Loop):
+                self.ops = s
+            elif isinstance(s, Epilogue):
                 stores = []
                 while position + 1 < len(body) and isinstance(body[position + 1], StGlobalVec):
                     position += 1
@@ -206,7 +175,9 @@ class _Printer:
             case CommitGroup():
                 l.add("tt_cp_async_commit();")
             case TmaLoad():
-                self.tma_load(s)
+                barrier = self.barrier(self.barriers[s.mbarrier], s.block)
+                ring = self.rings[s.dst_smem]
+                tma_load_text(self.k, s, ring, self.slot(s.block, ring), barrier, l)
             case MBarrierInit():
                 b = self.barriers[s.mbarrier]
                 l.add(f"if (tid == 0) for (int i = 0; i < {b.slots}; ++i) tt_mbarrier_init({b.name} + 8 * i, {s.count});")
@@ -215,9 +186,20 @@ class _Printer:
             case Wait():
                 self.wait(s)
             case SyncThreads():
-                if self.k.barriers and self.role is None:
+                if self.k.barriers and self.role is None and not self.started:
                     l.add("if (tid == 0) tt_fence_mbarrier_init();")
-                l.add("tt_sync_threads();")
+                    self.started = True
+                l.add(*(("tt_cluster_arrive();", "tt_cluster_wait();") if s.cluster else ("tt_sync_threads();",)))
+            case SyncWarpgroup():
+                l.add("tt_named_sync(1 + own, 128);")
+            case StMatrix():
+                assert self.ops is not None
+                ring = self.rings[s.dst_smem]
+                stmatrix_text(self.k, s, self.ops, ring, self.turned, l)
+            case FenceAsync():
+                l.add("tt_fence_proxy_async();")
+            case TmaStore():
+                tma_store_text(self.k, s, self.rings[s.src_smem], l)
             case SetMaxNReg():
                 l.add(f"tt_setmaxnreg_{s.action}<{s.registers}>();")
             case ZeroAcc():
@@ -227,7 +209,8 @@ class _Printer:
             case Mma() | Fma():
                 self.block_math()
             case Wgmma():
-                self.wgmma(s)
+                rings = self.rings[s.a_smem], self.rings[s.b_smem]
+                wgmma_text(self.k, s, rings, (self.slot(s.block, rings[0]), self.slot(s.block, rings[1])), l)
             case LoadTile():
                 load_tile_text(self.k, s, l)
             case Epilogue() | StGlobalVec():
@@ -245,9 +228,24 @@ class _Printer:
             with l.block("TT_ROLLED for (int k = 0; k < KB; ++k)"):
                 self.statements(s.body)
             return
+        if s.over == "chunks":
+            store = next(x for x in s.body if isinstance(x, TmaStore))
+            self.turned = is_turned(store)
+            rows, columns = chunk_head(self.k, self.rings[store.src_smem])
+            l.add(rows)
+            with l.block(columns):
+                self.statements(s.body)
+            return
         if self.k.ring_origin == "kernel":
-            l.add("int base = 0, done = 0;  // blocks and tiles before this one")
-            with l.block("for (int tile = tt_block_x(); tile < tiles; tile += tt_grid_x(), base += KB, ++done)"):
+            first, step, blocks = "tt_block_x()", "tt_grid_x()", "KB"
+            if self.k.ctas > 1:
+                first, step = f"{first} / CTAS", f"{step} / CTAS"
+            if self.role is not None and self.role.turns:
+                l.add("int base = own * KB, done = 0;  // blocks before this tile, own tiles before it")
+                first, step, blocks = (f"{first} + own * ({step})", f"{self.role.count} * ({step})", f"{self.role.count} * KB")
+            else:
+                l.add("int base = 0, done = 0;  // blocks and tiles before this one")
+            with l.block(f"for (int tile = {first}; tile < tiles; tile += {step}, base += {blocks}, ++done)"):
                 l.add("locate(tile);")
                 self.statements(s.body)
             return
@@ -270,7 +268,12 @@ class _Printer:
             if s.name == "consumer":
                 k = self.k
                 l.add(f"constexpr int ROWS = BM / {k.rows};  // of the tile, per warpgroup")
-                l.add(f"const int group = warp / 4 - {s.first};")
+                if s.turns:
+                    l.add(f"const int own = warp / 4 - {s.first};", "constexpr int group = 0;")
+                else:
+                    l.add(f"const int group = warp / 4 - {s.first};")
+                if any(r.name == "smC" for r in k.smem):
+                    l.add(*(() if s.turns else ("const int own = group;",)), "int stored = 0;  // chunks of this warpgroup")
                 l.add("float acc[ROWS / 64][BN / 2];")
             if not self.persistent:
                 l.add("constexpr int base = 0;")
@@ -301,7 +304,7 @@ class _Printer:
     def slot(self, block: Expr, ring: Ring) -> str:
         if ring.slots == 1:
             return ring.name
-        return f"{ring.name} + ({self.position(block)}) % STAGES * {_slot_pitch(self.k, ring)}"
+        return f"{ring.name} + ({self.position(block)}) % STAGES * {slot_pitch(self.k, ring)}"
 
     def barrier(self, b: Barrier, block: Expr) -> str:
         if b.slots == 1:
@@ -309,6 +312,8 @@ class _Printer:
         return f"{b.name} + ({self.position(block)}) % STAGES * 8"
 
     def parity(self, b: Barrier, block: Expr, phase: int) -> str:
+        if b.counts == "turns":
+            return f"(done + (own == 0 ? {phase} : {1 - phase})) & 1"
         if b.counts == "tiles":
             return f"(done + {phase}) & 1"
         return f"(({self.position(block)}) / STAGES + {phase}) & 1" if phase else f"({self.position(block)}) / STAGES & 1"
@@ -319,12 +324,15 @@ class _Printer:
                 self.l.add(f"tt_cp_async_wait<{s.pending}>();")
             case "wgmma_group":
                 self.l.add(f"tt_wgmma_wait<{s.pending}>();")
-                self.hold()
+                hold_text(self.l)
+            case "bulk_group":
+                self.l.add(f"if (tid % 128 == 0) tt_bulk_wait_read<{s.pending}>();")
             case "mbarrier":
                 assert s.block is not None
                 b = self.barriers[s.mbarrier]
                 guard = self.guard(s.block)
-                text = f"tt_mbarrier_wait({self.barrier(b, s.block)}, {self.parity(b, s.block, s.phase)});"
+                at = f"{b.name} + 8 * own" if b.counts == "turns" else self.barrier(b, s.block)
+                text = f"tt_mbarrier_wait({at}, {self.parity(b, s.block, s.phase)});"
                 self.l.add(f"if ({guard}) {text}" if guard else text)
             case _:
                 assert_never(s.model)
@@ -333,9 +341,15 @@ class _Printer:
         b = self.barriers[s.mbarrier]
         tests = [self.guard(s.block)] if self.guard(s.block) else []
         if self.role is not None and not self.role.elected:
-            tests.append("lane == 0")
-        at = self.barrier(b, s.block)
-        text = f"tt_mbarrier_arrive_expect_tx({at}, {s.expect_tx});" if s.expect_tx else f"tt_mbarrier_arrive({at});"
+            tests.append(sharing_test(self.k, s.share) if s.share else "lane == 0")
+        at = f"{b.name} + 8 * ((own + 1) % {b.slots})" if b.counts == "turns" else self.barrier(b, s.block)
+        if s.share:
+            at = f"tt_map_shared({at}, lane)"
+        text = (
+            f"tt_mbarrier_arrive_expect_tx({at}, {s.expect_tx});"
+            if s.expect_tx
+            else f"tt_mbarrier_arrive{'_cluster' if s.share else ''}({at});"
+        )
         self.l.add(f"if ({' && '.join(tests)}) {text}" if tests else text)
 
     # -- loads -----------------------------------------------------------------------------------
@@ -359,21 +373,6 @@ class _Printer:
             self.l.add(f"const tt_u32 slot = {self.slot(s.block, ring)};")
             copy_text(self.k, s, o, role, extent, ring, self.l)
 
-    def tma_load(self, s: TmaLoad) -> None:
-        l = self.l
-        ring = self.rings[s.dst_smem]
-        at = {"k": f"({index_text(s.block)}) * BK", "m": "(int)m0", "n": "(int)n0"}
-        coords = [at.get(index_text(c), f"(int){factor_text(c)}") for c in s.coords]
-        bar = self.barrier(self.barriers[s.mbarrier], s.block)
-        call = f"tt_tma_load_{len(coords)}d"
-        if s.boxes == 1:
-            l.add(f"{call}({self.slot(s.block, ring)}, &{s.desc}, {', '.join(coords)}, {bar});")
-            return
-        coords[0] += " + 64 * box"
-        l.add(f"for (int box = 0; box < {s.boxes}; ++box)")
-        offset = f" + box * {ring.slot_bytes // s.boxes}"
-        l.add(f"  {call}({self.slot(s.block, ring)}{offset}, &{s.desc}, {', '.join(coords)}, {bar});")
-
     # -- math ------------------------------------------------------------------------------------
     def zero(self) -> None:
         l, k = self.l, self.k
@@ -394,30 +393,6 @@ class _Printer:
         rings = self.rings[k.a.ring], self.rings[k.b.ring]
         slots = self.slot(block, rings[0]), self.slot(block, rings[1])
         (mma_text if k.template == "mma" else ring_fma_text)(k, *rings, *slots, self.l)
-
-    def hold(self) -> None:
-        self.l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) tt_wgmma_hold(acc[i]);")
-
-    def wgmma(self, s: Wgmma) -> None:
-        l, k = self.l, self.k
-        ring_a, ring_b = self.rings[s.a_smem], self.rings[s.b_smem]
-        kind = SHORT[k.a.dtype]
-        with l.block():
-            l.add(f"const tt_u32 slot_a = {self.slot(s.block, ring_a)}, slot_b = {self.slot(s.block, ring_b)};")
-            self.hold()
-            l.add("tt_wgmma_fence();")
-            l.add(f"TT_UNROLL for (int kk = 0; kk < {s.k_steps}; ++kk)")
-            with l.block("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i)"):
-                part = "(group * (ROWS / 64) + i)"
-                a_at = f"slot_a + {part} * {64 * ring_a.row_bytes} + kk * 32"
-                if s.trans_a:
-                    a_at = f"slot_a + {part} * (BK * 128) + kk * 2048"
-                b_at = "slot_b + kk * 2048" if s.trans_b else "slot_b + kk * 32"
-                l.add(f"tt_wgmma_m64k16<tt_{kind}, BN, {int(s.trans_a)}, {int(s.trans_b)}>::run(acc[i],")
-                l.add(f"    {_descriptor(a_at, ring_a, s.trans_a)},")
-                l.add(f"    {_descriptor(b_at, ring_b, s.trans_b)}, 1);")
-            l.add("tt_wgmma_commit();")
-            self.hold()
 
     # -- epilogue --------------------------------------------------------------------------------
     def epilogue(self, e: Epilogue, stores: tuple[StGlobalVec, ...]) -> None:
@@ -461,8 +436,3 @@ class _Printer:
 def _slot_pitch(kernel: Kernel, ring: Ring) -> int:
     """Bytes from one slot to the next; TMA slots start at multiples of 1024."""
     return -(-ring.slot_bytes // 1024) * 1024 if kernel.arch == "sm90" and kernel.maps else ring.slot_bytes
-
-
-def _descriptor(address: str, ring: Ring, trans: bool) -> str:
-    leading, stride = ("BK * 128", "1024") if trans else ("16", str(8 * ring.row_bytes))
-    return f"tt_wgmma_descriptor({address}, {leading}, {stride}, {ring.swizzle})"

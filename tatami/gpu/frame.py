@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, substitute, var
@@ -42,6 +44,12 @@ def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: 
     return tuple(out)
 
 
+def split_stores(p: Problem) -> Problem:
+    """The problem whose part number `split` of k is stored behind the parts before it."""
+    moved = var("split") * product((*p.batch, p.m, p.n))
+    return msgspec.structs.replace(p, stores=tuple(msgspec.structs.replace(s, index=s.index + moved) for s in p.stores))
+
+
 def contraction_kernel(
     p: Problem,
     arch: Arch,
@@ -64,6 +72,8 @@ def contraction_kernel(
     maps: tuple[str, ...],
     order: str = "row",
     split: int = 1,
+    cluster: tuple[int, int] = (1, 1),
+    staged: bool = False,
     template: Literal["mma", "fma", "sync"] = "mma",
 ) -> Kernel:
     return Kernel(
@@ -87,7 +97,7 @@ def contraction_kernel(
         smem=smem,
         barriers=barriers,
         maps=maps,
-        tokens=dict(TOKENS),
+        tokens=TOKENS | ({"tStore": "TokStore"} if staged else {}),
         barrier_model=model,  # type: ignore[arg-type]
         shared_bytes=shared,
         ring_origin=origin,  # type: ignore[arg-type]
@@ -95,6 +105,7 @@ def contraction_kernel(
         tail=tail,
         tile_order=order,  # type: ignore[arg-type]
         split=split,
+        cluster=cluster,
     )
 
 
@@ -112,9 +123,11 @@ def bind_kernel(
     p: Problem, kernel: Kernel, bind: dict[str, str], persistent: int, maps: tuple[TensorMapSpec, ...] = ()
 ) -> tuple[Kernel, Binding]:
     bm, bn, _ = kernel.tile
-    counts = {"m": ceildiv(p.m, bm), "n": ceildiv(p.n, bn), "b": product(p.batch) * kernel.split}
+    cm, cn = kernel.cluster
+    counts = {"m": ceildiv(p.m, cm * bm), "n": ceildiv(p.n, cn * bn), "b": product(p.batch) * kernel.split}
     if persistent:
-        grid: tuple[Expr, ...] = (minimum(product(counts.values()), persistent), ONE, ONE)
+        clusters = minimum(product(counts.values()), persistent // kernel.ctas)
+        grid: tuple[Expr, ...] = (clusters * kernel.ctas, ONE, ONE)
     else:
         grid = tuple(counts[kernel.grid[c]] for c in "xyz")
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
@@ -128,6 +141,7 @@ def bind_kernel(
         conditions=conditions,
         grid=tuple(substitute(g, names) for g in grid),
         block=block,
+        cluster=(kernel.ctas, 1, 1) if kernel.ctas > 1 else (),
         shared_bytes=kernel.shared_bytes,
         tensor_maps=maps,
     )

@@ -13,8 +13,11 @@ stay constant). Block b of a tile lives in slot ``position % stages`` of its rin
 from the start of the tile (`ring_origin="tile"`) or of the kernel. The parity of a barrier at a position is
 ``(position // stages + phase) % 2``.
 
+In a cluster the CTAs are numbered row by row of their tiles; they work on neighbouring tiles and the same blocks at the
+same positions of their rings.
+
 Tokens: TokLoad (data arrived in shared memory), TokCompute (an MMA ended), TokEpilogue (the epilogue's values are in
-registers), TokFree (a slot may be filled again).
+registers), TokFree (a slot may be filled again), TokStore (a TMA store has read its slot).
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from tatami.gpu.stream_ir import Param, SortKernel, StreamKernel
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Let, RegionExpr
 
-TokenKind: TypeAlias = Literal["TokLoad", "TokCompute", "TokEpilogue", "TokFree"]
+TokenKind: TypeAlias = Literal["TokLoad", "TokCompute", "TokEpilogue", "TokFree", "TokStore"]
 Arch: TypeAlias = Literal["sm80", "sm90"]
 
 
@@ -61,7 +64,8 @@ class CommitGroup(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="st
 
 
 class TmaLoad(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="TmaLoad"):
-    """One thread asks for boxes of the tensor map `desc`; elements outside the tensor arrive as 0."""
+    """One thread asks for boxes of the tensor map `desc`; elements outside the tensor arrive as 0. `share`: the CTAs
+    of the cluster along that axis load a part each, and every part lands in all of them. `bytes` land in each CTA."""
 
     dst_smem: str
     desc: str
@@ -71,6 +75,7 @@ class TmaLoad(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt",
     bytes: int
     boxes: int
     out_token: Token
+    share: Literal["", "m", "n"] = ""
 
 
 class MBarrierInit(msgspec.Struct, frozen=True, tag_field="stmt", tag="MBarrierInit"):
@@ -79,20 +84,23 @@ class MBarrierInit(msgspec.Struct, frozen=True, tag_field="stmt", tag="MBarrierI
 
 
 class MBarrierArrive(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="MBarrierArrive"):
-    """`arrivals` of the role for each of its warpgroups; `expect_tx` bytes are added to the phase first."""
+    """`arrivals` of the role for each of its warpgroups; `expect_tx` bytes are added to the phase first. `share`: at
+    this barrier of each CTA that loads parts for this one, along these axes."""
 
     mbarrier: str
     block: Expr
     expect_tx: int = 0
     out_token: Token | None = None
+    share: Literal["", "m", "n", "mn"] = ""
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Wait"):
-    """Until the tokens are there: at most `pending` newer groups are still under way (cp_async_group, wgmma_group),
-    or the phase of `mbarrier` at `block` has ended (spec 3 §9.2)."""
+    """Until the tokens are there: at most `pending` newer groups are still under way (cp_async_group, wgmma_group;
+    bulk_group: of the thread that stores for its warpgroup, until shared memory has been read), or the phase of
+    `mbarrier` at `block` has ended (spec 3 §9.2)."""
 
     token: tuple[Token, ...]
-    model: Literal["cp_async_group", "mbarrier", "wgmma_group"]
+    model: Literal["cp_async_group", "mbarrier", "wgmma_group", "bulk_group"]
     pending: int = 0
     mbarrier: str = ""
     block: Expr | None = None
@@ -100,9 +108,15 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", ta
 
 
 class SyncThreads(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="SyncThreads"):
-    """All threads of the CTA. What each waited for is visible to all; the slots read before are free."""
+    """All threads of the CTA, or of its cluster. What each waited for is visible to all; the slots read before are
+    free."""
 
     out_token: tuple[Token, ...] = ()
+    cluster: bool = False
+
+
+class SyncWarpgroup(msgspec.Struct, frozen=True, tag_field="stmt", tag="SyncWarpgroup"):
+    """The threads of one warpgroup."""
 
 
 class SetMaxNReg(msgspec.Struct, frozen=True, tag_field="stmt", tag="SetMaxNReg"):
@@ -189,16 +203,43 @@ class StGlobalVec(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="st
     in_token: Token
 
 
-class Loop(msgspec.Struct, frozen=True, tag_field="stmt", tag="Loop"):
-    """`over` blocks: the k loop, var k. `over` tiles: the tiles of a persistent CTA."""
+class StMatrix(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StMatrix"):
+    """A chunk of `regs` (as in StGlobalVec) to the warpgroup's next slot of `dst_smem`; `pred`: outside these axes
+    there is nothing to compute."""
 
-    over: Literal["blocks", "tiles"]
+    dst_smem: str
+    ptr: str
+    regs: str
+    pred: tuple[str, ...]
+    in_token: Token
+
+
+class FenceAsync(msgspec.Struct, frozen=True, tag_field="stmt", tag="FenceAsync"):
+    """What this thread stored to shared memory may be read by TMA, once the others know."""
+
+
+class TmaStore(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="TmaStore"):
+    """One thread of the warpgroup stores its slot through `desc`, as one committed group; what lies outside the tensor
+    is dropped. The next chunk goes to the slot after it."""
+
+    src_smem: str
+    desc: str
+    coords: tuple[Expr, ...]
+    out_token: Token
+
+
+class Loop(msgspec.Struct, frozen=True, tag_field="stmt", tag="Loop"):
+    """`over` blocks: the k loop, var k. `over` tiles: the tiles of a persistent CTA. `over` chunks: 64 rows and some
+    columns of a warpgroup's accumulator at a time, as a slot of the epilogue's ring holds them."""
+
+    over: Literal["blocks", "tiles", "chunks"]
     body: tuple[Stmt, ...]
 
 
 class Role(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Role"):
     """Warpgroups first .. first + count - 1 run `body`. An `elected` role is one thread, which arrives once at a
-    barrier; else each warp of a warpgroup arrives (`arrivals` 4)."""
+    barrier; else each warp of a warpgroup arrives (`arrivals` 4). `turns`: each tile belongs to one warpgroup, in
+    turn, else they divide it."""
 
     name: Literal["producer", "consumer"]
     first: int
@@ -206,6 +247,7 @@ class Role(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", ta
     arrivals: int
     body: tuple[Stmt, ...]
     elected: bool = False
+    turns: bool = False
 
 
 Stmt: TypeAlias = (
@@ -216,6 +258,7 @@ Stmt: TypeAlias = (
     | MBarrierArrive
     | Wait
     | SyncThreads
+    | SyncWarpgroup
     | SetMaxNReg
     | ZeroAcc
     | LdMatrix
@@ -225,6 +268,9 @@ Stmt: TypeAlias = (
     | Fma
     | Epilogue
     | StGlobalVec
+    | StMatrix
+    | FenceAsync
+    | TmaStore
     | Loop
     | Role
 )
@@ -269,12 +315,13 @@ class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`slots` mbarriers of 8 bytes from byte `base`. `counts`: what its position counts."""
+    """`slots` mbarriers of 8 bytes from byte `base`. `counts`: what its position counts. turns: a slot per warpgroup
+    of a role with turns, which waits for its own and arrives at the next one's; the first needs no arrival."""
 
     name: str
     base: int
     slots: int
-    counts: Literal["blocks", "tiles"] = "blocks"
+    counts: Literal["blocks", "tiles", "turns"] = "blocks"
 
 
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="contraction"):
@@ -309,9 +356,16 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     body: tuple[Stmt, ...]
     tail: tuple[str, ...] = ()
     """Axes with predicates: exactly the plan's predicate_tail."""
-    tile_order: Literal["row", "grouped"] = "row"
+    tile_order: Literal["row", "grouped", "hilbert"] = "row"
     split: int = 1
     """CTAs that share a tile's k, each with a part of whole blocks; `split` in a store's index is the part's number."""
+    cluster: tuple[int, int] = (1, 1)
+    """CTAs along m and along n."""
+
+    @property
+    def ctas(self) -> int:
+        """Of a cluster."""
+        return self.cluster[0] * self.cluster[1]
 
 
 class SizeName(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from tatami.core.target import Target
 from tatami.gpu.body import lower_body
 from tatami.gpu.ir import AnyKernel, Kernel, Program
 from tatami.gpu.plan_words import check_words, tail_roles
-from tatami.gpu.problem import is_divisible, problem
+from tatami.gpu.problem import is_divisible, problem, swapped
 from tatami.gpu.sm80 import lower_sm80
 from tatami.gpu.sm90 import lower_sm90
 from tatami.gpu.sort import DOWN, lower_sort
@@ -70,7 +70,7 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
     for position, choice in enumerate(plan.choices):
         if isinstance(choice.plan, GpuStream):
             out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]
-        elif isinstance(choice.plan, Sm80Mma) and choice.plan.split_k > 1:
+        elif isinstance(choice.plan, Sm80Mma | Sm90Mma) and choice.plan.split_k > 1:
             out += [(position, k, b) for k, b in lower_split(region, choice, target)]
         else:
             out.append((position, *lower_region(region, choice, target)))
@@ -87,7 +87,7 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
             f"no GPU template for plans of kind {type(plan).__name__}",
             "use sm80_mma, sm90_mma or gpu_sync",
         )
-    if isinstance(plan, Sm80Mma) and plan.split_k > 1 and len(region.lets) > 1:
+    if isinstance(plan, Sm80Mma | Sm90Mma) and plan.split_k > 1 and len(region.lets) > 1:
         raise fail("InvalidPlan", region.name, "split_k makes two kernels of this Region", "lower it by lower_split")
     p = problem(region, plan.acc, choice.conditions)
     _refuse(region.name, "InvalidPlan", shape_rules(plan))
@@ -97,8 +97,12 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
         raise fail(
             "InvalidPlan", region.name, f"the plan is for {plan.arch}, the target is {target.isa}", f"set arch to {target.isa}"
         )
+    if isinstance(plan, Sm90Mma) and plan.swap_ab:
+        p = swapped(p)
     tail = tail_roles(plan.predicate_tail, p.roles)
-    for role, size, tile in zip("mnk", (p.m, p.n, p.k), plan.tile):
+    cluster = plan.cluster if isinstance(plan, Sm90Mma) else (1, 1)
+    steps = (plan.tile[0] * cluster[0], plan.tile[1] * cluster[1], plan.tile[2])
+    for role, size, tile in zip("mnk", (p.m, p.n, p.k), steps):
         if role not in tail and not is_divisible(size, tile, p.conditions) and not (isinstance(plan, Sm90Mma) and role == "k"):
             raise fail(
                 "InvalidPlan",
@@ -123,7 +127,7 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
 def lower_split(region: region_ir.Region, choice: Guarded, target: Target) -> list[tuple[AnyKernel, Binding]]:
     """The kernels of split-K: the parts of the product, then their sum and the epilogue."""
     plan = choice.plan
-    assert isinstance(plan, Sm80Mma)
+    assert isinstance(plan, Sm80Mma | Sm90Mma)
     acc = problem(region, plan.acc, choice.conditions).acc
     split = split_region(region, plan, acc)
     first = msgspec.structs.replace(choice, plan=msgspec.structs.replace(plan, epilogue=(), acc=acc))

@@ -8,6 +8,7 @@ from tatami.gpu.ir import (
     CommitGroup,
     CpAsync,
     Epilogue,
+    FenceAsync,
     Fma,
     LdMatrix,
     LoadTile,
@@ -18,15 +19,23 @@ from tatami.gpu.ir import (
     Role,
     SetMaxNReg,
     StGlobalVec,
+    StMatrix,
     Stmt,
     SyncThreads,
+    SyncWarpgroup,
     TmaLoad,
+    TmaStore,
     Wait,
     Wgmma,
     ZeroAcc,
 )
 
-WAITS = {"cp_async_group": "async.prefetch_depth, stages", "mbarrier": "stages", "wgmma_group": "wait_depth"}
+WAITS = {
+    "cp_async_group": "async.prefetch_depth, stages",
+    "mbarrier": "stages",
+    "wgmma_group": "wait_depth",
+    "bulk_group": "epilogue_store",
+}
 
 
 def plan_fields(s: Stmt) -> str:
@@ -37,13 +46,15 @@ def plan_fields(s: Stmt) -> str:
         case CommitGroup():
             return "async.prefetch_depth"
         case TmaLoad():
-            return "cache, tile, stages"
+            return "cache, tile, stages, cluster, multicast"
         case MBarrierInit() | MBarrierArrive():
-            return "consumers, stages, wait_depth"
+            return "consumers, schedule, stages, wait_depth, cluster, multicast"
         case Wait(model=model):
             return WAITS[model]
         case SyncThreads():
-            return "barrier_model, stages"
+            return "barrier_model, stages, cluster"
+        case SyncWarpgroup() | StMatrix() | FenceAsync() | TmaStore():
+            return "epilogue_store"
         case SetMaxNReg():
             return "registers"
         case LdMatrix():

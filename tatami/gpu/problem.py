@@ -148,6 +148,39 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     )
 
 
+def swapped(p: Problem) -> Problem:
+    """The transposed problem: B becomes A, n becomes m."""
+    exchange = {"m": var("n"), "n": var("m")}
+
+    def turn(e: Expr) -> Expr:
+        return substitute(e, exchange)
+
+    def operand(o: Operand | None, ring: str) -> Operand | None:
+        if o is None:
+            return None
+        return msgspec.structs.replace(
+            o,
+            ring=ring,
+            gather=None if o.gather is None else turn(o.gather),
+            guards=tuple(type(g)(turn(g.index), turn(g.size)) for g in o.guards),
+        )
+
+    return msgspec.structs.replace(
+        p,
+        roles={axis: {"m": "n", "n": "m"}.get(role, role) for axis, role in p.roles.items()},
+        m=p.n,
+        n=p.m,
+        a=operand(p.b, "smA"),
+        b=operand(p.a, "smB"),
+        a_value=rename(p.b_value, str, turn),
+        b_value=rename(p.a_value, str, turn),
+        a_dtype=p.b_dtype,
+        b_dtype=p.a_dtype,
+        lets=tuple(msgspec.structs.replace(x, expr=rename(x.expr, str, turn)) for x in p.lets),
+        stores=tuple(msgspec.structs.replace(s, index=turn(s.index)) for s in p.stores),
+    )
+
+
 def _refuse(region: Region, why: str, suggestion: str) -> TatamiError:
     return fail("InvalidPlan", region.name, f"no matrix product can be formed: {why}", suggestion)
 

@@ -1,6 +1,7 @@
 """The abstract machine of a kernel's synchronisation: roles, slots, phases (D2.13).
 
-An actor is one warpgroup of a role (or two arbitrary warps, where there are no roles). It runs its statements; what
+An actor is one warpgroup of a role in one CTA of the cluster (or two arbitrary warps, where there are no roles). It
+runs its statements; what
 counts is who knows that a write has landed or a read has ended. Knowledge moves by SyncThreads and by barriers only,
 so a hazard is found in every interleaving in which it could happen, whatever order the machine itself takes:
 
@@ -11,12 +12,15 @@ That holds where a wait means the same phase in every order. Two more rules make
 
     arrive        the phase before has to be known to have ended                else: it may count for that phase
     end of phase  every waiter has to be known to have seen the phase before    else: parities could not tell them apart
+    wait          who waits in turns has to know that the others have waited    else: it may see a parity too early
 """
 
 from __future__ import annotations
 
 from tatami.core.expr import Expr
+from tatami.gpu.cluster import sharing
 from tatami.gpu.ir import (
+    Barrier,
     CommitGroup,
     CpAsync,
     Epilogue,
@@ -45,55 +49,80 @@ class Machine:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.stages = {r.name: r.slots for r in kernel.smem}
+        self.stages = {r.name: r.slots for r in kernel.smem if r.name in (kernel.a.ring, kernel.b.ring)}
         self.counts = {s.mbarrier: s.count for s in kernel.body if isinstance(s, MBarrierInit)}
         self.slots_of = {b.name: b for b in kernel.barriers}
         self.names: list[str] = []
         self.programs: list[list[Op]] = []
         self.arrivals: list[int] = []
+        self.cta: list[int] = []
+        self.turn: list[tuple[int, int]] = []
+        """Which tiles an actor takes, of how many in turn."""
+        self.waiter: list[str] = []
+        """The actor, or all that take tiles in turns with it."""
         roles = [s for s in kernel.body if isinstance(s, Role)]
-        if roles:
+        for cta in range(kernel.ctas):
             for r in roles:
                 for i in range(r.count):
-                    self._add(f"{r.name} {i}" if r.count > 1 else r.name, r.body, r.arrivals)
-        else:
+                    name = self.at(f"{r.name} {i}" if r.count > 1 else r.name, cta)
+                    turn = (i, r.count) if r.turns else (0, 1)
+                    self._add(name, r.body, r.arrivals, cta, turn, self.at(r.name, cta) if r.turns else name)
+        if not roles:
             for name in ("warp 0", "warp 1"):
-                self._add(name, kernel.body, 1)
+                self._add(name, kernel.body, 1, 0, (0, 1), name)
         self.horizon = 2
         self.period = max(self.stages.values()) * (2 if kernel.barriers else 1)
         self.bit = {name: 1 << i for i, name in enumerate(self.names)}
         self.everyone = (1 << len(self.names)) - 1
-        slots = [(b.name, i) for b in kernel.barriers for i in range(b.slots)]
+        slots = [(self.at(b.name, c), i) for c in range(kernel.ctas) for b in kernel.barriers for i in range(b.slots)]
         self.arrived = {which: 1 << (len(self.names) + 2 * i) for i, which in enumerate(slots)}
         self.ended = {which: 2 * bit for which, bit in self.arrived.items()}
 
-    def _add(self, name: str, body: tuple[Stmt, ...], arrivals: int) -> None:
+    def _add(self, name: str, body: tuple[Stmt, ...], arrivals: int, cta: int, turn: tuple[int, int], waiter: str) -> None:
         self.names.append(name)
-        self.programs.append(flat_program(body))
+        self.programs.append(flat_program(body, *turn))
         self.arrivals.append(arrivals)
+        self.cta.append(cta)
+        self.turn.append(turn)
+        self.waiter.append(waiter)
+
+    def at(self, name: str, cta: int) -> str:
+        """An actor, a ring or a barrier of one CTA of the cluster."""
+        return f"{name} of CTA {cta}" if self.kernel.ctas > 1 else name
 
     def start(self) -> State:
         state = State((), [Actor() for _ in self.programs])
-        for name, b in self.slots_of.items():
-            phases = {a: self._first_phase(a, name) for a in range(len(self.names))}
-            lag = {self.names[a]: phase for a, phase in phases.items() if phase is not None}
-            for i in range(b.slots):
-                passed = dict.fromkeys(lag, self.everyone)
-                state.barriers[name, i] = BarrierState(self.counts.get(name, 0), 0, 0, self.everyone, dict(lag), passed)
+        for cta in range(self.kernel.ctas):
+            for name, b in self.slots_of.items():
+                for i in range(b.slots):
+                    phases = {a: self._first_phase(a, b, i) for a in range(len(self.names)) if self.cta[a] == cta}
+                    lag = {self.waiter[a]: phase for a, phase in phases.items() if phase is not None}
+                    passed = dict.fromkeys(lag, self.everyone)
+                    count = self.counts.get(name, 0)
+                    state.barriers[self.at(name, cta), i] = BarrierState(count, 0, 0, self.everyone, lag, passed)
         return state
 
-    def _first_phase(self, actor: int, barrier: str) -> int | None:
+    def _first_phase(self, actor: int, barrier: Barrier, slot: int) -> int | None:
         """1 where the actor's first wait is for the phase before the first, which has ended; None if it never waits."""
-        waits = [op.stmt for op in self.programs[actor] if isinstance(op.stmt, Wait) and op.stmt.mbarrier == barrier]
-        return waits[0].phase if waits else None
+        waits = [op.stmt for op in self.programs[actor] if isinstance(op.stmt, Wait) and op.stmt.mbarrier == barrier.name]
+        if not waits or (barrier.counts == "turns" and slot != self.turn[actor][0]):
+            return None
+        return self._phase(actor, barrier, waits[0].phase)
+
+    def _phase(self, actor: int, barrier: Barrier, phase: int) -> int:
+        return 1 - phase if barrier.counts == "turns" and self.turn[actor][0] else phase
 
     # -- slots -----------------------------------------------------------------------------------
     def slot(self, a: Actor, ring: str, offset: int) -> int:
         return (a.position + offset) % self.stages[ring]
 
-    def write(self, state: State, i: int, s: Stmt, ring: str, offset: int, landed: int) -> tuple[str, int]:
+    def write(
+        self, state: State, i: int, s: Stmt, ring: str, offset: int, landed: int, cta: int | None = None
+    ) -> tuple[str, int]:
+        """`cta`: in which the slot lies, where that is not the actor's own."""
         a, me = state.actors[i], self.names[i]
         slot = self.slot(a, ring, offset)
+        ring = self.at(ring, self.cta[i] if cta is None else cta)
         for writer in range(len(self.names)):
             part = state.slots.get((ring, slot, writer))
             if part is None:
@@ -112,6 +141,7 @@ class Machine:
     def read(self, state: State, i: int, s: Stmt, ring: str, offset: int, ended: bool) -> tuple[str, int]:
         a, me = state.actors[i], self.names[i]
         slot = self.slot(a, ring, offset)
+        ring = self.at(ring, self.cta[i])
         parts = [(w, state.slots[ring, slot, w]) for w in range(len(self.names)) if (ring, slot, w) in state.slots]
         if not parts:
             raise Hazard(
@@ -147,20 +177,29 @@ class Machine:
         if isinstance(op.stmt, Wait) and op.stmt.model == "mbarrier":
             s = op.stmt
             assert s.block is not None
-            which, parity = self.barrier_of(state, a, s.mbarrier, s.block, s.phase)
+            which, parity = self.barrier_of(state, i, s.mbarrier, s.block, s.phase)
             return which is None or state.barriers[which].parity != parity
         return True
 
-    def barrier_of(self, state: State, a: Actor, name: str, block: Expr, phase: int) -> tuple[tuple[str, int] | None, int]:
-        """The barrier's slot and the parity to wait for; None where the block does not exist."""
-        b = self.slots_of[name]
+    def barrier_of(
+        self, state: State, i: int, name: str, block: Expr, phase: int, cta: int | None = None, next_turn: bool = False
+    ) -> tuple[tuple[str, int] | None, int]:
+        """The barrier's slot and the parity to wait for; None where the block does not exist. `next_turn`: of barriers
+        that count turns, the slot of who comes after the actor."""
+        a, b = state.actors[i], self.slots_of[name]
         offset = block_offset(state, a, block, "this")
         if offset is None:
             return None, 0
-        if b.counts == "tiles":
-            return (name, 0), (a.tiles + phase) % 2
-        position = (a.position + offset) % (2 * b.slots)
-        return (name, position % b.slots), (position // b.slots + phase) % 2
+        name = self.at(name, self.cta[i] if cta is None else cta)
+        match b.counts:
+            case "tiles":
+                return (name, 0), (a.tiles + phase) % 2
+            case "turns":
+                turn, count = self.turn[i]
+                return (name, (turn + next_turn) % count), (a.tiles + self._phase(i, b, phase)) % 2
+            case "blocks":
+                position = (a.position + offset) % (2 * b.slots)
+                return (name, position % b.slots), (position // b.slots + phase) % 2
 
     def step(self, state: State, i: int) -> None:
         """Run the next statement of actor i (it is runnable). Changes `state`; raises Hazard or NeedAnswer."""
@@ -178,8 +217,20 @@ class Machine:
                 else:
                     a.pc = op.jump if more else a.pc + 1
             case "enter_tiles":
-                a.pc += 1  # a CTA has at least one tile
+                a.pc = op.jump  # a CTA has at least one tile
                 self._new_tile(a)
+            case "skip_blocks":
+                more = ask(state, a.at)
+                a.at += 1
+                if more:
+                    self._advance(a)
+                else:
+                    a.pc += 1
+            case "skip_tile":
+                more = ask(state, a.at)
+                a.at += 1
+                self._new_tile(a)
+                a.pc = a.pc + 1 if more else op.jump
             case "next_tiles":
                 more = ask(state, a.at)
                 a.at += 1
@@ -234,24 +285,23 @@ class Machine:
                     b.pc += 1
             case TmaLoad():
                 offset = block_offset(state, a, s.block, "this")
-                if offset is not None:
-                    which, _ = self.barrier_of(state, a, s.mbarrier, s.block, 0)
+                beside = sharing(self.kernel.cluster, self.cta[i], s.share) if offset is not None else []
+                for cta in beside:
+                    assert offset is not None
+                    which, _ = self.barrier_of(state, i, s.mbarrier, s.block, 0, cta)
                     assert which is not None
-                    self.write(state, i, s, s.dst_smem, offset, self.arrived[which])
-                    state.barriers[which].tx -= s.bytes
+                    self.write(state, i, s, s.dst_smem, offset, self.arrived[which], cta)
+                    bar = state.barriers[which]
+                    if not bar.ended & self.bit[me]:
+                        bar.early = me
+                    state.learn(self.arrived[which], self.bit[me])  # the copy was issued after what its thread knows
+                    bar.tx -= s.bytes // len(beside)
                     self.settle(state, which, s)
             case MBarrierArrive():
-                which, _ = self.barrier_of(state, a, s.mbarrier, s.block, 0)
-                if which is not None:
-                    b2 = state.barriers[which]
-                    if not b2.ended & self.bit[me]:
-                        b2.early = me
-                    state.learn(self.arrived[which], self.bit[me])
-                    b2.pending -= self.arrivals[i]
-                    b2.tx += s.expect_tx
-                    if b2.pending < 0:
-                        raise Hazard(statement_text(s), f"more arrivals than the count of {s.mbarrier} in one phase")
-                    self.settle(state, which, s)
+                for cta in sharing(self.kernel.cluster, self.cta[i], s.share):
+                    which, _ = self.barrier_of(state, i, s.mbarrier, s.block, 0, cta, next_turn=True)
+                    if which is not None:
+                        self.arrive(state, i, s, which)
             case Wait():
                 self.wait(state, i, s)
             case Wgmma():
@@ -268,7 +318,18 @@ class Machine:
             case _:
                 pass
 
-    def settle(self, state: State, which: tuple[str, int], s: Stmt) -> None:
+    def arrive(self, state: State, i: int, s: MBarrierArrive, which: tuple[str, int]) -> None:
+        b, me = state.barriers[which], self.names[i]
+        if not b.ended & self.bit[me]:
+            b.early = me
+        state.learn(self.arrived[which], self.bit[me])
+        b.pending -= self.arrivals[i]
+        b.tx += s.expect_tx
+        if b.pending < 0:
+            raise Hazard(statement_text(s), f"more arrivals than the count of {which[0]} in one phase")
+        self.settle(state, which, s)
+
+    def settle(self, state: State, which: tuple[str, int], s: TmaLoad | MBarrierArrive) -> None:
         """End the phase when all arrived and all bytes landed."""
         b = state.barriers[which]
         if b.pending == 0 and b.tx < 0:
@@ -282,7 +343,7 @@ class Machine:
                     why = f"the phase of {which[0]} does not match: one may end before {waiter} has seen the one before"
                     raise Hazard(statement_text(s), why)
                 b.lag[waiter] = 1
-            b.pending = self.counts.get(which[0], 0)
+            b.pending = self.counts.get(s.mbarrier, 0)
             b.parity ^= 1
             b.ended = self.ended[which]
             state.learn(self.ended[which], self.arrived[which], forget_source=True)
@@ -307,13 +368,16 @@ class Machine:
                             part.reads[me] |= self.bit[me]
             case "mbarrier":
                 assert s.block is not None
-                which, _ = self.barrier_of(state, a, s.mbarrier, s.block, s.phase)
+                which, _ = self.barrier_of(state, i, s.mbarrier, s.block, s.phase)
                 if which is None:
                     return
+                b, waiter = state.barriers[which], self.waiter[i]
+                if not b.passed[waiter] & self.bit[me]:
+                    why = f"{me} may wait for a phase of {which[0]} before the one before it is known to have been seen"
+                    raise Hazard(statement_text(s), f"{why}: parities could not tell them apart")
                 state.learn(self.bit[me], self.ended[which])
-                b = state.barriers[which]
-                stale = b.lag[me] == 0
-                b.lag[me], b.passed[me] = 0, self.bit[me]
+                stale = b.lag[waiter] == 0
+                b.lag[waiter], b.passed[waiter] = 0, self.bit[me]
         for token in s.token:
             self.check_token(state, i, s, token)
         if stale:
@@ -336,6 +400,7 @@ class Machine:
             if offset is None or ring is None:
                 return
             slot = self.slot(a, ring, offset)
+            ring = self.at(ring, self.cta[i])
             mine = [i] if s.model == "cp_async_group" else range(len(self.names))
             for w in mine:
                 part = state.slots.get((ring, slot, w))
@@ -362,15 +427,16 @@ class Machine:
                 if offset is None:
                     return
                 slot = self.slot(a, ring, offset)
+                own = self.at(ring, self.cta[i])
                 for w in range(len(self.names)):
-                    part = state.slots.get((ring, slot, w))
+                    part = state.slots.get((own, slot, w))
                     for reader, known in part.reads.items() if part is not None else ():
                         if not known & self.bit[me]:
                             raise Hazard(
                                 statement_text(s),
                                 f"the phase of {s.mbarrier} does not match: it passes while {reader} may still read {ring} slot {slot}",
                             )
-                    if part is not None and not part.reads and part.block != OLD:
+                    if part is not None and not part.reads and part.block not in (OLD, a.number + offset):
                         raise Hazard(
                             statement_text(s),
                             f"the phase of {s.mbarrier} does not match: it passes before anybody read {ring} slot {slot}",

@@ -23,21 +23,31 @@ class Op:
     jump: int = 0
 
 
-def flat_program(body: tuple[Stmt, ...]) -> list[Op]:
+def flat_program(body: tuple[Stmt, ...], turn: int = 0, turns: int = 1) -> list[Op]:
+    """`turn`: which of the tiles an actor takes that shares them with others, `turns` in all."""
     out: list[Op] = []
-    _flatten(body, out)
+    _flatten(body, out, turn, turns)
     out.append(Op("end"))
     return out
 
 
-def _flatten(body: tuple[Stmt, ...], out: list[Op]) -> None:
+def _flatten(body: tuple[Stmt, ...], out: list[Op], turn: int, turns: int) -> None:
+    """Chunks are left out: they concern one warpgroup (`protocol_store`)."""
     for s in body:
+        if isinstance(s, Loop) and s.over == "chunks":
+            continue
         if isinstance(s, Loop):
             head = len(out)
             out.append(Op("head"))
-            _flatten(s.body, out)
+            for _ in range(turns - 1 if s.over == "tiles" else 0):  # the others' tiles
+                out += [Op("skip_blocks"), Op("skip_tile")]
+            first = len(out) if s.over == "blocks" else len(out) - 2 * turn
+            _flatten(s.body, out, turn, turns)
             out.append(Op(f"next_{s.over}", s, head + 1))
-            out[head] = Op(f"enter_{s.over}", s, len(out))
+            out[head] = Op(f"enter_{s.over}", s, len(out) if s.over == "blocks" else first)
+            for i in range(head + 1, len(out)):
+                if out[i].kind == "skip_tile":
+                    out[i] = Op("skip_tile", None, len(out))
         elif not isinstance(s, MBarrierInit):
             out.append(Op("stmt", s))
 

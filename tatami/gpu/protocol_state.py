@@ -78,8 +78,8 @@ class Part:
 
 @dataclass
 class BarrierState:
-    """`lag`: per waiting actor the phases that have ended and that it has not waited for. `passed`: who knows that it
-    has waited for the others. `ended`: who knows that the last phase has ended."""
+    """`lag`: per waiter (an actor, or the actors that take tiles in turns) the phases that have ended and that it has
+    not waited for. `passed`: who knows that it has waited for the others. `ended`: who knows that the last phase has ended."""
 
     pending: int
     tx: int = 0

@@ -10,6 +10,7 @@ from tatami.gpu.ir import (
     CommitGroup,
     CpAsync,
     Epilogue,
+    FenceAsync,
     Fma,
     Kernel,
     LdMatrix,
@@ -22,9 +23,12 @@ from tatami.gpu.ir import (
     Role,
     SetMaxNReg,
     StGlobalVec,
+    StMatrix,
     Stmt,
     SyncThreads,
+    SyncWarpgroup,
     TmaLoad,
+    TmaStore,
     Token,
     Wait,
     Wgmma,
@@ -64,7 +68,8 @@ def show(module: Module[Program]) -> str:
 def kernel_lines(k: Kernel) -> list[str]:
     params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
     out = [
-        f"  kernel {k.face.symbol}({params}) {k.arch} {k.template} tile={list(k.tile)} stages={k.stages} threads={k.threads}",
+        f"  kernel {k.face.symbol}({params}) {k.arch} {k.template} tile={list(k.tile)} stages={k.stages} threads={k.threads}"
+        + (f" cluster={list(k.cluster)}" if k.ctas > 1 else ""),
         f"    C[{k.m}, {k.n}] += A * B over {k.k}" + (f" batch [{', '.join(map(str, k.batch))}]" if k.batch else ""),
         f"    tail {', '.join(k.tail) or 'none'}; grid {', '.join(f'{c}={r}' for c, r in sorted(k.grid.items()))}; "
         f"shared {k.shared_bytes} B; barriers {k.barrier_model}",
@@ -141,16 +146,20 @@ def body_lines(k: BodyKernel) -> list[str]:
     return [*out, *(f"    | {line}" for line in k.text.splitlines())]
 
 
+LOOPS = {"blocks": "k in 0..KB", "tiles": "tile of this CTA", "chunks": "chunk c of the warpgroup's part"}
+
+
 def _body(body: tuple[Stmt, ...], depth: int) -> list[str]:
     out: list[str] = []
     pad = "  " * depth
     for s in body:
         match s:
             case Loop():
-                out += [f"{pad}for {'k in 0..KB' if s.over == 'blocks' else 'tile of this CTA'}:", *_body(s.body, depth + 1)]
+                out += [f"{pad}for {LOOPS[s.over]}:", *_body(s.body, depth + 1)]
             case Role():
                 who = "one thread" if s.elected else f"{s.count} warpgroup{'s' if s.count > 1 else ''}"
-                out += [f"{pad}{s.name} ({who} from warpgroup {s.first}):", *_body(s.body, depth + 1)]
+                turns = ", in turns" if s.turns else ""
+                out += [f"{pad}{s.name} ({who} from warpgroup {s.first}{turns}):", *_body(s.body, depth + 1)]
             case _:
                 out.append(pad + statement_text(s))
     return out
@@ -166,18 +175,23 @@ def statement_text(s: Stmt) -> str:
             return "CommitGroup"
         case TmaLoad():
             at = ", ".join(map(str, s.coords))
-            return f"{_t(s.out_token)} = TmaLoad {s.dst_smem}[{s.block}] <- {s.desc}({at}), {s.bytes} B on {s.mbarrier}"
+            return f"{_t(s.out_token)} = TmaLoad {s.dst_smem}[{s.block}] <- {s.desc}({at}), {s.bytes} B on {s.mbarrier}" + (
+                f", a part by each CTA along {s.share}" if s.share else ""
+            )
         case MBarrierInit():
             return f"MBarrierInit {s.mbarrier}, count {s.count}"
         case MBarrierArrive():
             token = f"{_t(s.out_token)} = " if s.out_token else ""
-            return f"{token}MBarrierArrive {s.mbarrier}[{s.block}]" + (f", expect {s.expect_tx} B" if s.expect_tx else "")
+            expect = f", expect {s.expect_tx} B" if s.expect_tx else ""
+            return f"{token}MBarrierArrive {s.mbarrier}[{s.block}]{f' of each CTA along {s.share}' if s.share else ''}{expect}"
         case Wait():
             how = f"{s.mbarrier}[{s.block}] phase {s.phase}" if s.model == "mbarrier" else f"{s.model} <= {s.pending} pending"
             return f"Wait({', '.join(map(_t, s.token))}) by {how}"
         case SyncThreads():
             token = f"{', '.join(map(_t, s.out_token))} = " if s.out_token else ""
-            return f"{token}SyncThreads"
+            return f"{token}SyncThreads{' of the cluster' if s.cluster else ''}"
+        case SyncWarpgroup():
+            return "SyncWarpgroup"
         case SetMaxNReg():
             return f"SetMaxNReg {s.action} {s.registers}"
         case ZeroAcc():
@@ -203,6 +217,13 @@ def statement_text(s: Stmt) -> str:
         case StGlobalVec():
             tail = f" if {', '.join(s.pred)} inside" if s.pred else ""
             return f"StGlobalVec {s.ptr}[{s.index}] = {s.regs}, {s.width} wide{tail} after {_t(s.in_token)}"
+        case StMatrix():
+            tail = f" if {', '.join(s.pred)} inside" if s.pred else ""
+            return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{tail} after {_t(s.in_token)}"
+        case FenceAsync():
+            return "FenceAsync"
+        case TmaStore():
+            return f"{_t(s.out_token)} = TmaStore {s.desc}({', '.join(map(str, s.coords))}) <- {s.src_smem}"
         case Loop():
             return f"Loop over {s.over}"
         case Role():

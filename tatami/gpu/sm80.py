@@ -9,14 +9,12 @@ A ring of `stages` slots; the copy of block k + depth starts right after the one
 
 from __future__ import annotations
 
-import msgspec
-
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, product, var
+from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding
 from tatami.core.target import Target
-from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, tile_stores
+from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
 from tatami.gpu.ir import (
     CommitGroup,
     CpAsync,
@@ -118,8 +116,7 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         for o, t, role, size in ((a, "tA", "m", p.m), (b, "tB", "n", p.n))
     )
     if plan.split_k > 1:
-        moved = var("split") * product((*p.batch, p.m, p.n))
-        p = msgspec.structs.replace(p, stores=tuple(msgspec.structs.replace(s, index=s.index + moved) for s in p.stores))
+        p = split_stores(p)
     overlap = plan.async_.epilogue_overlap
     depth = min(plan.async_.prefetch_depth, plan.stages) - 1
     body = sm80_body(

@@ -1,22 +1,29 @@
-"""The SM90 body: tma.load -> mbarrier -> wgmma.mma_async -> epilogue -> st.global (spec 3 §9.1), with warp roles.
+"""The SM90 template: tma.load -> mbarrier -> wgmma.mma_async -> epilogue -> st.global (spec 3 §9.1), with warp roles.
 
 producer: for k: Wait(TokFree k - stages); MBarrierArrive(full, bytes); TmaLoad A, B
 consumer: for k: Wait(TokLoad k); Wgmma k; Wait(TokCompute k - wait_depth); MBarrierArrive(empty)
-          Epilogue; StGlobalVec
+          Epilogue; StGlobalVec, or for each chunk: StMatrix to a ring of the warpgroup's own, TmaStore
+
+The consumers divide a tile (cooperative) or take tiles in turns (pingpong): then one multiplies while the other stores.
+CTAs of a cluster load parts of what they share for each other; a slot is free when the consumers of all are done with it.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
-from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, expr, substitute, var
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.expr import ONE, Expr, expr, substitute, var
 from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.target import Target
-from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, tile_stores
+from tatami.gpu.cluster import sharing
+from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
 from tatami.gpu.ir import (
     Barrier,
     Epilogue,
+    FenceAsync,
     Kernel,
     Loop,
     MBarrierArrive,
@@ -25,78 +32,44 @@ from tatami.gpu.ir import (
     Ring,
     Role,
     SetMaxNReg,
-    StGlobalVec,
+    StMatrix,
     Stmt,
     SyncThreads,
+    SyncWarpgroup,
     TmaLoad,
+    TmaStore,
     Token,
     Wait,
     Wgmma,
     ZeroAcc,
 )
-from tatami.gpu.problem import Problem, is_divisible, step_along
-from tatami.plan.gpu_limits import BARRIER_BYTES
+from tatami.gpu.problem import Problem, Store, is_divisible, step_along
+from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, store_columns
 from tatami.plan.ir import Sm90Mma
-from tatami.region.ir import Let
 
+SHARED_ALONG: dict[str, Literal["", "m", "n", "mn"]] = {"none": "", "a": "n", "b": "m", "both": "mn"}
+"""Axes of the cluster along which CTAs load for each other, by the operands that they share."""
 K = var("k")
 LAST = var("KB") - 1
 WARPS = 4
 """Warps of a warpgroup: each arrives by itself when its part of the MMA is done."""
 
 
-def sm90_body(
-    *,
-    stages: int,
-    consumers: int,
-    registers: tuple[int, int],
-    wait_depth: int,
-    loads: tuple[tuple[str, str, str, tuple[Expr, ...], int, int], ...],
-    trans: tuple[bool, bool],
-    shape: str,
-    k_steps: int,
-    dtype: str,
-    lets: tuple[Let, ...],
-    stores: tuple[StGlobalVec, ...],
-    persistent: bool,
-    overlap: bool,
-) -> tuple[Stmt, ...]:
-    """`loads`: (ring, map, token, coordinates, bytes, boxes). Persistent without `overlap`: the producer waits for the
-    epilogue of the tile before (barrier idle)."""
-    filled = sum(x[4] for x in loads)
-    fill: list[Stmt] = [
-        Wait((Token("tFree", K - stages),), "mbarrier", mbarrier="empty", block=K, phase=1),
-        MBarrierArrive("full", K, expect_tx=filled),
-        *(TmaLoad(ring, desc, xy, "full", K, size, boxes, Token(token, K)) for ring, desc, token, xy, size, boxes in loads),
-    ]
-    produce: list[Stmt] = [Loop("blocks", tuple(fill))]
-    loaded = tuple(Token(x[2], K) for x in loads)
-    use: list[Stmt] = [
-        Wait(loaded, "mbarrier", mbarrier="full", block=K),
-        Wgmma("acc", loads[0][0], loads[1][0], shape, k_steps, dtype, K, *trans, loaded, Token("tMMA", K)),
-        Wait((Token("tMMA", K - wait_depth),), "wgmma_group", pending=wait_depth),
-        MBarrierArrive("empty", K - wait_depth, out_token=Token("tFree", K - wait_depth)),
-    ]
-    consume: list[Stmt] = [ZeroAcc("acc"), Loop("blocks", tuple(use))]
-    if wait_depth:
-        consume += [
-            Wait((Token("tMMA", LAST),), "wgmma_group"),
-            MBarrierArrive("empty", LAST, out_token=Token("tFree", LAST)),
-        ]
-    consume += [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), overlap), *stores]
-    barriers: list[Stmt] = [MBarrierInit("full", 1), MBarrierInit("empty", consumers * WARPS)]
-    if persistent and not overlap:
-        barriers.append(MBarrierInit("idle", consumers * WARPS))
-        produce = [Wait((Token("tE", LAST),), "mbarrier", mbarrier="idle", block=expr(0), phase=1), *produce]
-        consume.append(MBarrierArrive("idle", LAST))
-    if persistent:
-        produce, consume = [Loop("tiles", tuple(produce))], [Loop("tiles", tuple(consume))]
-    return (
-        *barriers,
-        SyncThreads(),
-        Role("producer", 0, 1, 1, (SetMaxNReg(registers[0], "dec"), *produce), elected=True),
-        Role("consumer", 1, consumers, WARPS, (SetMaxNReg(registers[1], "inc"), *consume)),
-    )
+class Load(msgspec.Struct, frozen=True):
+    """What TmaLoad says of one operand."""
+
+    ring: str
+    desc: str
+    token: str
+    coords: tuple[Expr, ...]
+    bytes: int
+    boxes: int
+    share: Literal["", "m", "n"]
+
+    def statement(self) -> TmaLoad:
+        return TmaLoad(
+            self.ring, self.desc, self.coords, "full", K, self.bytes, self.boxes, Token(self.token, K), share=self.share
+        )
 
 
 def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
@@ -104,53 +77,47 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
     bm, bn, bk = plan.tile
     rings: list[Ring] = []
     base = BARRIER_BYTES
-    loads: list[tuple[str, str, str, tuple[Expr, ...], int, int]] = []
+    loads: list[Load] = []
     maps: list[TensorMapSpec] = []
-    for o, extent, size, role, token, desc in ((a, bm, p.m, "m", "tA", "A_desc"), (b, bn, p.n, "n", "tB", "B_desc")):
-        if o.major == "mn" and extent % 64:
-            raise fail(
-                "InvalidPlan",
-                p.region,
-                f"the {role}-major operand needs a tile of whole 64-element boxes, not {extent}",
-                "use a multiple of 64",
-            )
-        if o.major == "mn" and bk != 64:
-            raise fail("InvalidPlan", p.region, f"BK = {bk} with a {role}-major operand", "use BK = 64")
-        boxes = 1 if o.major == "k" else extent // 64
+    names = ["A_desc", "B_desc"]
+    shared_a: Literal["", "n"] = "n" if plan.multicast in ("a", "both") else ""
+    shared_b: Literal["", "m"] = "m" if plan.multicast in ("b", "both") else ""
+    for o, extent, size, role, share, parts in (
+        (a, bm, p.m, "m", shared_a, plan.cluster[1] if shared_a else 1),
+        (b, bn, p.n, "n", shared_b, plan.cluster[0] if shared_b else 1),
+    ):
+        boxes, box = _boxes(p, o, role, extent, bk, parts)
         rows, columns = (extent, bk) if o.major == "k" else (bk * boxes, 64)
         ring = Ring(o.ring, base, rows, columns * 2, plan.stages, columns * 2)
         rings.append(ring)
         base += -(-ring.slot_bytes // 1024) * 1024 * ring.slots
-        spec, coords = _tensor_map(p, o, size, role, extent, bk, len(maps))
+        spec, coords = _operand_map(p, o, size, role, box)
         maps.append(spec)
-        loads.append((o.ring, desc, token, coords, ring.slot_bytes, boxes))
-    persistent = plan.persistent
-    overlap = persistent and plan.async_.epilogue_overlap
-    body = sm90_body(
-        stages=plan.stages,
-        consumers=plan.consumers,
-        registers=plan.registers,
-        wait_depth=plan.wait_depth,
-        loads=tuple(loads),
-        trans=(a.major == "mn", b.major == "mn"),
-        shape=plan.inst_shape,
-        k_steps=plan.k_steps,
-        dtype=f"{a.dtype}_fp32acc",
-        lets=p.lets,
-        stores=tile_stores(p, tail, plan.vectorize.width, own=2, quad=bn % 32 == 0),
-        persistent=persistent,
-        overlap=overlap,
-    )
+        token = "tA" if role == "m" else "tB"
+        loads.append(Load(o.ring, names[len(loads)], token, coords, ring.slot_bytes, boxes, share))
+    if plan.split_k > 1:
+        p = split_stores(p)
+    stores: tuple[Stmt, ...] = tile_stores(p, tail, plan.vectorize.width, own=2, quad=bn % 32 == 0)
+    staged = plan.epilogue_store == "stmatrix_tma"
+    if staged:
+        ring, more, stores = _staged(p, plan, tail, base)
+        rings.append(ring)
+        base += ring.slot_bytes * ring.slots
+        maps += more
+        names += [f"C{i}_desc" for i in range(len(more))]
+    body = _body(plan, loads, f"{a.dtype}_fp32acc", (a.major == "mn", b.major == "mn"), p, stores)
     barriers = [Barrier("full", 0, plan.stages), Barrier("empty", 8 * plan.stages, plan.stages)]
-    if persistent and not overlap:
+    if _is_strict(plan):
         barriers.append(Barrier("idle", 16 * plan.stages, 1, "tiles"))
+    if plan.schedule == "pingpong":
+        barriers.append(Barrier("turn", 16 * plan.stages + 8, plan.consumers, "turns"))
     kernel = contraction_kernel(
         p,
         "sm90",
         plan.tile,
         plan.stages,
         threads=128 * (plan.consumers + 1),
-        rows=plan.consumers,
+        rows=1 if plan.schedule == "pingpong" else plan.consumers,
         cols=1,
         a=a,
         b=b,
@@ -162,26 +129,167 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         body=body,
         bind=plan.bind,
         tail=tail,
-        maps=("A_desc", "B_desc"),
-        order="grouped" if plan.tile_order == "grouped" else "row",
+        maps=tuple(names),
+        order=plan.tile_order,
+        split=plan.split_k,
+        cluster=plan.cluster,
+        staged=staged,
     )
     position = len(kernel.params) + len(p.symbols)
     specs = tuple(msgspec.structs.replace(s, position=position + i) for i, s in enumerate(maps))
-    return bind_kernel(p, kernel, plan.bind, persistent=target.sms if persistent else 0, maps=specs)
+    return bind_kernel(p, kernel, plan.bind, persistent=target.sms if plan.persistent else 0, maps=specs)
 
 
-def _tensor_map(
-    p: Problem, o: Operand, size_mn: Expr, role: str, extent: int, bk: int, number: int
-) -> tuple[TensorMapSpec, tuple[Expr, ...]]:
-    """The TMA descriptor of an operand and the coordinates of a block: innermost first, batch axes that move last."""
+# -- the body --------------------------------------------------------------------------------------
+
+
+def _is_strict(plan: Sm90Mma) -> bool:
+    """Does the producer wait for the epilogue of the tile before?"""
+    return plan.persistent and not plan.async_.epilogue_overlap
+
+
+def _body(
+    plan: Sm90Mma, loads: list[Load], dtype: str, trans: tuple[bool, bool], p: Problem, stores: tuple[Stmt, ...]
+) -> tuple[Stmt, ...]:
+    turns = plan.schedule == "pingpong"
+    share = SHARED_ALONG[plan.multicast]
+    in_cluster = plan.cluster != (1, 1)
+    depth = plan.wait_depth
+
+    def free(block: Expr) -> MBarrierArrive:
+        return MBarrierArrive("empty", block, out_token=Token("tFree", block), share=share)
+
+    produce: list[Stmt] = [
+        Loop(
+            "blocks",
+            (
+                Wait((Token("tFree", K - plan.stages),), "mbarrier", mbarrier="empty", block=K, phase=1),
+                MBarrierArrive("full", K, expect_tx=sum(x.bytes for x in loads)),
+                *(x.statement() for x in loads),
+            ),
+        )
+    ]
+    loaded = tuple(Token(x.token, K) for x in loads)
+    use: tuple[Stmt, ...] = (
+        Wait(loaded, "mbarrier", mbarrier="full", block=K),
+        Wgmma("acc", loads[0].ring, loads[1].ring, plan.inst_shape, plan.k_steps, dtype, K, *trans, loaded, Token("tMMA", K)),
+        Wait((Token("tMMA", K - depth),), "wgmma_group", pending=depth),
+        free(K - depth),
+    )
+    consume: list[Stmt] = [ZeroAcc("acc"), Loop("blocks", use)]
+    if depth:
+        consume += [Wait((Token("tMMA", LAST),), "wgmma_group"), free(LAST)]
+    if turns:
+        mine = Wait((), "mbarrier", mbarrier="turn", block=expr(0), phase=1)
+        consume = [mine, *consume, MBarrierArrive("turn", LAST)]
+    consume += [Epilogue("acc", p.lets, Token("tMMA", LAST), Token("tE", LAST), not _is_strict(plan)), *stores]
+    per_slot = WARPS * (1 if turns else plan.consumers)
+    barriers: list[Stmt] = [
+        MBarrierInit("full", 1),
+        MBarrierInit("empty", per_slot * len(sharing(plan.cluster, 0, share))),
+    ]
+    if turns:
+        barriers.append(MBarrierInit("turn", WARPS))
+    if _is_strict(plan):
+        barriers.append(MBarrierInit("idle", per_slot))
+        produce = [Wait((Token("tE", LAST),), "mbarrier", mbarrier="idle", block=expr(0), phase=1), *produce]
+        consume.append(MBarrierArrive("idle", LAST))
+    if plan.persistent:
+        produce, consume = [Loop("tiles", tuple(produce))], [Loop("tiles", tuple(consume))]
+    if plan.epilogue_store == "stmatrix_tma":
+        consume.append(Wait((), "bulk_group"))
+    inc, dec = SetMaxNReg(plan.registers[1], "inc"), SetMaxNReg(plan.registers[0], "dec")
+    return (
+        *barriers,
+        SyncThreads(cluster=in_cluster),
+        Role("producer", 0, 1, 1, (dec, *produce), elected=True),
+        Role("consumer", 1, plan.consumers, WARPS, (inc, *consume), turns=turns),
+        *((SyncThreads(cluster=True),) if in_cluster else ()),
+    )
+
+
+def _staged(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) -> tuple[Ring, list[TensorMapSpec], tuple[Stmt, ...]]:
+    """The epilogue's ring, the maps of the outputs, and the loop over chunks that stores them. A chunk lies in shared
+    memory as its output does in memory, along n or along m."""
+    columns = store_columns(plan.tile[1])
+    along = {_contiguous(p, s) for s in p.stores}
+    if len(along) > 1:
+        raise _refused(p, "its outputs are contiguous along different axes", "use epilogue_store direct")
+    inner = along.pop()
+    rows, width = (STORE_ROWS, columns) if inner == "n" else (columns, STORE_ROWS)
+    ring = Ring("smC", base, rows, width * 2, STORE_SLOTS * plan.consumers, width * 2)
+    pred = tuple(r for r in ("m", "n") if r in tail)
+    maps: list[TensorMapSpec] = []
+    body: list[Stmt] = []
+    for i, s in enumerate(p.stores):
+        outer = "m" if inner == "n" else "n"
+        pitch = step_along(s.index, outer)
+        if pitch is None:
+            raise _refused(p, f"output {s.param} has no even pitch along {outer}", "use epilogue_store direct")
+        sizes = {"m": p.m, "n": p.n}
+        rest = substitute(s.index, {"m": expr(0), "n": expr(0)})
+        spec, coords = _map(p, s.param, ((sizes[inner], inner), (sizes[outer], outer)), pitch, rest, [width, rows])
+        if len(coords) > 3:
+            raise _refused(p, f"a TMA store of rank {len(coords)}; the limit is 3", "use epilogue_store direct")
+        maps.append(spec)
+        body += [
+            Wait((Token("tStore", var("c") - STORE_SLOTS),), "bulk_group", pending=STORE_SLOTS - 1),
+            SyncWarpgroup(),
+            StMatrix("smC", s.param, s.value, pred, Token("tE", LAST)),
+            FenceAsync(),
+            SyncWarpgroup(),
+            TmaStore("smC", f"C{i}_desc", coords, Token("tStore", var("c"))),
+        ]
+    return ring, maps, (Loop("chunks", tuple(body)),)
+
+
+def _contiguous(p: Problem, s: Store) -> str:
+    if not s.dtype.is_narrow_float:
+        raise _refused(p, f"stmatrix stores elements of 16 bits, output {s.param} is {s.dtype}", "use epilogue_store direct")
+    for axis in ("n", "m"):
+        if step_along(s.index, axis) == ONE:
+            return axis
+    raise _refused(p, f"output {s.param} is contiguous along neither m nor n", "use epilogue_store direct")
+
+
+# -- tensor maps -----------------------------------------------------------------------------------
+
+
+def _refused(p: Problem, why: str, suggestion: str = "use a plan of kind sm80_mma") -> TatamiError:
+    return fail("InvalidPlan", p.region, why, suggestion)
+
+
+def _boxes(p: Problem, o: Operand, role: str, extent: int, bk: int, parts: int) -> tuple[int, list[int]]:
+    """Boxes of a slot and the box, innermost first. The `parts` of a shared operand are rows of its one box, or boxes."""
+    if o.major == "k":
+        if extent % (8 * parts):
+            raise _refused(p, f"{parts} CTAs cannot share {extent} rows in parts of whole swizzle atoms of 8", "drop multicast")
+        return 1, [bk, extent // parts]
+    if extent % (64 * parts):
+        why = f"the {role}-major operand needs a tile of whole 64-element boxes for each of {parts} CTAs, not {extent}"
+        raise _refused(p, why, f"use a multiple of {64 * parts}")
+    return extent // 64, [64, bk]
+
+
+def _operand_map(p: Problem, o: Operand, size_mn: Expr, role: str, box: list[int]) -> tuple[TensorMapSpec, tuple[Expr, ...]]:
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
-    inner, outer = ((p.k, "k"), (size_mn, role)) if o.major == "k" else ((size_mn, role), (p.k, "k"))
-    pitch = o.stride_mn if o.major == "k" else o.stride_k
-    dims, strides, coords = [inner[0], outer[0]], [pitch * 2], [var(inner[1]), var(outer[1])]
-    box = [bk, extent] if o.major == "k" else [64, bk]
-    rest = o.offset
+    along = ((p.k, "k"), (size_mn, role))
+    return (
+        _map(p, o.param, along, o.stride_mn, o.offset, box)
+        if o.major == "k"
+        else _map(p, o.param, along[::-1], o.stride_k, o.offset, box)
+    )
+
+
+def _map(
+    p: Problem, param: str, along: tuple[tuple[Expr, str], ...], pitch: Expr, offset: Expr, box: list[int]
+) -> tuple[TensorMapSpec, tuple[Expr, ...]]:
+    """The TMA descriptor of a matrix and the coordinates of a block: innermost first, batch axes that move last."""
+    dims = [size for size, _ in along]
+    coords = [var(name) for _, name in along]
+    strides, box, rest = [pitch * 2], [*box], offset
     for i, size in enumerate(p.batch):
-        step = step_along(o.offset, f"b{i}")
+        step = step_along(offset, f"b{i}")
         if step is None or step == 0:
             continue
         dims.append(size)
@@ -190,27 +298,14 @@ def _tensor_map(
         box.append(1)
         rest = substitute(rest, {f"b{i}": expr(0)})
     if rest != 0:
-        raise fail(
-            "InvalidPlan", p.region, f"operand {o.ring} starts at element {rest} of its buffer", "use a plan of kind sm80_mma"
-        )
+        raise _refused(p, f"{param} starts at element {rest} of its buffer")
     if len(dims) > 5:
-        raise fail("InvalidPlan", p.region, f"a tensor map of rank {len(dims)}; the limit is 5", "use a plan of kind sm80_mma")
+        raise _refused(p, f"a tensor map of rank {len(dims)}; the limit is 5")
     for s in strides:
         if not is_divisible(s, 16, tuple(p.conditions)):
-            raise fail(
-                "InvalidPlan",
-                p.region,
-                f"stride {s} bytes of operand {o.ring} may be no multiple of 16, which TMA needs",
-                "guard the plan by the size, or use a plan of kind sm80_mma",
-            )
+            why = f"stride {s} bytes of {param} may be no multiple of 16, which TMA needs"
+            raise _refused(p, why, "guard the plan by the size, or use a plan of kind sm80_mma")
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
-    buffer = p.buffers[[q.name for q in p.params].index(o.param)]
-    spec = TensorMapSpec(
-        buffer,
-        tuple(substitute(d, names) for d in dims),
-        tuple(substitute(s, names) for s in strides),
-        tuple(box),
-        box[0] * 2,
-        number,
-    )
-    return spec, tuple(coords)
+    buffer = p.buffers[[q.name for q in p.params].index(param)]
+    sizes, steps = (tuple(substitute(e, names) for e in x) for x in (dims, strides))
+    return TensorMapSpec(buffer, sizes, steps, tuple(box), box[0] * 2), tuple(coords)

@@ -15,7 +15,7 @@ import msgspec
 
 from tatami.core.expr import Expr, expr, product, var
 from tatami.core.layout import MemRef
-from tatami.plan.ir import GpuStream, Pass, Sm80Mma, Storage
+from tatami.plan.ir import GpuStream, Pass, Sm80Mma, Sm90Mma, Storage
 from tatami.region.ir import Binary, Let, Param, Read, Region, RegionExpr, Target, Yield
 from tatami.region.walk import nodes, used_lets
 
@@ -32,7 +32,7 @@ class Split(msgspec.Struct, frozen=True):
     """Name and bytes of t."""
 
 
-def split_region(region: Region, plan: Sm80Mma, acc: str) -> Split:
+def split_region(region: Region, plan: Sm80Mma | Sm90Mma, acc: str) -> Split:
     """`acc` is the let that is the sum over k; the parts are `plan.split_k`."""
     let = next(x for x in region.lets if x.name == acc)
     sizes = {i.name: i.size for i in region.iters}

@@ -16,6 +16,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ZERO, Expr
 from tatami.core.kernel import KernelFace
 from tatami.core.module import Module
+from tatami.gpu.cluster import sharing
 from tatami.gpu.ir import (
     AnyKernel,
     BodyKernel,
@@ -33,14 +34,17 @@ from tatami.gpu.ir import (
     Program,
     Role,
     StGlobalVec,
+    StMatrix,
     Stmt,
     SyncThreads,
     TmaLoad,
+    TmaStore,
     Token,
     Wait,
     Wgmma,
 )
 from tatami.gpu.protocol_state import Hazard
+from tatami.gpu.protocol_store import check_stores
 from tatami.gpu.prove import explore, simulate
 from tatami.gpu.show import statement_text
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
@@ -163,7 +167,7 @@ def all_statements(body: tuple[Stmt, ...]) -> list[Stmt]:
 
 def given_tokens(s: Stmt) -> tuple[Token, ...]:
     match s:
-        case CpAsync() | TmaLoad() | Mma() | Wgmma() | LoadTile() | Fma() | Epilogue():
+        case CpAsync() | TmaLoad() | TmaStore() | Mma() | Wgmma() | LoadTile() | Fma() | Epilogue():
             return (s.out_token,)
         case MBarrierArrive(out_token=t):
             return (t,) if t is not None else ()
@@ -194,7 +198,7 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
     for s in statements:
         match s:
             case Wait():
-                legal = ("cp_async_group",) if wanted == "cp_async_group" else ("mbarrier", "wgmma_group")
+                legal = ("cp_async_group",) if wanted == "cp_async_group" else ("mbarrier", "wgmma_group", "bulk_group")
                 if s.model not in legal:
                     out.append(
                         _hazard(
@@ -203,7 +207,7 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
                     )
                 elif s.model == "mbarrier" and s.mbarrier not in known:
                     out.append(_hazard(kernel, statement_text(s), f"barrier {s.mbarrier!r} does not exist"))
-                kinds = ("TokCompute",) if s.model == "wgmma_group" else ("TokLoad", "TokFree", "TokEpilogue")
+                kinds = TOKENS_OF.get(s.model, ("TokLoad", "TokFree", "TokEpilogue"))
                 for t in s.token:
                     if t.name != "tE":
                         need(s, t, kinds)
@@ -220,7 +224,7 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
                             kernel, statement_text(s), f"the epilogue depends on {t.name}[{t.block}], not on the last block's"
                         )
                     )
-            case StGlobalVec(in_token=t):
+            case StGlobalVec(in_token=t) | StMatrix(in_token=t):
                 need(s, t, ("TokEpilogue",))
             case TmaLoad():
                 loaded[s.mbarrier] = loaded.get(s.mbarrier, 0) + s.bytes
@@ -251,20 +255,31 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
             if b.name not in names:
                 out.append(_hazard(kernel, "kernel", f"barrier {b.name} is never initialised"))
         first_role = next((i for i, s in enumerate(kernel.body) if isinstance(s, Role)), len(kernel.body))
-        if not any(isinstance(s, SyncThreads) for s in kernel.body[:first_role]):
-            out.append(_hazard(kernel, "kernel", "no SyncThreads between MBarrierInit and the roles"))
+        if not any(isinstance(s, SyncThreads) and s.cluster == (kernel.ctas > 1) for s in kernel.body[:first_role]):
+            whose = " of the cluster" if kernel.ctas > 1 else ""
+            out.append(_hazard(kernel, "kernel", f"no SyncThreads{whose} between MBarrierInit and the roles"))
+        if kernel.ctas > 1 and not (isinstance(kernel.body[-1], SyncThreads) and kernel.body[-1].cluster):
+            why = "no SyncThreads of the cluster at the end: a CTA may be gone when others still arrive at its barriers"
+            out.append(_hazard(kernel, "kernel", why))
     if not any(isinstance(s, Epilogue) for s in statements):
         out.append(_hazard(kernel, "kernel", "no Epilogue"))
     return out
 
 
+TOKENS_OF = {"wgmma_group": ("TokCompute",), "bulk_group": ("TokStore",)}
+"""What a Wait of these models may wait for; the others for what a barrier tells."""
+
+
 def _arrivals(kernel: Kernel) -> dict[str, int]:
-    """Arrivals per phase and barrier: each role arrives once per block or tile, however often the text says so."""
+    """Arrivals per phase and barrier: each role arrives once per block or tile, however often the text says so, and one
+    of its warpgroups where they take turns."""
     out: dict[str, int] = {}
     for r in kernel.body:
         if isinstance(r, Role):
-            for name in {s.mbarrier for s in all_statements(r.body) if isinstance(s, MBarrierArrive)}:
-                out[name] = out.get(name, 0) + r.arrivals * r.count
+            arrives = {(s.mbarrier, s.share) for s in all_statements(r.body) if isinstance(s, MBarrierArrive)}
+            for name, share in arrives:
+                who = (1 if r.turns else r.count) * len(sharing(kernel.cluster, 0, share))
+                out[name] = out.get(name, 0) + r.arrivals * who
     return out
 
 
@@ -303,7 +318,7 @@ def _bare(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 out.append(msgspec.structs.replace(s, ops=()))
             case StGlobalVec():
                 pass
-            case TmaLoad():
+            case TmaLoad() | TmaStore():
                 out.append(msgspec.structs.replace(s, coords=()))
             case _:
                 out.append(s)
@@ -318,6 +333,7 @@ def _cached_text(text: bytes) -> Hazard | None:
     try:
         explore(kernel)
         simulate(kernel)
+        check_stores(kernel)
     except Hazard as hazard:
         return hazard
     return None

@@ -17,8 +17,18 @@ from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 
 MmaPlan = Sm80Mma | Sm90Mma
 MAX_SPLIT = 32
+MAX_CLUSTER = 8
 BARRIER_BYTES = 1024
 """Kept in front of the rings: barriers, and the alignment of the first ring."""
+
+
+STORE_ROWS, STORE_SLOTS = 64, 2
+"""Rows of a chunk of the accumulator that leaves by TMA, and how many chunks of a warpgroup are under way."""
+
+
+def store_columns(bn: int) -> int:
+    """Columns of a chunk: a swizzle's span of 16-bit elements at most; 0 where none divides the tile."""
+    return next((c for c in (64, 32, 16) if bn % c == 0), 0)
 
 
 class Needs(msgspec.Struct, frozen=True):
@@ -57,7 +67,9 @@ def smem_of(plan: MmaPlan | GpuSync, dtype: DType) -> int:
         case Sm80Mma():
             return plan.stages * (bm + bn) * bk * dtype.itemsize
         case Sm90Mma():
-            return BARRIER_BYTES + plan.stages * (bm + bn) * bk * dtype.itemsize
+            staged = STORE_SLOTS * plan.consumers * STORE_ROWS * store_columns(bn) * 2
+            ring = plan.stages * (bm + bn) * bk * dtype.itemsize
+            return BARRIER_BYTES + ring + (staged if plan.epilogue_store == "stmatrix_tma" else 0)
         case GpuSync():
             return (bm * (bk + 1) + bk * bn) * dtype.itemsize
 
@@ -72,7 +84,7 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
                 return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40
             return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 44
         case Sm90Mma():
-            return bm * bn // (128 * plan.consumers) + 40
+            return bm * bn // (128 * (1 if plan.schedule == "pingpong" else plan.consumers)) + 40
         case GpuSync():
             mm, mn = bm // plan.block[0], bn // plan.block[1]
             return mm * mn + mm + mn + 32
@@ -151,8 +163,8 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
             out.append(f"vectorize.width {plan.vectorize.width} is none of 1, 2, 4, 8, 16")
         if not 1 <= plan.split_k <= MAX_SPLIT:
             out.append(f"split_k {plan.split_k} is outside 1..{MAX_SPLIT}")
-        if plan.split_k > 1 and isinstance(plan, Sm90Mma):
-            out.append(f"split_k {plan.split_k} on sm90: only 1 is implemented")
+        if plan.split_k > 1 and isinstance(plan, Sm90Mma) and plan.persistent:
+            out.append(f"split_k {plan.split_k} with persistent tiles: the parts of k differ in their blocks")
         if plan.split_k > 1 and (plan.async_.epilogue_overlap or not plan.async_.enable):
             out.append(f"split_k {plan.split_k} needs async.enable without epilogue_overlap: its kernel has no epilogue")
     return out
@@ -196,8 +208,9 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
         out.append(f"inst_shape n = {shape[1]} differs from BN = {bn}")
     if plan.k_steps * 16 != bk:
         out.append(f"k_steps {plan.k_steps} x 16 differs from BK = {bk}")
-    if plan.consumers not in (1, 2, 3) or bm % (64 * plan.consumers):
-        out.append(f"BM = {bm} is not a multiple of 64 x {plan.consumers} consumer warpgroups (1..3)")
+    sharing = 1 if plan.schedule == "pingpong" else plan.consumers
+    if plan.consumers not in (1, 2, 3) or bm % (64 * sharing):
+        out.append(f"BM = {bm} is not a multiple of 64 x {sharing} consumer warpgroups (1..3) that share it")
     if bk not in (32, 64):
         out.append(f"BK = {bk}: a swizzled row of 16-bit elements is 32 or 64 long")
     if bm > 256 or bn > 256:
@@ -205,19 +218,26 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
     for r in plan.registers:
         if r % 8 or not 24 <= r <= 256:
             out.append(f"setmaxnreg {r} is not a multiple of 8 in 24..256")
-    for field, value, legal in (
-        ("schedule", plan.schedule, "cooperative"),
-        ("multicast", plan.multicast, "none"),
-        ("epilogue_store", plan.epilogue_store, "direct"),
-    ):
-        if value != legal:
-            out.append(f"{field} {value}: only {legal} is implemented")
-    if plan.cluster != (1, 1):
-        out.append(f"cluster {list(plan.cluster)}: only [1, 1] is implemented")
-    if plan.swap_ab:
-        out.append("swap_ab: only false is implemented")
-    if plan.tile_order == "hilbert":
-        out.append("tile_order hilbert: only row and grouped are implemented")
+    out += _cluster_rules(plan)
+    if plan.schedule == "pingpong" and (plan.consumers != 2 or not plan.persistent or not plan.async_.epilogue_overlap):
+        out.append(
+            f"schedule pingpong: 2 consumers that take persistent tiles in turns, with epilogue_overlap, not {plan.consumers}"
+        )
+    if plan.epilogue_store == "stmatrix_tma" and not store_columns(bn):
+        out.append(f"epilogue_store stmatrix_tma: BN = {bn} is no multiple of 16, the columns of one stmatrix")
     if plan.wait_depth not in (0, 1):
         out.append(f"wait_depth {plan.wait_depth} is neither 0 nor 1")
+    return out
+
+
+def _cluster_rules(plan: Sm90Mma) -> list[str]:
+    cm, cn = plan.cluster
+    out = []
+    if min(cm, cn) < 1 or cm * cn > MAX_CLUSTER:
+        return [f"cluster {cm}x{cn} is outside 1..{MAX_CLUSTER} CTAs, the portable size"]
+    if cm * cn > 1 and not plan.persistent:
+        out.append(f"cluster {cm}x{cn} needs persistent tiles: all its CTAs do the same number of them")
+    for operand, axis, count in (("a", "n", cn), ("b", "m", cm)):
+        if plan.multicast in (operand, "both") and count == 1:
+            out.append(f"multicast {plan.multicast}: {operand} is shared along {axis}, where the cluster {cm}x{cn} has one CTA")
     return out

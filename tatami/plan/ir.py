@@ -196,6 +196,7 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     wait_depth: int = 1
     split_k: int = 1
     swap_ab: bool = False
+    """C^T = B^T * A^T: the tile's first side runs along n, its second along m, for products of few rows."""
     acc: str = ""
 
 

@@ -20,7 +20,14 @@ from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
 
 
 def compare(
-    region: Region, plan: Any, target: str, env: dict[str, int], conditions: Any = BY8, change: Change = lambda t: t
+    region: Region,
+    plan: Any,
+    target: str,
+    env: dict[str, int],
+    conditions: Any = BY8,
+    change: Change = lambda t: t,
+    sms: int = 0,
+    schedule: int = 0,
 ) -> None:
     rng = np.random.default_rng(1)
     arrays = {}
@@ -28,7 +35,7 @@ def compare(
         shape = tuple(int(evaluate(s, env)) for s in p.memref.shape)
         values = rng.integers(-8, 9, shape) / 8
         arrays[p.name] = np.ascontiguousarray(values.astype(NUMPY[p.memref.dtype]))
-    got = Built(region, plan, target, conditions, change).run(arrays, env).astype(np.float64)
+    got = Built(region, plan, target, conditions, change, sms=sms).run(arrays, env, schedule).astype(np.float64)
     a, b = (arrays[n].astype(np.float64) for n in "AB")
     maps = {p.name: r.map for p, r in zip(region.inputs, _reads(region), strict=False)}
     if str(maps["A"][-1]) != "k":
@@ -135,21 +142,26 @@ def test_fp32_plans_agree_with_numpy(plan: Any) -> None:
     compare(gemm(dtype=DType.fp32, out=DType.fp16, batch="B"), plan, "sm80", TAILS)
 
 
+SPLIT80 = sm80((64, 64, 16), 3, warp="32x32", inst_shape="fma", width=4, tile_order="grouped")
+SPLIT90 = sm90((64, 64, 32), 2, consumers=1, registers=(56, 224))
+
+
 @pytest.mark.parametrize("split", [2, 5])
-def test_the_parts_of_split_k_cover_k(split: int) -> None:
+@pytest.mark.parametrize(("plan", "dtype"), [(SPLIT80, DType.fp32), (SPLIT90, DType.fp16)], ids=["sm80", "sm90"])
+def test_the_parts_of_split_k_cover_k(plan: Any, dtype: DType, split: int) -> None:
     """One kernel's partial sums, in order, are the product; parts behind the end of k are 0."""
-    region = gemm(dtype=DType.fp32, out=DType.fp32, batch="B", bias=False, relu=False)
-    plan = sm80((64, 64, 16), 3, warp="32x32", inst_shape="fma", width=4, split_k=split, tile_order="grouped")
+    region = gemm(dtype=dtype, out=DType.fp32, batch="B", bias=False, relu=False)
+    plan = msgspec.structs.replace(plan, split_k=split)
     first = split_region(region, plan, "acc").product
     out = msgspec.structs.replace(first.outputs[0], memref=MemRef(DType.fp32, (expr(split), *first.outputs[0].memref.shape)))
-    env = {"M": 70, "N": 68, "K": 52, "B": 2}
-    built = Built(first, plan, "sm80", ())
+    env = {"M": 70, "N": 72, "K": 104, "B": 2}
+    built = Built(first, plan, plan.arch, BY8 if dtype == DType.fp16 else ())
     built.region = msgspec.structs.replace(first, outputs=(out,))
     rng = np.random.default_rng(1)
-    a, b = ((rng.integers(-8, 9, s) / 8).astype(np.float32) for s in ((2, 70, 52), (2, 52, 68)))
+    a, b = ((rng.integers(-8, 9, s) / 8).astype(NUMPY[dtype]) for s in ((2, 70, 104), (2, 104, 72)))
     parts = built.run({"A": a, "B": b}, env)
-    assert parts.shape == (split, 2, 70, 68)
-    np.testing.assert_allclose(parts.sum(0), a @ b, rtol=1e-5, atol=1e-5)
+    assert parts.shape == (split, 2, 70, 72)
+    np.testing.assert_allclose(parts.sum(0), a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5)
 
 
 def test_fp32_can_be_synchronous() -> None:

@@ -47,9 +47,13 @@ class Built:
         conditions: tuple[Condition, ...] = (),
         change: Change = lambda t: t,
         load: bool = True,
+        sms: int = 0,
     ) -> None:
+        """`sms`: of a smaller GPU, on which persistent CTAs have several tiles each."""
         self.region = region
-        kernel, self.binding = lower_region(region, Guarded(conditions, plan), PRESETS[target])
+        machine = PRESETS[target]
+        machine = msgspec.structs.replace(machine, sms=sms or machine.sms)
+        kernel, self.binding = lower_region(region, Guarded(conditions, plan), machine)
         self.kernel: Kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(self.binding.sizes), ""))
         unit = print_unit(self.kernel, PRESETS[target])
         self.text = change(unit.text)
@@ -85,7 +89,8 @@ class Built:
 
     def shape(self, env: dict[str, int], schedule: int) -> LaunchShape:
         x, y, z = (int(evaluate(g, env)) for g in self.binding.grid)
-        return LaunchShape((x, y, z), self.kernel.threads, (1, 1, 1), self.kernel.shared_bytes, schedule)
+        cx, cy, cz = (*self.binding.cluster, 1, 1, 1)[:3]
+        return LaunchShape((x, y, z), self.kernel.threads, (cx, cy, cz), self.kernel.shared_bytes, schedule)
 
     def arguments(self, buffers: dict[str, np.ndarray], env: dict[str, int]) -> list[Argument]:
         b: Binding = self.binding
@@ -93,9 +98,10 @@ class Built:
             Pointer(buffers[n], buffers[n], p.written) for n, p in zip(b.buffers, self.kernel.params, strict=True)
         ]
         out += [int(evaluate(s, env)) for s in b.sizes]
-        dtypes = {p.name: p.memref.dtype for p in self.region.inputs}
+        dtypes = {p.name: p.memref.dtype for p in (*self.region.inputs, *self.region.outputs)}
+        written = {o.name for o in self.region.outputs}
         for m in b.tensor_maps:
             dims, strides = (tuple(int(evaluate(e, env)) for e in x) for x in (m.dims, m.strides))
             a = buffers[m.buffer]
-            out.append(MapOver(a, a, False, dtypes[m.buffer], dims, strides, m.box, m.swizzle))
+            out.append(MapOver(a, a, m.buffer in written, dtypes[m.buffer], dims, strides, m.box, m.swizzle))
         return out

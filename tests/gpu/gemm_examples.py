@@ -92,7 +92,16 @@ def sm80(tile=(128, 64, 64), stages=2, *, warp="64x64", width=8, depth=None, ove
 
 
 def sm90(
-    tile=(128, 128, 64), stages=4, *, consumers=2, width=8, persistent=False, overlap=False, tail=TAIL, **other
+    tile=(128, 128, 64),
+    stages=4,
+    *,
+    consumers=2,
+    width=8,
+    persistent=False,
+    overlap=False,
+    staged=False,
+    tail=TAIL,
+    **other,
 ) -> Sm90Mma:  # type: ignore[no-untyped-def]
     return Sm90Mma(
         tile=tile,
@@ -107,6 +116,7 @@ def sm90(
         local_edges=(),
         async_=Async(True, stages, overlap),
         inst_shape=f"m64n{tile[1]}k16",
+        epilogue_store="stmatrix_tma" if staged else "direct",
         k_steps=tile[2] // 16,
         consumers=consumers,
         persistent=persistent,

@@ -11,6 +11,19 @@ template <int ROW_BYTES, int SWIZZLE, int ROWS = 0> TT_DEV tt_u32 tt_tile_offset
   return (tt_u32)(row * ROW_BYTES + ((chunk ^ x) << 4));
 }
 
+// Row and column of point `d` of Hilbert's curve in a square of SIDE points, a power of two.
+template <int SIDE> TT_DEV void tt_hilbert(int d, int& row, int& column) {
+  row = column = 0;
+  for (int s = 1; s < SIDE; s *= 2, d /= 4) {
+    const int down = d / 2 & 1, right = (d ^ down) & 1;
+    if (right == 0) {
+      const int x = down ? s - 1 - row : row, y = down ? s - 1 - column : column;
+      row = y, column = x;
+    }
+    row += s * down, column += s * right;
+  }
+}
+
 // Transposes 4 values over the 4 lanes of a quad: lane q ends with value q of lanes 0, 1, 2, 3.
 TT_DEV void tt_quad_transpose(tt_u32 (&r)[4], int lane) {
   TT_UNROLL for (int s = 1; s < 4; s *= 2) {

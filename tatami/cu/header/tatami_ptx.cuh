@@ -205,8 +205,10 @@ TT_DEV tt_u32 tt_load_cluster(tt_u32 address) {
 TT_DEV void tt_store_cluster(tt_u32 address, tt_u32 value) {
   asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
+// Says that this thread's reads are over; what it wrote is released to its own block only: a release to the cluster is a
+// fence of the whole GPU (MEMBAR.ALL.GPU), which a loop cannot afford.
 TT_DEV void tt_mbarrier_arrive_cluster(tt_u32 barrier) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // ---- sm_90: the kernel before this one in the stream

@@ -263,8 +263,8 @@ static void clean() {
   machine.flags.clear();
   machine.clocks.clear();
   machine.spare_agents.clear();
-  machine.agent_times.clear();
-  machine.agent_names.clear();
+  machine.agent_times.assign(1, 0);  // agent 0 is nobody
+  machine.agent_names.assign(1, "");
   machine.current = nullptr;
 }
 

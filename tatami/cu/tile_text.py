@@ -1,0 +1,91 @@
+"""Which tile a CTA computes: m0, n0, the batch coordinates and the part of k, from its number or its place in the grid.
+
+A persistent CTA walks through a list of tiles; the CTAs of a cluster walk together, each with a tile of its own beside
+the others' (one behind the matrix where the count is odd: TMA delivers zeros there and drops what is stored).
+"""
+
+from __future__ import annotations
+
+from tatami.cu.expr_text import factor_text
+from tatami.cu.lines import Lines
+from tatami.gpu.ir import Kernel
+
+GROUP = 8
+"""m-tiles that a grouped tile order visits together, so that their B tiles stay in L2."""
+
+
+def tile_text(k: Kernel, persistent: bool, l: Lines) -> None:
+    """Declares the coordinates; of a persistent kernel also `locate(tile)`, which sets them."""
+    (_persistent if persistent else _of_block)(k, l)
+
+
+def _persistent(k: Kernel, l: Lines) -> None:
+    names = ["m0", "n0", *(f"b{i}" for i in range(len(k.batch)))]
+    _counts(k, l)
+    l.add(f"const int tiles = MT * NT{''.join(' * (int)' + factor_text(b) for b in k.batch)};")
+    l.add(f"tt_i64 {', '.join(f'{n} = 0' for n in names)};")
+    with l.block("auto locate = [&](int tile)", "};"):
+        l.add("int t = tile % (MT * NT);")
+        if k.tile_order == "row":
+            m, n = ("t / NT", "t % NT") if k.grid.get("x") == "n" else ("t % MT", "t / MT")
+        else:
+            m, n = _grouped(k, l)
+        l.add(f"m0 = {_origin(m, 'BM', k.cluster[0], 'rank_m')};", f"n0 = {_origin(n, 'BN', k.cluster[1], 'rank_n')};")
+        if k.batch:
+            l.add("tt_i64 z = tile / (MT * NT);")
+            _split_batch(k, l)
+
+
+def _origin(tile: str, side: str, ctas: int, rank: str) -> str:
+    return f"(tt_i64)({tile}) * {side}" if ctas == 1 else f"((tt_i64)({tile}) * {ctas} + {rank}) * {side}"
+
+
+def _counts(k: Kernel, l: Lines) -> None:
+    """Numbers of tiles, or of clusters of tiles."""
+    cm, cn = k.cluster
+    if k.ctas > 1:
+        l.add(f"constexpr int CLUSTER_M = {cm}, CLUSTER_N = {cn}, CTAS = {k.ctas};")
+        l.add("const int rank = tt_cluster_rank(), rank_m = rank / CLUSTER_N, rank_n = rank % CLUSTER_N;")
+    m, n = (side if count == 1 else f"({count} * {side})" for side, count in (("BM", cm), ("BN", cn)))
+    l.add(f"const int MT = (int)((M + {m} - 1) / {m}), NT = (int)((N + {n} - 1) / {n});")
+
+
+def _of_block(k: Kernel, l: Lines) -> None:
+    names = [f"b{i}" for i in range(len(k.batch))]
+    at = {role: f"tt_block_{c}()" for c, role in k.grid.items()}
+    if k.tile_order != "row" and {k.grid["x"], k.grid["y"]} == {"m", "n"}:
+        _counts(k, l)
+        l.add(f"int t = tt_block_y() * {'NT' if k.grid['x'] == 'n' else 'MT'} + tt_block_x();")
+        m, n = _grouped(k, l)
+        l.add(f"const tt_i64 m0 = (tt_i64)({m}) * BM, n0 = (tt_i64)({n}) * BN;")
+    else:
+        l.add(f"const tt_i64 m0 = (tt_i64){at['m']} * BM, n0 = (tt_i64){at['n']} * BN;")
+    if k.split > 1:
+        count = " * ".join(factor_text(b) for b in k.batch) or "1"
+        l.add(f"tt_i64 z = {at['b']};", f"const tt_i64 split = z / ({count});")
+        if k.batch:
+            l.add(f"tt_i64 {', '.join(names)};", f"z %= {count};")
+            _split_batch(k, l)
+    elif k.batch:
+        l.add(f"tt_i64 z = {at['b']};", f"tt_i64 {', '.join(names)};")
+        _split_batch(k, l)
+
+
+def _grouped(k: Kernel, l: Lines) -> tuple[str, str]:
+    """Tile row and column of number t: groups of rows, column by column; or, in groups, squares along Hilbert's curve,
+    where neighbours in time are neighbours in the matrix."""
+    l.add(f"const int first = t / ({GROUP} * NT) * {GROUP};")
+    l.add(f"const int height = MT - first < {GROUP} ? MT - first : {GROUP};")
+    l.add(f"t %= {GROUP} * NT;")
+    if k.tile_order == "grouped":
+        return "first + t % height", "t / height"
+    l.add(f"const int left = t / (height * {GROUP}) * {GROUP}, width = NT - left;")
+    l.add("t -= left * height;", "int row = t % height, column = t / height;")
+    l.add(f"if (height == {GROUP} && width >= {GROUP}) tt_hilbert<{GROUP}>(t, row, column);")
+    return "first + row", "left + column"
+
+
+def _split_batch(k: Kernel, l: Lines) -> None:
+    for i in range(len(k.batch) - 1, -1, -1):
+        size = factor_text(k.batch[i])
+        l.add(f"b{i} = z;" if i == 0 else f"b{i} = z % {size}; z /= {size};")

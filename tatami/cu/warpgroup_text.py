@@ -1,0 +1,134 @@
+"""What a warpgroup and its producer do on SM90: boxes by TMA, wgmma on descriptors, chunks of the result back by TMA."""
+
+from __future__ import annotations
+
+from tatami.cu.epilogue_text import pair_text
+from tatami.cu.expr_text import SHORT, factor_text, index_text
+from tatami.cu.lines import Lines
+from tatami.cu.mma_text import offset_text
+from tatami.gpu.cluster import sharing
+from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaLoad, TmaStore, Wgmma
+
+
+def slot_pitch(kernel: Kernel, ring: Ring) -> int:
+    """Bytes from one slot to the next; TMA slots start at multiples of 1024."""
+    return -(-ring.slot_bytes // 1024) * 1024 if kernel.arch == "sm90" and kernel.maps else ring.slot_bytes
+
+
+def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l: Lines) -> None:
+    """Of a shared operand each CTA loads its part: rows of the one box, or some of the boxes, to the same place in all."""
+    first = "(int)k_first + " if k.split > 1 else ""
+    at = {"k": f"{first}({index_text(s.block)}) * BK", "m": "(int)m0", "n": "(int)n0"}
+    coords = [at.get(index_text(c), f"(int){factor_text(c)}") for c in s.coords]
+    call, to, boxes = f"tt_tma_load_{len(coords)}d", "", s.boxes
+    parts, rank = {"": (1, ""), "m": (k.cluster[0], "rank_m"), "n": (k.cluster[1], "rank_n")}[s.share]
+    if s.share:
+        call += "_multicast"
+        cm, cn = k.cluster
+        column = sum(1 << i * cn for i in range(cm))
+        to = f", (tt_u16)({column} << rank_n)" if s.share == "m" else f", (tt_u16)({(1 << cn) - 1} << rank_m * CLUSTER_N)"
+    if s.boxes == 1:
+        if s.share:
+            slot += f" + {rank} * {ring.slot_bytes // parts}"
+            coords[1] += f" + {rank} * {ring.rows // parts}"
+        l.add(f"{call}({slot}, &{s.desc}, {', '.join(coords)}, {barrier}{to});")
+        return
+    boxes //= parts
+    coords[0] += " + 64 * box"
+    start = f"{rank} * {boxes}" if s.share else "0"
+    stop = f"({rank} + 1) * {boxes}" if s.share else str(boxes)
+    l.add(f"for (int box = {start}; box < {stop}; ++box)")
+    l.add(f"  {call}({slot} + box * {ring.slot_bytes // s.boxes}, &{s.desc}, {', '.join(coords)}, {barrier}{to});")
+
+
+def sharing_test(k: Kernel, share: str) -> str:
+    """Is CTA number `lane` of the cluster one that loads parts for this one? (`gpu.cluster.sharing`)"""
+    beside = [t for axis, t in (("n", "lane / CLUSTER_N == rank_m"), ("m", "lane % CLUSTER_N == rank_n")) if axis in share]
+    everyone = len(sharing(k.cluster, 0, share)) == k.ctas
+    return "lane < CTAS" + ("" if everyone else f" && ({' || '.join(beside)})")
+
+
+def hold_text(l: Lines) -> None:
+    l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) tt_wgmma_hold(acc[i]);")
+
+
+def wgmma_text(k: Kernel, s: Wgmma, rings: tuple[Ring, Ring], slots: tuple[str, str], l: Lines) -> None:
+    """The steps of one block, one committed group. `group` is the warpgroup's part of the tile."""
+    kind = SHORT[k.a.dtype]
+    with l.block():
+        l.add(f"const tt_u32 slot_a = {slots[0]}, slot_b = {slots[1]};")
+        hold_text(l)
+        l.add("tt_wgmma_fence();")
+        l.add(f"TT_UNROLL for (int kk = 0; kk < {s.k_steps}; ++kk)")
+        with l.block("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i)"):
+            part = "(group * (ROWS / 64) + i)"
+            a_at = f"slot_a + {part} * {64 * rings[0].row_bytes} + kk * 32"
+            if s.trans_a:
+                a_at = f"slot_a + {part} * (BK * 128) + kk * 2048"
+            b_at = "slot_b + kk * 2048" if s.trans_b else "slot_b + kk * 32"
+            l.add(f"tt_wgmma_m64k16<tt_{kind}, BN, {int(s.trans_a)}, {int(s.trans_b)}>::run(acc[i],")
+            l.add(f"    {_descriptor(a_at, rings[0], s.trans_a)},")
+            l.add(f"    {_descriptor(b_at, rings[1], s.trans_b)}, 1);")
+        l.add("tt_wgmma_commit();")
+        hold_text(l)
+
+
+def _descriptor(address: str, ring: Ring, trans: bool) -> str:
+    leading, stride = ("BK * 128", "1024") if trans else ("16", str(8 * ring.row_bytes))
+    return f"tt_wgmma_descriptor({address}, {leading}, {stride}, {ring.swizzle})"
+
+
+# -- chunks of the result --------------------------------------------------------------------------
+# i counts 64 rows of the warpgroup's part, c chunks of columns, `stored` all chunks so far; `own` is the warpgroup.
+
+
+def chunk_head(k: Kernel, ring: Ring) -> tuple[str, str]:
+    return (
+        "TT_UNROLL for (int i = 0; i < ROWS / 64; ++i)",
+        f"TT_UNROLL for (int c = 0; c < {k.tile[1] // chunk_columns(ring)}; ++c)",
+    )
+
+
+def is_turned(s: TmaStore) -> bool:
+    """Does the chunk's memory run along m?"""
+    return index_text(s.coords[0]) == "m"
+
+
+def chunk_columns(ring: Ring) -> int:
+    return ring.slot_bytes // 128
+
+
+def _slot(k: Kernel, ring: Ring) -> str:
+    each = ring.slots // own_count(k)
+    return f"{ring.name} + (own * {each} + stored % {each}) * {slot_pitch(k, ring)}"
+
+
+def own_count(k: Kernel) -> int:
+    """Consumer warpgroups."""
+    return k.threads // 128 - 1
+
+
+def stmatrix_text(k: Kernel, s: StMatrix, e: Epilogue, ring: Ring, turned: bool, l: Lines) -> None:
+    """A warp has 16 of the chunk's rows: 16 columns at a time, as two 8x8 matrices of its upper rows and two of its lower."""
+    columns = chunk_columns(ring)
+    d = next(p.dtype for p in k.params if p.name == s.ptr)
+    with l.block(f"TT_UNROLL for (int q = 0; q < {columns // 16}; ++q)"):
+        l.add("tt_u32 packed[4];")
+        with l.block("TT_UNROLL for (int e4 = 0; e4 < 4; ++e4)"):
+            l.add("const int h = e4 % 2, j = " + f"{columns // 8} * c + 2 * q + e4 / 2;")
+            l.add("const tt_i64 m = m0 + group * ROWS + 64 * i + 16 * (warp % 4) + 8 * h + lane / 4;")
+            pair_text(k, e, (s,), l, "j", "n0", lambda i, j, e_: f"acc[{i}][4 * {j} + 2 * h + {e_}]")
+            l.add(f"packed[e4] = tt_pack_{SHORT[d]}(y0[0], y0[1]);")
+        row, chunk = "16 * (warp % 4) + lane % 16", "2 * q + lane / 16"
+        if turned:
+            row, chunk = "16 * q + lane / 16 * 8 + lane % 8", "2 * (warp % 4) + lane / 8 % 2"
+        l.add(f"tt_stmatrix_x4{'_trans' if turned else ''}({_slot(k, ring)} + {offset_text(ring)}({row}, {chunk}), packed);")
+
+
+def tma_store_text(k: Kernel, s: TmaStore, ring: Ring, l: Lines) -> None:
+    at = {"m": "(int)m0 + group * ROWS + 64 * i", "n": f"(int)n0 + {chunk_columns(ring)} * c"}
+    coords = [at.get(index_text(x), f"(int){factor_text(x)}") for x in s.coords]
+    with l.block("if (tid % 128 == 0)"):
+        l.add(f"tt_tma_store_{len(coords)}d(&{s.desc}, {', '.join(coords)}, {_slot(k, ring)});")
+        l.add("tt_bulk_commit();")
+    l.add("++stored;")

@@ -1,0 +1,286 @@
+"""The roles of the SM90 template beyond one tile per CTA: clusters, turns, staged stores, exchanged operands.
+
+On the emulated GPU they compute the right numbers without a report, with several tiles per CTA, odd tile counts and trip
+counts from 0 on; the verifier proves them; ptxas takes them without spills and warnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
+from tatami.core.target import PRESETS
+from tatami.gpu import ir
+from tatami.gpu.lower import lower_region
+from tatami.gpu.verify import verify_kernel
+from tatami.plan.ir import Guarded
+from tatami.region.ir import Region
+from tatami.runtime.nvrtc import has_nvrtc
+from tests.cu.test_compile import BY8, compiled, machine_code
+from tests.cu.test_numbers import compare
+from tests.emulated.kernels import Built
+from tests.gpu.gemm_examples import gemm, sm90
+
+ONE: dict[str, Any] = {"consumers": 1, "registers": (56, 224)}
+TILES: dict[str, Any] = {"persistent": True, "overlap": True}
+TURNS = TILES | {"schedule": "pingpong"}
+B = DType.bf16
+
+CASES: dict[str, tuple[Region, Any, dict[str, int]]] = {
+    "staged": (gemm(b_col=True), sm90((128, 96, 64), 3, staged=True), {"M": 100, "N": 88, "K": 72}),
+    "staged tiles": (
+        gemm(residual=True),
+        sm90((64, 64, 64), 2, staged=True, **TILES, **ONE),
+        {"M": 300, "N": 88, "K": 136},
+    ),
+    "staged strict": (
+        gemm(dtype=B, out=B),
+        sm90((128, 64, 64), 2, staged=True, persistent=True),
+        {"M": 300, "N": 136, "K": 64},
+    ),
+    "column pair": (
+        gemm(),
+        sm90((64, 128, 64), 3, cluster=(2, 1), multicast="b", **TILES, **ONE),
+        {"M": 300, "N": 136, "K": 136},
+    ),
+    "row pair": (
+        gemm(a_col=True, b_col=True),
+        sm90((128, 64, 64), 3, cluster=(1, 2), multicast="a", **TILES),
+        {"M": 304, "N": 152, "K": 136},
+    ),
+    "square": (
+        gemm(b_col=True, batch="B"),
+        sm90((128, 64, 64), 2, staged=True, cluster=(2, 2), multicast="both", **TILES),
+        {"M": 300, "N": 152, "K": 72, "B": 2},
+    ),
+    "square of columns": (
+        gemm(b_col=True),
+        sm90((64, 64, 64), 2, cluster=(2, 2), multicast="b", **TILES, **ONE),
+        {"M": 200, "N": 152, "K": 200},
+    ),
+    "cluster without multicast": (
+        gemm(b_col=True),
+        sm90((64, 64, 64), 2, cluster=(2, 1), **TILES, **ONE),
+        {"M": 200, "N": 72, "K": 72},
+    ),
+    "turns": (gemm(b_col=True), sm90((64, 64, 64), 3, staged=True, **TURNS), {"M": 300, "N": 152, "K": 200}),
+    "turns direct": (gemm(out=DType.fp32, residual=True), sm90((128, 64, 64), 2, **TURNS), {"M": 300, "N": 72, "K": 64}),
+    "turns of a pair": (
+        gemm(b_col=True, batch="B"),
+        sm90((64, 64, 64), 3, staged=True, cluster=(2, 1), multicast="b", tile_order="hilbert", **TURNS),
+        {"M": 200, "N": 152, "K": 72, "B": 3},
+    ),
+    "exchanged": (gemm(), sm90((64, 16, 64), 3, swap_ab=True, staged=True, **ONE), {"M": 24, "N": 152, "K": 200}),
+    "exchanged direct": (
+        gemm(b_col=True, residual=True),
+        sm90((128, 32, 64), 3, swap_ab=True, **TILES),
+        {"M": 19, "N": 272, "K": 136},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_on_the_emulated_gpu(name: str) -> None:
+    region, plan, env = CASES[name]
+    compare(region, plan, "sm90", env, sms=5)
+    compare(region, plan, "sm90", env, sms=4, schedule=11)
+
+
+@pytest.mark.parametrize("k", [0, 8, 64, 72])
+@pytest.mark.parametrize("name", ["square", "turns", "staged tiles"])
+def test_short_products(name: str, k: int) -> None:
+    """Trip counts 0, 1 and 2, whole and not."""
+    region, plan, env = CASES[name]
+    compare(region, plan, "sm90", env | {"K": k}, sms=4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_protocol_is_proved(name: str) -> None:
+    assert verify_kernel(kernel(name)) == []
+
+
+def kernel(name: str) -> ir.Kernel:
+    region, plan, _ = CASES[name]
+    return lower_region(region, Guarded(BY8, plan), PRESETS["sm90"])[0]
+
+
+def test_every_tile_is_computed_once_in_every_order() -> None:
+    """The order changes who computes a tile, not which: 11 x 10 tiles, more than a group and not a multiple of one."""
+    region = gemm(b_col=True, bias=False, relu=False)
+    env = {"M": 11 * 64 - 8, "N": 10 * 64, "K": 8}
+    rng = np.random.default_rng(0)
+    arrays = {n: (rng.integers(-8, 9, (env[d], 8)) / 8).astype(np.float16) for n, d in (("A", "M"), ("B", "N"))}
+    made = [
+        Built(region, sm90((64, 64, 64), 2, tile_order=order, **TILES, **ONE), "sm90", BY8, sms=7).run(arrays, env)
+        for order in ("row", "grouped", "hilbert")
+    ]
+    assert np.array_equal(made[0], made[1]) and np.array_equal(made[0], made[2])
+
+
+# -- what the verifier refuses ---------------------------------------------------------------------
+
+
+def edited(body: tuple[ir.Stmt, ...], change: Callable[[ir.Stmt], ir.Stmt | None]) -> tuple[ir.Stmt, ...]:
+    out = []
+    for s in body:
+        new = msgspec.structs.replace(s, body=edited(s.body, change)) if isinstance(s, ir.Loop | ir.Role) else change(s)
+        if new is not None:
+            out.append(new)
+    return tuple(out)
+
+
+def first(kind: type, **fields: Any) -> Callable[[Any], bool]:
+    """True at the first statement of the kind with these fields."""
+    seen: list[Any] = []
+
+    def test(s: Any) -> bool:
+        if seen or not isinstance(s, kind) or any(getattr(s, f) != v for f, v in fields.items()):
+            return False
+        seen.append(s)
+        return True
+
+    return test
+
+
+FAULTS: list[tuple[str, str, Callable[[Any], bool], Callable[[Any], Any], str]] = [
+    (
+        "staged tiles",
+        "no wait before a chunk",
+        first(ir.Wait, model="bulk_group", pending=1),
+        lambda s: None,
+        "may still read it",
+    ),
+    (
+        "staged tiles",
+        "one store too many under way",
+        first(ir.Wait, model="bulk_group", pending=1),
+        lambda s: msgspec.structs.replace(s, pending=2),
+        "may still read it",
+    ),
+    ("staged tiles", "the others do not know of the wait", first(ir.SyncWarpgroup), lambda s: None, "may still read it"),
+    ("staged tiles", "no fence", first(ir.FenceAsync), lambda s: None, "without a FenceAsync"),
+    ("staged tiles", "a fence before the writes", first(ir.StMatrix), lambda s: ir.FenceAsync(), "was not written"),
+    (
+        "staged tiles",
+        "the last store is not awaited",
+        first(ir.Wait, model="bulk_group", pending=0),
+        lambda s: None,
+        "no Wait by bulk_group after it",
+    ),
+    (
+        "square",
+        "slots are freed for the own CTA only",
+        first(ir.MBarrierArrive, share="mn"),
+        lambda s: msgspec.structs.replace(s, share=""),
+        "arrive in each phase",
+    ),
+    (
+        "square",
+        "an operand is loaded for the own CTA only",
+        first(ir.TmaLoad, share="m"),
+        lambda s: msgspec.structs.replace(s, share=""),
+        "empty",
+    ),
+    ("square", "no sync of the cluster at the end", first(ir.SyncThreads), lambda s: None, "between MBarrierInit"),
+    (
+        "turns",
+        "nobody waits for his turn",
+        first(ir.Wait, mbarrier="turn"),
+        lambda s: None,
+        "parities could not tell them apart",
+    ),
+    (
+        "turns",
+        "the turn is given on before the products",
+        first(ir.Wait, mbarrier="turn"),
+        lambda s: msgspec.structs.replace(s, phase=0),
+        "deadlock",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "fault", "where", "change", "words"), FAULTS, ids=[f[1] for f in FAULTS])
+def test_a_planted_fault_is_named(
+    name: str, fault: str, where: Callable[[Any], bool], change: Callable[[Any], Any], words: str
+) -> None:
+    k = kernel(name)
+    broken = msgspec.structs.replace(k, body=edited(k.body, lambda s: change(s) if where(s) else s))
+    assert broken != k
+    found = verify_kernel(broken)
+    assert found and any(words in d.why for d in found), [d.why for d in found]
+
+
+def test_the_cluster_ends_together() -> None:
+    k = kernel("column pair")
+    broken = msgspec.structs.replace(k, body=k.body[:-1])
+    assert "may be gone" in verify_kernel(broken)[0].why
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (sm90(cluster=(2, 1)), "needs persistent"),
+    (sm90(cluster=(4, 4), **TILES), "outside 1..8"),
+    (sm90(cluster=(1, 2), multicast="b", **TILES), "where the cluster 1x2 has one CTA"),
+    (sm90((64, 64, 64), cluster=(2, 1), multicast="b", **TILES, **ONE), "use a multiple of 128"),
+    (sm90((128, 128, 64), schedule="pingpong"), "take persistent tiles in turns"),
+    (sm90((64, 24, 64), staged=True, **ONE), "BN = 24 is no multiple of 16"),
+    (sm90((128, 256, 64), 5, staged=True), "B per CTA"),
+    (sm90((128, 256, 64), 3, **TURNS), "296 registers"),
+]
+
+
+@pytest.mark.parametrize(("plan", "words"), REFUSED, ids=[w for _, w in REFUSED])
+def test_a_plan_that_cannot_be_is_refused_with_numbers(plan: Any, words: str) -> None:
+    with pytest.raises(TatamiError, match=words):
+        lower_region(gemm(), Guarded(BY8, plan), PRESETS["sm90"])
+
+
+@pytest.mark.parametrize(
+    ("out", "words"), [(DType.fp32, "stmatrix stores elements of 16 bits"), (DType.fp16, "multiple of 16")], ids=str
+)
+def test_an_output_that_tma_cannot_store_is_refused(out: DType, words: str) -> None:
+    conditions = BY8[:1] + BY8[2:] if out == DType.fp16 else BY8
+    with pytest.raises(TatamiError, match=words):
+        lower_region(gemm(b_col=True, out=out), Guarded(conditions, sm90(staged=True)), PRESETS["sm90"])
+
+
+# -- machine code ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+def test_the_full_size_kernel_in_machine_code(tmp_path: Path) -> None:
+    """128x256 by two warpgroups in a pair: per block of k four products, one wait; a copy and a multicast; stores by TMA."""
+    plan = sm90((128, 256, 64), 3, staged=True, cluster=(2, 1), multicast="b", tile_order="hilbert", **TILES)
+    cubin = compiled(gemm(b_col=True, residual=True), plan, "sm90")
+    ops = machine_code(cubin, tmp_path)
+
+    def count(*words: str) -> int:
+        return sum(n for op, n in ops.items() if all(w in op for w in words))
+
+    assert count("HGMMA") == 4 and count("WARPGROUP.DEPBAR") == 2, "one wait in the loop, one behind it"
+    assert count("UTMALDG") == 2 and count("UTMALDG", "MULTICAST") == 1
+    assert count("UTMASTG") == 256 // 64 and count("STSM") == 256 // 16
+    assert count("MEMBAR", "GPU") == count("UCGABAR_ARV") == 2, "a fence of the GPU at the ends, none in the loop"
+    assert count("USETMAXREG") == 2
+    assert not {op.split(".")[0] for op in ops} & {"STL", "LDL", "HMMA", "LDGSTS", "STG"}
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize(
+    "plan",
+    [
+        sm90((128, 128, 64), 4, staged=True, **TURNS),
+        sm90((64, 256, 64), 4, staged=True, cluster=(2, 1), multicast="b", **TURNS),
+        sm90((128, 192, 64), 4, staged=True, cluster=(1, 2), multicast="a", **TILES),
+        sm90((128, 16, 64), 8, swap_ab=True, staged=True, **TILES),
+    ],
+    ids=["turns", "turns wide", "row pair", "exchanged"],
+)
+def test_ptxas_takes_it_without_spills(plan: Any) -> None:
+    compiled(gemm(b_col=True, dtype=B, out=B), plan, "sm90")

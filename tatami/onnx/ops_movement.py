@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tatami.core.bounds import greatest, is_nonneg, least
-from tatami.core.diagnostic import fail
+from tatami.core.bounds import greatest, least
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv
 from tatami.core.scalar import scalar
+from tatami.frontend.graph_tensor import slice_bounds
 from tatami.onnx.data_sizes import data_numbers, read_pad, read_position
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -38,20 +38,9 @@ def _slice(m: Importer, n: OnnxNode) -> list[Value]:
     lows, highs, strides = [expr(0)] * len(shape), list(shape), [1] * len(shape)
     flips = []
     for a, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        if step == 0:
-            raise fail("InvalidAttribute", m.site, f"a slice with step 0 on axis {a}", "use a step that is not 0")
-        size = shape[a]
-        if step < 0:  # reversed: element j of the flipped axis is size-1-j
-            flips.append(a)
-            start, end = size - 1 - _clamp_low(start, size, -1), size - 1 - _clamp_low(end, size, -1)
-        else:
-            start, end = _clamp_low(start, size, 0), _clamp_low(end, size, 0)
-        low = least(start, size)
-        lows[a], highs[a], strides[a] = (
-            low,
-            greatest(low, least(end, size)) if not is_nonneg(least(end, size) - low) else least(end, size),
-            abs(step),
-        )
+        first, last = (_counted(b, shape[a]) for b in (start, end))
+        lows[a], highs[a], strides[a], reverse = slice_bounds(slice(first, last, step), shape[a], m.site)
+        flips += [a] * reverse
     if flips:
         x = m.emit("flip", [x], {"axes": flips})[0]
     attrs: dict[str, Any] = {"starts": tuple(lows), "stops": tuple(highs), "steps": strides}
@@ -69,14 +58,12 @@ def _positions(m: Importer, n: OnnxNode, position: int, name: str, axes: list[in
     return tuple(read_position(m, v, shape[a], -1 if s < 0 else 0) for v, a, s in zip(counts, places, steps, strict=True))
 
 
-def _clamp_low(value: Expr, size: Expr, low: int) -> Expr:
-    """ONNX counts negative positions from the end and clamps to the axis."""
-    number = value.as_int()
-    if number is None:
-        return value
-    if number >= 0:
-        return size + low if number >= 2**31 - 1 else least(value, size + low)
-    return expr(low) if number <= -(2**31) else greatest(expr(low), size + number)
+def _counted(bound: Expr, size: Expr) -> Expr:
+    """A bound as slices take it: numbers of 32 bits and more stand for one of the axis's ends, wherever that is."""
+    number = bound.as_int()
+    if number is None or -(2**31) < number < 2**31 - 1:
+        return bound
+    return size if number > 0 else -size - 1
 
 
 def _pad(m: Importer, n: OnnxNode) -> list[Value]:

@@ -168,3 +168,15 @@ def test_it_can_be_turned_off(cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
     tt.compile(model())
     monkeypatch.setenv("TATAMI_PROGRAM_CACHE", "0")
     assert not was_found(tt.compile(model()))
+
+
+def test_a_program_with_a_size_longer_than_documents_may_have_is_compiled_and_saved(tmp_path: Path) -> None:
+    g = tt.Graph("long")
+    names = [f"{half}_{i}_of_a_size_with_{'quite' * 30}_a_long_name" for i in range(3) for half in ("first", "second")]
+    sizes = tuple(f"{a} + {b}" for a, b in zip(names[::2], names[1::2]))
+    g.output("y", -g.input("x", sizes, tt.fp32))
+    f = tt.compile(g)
+    assert any(len(str(b.elements)) > 4096 for b in f.compilation.stages["execution"].main.buffers)
+    for function in (f, tt.load(f.save(tmp_path / "long.tatami"), trust=True)):
+        function.sizes.update(dict.fromkeys(names, 1))
+        assert np.array_equal(function(x=np.ones((2,) * 3, np.float32))["y"], np.full((2,) * 3, -1, np.float32))

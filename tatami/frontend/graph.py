@@ -27,11 +27,12 @@ from tatami.core.bounds import settled_size
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import MAX_SIZE, IntoExpr, Shape, expr, free_vars
+from tatami.core.expr import IntoExpr, Shape, expr, free_vars
 from tatami.core.module import Module
 from tatami.core.ops import highest, lowest
 from tatami.core.scalar import scalar
 from tatami.core.signature import Equation, Input, Mutability, Output, Role, Signature, Storage
+from tatami.core.size_fault import size_fault
 from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
 from tatami.frontend.divisors import nonzero_divisors
@@ -184,14 +185,10 @@ class Graph:
         made = ir.Node(name, label, inputs, (), plain)
         check_operand_count(made)
         made, types = self._inferred(made, f"{label} ({where})", where)
-        for axis, size in ((k, s.as_int()) for t in types for k, s in enumerate(t.shape)):
-            if size is not None and not 0 <= size <= MAX_SIZE:
-                raise fail(
-                    "AxisSizeMismatch",
-                    f"{label} ({where})",
-                    f"axis {axis} of the result has size {size}",
-                    "leave 0 or more elements" if size < 0 else "sizes have 64 bits: use smaller ones",
-                )
+        for axis, size in ((k, s) for t in types for k, s in enumerate(t.shape)):
+            if (fault := size_fault(size)) is not None:
+                why = f"axis {axis} of the result has size {str(size)[:80]}"
+                raise fail("AxisSizeMismatch", f"{label} ({where})", why, fault.suggestion)
         outputs = (label,) if len(types) == 1 else tuple(self._fresh(f"{label}.{i}") for i in range(len(types)))
         self._nodes.append(msgspec.structs.replace(made, outputs=outputs))
         self.origins[label] = (where,)

@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, has_64_bits
+from tatami.core.expr import Expr, Shape, expr
 from tatami.core.expr_text import ExprSyntaxError
 from tatami.core.scalar import Scalar, scalar
+from tatami.core.size_fault import beyond_64_bits
 
 Axes: TypeAlias = "int | Sequence[int]"
 Pads: TypeAlias = "int | str | Expr | Sequence[Any]"
@@ -55,8 +56,8 @@ def size(value: Any, what: str) -> Expr:
         raise fail(
             "InvalidSymbol", what, str(error), 'write a size as a number, a symbol or an expression such as "2*N + 1"'
         ) from None
-    if not has_64_bits(made):
-        raise fail("InvalidSymbol", what, f"a size is {str(made)[:80]}", "sizes have 64 bits: use smaller ones")
+    if (fault := beyond_64_bits(made)) is not None:
+        raise fail("InvalidSymbol", what, *fault)
     return made
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, free_vars, has_64_bits
+from tatami.core.expr import expr, free_vars
 from tatami.core.module import Module
+from tatami.core.size_fault import size_fault
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, text
 from tatami.frontend.ops import infer, operands_of
@@ -96,11 +97,8 @@ def _sizes(at: str, type: TensorType) -> list[Diagnostic]:
     if type.dtype == DType.unknown:
         out.append(diagnostic("UnknownDType", at, "its dtype was never decided", "declare the dtype"))
     for size in type.shape:
-        number = size.as_int()
-        if number is not None and number < 0:
-            out.append(diagnostic("InvalidSymbol", at, f"a size is {number}", "sizes are 0 or more"))
-        elif not has_64_bits(size):
-            out.append(diagnostic("InvalidSymbol", at, f"a size is {str(size)[:80]}", "sizes have 64 bits: use smaller ones"))
+        if (fault := size_fault(size)) is not None:
+            out.append(diagnostic("InvalidSymbol", at, *fault))
         out += [
             diagnostic("InvalidSymbol", at, f"{s!r} cannot name a size", "use letters, digits, _ and '; not i0, r1, min, max")
             for s in sorted(free_vars(size))

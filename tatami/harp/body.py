@@ -8,8 +8,9 @@ from typing import Any, assert_never, get_args
 from tatami.core.bounds import settled_size
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import MAX_SIZE, Expr, Shape, expr, free_vars, has_64_bits, var
+from tatami.core.expr import Expr, Shape, expr, free_vars, var
 from tatami.core.signature import Role
+from tatami.core.size_fault import size_fault
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import text as shape_text
@@ -82,11 +83,9 @@ class Body:
         if not is_legal_symbol(name) or (name.startswith("idx") and name[3:].isdigit()):
             why = f"{name!r} cannot name a size: it is a word of index expressions"
             raise self._refuse("InvalidSymbol", size.at, why, f"choose another name, such as {name}_")
-        if size.default is not None and size.default < 0:
-            raise self._refuse("InvalidSymbol", size.extent, f"the default of {name} is {size.default}", "sizes are 0 or more")
-        if size.default is not None and size.default > MAX_SIZE:
-            how = "sizes have 64 bits: use a smaller one"
-            raise self._refuse("InvalidSymbol", size.extent, f"the default of {name} is {size.default}", how)
+        if size.default is not None and (fault := size_fault(expr(size.default))) is not None:
+            why = f"the default of {name} is {str(size.default)[:80]}"
+            raise self._refuse("InvalidSymbol", size.extent, why, fault.suggestion)
         self.scope.sizes[name] = var(name)
 
     def _input(self, p: ir.Parameter) -> None:
@@ -142,11 +141,8 @@ class Body:
         if isinstance(value, bool) or not isinstance(value, int | Expr):
             raise self._refuse("InvalidSymbol", e.at, f"a size is not {describe(value)}", "write an integer or a size variable")
         size = expr(value)
-        number = size.as_int()
-        if number is not None and number < 0:
-            raise self._refuse("InvalidSymbol", e.at, f"a size is {number}", "sizes are 0 or more")
-        if not has_64_bits(size):
-            raise self._refuse("InvalidSymbol", e.at, f"a size is {str(size)[:80]}", "sizes have 64 bits: use smaller ones")
+        if (fault := size_fault(size)) is not None:
+            raise self._refuse("InvalidSymbol", e.at, *fault)
         return size
 
     # -- statements ----------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from tatami.core.module import Module
 from tatami.indexbook.analyse import analyse
 from tatami.indexbook.ir import Access, Axis, Guard, IndexInfo, Operand, Piece
 from tatami.indexbook.json_form import decode, encode
-from tatami.indexbook.must_bind import symbols_to_bind
 from tatami.indexbook.verify import verify
 from tatami.tiny.ir import GatherOp, Program
 from tests.tiny.build import F32, I64, Build
@@ -107,13 +106,6 @@ def test_documents_round_trip_and_refuse_percent_and_bad_divisors() -> None:
 
 def test_floor_divisions_are_in_lowest_terms() -> None:
     assert str(expr("(4*i)//6")) == "(2*i)//3"
-
-
-def test_symbols_to_bind_are_those_that_scale_axes() -> None:
-    b = Build()
-    x = b.input("x", F32, "N", "G*C")
-    assert symbols_to_bind(analyse(b.module(b.fn("neg", b.reshape(x, "N", "G", "C")))).main) == ("C",)
-    assert symbols_to_bind(analyse(gemm()).main) == ()
 
 
 def test_damaged_books_are_diagnosed_not_raised() -> None:

@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tatami.terminal import show_diagnostics
+
+if TYPE_CHECKING:
+    from tatami.request import Request
 
 TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
 
@@ -54,8 +57,11 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     @refusing
     @wraps(command)
     def defined(**options: Any) -> None:
-        options["sizes"] = parse_defines(options.pop("defines"))
-        command(**options)
+        from tatami.request import Request
+
+        sizes = parse_defines(options.pop("defines"))
+        asked = {name: options.pop(name) for name in ("model", "target", "precision", "decisions", "trust")}
+        command(Request(sizes=sizes, **asked), **options)
 
     return defined
 
@@ -140,11 +146,11 @@ def main() -> None:
     "--fetch", "fetch_names", multiple=True, metavar="NAME", help="also show the value of this node (any stage's id or name)"
 )
 @click.option("--check", is_flag=True, help="compare every output with the float64 reference")
-def run(**options: Any) -> None:
+def run(request: Request, **options: Any) -> None:
     """Compile MODEL and run it once."""
     from tatami.commands import run_command
 
-    run_command(**options)
+    run_command(request, **options)
 
 
 @main.command(name="compile", short_help="compile; write code and dumps")
@@ -152,21 +158,21 @@ def run(**options: Any) -> None:
 @click.option("-o", "--output", default="tatami-out", show_default=True, type=click.Path(), help="folder to write")
 @click.option("--dump", default="", metavar="STAGE,...|all", help="stages to write as documents and text")
 @click.option("--embed", is_flag=True, help="documents that need no other file")
-def compile_(**options: Any) -> None:
+def compile_(request: Request, **options: Any) -> None:
     """Compile MODEL; write the generated code, a stand-alone main, and dumps."""
-    from tatami.commands import compile_command
+    from tatami.commands_compile import compile_command
 
-    compile_command(**options)
+    compile_command(request, **options)
 
 
 @main.command(short_help="compare all stages on the same inputs")
 @common
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
-def playback(**options: Any) -> None:
+def playback(request: Request, **options: Any) -> None:
     """Run every stage that computes on the same inputs; name the first stage and element that differ."""
     from tatami.commands import playback_command
 
-    playback_command(**options)
+    playback_command(request, **options)
 
 
 @main.command(short_help="time and roofline per kernel")
@@ -175,22 +181,22 @@ def playback(**options: Any) -> None:
 @click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
 @click.option("--seconds", type=click.FloatRange(0, 600), default=1.0, show_default=True, help="how long to measure")
 @click.option("--ledger", type=click.Path(), help="CSV to append to; default: ledger.csv in the cache folder")
-def bench(**options: Any) -> None:
+def bench(request: Request, **options: Any) -> None:
     """Time each kernel of MODEL on this machine, with the plan's estimate beside it."""
     from tatami.commands import bench_command
 
-    bench_command(**options)
+    bench_command(request, **options)
 
 
 @main.command(short_help="what was decided, and why")
 @common
 @click.option("--svg", type=click.Path(), metavar="FILE", help="also draw the model, the operations of a kernel in one frame")
 @click.option("--dot", type=click.Path(), metavar="FILE", help="the same drawing as DOT text")
-def explain(**options: Any) -> None:
+def explain(request: Request, **options: Any) -> None:
     """Fused and not fused, with the rule and the gain; plans chosen and rejected; copies and host steps."""
     from tatami.commands import explain_command
 
-    explain_command(**options)
+    explain_command(request, **options)
 
 
 @main.command(short_help="say what is wrong with a model")

@@ -10,75 +10,30 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tatami.api import Compilation, build, prepare
-from tatami.compilation import decisions_of
-from tatami.core.diagnostic import Diagnostic, TatamiError, fail
-from tatami.decisions import decisions_text
-from tatami.dump import make_folder, write_bytes, write_dump, write_text
+from tatami.api import Compilation, build
+from tatami.core.diagnostic import Diagnostic, TatamiError
+from tatami.dump import write_bytes, write_text
 from tatami.inputs import gather_inputs
-from tatami.observer import Progress
 from tatami.playback import Agreement, compare_outputs, fetch, least_precise, play_back
 from tatami.progress import shown
-from tatami.stages import STAGES, verify
+from tatami.request import Request
+from tatami.stages import verify
 from tatami.terminal import printable, show_diagnostics
 
 console = Console(highlight=False, soft_wrap=True)
 
 
-def _prepare(
-    model: str,
-    target: str,
-    sizes: dict[str, int],
-    precision: str | None,
-    decisions: str | None,
-    trust: bool,
-    progress: Progress | None = None,
-) -> Compilation:
-    compilation = prepare(model, target=target, precision=precision, decisions=decisions, trust=trust, progress=progress)
-    known = {n for v in compilation.stages.made for n in _symbols(compilation, v)}
-    for name in sizes:
-        if name not in known:
-            raise fail(
-                "UnboundSymbol", f"-D {name}", "the model has no such size symbol",
-                f"its symbols are {', '.join(sorted(known)) or 'none'}",
-            )  # fmt: skip
-    bound_now = {n: value for n, value in sizes.items() if n in _must_bind(compilation)}
-    if bound_now:  # the program depends on their values: compile for these
-        return prepare(
-            model, target=target, sizes=bound_now, precision=precision, decisions=decisions, trust=trust, progress=progress
-        )
-    return compilation
-
-
-def _must_bind(compilation: Compilation) -> set[str]:
-    """Symbols that the model says its code depends on (strides and the like)."""
-    signatures = [getattr(compilation.stages[v].main, "signature", None) for v in compilation.stages.made]
-    return {n for s in signatures if s is not None for n in s.must_bind}
-
-
-def _symbols(compilation: Compilation, stage: str) -> tuple[str, ...]:
-    from tatami.core.signature import symbols
-
-    signature = getattr(compilation.stages[stage].main, "signature", None)
-    return (*symbols(signature), *signature.must_bind, *signature.defaults) if signature is not None else ()
-
-
 def run_command(
-    model: str,
-    target: str,
-    sizes: dict[str, int],
-    precision: str | None,
-    decisions: str | None,
-    trust: bool,
+    request: Request,
     inputs: tuple[str, ...],
     output: str | None,
     fetch_names: tuple[str, ...],
     check: bool,
 ) -> None:
     with shown(True) as progress:
-        compilation = _prepare(model, target, sizes, precision, decisions, trust, progress)
-        function = build(compilation, sizes=sizes)
-    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, sizes)
+        compilation = request.compilation(progress)
+        function = build(compilation, sizes=request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes)
     function.sizes.update(bound)
     results = function(arrays)
     show_diagnostics(compilation.warnings)
@@ -105,8 +60,6 @@ def _preview(array: np.ndarray) -> str:
 
 def _save(path: Path, results: Mapping[str, np.ndarray]) -> None:
     import io
-
-    from tatami.dump import write_bytes
 
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **dict(results))
@@ -161,100 +114,13 @@ def _what_was_read(given: Mapping[str, Any]) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def compile_command(
-    model: str,
-    target: str,
-    sizes: dict[str, int],
-    precision: str | None,
-    decisions: str | None,
-    trust: bool,
-    output: str,
-    dump: str,
-    embed: bool,
-) -> None:
-    folder = Path(output)
-    with shown(True) as progress:
-        compilation = prepare(
-            model,
-            target=target,
-            sizes=dict(sizes),
-            precision=precision,
-            decisions=decisions,
-            trust=trust,
-            progress=progress,
-        )
-        names = _stage_names(dump, compilation)
-        make_folder(folder)
-        values = compilation.values()
-    show_diagnostics(compilation.warnings)
-    written = write_dump(folder, values, names, compilation.target, embed=embed)
-    for file, text in code_files(values).items():
-        written.append(write_text(folder / file, text))
-    try:
-        for file, data in stand_alone(compilation, sizes).items():
-            written.append(write_bytes(folder / file, data))
-    except TatamiError as error:
-        if error.diagnostics[0].kind != "MeaningMissing":
-            raise
-        console.print(printable(f"no stand-alone main, which would check itself: {error.diagnostics[0].why}"), markup=False)
-    written.append(write_text(folder / "decisions.json", decisions_text(decisions_of(compilation.stages))))
-    for path in written:
-        console.print(printable(str(path)), markup=False)
-
-
-def stand_alone(compilation: Compilation, sizes: dict[str, int]) -> dict[str, bytes]:
-    """`main.c` or `main.cu` and its data, for code that needs no Python between kernels."""
-    if "c" not in compilation.stages and "cu" not in compilation.stages:
-        return {}
-    execution = compilation.stages["execution"]
-    from tatami.execution.frames import Layouts
-    from tatami.runtime.stand_alone import stand_alone_cuda_files, stand_alone_files
-
-    if Layouts(execution).hosted:
-        return {}
-    if "cu" in compilation.stages:
-        return stand_alone_cuda_files(compilation.stages["cu"].main, execution, compilation.reference_run, sizes)
-    return stand_alone_files(execution, compilation.reference_run, sizes)
-
-
-def code_files(values: Mapping[str, Any]) -> dict[str, str]:
-    """The generated code as files, of whichever code stage there is."""
-    if "c" in values:
-        from tatami.c.files import source_files
-
-        return source_files(values["c"].main)
-    if "cu" in values:
-        from tatami.cu.files import source_files as cuda_files
-
-        return cuda_files(values["cu"].main)
-    return {}
-
-
-def _stage_names(dump: str, compilation: Compilation) -> list[str]:
-    available = [s.name for s in STAGES if s.name in compilation.stages]
-    if dump == "all":
-        return available
-    wanted = [n for n in dump.split(",") if n]
-    for name in wanted:
-        if name not in available:
-            raise fail(
-                "UnknownName", f"--dump={name}", "this program has no such stage", f"write one of {', '.join(available)}, all"
-            )
-    return wanted
-
-
 def playback_command(
-    model: str,
-    target: str,
-    sizes: dict[str, int],
-    precision: str | None,
-    decisions: str | None,
-    trust: bool,
+    request: Request,
     inputs: tuple[str, ...],
 ) -> None:
-    compilation = _prepare(model, target, sizes, precision, decisions, trust)
-    function = build(compilation, sizes=sizes)
-    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, sizes)
+    compilation = request.compilation()
+    function = build(compilation, sizes=request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes)
     function.sizes.update(bound)
     compiled = function(arrays)
     result = play_back(compilation.values(), arrays, bound, compiled)
@@ -280,12 +146,7 @@ def playback_command(
 
 
 def explain_command(
-    model: str,
-    target: str,
-    sizes: dict[str, int],
-    precision: str | None,
-    decisions: str | None,
-    trust: bool,
+    request: Request,
     svg: str | None = None,
     dot: str | None = None,
 ) -> None:
@@ -293,7 +154,7 @@ def explain_command(
     from tatami.explain import explain
     from tatami.picture import compiled_picture
 
-    compilation = _prepare(model, target, sizes, precision, decisions, trust)
+    compilation = request.compilation()
     console.print(printable(explain(compilation)), markup=False)
     for file, draw in ((svg, picture_svg.svg), (dot, picture_dot.dot)):
         if file is not None:
@@ -302,12 +163,7 @@ def explain_command(
 
 
 def bench_command(
-    model: str,
-    target: str,
-    sizes: dict[str, int],
-    precision: str | None,
-    decisions: str | None,
-    trust: bool,
+    request: Request,
     inputs: tuple[str, ...],
     threads: int | None,
     seconds: float,
@@ -317,10 +173,10 @@ def bench_command(
     from tatami.search.ledger import append_measurement
     from tatami.search.measure import estimate_sizes, measure
 
-    compilation = _prepare(model, target, sizes, precision, decisions, trust)
+    compilation = request.compilation()
     planned = estimate_sizes(compilation) if compilation.target.kind == "cpu" else {}
-    function = build(compilation, threads, sizes)
-    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, sizes, otherwise=planned)
+    function = build(compilation, threads, request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes, otherwise=planned)
     found = measure(compilation, arrays, bound, threads, seconds)
     rows: list[tuple[str, ...]] = [
         ("kernel", "kind", "ms", "share", "estimate ms", "of roofline", "flops", "bytes", "computes")
@@ -342,5 +198,5 @@ def bench_command(
     root = default_cache().root
     path = Path(ledger) if ledger else root / "ledger.csv" if root is not None else None
     if path is not None:
-        append_measurement(path, Path(model).name, compilation.target.name, bound, found)
+        append_measurement(path, Path(request.model).name, compilation.target.name, bound, found)
         console.print(printable(f"appended to {path}"), markup=False)

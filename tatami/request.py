@@ -1,0 +1,52 @@
+"""What every command on a model is asked for, and the compilation that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tatami.api import prepare, signature_symbols
+from tatami.core.diagnostic import fail
+
+if TYPE_CHECKING:
+    from tatami.compilation import Compilation
+    from tatami.observer import Progress
+
+
+@dataclass(frozen=True)
+class Request:
+    """`sizes`: the values given with -D; the other fields are the arguments of `tt.compile`."""
+
+    model: str
+    target: str
+    sizes: Mapping[str, int]
+    precision: str | None
+    decisions: str | None
+    trust: bool
+
+    def prepare(self, sizes: Mapping[str, int], progress: Progress | None = None) -> Compilation:
+        """Specialised on `sizes`."""
+        return prepare(
+            self.model,
+            target=self.target,
+            sizes=dict(sizes),
+            precision=self.precision,
+            decisions=self.decisions,
+            trust=self.trust,
+            progress=progress,
+        )
+
+    def compilation(self, progress: Progress | None = None) -> Compilation:
+        """Specialised on those of the sizes that the code depends on (strides and the like); the others are arguments."""
+        found = self.prepare({}, progress)
+        made = {n: found.stages[n] for n in found.stages.made}
+        known = {s for module in made.values() for s in signature_symbols(module)}
+        for name in self.sizes:
+            if name not in known:
+                have = ", ".join(sorted(known)) or "none"
+                raise fail("UnboundSymbol", f"-D {name}", "the model has no such size symbol", f"its symbols are {have}")
+        signatures = [getattr(module.programs.get("main"), "signature", None) for module in made.values()]
+        decided = {s for signature in signatures if signature is not None for s in signature.must_bind}
+        bound = {n: value for n, value in self.sizes.items() if n in decided}
+        return self.prepare(bound, progress) if bound else found

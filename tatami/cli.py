@@ -24,6 +24,8 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami run model.onnx --input image=photo.npy --output out.npz
   tatami compile model.onnx -o out --dump=all
                                           every stage as text and JSON, and the generated C
+  tatami compile model.onnx -o model.tatami
+                                          one file that loads at once: a MODEL, and for tt.load
   tatami run out/6_region.json --check    go on from any stage of a dump
   tatami playback model.onnx              run every stage that computes; name the first that differs
   tatami bench model.onnx -D B=32         time and roofline per kernel
@@ -41,13 +43,15 @@ TATAMI_SANITIZE (docs/custom_kernels.md).
 """
 
 
+TARGETS = """cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:neon; cuda (this machine's GPU), sm80, sm90 (print
+code for them), emulated-sm80, emulated-sm90 (run that code on the CPU); reference"""
+
+
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options every command on a model takes."""
 
     @click.argument("model")
-    @click.option(
-        "--target", default="cpu", show_default=True, help="cpu, cpu:avx2, cpu:avx512, cpu:neon, sm80, sm90, reference"
-    )
+    @click.option("--target", default="cpu", show_default=True, help=TARGETS)
     @click.option("-D", "defines", multiple=True, metavar="NAME=VALUE", help="value of a size symbol, e.g. -D B=32")
     @click.option(
         "--precision", type=click.Choice(["fp32", "tf32", "bf16", "fp16"]), help="lower contractions to this precision"
@@ -153,13 +157,16 @@ def run(request: Request, **options: Any) -> None:
     run_command(request, **options)
 
 
-@main.command(name="compile", short_help="compile; write code and dumps")
+@main.command(name="compile", short_help="compile; write a program, or code and dumps")
 @common
-@click.option("-o", "--output", default="tatami-out", show_default=True, type=click.Path(), help="folder to write")
+@click.option(
+    "-o", "--output", default="tatami-out", show_default=True, type=click.Path(), help="folder to write, or a file name.tatami"
+)
 @click.option("--dump", default="", metavar="STAGE,...|all", help="stages to write as documents and text")
 @click.option("--embed", is_flag=True, help="documents that need no other file")
 def compile_(request: Request, **options: Any) -> None:
-    """Compile MODEL; write the generated code, a stand-alone main, and dumps."""
+    """Compile MODEL. Into a folder: the generated code, a stand-alone main, and dumps. Into a .tatami file: the program, as
+    tt.load and every command take it."""
     from tatami.commands_compile import compile_command
 
     compile_command(request, **options)

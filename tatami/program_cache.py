@@ -70,12 +70,17 @@ def constants_of(compilation: Compilation) -> dict[str, Tensor]:
 def program_key(compilation: Compilation) -> str:
     """The address of the program that this compilation gives."""
     compiler = find_compiler()
-    settings = (compilation.target, compilation.decisions, compilation.hints)
-    parts: list[str | bytes] = ["program", own_files(), platform.machine(), compiler.fingerprint]
-    parts += [*sanitizer_flags(compiler), "settings", *map(encode_record, settings), "given"]
+    return content_key(["program", compiler.fingerprint, *sanitizer_flags(compiler), *chain_parts(compilation)])
+
+
+def chain_parts(compilation: Compilation) -> Iterator[str | bytes]:
+    """All that the stages depend on."""
+    yield from (own_files(), platform.machine(), "settings")
+    yield from map(encode_record, (compilation.target, compilation.decisions, compilation.hints))
+    yield "given"
     for name, module in compilation.stages.given.items():
-        parts += [name, *_content(name, module)]
-    return content_key(parts)
+        yield name
+        yield from _content(name, module)
 
 
 def _content(name: str, module: Module[Any]) -> Iterator[str | bytes]:

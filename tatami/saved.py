@@ -63,8 +63,7 @@ class Saved:
 
 def save(path: Path, compilation: Compilation, sizes: Mapping[str, int]) -> Path:
     """Write `path`, whole or not at all. Raises FileUnwritable."""
-    if path.suffix.lower() != SUFFIX:
-        raise fail("FileUnwritable", str(path)[:200], "the suffix tells what the file is", f"name it {path.stem}{SUFFIX}")
+    check_path(path)
     program = compilation.program
     blocks: dict[str, bytes | memoryview] = {}
     given = compilation.stages.given
@@ -83,6 +82,14 @@ def save(path: Path, compilation: Compilation, sizes: Mapping[str, int]) -> Path
             blocks |= {"program.json": text, "program.so": program.library, "runtime.so": runtime_object()}
     manifest = Manifest(compilation.target, tuple(given), compilation.decisions, dict(compilation.hints), dict(sizes), code)
     return write_pieces(path, contained(to_builtins(manifest), blocks))
+
+
+def check_path(path: Path) -> None:
+    """Raises FileUnwritable for a name that no program can be saved under."""
+    if path.suffix.lower() != SUFFIX:
+        raise fail("FileUnwritable", str(path)[:200], "the suffix tells what the file is", f"name it {path.stem}{SUFFIX}")
+    if path.is_dir():
+        raise fail("FileUnwritable", str(path)[:200], "a folder is in its place", "name a file, or remove the folder")
 
 
 def open_saved(path: Path, *, trust: bool = False) -> Saved:

@@ -43,11 +43,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def program_record(program: StoredProgram, of_model: Iterable[Tensor]) -> bytes | None:
     """The text; None for a program that its text would not give back."""
-    known = {t.sha256 for t in of_model}
-    constants = {
-        n: ConstantRef(t.dtype, t.shape, t.sha256) if t.sha256 in known else embed_constant(t)
-        for n, t in program.execution.constants.items()
-    }
+    constants = constant_refs(program.execution.constants, of_model)
     record = Record(dict(program.execution.programs), constants, program.library_key, program.warnings)
     text = encode_record(record)
     try:
@@ -62,11 +58,25 @@ def read_record(text: bytes) -> Record:
 
 
 def execution_of(record: Record, of_model: Mapping[str, Tensor]) -> Module[ExecutionPlan] | None:
-    """The module with its constants, those of the model by their sha256; None where the model lacks one."""
+    """The module with its constants; None where the model lacks one."""
+    constants = constants_of_refs(record.constants, of_model)
+    return None if constants is None else Module(record.programs, constants)
+
+
+def constant_refs(constants: Mapping[str, Tensor], of_model: Iterable[Tensor]) -> dict[str, ConstantRef]:
+    """Constants for a text: those that the model has by their sha256, the others whole."""
+    known = {t.sha256 for t in of_model}
+    return {
+        n: ConstantRef(t.dtype, t.shape, t.sha256) if t.sha256 in known else embed_constant(t) for n, t in constants.items()
+    }
+
+
+def constants_of_refs(refs: Mapping[str, ConstantRef], of_model: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """The way back, with the model's constants by their sha256; None where it lacks one."""
     constants: dict[str, Tensor] = {}
-    for name, ref in record.constants.items():
+    for name, ref in refs.items():
         found = of_model.get(ref.sha256)
         if found is None and not ref.data and 0 not in ref.shape:
             return None
         constants[name] = load_constant(name, ref, None) if found is None else found
-    return Module(record.programs, constants)
+    return constants

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.numerics import philox
 from tatami.core.signature import Signature, symbols
-from tatami.core.tensor import numpy_dtype
+from tatami.core.tensor import Tensor, numpy_dtype
 from tatami.cu.ir import Source as CudaSource
 from tatami.cu.print_main import constant_places
 from tatami.cu.print_main import print_main as print_cuda_main
@@ -47,13 +48,22 @@ def default_sizes(signature: Signature, sizes: Mapping[str, int]) -> dict[str, i
     return {n: out[n] for n in out}
 
 
-def stand_alone_files(
+@dataclass(frozen=True)
+class StandAlone:
+    """`file`: its name. `constants`: those that `constants.bin` holds, in order."""
+
+    file: str
+    text: str
+    constants: tuple[str, ...]
+
+
+def stand_alone_main(
     execution: Module[ExecutionPlan],
     reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
     sizes: Mapping[str, int],
     threads: int = 1,
-) -> dict[str, bytes]:
-    """`main.c` and, where the program has constants, `constants.bin`. `reference(inputs, sizes)` gives the outputs."""
+) -> StandAlone:
+    """`main.c` of a program for the CPU. `reference(inputs, sizes)` gives the outputs."""
     layouts = Layouts(execution)
     bound, expected = _case(execution, layouts, reference, sizes)
     planner = Planner(layouts, threads)
@@ -61,28 +71,26 @@ def stand_alone_files(
     for program, values in bound.items():
         arena = planner.plan(program, values)
         memory[program] = Memory(arena.bytes, arena.offsets)
-    files = {"main.c": print_main(execution, bound, memory, expected, threads).encode()}
-    names = constant_names(execution)
-    if names:
-        files["constants.bin"] = b"".join(execution.constants[n].array.tobytes() for n in names)
-    return files
+    text = print_main(execution, bound, memory, expected, threads)
+    return StandAlone("main.c", text, constant_names(execution))
 
 
-def stand_alone_cuda_files(
+def stand_alone_cuda_main(
     source: CudaSource,
     execution: Module[ExecutionPlan],
     reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
     sizes: Mapping[str, int],
-) -> dict[str, bytes]:
-    """`main.cu` and, where the module has constants, `constants.bin`, as `stand_alone_files`."""
+) -> StandAlone:
+    """`main.cu`, as `stand_alone_main`."""
     layouts = Layouts(execution)
     bound, expected = _case(execution, layouts, reference, sizes)
     text = print_cuda_main(source, layouts.module, bound["main"], expected, bound.get("setup"))
-    files = {"main.cu": text.encode()}
-    places = constant_places(execution)
-    if places:
-        files["constants.bin"] = b"".join(execution.constants[n].array.tobytes() for n in places)
-    return files
+    return StandAlone("main.cu", text, tuple(constant_places(execution)))
+
+
+def constants_file(constants: Iterable[Tensor]) -> bytes:
+    """`constants.bin`."""
+    return b"".join(t.array.tobytes() for t in constants)
 
 
 def _case(

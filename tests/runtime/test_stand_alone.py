@@ -20,18 +20,18 @@ from tatami.region.ir import Program
 from tatami.region.run import run as run_regions
 from tatami.runtime.compiler import find_compiler
 from tatami.runtime.objects import runtime_headers, runtime_text
-from tatami.runtime.stand_alone import philox_fill, stand_alone_files
+from tatami.runtime.stand_alone import StandAlone, constants_file, philox_fill, stand_alone_main
 from tests.execution.regions import F32, N, chain, program, region
 from tests.runtime.compiled import KERNELS, plan_of
 
 
-def build_and_run(folder: Path, execution: Module[ExecutionPlan], files: dict[str, bytes]) -> subprocess.CompletedProcess[str]:
+def build_and_run(folder: Path, execution: Module[ExecutionPlan], main: StandAlone) -> subprocess.CompletedProcess[str]:
     texts = {"kernels.c": KERNELS, "entry.c": print_entry(execution), "pool.c": runtime_text("pool.c"), **runtime_headers()}
+    texts[main.file] = main.text
     for name, text in texts.items():
         (folder / name).write_text(text)
-    for name, body in files.items():
-        (folder / name).write_bytes(body)
-    sources = [n for n in (*texts, *files) if n.endswith(".c")]
+    (folder / "constants.bin").write_bytes(constants_file(execution.constants[n] for n in main.constants))
+    sources = [n for n in texts if n.endswith(".c")]
     subprocess.run([*find_compiler().argv, "-O1", "-w", *sources, "-lm", "-pthread", "-o", "a.out"], cwd=folder, check=True)
     return subprocess.run(["./a.out"], cwd=folder, capture_output=True, text=True, check=False)
 
@@ -54,16 +54,16 @@ def with_setup() -> Module[Program]:
 @pytest.mark.parametrize("regions", [chain(3), with_setup()], ids=["chain", "setup"])
 def test_main_c_agrees_with_the_reference(tmp_path: Path, regions: Module[Program]) -> None:
     execution = plan_of(regions)
-    files = stand_alone_files(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), {"N": 50})
-    done = build_and_run(tmp_path, execution, files)
+    main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), {"N": 50})
+    done = build_and_run(tmp_path, execution, main)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "output 0: largest error 0" in done.stdout and done.stdout.endswith("ok\n")
 
 
 def test_main_c_sees_a_wrong_result(tmp_path: Path) -> None:
     execution = plan_of(chain(3))
-    files = stand_alone_files(execution, lambda inputs, sizes: {"y": inputs["in-n0"]}, {"N": 50})
-    done = build_and_run(tmp_path, execution, files)
+    main = stand_alone_main(execution, lambda inputs, sizes: {"y": inputs["in-n0"]}, {"N": 50})
+    done = build_and_run(tmp_path, execution, main)
     assert done.returncode == 1 and "WRONG" in done.stdout
 
 
@@ -71,8 +71,8 @@ def test_an_update_is_compared_in_its_input(tmp_path: Path) -> None:
     body = (region("r0", "add", ("n0", "n1"), "n2", N),)
     regions = Module({"main": program(body, {"n0": N, "n1": N}, {"s": ("n2", N)}, updates={"s": "in-n0"})})
     execution = plan_of(regions)
-    files = stand_alone_files(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), {})
-    assert build_and_run(tmp_path, execution, files).returncode == 0
+    main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), {})
+    assert build_and_run(tmp_path, execution, main).returncode == 0
 
 
 def test_a_program_with_host_steps_is_refused() -> None:
@@ -80,7 +80,7 @@ def test_a_program_with_host_steps_is_refused() -> None:
 
     execution = plan_of(Module({"main": host_main()}))
     with pytest.raises(TatamiError, match="E1802"):
-        stand_alone_files(execution, lambda i, s: {"y": np.zeros(1, np.float32), "z": np.zeros(1, np.float32)}, {})
+        stand_alone_main(execution, lambda i, s: {"y": np.zeros(1, np.float32), "z": np.zeros(1, np.float32)}, {})
 
 
 def test_fill_is_exact_in_every_dtype() -> None:

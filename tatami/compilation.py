@@ -69,14 +69,15 @@ class Compilation:
 
 def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> list[Diagnostic]:
     """Warnings for decisions that nothing in this program matches; only of stages made so far."""
-    from tatami.plan.decide import stale_decisions
-    from tatami.region.partition import program_key
-
     found: list[Diagnostic] = []
     region, tiny = stages.get_made("region"), stages.get_made("tiny")
     if region is not None and decisions.plans:
+        from tatami.plan.decide import stale_decisions
+
         found += stale_decisions(region, target, decisions.plans)
     if tiny is not None and decisions.partitions:
+        from tatami.region.partition import program_key
+
         present = {program_key(p) for p in tiny.programs.values()}
         found += [
             diagnostic(

@@ -6,7 +6,6 @@ from tatami.cu.epilogue_text import pair_text
 from tatami.cu.expr_text import SHORT, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import offset_text
-from tatami.gpu.cluster import sharing
 from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaLoad, TmaStore, Wgmma
 
 
@@ -44,8 +43,7 @@ def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l:
 def sharing_test(k: Kernel, share: str) -> str:
     """Is CTA number `lane` of the cluster one that loads parts for this one? (`gpu.cluster.sharing`)"""
     beside = [t for axis, t in (("n", "lane / CLUSTER_N == rank_m"), ("m", "lane % CLUSTER_N == rank_n")) if axis in share]
-    everyone = len(sharing(k.cluster, 0, share)) == k.ctas
-    return "lane < CTAS" + ("" if everyone else f" && ({' || '.join(beside)})")
+    return f"lane < CTAS && ({' || '.join(beside)})"
 
 
 def hold_text(l: Lines) -> None:

@@ -8,6 +8,8 @@ are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 row
         c[rows][nr] += a * b over k0 <= k < k1 (k0 = 0: c is overwritten). a is ceil(rows/mr) balanced panels
         [depth][r], panel p from row rows*p/np on; b is [k1-k0][nr]. Each block of k is summed from zero in order of k
         and then added, whatever the threads do.
+    tatami_rows_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, pitch, k0, k1
+        The same, where a is no panels but [depth][pitch]: its first `rows` columns are the rows of c.
     tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
         to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
 """
@@ -20,7 +22,7 @@ from functools import lru_cache
 from tatami.c.ir import Unit
 
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
-_NAME = re.compile(r"tatami_(gemm|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
+_NAME = re.compile(r"tatami_(gemm|rows|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
 K_UNROLL = 4
 _CHAIN = 8
 """Independent sums the micro-kernel keeps in flight at least: the latency of a multiply-add times its ports."""
@@ -35,7 +37,7 @@ def routine_unit(name: str) -> Unit | None:
     kind, element, lanes = found[1], found[2], int(found[5])
     if kind == "pack":
         return Unit(text=_pack_text(name, element, lanes))
-    return Unit(text=_gemm_text(name, element, int(found[3]), int(found[4]), lanes), contract=True)
+    return Unit(text=_gemm_text(name, element, int(found[3]), int(found[4]), lanes, kind == "gemm"), contract=True)
 
 
 def _head(element: str, lanes: int) -> str:
@@ -47,12 +49,14 @@ def _head(element: str, lanes: int) -> str:
     )
 
 
-def _gemm_text(name: str, element: str, mr: int, nr: int, lanes: int) -> str:
+def _gemm_text(name: str, element: str, mr: int, nr: int, lanes: int, panels: bool) -> str:
     if nr % lanes or not 1 <= mr <= 64:
         raise ValueError(f"{name}: {nr} columns are not whole vectors of {lanes}")
-    tiles = "\n".join(_tile_text(rows, nr, lanes) for rows in range(1, mr + 1))
+    tiles = "\n".join(_tile_text(rows, nr, lanes, panels) for rows in range(1, mr + 1))
+    pitch, step = ("r", "r * depth") if panels else ("depth", "r")
+    more = "" if panels else ", depth"
     cases = "\n".join(
-        f"    case {rows}: tile_{rows}(k1 - k0, a + k0 * {rows}, b, c, k0 == 0); break;" for rows in range(1, mr + 1)
+        f"    case {rows}: tile_{rows}(k1 - k0, a + k0 * {pitch}, b, c, k0 == 0{more}); break;" for rows in range(1, mr + 1)
     )
     return f"""{_head(element, lanes)}
 {tiles}
@@ -66,7 +70,7 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
     switch (r) {{
 {cases}
     }}
-    a += r * depth;
+    a += {step};
     c += r * {nr};
   }}
   return 0;
@@ -74,14 +78,24 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
 """
 
 
-def _tile_text(rows: int, nr: int, lanes: int) -> str:
+def _tile_text(rows: int, nr: int, lanes: int, panels: bool) -> str:
     """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them."""
+    more = "" if panels else ", int64_t pitch"
+
+    def down(steps: int) -> str:
+        return f"{steps * rows}" if panels else f"{steps} * pitch"
+
+    def place(step: int, row: int) -> str:
+        return f"{step * rows + row}" if panels else f"{down(step)} + {row}"
+
     vectors = nr // lanes
     sets = min(K_UNROLL, max(1, _CHAIN // (rows * vectors)))
     sets = {3: 2}.get(sets, sets)
     names = [[[f"c{i}_{v}" if s == 0 else f"c{i}_{v}_{s}" for s in range(sets)] for v in range(vectors)] for i in range(rows)]
     flat = [n for row in names for vector in row for n in vector]
-    out = [f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first) {{"]
+    out = [
+        f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first{more}) {{"
+    ]
     out.append("  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";")
 
     def step(u: int) -> list[str]:
@@ -89,7 +103,7 @@ def _tile_text(rows: int, nr: int, lanes: int) -> str:
         lines += [f"      V b{v} = *(const U *)(b + {u * nr + v * lanes});" for v in range(vectors)]
         for i in range(rows):
             sums = " ".join(f"{names[i][v][u % sets]} += s * b{v};" for v in range(vectors))
-            lines.append(f"      {{ T s = a[{u * rows + i}]; {sums} }}")
+            lines.append(f"      {{ T s = a[{place(u, i)}]; {sums} }}")
         return [*lines, "    }"]
 
     out.append("  int64_t k = 0;")
@@ -97,10 +111,10 @@ def _tile_text(rows: int, nr: int, lanes: int) -> str:
     out.append(f"    __builtin_prefetch(b + {16 * nr}); __builtin_prefetch(b + {18 * nr});")
     for u in range(K_UNROLL):
         out += step(u)
-    out.append(f"    a += {K_UNROLL * rows}; b += {K_UNROLL * nr};\n  }}")
+    out.append(f"    a += {down(K_UNROLL)}; b += {K_UNROLL * nr};\n  }}")
     out.append("  for (; k < kc; ++k) {")
     out += step(0)
-    out.append(f"    a += {rows}; b += {nr};\n  }}")
+    out.append(f"    a += {down(1)}; b += {nr};\n  }}")
     for i in range(rows):
         for v in range(vectors):
             for s in range(1, sets):
@@ -126,6 +140,16 @@ def _pack_text(name: str, element: str, lanes: int) -> str:
     body, final = _transpose_text(lanes)
     whole = "\n".join(f"          *(U *)(to + (k + {i}) * pitch + j) = {final[i]};" for i in range(lanes))
     store_one = "\n".join(f"          part[{i}] = {final[i]};" for i in range(lanes))
+    edge = f"""          V part[{lanes}];
+{store_one}
+          for (int i = 0; i < {lanes}; ++i)
+            for (int64_t q = j; q < columns; ++q) to[(k + i) * pitch + q] = part[i][q - j];"""
+    if element == "f32" and lanes == 16:
+        masked = "\n".join(
+            f"          __builtin_ia32_storeups512_mask(to + (k + {i}) * pitch + j, {final[i]}, live);" for i in range(lanes)
+        )
+        live = "          uint16_t live = (uint16_t)((1u << (columns - j)) - 1);"
+        edge = f"#if defined(__AVX512F__) && !defined(__clang__)\n{live}\n{masked}\n#else\n{edge}\n#endif"
     return f"""{_head(element, lanes)}
 int {name}(void *const *buffers, const int64_t *sizes) {{
   T *to = buffers[0];
@@ -143,10 +167,7 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
         if (!over || (columns == pitch && columns < {lanes} && k + {2 * lanes} <= kc)) {{
 {whole}
         }} else {{
-          V part[{lanes}];
-{store_one}
-          for (int i = 0; i < {lanes}; ++i)
-            for (int64_t q = j; q < columns; ++q) to[(k + i) * pitch + q] = part[i][q - j];
+{edge}
         }}
       }}
     }}

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from tatami.c.vector_width import COMPARE, compare_halves, convert_text
 from tatami.core.dtype import DType
 from tatami.core.ops import highest, lowest
 from tatami.core.scalar import Scalar, number
@@ -158,7 +159,7 @@ def _blend(key: str, base: str, lanes: int, needs: Needs) -> str:
     element = base.removeprefix("blend_")
     v, m = needs.vector(element, lanes), needs.vector("i32", lanes)
     same = needs.vector(f"i{8 * _SHORT_SIZE[element]}", lanes)
-    mask = "m" if same == m else f"__builtin_convertvector(m, {same})"
+    mask = "m" if same == m else convert_text("m", "i32", same.removesuffix(f"x{lanes}"), lanes, needs)
     return (
         f"static inline {v} t_{key}({m} m, {v} a, {v} b) {{\n"
         f"  {same} k = {mask};\n  return ({v})((({same})a & k) | (({same})b & ~k));\n}}"
@@ -272,7 +273,7 @@ def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
         f"static inline {d} t_{key}({s} x) {{\n"
         f"  {m} high = {mask(f'x >= {splat_s}({high_text})')}, low = {mask(f'x <= {splat_s}({low_text})')};\n"
         f"  {m} inside = {mask('x == x')} & ~high & ~low;\n"
-        f"  {d} r = __builtin_convertvector({blend_s}(inside, x, {splat_s}(0)), {d});\n"
+        f"  {d} r = {convert_text(f'{blend_s}(inside, x, {splat_s}(0))', source, target, lanes, needs)};\n"
         f"  r = {blend_d}(high, {splat_d}({int_literal(high, dtype)}), r);\n"
         f"  return {blend_d}(low, {splat_d}({int_literal(low, dtype)}), r);\n}}"
     )
@@ -336,28 +337,37 @@ def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
     infinity = f"__builtin_inf{'f' if element == 'f32' else ''}()"
 
     def where(mask: str, a: str, b: str) -> str:
-        return _where(dtype, n, [_mask(dtype, n, mask, needs), a, b], needs)
+        return _where(dtype, n, [mask, a, b], needs)
+
+    def mask(op: str, a: str, b: str) -> str:
+        return _mask(dtype, n, op, a, b, needs)
 
     def value(text: str) -> str:
         return text if n == 1 else f"{needs.add(f'splat_{element}x{n}')}({text})"
 
     if fn in ("max", "min"):
         order = ">" if fn == "max" else "<"
-        either = f"({_mask(dtype, n, f'a {order} b', needs)} | {_mask(dtype, n, 'a != a', needs)})"
-        return f"static inline {t} t_{key}({t} a, {t} b) {{ return {_where(dtype, n, [either, 'a', 'b'], needs)}; }}"
+        nan, beyond = mask("!=", "b", "b"), mask(order, "b", "a")
+        body = f"  return {where(f'({beyond} | {nan})', 'b', 'a')};"
+        quick = {
+            ("f32", 16): ("__AVX512F__", f"__builtin_ia32_{fn}ps512_mask(b, a, b, {_ORDERED_PS512}, 4)"),
+            ("f32", 8): ("__AVX__", where(nan, "b", f"__builtin_ia32_{fn}ps256(b, a)")),
+        }
+        if (element, n) in quick:
+            macro, text = quick[element, n]
+            body = f"#if defined({macro}) && !defined(__clang__)\n  return {text};\n#else\n{body}\n#endif"
+        return f"static inline {t} t_{key}({t} a, {t} b) {{\n{body}\n}}"
     if fn == "isinf":
-        high, low = (_mask(dtype, n, f"a == {value(x)}", needs) for x in (infinity, "-" + infinity))
+        high, low = (mask("==", "a", value(x)) for x in (infinity, "-" + infinity))
         return f"static inline {m} t_{key}({t} a) {{ return ({high} | {low}); }}"
     if fn == "relu":
-        body = where(
-            "!(a <= 0)" if n == 1 else f"a <= {value('0')}", "a" if n == 1 else value("0"), value("0") if n == 1 else "a"
-        )
+        body = where(mask("<=", "a", value("0")), value("0"), "a")
     elif fn == "sign":
-        body = where(f"a > {value('0')}", value("1"), where(f"a < {value('0')}", value("-1"), "a"))
+        body = where(mask(">", "a", value("0")), value("1"), where(mask("<", "a", value("0")), value("-1"), "a"))
     else:  # abs
         unsigned = needs.vector(f"u{element[1:]}", n)
-        mask = "0x7fffffffu" if element == "f32" else "0x7fffffffffffffffu"
-        body = f"({t})(({unsigned})a & {mask})"
+        magnitude = "0x7fffffffu" if element == "f32" else "0x7fffffffffffffffu"
+        body = f"({t})(({unsigned})a & {magnitude})"
     return f"static inline {t} t_{key}({t} a) {{ return {body}; }}"
 
 
@@ -403,7 +413,10 @@ def _lane(dtype: DType, x: str, lane: str) -> str:
     return f"({x}[{lane}] & 1)" if dtype == DType.bool else f"{x}[{lane}]"
 
 
-_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_COMPARE_NAME = {op: name for name, op in COMPARE.items()}
+_ORDERED_PS512 = "__builtin_ia32_cmpps512_mask(b, b, 7, (uint16_t)-1, 4)"
+"""gcc's text for the lanes where b is a number. The instructions for max and min give their second operand of two zeros and
+where one is NaN; so a maximum that is carried on as `a` waits for one instruction."""
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 _OWN_F32 = {"exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "trunc"}
@@ -441,10 +454,10 @@ def op_text(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
     """C of op `fn` over operands of `dtype` (of `where`: its last two). Operands are atoms or parenthesised."""
     if fn == "where":
         return _where(dtype, lanes, args, needs)
-    if fn in _COMPARE:
+    if fn in COMPARE:
         if dtype == DType.bool and lanes > 1:  # true lanes are -1
             args = args[::-1]
-        return _mask(dtype, lanes, f"{args[0]} {_COMPARE[fn]} {args[1]}", needs)
+        return _mask(dtype, lanes, COMPARE[fn], args[0], args[1], needs)
     if dtype == DType.bool:
         return _logic(fn, lanes, args)
     if dtype.is_float:
@@ -455,14 +468,21 @@ def op_text(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
     return _int_op(fn, dtype, lanes, args, needs)
 
 
-def _mask(dtype: DType, lanes: int, comparison: str, needs: Needs) -> str:
+def _mask(dtype: DType, lanes: int, op: str, a: str, b: str, needs: Needs) -> str:
     """A comparison as a bool register."""
     if lanes == 1:
-        return f"({comparison})"
+        return f"({a} {op} {b})"
     m = needs.vector("i32", lanes)
-    if _SHORT_SIZE[short(dtype)] == 4:
-        return f"(({m})({comparison}))"
-    return f"__builtin_convertvector(({comparison}), {m})"
+    match _SHORT_SIZE[short(dtype)]:
+        case 4:
+            return f"(({m})({a} {op} {b}))"
+        case 8 if lanes >= 4:
+            return f"{needs.add(f'compare_{_COMPARE_NAME[op]}_{short(dtype)}x{lanes}')}({a}, {b})"
+        case _:
+            return f"__builtin_convertvector(({a} {op} {b}), {m})"
+
+
+_MAKERS["compare"] = compare_halves
 
 
 def _where(dtype: DType, lanes: int, args: list[str], needs: Needs) -> str:
@@ -502,7 +522,7 @@ def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) 
         case "rsqrt":
             return f"({one} / {_float_op('sqrt', element, lanes, args, needs)})"
         case "isnan":
-            return _mask(dtype, lanes, f"{a} != {a}", needs)
+            return _mask(dtype, lanes, "!=", a, a, needs)
         case "isinf" if lanes == 1:
             return f"(__builtin_fabs{suffix}({a}) == __builtin_inf{suffix}())"
         case "abs" | "sign" | "relu" | "max" | "min" | "isinf":
@@ -569,14 +589,14 @@ def _int_op(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
             if not signed:
                 return a
             negative = _int_op("neg", dtype, lanes, args, needs)
-            return _where(dtype, lanes, [_mask(dtype, lanes, f"{a} < {zero}", needs), negative, a], needs)
+            return _where(dtype, lanes, [_mask(dtype, lanes, "<", a, zero, needs), negative, a], needs)
         case "relu":
             if not signed:
                 return a
-            return _where(dtype, lanes, [_mask(dtype, lanes, f"{a} > {zero}", needs), a, zero], needs)
+            return _where(dtype, lanes, [_mask(dtype, lanes, ">", a, zero, needs), a, zero], needs)
         case "max" | "min":
             order = ">" if fn == "max" else "<"
-            return _where(dtype, lanes, [_mask(dtype, lanes, f"{a} {order} {args[1]}", needs), *args], needs)
+            return _where(dtype, lanes, [_mask(dtype, lanes, order, a, args[1], needs), *args], needs)
         case "sign":
             if lanes == 1:
                 return f"(({c})(({a} > 0) - ({a} < 0)))"
@@ -606,7 +626,7 @@ def cast_text(source: DType, to: DType, lanes: int, x: str, needs: Needs) -> str
     target = needs.register(to, lanes)
     if to == DType.bool:
         zero = "0" if lanes == 1 else f"({needs.register(source, lanes)}){{0}}"
-        return _mask(source, lanes, f"{x} != {zero}", needs)
+        return _mask(source, lanes, "!=", x, zero, needs)
     if source == DType.bool and lanes > 1:
         x = f"(-{x})"
         source = DType.i32
@@ -619,13 +639,13 @@ def cast_text(source: DType, to: DType, lanes: int, x: str, needs: Needs) -> str
             return round_text(to, lanes, x, needs)
         wide = x
         if short(source) != short(to):
-            wide = f"(({target}){x})" if lanes == 1 else f"__builtin_convertvector({x}, {target})"
+            wide = f"(({target}){x})" if lanes == 1 else convert_text(x, short(source), short(to), lanes, needs)
         needs_rounding = to.is_narrow_float and not (source.is_int and source.itemsize == 1 and to == DType.fp16)
         return round_text(to, lanes, wide, needs) if needs_rounding else wide
     if source.is_float:
         vector = "" if lanes == 1 else f"x{lanes}"
         return f"{needs.add(f'toint_{short(source)}_{to.value}{vector}')}({x})"
-    return f"(({target}){x})" if lanes == 1 else f"__builtin_convertvector({x}, {target})"
+    return f"(({target}){x})" if lanes == 1 else convert_text(x, short(source), short(to), lanes, needs)
 
 
 def bits_text(source: DType, to: DType, lanes: int, x: str, needs: Needs) -> str:
@@ -651,7 +671,7 @@ def _reinterpret(a: str, b: str, lanes: int, x: str, needs: Needs) -> str:
 def narrow_text(dtype: DType, lanes: int, x: str, needs: Needs) -> str:
     """The memory form of a register."""
     if dtype == DType.bool:
-        return f"((uint8_t){x})" if lanes == 1 else f"__builtin_convertvector(-{x}, {needs.vector('u8', lanes)})"
+        return f"((uint8_t){x})" if lanes == 1 else convert_text(f"(-{x})", "i32", "u8", lanes, needs)
     if dtype.is_narrow_float:
         if lanes == 1:
             return f"((uint16_t){needs.add(f'bits_{dtype.value}x4')}({needs.add('splat_f32x4')}({x}))[0])"
@@ -664,8 +684,7 @@ def widen_text(dtype: DType, lanes: int, x: str, needs: Needs) -> str:
     if dtype == DType.bool:
         if lanes == 1:
             return f"({x} != 0)"
-        m = needs.vector("i32", lanes)
-        return f"((__builtin_convertvector({x}, {m})) != 0)"
+        return f"({convert_text(x, 'u8', 'i32', lanes, needs)} != 0)"
     if dtype.is_narrow_float:
         if lanes == 1:
             needs.vector("u32", 4)

@@ -1,6 +1,7 @@
 """A streaming pair as one pass over blocks of keys (notes: cpu §5; region/online.py has the algebra).
 
-    threads share blocks of keys      both operands that move with the keys are packed into panels, once
+    threads share blocks of keys      both operands that move with the keys are packed into panels, once; values that lie
+                                      row by row in memory stay there
     threads share slivers of rows     for each block of keys, for nr rows:
         scores  = panels of keys x sliver of rows          micro-kernel, [keys][rows]
         weights = exp(scores - maximum so far), in place   lanes are rows, so that no lane waits for another
@@ -15,24 +16,21 @@ depend on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 from tatami.core.bounds import linearize
-from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT, GRAIN_PACK, grain
-from tatami.loop.packing import Stmts, Tiles, misfit
+from tatami.loop.key_blocks import KeyBlocks, identity
+from tatami.loop.packing import Stmts, misfit
 from tatami.loop.pointwise import Point
 from tatami.loop.segments import collapse, step_of, walk
 from tatami.plan.ir import CpuStreaming
-from tatami.region.ir import At, Const, Read, Reduce, Region, RegionExpr, Select
+from tatami.region.ir import At, Read, Region, RegionExpr
 from tatami.region.kinds import depends_on
-from tatami.region.online import Online, find_online, let_of, reads_along
-from tatami.region.walk import all_axes, lets_by_name, nodes
+from tatami.region.online import Online, find_online, let_of
+from tatami.region.walk import nodes
 
 
 def lower_streaming(region: Region, plan: CpuStreaming) -> loop.Body:
@@ -43,67 +41,39 @@ def lower_streaming(region: Region, plan: CpuStreaming) -> loop.Body:
     return _Streaming(region, plan, found).body()
 
 
-class _Streaming(Tiles):
+PLAIN_PITCH = 1 << 10
+"""Bytes from key to key up to which values are read in place: further apart their lines share few sets of L1."""
+
+
+class _Streaming(KeyBlocks):
     def __init__(self, region: Region, plan: CpuStreaming, online: Online) -> None:
-        acc = lets_by_name(region)[plan.second].expr
-        assert isinstance(acc, Reduce)
-        element, lanes = ELEMENT[acc.dtype], max(1, plan.width * 4 // acc.dtype.itemsize)
-        if lanes not in (4, 8, 16):
-            raise misfit(plan, plan.second, f"vectors of {lanes} elements cannot be transposed")
-        super().__init__(region, plan.second, acc.dtype, (online.keys,), lanes, f"tatami_pack_{element}_{lanes}")
-        self.region, self.plan, self.online = region, plan, online
-        self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
-        self.gemm_routine = f"tatami_gemm_{element}_{self.mr}x{self.nr}_{lanes}"
-        self.batch_axes, self.rows, self.keys = online.second.batch, online.rows, online.keys
-        self.depth_axes, self.column_axes = online.first.k, online.second.n
-        self.depth, self.columns, self.batches = (
-            product(self.extents[a] for a in g) for g in (self.depth_axes, self.column_axes, self.batch_axes)
-        )
-        self.row_count, self.key_count = self.extents[self.rows], self.extents[self.keys]
-        self.block = expr(plan.keys)
+        super().__init__(region, plan, online)
+        shape = f"{ELEMENT[self.dtype]}_{self.mr}x{self.nr}_{self.lanes}"
+        self.gemm_routine, self.rows_routine = f"tatami_gemm_{shape}", f"tatami_rows_{shape}"
+        self.batch_axes, self.depth_axes = online.second.batch, online.first.k
+        self.depth, self.batches = (product(self.extents[a] for a in g) for g in (self.depth_axes, self.batch_axes))
         self.blocks, self.slivers = ceildiv(self.key_count, self.block), ceildiv(self.row_count, expr(self.nr))
-        self.excluded = self.find_exclusion()
-        self.staged = self.find_staged()
-        axes = frozenset(all_axes(region))
-        weights = [*online.weight, *(self.lets[n].expr for n in (*online.sums, online.scores))]
-        self.is_padded = not any(reads_along(e, self.rows, self.lets, axes, online.first.acc) for e in weights)
+        self.plain = self.find_plain_values()
 
-    # -- what stands between the products ------------------------------------------------------
-
-    def find_exclusion(self) -> tuple[RegionExpr, RegionExpr] | None:
-        """(predicate, scores where it holds), when the scores are minus infinity elsewhere and the predicate does not
-        depend on the product."""
-        e: RegionExpr = self.lets[self.online.scores].expr
-        while (name := let_of(e, self.lets)) and name != self.online.first.acc:
-            e = self.lets[name].expr
-        if not self.online.top or not isinstance(e, Select) or not isinstance(e.other, Const):
+    def find_plain_values(self) -> tuple[str, Expr, int] | None:
+        """Values that the micro-kernel reads in place: a buffer, the address of the first column over the batch axes and the
+        keys, elements from key to key. The columns are contiguous, and one key is close to the next."""
+        rhs = self.online.second.rhs
+        if not isinstance(rhs, Read) or self.memrefs[rhs.tensor].dtype != self.dtype or len(self.column_axes) != 1:
             return None
-        uses = [n.let for n in nodes(e.pred) if isinstance(n, At)]
-        if e.other.value != "-INF" or any(depends_on(u, self.online.first.acc, self.lets) for u in uses):
+        (column,) = self.column_axes
+        at = self.address(rhs.tensor, rhs.map)
+        pitch = step_of(at, self.keys)
+        apart = None if pitch is None else pitch.as_int()
+        if step_of(at, column) != ONE or apart is None or not 0 < apart * self.dtype.itemsize <= PLAIN_PITCH:
             return None
-        return e.pred, e.then
-
-    def find_staged(self) -> tuple[Read, ...]:
-        """Plain reads of the scores that are contiguous along the keys and not along the rows: a mask that is added."""
-        found: dict[Read, None] = {}
-        stack: list[RegionExpr] = [self.excluded[1] if self.excluded else self.lets[self.online.scores].expr]
-        while stack:
-            for n in nodes(stack.pop()):
-                if isinstance(n, Read) and self.memrefs[n.tensor].dtype == self.dtype:
-                    at = self.address(n.tensor, n.map)
-                    if step_of(at, self.keys) == ONE and step_of(at, self.rows) not in (ZERO, ONE):
-                        found[n] = None
-                elif isinstance(n, At) and (name := let_of(n, self.lets)) and not isinstance(self.lets[name].expr, Reduce):
-                    stack.append(self.lets[name].expr)
-        return tuple(found)
+        return rhs.tensor, substitute(at, {column: ZERO}), apart
 
     # -- the kernel ----------------------------------------------------------------------------
 
     def body(self) -> loop.Body:
-        keys, values = (
-            self.local(self.batches * self.key_count * self.depth),
-            self.local(self.batches * self.key_count * self.columns),
-        )
+        keys = self.local(self.batches * self.key_count * self.depth)
+        values = self.local(ZERO if self.plain else self.batches * self.key_count * self.columns)
         self.odd = self.local(self.batches * self.blocks if self.excluded else ZERO)
         stmts = (keys, values, self.odd, self.pack_all(keys.name, values.name), self.compute(keys.name, values.name))
         return loop.Body(stmts, about=f"streaming pair {self.mr}x{self.nr}, keys in blocks of {self.plan.keys}")
@@ -117,12 +87,14 @@ class _Streaming(Tiles):
             self.online.first.rhs, (self.keys,), self.depth_axes, at, keys,
             (lead * self.key_count + k0) * self.depth, (k0, k1 - k0), self.depth, (ZERO, self.depth),
         )  # fmt: skip
-        pack_values = self.pack_panels(
-            self.online.second.rhs, self.column_axes, (self.keys,), at, values,
-            lead * self.key_count * self.columns, (ZERO, self.columns), self.key_count, (k0, k1),
-        )  # fmt: skip
+        pack_values: Stmts = ()
+        if self.plain is None:
+            pack_values = self.pack_panels(
+                self.online.second.rhs, self.column_axes, (self.keys,), at, values,
+                lead * self.key_count * self.columns, (ZERO, self.columns), self.key_count, (k0, k1),
+            )  # fmt: skip
         if self.excluded is not None:
-            pack_values = (*pack_values, *self.look_for_odd(values, lead, block, k0, k1))
+            pack_values = (*pack_values, *self.look_for_odd(values, at, block, k0, k1))
         work = grain(GRAIN_PACK, self.block * (self.depth + self.columns))
         return loop.Parallel(x, self.batches * self.blocks, work, (*declare, *bounds, *pack_keys, *pack_values))
 
@@ -140,39 +112,47 @@ class _Streaming(Tiles):
     ) -> Stmts:
         """Balanced panels [depth][r] of `lines` (first, count) of the operand, for ks[0] <= k < ks[1]."""
         first, count = lines
+        q, start, r, declare = self.panel(count)
+        self.k_axes = k_axes
+        place = base + start * depth + ks[0] * r
+        packed = self.pack(operand, axes, values, to, place, r, first + start, first + start + r, *ks)
+        return (loop.For(q, ZERO, ceildiv(count, expr(self.mr)), (*declare, *packed)),)
+
+    def look_for_odd(self, values: str, at: dict[str, Expr], block: Expr, k0: Expr, k1: Expr) -> Stmts:
+        """0 for a block whose values are all finite, else NaN: the sum of v - v over them, key by key where they lie in
+        place, panel by panel where they are packed."""
+        em = self.em
+        total = loop.Reg(em.fresh("v"), self.dtype)
+        lead = self.batch_index(at)
+
+        def look(buffer: str, first: Expr, lo: Expr, hi: Expr) -> Stmts:
+            def body(y: str, p: Point) -> None:
+                value = em.declare(em.load(buffer, first + var(y), self.dtype, p))
+                zero: loop.Value = loop.Op("sub", (value, value))
+                zero = loop.Horizontal("sum", em.declare(zero)) if p.lanes > 1 else zero
+                em.emit(loop.Assign(total, loop.Op("add", (total, zero))))
+
+            return self.run_along({}, self.counter(hi), lo, hi, body, (self.lanes, 1))
+
+        if self.plain is None:
+            q, start, r, declare = self.panel(self.columns)
+            base = lead * self.key_count * self.columns + start * self.key_count
+            parts = loop.For(q, ZERO, ceildiv(self.columns, expr(self.mr)), (*declare, *look(values, base, k0 * r, k1 * r)))
+        else:
+            buffer, place, _ = self.plain
+            k = self.counter(self.key_count)
+            first = substitute(place, {**at, self.keys: var(k)})
+            parts = loop.For(k, k0, k1, look(buffer, first, ZERO, self.columns))
+        store = loop.Store(self.odd.name, lead * self.blocks + block, total)
+        return (loop.Declare(total, loop.Const(0, self.dtype)), parts, store)
+
+    def panel(self, count: Expr) -> tuple[str, Expr, Expr, Stmts]:
+        """A counter of the balanced panels of `count` rows; the first row of a panel and how many it has."""
         panels = ceildiv(count, expr(self.mr))
         q = self.counter(panels)
         start, d0 = self.integer(floordiv(count * var(q), maximum(panels, ONE)))
         r, d1 = self.integer(floordiv(count * (var(q) + 1), maximum(panels, ONE)) - start)
-        self.k_axes = k_axes
-        place = base + start * depth + ks[0] * r
-        packed = self.pack(operand, axes, values, to, place, r, first + start, first + start + r, *ks)
-        return (loop.For(q, ZERO, panels, (d0, d1, *packed)),)
-
-    def look_for_odd(self, values: str, lead: Expr, block: Expr, k0: Expr, k1: Expr) -> Stmts:
-        """0 for a block whose values are all finite, else NaN: the sum of v - v over its part of every panel."""
-        em = self.em
-        panels = ceildiv(self.columns, expr(self.mr))
-        total = loop.Reg(em.fresh("v"), self.dtype)
-        q = self.counter(panels)
-        start, d0 = self.integer(floordiv(self.columns * var(q), maximum(panels, ONE)))
-        r, d1 = self.integer(floordiv(self.columns * (var(q) + 1), maximum(panels, ONE)) - start)
-        base = lead * self.key_count * self.columns + start * self.key_count
-        x = self.counter(self.key_count * self.columns)
-
-        def body(y: str, p: Point) -> None:
-            value = em.declare(em.load(values, base + var(y), self.dtype, p))
-            zero: loop.Value = loop.Op("sub", (value, value))
-            zero = loop.Horizontal("sum", em.declare(zero)) if p.lanes > 1 else zero
-            em.emit(loop.Assign(total, loop.Op("add", (total, zero))))
-
-        look = self.run_along({}, x, k0 * r, k1 * r, body, (self.lanes, 1))
-        place = lead * self.blocks + block
-        return (
-            loop.Declare(total, loop.Const(0, self.dtype)),
-            loop.For(q, ZERO, panels, (d0, d1, *look)),
-            loop.Store(self.odd.name, place, total),
-        )
+        return q, start, r, (d0, d1)
 
     def compute(self, keys: str, values: str) -> loop.Parallel:
         x = self.counter(self.batches * self.slivers)
@@ -197,28 +177,31 @@ class _Streaming(Tiles):
         lead = self.batch_index(at)
         b = self.counter(self.blocks)
         k0, k1, bounds = self.key_range(var(b))
-        gemm = self.gemm(
-            keys, (lead * self.key_count + k0) * self.depth, self.query, self.tile, k1 - k0, self.depth, ZERO, self.depth
-        )
-        gemm2 = self.gemm(
-            values, lead * self.key_count * self.columns, self.tile, self.result, self.columns, self.key_count, k0, k1
-        )
+        first_key = loop.Pointer(keys, (lead * self.key_count + k0) * self.depth)
+        gemm = self.gemm(self.gemm_routine, first_key, self.query, self.tile, k1 - k0, self.depth, ZERO, self.depth)
+        if self.plain is None:
+            first_value = loop.Pointer(values, lead * self.key_count * self.columns)
+            gemm2 = self.gemm(self.gemm_routine, first_value, self.tile, self.result, self.columns, self.key_count, k0, k1)
+        else:
+            buffer, place, pitch = self.plain
+            first_value = loop.Pointer(buffer, substitute(place, {**at, self.keys: ZERO}))
+            gemm2 = self.gemm(self.rows_routine, first_value, self.tile, self.result, self.columns, expr(pitch), k0, k1)
         stage = tuple(s for read in self.staged for s in self.stage(read, self.added[read], k0, k1))
-        step: Stmts = (gemm, *stage, *self.weigh(k0, k1), *self.rescale(), gemm2)
-        if self.excluded is not None:
-            step = self.where_any(k0, k1, lead * self.blocks + var(b), step)
+        before, after = (gemm, *stage), (*self.rescale(), gemm2)
+        if self.excluded is None:
+            step: Stmts = (*before, *self.weigh(k0, k1, masked=False), *after)
+        else:
+            step = self.where_seen(k0, k1, lead * self.blocks + var(b), before, after)
         work = grain(1 << 18, expr(2 * self.nr) * self.key_count * (self.depth + self.columns))
         body = (
             *declare, d0, d1, *self.pack_query(), *self.clear(), loop.For(b, ZERO, self.blocks, (*bounds, *step)), *self.finish(first),
         )  # fmt: skip
         return loop.Parallel(x, self.batches * self.slivers, work, body, buffers)
 
-    def gemm(
-        self, a: str, at: Expr, b: loop.LocalBuffer, c: loop.LocalBuffer, rows: Expr, depth: Expr, k0: Expr, k1: Expr
-    ) -> loop.Call:
-        buffers = (loop.Pointer(a, at), loop.Pointer(b.name, ZERO), loop.Pointer(c.name, ZERO))
-        sizes = tuple(loop.Integer(e) for e in (rows, depth, k0, k1))
-        return loop.Call(self.gemm_routine, (*buffers, *sizes), routine=True)
+    def gemm(self, routine: str, a: loop.Pointer, b: loop.LocalBuffer, c: loop.LocalBuffer, *sizes: Expr) -> loop.Call:
+        """`sizes`: rows, depth or pitch, k0, k1 (c/microkernel.py)."""
+        buffers = (a, loop.Pointer(b.name, ZERO), loop.Pointer(c.name, ZERO))
+        return loop.Call(routine, (*buffers, *(loop.Integer(e) for e in sizes)), routine=True)
 
     def batch_index(self, values: dict[str, Expr]) -> Expr:
         return linearize(tuple(values[a] for a in self.batch_axes), tuple(self.extents[a] for a in self.batch_axes))
@@ -253,143 +236,6 @@ class _Streaming(Tiles):
         return loop.For(
             x, ZERO, count, (loop.Store(buffer, var(x), loop.Splat(value, self.lanes)),), step=self.lanes, simd=True
         )
-
-    # -- a block of keys -----------------------------------------------------------------------
-
-    def along_rows(self, body: Callable[[str, Point], None]) -> Stmts:
-        """`body` for the rows of the sliver in vectors. Rows past the last are computed too where nothing is read for
-        them; else the last sliver reaches back, and only a matrix of fewer rows than a sliver has single ones."""
-        x = self.counter(self.row_count)
-        few = not self.is_padded and (self.row_count.as_int() or 0) < self.nr
-        hi = minimum(self.row_count, self.q0 + self.nr) if few else self.q0 + self.nr
-        return self.run_along({**self.at, self.rows: var(x)}, x, self.q0, hi, body, (self.lanes, 1) if few else (self.lanes,))
-
-    @contextmanager
-    def each_key(self, k0: Expr, k1: Expr, p: Point) -> Iterator[tuple[Point, Expr]]:
-        """A loop over the keys of a block: the point, and where the key stands in the block."""
-        k = self.counter(self.block)
-        with self.em.block() as body:
-            yield Point({**p.env, self.keys: k0 + var(k)}, p.vector, p.lanes), var(k)
-        self.em.emit(loop.For(k, ZERO, k1 - k0, tuple(body)))
-
-    def weigh(self, k0: Expr, k1: Expr) -> Stmts:
-        """Scores to weights in place; the maximum, the sums and the factor of what was added before."""
-        online, em = self.online, self.em
-
-        def body(y: str, p: Point) -> None:
-            row = var(y) - self.q0
-            if online.top:
-                before = em.declare(em.load(self.state[online.top].name, row, self.dtype, p))
-                best = em.declare(before)
-                with self.each_key(k0, k1, p) as (pk, k):
-                    score = self.score(pk, k * self.nr + row)
-                    em.store(self.tile.name, k * self.nr + row, score, pk)
-                    em.emit(loop.Assign(best, loop.Op("max", em.level(best, score))))
-                em.store(self.state[online.top].name, row, best, p)
-                none = loop.Op("eq", em.level(best, loop.Const("-INF", self.dtype)))
-                shift = em.declare(loop.Op("where", em.level(none, loop.Const(0, self.dtype), best)))
-                factor = em.declare(loop.Op("exp", (loop.Op("sub", (before, shift)),)))
-                em.store(self.factor.name, row, factor, p)
-                em.remember(self.key_of(online.top, p), shift)
-            totals: dict[str, loop.Reg] = {}
-            for name in online.sums:
-                total: loop.Value = em.load(self.state[name].name, row, self.dtype, p)
-                if depends_on(name, online.top, self.lets):
-                    total = loop.Op("mul", (total, factor))
-                totals[name] = em.declare(total)
-            with self.each_key(k0, k1, p) as (pk, k):
-                place = k * self.nr + row
-                em.remember(self.key_of(online.scores, pk), em.declare(em.load(self.tile.name, place, self.dtype, pk)))
-                for name, reg in totals.items():
-                    e = self.em.lets[name].expr
-                    assert isinstance(e, Reduce)
-                    em.emit(loop.Assign(reg, loop.Op("add", em.level(reg, em.value(e.body, pk)))))
-                em.store(self.tile.name, place, self.product(online.weight, pk), pk)
-            for name, reg in totals.items():
-                em.store(self.state[name].name, row, reg, p)
-
-        return self.along_rows(body)
-
-    def score(self, p: Point, place: Expr) -> loop.Value:
-        """The scores of a key, from the product in the tile."""
-        em, online = self.em, self.online
-        em.remember(self.key_of(online.first.acc, p), em.declare(em.load(self.tile.name, place, self.dtype, p)))
-        for read, buffer in self.added.items():
-            at = em.address(read.tensor, tuple(p.at(x) for x in read.map))
-            em.remember(("read", read.tensor, at, p.lanes), em.declare(em.load(buffer.name, place, self.dtype, p)))
-        if self.excluded is None:
-            return em.value(_identity(online.scores, self.lets[online.scores].axes), p)
-        flag = em.load(self.mask.name, place, self.dtype, p)
-        seen = loop.Op("ne", em.level(flag, loop.Const(0, self.dtype)))
-        score = em.value(self.excluded[1], p)
-        return em.declare(loop.Op("where", em.level(seen, score, loop.Const("-INF", self.dtype))))
-
-    def product(self, factors: tuple[RegionExpr, ...], p: Point) -> loop.Value:
-        out: loop.Value | None = None
-        for e in factors:
-            value = self.em.value(e, p)
-            out = value if out is None else loop.Op("mul", self.em.level(out, value))
-        assert out is not None
-        return out
-
-    def rescale(self) -> Stmts:
-        if not self.online.top:
-            return ()
-        c, x = self.counter(self.columns), self.counter(expr(self.nr))
-        place = var(c) * self.nr + var(x)
-        old = loop.Load(self.result.name, place, self.dtype, self.lanes)
-        new = loop.Store(
-            self.result.name, place, loop.Op("mul", (old, loop.Load(self.factor.name, var(x), self.dtype, self.lanes)))
-        )
-        return (loop.For(c, ZERO, self.columns, (loop.For(x, ZERO, expr(self.nr), (new,), step=self.lanes, simd=True),)),)
-
-    def where_any(self, k0: Expr, k1: Expr, block: Expr, step: Stmts) -> Stmts:
-        """The predicate of every place as 0 or 1 in `mask`; `step` when it holds somewhere, or a value is not finite."""
-        assert self.excluded is not None
-        pred = self.excluded[0]
-        em = self.em
-        any_, lanes = loop.Reg(em.fresh("v"), DType.bool), loop.Reg(em.fresh("v"), DType.bool, self.lanes)
-        axes = frozenset(all_axes(self.region))
-
-        def mark(buffer: str, place: Expr, p: Point) -> None:
-            value = em.declare(em.widen(em.value(pred, p), p.lanes))
-            one, zero = loop.Const(1, self.dtype), loop.Const(0, self.dtype)
-            em.store(buffer, place, loop.Op("where", em.level(value, one, zero)), p)
-            seen = lanes if p.lanes > 1 else any_
-            em.emit(loop.Assign(seen, loop.Op("or", (seen, value))))
-
-        if reads_along(pred, self.keys, self.lets, axes) and reads_along(pred, self.rows, self.lets, axes):
-            *fill, turn = self.by_lines(k0, k1, self.mask, lambda y, row, p: mark(self.lines.name, row + var(y) - k0, p))
-            step = (turn, *step)
-        else:
-
-            def down(y: str, p: Point) -> None:
-                with self.each_key(k0, k1, p) as (pk, k):
-                    mark(self.mask.name, k * self.nr + var(y) - self.q0, pk)
-
-            fill = [*self.along_rows(down)]
-        odd = loop.Op("ne", (loop.Load(self.odd.name, block, self.dtype), loop.Const(0, self.dtype)))
-        none = loop.Declare(lanes, loop.Splat(loop.Const(False, DType.bool), self.lanes))
-        joined = loop.Assign(any_, loop.Op("or", (any_, loop.Horizontal("or", lanes))))
-        return (loop.Declare(any_, odd), none, *fill, joined, loop.If(any_, step))
-
-    def stage(self, read: Read, to: loop.LocalBuffer, k0: Expr, k1: Expr) -> Stmts:
-        def body(y: str, row: Expr, p: Point) -> None:
-            self.em.store(self.lines.name, row + var(y) - k0, self.em.value(read, p), p)
-
-        return self.by_lines(k0, k1, to, body)
-
-    def by_lines(self, k0: Expr, k1: Expr, to: loop.LocalBuffer, body: Callable[[str, Expr, Point], None]) -> Stmts:
-        """`body` fills `lines` row by row along the keys (the row begins at its second argument); `to` is it transposed."""
-        q = self.counter(self.row_count)
-        x = self.counter(self.key_count)
-        bound = {**self.at, self.rows: var(q), self.keys: var(x)}
-        row = (var(q) - self.q0) * self.block
-        hi = minimum(self.row_count, self.q0 + self.nr)
-        inner = self.run_along(bound, x, k0, k1, lambda y, p: body(y, row, p), (self.lanes, 1))
-        sizes = (loop.Integer(hi - self.q0), loop.Integer(expr(self.nr)), loop.Integer(self.block), loop.Integer(k1 - k0))
-        buffers = (loop.Pointer(to.name, ZERO), loop.Pointer(self.lines.name, ZERO))
-        return (loop.For(q, self.q0, hi, inner), loop.Call(self.pack_routine, (*buffers, *sizes), routine=True))
 
     # -- results -------------------------------------------------------------------------------
 
@@ -475,7 +321,7 @@ class _Streaming(Tiles):
         """In rows whose sum is NaN all weights are one number: rare, so added up plainly."""
         em = self.em
         nan = em.value(
-            _identity(self.online.nan_sum, self.lets[self.online.nan_sum].axes), Point({**self.at, self.rows: p.env[self.rows]})
+            identity(self.online.nan_sum, self.lets[self.online.nan_sum].axes), Point({**self.at, self.rows: p.env[self.rows]})
         )
         with em.block() as again:
             em.emit(
@@ -492,10 +338,3 @@ class _Streaming(Tiles):
             em.emit(loop.For(k, ZERO, self.key_count, tuple(term)))
         em.emit(loop.If(loop.Op("isnan", (nan,)), tuple(again)))
         return total
-
-    def key_of(self, let: str, p: Point) -> object:
-        return self.em.let_key(let, tuple(p.at(var(a)) for a in self.lets[let].axes), p)
-
-
-def _identity(let: str, axes: tuple[str, ...]) -> At:
-    return At(let, tuple(var(a) for a in axes))

@@ -343,7 +343,7 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     return Candidate(plan, f"cpu_window, blocks of {rows} rows", window_estimate(region, facts, plan, found, target, sizes))
 
 
-STREAM_BYTES = 16 << 10
+STREAM_BYTES = 8 << 10
 """Of a block of scores: with a mask and the rows' own operand it stays in L1."""
 
 

@@ -141,6 +141,28 @@ def test_memory_is_linear_in_the_sequence() -> None:
     assert kernel.face.sizes == 1 and "s0*s0" not in text.replace(" ", "") and "s0^2" not in text
 
 
+@pytest.mark.parametrize("mask", ["", "causal"])
+@pytest.mark.parametrize(("width", "in_place"), [(16, True), (80, False)])
+def test_values_are_read_in_place_unless_one_key_is_far_from_the_next(width: int, in_place: bool, mask: str) -> None:
+    """As transformers keep them: [keys, heads, width], so that keys lie 4 * width elements apart."""
+    g = tt.Graph("heads_inside")
+    shape = (1, 4, 64, 150)
+    q, k, v = (g.input(n, (1, size, 4, width), tt.fp32).permute((0, 2, 1, 3)) for n, size in zip("qkv", (64, 150, 150)))
+    scores = (q @ k.permute((0, 1, 3, 2))) * 0.25
+    if mask:
+        scores = (g.iota(shape, 3) <= g.iota(shape, 2)).where(scores, -np.inf)
+    g.output("y", scores.softmax(axis=3) @ v)
+    f = tt.compile(g)
+    assert isinstance(plan_of(f), CpuStreaming)
+    x = arrays(4, 64, 150, width, width)
+    x["v"][0, 0, 149, 3] = np.inf if mask else 1.0
+    got = f({n: np.ascontiguousarray(a.transpose(0, 2, 1, 3)) for n, a in x.items()})["y"]
+    wanted = reference(x, mask)
+    assert np.array_equal(np.isnan(got), np.isnan(wanted))
+    assert np.nanmax(np.abs(got - wanted)) <= 5e-6
+    assert ("tatami_rows" in f.stages["loop"].text) == in_place
+
+
 def test_grouped_heads() -> None:
     """Four heads read the keys and values of two."""
     g = tt.Graph("grouped")

@@ -1,0 +1,58 @@
+"""Conversions and comparisons between element widths, in steps that gcc does by vector instructions.
+
+gcc takes a vector apart, element by element, where a conversion changes the width of an element by more than a factor of
+two, and where operands of a comparison fill more than one register. Converted by one doubling at a time, and compared by
+halves, both are a few instructions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tatami.c.scalar_ops import Needs
+
+COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _bytes(element: str) -> int:
+    return int(element[1:]) // 8
+
+
+def convert_text(x: str, source: str, target: str, lanes: int, needs: Needs) -> str:
+    """A vector of `source` elements as `target` elements (i8 … f64), as a C conversion gives them."""
+    for step in _steps(source, target):
+        x = f"__builtin_convertvector({x}, {needs.vector(step, lanes)})"
+    return x
+
+
+def _steps(source: str, target: str) -> list[str]:
+    """Through 32-bit integers between short ones and floats.
+
+    >>> _steps("u8", "f32"), _steps("i64", "u8"), _steps("i32", "f64")
+    (['u16', 'i32', 'f32'], ['i32', 'i16', 'u8'], ['f64'])
+    """
+    if source[0] == "f" and _bytes(target) < 4:
+        return ["i32", *_steps("i32", target)]
+    if target[0] == "f" and _bytes(source) < 4:
+        return [*_steps(source, "i32"), target]
+    sizes = [_bytes(source)]
+    if "f" not in (source[0], target[0]):
+        while sizes[-1] != _bytes(target):
+            sizes.append(sizes[-1] * 2 if sizes[-1] < _bytes(target) else sizes[-1] // 2)
+    return [*(f"{source[0]}{8 * n}" for n in sizes[1:-1]), target]
+
+
+def compare_halves(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """compare_<op>_<element>x<W>: of elements of 8 bytes, which fill two registers; a mask of 32-bit lanes."""
+    _, op, element = base.split("_")
+    v, m = needs.vector(element, lanes), needs.vector("i32", lanes)
+    half, half_mask = needs.vector(element, lanes // 2), needs.vector("i32", lanes // 2)
+    parts = [f"__builtin_convertvector((x.h[{i}] {COMPARE[op]} y.h[{i}]), {half_mask})" for i in range(2)]
+    order = ", ".join(map(str, range(lanes)))
+    return (
+        f"static inline {m} t_{key}({v} a, {v} b) {{\n"
+        f"  union {{ {v} v; {half} h[2]; }} x = {{a}}, y = {{b}};\n  {half_mask} low = {parts[0]}, high = {parts[1]};\n"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n  return __builtin_shufflevector(low, high, {order});\n"
+        f"#else\n  union {{ {half_mask} h[2]; {m} v; }} r = {{{{low, high}}}};\n  return r.v;\n#endif\n}}"
+    )

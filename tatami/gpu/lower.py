@@ -66,7 +66,8 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
     """(choice, kernel, binding) of every kernel of a Region, in order."""
     out: list[tuple[int, AnyKernel, Binding]] = []
     if region.opaque is not None:
-        return [(0, *(lower_sort(region) if region.opaque.routine in DOWN else lower_body(region)))]
+        made = lower_sort(region, plan.choices[0].plan) if region.opaque.routine in DOWN else [lower_body(region)]
+        return [(0, k, b) for k, b in made]
     for position, choice in enumerate(plan.choices):
         if isinstance(choice.plan, GpuStream):
             out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]

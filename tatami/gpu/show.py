@@ -134,7 +134,7 @@ def sort_lines(k: SortKernel) -> list[str]:
     params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
     way = "descending" if k.descending else "ascending"
     return [
-        f"  kernel {k.face.symbol}({params}) sort, {k.threads} threads, {k.tile} in shared memory",
+        f"  kernel {k.face.symbol}({params}) sort by {k.step}, {k.threads} threads, {k.tile} in shared memory",
         f"    for each line of [{k.outer}, {k.length}, {k.inner}]: the first {k.keep}, {way}",
     ]
 

@@ -142,10 +142,21 @@ class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="i
         return self.group == 1 or self.across
 
 
+SortStep: TypeAlias = Literal["line", "tile", "merge", "take"]
+SORT_PARAMS: dict[SortStep, int] = {"line": 5, "tile": 2, "merge": 2, "take": 5}
+SORT_WAYS = 4
+"""Sorted runs that one merge makes one of."""
+
+
 class SortKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="sort"):
-    """A block per line: the first `keep` of `length` elements in stable order, with their positions. Lines are
-    ``outer x inner``; elements of a line lie `inner` apart. Parameters: source, values, positions, then two scratch
-    buffers of keys and two of positions for lines longer than `tile`, which is sorted in shared memory."""
+    """The first `keep` of `length` elements in stable order, with their positions. Lines are ``outer x inner``; elements
+    of a line lie `inner` apart. An entry is a key and a position; `tile` of them are sorted in shared memory.
+
+    line    a block sorts a line            source, values, positions, two buffers of entries for lines beyond a tile
+    tile    a block sorts a tile of a line  source, entries
+    merge   a thread places an entry        entries, entries; the last size argument is how long the sorted runs are
+    take    a thread writes a result        source, values, positions, the two buffers of entries
+    """
 
     face: KernelFace
     params: tuple[Param, ...]
@@ -157,3 +168,4 @@ class SortKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is"
     tile: int
     threads: int
     shared_bytes: int
+    step: SortStep = "line"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import Expr, free_vars
-from tatami.gpu.stream_ir import Fold, Phase, Running, SortKernel, StreamKernel, StreamStore, Write
+from tatami.gpu.stream_ir import SORT_PARAMS, Fold, Phase, Running, SortKernel, StreamKernel, StreamStore, Write
 from tatami.gpu.stream_phases import body_of, expressions_of
 from tatami.region.ir import Read, Ref, RegionExpr
 from tatami.region.walk import index_expressions, nodes
@@ -21,9 +21,11 @@ def verify_stream(k: StreamKernel) -> list[Diagnostic]:
 
 def verify_sort(k: SortKernel) -> list[Diagnostic]:
     out = []
-    if [p.name for p in k.params] != [f"p{i}" for i in range(5)]:
-        out.append(_invalid(k, "a sort has the parameters p0 … p4"))
-    if k.threads % 32 or not 0 < k.threads <= MOST_THREADS or k.tile < 1 or k.shared_bytes < 32 * k.tile:
+    count = SORT_PARAMS[k.step]
+    if [p.name for p in k.params] != [f"p{i}" for i in range(count)]:
+        out.append(_invalid(k, f"a sort has the parameters p0 … p{count - 1}"))
+    needed = 32 * k.tile if k.step in ("line", "tile") else 0
+    if k.threads % 32 or not 0 < k.threads <= MOST_THREADS or k.tile < 1 or k.shared_bytes < needed:
         out.append(_invalid(k, f"{k.threads} threads, a tile of {k.tile} in {k.shared_bytes} bytes"))
     sizes = {f"s{i}" for i in range(k.face.sizes)}
     unknown = {n for e in (k.outer, k.length, k.inner, k.keep) for n in free_vars(e)} - sizes

@@ -13,13 +13,12 @@ import msgspec
 from tatami.core.expr import Expr
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
-from tatami.plan.choose_stream import stream_plan
+from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
 from tatami.plan.gpu_limits import hard_limits, shape_rules, stop_rules
 from tatami.plan.ir import (
     Async,
     Cache,
-    GpuStream,
     GpuSync,
     Guarded,
     LocalEdge,
@@ -73,7 +72,7 @@ Choice = tuple[tuple[Guarded, ...], tuple[Rejected, ...]]
 def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Choice:
     """The choices of a Region that is not opaque, the last unconditional, and what was rejected with both numbers."""
     if region.opaque is not None:
-        return (Guarded((), GpuStream((), (), {}, 1, 4)),), ()
+        return (Guarded((), routine_plan(region, sizes)),), ()
     view = gemm_view(region)
     if not isinstance(view, str) and not (view.m.axes and view.n.axes):
         view = "one side of the product has no axis of its own: memory decides"

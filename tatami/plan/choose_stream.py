@@ -10,6 +10,7 @@ per pass; and how many threads share a point that reduces or scans (spec 3 §8, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from tatami.core.expr import Var, product
 from tatami.core.layout import address
@@ -17,7 +18,7 @@ from tatami.core.target import Target
 from tatami.plan.ir import GpuStream, Pass, Storage
 from tatami.plan.passes import Skeleton, size_at, skeleton
 from tatami.region.ir import At, Let, Read, Reduce, Region, Scan
-from tatami.region.walk import all_axes, lets_by_name, nodes, used_lets
+from tatami.region.walk import all_axes, lets_by_name, nodes, routine_axis, routine_operands, used_lets
 
 THREADS = 256
 VECTOR_BYTES = 16
@@ -27,6 +28,10 @@ PARTS = 1024
 """Blocks that a Region's long lines are cut for: some waves on every machine, so that results are the same on all."""
 SHORTEST_PART = 4096
 """Terms of a part that neighbouring threads take: 16 each."""
+SORT_TILE = 1024
+"""Entries that a block sorts in shared memory: two buffers of 16 KB."""
+SORT_TILES = 4
+"""Tiles that one block sorts and merges as fast as several kernels."""
 SHARED = 1 << 16
 """Elements of all lines that pay for one more kernel (some 2 us)."""
 
@@ -53,6 +58,19 @@ def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> Gpu
         part_group(region, let) if part else group_of(region, let, sizes) for let, part in zip(taken, parts, strict=True)
     )
     return GpuStream((), passes, storage, THREADS, VECTOR_BYTES, groups, parts=parts if in_parts else ())
+
+
+def routine_plan(region: Region, sizes: Mapping[str, int]) -> GpuStream:
+    """Of a named routine: whole lines, or sorts of few long lines by tiles that are merged."""
+    assert region.opaque is not None
+    parts: tuple[int, ...] = ()
+    if region.opaque.routine in ("sort", "topk"):
+        source = next(p for p in region.inputs if p.name == routine_operands(region)[0])
+        shape = [size_at(s, sizes) for s in source.memref.shape] or [1]
+        length = shape[routine_axis(region)]
+        lines = prod(shape) // length
+        parts = (SORT_TILE,) if lines < FEW_BLOCKS and length > SORT_TILES * SORT_TILE else ()
+    return GpuStream((), (), {}, THREADS, VECTOR_BYTES, parts=parts)
 
 
 def parts_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:

@@ -75,6 +75,10 @@ def _split(plan: CpuSplit, region: Region) -> Iterator[Diagnostic]:
 
 def _schedule(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
     if region.opaque is not None:
+        parts = plan.parts if isinstance(plan, GpuStream) else ()
+        if len(parts) > 1 or any(p not in (1 << n for n in range(4, 11)) for p in parts):
+            why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
+            yield _bad(region, why, "give one part, a power of two from 16 to 1024, or none")
         return
     axes, lets = all_axes(region), lets_by_name(region)
     unknown = [a for a in (*plan.outer, *(a for p in plan.passes for a in p.axes)) if a not in axes]

@@ -190,6 +190,14 @@ def routine_operands(region: Region) -> tuple[str, ...]:
     return named or tuple(p.name for p in region.inputs)
 
 
+def routine_axis(region: Region) -> int:
+    """The axis along which the routine of an opaque Region runs: of its first operand, 0 where that has none."""
+    assert region.opaque is not None
+    rank = next(len(p.memref.shape) for p in region.inputs if p.name == routine_operands(region)[0])
+    given = region.opaque.attrs.get("axis", -1)
+    return int(given) % rank if rank and isinstance(given, int | float) else 0
+
+
 def lets_by_name(region: Region) -> dict[str, Let]:
     return {let.name: let for let in region.lets}
 

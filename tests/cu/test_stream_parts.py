@@ -11,7 +11,7 @@ import pytest
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.frontend.graph import Graph
-from tatami.gpu.stream_ir import Fold, Running, StreamKernel
+from tatami.gpu.stream_ir import Fold, Running, SortKernel, StreamKernel
 from tatami.gpu.verify import verify_any
 from tatami.plan import choose_stream
 from tatami.plan.verify_plan import verify_plan
@@ -55,6 +55,16 @@ def running(g: Graph) -> None:
     g.output("half", g.input("h", (160, 3), DType.fp16).cumsum(0, exclusive=True, reverse=True))
 
 
+def orders(g: Graph) -> None:
+    x = g.input("x", ("K",), DType.fp32)
+    values, at = x.sort(0)
+    g.output("values", values)
+    g.output("at", at)
+    g.output("down", x.sort(0, descending=True)[1])
+    g.output("most", g.input("w", (2, 150, 3), DType.i32).topk(70, 1)[1])
+    g.output("least", g.input("h", (300,), DType.fp16).sort(0)[0])
+
+
 PROGRAMS = (totals, few_rows, few_columns, channels, running)
 
 
@@ -63,6 +73,7 @@ def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of 32 or more, so that a machine of little patience has several."""
     monkeypatch.setattr(choose_stream, "SHARED", 1)
     monkeypatch.setattr(choose_stream, "SHORTEST_PART", 32)
+    monkeypatch.setattr(choose_stream, "SORT_TILE", 16)
 
 
 @pytest.mark.usefixtures("short_parts")
@@ -75,9 +86,18 @@ def test_parts_mean_what_whole_lines_mean(make: Callable[[Graph], None]) -> None
         check_kernels(stages, {"M": 3, "K": k})
 
 
+def test_sorted_tiles_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tile, tiles for one merge, and for two: of lines whose length is known, and of others."""
+    monkeypatch.setattr(choose_stream, "SORT_TILE", 16)
+    stages = stages_of(orders)
+    assert {k.step for k in stages["gpu"].main.kernels if isinstance(k, SortKernel)} == {"tile", "merge", "take"}
+    for k in (150, 16, 0):
+        check_kernels(stages, {"K": k})
+
+
 @pytest.mark.usefixtures("short_parts")
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
-@pytest.mark.parametrize("make", (few_columns, running), ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", (few_columns, running, orders), ids=lambda f: f.__name__)
 def test_parts_compile(make: Callable[[Graph], None]) -> None:
     source = stages_of(make)["cu"].main
     for u in source.units:
@@ -117,6 +137,30 @@ def test_parts_that_make_no_sense_are_refused(changes: dict[str, Any], why: str)
     assert plan.parts == (4096,) and verify_plan(plan, region, PRESETS["sm80"]) == []
     (d,) = verify_plan(msgspec.structs.replace(plan, **changes), region, PRESETS["sm80"])
     assert d.kind == "InvalidPlan" and why in d.why
+
+
+def sort_of(*shape: int) -> Callable[[Graph], None]:
+    def make(g: Graph) -> None:
+        g.output("y", g.input("x", shape, DType.fp32).sort(0)[0])
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("shape", "steps"),
+    [((1 << 16,), ["tile", "merge", "merge", "merge", "take"]), ((4096,), ["line"]), ((1 << 16, 64), ["line"])],
+)
+def test_few_long_lines_are_sorted_by_tiles(shape: tuple[int, ...], steps: list[str]) -> None:
+    gpu = stages_of(sort_of(*shape))["gpu"].main
+    steps_of = {k.face.symbol: k.step for k in gpu.kernels}
+    assert [steps_of[b.kernel] for b in gpu.bindings] == steps
+
+
+def test_tiles_that_make_no_sense_are_refused() -> None:
+    stages = stages_of(sort_of(1 << 16))
+    plan = msgspec.structs.replace(stages["plan"].main.regions[0].choices[0].plan, parts=(1000,))
+    (d,) = verify_plan(plan, stages["region"].main.body[0], PRESETS["sm80"])
+    assert d.kind == "InvalidPlan" and "parts of 1000" in d.why
 
 
 @pytest.mark.parametrize("size", [0, 10])

@@ -1,4 +1,4 @@
-// A stable sort of one line by one block: tiles in shared memory, then merges between two buffers in memory.
+// A stable sort: tiles in shared memory, then merges of sorted runs between two buffers in memory, by one block or many.
 #pragma once
 
 struct tt_entry { tt_u64 key; tt_i64 at; };
@@ -28,40 +28,57 @@ TT_DEV tt_i64 tt_rank(const tt_entry* run, tt_i64 count, tt_u64 key, bool throug
   }
   return low;
 }
-// Pairs of sorted runs of `width` become runs of twice that.
-TT_DEV void tt_merge_runs(const tt_entry* from, tt_entry* to, tt_i64 count, tt_i64 width, int threads) {
-  for (tt_i64 i = tt_thread(); i < count; i += threads) {
-    const tt_i64 run = i / width, other = (run ^ 1) * width, start = (run & ~(tt_i64)1) * width;
-    const tt_i64 left = count - other, length = left < 0 ? 0 : left < width ? left : width;
-    const tt_entry e = from[i];
-    to[start + (i - run * width) + tt_rank(from + other, length, e.key, (run & 1) != 0)] = e;
+// Entry `i` of a line of sorted runs of `width` goes where it stands among the WAYS runs that become one.
+template <int WAYS> TT_DEV void tt_merge_entry(const tt_entry* from, tt_entry* to, tt_i64 count, tt_i64 width, tt_i64 i) {
+  const tt_i64 run = i / width, first = run / WAYS * WAYS;
+  const tt_entry e = from[i];
+  tt_i64 place = first * width + (i - run * width);
+  for (tt_i64 other = first; other < first + WAYS && other * width < count; ++other) {
+    const tt_i64 left = count - other * width;
+    if (other != run) place += tt_rank(from + other * width, left < width ? left : width, e.key, other < run);
+  }
+  to[place] = e;
+}
+template <int WAYS> TT_DEV void tt_merge_runs(const tt_entry* from, tt_entry* to, tt_i64 count, tt_i64 width, int threads) {
+  for (tt_i64 i = tt_thread(); i < count; i += threads) tt_merge_entry<WAYS>(from, to, count, width, i);
+  tt_sync_threads();
+}
+// Which of two buffers has the sorted line after merges that began in `a` with tiles.
+template <int WAYS, int TILE> TT_DEV const tt_entry* tt_merged(tt_i64 count, const tt_entry* a, const tt_entry* b) {
+  bool turned = false;
+  for (tt_i64 width = TILE; width < count; width *= WAYS) turned = !turned;
+  return turned ? b : a;
+}
+// `here` entries of a line from `first` on, in order, in shared memory.
+template <int TILE, int THREADS, class T>
+TT_DEV const tt_entry* tt_sorted_tile(const T* line, tt_i64 step, tt_i64 first, tt_i64 here, bool down, tt_u8* shared) {
+  tt_entry* x = (tt_entry*)shared;
+  tt_entry* y = x + TILE;
+  for (tt_i64 i = tt_thread(); i < here; i += THREADS) {
+    const tt_u64 key = tt_order(line[(first + i) * step]);
+    x[i].key = down ? ~key : key;
+    x[i].at = first + i;
   }
   tt_sync_threads();
+  for (tt_i64 width = 1; width < here; width *= 2) {
+    tt_merge_runs<2>(x, y, here, width, THREADS);
+    tt_entry* const t = x; x = y; y = t;
+  }
+  return x;
 }
 // The entries of a line of `count` elements in order; `a` and `b` hold them where they are more than TILE. Returns where
 // the result lies.
 template <int TILE, int THREADS, class T>
 TT_DEV const tt_entry* tt_sorted_line(const T* line, tt_i64 step, tt_i64 count, bool down, tt_entry* a, tt_entry* b, tt_u8* shared) {
   for (tt_i64 first = 0; first < count; first += TILE) {
-    tt_entry* x = (tt_entry*)shared;
-    tt_entry* y = x + TILE;
     const tt_i64 here = count - first < TILE ? count - first : TILE;
-    for (tt_i64 i = tt_thread(); i < here; i += THREADS) {
-      const tt_u64 key = tt_order(line[(first + i) * step]);
-      x[i].key = down ? ~key : key;
-      x[i].at = first + i;
-    }
-    tt_sync_threads();
-    for (tt_i64 width = 1; width < here; width *= 2) {
-      tt_merge_runs(x, y, here, width, THREADS);
-      tt_entry* const t = x; x = y; y = t;
-    }
-    if (count <= TILE) return x;
-    for (tt_i64 i = tt_thread(); i < here; i += THREADS) a[first + i] = x[i];
+    const tt_entry* const sorted = tt_sorted_tile<TILE, THREADS>(line, step, first, here, down, shared);
+    if (count <= TILE) return sorted;
+    for (tt_i64 i = tt_thread(); i < here; i += THREADS) a[first + i] = sorted[i];
     tt_sync_threads();
   }
   for (tt_i64 width = TILE; width < count; width *= 2) {
-    tt_merge_runs(a, b, count, width, THREADS);
+    tt_merge_runs<2>(a, b, count, width, THREADS);
     tt_entry* const t = a; a = b; b = t;
   }
   return a;

@@ -9,7 +9,8 @@ from typing import Any
 from tatami.compilation import Compilation
 from tatami.copies import moves
 from tatami.core.module import Module
-from tatami.plan.show import name_plan, show_estimate
+from tatami.core.target import Target
+from tatami.plan.show import name_plan, show_budget, show_estimate
 from tatami.region.ir import Region, Step
 from tatami.tiny.ir import MOVEMENT
 
@@ -174,8 +175,16 @@ def _plans(compilation: Compilation) -> Iterator[str]:
                 terms = show_estimate(choice.estimate)
                 guard = " when " + ", ".join(map(str, choice.conditions)) if choice.conditions else ""
                 yield f"  {r.region}: {name_plan(choice.plan)}{guard}  {terms}".rstrip()
+                yield from _budget(choice.estimate, compilation.target)
             for rejected in r.rejected:
                 yield f"    rejected {rejected.plan}: {rejected.why}"
+                yield from _budget(rejected.estimate, compilation.target)
+
+
+def _budget(estimate: dict[str, float], target: Target) -> Iterator[str]:
+    found = show_budget(estimate, target)
+    if found:
+        yield f"      {found}"
 
 
 def _steps(compilation: Compilation) -> Iterator[str]:

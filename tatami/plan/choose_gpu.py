@@ -148,7 +148,8 @@ def _best(
     kept.sort(key=lambda c: c.estimate["total"])
     best = kept[0]
     for c in kept[1:]:
-        slower = f"slower: {c.estimate['total'] * 1e6:.3g} us against {best.estimate['total'] * 1e6:.3g} us"
+        word = "slower" if c.estimate["total"] > best.estimate["total"] else "no quicker"
+        slower = f"{word}: {c.estimate['total'] * 1e6:.4g} us against {best.estimate['total'] * 1e6:.4g} us"
         rejected.append(Rejected(c.line, slower, c.estimate))
     return best, tuple(rejected)
 

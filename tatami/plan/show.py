@@ -7,6 +7,7 @@ from typing import assert_never
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.kernel import Condition
 from tatami.core.module import Module
+from tatami.core.target import Target
 from tatami.plan.ir import (
     CpuContraction,
     CpuRows,
@@ -61,15 +62,41 @@ def _condition(c: Condition) -> str:
     return " and ".join(parts) or "always"
 
 
-UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "wave_eff": "", "pipeline_eff": ""}
+UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "waves": "", "wave_eff": "", "pipeline_eff": ""}
 """Terms of an estimate that are not seconds, with what stands behind the number."""
 
 
 def show_estimate(estimate: dict[str, float]) -> str:
-    """The terms of an estimate: seconds as microseconds, others as they are, then the sizes they were taken at."""
-    terms = [f"{k} {_term(k, v)}" for k, v in estimate.items() if not k.startswith("at.")]
+    """The terms of an estimate: seconds as microseconds, others as they are, what limits the kernel, then the sizes that
+    all were taken at."""
+    terms = [f"{k} {_term(k, v)}" for k, v in estimate.items() if "." not in k and not k.endswith("_traffic")]
     sizes = [f"{k[3:]}={v:g}" for k, v in estimate.items() if k.startswith("at.")]
-    return ", ".join(terms) + (f"  (at {', '.join(sizes)})" if sizes else "")
+    return ", ".join([*terms, *_limit(estimate)]) + (f"  (at {', '.join(sizes)})" if sizes else "")
+
+
+def show_budget(estimate: dict[str, float], target: Target) -> str:
+    """What a contraction plan takes of its chip, and what the chip is busy with; empty for an estimate without."""
+    if "smem_traffic" not in estimate:
+        return ""
+    e = {k: _term(k, v) for k, v in estimate.items()}
+    traffic = ", ".join(f"{name} {estimate[f'{key}_traffic'] / 1e6:.3g} MB" for name, key in TRAFFIC.items())
+    taken = f"shared memory {e['smem_bytes']} of {target.smem_per_block} B, registers {e['registers']} of 255"
+    return f"{taken}, CTAs per SM {e['ctas_per_sm']}, waves {e['waves']}; {traffic}; {e['total']}, {_limit(estimate)[0]}"
+
+
+TRAFFIC = {"shared memory": "smem", "L2": "l2", "memory": "memory"}
+
+
+def _limit(estimate: dict[str, float]) -> list[str]:
+    """The unit that works most of the simulated time; the latency of copies and barriers where none does for long."""
+    busy = {k.removeprefix("busy."): v for k, v in estimate.items() if k.startswith("busy.")}
+    if not busy:
+        return []
+    unit = max(busy, key=lambda u: busy[u])
+    return [f"limited by {unit if busy[unit] > LATENCY_BELOW else 'latency'} ({unit} busy {busy[unit]:.0%})"]
+
+
+LATENCY_BELOW = 0.75
 
 
 def _term(name: str, value: float) -> str:

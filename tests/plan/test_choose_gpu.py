@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from tatami.api import prepare
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
+from tatami.explain import explain
+from tatami.frontend.graph import Graph
 from tatami.gpu.lower import lower_region, lower_split
 from tatami.plan.choose_gpu import choose_gpu
 from tatami.plan.decide import read_plan
@@ -130,3 +134,21 @@ def test_terms_that_are_no_time_have_their_own_units() -> None:
         {"compute": 2.27e-6, "wave_eff": 0.0111, "ctas_per_sm": 5.0, "smem_bytes": 16384.0, "registers": 96.0, "at.M": 128.0}
     )
     assert text == "compute 2.27 us, wave_eff 0.011, ctas_per_sm 5, smem_bytes 16384 B, registers 96  (at M=128)"
+
+
+@pytest.mark.parametrize("target", ["sm80", "sm90", "rtx3090"])
+def test_explain_tells_what_a_plan_takes_and_what_limits_it(target: str) -> None:
+    """Of the chosen plan and of each rejected one."""
+    g = Graph("g")
+    a, b = g.input("a", (4096, 4096), DType.fp16), g.input("b", (4096, 4096), DType.fp16)
+    g.output("y", (a @ b).relu())
+    lines = explain(prepare(g, target=target)).splitlines()
+    plans = [i for i, line in enumerate(lines) if "Mma tile" in line or "rejected sm" in line]
+    assert len(plans) >= 10
+    limit = PRESETS[target].smem_per_block
+    for i in plans:
+        assert re.search(
+            rf"shared memory \d+ B of {limit} B, registers \d+ of 255, CTAs per SM \d+, waves [\d.]+; "
+            r"shared memory [\de+.]+ MB, L2 [\de+.]+ MB, memory [\de+.]+ MB; [\de+.]+ us, limited by \w+",
+            lines[i + 1],
+        ), lines[i : i + 2]

@@ -1,0 +1,302 @@
+"""A contraction kernel on one SM as a discrete simulation: roles that issue, wait and arrive, and units that serve.
+
+    producer:  for tile, k:  wait until the slot is free; issue the copies of A and B      -> L2, shared memory
+    consumer:  for tile, k:  wait until the slot is full; multiply; free the slot          -> tensor cores, shared memory
+               then write the tile                                                         -> L2
+
+A role is a generator that yields times and barriers; a unit (`Server`) serves one request after the other. Durations are
+those of `instruction_figures.py` and of the chip: nothing is fitted. All SMs run alike, so one has its share of L2 and
+of memory; tiles that do not divide among the SMs are what the SM with the most of them takes. Power is not modelled.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import lru_cache
+
+import msgspec
+
+from tatami.core.target import Target
+from tatami.plan.instruction_figures import Figures, figures_of
+from tatami.plan.pipeline import Pipeline
+
+BLOCKS = 16
+"""Blocks of k that are simulated; more take as long each as the last of these do."""
+ROUNDS = 2
+"""Tiles per CTA slot that are simulated; likewise."""
+
+
+class Simulated(msgspec.Struct, frozen=True):
+    cycles: float
+    busy: dict[str, float]
+    """Share of the time that each unit works."""
+
+
+class Server:
+    """A unit that serves one request after the other."""
+
+    def __init__(self) -> None:
+        self.free = 0.0
+        self.busy = 0.0
+
+    def serve(self, now: float, cycles: float) -> float:
+        """When a request that is made now is done."""
+        self.free = max(self.free, now) + cycles
+        self.busy += cycles
+        return self.free
+
+
+class Barrier:
+    """Phases of an mbarrier: one ends when `count` arrivals have come."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.pending = count
+        self.latest = 0.0
+        self.ends: list[float] = []
+        self.waiting: list[tuple[int, Role]] = []
+
+
+Role = Generator["float | tuple[Barrier, int]", float, None]
+
+
+class Clock:
+    """Runs roles in the order of their times."""
+
+    def __init__(self) -> None:
+        self.queue: list[tuple[float, int, Role]] = []
+        self.count = 0
+        self.end = 0.0
+
+    def start(self, role: Role, at: float = 0.0) -> None:
+        next(role)
+        self.resume(role, at)
+
+    def resume(self, role: Role, at: float) -> None:
+        self.count += 1
+        heapq.heappush(self.queue, (at, self.count, role))
+
+    def arrive(self, barrier: Barrier, at: float) -> None:
+        barrier.latest = max(barrier.latest, at)
+        barrier.pending -= 1
+        if barrier.pending:
+            return
+        barrier.ends.append(barrier.latest)
+        barrier.pending, barrier.latest = barrier.count, 0.0
+        ready = [w for w in barrier.waiting if w[0] < len(barrier.ends)]
+        barrier.waiting = [w for w in barrier.waiting if w[0] >= len(barrier.ends)]
+        for phase, role in ready:
+            self.resume(role, barrier.ends[phase])
+
+    def run(self) -> float:
+        while self.queue:
+            now, _, role = heapq.heappop(self.queue)
+            self.end = max(self.end, now)
+            try:
+                wanted = role.send(now)
+            except StopIteration:
+                continue
+            if isinstance(wanted, float):
+                self.resume(role, wanted)
+                continue
+            barrier, phase = wanted
+            if phase < len(barrier.ends):
+                self.resume(role, max(now, barrier.ends[phase]))
+            else:
+                barrier.waiting.append((phase, role))
+        return self.end
+
+
+class Sm:
+    """The units of one SM and its shares of what all SMs use."""
+
+    def __init__(self, p: Pipeline, target: Target, figures: Figures) -> None:
+        self.p, self.f = p, figures
+        self.left = -(-p.tiles // target.sms)
+        self.clock = Clock()
+        self.math, self.smem, self.l2, self.dram, self.barriers, self.stores = (Server() for _ in range(6))
+        self.l2_rate = figures.l2_bytes_per_clock
+        self.dram_rate = target.bandwidth / target.clock / target.sms
+
+    def load(self, now: float) -> float:
+        """A block of k into shared memory: when its last line has landed. Lines that L2 lacks pass through it twice."""
+        p = self.p
+        through = self.l2.serve(now, (p.l2_bytes + p.dram_bytes) / self.l2_rate)
+        through = max(through, self.dram.serve(now, p.dram_bytes / self.dram_rate))
+        filled = self.smem.serve(now, p.block_bytes / p.copy_bytes)
+        latency = self.f.dram_latency if p.dram_bytes else self.f.l2_latency
+        return max(through, filled) + latency + (self.f.tma_latency if p.tma else 0.0)
+
+    def multiply(self, now: float, parts: int) -> float:
+        """One of `parts` equal shares of a block of k."""
+        math = self.math.serve(now, self.p.math_cycles / parts)
+        return max(math, self.smem.serve(now, self.p.smem_reads / parts / self.f.smem_bytes_per_clock))
+
+    def arrive(self, now: float, lanes: int) -> float:
+        """Lanes of a warpgroup arrive at one barrier, one after the other."""
+        return self.barriers.serve(now, lanes / self.f.arrivals_per_clock)
+
+    def write(self, now: float, share: float) -> float:
+        """The results of a tile, or a share of it."""
+        stored = self.l2.serve(now, share * self.p.store_bytes / self.l2_rate)
+        return max(stored, self.stores.serve(now, share * self.p.store_lines / self.f.lines_per_clock))
+
+
+def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 0.0) -> None:
+    """The roles of a CTA with a producer warp. Persistent: through all its tiles; else one, and the next CTA after it."""
+    f, clock = sm.f, sm.clock
+    per_tile = 1 if p.pingpong else p.consumers
+    full = [Barrier(1 + (per_tile if p.full_arrivals else 0)) for _ in range(p.stages)]
+    free = [Barrier(per_tile) for _ in range(p.stages)]
+    idle = Barrier(p.consumers)  # a tile is written
+    turn = Barrier(1)  # ping-pong: the tensor cores pass from one consumer to the other
+    tiles = [next_tile()]
+    at_work = p.consumers
+
+    def draw(tile: int) -> bool:
+        while p.persistent and len(tiles) <= tile:
+            tiles.append(next_tile())
+        return tile < len(tiles) and tiles[tile]
+
+    def producer() -> Role:
+        now = yield at
+        step = tile = 0
+        while draw(tile):
+            if tile and not (p.overlap or p.pingpong):
+                now = yield idle, tile - 1
+            for _ in range(p.blocks):
+                if step >= p.stages:
+                    now = yield free[step % p.stages], step // p.stages - 1
+                    now += f.barrier_wait + (f.cluster_latency if p.cluster > 1 else 0.0)
+                now = yield now + f.barrier_arrive + f.tma_issue * 2
+                clock.arrive(full[step % p.stages], sm.load(now))
+                step += 1
+            tile += 1
+
+    def consumer(group: int) -> Role:
+        nonlocal at_work
+        now = yield at
+        tile = group if p.pingpong else 0
+        stored = 0.0
+        while draw(tile):
+            if p.pingpong and tile:
+                now = yield turn, tile - 1
+            running: list[tuple[int, float]] = []
+            for step in range(tile * p.blocks, (tile + 1) * p.blocks):
+                slot = step % p.stages
+                if p.full_arrivals:
+                    now = yield sm.arrive(now, p.full_arrivals)
+                    clock.arrive(full[slot], now)
+                now = yield full[slot], step // p.stages
+                now = yield now + f.barrier_wait
+                running.append((slot, sm.multiply(now, per_tile)))
+                while len(running) > (0 if step + 1 == (tile + 1) * p.blocks else p.wait_depth):
+                    done, end = running.pop(0)
+                    now = yield max(now, end)
+                    now = yield sm.arrive(now, p.free_arrivals)
+                    clock.arrive(free[done], now + f.barrier_arrive)
+            if p.pingpong:
+                clock.arrive(turn, now)
+            if p.staged_store:  # into shared memory, once the copy of the tile before has left it
+                now = yield sm.smem.serve(max(now, stored), p.result_bytes / per_tile / f.smem_bytes_per_clock)
+                now = yield now + f.barrier_wait
+                stored = sm.write(now, 1 / per_tile)
+            else:
+                now = yield sm.write(now, 1 / per_tile)
+            if not p.pingpong:
+                clock.arrive(idle, now)
+            tile += p.consumers if p.pingpong else 1
+        now = yield max(now, stored)
+        at_work -= 1
+        if not at_work and not p.persistent and sm.left > 0:
+            specialised(sm, p, next_tile, now)
+
+    clock.start(producer(), at)
+    for group in range(p.consumers):
+        clock.start(consumer(group), at)
+
+
+def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
+    """A CTA whose threads all copy, wait and multiply: a ring of `stages`, of which one is no overlap at all."""
+    f = sm.f
+
+    def threads() -> Role:
+        now = yield 0.0
+        ahead = max(1, p.stages - 1)
+        landed: deque[float] = deque()
+
+        def copy(at: float) -> float:
+            at += (f.tma_issue + f.barrier_arrive) * 2 if p.tma else 0.0
+            landed.append(sm.load(at))
+            return at
+
+        more = next_tile()
+        while more:
+            while len(landed) < min(ahead, p.blocks):
+                now = copy(now)
+            more = next_tile()
+            for k in range(p.blocks):
+                if p.full_arrivals:
+                    now = yield sm.arrive(now, p.full_arrivals)
+                now = yield max(now, landed.popleft()) + (f.barrier_wait if p.tma else 0.0)
+                now += f.barrier_wait
+                last = k + ahead >= p.blocks
+                if p.stages > 1 and (not last or (p.overlap and more)):
+                    now = copy(now)
+                now = yield sm.multiply(now, 1)
+                if p.stages == 1 and not last:
+                    now = copy(now + (0.0 if p.tma else f.barrier_wait))
+            now = yield sm.write(now, 1.0)
+        yield now
+
+    sm.clock.start(threads())
+
+
+@lru_cache(maxsize=4096)
+def simulate(p: Pipeline, target: Target) -> Simulated:
+    """Cycles of the whole kernel on the SM that has the most tiles."""
+    rounds = -(-p.tiles // (target.sms * p.ctas_per_sm))
+    if rounds <= ROUNDS:
+        return _blocks(p, target, p.tiles)
+    whole = target.sms * p.ctas_per_sm
+    last = p.tiles - (rounds - ROUNDS) * whole
+    short, more = _blocks(p, target, last), _blocks(p, target, last + whole)
+    return _more(short, more, rounds - ROUNDS)
+
+
+def _blocks(p: Pipeline, target: Target, tiles: int) -> Simulated:
+    p = msgspec.structs.replace(p, tiles=tiles)
+    if p.blocks <= BLOCKS:
+        return run_whole(p, target)
+    fewer = run_whole(msgspec.structs.replace(p, blocks=BLOCKS // 2), target)
+    more = run_whole(msgspec.structs.replace(p, blocks=BLOCKS), target)
+    return _more(fewer, more, (p.blocks - BLOCKS // 2) / (BLOCKS - BLOCKS // 2))
+
+
+def _more(a: Simulated, b: Simulated, times: float) -> Simulated:
+    """`a`, and `times` what `b` has more."""
+    cycles = a.cycles + (b.cycles - a.cycles) * times
+    busy = {u: (a.busy[u] * a.cycles + (b.busy[u] * b.cycles - a.busy[u] * a.cycles) * times) / cycles for u in a.busy}
+    return Simulated(cycles, busy)
+
+
+def run_whole(p: Pipeline, target: Target) -> Simulated:
+    """`p.tiles` over all SMs, blocks of k one by one."""
+    sm = Sm(p, target, figures_of(target))
+
+    def next_tile() -> bool:
+        sm.left -= 1
+        return sm.left >= 0
+
+    for _ in range(min(p.ctas_per_sm, sm.left)):
+        (specialised if p.specialised else uniform)(sm, p, next_tile)
+    end = sm.clock.run()
+    # An SM's own path to L2 is wider than its share of L2: over the whole kernel the share is what counts.
+    shared = sm.l2.busy * sm.l2_rate * target.sms / (target.l2_bytes_per_clock or 64.0 * target.sms)
+    sm.l2.busy = shared
+    end = max(end, shared)
+    units = {"math": sm.math, "shared memory": sm.smem, "L2": sm.l2, "memory": sm.dram}
+    busy = {name: min(1.0, s.busy / end) if end else 0.0 for name, s in units.items()}
+    return Simulated(end, busy)

@@ -62,6 +62,8 @@ class Pipeline(msgspec.Struct, frozen=True):
 def pipeline_of(plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, dims: tuple[int, int, int, int], target: Target) -> Pipeline:
     """`dims` are batch, m, n, k."""
     b, m, n, k = dims
+    if isinstance(plan, Sm90Mma) and plan.swap_ab:
+        m, n = n, m
     bm, bn, bk = plan.tile
     split = 1 if isinstance(plan, GpuSync) else plan.split_k
     rows, columns, blocks = -(-m // bm), -(-n // bn), max(1, -(-k // (split * bk)))

@@ -229,8 +229,6 @@ def _staged(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) -> tupl
         sizes = {"m": p.m, "n": p.n}
         rest = substitute(s.index, {"m": expr(0), "n": expr(0)})
         spec, coords = _map(p, s.param, ((sizes[inner], inner), (sizes[outer], outer)), pitch, rest, [width, rows])
-        if len(coords) > 3:
-            raise _refused(p, f"a TMA store of rank {len(coords)}; the limit is 3", "use epilogue_store direct")
         maps.append(spec)
         body += [
             Wait((Token("tStore", var("c") - STORE_SLOTS),), "bulk_group", pending=STORE_SLOTS - 1),

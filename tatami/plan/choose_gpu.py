@@ -13,6 +13,7 @@ import msgspec
 from tatami.core.expr import Expr
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
+from tatami.plan.choose_sm90 import REGISTERS, Shape, can_stage, sm90_shapes, stages_of
 from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
 from tatami.plan.gpu_limits import hard_limits, shape_rules, stop_rules
@@ -52,20 +53,7 @@ FMA_TILES = (
     ((32, 64, 16), "32x16"),
 )
 """For fp32, which is multiplied on ordinary cores: 8 x 8 results per thread, 4 x 8 and 4 x 4 for small problems."""
-SM90_TILES = (
-    ((128, 256, 64), 2),
-    ((256, 128, 64), 2),
-    ((128, 192, 64), 2),
-    ((128, 128, 64), 2),
-    ((128, 64, 64), 2),
-    ((64, 256, 64), 1),
-    ((64, 128, 64), 1),
-    ((64, 64, 64), 1),
-)
 SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32, 64))
-REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
-"""setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: the anchors of public kernels)."""
-
 Choice = tuple[tuple[Guarded, ...], tuple[Rejected, ...]]
 
 
@@ -90,7 +78,7 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     if wide:
         tensor_cores = view.lhs.dtype.is_narrow_float
         plain = not any(why_not_plain(o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n)))
-        fast = _sm90_candidates(region, view) if target.isa == "sm90" and tensor_cores and plain else []
+        fast = _sm90_candidates(region, view, conditions) if target.isa == "sm90" and tensor_cores and plain else []
         fast += _sm80_candidates(region, view, width, few=bool(fast))
         best, rejected = _best(region, view, fast, target, sizes)
         choices.append(Guarded(conditions, best.plan, best.estimate))
@@ -119,7 +107,15 @@ class Candidate(msgspec.Struct, frozen=True):
                     f" split_k {p.split_k}" if p.split_k > 1 else ""
                 )
             case Sm90Mma():
-                return f"{name} {tile} consumers {p.consumers} stages {p.stages}"
+                words = (
+                    (p.schedule, p.schedule != "cooperative"),
+                    (f"cluster {p.cluster[0]}x{p.cluster[1]}", p.cluster != (1, 1)),
+                    ("stores by TMA", p.epilogue_store == "stmatrix_tma"),
+                    ("operands exchanged", p.swap_ab),
+                    (f"split_k {p.split_k}", p.split_k > 1),
+                )
+                said = "".join(f", {word}" for word, holds in words if holds)
+                return f"{name} {tile} consumers {p.consumers} stages {p.stages}{said}"
             case GpuSync():
                 return f"{name} {tile} block {p.block[0]}x{p.block[1]}"
 
@@ -133,7 +129,7 @@ def _best(
     stopped: list[tuple[Candidate, str]] = []
     rejected: list[Rejected] = []
     for c in candidates:
-        estimate = gpu_estimate(c.plan, view.lhs.dtype, (dims[0], dims[1], dims[2], dims[3]), target)
+        estimate = gpu_estimate(c.plan, view.lhs.dtype, _dims_of(c.plan, dims), target)
         c = msgspec.structs.replace(c, estimate=estimate)
         if broken := [*shape_rules(c.plan), *hard_limits(c.plan, view.lhs.dtype, target)]:
             rejected.append(Rejected(c.line, broken[0], estimate))
@@ -154,6 +150,12 @@ def _best(
     return best, tuple(rejected)
 
 
+def _dims_of(plan: Sm80Mma | Sm90Mma | GpuSync, dims: list[int]) -> tuple[int, int, int, int]:
+    """batch, m, n, k as the plan's tile sees them."""
+    b, m, n, k = dims
+    return (b, n, m, k) if isinstance(plan, Sm90Mma) and plan.swap_ab else (b, m, n, k)
+
+
 def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Candidate, ...]:
     """Plans of a matrix product that fit the machine, the fastest by the estimate first: what a search runs. None for
     a Region that no tensor core takes."""
@@ -161,11 +163,13 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     if isinstance(view, str) or why_not_mma(view) or not view.lhs.dtype.is_narrow_float:
         return ()
     dims = [size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k)]
-    found = _sm90_candidates(region, view) if target.isa == "sm90" else []
+    conditions, _ = _alignment(view, 16 // view.lhs.dtype.itemsize)
+    found = _sm90_candidates(region, view, conditions) if target.isa == "sm90" else []
     found += _sm80_candidates(region, view, 16 // view.lhs.dtype.itemsize, few=bool(found))
     fits = [c for c in found if not [*shape_rules(c.plan), *hard_limits(c.plan, view.lhs.dtype, target)]]
-    whole = (dims[0], dims[1], dims[2], dims[3])
-    known = [msgspec.structs.replace(c, estimate=gpu_estimate(c.plan, view.lhs.dtype, whole, target)) for c in fits]
+    known = [
+        msgspec.structs.replace(c, estimate=gpu_estimate(c.plan, view.lhs.dtype, _dims_of(c.plan, dims), target)) for c in fits
+    ]
     return tuple(sorted(known, key=lambda c: c.estimate["total"]))
 
 
@@ -203,33 +207,40 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
     )
 
 
-def _sm90_candidates(region: Region, view: GemmView) -> list[Candidate]:
-    out = []
-    for tile, consumers in SM90_TILES:
-        bm, bn, bk = tile
-        stages = min(8, (227 * 1024 - 2048) // ((bm + bn) * bk * 2))
-        for n in dict.fromkeys((stages, min(stages, 4))):
-            plan = Sm90Mma(
-                tile=tile,
-                stages=n,
-                bind={"m.o": "block.y", "n.o": "block.x"},
-                cache=_cache(view),
-                vectorize=Vectorize("n.i.i", 8),
-                predicate_tail=_tail(view, tile),
-                epilogue=_epilogue(region, view),
-                layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
-                algo_choice={"matmul": "implicit_gemm"},
-                local_edges=_edges(region, view),
-                async_=Async(True, n, True),
-                inst_shape=f"m64n{bn}k16",
-                k_steps=bk // 16,
-                consumers=consumers,
-                registers=REGISTERS[consumers],
-                persistent=True,
-                acc=view.acc,
-            )
-            out.append(Candidate(plan))
-    return out
+def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> list[Candidate]:
+    staged = can_stage(region, conditions)
+    return [Candidate(sm90_plan(region, view, shape, staged and shape.split_k == 1)) for shape in sm90_shapes(view)]
+
+
+def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool) -> Sm90Mma:
+    bm, bn, bk = shape.tile
+    stages = stages_of(shape, staged)
+    cm, cn = shape.cluster
+    return Sm90Mma(
+        tile=shape.tile,
+        stages=stages,
+        bind={"m.o": "block.y", "n.o": "block.x"},
+        cache=_cache(view),
+        vectorize=Vectorize("n.i.i", 8),
+        predicate_tail=("m.i.i", "n.i.i", "k.i.i") if shape.swap_ab else _tail(view, (bm * cm, bn * cn, bk)),
+        epilogue=_epilogue(region, view),
+        layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
+        algo_choice={"matmul": "implicit_gemm"},
+        local_edges=_edges(region, view),
+        async_=Async(True, stages, shape.split_k == 1),
+        inst_shape=f"m64n{bn}k16",
+        k_steps=bk // 16,
+        consumers=shape.consumers,
+        schedule=shape.schedule,
+        registers=REGISTERS[shape.consumers],
+        cluster=shape.cluster,
+        multicast=shape.multicast,
+        persistent=shape.split_k == 1,
+        epilogue_store="stmatrix_tma" if staged else "direct",
+        split_k=shape.split_k,
+        swap_ab=shape.swap_ab,
+        acc=view.acc,
+    )
 
 
 def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Candidate]:

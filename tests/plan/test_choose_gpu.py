@@ -14,7 +14,7 @@ from tatami.core.target import PRESETS
 from tatami.explain import explain
 from tatami.frontend.graph import Graph
 from tatami.gpu.lower import lower_region, lower_split
-from tatami.plan.choose_gpu import choose_gpu
+from tatami.plan.choose_gpu import choose_gpu, measurable
 from tatami.plan.decide import read_plan
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, Sm80Mma, Sm90Mma
 from tatami.plan.show import show_estimate
@@ -98,6 +98,24 @@ def test_every_choice_lowers() -> None:
             for choice in choices(region, target)[0]:
                 split = getattr(choice.plan, "split_k", 1) > 1
                 (lower_split if split else lower_region)(region, choice, PRESETS[target])
+
+
+@pytest.mark.parametrize("a_col", [False, True])
+@pytest.mark.parametrize("b_col", [False, True])
+@pytest.mark.parametrize("out", [DType.fp16, DType.fp32], ids=str)
+def test_every_candidate_of_tensor_cores_lowers(a_col: bool, b_col: bool, out: DType) -> None:
+    """What the planner offers the template takes: no candidate is refused for how the operands or the output lie."""
+    region = gemm(a_col=a_col, b_col=b_col, batch="B", out=out)
+    found = measurable(region, PRESETS["sm90"], {"M": 512, "N": 512, "K": 512, "B": 2})
+    conditions = choices(region, "sm90")[0][0].conditions
+    kinds = set()
+    for candidate in found:
+        split = getattr(candidate.plan, "split_k", 1) > 1
+        (lower_split if split else lower_region)(region, Guarded(conditions, candidate.plan), PRESETS["sm90"])
+        if isinstance(candidate.plan, Sm90Mma):
+            kinds |= {candidate.plan.schedule, candidate.plan.multicast, candidate.plan.swap_ab, candidate.plan.epilogue_store}
+    assert {"pingpong", "cooperative", "none", "a"} <= kinds
+    assert ("stmatrix_tma" in kinds) == (out == DType.fp16 and any(str(c.size) == "N" for c in conditions))
 
 
 def test_the_documents_plan_shapes_the_kernel() -> None:

@@ -272,6 +272,14 @@ TT_DEV void tt_tma_load_3d_multicast(tt_u32 dst, const tt_tensor_map* map, int x
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;"
                ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(blocks) : "memory");
 }
+TT_DEV void tt_tma_load_4d_multicast(tt_u32 dst, const tt_tensor_map* map, int x, int y, int z, int w, tt_u32 barrier, tt_u16 blocks) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4, %5}], [%6], %7;"
+               ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier), "h"(blocks) : "memory");
+}
+TT_DEV void tt_tma_load_5d_multicast(tt_u32 dst, const tt_tensor_map* map, int x, int y, int z, int w, int v, tt_u32 barrier, tt_u16 blocks) {
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;"
+               ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v), "r"(barrier), "h"(blocks) : "memory");
+}
 // An im2col map: pixels from (w, h, n) on, each shifted by the filter's (dw, dh); c is the first channel.
 TT_DEV void tt_tma_load_im2col_4d(tt_u32 dst, const tt_tensor_map* map, int c, int w, int h, int n, tt_u16 dw, tt_u16 dh, tt_u32 barrier) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
@@ -288,6 +296,14 @@ TT_DEV void tt_tma_store_2d(const tt_tensor_map* map, int x, int y, tt_u32 src) 
 }
 TT_DEV void tt_tma_store_3d(const tt_tensor_map* map, int x, int y, int z, tt_u32 src) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map), "r"(x), "r"(y), "r"(z), "r"(src) : "memory");
+}
+TT_DEV void tt_tma_store_4d(const tt_tensor_map* map, int x, int y, int z, int w, tt_u32 src) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];"
+               ::"l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(src) : "memory");
+}
+TT_DEV void tt_tma_store_5d(const tt_tensor_map* map, int x, int y, int z, int w, int v, tt_u32 src) {
+  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4, %5}], [%6];"
+               ::"l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v), "r"(src) : "memory");
 }
 TT_DEV void tt_tma_add_2d(const tt_tensor_map* map, int x, int y, tt_u32 src) {
   asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x), "r"(y), "r"(src) : "memory");

@@ -186,6 +186,14 @@ TT_DEV void tt_tma_load_3d_multicast(tt_u32 dst, const tt_tensor_map* map, int x
   const int c[] = {x, y, z};
   emu::tma_load(dst, map, c, 3, barrier, blocks, at);
 }
+TT_DEV void tt_tma_load_4d_multicast(tt_u32 dst, const tt_tensor_map* map, int x, int y, int z, int w, tt_u32 barrier, tt_u16 blocks, TT_AT) {
+  const int c[] = {x, y, z, w};
+  emu::tma_load(dst, map, c, 4, barrier, blocks, at);
+}
+TT_DEV void tt_tma_load_5d_multicast(tt_u32 dst, const tt_tensor_map* map, int x, int y, int z, int w, int v, tt_u32 barrier, tt_u16 blocks, TT_AT) {
+  const int c[] = {x, y, z, w, v};
+  emu::tma_load(dst, map, c, 5, barrier, blocks, at);
+}
 TT_DEV void tt_tma_load_im2col_4d(tt_u32 dst, const tt_tensor_map* map, int c, int w, int h, int n, tt_u16 dw, tt_u16 dh, tt_u32 barrier, TT_AT) {
   const int x[] = {c, w, h, n};
   const tt_u16 offsets[] = {dw, dh};
@@ -201,6 +209,14 @@ TT_DEV void tt_tma_store_2d(const tt_tensor_map* map, int x, int y, tt_u32 src, 
 TT_DEV void tt_tma_store_3d(const tt_tensor_map* map, int x, int y, int z, tt_u32 src, TT_AT) {
   const int c[] = {x, y, z};
   emu::tma_store(map, c, 3, src, emu::Reduce::none, at);
+}
+TT_DEV void tt_tma_store_4d(const tt_tensor_map* map, int x, int y, int z, int w, tt_u32 src, TT_AT) {
+  const int c[] = {x, y, z, w};
+  emu::tma_store(map, c, 4, src, emu::Reduce::none, at);
+}
+TT_DEV void tt_tma_store_5d(const tt_tensor_map* map, int x, int y, int z, int w, int v, tt_u32 src, TT_AT) {
+  const int c[] = {x, y, z, w, v};
+  emu::tma_store(map, c, 5, src, emu::Reduce::none, at);
 }
 TT_DEV void tt_tma_add_2d(const tt_tensor_map* map, int x, int y, tt_u32 src, TT_AT) {
   const int c[] = {x, y};

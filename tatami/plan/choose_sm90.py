@@ -1,0 +1,102 @@
+"""The shapes that a plan of the SM90 template may have: tile, warpgroups, cluster, what is exchanged or split.
+
+Which of them a product can have depends on how its operands lie: an operand that is contiguous along m or n comes in
+boxes of 64 of these, and CTAs that share it load whole boxes each.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tatami.core.expr import Expr
+from tatami.core.kernel import Condition
+from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, store_columns
+from tatami.region.gemm_view import GemmView, major_of
+from tatami.region.ir import Region
+
+SMEM_BYTES = 227 * 1024
+MAX_STAGES = 8
+REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
+"""setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: the anchors of public kernels)."""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    tile: tuple[int, int, int]
+    consumers: int = 2
+    schedule: Literal["cooperative", "pingpong"] = "cooperative"
+    cluster: tuple[int, int] = (1, 1)
+    swap_ab: bool = False
+    split_k: int = 1
+
+    @property
+    def multicast(self) -> Literal["none", "a", "b", "both"]:
+        """What the CTAs of the cluster can share."""
+        match self.cluster[0] > 1, self.cluster[1] > 1:
+            case True, True:
+                return "both"
+            case True, False:
+                return "b"
+            case False, True:
+                return "a"
+            case _:
+                return "none"
+
+
+SHAPES = (
+    Shape((128, 256, 64)),
+    Shape((128, 256, 64), cluster=(2, 1)),
+    Shape((256, 128, 64)),
+    Shape((256, 128, 64), cluster=(1, 2)),
+    Shape((128, 192, 64)),
+    Shape((128, 192, 64), schedule="pingpong", cluster=(1, 2)),
+    Shape((128, 128, 64)),
+    Shape((128, 128, 64), schedule="pingpong"),
+    Shape((128, 64, 64)),
+    Shape((64, 128, 64), 1),
+    Shape((64, 64, 64), 1),
+    Shape((128, 32, 64), swap_ab=True),
+    Shape((128, 16, 64), swap_ab=True),
+    Shape((64, 128, 64), 1, split_k=4),
+    Shape((64, 64, 64), 1, split_k=16),
+)
+
+
+def sm90_shapes(view: GemmView) -> list[Shape]:
+    """Those of SHAPES whose boxes the operands have."""
+    majors = major_of(view.lhs, view.m, view.k), major_of(view.rhs, view.n, view.k)
+    out = []
+    for shape in SHAPES:
+        a, b = majors[::-1] if shape.swap_ab else majors
+        boxes = ((a, shape.tile[0] // shape.cluster[1]), (b, shape.tile[1] // shape.cluster[0]))
+        if all(extent % (64 if major == "mn" else 8) == 0 for major, extent in boxes):
+            out.append(shape)
+    return out
+
+
+def stages_of(shape: Shape, staged: bool) -> int:
+    """As many as shared memory holds beside the chunks of the epilogue."""
+    bm, bn, bk = shape.tile
+    chunks = STORE_SLOTS * shape.consumers * STORE_ROWS * store_columns(bn) * 2 if staged else 0
+    return min(MAX_STAGES, (SMEM_BYTES - BARRIER_BYTES - chunks) // ((bm + bn) * bk * 2))
+
+
+def can_stage(region: Region, conditions: tuple[Condition, ...]) -> bool:
+    """Can every output leave by TMA? 16-bit elements, row by row as the Region counts them, rows of whole 16 bytes."""
+    axes = {let.name: let.axes for let in region.lets}
+    order = tuple(i.name for i in region.iters)
+    return all(
+        out.memref.dtype.is_narrow_float
+        and out.memref.layout.kind == "row_major"
+        and y.map is None
+        and axes[y.source] == order
+        and _is_multiple(out.memref.shape[-1], 8, conditions)
+        for y in region.yields
+        for out in region.outputs
+        if out.name == y.to
+    )
+
+
+def _is_multiple(e: Expr, by: int, conditions: tuple[Condition, ...]) -> bool:
+    return all(c % by == 0 for _, c in e.terms) or any(c.size == e and c.divisor % by == 0 for c in conditions)

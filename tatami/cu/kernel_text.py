@@ -106,7 +106,7 @@ class _Printer:
         params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
         params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
         params += [f"TT_GRID_CONSTANT tt_tensor_map {m}" for m in k.maps]
-        l.add(f"TT_KERNEL({k.threads}, 1)")
+        l.add(f"TT_KERNEL({k.threads}, 1)" if k.ctas == 1 else f"TT_KERNEL_CLUSTER({k.threads}, {k.ctas})")
         l.add(f"{k.face.symbol}({', '.join(params)}) {{")
         l.depth += 1
         bm, bn, bk = k.tile

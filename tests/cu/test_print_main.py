@@ -54,7 +54,7 @@ def program(target: str) -> tuple[dict[str, str], Module[ExecutionPlan]]:
 def test_the_fixed_sizes_decide_the_plan() -> None:
     text = program("sm90")[0]["main.cu"]
     assert "k0<<<" in text and "k1<<<" not in text
-    assert text.count("= tensor_map(") == 2 and "{328, 200}" in text and "{656}" in text
+    assert text.count("= tensor_map(") == 3 and "{328, 200}" in text and "{656}" in text
     assert "cudaFuncSetAttribute(k0, cudaFuncAttributeMaxDynamicSharedMemorySize" in text
     assert "check(0, b[" in text
 

@@ -17,6 +17,8 @@ struct __align__(64) tt_tensor_map { tt_u64 words[16]; };
 #define TT_DEV __device__ __forceinline__
 #define TT_MEMBER __device__ __forceinline__
 #define TT_KERNEL(threads, ctas) extern "C" __global__ void __launch_bounds__(threads, ctas)
+// In clusters of `blocks` along x, whoever launches it.
+#define TT_KERNEL_CLUSTER(threads, blocks) TT_KERNEL(threads, 1) __cluster_dims__(blocks, 1, 1)
 #define TT_GRID_CONSTANT const __grid_constant__
 #define TT_DYNAMIC_SMEM(name) extern __shared__ __align__(1024) tt_u8 name[]
 #define TT_SMEM_LABEL(address, bytes, label)

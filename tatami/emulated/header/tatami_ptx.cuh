@@ -21,6 +21,7 @@ struct alignas(64) tt_tensor_map { tt_u64 words[16]; };
 #define TT_DEV static inline __attribute__((always_inline, unused))
 #define TT_MEMBER inline __attribute__((always_inline))
 #define TT_KERNEL(threads, ctas) extern "C" __attribute__((visibility("default"))) void
+#define TT_KERNEL_CLUSTER(threads, blocks) TT_KERNEL(threads, 1)
 #define TT_GRID_CONSTANT const
 #define TT_DYNAMIC_SMEM(name) tt_u8* const name = emu::shared_memory()
 #define TT_SMEM_LABEL(address, bytes, name) emu::label(address, bytes, name)

@@ -30,19 +30,20 @@ from tests.gpu.gemm_examples import gemm, sm90
 
 ONE: dict[str, Any] = {"consumers": 1, "registers": (56, 224)}
 TILES: dict[str, Any] = {"persistent": True, "overlap": True}
+STAGED: dict[str, Any] = {"epilogue_store": "stmatrix_tma"}
 TURNS = TILES | {"schedule": "pingpong"}
 B = DType.bf16
 
 CASES: dict[str, tuple[Region, Any, dict[str, int]]] = {
-    "staged": (gemm(b_col=True), sm90((128, 96, 64), 3, staged=True), {"M": 100, "N": 88, "K": 72}),
+    "staged": (gemm(b_col=True), sm90((128, 96, 64), 3, **STAGED), {"M": 100, "N": 88, "K": 72}),
     "staged tiles": (
         gemm(residual=True),
-        sm90((64, 64, 64), 2, staged=True, **TILES, **ONE),
+        sm90((64, 64, 64), 2, **STAGED, **TILES, **ONE),
         {"M": 300, "N": 88, "K": 136},
     ),
     "staged strict": (
         gemm(dtype=B, out=B),
-        sm90((128, 64, 64), 2, staged=True, persistent=True),
+        sm90((128, 64, 64), 2, **STAGED, persistent=True),
         {"M": 300, "N": 136, "K": 64},
     ),
     "column pair": (
@@ -57,7 +58,7 @@ CASES: dict[str, tuple[Region, Any, dict[str, int]]] = {
     ),
     "square": (
         gemm(b_col=True, batch="B"),
-        sm90((128, 64, 64), 2, staged=True, cluster=(2, 2), multicast="both", **TILES),
+        sm90((128, 64, 64), 2, cluster=(2, 2), multicast="both", **STAGED, **TILES),
         {"M": 300, "N": 152, "K": 72, "B": 2},
     ),
     "square of columns": (
@@ -70,14 +71,14 @@ CASES: dict[str, tuple[Region, Any, dict[str, int]]] = {
         sm90((64, 64, 64), 2, cluster=(2, 1), **TILES, **ONE),
         {"M": 200, "N": 72, "K": 72},
     ),
-    "turns": (gemm(b_col=True), sm90((64, 64, 64), 3, staged=True, **TURNS), {"M": 300, "N": 152, "K": 200}),
+    "turns": (gemm(b_col=True), sm90((64, 64, 64), 3, **STAGED, **TURNS), {"M": 300, "N": 152, "K": 200}),
     "turns direct": (gemm(out=DType.fp32, residual=True), sm90((128, 64, 64), 2, **TURNS), {"M": 300, "N": 72, "K": 64}),
     "turns of a pair": (
         gemm(b_col=True, batch="B"),
-        sm90((64, 64, 64), 3, staged=True, cluster=(2, 1), multicast="b", tile_order="hilbert", **TURNS),
+        sm90((64, 64, 64), 3, cluster=(2, 1), multicast="b", tile_order="hilbert", **STAGED, **TURNS),
         {"M": 200, "N": 152, "K": 72, "B": 3},
     ),
-    "exchanged": (gemm(), sm90((64, 16, 64), 3, swap_ab=True, staged=True, **ONE), {"M": 24, "N": 152, "K": 200}),
+    "exchanged": (gemm(), sm90((64, 16, 64), 3, swap_ab=True, **STAGED, **ONE), {"M": 24, "N": 152, "K": 200}),
     "exchanged direct": (
         gemm(b_col=True, residual=True),
         sm90((128, 32, 64), 3, swap_ab=True, **TILES),
@@ -229,8 +230,8 @@ REFUSED: list[tuple[Any, str]] = [
     (sm90(cluster=(1, 2), multicast="b", **TILES), "where the cluster 1x2 has one CTA"),
     (sm90((64, 64, 64), cluster=(2, 1), multicast="b", **TILES, **ONE), "use a multiple of 128"),
     (sm90((128, 128, 64), schedule="pingpong"), "take persistent tiles in turns"),
-    (sm90((64, 24, 64), staged=True, **ONE), "BN = 24 is no multiple of 16"),
-    (sm90((128, 256, 64), 5, staged=True), "B per CTA"),
+    (sm90((64, 24, 64), **STAGED, **ONE), "BN = 24 is no multiple of 16"),
+    (sm90((128, 256, 64), 5, **STAGED), "B per CTA"),
     (sm90((128, 256, 64), 3, **TURNS), "296 registers"),
 ]
 
@@ -247,7 +248,7 @@ def test_a_plan_that_cannot_be_is_refused_with_numbers(plan: Any, words: str) ->
 def test_an_output_that_tma_cannot_store_is_refused(out: DType, words: str) -> None:
     conditions = BY8[:1] + BY8[2:] if out == DType.fp16 else BY8
     with pytest.raises(TatamiError, match=words):
-        lower_region(gemm(b_col=True, out=out), Guarded(conditions, sm90(staged=True)), PRESETS["sm90"])
+        lower_region(gemm(b_col=True, out=out), Guarded(conditions, sm90(**STAGED)), PRESETS["sm90"])
 
 
 # -- machine code ----------------------------------------------------------------------------------
@@ -256,7 +257,7 @@ def test_an_output_that_tma_cannot_store_is_refused(out: DType, words: str) -> N
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 def test_the_full_size_kernel_in_machine_code(tmp_path: Path) -> None:
     """128x256 by two warpgroups in a pair: per block of k four products, one wait; a copy and a multicast; stores by TMA."""
-    plan = sm90((128, 256, 64), 3, staged=True, cluster=(2, 1), multicast="b", tile_order="hilbert", **TILES)
+    plan = sm90((128, 256, 64), 3, cluster=(2, 1), multicast="b", tile_order="hilbert", **STAGED, **TILES)
     cubin = compiled(gemm(b_col=True, residual=True), plan, "sm90")
     ops = machine_code(cubin, tmp_path)
 
@@ -275,10 +276,10 @@ def test_the_full_size_kernel_in_machine_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        sm90((128, 128, 64), 4, staged=True, **TURNS),
-        sm90((64, 256, 64), 4, staged=True, cluster=(2, 1), multicast="b", **TURNS),
-        sm90((128, 192, 64), 4, staged=True, cluster=(1, 2), multicast="a", **TILES),
-        sm90((128, 16, 64), 8, swap_ab=True, staged=True, **TILES),
+        sm90((128, 128, 64), 4, **STAGED, **TURNS),
+        sm90((64, 256, 64), 4, cluster=(2, 1), multicast="b", **STAGED, **TURNS),
+        sm90((128, 192, 64), 4, cluster=(1, 2), multicast="a", **STAGED, **TILES),
+        sm90((128, 16, 64), 8, swap_ab=True, **STAGED, **TILES),
     ],
     ids=["turns", "turns wide", "row pair", "exchanged"],
 )

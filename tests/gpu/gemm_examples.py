@@ -99,7 +99,6 @@ def sm90(
     width=8,
     persistent=False,
     overlap=False,
-    staged=False,
     tail=TAIL,
     **other,
 ) -> Sm90Mma:  # type: ignore[no-untyped-def]
@@ -116,7 +115,6 @@ def sm90(
         local_edges=(),
         async_=Async(True, stages, overlap),
         inst_shape=f"m64n{tile[1]}k16",
-        epilogue_store="stmatrix_tma" if staged else "direct",
         k_steps=tile[2] // 16,
         consumers=consumers,
         persistent=persistent,

@@ -321,12 +321,12 @@ class _Printer:
 
     def gather(self, v: Gather) -> str:
         element = memory_short(v.dtype)
-        vector = self.needs.vector(element, v.lanes)
+        place = f"{v.buffer} + {self.ix(v.index)}"
         if v.step == 2:
-            second = self.needs.add(f"second_{element}x{v.lanes}")
-            return widen_text(v.dtype, v.lanes, f"{second}({v.buffer} + {self.ix(v.index)})", self.needs)
-        elements = ", ".join(f"{v.buffer}[{self.ix(v.index + v.step * i)}]" for i in range(v.lanes))
-        return widen_text(v.dtype, v.lanes, f"(({vector}){{{elements}}})", self.needs)
+            text = f"{self.needs.add(f'second_{element}x{v.lanes}')}({place})"
+        else:
+            text = f"{self.needs.add(f'strided_{element}x{v.lanes}')}({place}, {self.ix(v.step)})"
+        return widen_text(v.dtype, v.lanes, text, self.needs)
 
     def random(self, v: Random) -> str:
         philox = self.needs.add("philox_word")

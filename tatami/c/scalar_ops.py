@@ -204,6 +204,15 @@ def _second(key: str, base: str, lanes: int, needs: Needs) -> str:
     )
 
 
+def _strided(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """strided_<element>x<W>(p, step): p[0], p[step], … One address with offsets: C compilers take minutes over loops in
+    which each lane has an address of its own."""
+    element = base.removeprefix("strided_")
+    v = needs.vector(element, lanes)
+    elements = ", ".join(f"p[{i} * step]" for i in range(lanes))
+    return f"static inline {v} t_{key}(const {_SHORT_C[element]}* p, int64_t step) {{ return ({v}){{{elements}}}; }}"
+
+
 def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
     """h_<fn>_<dtype>x<W>."""
     _, fn, dtype_name = base.split("_")
@@ -321,6 +330,7 @@ _MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "active": _active,
     "shift": _shift,
     "second": _second,
+    "strided": _strided,
     "h": _horizontal,
     "each": _lanes_call,
     "toint": _to_int,

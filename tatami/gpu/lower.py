@@ -98,9 +98,10 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
         raise fail(
             "InvalidPlan", region.name, f"the plan is for {plan.arch}, the target is {target.isa}", f"set arch to {target.isa}"
         )
+    tail = tail_roles(plan.predicate_tail, p.roles)
     if isinstance(plan, Sm90Mma) and plan.swap_ab:
         p = swapped(p)
-    tail = tail_roles(plan.predicate_tail, p.roles)
+        tail = tuple(r for r in "mnk" if {"m": "n", "n": "m"}.get(r, r) in tail)
     cluster = plan.cluster if isinstance(plan, Sm90Mma) else (1, 1)
     steps = (plan.tile[0] * cluster[0], plan.tile[1] * cluster[1], plan.tile[2])
     for role, size, tile in zip("mnk", (p.m, p.n, p.k), steps):

@@ -222,7 +222,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool) -> Sm9
         bind={"m.o": "block.y", "n.o": "block.x"},
         cache=_cache(view),
         vectorize=Vectorize("n.i.i", 8),
-        predicate_tail=("m.i.i", "n.i.i", "k.i.i") if shape.swap_ab else _tail(view, (bm * cm, bn * cn, bk)),
+        predicate_tail=_tail(view, (bn * cn, bm * cm, bk) if shape.swap_ab else (bm * cm, bn * cn, bk)),
         epilogue=_epilogue(region, view),
         layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
         algo_choice={"matmul": "implicit_gemm"},

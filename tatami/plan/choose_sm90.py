@@ -50,7 +50,7 @@ SHAPES = (
     Shape((256, 128, 64)),
     Shape((256, 128, 64), cluster=(1, 2)),
     Shape((128, 192, 64)),
-    Shape((128, 192, 64), schedule="pingpong", cluster=(1, 2)),
+    Shape((128, 160, 64), schedule="pingpong", cluster=(1, 2)),
     Shape((128, 128, 64)),
     Shape((128, 128, 64), schedule="pingpong"),
     Shape((128, 64, 64)),

@@ -285,3 +285,14 @@ def test_the_full_size_kernel_in_machine_code(tmp_path: Path) -> None:
 )
 def test_ptxas_takes_it_without_spills(plan: Any) -> None:
     compiled(gemm(b_col=True, dtype=B, out=B), plan, "sm90")
+
+
+def test_the_tail_of_exchanged_operands_is_that_of_the_products_axes() -> None:
+    """m runs along the tile's second side: 40 rows are whole tiles of 8, 120 columns are no whole tiles of 64."""
+    plan = sm90((64, 8, 64), 2, swap_ab=True, tail=("n.i.i", "k.i.i"), **ONE)
+    region = gemm(40, 120, 72)
+    k, _ = lower_region(region, Guarded((), plan), PRESETS["sm90"])
+    assert k.tail == ("m", "k")
+    compare(region, plan, "sm90", {}, ())
+    with pytest.raises(TatamiError, match="axis m of size 120"):
+        lower_region(region, Guarded((), msgspec.structs.replace(plan, predicate_tail=("m.i.i", "k.i.i"))), PRESETS["sm90"])

@@ -396,6 +396,10 @@ class _Printer:
     # -- write -------------------------------------------------------------------------------------
     def write(self, p: Write) -> None:
         with self.loops(p) if p.axes or self.k.group > 1 else self.v.block():
+            if p.share is not None:
+                self.v.places(p.share.place)
+                place, number = index_text(p.share.place), factor_text(p.share.number)
+                self.l.add(f"if ((tt_u64)({place}) % {p.share.count} != (tt_u64){number}) continue;")
             if p.lane and self.width > 1:
                 self.write_lanes(p, p.stores, p.value)
             else:

@@ -121,6 +121,8 @@ def stream_lines(k: StreamKernel) -> list[str]:
             value += f", part {show_expr(p.part.number)} of {p.part.size}"
         if isinstance(p, Running) and p.start is not None:
             value += f" from {show_expr(p.start)}"
+        if isinstance(p, Write) and p.share is not None:
+            value += f" where {p.share.place} % {p.share.count} == {p.share.number}"
         out.append(f"      {loops}{value}" + (f", by {p.lane}" if p.lane else ""))
         out += [f"        {s.param}[{s.index}] {'wide ' if s.wide else ''}<-{_meeting(s.combine)}" for s in p.stores]
     return out

@@ -86,9 +86,18 @@ class Running(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase"
     start: RegionExpr | None = None
 
 
+class Share(msgspec.Struct, frozen=True):
+    """Of the turns that write where data say those whose `place`, a sum of positions, is `number` modulo `count`: the
+    elements are shared out, and each meets its writes in their order."""
+
+    place: Expr
+    number: Expr
+    count: int
+
+
 class Write(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="write"):
     """`value` at every point of `axes`, stored. Where writes may meet at one element (`combine` or positions) the
-    group is one thread, which takes the axes in order."""
+    group is one thread, which takes the axes in order, or its share of them."""
 
     axes: tuple[str, ...]
     dtype: DType
@@ -96,6 +105,7 @@ class Write(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", 
     stores: tuple[StreamStore, ...]
     lane: str = ""
     wide: tuple[Read, ...] = ()
+    share: Share | None = None
 
 
 Phase: TypeAlias = Fold | Running | Write

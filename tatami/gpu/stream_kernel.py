@@ -6,17 +6,20 @@ import msgspec
 
 from tatami.core.bounds import linearize
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, ceildiv, product, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, free_vars, product, var
 from tatami.core.kernel import Binding, Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import NO_FACE
-from tatami.gpu.stream_ir import Fold, Param, Part, Phase, Position, Running, StreamKernel, StreamStore, Write
+from tatami.gpu.stream_ir import Fold, Param, Part, Phase, Position, Running, Share, StreamKernel, StreamStore, Write
 from tatami.gpu.stream_lanes import runs_across, shared_bytes, with_kept_rows, with_lanes
 from tatami.gpu.stream_phases import with_merged_axes, with_own_names
 from tatami.gpu.stream_region import StreamRegion, free_axes_of
 from tatami.gpu.stream_tile import with_tile
 from tatami.region.ir import At, Iter, Let, Read, ReadAt, Reduce, Ref, RegionExpr, Scan, Yield
 from tatami.region.walk import rewrite, substitute_axes
+
+OWNER = "owner'"
+"""The point axis along which the elements of an output are shared out."""
 
 
 class KernelOfLets:
@@ -43,6 +46,8 @@ class KernelOfLets:
             self.points = s.plan.outer
         elif self.late:
             self.points = free_axes_of(yields[0], let)
+            if self.is_shared(yields[0], let):
+                self.points = (OWNER, *self.points)
         else:
             self.points = s.points_of(let)
         self.params: dict[str, tuple[str, DType]] = {}
@@ -51,6 +56,10 @@ class KernelOfLets:
         self.positions: dict[tuple[RegionExpr, Expr, str], Position] = {}
         self.locals: dict[str, Let] = {}
         self.folds: dict[str, str] = {}
+
+    def is_shared(self, y: Yield, let: Let) -> bool:
+        """Are the elements that the yield writes shared out? Positions have to say which, over some axis in order."""
+        return self.s.plan.owners > 1 and bool(y.indices) and set(let.axes) != set(self.points)
 
     # -- expressions -------------------------------------------------------------------------------
     def param(self, buffer: str, dtype: DType) -> str:
@@ -137,7 +146,12 @@ class KernelOfLets:
         value = self.s.widened(let.expr, let.dtype)
         if self.late:
             stored = Ref(let.name) if let.name in self.s.in_memory else value
-            return Write(own, let.dtype, self.expression(stored), self.stores(let))
+            write = Write(own, let.dtype, self.expression(stored), self.stores(let))
+            if OWNER not in self.points:
+                return write
+            index = write.stores[-1].index
+            place = [var(x.name) for x in self.positions.values() if x.name in free_vars(index)]
+            return msgspec.structs.replace(write, share=Share(sum(place, ZERO), var(OWNER), self.s.plan.owners))
         match value:
             case Reduce(axes=axes, body=body):
                 name = f"f{len(self.folds)}"
@@ -174,7 +188,7 @@ class KernelOfLets:
         return with_kept_rows(with_tile(kernel, self.s.plan.vector_bytes))
 
     def iters(self, axes: tuple[str, ...]) -> tuple[Iter, ...]:
-        return tuple(Iter(a, self.s.extents[a]) for a in axes)
+        return tuple(Iter(a, self.s.extents[a] if a != OWNER else expr(self.s.plan.owners)) for a in axes)
 
     def built(self) -> tuple[StreamKernel, Binding]:
         """The kernel in its own names, and its binding."""

@@ -11,7 +11,7 @@ import msgspec
 
 from tatami.core.expr import ONE, Expr, free_vars
 from tatami.gpu.stream_axes import indices_of, open_sizes, step_of, unconditional_reads
-from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel
+from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel, Write
 from tatami.gpu.stream_phases import body_of, expressions_of, position_axes
 
 MOST_TURNS = 8
@@ -70,6 +70,8 @@ def lane_of(k: StreamKernel, p: Phase) -> str:
 
 
 def _with_width(k: StreamKernel, width: int, kinds: dict[str, int]) -> StreamKernel | None:
+    if any(isinstance(p, Write) and p.share is not None for p in k.phases):
+        return None
     if k.lanes_are_points and not (k.points and _share_parts(k)):
         return None
     extents = {i.name: i.size for i in (*k.points, *k.axes)}

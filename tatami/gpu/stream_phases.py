@@ -38,6 +38,7 @@ def indices_in(k: StreamKernel) -> list[Expr]:
     every += [e for x in k.positions for e in (*indices_of(x.value), x.size)]
     for p in k.phases:
         every += [e for x in expressions_of(p) for e in indices_of(x)] + [s.index for s in p.stores]
+        every += [p.share.place, p.share.number] if isinstance(p, Write) and p.share is not None else []
     return every
 
 
@@ -72,7 +73,8 @@ def with_kernel_indices(k: StreamKernel, put: Put, word: Callable[[str], str] = 
         stores = tuple(replace(s, index=put(s.index)) for s in p.stores)
         p = replace(p, axes=axes, lane=word(p.lane), wide=reads(p.wide), stores=stores)
         if isinstance(p, Write):
-            return replace(p, value=with_indices(p.value, put))
+            share = p.share and replace(p.share, place=put(p.share.place), number=put(p.share.number))
+            return replace(p, value=with_indices(p.value, put), share=share)
         part = p.part and replace(p.part, number=with_indices(p.part.number, put))
         if isinstance(p, Fold):
             return replace(p, part=part, reduce=replace(p.reduce, axes=axes, body=with_indices(p.reduce.body, put)))

@@ -99,6 +99,10 @@ class _Check:
             yield _invalid(k, f"a part of {p.part.size} elements for a group of {k.group}, {k.width} lanes each")
         if isinstance(p, Running) and p.start is not None and p.part is None:
             yield _invalid(k, "a scan of whole lines starts with something")
+        if isinstance(p, Write) and p.share is not None:
+            if p.share.count < 2 or not p.axes or k.width > 1 or k.group > 1 or p.share.number.as_name() not in self.points:
+                yield _invalid(k, f"a share of {p.share.count} with {k.group} threads a point, {k.width} lanes")
+            yield from self.unknown("a share", (p.share.place,), self.positions)
         for r in p.wide:
             yield from self.expression("a phase", r, inside, folds)
         for s in p.stores:

@@ -28,6 +28,12 @@ PARTS = 1024
 """Blocks that a Region's long lines are cut for: some waves on every machine, so that results are the same on all."""
 SHORTEST_PART = 4096
 """Terms of a part that neighbouring threads take: 16 each."""
+OWNERS = 1 << 15
+"""Threads that fill a machine."""
+MOST_OWNERS = 256
+LONG_TURNS = 64
+TURNS_EACH = 16
+"""Writes that pay for a thread which looks at all of them."""
 SORT_TILE = 1024
 """Entries that a block sorts in shared memory: two buffers of 16 KB."""
 SORT_TILES = 4
@@ -57,7 +63,25 @@ def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> Gpu
     groups = tuple(
         part_group(region, let) if part else group_of(region, let, sizes) for let, part in zip(taken, parts, strict=True)
     )
-    return GpuStream((), passes, storage, THREADS, VECTOR_BYTES, groups, parts=parts if in_parts else ())
+    owners = owners_of(region, sizes)
+    return GpuStream((), passes, storage, THREADS, VECTOR_BYTES, groups, parts=parts if in_parts else (), owners=owners)
+
+
+def owners_of(region: Region, sizes: Mapping[str, int]) -> int:
+    """Threads that share out what a yield writes where data say: as many as fill a machine with those that each has of
+    its own, where there is more than a little to go through in order."""
+    extents, lets = all_axes(region), lets_by_name(region)
+    owners = 1
+    for y in region.yields:
+        if not y.indices:
+            continue
+        axes = lets[y.source].axes
+        alone = {e.as_name() for e in y.map or () if e is not None}
+        points = size_at(product(extents[a] for a in axes if a in alone), sizes)
+        turns = size_at(product(extents[a] for a in axes if a not in alone), sizes)
+        if turns >= LONG_TURNS:
+            owners = max(owners, min(MOST_OWNERS, OWNERS // points, turns // TURNS_EACH))
+    return 1 << (owners.bit_length() - 1)
 
 
 def routine_plan(region: Region, sizes: Mapping[str, int]) -> GpuStream:

@@ -230,6 +230,9 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     parts: tuple[int, ...] = ()
     """Elements of a line that one group takes, where lines are too few and too long for a group each; 0: whole lines. One
     entry per pass; absent: 0. A constant, so that every run adds in the same order."""
+    owners: int = 1
+    """Where data say where to write, threads to which the elements of the output are shared out by their positions: each
+    goes through all writes in order and does its own."""
 
 
 SchedulePlan: TypeAlias = (

@@ -144,6 +144,7 @@ def _loops(plan: Scalar | CpuRows | GpuStream) -> list[str]:
             head += f", {plan.blocks.round} at a time" if plan.blocks.round else ""
     if isinstance(plan, GpuStream):
         head += f" threads {plan.threads}, {plan.vector_bytes} bytes each"
+        head += f", {plan.owners} owners of what is written" if plan.owners > 1 else ""
     lines = [head]
     depth = 1
     for i, a in enumerate(plan.outer):

@@ -117,8 +117,10 @@ def _schedule(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target
 
 
 def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
-    """Lines over several blocks: of what reduces or scans, by groups, each part whole vectors."""
+    """Lines over several blocks: of what reduces or scans, by groups, each part whole vectors. Owners of elements."""
     lets = lets_by_name(region)
+    if not 1 <= plan.owners <= 1024:
+        yield _bad(region, f"{plan.owners} owners of what is written", "give 1 to 1024")
     for name, row in (("groups", plan.groups), ("parts", plan.parts)):
         if row and len(row) != len(plan.passes):
             yield _bad(region, f"{len(row)} {name} for {len(plan.passes)} passes", "give one entry per pass, or none")

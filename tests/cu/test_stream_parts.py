@@ -11,7 +11,7 @@ import pytest
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.frontend.graph import Graph
-from tatami.gpu.stream_ir import Fold, Running, SortKernel, StreamKernel
+from tatami.gpu.stream_ir import Fold, Running, SortKernel, StreamKernel, Write
 from tatami.gpu.verify import verify_any
 from tatami.plan import choose_stream
 from tatami.plan.verify_plan import verify_plan
@@ -128,6 +128,7 @@ def test_parts_are_as_long_as_the_machine_is_wide(shape: tuple[int, ...], part: 
         ({"parts": (64,), "groups": (1,)}, "groups of 1"),
         ({"parts": (64, 0)}, "2 parts for 1 passes"),
         ({"parts": (64,), "fused": True}, "fused"),
+        ({"owners": 0}, "0 owners"),
     ],
 )
 def test_parts_that_make_no_sense_are_refused(changes: dict[str, Any], why: str) -> None:
@@ -168,3 +169,46 @@ def test_a_kernel_of_wrong_parts_is_refused(size: int) -> None:
     k = stages_of(sum_of(1 << 18))["gpu"].main.kernels[0]
     fold = msgspec.structs.replace(k.phases[0], part=msgspec.structs.replace(k.phases[0].part, size=size))
     assert any(f"a part of {size} elements" in d.why for d in verify_any(msgspec.structs.replace(k, phases=(fold,))))
+
+
+def meeting(g: Graph) -> None:
+    x, index = g.input("x", (10, 6), DType.fp32), g.input("index", (160, 6), DType.i64)
+    u = g.input("u", (160, 6), DType.fp32)
+    for op in ("set", "add", "max"):
+        g.output(op, x.scatter(0, index, u.exp(), op))
+    at = g.input("at_index", (130, 2), DType.i64)
+    g.output("nd", g.input("z", (3, 4, 5), DType.fp32).scatter_nd(at, g.input("v", (130, 5), DType.fp32), "add"))
+    g.output(
+        "count",
+        g.input("h", (7,), DType.fp32).scatter(0, g.input("bin", ("K",), DType.i64), g.input("w", ("K",), DType.fp32), "add"),
+    )
+
+
+def test_writes_that_meet_are_shared_out_by_their_elements() -> None:
+    """The machine would report two threads that write one element; the order of each element's writes is kept."""
+    stages = stages_of(meeting)
+    phases = [p for k in stages["gpu"].main.kernels for p in k.phases if isinstance(p, Write)]
+    assert sum(p.share is not None for p in phases) == 5
+    for k in (150, 0):
+        check_kernels(stages, {"K": k})
+
+
+def gradient(tokens: int, width: int) -> Callable[[Graph], None]:
+    def make(g: Graph) -> None:
+        x, index = g.input("x", (50257, width), DType.fp32), g.input("index", (tokens, 1), DType.i64)
+        g.output("y", x.scatter_nd(index, g.input("u", (tokens, width), DType.fp32), "add"))
+
+    return make
+
+
+@pytest.mark.parametrize(("tokens", "width", "owners"), [(4096, 768, 32), (1 << 20, 1, 256), (16, 768, 1), (4096, 1 << 16, 1)])
+def test_owners_fill_the_machine(tokens: int, width: int, owners: int) -> None:
+    (plan,) = (c.plan for r in stages_of(gradient(tokens, width))["plan"].main.regions for c in r.choices)
+    assert plan.owners == owners
+
+
+def test_a_share_that_is_none_is_refused() -> None:
+    (k,) = stages_of(gradient(4096, 768))["gpu"].main.kernels[-1:]
+    (write,) = k.phases
+    wrong = msgspec.structs.replace(write, share=msgspec.structs.replace(write.share, count=1))
+    assert any("a share of 1" in d.why for d in verify_any(msgspec.structs.replace(k, phases=(wrong,))))

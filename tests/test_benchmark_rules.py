@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.cpu.blocks import CALLS, Block, Row, judge, timed_block
+from benchmarks.cpu.blocks import CALLS, LEAST_CALLS, Block, Row, judge, may_decide, timed_block
 from benchmarks.cpu.memory import Growth
 from benchmarks.cpu.report import Record, groups, page, plot
 
@@ -22,6 +22,19 @@ def test_a_block_is_some_calls_between_two_probes() -> None:
     assert len(calls) == CALLS + 1
     assert (found.before, found.after) == (90.0, 70.0)
     assert found.seconds >= 0
+
+
+def test_a_block_of_long_calls_has_few_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr("benchmarks.cpu.blocks.time.perf_counter", lambda: float(next(clock)))
+    calls: list[int] = []
+    timed_block(lambda: calls.append(1), lambda: QUIET, idle=0.0)
+    assert len(calls) == LEAST_CALLS + 1
+
+
+def test_only_peers_near_the_best_run_alone_too() -> None:
+    found = {"Tatami": blocks(1.0), "fast": blocks(3.0), "near": blocks(3.8), "slow": blocks(4.0), "failed": []}
+    assert may_decide(found, "Tatami") == ["fast", "near"]
 
 
 def test_the_ratio_is_the_best_peer_over_ours() -> None:

@@ -5,8 +5,8 @@
     python -m benchmarks.cpu --group gemm --threads 1
     python -m benchmarks.cpu --report           docs/performance.md from the record, without measuring
 
-With one thread all contestants take turns in one process, and each peer runs once more alone in a fresh one; with more
-threads every contestant has a process of its own, because pools spin. An hour without neighbours gives the record.
+With one thread all contestants take turns in one process, and each peer that comes near the best runs once more alone in a
+fresh one; with more threads every contestant has a process of its own, because pools spin.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.cpu.blocks import Block, Row, judge
+from benchmarks.cpu.blocks import Block, Row, judge, may_decide
 from benchmarks.cpu.cases import Case, all_cases, chosen
 from benchmarks.cpu.contestants import NAMES, OURS, applies
 from benchmarks.cpu.machine import describe
@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--case", action="append", default=[], help="one case by its name")
     parser.add_argument("--contestant", action="append", default=[], choices=NAMES)
     parser.add_argument("--threads", type=int, action="append", default=[], help="1 and 2 when not given")
-    parser.add_argument("--seconds", type=float, default=1.0, help="per contestant and case")
+    parser.add_argument("--seconds", type=float, default=0.4, help="per contestant and case, at least")
     parser.add_argument(
         "--json", type=Path, default=None, help=f"the record (default {RECORD.relative_to(ROOT)} of a full run)"
     )
@@ -105,7 +105,8 @@ def _rows(folder: str, cases: Sequence[Case], names: Sequence[str], threads: int
         for name in names:
             if name == OURS:
                 continue
-            for found in _worker(folder, threads, seconds / 2, [name], cases):
+            near = [c for c in cases if any(name in may_decide(_blocks(f), OURS) for f in together[c.name])]
+            for found in _worker(folder, threads, seconds / 2, [name], near):
                 alone[found["case"]].update(_blocks(found))
     best = max(
         (max(b.before, b.after) for all_ in together.values() for f in all_ for bs in _blocks(f).values() for b in bs),

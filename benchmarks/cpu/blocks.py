@@ -1,5 +1,7 @@
 """How a contestant is timed, and what is left out: calls in blocks, each after idle time and between two probes of the peak.
 
+A block is twenty calls; of calls that take long it is those of a second, but three at least.
+
 A block counts when both probes reached 0.93 of the best probe of the whole run. A contestant's time is the median of the
 medians of its blocks. A row is void when a peer that could decide it has no block left, or when it ran more than a tenth
 slower or faster in company than alone in a fresh process.
@@ -14,9 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 IDLE = 0.02
-CALLS = 20
+CALLS, LEAST_CALLS = 20, 3
+LONG_BLOCK = 1.0
 QUIET = 0.93
 SAME = 0.10
+NEAR = 1.3
 PARKED_AFTER = 1e-3
 PARKED_CPU = 1e-3
 
@@ -51,12 +55,15 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def timed_block(run: Callable[[], object], probe: Callable[[], float], calls: int = CALLS, idle: float = IDLE) -> Block:
-    """Idle, a probe, `calls` calls timed one by one, a probe. One call before the first clock brings the caches back."""
+    """Idle, a probe, `calls` calls timed one by one, a probe. One call before them brings the caches back and says whether
+    a block of them would be long."""
     time.sleep(idle)
     before = probe()
+    began = time.perf_counter()
     run()
+    fit = int(LONG_BLOCK / max(time.perf_counter() - began, 1e-9))
     taken = []
-    for _ in range(calls):
+    for _ in range(min(calls, max(fit, LEAST_CALLS))):
         began = time.perf_counter()
         run()
         taken.append(time.perf_counter() - began)
@@ -76,6 +83,12 @@ def quiet_seconds(blocks: Iterable[Block], best_probe: float) -> float | None:
     """Seconds per call over the blocks that count; None when there is none."""
     kept = [b.seconds for b in blocks if min(b.before, b.after) >= QUIET * best_probe]
     return statistics.median(kept) if kept else None
+
+
+def may_decide(found: Mapping[str, list[Block]], ours: str) -> list[str]:
+    """The peers that came near the best one: those that run once more alone."""
+    peers = {name: statistics.median(b.seconds for b in blocks) for name, blocks in found.items() if name != ours and blocks}
+    return [name for name, seconds in peers.items() if seconds <= NEAR * min(peers.values())]
 
 
 def judge(

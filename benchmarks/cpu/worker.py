@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.cpu.contestants import OURS, applies, contestant, first_array, limit_threads
 
-MIN_BLOCKS, MAX_BLOCKS = 3, 25
+MIN_BLOCKS, MAX_BLOCKS = 2, 25
 
 
 def main() -> None:

@@ -6,6 +6,8 @@ call and counted. Outputs come in the caller's kind.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import difflib
 import math
 import os
@@ -48,11 +50,11 @@ class Taken:
 
 def take(value: Any, port: Input) -> Taken:
     """Check dtype and rank, and make it readable by kernels. Raises InputMismatch."""
-    if type(value) is np.ndarray and value.dtype == numpy_dtype(port.dtype):  # the common case, quickly
-        original, kind = value, "numpy"
+    if type(value) is np.ndarray and value.dtype == numpy_dtype(port.dtype) and value.ndim == len(port.shape):
+        original, kind = value, "numpy"  # the common case, quickly
     else:
         original, kind = to_numpy(value, port)
-    check(original, port)
+        check(original, port)
     ready = original
     if port.layout is not None and not lies_in(ready, port.layout):
         ready = lay_out(ready, port.layout)
@@ -159,6 +161,9 @@ def check(array: Array, port: Input | Output) -> None:
 def arrange(ports: Sequence[Input | Output], given: Mapping[str, Any], what: str, *, all: bool = True) -> list[Any]:
     """Values by name into the order of `ports`. Raises InputMismatch for unknown and missing names."""
     names = [p.tensor for p in ports]
+    if all and len(given) == len(names):
+        with contextlib.suppress(KeyError):
+            return [given[n] for n in names]
     for name in given:
         if name not in names:
             near = difflib.get_close_matches(str(name), names, 1)
@@ -184,12 +189,17 @@ def empty(shape: Sequence[int], dtype: DType) -> Array:
 
 def empty_bytes(size: int) -> Array:
     """`size` uninitialised bytes, aligned to 64. Raises OutOfMemory."""
+    block = empty_block(size)
+    start = -address(block) % ALIGNMENT
+    return block[start : start + size]
+
+
+def empty_block(size: int) -> Array:
+    """Uninitialised bytes that hold `size` aligned ones. Raises OutOfMemory."""
     try:
-        block = np.empty(size + ALIGNMENT, np.uint8)
+        return np.empty(size + ALIGNMENT, np.uint8)
     except (MemoryError, ValueError, OverflowError):
         raise out_of_memory(size) from None
-    start = -block.ctypes.data % ALIGNMENT
-    return block[start : start + size]
 
 
 def out_of_memory(size: int) -> Exception:
@@ -242,7 +252,12 @@ def aligned_copy(array: Array, dtype: DType) -> Array:
 
 
 def address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
+    """Through the buffer protocol, which takes a fifth of the time of the other ways; it has no read-only or empty arrays
+    and not all dtypes."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):
+        return int(array.ctypes.data)
 
 
 def overlaps(a: Array, b: Array) -> bool:

@@ -34,6 +34,7 @@ from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import PythonRun
+from tatami.runtime.results import Results
 
 Array: TypeAlias = np.ndarray
 Entry: TypeAlias = Callable[..., int]
@@ -52,6 +53,9 @@ FAULTS = {
 }
 KEPT_ARENAS = 4
 KEPT_SIZES = 256
+_ENTRIES = {"main": "tatami_entry", "setup": "tatami_setup"}
+_NOTHING = np.empty(0, np.uint8)
+"""The arena of a program that needs none."""
 """Arenas that wait for the next call, and tuples of sizes whose memory plans are kept."""
 
 
@@ -97,6 +101,7 @@ class CpuProgram(LoadedModule):
         self._faces: dict[str, Face] = {}
         self._lock = threading.Lock()
         self._arenas: list[tuple[Array, int]] = []
+        self._results = Results()
         self._numbers = {name: k for k, name in enumerate(execution.programs)}
         self.is_prepared = False
         """Did `setup` run? Where it reads held inputs, each call runs it on those it gets, unless it is `prepared`."""
@@ -210,8 +215,7 @@ class CpuProgram(LoadedModule):
         return self._entries[symbol]
 
     def symbol(self, program: str) -> str:
-        named = {"main": "tatami_entry", "setup": "tatami_setup"}
-        return named.get(program) or f"tatami_program_{self._numbers[program]}"
+        return _ENTRIES.get(program) or f"tatami_program_{self._numbers[program]}"
 
     def segment(self, program: str, segment: int) -> Entry:
         return self.entry(f"tatami_segment_{self._numbers[program]}_{segment}")
@@ -245,9 +249,12 @@ class CpuProgram(LoadedModule):
             if alias >= 0:
                 results.append(inputs[alias])
             else:
-                results.append(empty(at.output_shapes[k], face.dtypes[k]) if given is None else given)
+                results.append(self._new(program, k, at.output_shapes[k], face.dtypes[k]) if given is None else given)
         self.call(program, at, [*map(address, inputs), *(address(results[k]) for k in face.written)])
         return results
+
+    def _new(self, program: str, position: int, shape: tuple[int, ...], dtype: DType) -> Array:
+        return self._results.new(position, shape, dtype) if program == "main" else empty(shape, dtype)
 
     def call(self, program: str, at: Sized, addresses: Sequence[int]) -> None:
         """One call on bare memory: the addresses of the inputs, then of the written outputs. Nothing is checked. Not for
@@ -339,6 +346,8 @@ class CpuProgram(LoadedModule):
 
     def take_arena(self, size: int) -> tuple[Array, int]:
         """An arena of at least `size` bytes for one call, and its address."""
+        if size == 0:
+            return _NOTHING, 0
         with self._lock:
             for k, (arena, _) in enumerate(self._arenas):
                 if arena.nbytes >= size:
@@ -348,6 +357,8 @@ class CpuProgram(LoadedModule):
         return arena, address(arena)
 
     def give_arena(self, arena: Array, start: int) -> None:
+        if arena is _NOTHING:
+            return
         with self._lock:
             if len(self._arenas) < KEPT_ARENAS:
                 self._arenas.append((arena, start))

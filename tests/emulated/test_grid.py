@@ -1,0 +1,43 @@
+"""A sample of the grid (`grid.py`) that has every pair of choices for products, and the record of all of it."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from tests.emulated.grid import KINDS, Point, difference, points, prepared, tile_of
+
+RECORD = Path(__file__).parent / "grid.json"
+Pair = frozenset[tuple[str, str]]
+
+
+def pairs(p: Point) -> set[Pair]:
+    parts = (("kind", p.kind), ("dtype", str(p.dtype)), ("order", p.order), ("epilogue", p.epilogue), ("target", p.target))
+    return {frozenset(two) for two in combinations(parts, 2)}
+
+
+def covering(every: list[Point]) -> list[Point]:
+    """Points that have every pair of choices which stands in `every`: each time the one with most of those that lack."""
+    missing = set[Pair]().union(*map(pairs, every))
+    out = []
+    while missing:
+        out.append(max(every, key=lambda p: len(pairs(p) & missing)))
+        missing -= pairs(out[-1])
+    return out
+
+
+SAMPLE = covering([p for p in points() if p.kind in ("product", "batched", "large")])
+
+
+@pytest.mark.parametrize("p", SAMPLE, ids=lambda p: p.name)
+def test_products_agree_at_every_tail(p: Point) -> None:
+    compilation = prepared(p)
+    assert difference(compilation, KINDS[p.kind].tails(tile_of(compilation))) == ""
+
+
+def test_the_record_has_every_point() -> None:
+    """Each agreed when it was recorded; `python -m tests.emulated.grid --record …` runs those whose kernels changed since."""
+    assert set(json.loads(RECORD.read_text())) == {p.name for p in points()}

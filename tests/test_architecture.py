@@ -89,6 +89,8 @@ FACE = {
     "kinds",
     "online",
     "window",
+    "convolution",
+    "slides",
     "frames",
     "walk",
     "gemm_view",

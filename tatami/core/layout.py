@@ -33,6 +33,12 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
 ROW_MAJOR = Layout()
 
 
+def packed_layout(rank: int, block: int) -> Layout:
+    """``[batch…][N / block][K][block]`` of a logical ``[batch…, K, N]``: what a micro-kernel reads, any part of k of a sliver
+    in one piece."""
+    return Layout("blocked", order=(*range(rank - 2), rank - 1, rank - 2), blocks=((rank - 1, block),))
+
+
 class MemRef(msgspec.Struct, frozen=True):
     """A buffer as a kernel sees it: dtype, logical shape, bytes of alignment, aliasing promise, layout."""
 

@@ -23,10 +23,8 @@ from tatami.core.bounds import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
-from tatami.core.scalar import number
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles, misfit
-from tatami.loop.pointwise import Point
 from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Read, Reduce, Region
@@ -34,7 +32,7 @@ from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.walk import lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
-_GRAIN_FLOPS = 1 << 18
+GRAIN_FLOPS = 1 << 18
 """Work a thread should get at least: a few times what waking it costs."""
 GRAIN_PACK = 1 << 14
 
@@ -60,7 +58,7 @@ class _Contraction(Tiles):
         pack_routine = f"tatami_pack_{element}_{lanes}" if lanes in (4, 8, 16) else ""
         super().__init__(region, plan.acc, acc.dtype, shape.k, lanes, pack_routine)
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
-        self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes, self.init = lhs, rhs, m, n, shape.batch, acc.init
+        self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes = lhs, rhs, m, n, shape.batch
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
         self.gemm_routine = f"tatami_gemm_{element}_{self.mr}x{self.nr}_{lanes}"
         self.m, self.n, self.k, self.batches = (self.total(g) for g in (m, n, shape.k, shape.batch))
@@ -119,7 +117,7 @@ class _Contraction(Tiles):
         panels, sums = self.local(rows_max * self.k), self.local(rows_max * self.nr)
         x = self.counter(blocks)
         i0, rows, start = self.row_range(var(x), blocks)
-        work = grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2)
+        work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         own = (*start, *self.pack_rows({}, panels.name, i0, rows))
         if self.ready is not None:
             inner = self.all_slivers({}, i0, rows, panels.name, sums.name)
@@ -143,7 +141,7 @@ class _Contraction(Tiles):
         return (
             panels,
             loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),
-            loop.Parallel(s, self.slivers, grain(_GRAIN_FLOPS, self.m * self.k * (2 * self.nr)), compute, (sliver, sums)),
+            loop.Parallel(s, self.slivers, grain(GRAIN_FLOPS, self.m * self.k * (2 * self.nr)), compute, (sliver, sums)),
         )
 
     def split_batch(self) -> Stmts:
@@ -155,7 +153,7 @@ class _Contraction(Tiles):
         i0, rows, start = self.row_range(block, blocks)
         pack = self.pack_rows(values, panels.name, i0, rows)
         inner = self.all_slivers(values, i0, rows, panels.name, sums.name, sliver=sliver.name)
-        work = grain(_GRAIN_FLOPS, rows_max * self.k * self.n * 2)
+        work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         return (loop.Parallel(x, self.batches * blocks, work, (*declare, *start, *pack, *inner), (panels, sliver, sums)),)
 
     # -- blocks --------------------------------------------------------------------------------
@@ -181,11 +179,7 @@ class _Contraction(Tiles):
         return i0, rows, (d0, d1)
 
     def each_k_block(self, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
-        """Loop over blocks of k: make(k0, k1) with the bounds in registers."""
-        p = self.counter(self.k_blocks)
-        k0, d0 = self.integer(floordiv(self.k * var(p), self.k_blocks))
-        k1, d1 = self.integer(floordiv(self.k * (var(p) + 1), self.k_blocks))
-        return (loop.For(p, ZERO, self.k_blocks, (d0, d1, *make(k0, k1))),)
+        return self.each_block(self.k, self.k_blocks, make)
 
     def sliver_at(self, k0: Expr, sliver: Expr) -> Expr:
         return (sliver * self.k + k0) * self.nr
@@ -267,24 +261,17 @@ class _Contraction(Tiles):
                 x = self.counter(columns.spans[-1].size)
                 bound = {**bound_m, **{a: substitute(v, {**outer, name: var(x)}) for a, v in columns.values.items()}}
                 return self.run_along(
-                    bound, x, jlo, jhi, lambda y, p: self.finish(p, sums, row + jbase + var(y) - j0), (self.lanes, 1)
+                    bound,
+                    x,
+                    jlo,
+                    jhi,
+                    lambda y, p: self.finish_sum(self.region, p, sums, row + jbase + var(y) - j0),
+                    (self.lanes, 1),
                 )
 
             return (loop.For(i, mlo, mhi, walk(columns, j0, j1, self.counter, across)),)
 
         return walk(rows, i0, i1, self.counter, per_row)
-
-    def finish(self, p: Point, sums: str, at: Expr) -> None:
-        """All outputs at one place, from the sum stored at `at`."""
-        let = self.lets[self.plan.acc]
-        total: loop.Value = self.em.load(sums, at, self.dtype, p)
-        if self.init is not None and number(self.init) != 0:
-            total = loop.Op("add", self.em.level(total, loop.Const(self.init, self.dtype)))
-        if let.dtype != self.dtype:
-            total = loop.Cast(total, let.dtype)
-        place = tuple(p.at(var(a)) for a in let.axes)
-        self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))
-        self.store_yields(self.region, p)
 
 
 def grain(wanted: int, item: Expr) -> Expr:

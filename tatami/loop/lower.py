@@ -22,7 +22,18 @@ from tatami.loop.rename import Names, rename, rename_plan
 from tatami.loop.rows import lower_rows
 from tatami.loop.streaming import lower_streaming
 from tatami.loop.window import lower_window
-from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuWindow, ProgramPlan, RegionPlan, Scalar, SchedulePlan
+from tatami.loop.winograd import lower_winograd
+from tatami.plan.ir import (
+    CpuContraction,
+    CpuRows,
+    CpuStreaming,
+    CpuWindow,
+    CpuWinograd,
+    ProgramPlan,
+    RegionPlan,
+    Scalar,
+    SchedulePlan,
+)
 from tatami.region.ir import Program, Region
 
 
@@ -97,6 +108,8 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
             return lower_contraction(region, plan)
         case CpuWindow():
             return lower_window(region, plan)
+        case CpuWinograd():
+            return lower_winograd(region, plan)
         case CpuStreaming():
             return lower_streaming(region, plan)
         case _:
@@ -104,7 +117,7 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
                 "InvalidPlan",
                 at,
                 f"a plan of kind {type(plan).__name__} is for another target",
-                "choose a plan of kind scalar, cpu_rows, cpu_contraction, cpu_streaming or cpu_window",
+                "choose a plan of kind scalar, cpu_rows, cpu_contraction, cpu_streaming, cpu_window or cpu_winograd",
             )
 
 

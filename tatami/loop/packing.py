@@ -15,13 +15,14 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, substitute, var
 from tatami.core.layout import address
+from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.flatten import flatten
 from tatami.loop.pointwise import Emitter, Point
 from tatami.loop.segments import Group, collapse, guard_range, step_of, walk
-from tatami.plan.ir import CpuContraction, CpuStreaming, CpuWindow
-from tatami.region.ir import At, Cast, Const, Read, Region, RegionExpr, Select, Within, Yield
+from tatami.plan.ir import CpuContraction, CpuStreaming, CpuWindow, CpuWinograd
+from tatami.region.ir import At, Cast, Const, Read, Reduce, Region, RegionExpr, Select, Within, Yield
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
 
 Stmts: TypeAlias = tuple[loop.Stmt, ...]
@@ -29,7 +30,7 @@ Direct: TypeAlias = tuple[str, Expr, Expr]
 """A plain read: buffer, address, stride along the inner axis of j."""
 
 
-def misfit(plan: CpuContraction | CpuStreaming | CpuWindow, let: str, why: str) -> TatamiError:
+def misfit(plan: CpuContraction | CpuStreaming | CpuWindow | CpuWinograd, let: str, why: str) -> TatamiError:
     """The diagnostic of a plan whose template does not take the Region."""
     other = "cpu_split" if isinstance(plan, CpuStreaming) else "cpu_rows"
     kind = plan.__struct_config__.tag
@@ -109,6 +110,27 @@ class Tiles:
                 if dtype is not None and loop.type_of(value).dtype != dtype:
                     value = loop.Cast(value, dtype)
             self.em.store(y.to, p.at(self.target(y)), value, p, active)
+
+    def finish_sum(self, region: Region, p: Point, sums: str, at: Expr) -> None:
+        """All outputs at one place, from the sum stored at `at`."""
+        let = self.lets[self.acc]
+        total: loop.Value = self.em.load(sums, at, self.dtype, p)
+        assert isinstance(let.expr, Reduce)
+        init = let.expr.init
+        if init is not None and number(init) != 0:
+            total = loop.Op("add", self.em.level(total, loop.Const(init, self.dtype)))
+        if let.dtype != self.dtype:
+            total = loop.Cast(total, let.dtype)
+        place = tuple(p.at(var(a)) for a in let.axes)
+        self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))
+        self.store_yields(region, p)
+
+    def each_block(self, total: Expr, blocks: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
+        """Loop over blocks of a range: make(first, stop) with the bounds in registers."""
+        p = self.counter(blocks)
+        first, d0 = self.integer(floordiv(total * var(p), blocks))
+        stop, d1 = self.integer(floordiv(total * (var(p) + 1), blocks))
+        return (loop.For(p, ZERO, blocks, (d0, d1, *make(first, stop))),)
 
     def pack(
         self,

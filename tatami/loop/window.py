@@ -27,8 +27,9 @@ from tatami.loop.segments import guard_range, step_of
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import At, Binary, Cast, Const, Read, Reduce, Region, RegionExpr
 from tatami.region.online import reads_along
+from tatami.region.slides import Slide
 from tatami.region.walk import all_axes, rewrite
-from tatami.region.window import Slide, Window, find_window
+from tatami.region.window import Window, find_window
 
 _SEEN = "seen"
 """The let that stands for the scratch: [row][remainder][column]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -17,6 +17,7 @@ from tatami.plan.ir import (
     CpuSplit,
     CpuStreaming,
     CpuWindow,
+    CpuWinograd,
     GpuStream,
     GpuSync,
     Scalar,
@@ -89,6 +90,8 @@ def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[
 
 def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
     match plan:
+        case CpuWinograd():
+            return frozenset({"contraction"})
         case CpuContraction() | Sm80Mma() | Sm90Mma() | GpuSync():
             return frozenset({"contraction", "streaming_pair"})
         case CpuWindow():
@@ -103,27 +106,12 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
 
 def read_plan(value: Any, at: str) -> SchedulePlan:
     """A plan document. The spec's own (spec 3 §8.1) has `arch` instead of `kind`."""
-    if isinstance(
-        value, Scalar | CpuRows | CpuContraction | CpuStreaming | CpuWindow | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream
-    ):
+    if isinstance(value, SchedulePlan):
         return value
     if not isinstance(value, dict):
         raise fail("InvalidDocument", at, "a plan is an object", "see `tatami schema plan`")
     value = dict(value)
-    kinds: dict[str, Any] = {
-        "scalar": Scalar,
-        "cpu_rows": CpuRows,
-        "cpu_contraction": CpuContraction,
-        "sm80_mma": Sm80Mma,
-        "sm90_mma": Sm90Mma,
-    }
-    kinds |= {
-        "cpu_split": CpuSplit,
-        "cpu_streaming": CpuStreaming,
-        "cpu_window": CpuWindow,
-        "gpu_sync": GpuSync,
-        "gpu_stream": GpuStream,
-    }
+    kinds: dict[str, Any] = {kind.__struct_config__.tag: kind for kind in get_args(SchedulePlan)}
     if "kind" not in value and value.keys() >= MMA_FIELDS | {"arch"}:
         value["kind"] = f"{value['arch']}_mma"
     if "algo" in value or value.get("kind") not in kinds:

@@ -108,6 +108,23 @@ class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window")
     width: int
 
 
+class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winograd"):
+    """A 3x3 convolution by tiles of 2x2 results, F(2,3): 16 products instead of 36 per tile (region/convolution.py says
+    when). Blocks of `rows` x `columns` tiles are transformed into panels of mr, multiplied with the weights that `setup`
+    has transformed (`packed` names them) in slivers of nr filters, and transformed back. `split` names what threads
+    divide: the blocks of tiles, or channels and then filters."""
+
+    acc: str
+    rows: int
+    columns: int
+    mr: int
+    nr: int
+    kc: int
+    width: int
+    split: Literal["tiles", "channels"]
+    packed: tuple[str, ...]
+
+
 class CpuSplit(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_split"):
     """The Region runs as several, one after the other: the lets of each part. `realise` splits it (plan/split.py)."""
 
@@ -236,7 +253,17 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
 
 
 SchedulePlan: TypeAlias = (
-    Scalar | CpuRows | CpuContraction | CpuStreaming | CpuWindow | CpuSplit | Sm80Mma | Sm90Mma | GpuSync | GpuStream
+    Scalar
+    | CpuRows
+    | CpuContraction
+    | CpuStreaming
+    | CpuWindow
+    | CpuWinograd
+    | CpuSplit
+    | Sm80Mma
+    | Sm90Mma
+    | GpuSync
+    | GpuStream
 )
 
 

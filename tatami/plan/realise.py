@@ -3,27 +3,24 @@
     plan packs n1            setup:  n1_p[k, n] <- n1[k, n]     blocked, slivers of nr columns
     n9 = sum n0 * n1   ->    main:   n9 = sum n0[m, k] * n1_p[k, n]
 
-A plan that asks for nothing leaves the module as it is. A packed operand is a matrix [batch…, K, N] of the accumulation
-dtype, K and N linear over the contraction's k and n axes, in the layout ``[batch…][N / nr][K][nr]``: any block of k of a
-sliver is contiguous. Its logical meaning is the operand's, so the realised Regions mean what the planned ones do.
+A plan that asks for nothing leaves the module as it is. What a packed operand looks like is in plan/packed_operands.py;
+its logical meaning is the operand's, so the realised Regions mean what the planned ones do.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from tatami.core.bounds import linearize
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, product, var
-from tatami.core.layout import Layout, MemRef
+from tatami.core.layout import MemRef, packed_layout
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.plan.convert import with_layouts
-from tatami.plan.ir import CpuContraction, CpuSplit, ProgramPlan
+from tatami.plan.ir import CpuSplit, ProgramPlan, SchedulePlan
+from tatami.plan.packed_operands import PackedOperand, packed_operands
 from tatami.plan.split import split_region
-from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Read, Reduce, Region, RegionExpr, Step, Target, Yield
-from tatami.region.kinds import ContractionShape, contractions
-from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads
+from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Reduce, Region, RegionExpr, Step, Target, Yield
+from tatami.region.walk import Types, reads
 
 
 def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Module[Program]:
@@ -61,11 +58,6 @@ def _split_program(program: Program, plan: ProgramPlan) -> Program:
     return msgspec.structs.replace(program, body=tuple(body))
 
 
-def packed_layout(rank: int, nr: int) -> Layout:
-    """``[batch…][N / nr][K][nr]`` of a logical ``[batch…, K, N]``."""
-    return Layout("blocked", order=(*range(rank - 2), rank - 1, rank - 2), blocks=((rank - 1, nr),))
-
-
 class _Packing(msgspec.Struct, frozen=True):
     """One packed tensor: the tensor of main that it is made from, and the Region that makes it."""
 
@@ -84,7 +76,7 @@ def _pack_program(program: Program, plan: ProgramPlan) -> tuple[Program, list[_P
     body: list[Region | Step] = []
     for item in program.body:
         chosen = plans[item.name].choices[-1].plan if isinstance(item, Region) and item.name in plans else None
-        if isinstance(item, Region) and isinstance(chosen, CpuContraction):
+        if isinstance(item, Region) and chosen is not None:
             item = _pack_region(item, chosen, ports, taken, made)
         body.append(item)
     if not made:
@@ -106,98 +98,64 @@ def _names(program: Program) -> set[str]:
 
 
 def _pack_region(
-    region: Region, plan: CpuContraction, ports: dict[str, Input], taken: set[str], made: dict[tuple[str, str], _Packing]
+    region: Region, plan: SchedulePlan, ports: dict[str, Input], taken: set[str], made: dict[tuple[str, str], _Packing]
 ) -> Region:
-    """The Region with the packed operand put in, or as it is when that operand cannot be packed."""
-    shape = next((c for c in contractions(region) if c.acc == plan.acc), None)
-    if shape is None or len(plan.packed) != 1:
-        return region
-    operand, n_axes = (shape.lhs, shape.m) if plan.swap else (shape.rhs, shape.n)
-    extents = all_axes(region)
-    axes = (*shape.batch, *shape.k, *n_axes)
-    tensor = plan.packed[0]
-    if {r.tensor for r in reads(operand)} != {tensor} or let_uses(operand) or any(extents[a].as_int() is None for a in axes):
-        return region
-    acc = lets_by_name(region)[plan.acc]
-    assert isinstance(acc.expr, Reduce)
-    if tensor not in ports:
-        return region
-    packing = _packing(region, shape, operand, n_axes, tensor, plan.nr, acc.expr.dtype, ports[tensor], taken, made)
-    return _with_operand(region, acc, operand, packing, (shape.batch, shape.k, n_axes))
+    """The Region with its packed operands put in."""
+    for wanted in packed_operands(region, plan):
+        if wanted.tensor in ports:
+            region = _with_operand(region, wanted, _packing(region, wanted, ports[wanted.tensor], taken, made))
+    return region
 
 
 def _packing(
-    region: Region,
-    shape: ContractionShape,
-    operand: RegionExpr,
-    n_axes: tuple[str, ...],
-    tensor: str,
-    nr: int,
-    dtype: DType,
-    port: Input,
-    taken: set[str],
-    made: dict[tuple[str, str], _Packing],
+    region: Region, wanted: PackedOperand, port: Input, taken: set[str], made: dict[tuple[str, str], _Packing]
 ) -> _Packing:
-    extents = all_axes(region)
-    axes = (*shape.batch, *shape.k, *n_axes)
-    types = Types(region)
-    e = operand if types.of(operand) == dtype else Cast(operand, dtype)
-    sizes = (*(extents[a] for a in shape.batch), product(extents[a] for a in shape.k), product(extents[a] for a in n_axes))
-    layout = packed_layout(len(sizes), nr)
-    memref = next(p.memref for p in region.inputs if p.name == tensor)
-    let = Let("v", axes, dtype, e)
-    key = (tensor, repr((let, nr, [str(extents[a]) for a in axes], shape.batch, shape.k, n_axes)))
+    """The Region that packs the operand; one for all that want the same."""
+    layout = packed_layout(len(wanted.shape), wanted.block)
+    memref = next(p.memref for p in region.inputs if p.name == wanted.tensor)
+    last = wanted.lets[-1]
+    key = (wanted.tensor, repr((wanted.lets, wanted.block, [str(s) for s in wanted.sizes.values()], wanted.index)))
     if key not in made:
-        name = f"{tensor}_p"
+        name = f"{wanted.tensor}_p"
         while name in taken:
             name += "p"
         taken.add(name)
         made[key] = _Packing(
             port,
-            tensor,
+            wanted.tensor,
             Region(
                 f"pack_{name}",
-                tuple(Iter(a, extents[a]) for a in axes),
+                tuple(Iter(a, size) for a, size in wanted.sizes.items()),
                 (),
-                (Param(tensor, memref),),
-                (Target(name, MemRef(dtype, sizes, layout=layout)),),
-                (let,),
-                (Yield("v", name, map=_matrix_index(extents, shape.batch, shape.k, n_axes)),),
+                (Param(wanted.tensor, memref),),
+                (Target(name, MemRef(last.dtype, wanted.shape, layout=layout)),),
+                wanted.lets,
+                (Yield(last.name, name, map=wanted.index),),
             ),
-            Input(name, dtype, sizes, role="const", storage="const_pool", layout=layout),
+            Input(name, last.dtype, wanted.shape, role="const", storage="const_pool", layout=layout),
             name,
         )
     return made[key]
 
 
-def _matrix_index(extents: dict[str, Expr], batch: tuple[str, ...], k: tuple[str, ...], n: tuple[str, ...]) -> tuple[Expr, ...]:
-    def linear(group: tuple[str, ...]) -> Expr:
-        return linearize(tuple(var(a) for a in group), tuple(extents[a] for a in group))
-
-    return (*(var(a) for a in batch), linear(k), linear(n))
-
-
-def _with_operand(
-    region: Region,
-    acc: Let,
-    operand: RegionExpr,
-    packing: _Packing,
-    groups: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
-) -> Region:
-    e = acc.expr
-    assert isinstance(e, Reduce) and isinstance(e.body, Binary)
-    read = Read(packing.made_id, _matrix_index(all_axes(region), *groups))
+def _with_operand(region: Region, wanted: PackedOperand, packing: _Packing) -> Region:
+    """The Region with the operand read from what was packed; the other operand in the same type."""
     types = Types(region)
 
-    def side(x: RegionExpr) -> RegionExpr:
-        if x is operand:
-            return read
-        return x if types.of(x) == e.dtype else Cast(x, e.dtype)
+    def side(x: RegionExpr, dtype: DType) -> RegionExpr:
+        if x in (wanted.operand, Cast(wanted.operand, dtype)):
+            return wanted.read(packing.made_id)
+        return x if types.of(x) == dtype else Cast(x, dtype)
 
-    body = Binary("mul", side(e.body.x), side(e.body.y))
-    lets = tuple(
-        msgspec.structs.replace(n, expr=msgspec.structs.replace(e, body=body)) if n.name == acc.name else n for n in region.lets
-    )
+    def changed(let: Let) -> Let:
+        e = let.expr
+        if let.name != wanted.acc:
+            return let
+        assert isinstance(e, Reduce) and isinstance(e.body, Binary)
+        body = Binary("mul", side(e.body.x, e.dtype), side(e.body.y, e.dtype))
+        return msgspec.structs.replace(let, expr=msgspec.structs.replace(e, body=body))
+
+    lets = tuple(changed(let) for let in region.lets)
     still = {r.tensor for n in lets for r in reads(n.expr)}
     made = packing.region.outputs[0].memref
     inputs: list[Param] = []

@@ -15,6 +15,7 @@ from tatami.plan.ir import (
     CpuSplit,
     CpuStreaming,
     CpuWindow,
+    CpuWinograd,
     GpuStream,
     GpuSync,
     Guarded,
@@ -71,6 +72,8 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
             )
         case CpuWindow():
             result = replace(plan, let=let(plan.let))
+        case CpuWinograd():
+            result = replace(plan, acc=let(plan.acc), packed=tuple(tensor(t) for t in plan.packed))
         case CpuStreaming():
             result = replace(plan, first=let(plan.first), second=let(plan.second))
         case CpuSplit():

@@ -14,6 +14,7 @@ from tatami.plan.ir import (
     CpuSplit,
     CpuStreaming,
     CpuWindow,
+    CpuWinograd,
     GpuStream,
     GpuSync,
     ProgramPlan,
@@ -124,6 +125,10 @@ def show_plan(plan: SchedulePlan) -> list[str]:
             return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
         case CpuWindow():
             return [f"cpu_window {plan.let}", f"  blocks of {plan.rows} rows, width {plan.width}"]
+        case CpuWinograd():
+            blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"
+            tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"
+            return [f"cpu_winograd {plan.acc}", f"  {blocks}", f"  {tile}"]
         case CpuStreaming():
             tile = f"tile {plan.mr}x{plan.nr}, keys in blocks of {plan.keys}, width {plan.width}"
             return [f"cpu_streaming {plan.first} -> {plan.second}", f"  {tile}"]

@@ -8,6 +8,7 @@ from typing import assert_never
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target
+from tatami.plan.choose_convolution import winograd_misfit
 from tatami.plan.gpu_limits import hard_limits, shape_rules
 from tatami.plan.ir import (
     Blocks,
@@ -16,6 +17,7 @@ from tatami.plan.ir import (
     CpuSplit,
     CpuStreaming,
     CpuWindow,
+    CpuWinograd,
     GpuStream,
     GpuSync,
     Pass,
@@ -34,7 +36,7 @@ from tatami.region.window import find_window
 
 def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
     """All faults of `plan` as the schedule of `region`."""
-    is_cpu = isinstance(plan, CpuRows | CpuContraction | CpuWindow | CpuStreaming | CpuSplit)
+    is_cpu = isinstance(plan, CpuRows | CpuContraction | CpuWindow | CpuWinograd | CpuStreaming | CpuSplit)
     if (is_cpu and target.kind != "cpu") or (isinstance(plan, GpuStream) and target.kind != "cuda"):
         return [_bad(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")]
     match plan:
@@ -44,6 +46,8 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             return list(_contraction(plan, region, target))
         case CpuWindow():
             return list(_window(plan, region, target))
+        case CpuWinograd():
+            return list(_winograd(plan, region, target))
         case CpuStreaming():
             return list(_streaming(plan, region, target))
         case CpuSplit():
@@ -243,7 +247,7 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
         yield _bad(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
 
 
-def _tile(plan: CpuContraction | CpuStreaming, region: Region, target: Target) -> Iterator[Diagnostic]:
+def _tile(plan: CpuContraction | CpuStreaming | CpuWinograd, region: Region, target: Target) -> Iterator[Diagnostic]:
     """Lanes and registers of the micro-kernel."""
     yield from _width(plan, region, target)
     vectors = plan.nr // plan.width
@@ -257,10 +261,29 @@ def _tile(plan: CpuContraction | CpuStreaming, region: Region, target: Target) -
         )
 
 
-def _width(plan: CpuContraction | CpuStreaming | CpuWindow, region: Region, target: Target) -> Iterator[Diagnostic]:
+def _width(
+    plan: CpuContraction | CpuStreaming | CpuWindow | CpuWinograd, region: Region, target: Target
+) -> Iterator[Diagnostic]:
     if plan.width > target.lanes:
         why, suggestion = f"width {plan.width}; {target.name} has {target.lanes} lanes", f"use width {target.lanes}"
         yield diagnostic("ResourceExceeded", region.name, why, suggestion)
+
+
+def _winograd(plan: CpuWinograd, region: Region, target: Target) -> Iterator[Diagnostic]:
+    found = winograd_misfit(region)
+    if isinstance(found, str):
+        yield _bad(region, f"no 3x3 convolution to transform: {found}", "use a cpu_contraction plan")
+        return
+    if plan.acc != found.shape.acc:
+        yield _bad(region, f"{plan.acc!r} is not the convolution; {found.shape.acc} is", f"name {found.shape.acc}")
+    if plan.packed != (weights := operand_tensor(found.weights),):
+        yield _bad(region, f"packed {', '.join(plan.packed) or 'none'}; the weights are {weights}", f"pack {weights}")
+    numbers = (plan.rows, plan.columns, plan.mr, plan.nr, plan.kc, plan.width)
+    if min(numbers) < 1 or plan.nr % plan.width or plan.width not in (4, 8, 16):
+        why = f"nr {plan.nr} in vectors of {plan.width}, blocks of {plan.rows}x{plan.columns} tiles"
+        yield _bad(region, why, "width is 4, 8 or 16 and divides nr; all sizes are positive")
+        return
+    yield from _tile(plan, region, target)
 
 
 def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[Diagnostic]:

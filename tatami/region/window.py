@@ -8,32 +8,19 @@ the window; every other read stands still along them. What follows is pointwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, substitute, var
+from tatami.core.expr import free_vars
 from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard
 from tatami.region.contraction import depends_on, epilogue_of
-from tatami.region.ir import Cast, Const, Let, Read, ReadAt, Reduce, Region, RegionExpr, Scan, Select, Within
+from tatami.region.ir import Const, Let, Read, ReadAt, Reduce, Region, RegionExpr, Scan, Select, Within
+from tatami.region.slides import Refused, Slide, find_slides, plain_read
 from tatami.region.walk import all_axes, children, lets_by_name, nodes
 
 MAX_TERMS = 64
 """Places of a window; every one is text of its own."""
-
-
-class Slide(msgspec.Struct, frozen=True):
-    """One dimension: entry `dim` of the read is ``stride * axis + dilation * window + offset``, inside `guard` when given."""
-
-    axis: str
-    window: str
-    dim: int
-    stride: int
-    dilation: int
-    offset: Expr
-    guard: Expr | None
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -48,15 +35,11 @@ class Window(msgspec.Struct, frozen=True):
     outer: tuple[str, ...]
 
 
-class _Refused(Exception):
-    pass
-
-
 def find_window(region: Region) -> Window | str:
     """The sliding window of a Region, or why there is none."""
     try:
         return _find(region)
-    except _Refused as why:
+    except Refused as why:
         return str(why)
 
 
@@ -64,36 +47,38 @@ def _find(region: Region) -> Window:
     lets, extents = lets_by_name(region), all_axes(region)
     reduces = [let for let in region.lets if isinstance(let.expr, Reduce)]
     if len(reduces) != 1 or any(isinstance(let.expr, Scan) for let in region.lets):
-        raise _Refused(f"{len(reduces)} reduces; the template takes 1")
+        raise Refused(f"{len(reduces)} reduces; the template takes 1")
     let = reduces[0]
     e = let.expr
     assert isinstance(e, Reduce)
     if e.fn not in ("sum", "max", "min", "prod") or e.dtype != let.dtype:
-        raise _Refused(f"the reduce is {e.fn} in {e.dtype}, its result {let.dtype}")
+        raise Refused(f"the reduce is {e.fn} in {e.dtype}, its result {let.dtype}")
     if let.dtype not in (DType.fp32, DType.fp64, DType.i32):
-        raise _Refused(f"it reduces in {let.dtype}; the template takes fp32, fp64 and i32")
+        raise Refused(f"it reduces in {let.dtype}; the template takes fp32, fp64 and i32")
     terms = 1
     for a in e.axes:
         terms *= extents[a].as_int() or MAX_TERMS + 1
     if not 1 <= terms <= MAX_TERMS:
-        raise _Refused(f"a window of {terms} places or more; the template takes {MAX_TERMS}")
+        raise Refused(f"a window of {terms} places or more; the template takes {MAX_TERMS}")
     moving, guards, read, outside = _moving(e.body, let, e.axes)
-    slides = _slides(read, guards, let.axes, e.axes, extents)
+    slides = find_slides(read, guards, let.axes, e.axes, extents)
+    if not 1 <= len(slides) <= 2 or {s.window for s in slides} != set(e.axes):
+        raise Refused(f"{len(slides)} dimensions slide for {len(e.axes)} axes of the window; the template takes 1 or 2")
     spatial = tuple(s.axis for s in slides)
     if tuple(a for a in let.axes if a in spatial) != let.axes[len(let.axes) - len(spatial) :]:
-        raise _Refused("the axes that slide are not the last ones")
+        raise Refused("the axes that slide are not the last ones")
     for node in nodes(e.body):
         if isinstance(node, ReadAt) or (isinstance(node, Read) and node != read and _used(node) & set(spatial)):
-            raise _Refused("something else is read at places that move")
+            raise Refused("something else is read at places that move")
     after = {let.name, *epilogue_of(region, let.name)}
     for y in region.yields:
         if y.source not in after or y.indices or y.combine != "set" or (y.map is not None and None in y.map):
-            raise _Refused(f"{y.source} is not written in place of the window's result")
+            raise Refused(f"{y.source} is not written in place of the window's result")
     if any(t.updates for t in region.outputs):
-        raise _Refused("an input is updated in place")
+        raise Refused("an input is updated in place")
     for other in region.lets:
         if other.name not in after and depends_on(other.name, let.name, lets):
-            raise _Refused(f"{other.name} follows the window and is no epilogue")
+            raise Refused(f"{other.name} follows the window and is no epilogue")
     return Window(let.name, moving, read, outside, slides, tuple(a for a in let.axes if a not in spatial))
 
 
@@ -104,7 +89,9 @@ def _moving(body: RegionExpr, let: Let, window: tuple[str, ...]) -> tuple[Region
     while stack:
         e = stack.pop()
         match e:
-            case Select(pred=Within(guards=guards), then=then, other=Const(value=value)) if (read := _plain(then)) is not None:
+            case Select(pred=Within(guards=guards), then=then, other=Const(value=value)) if (
+                read := plain_read(then)
+            ) is not None:
                 found[e] = (guards, read, value)
             case Read():
                 if _used(e) & set(window) and _used(e) & set(let.axes) and _mixes(e, let.axes, window):
@@ -112,53 +99,9 @@ def _moving(body: RegionExpr, let: Let, window: tuple[str, ...]) -> tuple[Region
             case _:
                 stack.extend(children(e))
     if len(found) != 1:
-        raise _Refused(f"{len(found)} operands slide; the template takes 1")
+        raise Refused(f"{len(found)} operands slide; the template takes 1")
     ((moving, (guards, read, value)),) = found.items()
     return moving, guards, read, value
-
-
-def _plain(e: RegionExpr) -> Read | None:
-    """A read, through casts of its value."""
-    while isinstance(e, Cast) and not e.bits:
-        e = e.x
-    return e if isinstance(e, Read) else None
-
-
-def _slides(
-    read: Read, guards: tuple[Guard, ...], axes: tuple[str, ...], window: tuple[str, ...], extents: Mapping[str, Expr]
-) -> tuple[Slide, ...]:
-    out: list[Slide] = []
-    left = list(guards)
-    for dim, entry in enumerate(read.map):
-        used = free_vars(entry)
-        own, win = [a for a in axes if a in used], [a for a in window if a in used]
-        guard = next((g for g in left if g.index == entry), None)
-        if not win:
-            continue
-        if len(own) != 1 or len(win) != 1:
-            raise _Refused(f"entry {dim} of the read moves with {', '.join([*own, *win])}")
-        stride, dilation = _step(entry, own[0]), _step(entry, win[0])
-        if stride is None or dilation is None or stride < 1 or dilation < 1:
-            raise _Refused(f"entry {dim} of the read moves backwards or unevenly")
-        if guard is not None:
-            left.remove(guard)
-        offset = substitute(entry, {own[0]: var(own[0]) * 0, win[0]: var(win[0]) * 0})
-        if free_vars(offset) & set(extents):
-            raise _Refused(f"entry {dim} of the read depends on another axis")
-        out.append(Slide(own[0], win[0], dim, stride, dilation, offset, None if guard is None else guard.size))
-    if left:
-        raise _Refused("a guard is about something else than the window's place")
-    if not 1 <= len(out) <= 2 or {s.window for s in out} != set(window) or len({s.axis for s in out}) != len(out):
-        raise _Refused(f"{len(out)} dimensions slide for {len(window)} axes of the window; the template takes 1 or 2")
-    out.sort(key=lambda s: axes.index(s.axis))
-    others = [x for d, x in enumerate(read.map) if d not in {s.dim for s in out}]
-    if any(free_vars(x) & {s.axis for s in out} for x in others):
-        raise _Refused("the read moves with a sliding axis in another entry too")
-    return tuple(out)
-
-
-def _step(e: Expr, name: str) -> int | None:
-    return (substitute(e, {name: var(name) + 1}) - e).as_int()
 
 
 def _used(read: Read) -> set[str]:

@@ -7,9 +7,9 @@ import pytest
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
+from tatami.core.layout import packed_layout
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
-from tatami.plan.realise import packed_layout
 from tatami.region.ir import Const, Param, Reduce, Region
 from tatami.runtime.host import check_runs_here
 from tests.loop.contraction_harness import assert_close, conv, conv_reference, kernel_of, matmul, plan, run

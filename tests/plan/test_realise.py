@@ -6,7 +6,7 @@ import pytest
 
 from tatami.core.dtype import DType
 from tatami.core.expr import expr
-from tatami.core.layout import Layout, address
+from tatami.core.layout import Layout, address, packed_layout
 from tatami.core.module import Module
 from tatami.core.substitute import substitute_sizes
 from tatami.core.target import PRESETS
@@ -14,7 +14,7 @@ from tatami.core.tensor import Tensor
 from tatami.plan.choose import choose
 from tatami.plan.ir import CpuContraction, ProgramPlan
 from tatami.plan.plan_realised import plan_realised
-from tatami.plan.realise import packed_layout, realise
+from tatami.plan.realise import realise
 from tatami.plan.verify import verify as verify_plans
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Program, Read, Region

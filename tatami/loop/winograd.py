@@ -1,0 +1,301 @@
+"""A 3x3 convolution by tiles of 2x2 results: Winograd F(2,3) in both directions (plan/packed_operands.py has the weights).
+
+    Y = At [ (G w Gt) * (Bt d B) ] A       d: 4x4 of the image, Y: 2x2; * is a product per channel, summed over channels
+
+    Bt d:  d0 - d2, d1 + d2, d2 - d1, d1 - d3            At m:  m0 + m1 + m2, m1 - m2 - m3
+
+    for each block of tiles
+        for each channel: the part of the image it sees, without guards; transformed, lanes are tiles      panels of tiles
+        for each sliver of filters: 16 products by the micro-kernel, transformed back, lanes are filters;
+            transposed to lanes of pixels; the epilogue and the writes
+
+    split tiles       threads share blocks; a block's panels lie in the thread's own cache
+    split channels    all panels first, threads share channels; then threads share slivers of filters
+
+Channels are added up in order, so answers do not depend on the number of threads. Rows and columns of the last tiles that
+are no results are thrown away: nothing else depends on what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.layout import packed_layout
+from tatami.loop import ir as loop
+from tatami.loop.contraction import ELEMENT, GRAIN_FLOPS, GRAIN_PACK, grain
+from tatami.loop.packing import Stmts, Tiles, misfit
+from tatami.loop.pointwise import Point
+from tatami.loop.segments import collapse, walk
+from tatami.plan.ir import CpuWinograd
+from tatami.region.convolution import Convolution, find_convolution
+from tatami.region.ir import Const, Reduce, Region
+from tatami.region.walk import lets_by_name, reads
+
+POSITIONS = 16
+
+
+def lower_winograd(region: Region, plan: CpuWinograd) -> loop.Body:
+    """The kernel body of a renamed Region whose weights are transformed. Raises InvalidPlan when they are not."""
+    found = find_convolution(region)
+    if isinstance(found, str):
+        raise misfit(plan, plan.acc, found)
+    return _Winograd(region, plan, found).body()
+
+
+class _Winograd(Tiles):
+    def __init__(self, region: Region, plan: CpuWinograd, conv: Convolution) -> None:
+        acc = lets_by_name(region)[plan.acc].expr
+        assert isinstance(acc, Reduce)
+        element, lanes = ELEMENT[acc.dtype], max(1, plan.width * 4 // acc.dtype.itemsize)
+        super().__init__(region, plan.acc, acc.dtype, conv.channels, lanes, f"tatami_pack_{element}_{lanes}")
+        self.region, self.plan, self.conv = region, plan, conv
+        self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
+        self.gemm_routine = f"tatami_gemm_{element}_{self.mr}x{self.nr}_{lanes}"
+        self.rows, self.columns = conv.slides
+        self.height, self.width = self.extents[self.rows.axis], self.extents[self.columns.axis]
+        self.channels, self.filters = (product(self.extents[a] for a in g) for g in (conv.channels, conv.filters))
+        self.slivers = ceildiv(self.filters, expr(self.nr))
+        self.grid_rows, self.grid_columns = ceildiv(self.height, expr(2)), ceildiv(self.width, expr(2))
+        self.block_rows = minimum(expr(plan.rows), maximum(ONE, self.grid_rows))
+        self.block_columns = minimum(expr(plan.columns), maximum(ONE, self.grid_columns))
+        self.down = ceildiv(self.grid_rows, self.block_rows)
+        self.across = ceildiv(self.grid_columns, self.block_columns)
+        self.most = self.block_rows * self.block_columns
+        self.outer = (*conv.shape.batch, *conv.images)
+        self.items = product(self.extents[a] for a in self.outer) * self.down * self.across
+        self.panel_step, self.sum_step = self.channels * self.most + 5 * lanes, self.most * self.nr + 5 * lanes
+        """From position to position: a few lines more than needed, so that the 16 do not share the sets of a cache."""
+        self.pitch = self.block_columns * 2 + 2
+        self.weights = self.transformed()
+        self.has_even_rows = (self.width.as_int() or 1) % 2 == 0 and self.across == ONE
+
+    def transformed(self) -> str:
+        """The tensor of transformed weights: checked by its shape and its layout."""
+        (name,) = {r.tensor for r in reads(self.conv.weights)} & set(self.plan.packed) or {""}
+        lead = tuple(self.extents[a] for a in self.conv.shape.batch)
+        memref = self.memrefs.get(name)
+        shape = (*lead, expr(POSITIONS), self.channels, self.filters)
+        if memref is None or memref.shape != shape or memref.layout != packed_layout(len(shape), self.nr):
+            raise misfit(self.plan, self.plan.acc, "its weights are not transformed in setup")
+        return name
+
+    # -- the kernel ----------------------------------------------------------------------------
+
+    def body(self) -> loop.Body:
+        work = self.most * self.channels * self.filters * (2 * POSITIONS)
+        channel, sliver = self.counter(self.channels), self.counter(self.slivers)
+        if self.plan.split == "tiles":
+            item, panels = self.counter(self.items), self.local(self.panel_step * POSITIONS)
+            scratch = (panels, *self.transform_scratch(), *self.product_scratch())
+            stmts = (
+                *self.enter(var(item)),
+                loop.For(channel, ZERO, self.channels, self.transform(panels.name, ZERO, var(channel))),
+                loop.For(sliver, ZERO, self.slivers, self.multiply(panels.name, ZERO, var(sliver))),
+            )
+            kernel: Stmts = (loop.Parallel(item, self.items, grain(GRAIN_FLOPS, work), stmts, scratch),)
+        else:
+            panels = self.local(self.items * (self.panel_step * POSITIONS))
+            kernel = (
+                panels,
+                self.each_part(
+                    panels.name,
+                    self.channels,
+                    grain(GRAIN_PACK, self.most * POSITIONS),
+                    self.transform,
+                    self.transform_scratch(),
+                ),
+                self.each_part(panels.name, self.slivers, grain(GRAIN_FLOPS, work), self.multiply, self.product_scratch()),
+            )
+        about = f"winograd 2x2 of 3x3, blocks of {self.plan.rows}x{self.plan.columns}, {self.mr}x{self.nr}"
+        return loop.Body(kernel, about=f"{about}, split {self.plan.split}")
+
+    def each_part(
+        self, panels: str, count: Expr, work: Expr, make: Callable[[str, Expr, Expr], Stmts], scratch: Stmts
+    ) -> loop.Parallel:
+        """Threads share (block of tiles, one of `count` parts)."""
+        x = self.counter(self.items * count)
+        item, d0 = self.integer(floordiv(var(x), count))
+        part, d1 = self.integer(var(x) - item * count)
+        stmts = (d0, d1, *self.enter(item), *make(panels, item * (self.panel_step * POSITIONS), part))
+        return loop.Parallel(x, self.items * count, work, stmts, scratch)
+
+    def enter(self, item: Expr) -> Stmts:
+        """Registers of a block of tiles: the outer axes, its first row and column of tiles, and how many it has."""
+        declare, self.at, block = self.batch_values(self.outer, item, self.down * self.across)
+        out = list(declare)
+
+        def part(of: Expr, blocks: Expr, size: Expr) -> tuple[Expr, Expr]:
+            first, d0 = self.integer(floordiv(size * of, blocks))
+            count, d1 = self.integer(floordiv(size * (of + 1), blocks) - first)
+            out.extend((d0, d1))
+            return first, count
+
+        row = floordiv(block, self.across)
+        self.top, self.tile_rows = part(row, self.down, self.grid_rows)
+        self.left, self.tile_columns = part(block - row * self.across, self.across, self.grid_columns)
+        self.tiles, d = self.integer(self.tile_rows * self.tile_columns)
+        return (*out, d)
+
+    def spread(self, axes: tuple[str, ...], index: Expr) -> tuple[Stmts, dict[str, Expr]]:
+        """Where each of `axes` is, from their linear index."""
+        if len(axes) == 1:
+            return (), {axes[0]: index}
+        declare, values, _ = self.batch_values(axes, index, ONE)
+        return declare, values
+
+    # -- into panels ---------------------------------------------------------------------------
+
+    def transform_scratch(self) -> Stmts:
+        """What a channel's tiles see, and the 16 positions of their transforms. Vectors run over the ends."""
+        seen = self.local((self.block_rows * 2 + 2) * self.pitch + 2 * self.lanes + 4)
+        spread = self.local((self.most + self.lanes) * POSITIONS)
+        self.seen, self.positions = seen.name, spread.name
+        return seen, spread
+
+    def transform(self, panels: str, base: Expr, channel: Expr) -> Stmts:
+        """The panels' entries of one channel."""
+        declare, values = self.spread(self.conv.channels, channel)
+        return (*declare, *self.fill(values), *self.transform_tiles(), *self.to_panels(panels, base, channel))
+
+    def fill(self, values: dict[str, Expr]) -> Stmts:
+        """The part of the image that the block's tiles see: what some result depends on, no more."""
+        r, x = self.counter(self.height + 2), self.counter(self.width + 2)
+        still = {self.rows.window: ZERO, self.columns.window: ZERO}
+        place = {self.rows.axis: self.top * 2 + var(r), self.columns.axis: self.left * 2 + var(x)}
+        height = minimum(self.tile_rows * 2 + 2, self.height + 2 - self.top * 2)
+        width = minimum(self.tile_columns * 2 + 2, self.width + 2 - self.left * 2)
+        outside = Const(self.conv.outside, self.dtype)
+        bound = {**self.at, **values, **still, **place}
+        copied = self.copy(self.conv.read, outside, self.conv.guards, bound, x, ZERO, width, self.seen, var(r) * self.pitch)
+        return (loop.For(r, ZERO, height, copied),)
+
+    def transform_tiles(self) -> Stmts:
+        """Lanes are the tiles of a row; those past its end are written over by the next row, or never read."""
+        row, column = self.counter(self.grid_rows), self.counter(self.grid_columns)
+        with self.em.block() as body:
+            d: list[list[loop.Value]] = []
+            for i in range(4):
+                at = (var(row) * 2 + i) * self.pitch + var(column) * 2
+                d.append([self.em.declare(loop.Gather(self.seen, at + j, expr(2), self.dtype, self.lanes)) for j in range(4)])
+            down = [self.into([d[i][j] for i in range(4)]) for j in range(4)]
+            for i in range(4):
+                for j, value in enumerate(self.into([down[j][i] for j in range(4)])):
+                    at = (self.most + self.lanes) * (4 * i + j) + var(row) * self.tile_columns + var(column)
+                    self.em.emit(loop.Store(self.positions, at, value))
+        across = loop.For(column, ZERO, self.tile_columns, tuple(body), self.lanes, simd=True)
+        return (loop.For(row, ZERO, self.tile_rows, (across,)),)
+
+    def into(self, d: Sequence[loop.Value]) -> list[loop.Value]:
+        """Bt d"""
+        pairs = (("sub", d[0], d[2]), ("add", d[1], d[2]), ("sub", d[2], d[1]), ("sub", d[1], d[3]))
+        return [self.em.declare(loop.Op(fn, (x, y))) for fn, x, y in pairs]
+
+    def back(self, m: Sequence[loop.Value]) -> tuple[loop.Value, loop.Value]:
+        """At m"""
+
+        def op(fn: str, x: loop.Value, y: loop.Value) -> loop.Value:
+            return self.em.declare(loop.Op(fn, (x, y)))
+
+        return op("add", op("add", m[0], m[1]), m[2]), op("sub", op("sub", m[1], m[2]), m[3])
+
+    def to_panels(self, panels: str, base: Expr, channel: Expr) -> Stmts:
+        """Balanced panels [channel][tile] of each position, as the micro-kernel divides rows."""
+        count = ceildiv(self.tiles, expr(self.mr))
+        q, y = self.counter(ceildiv(self.most, expr(self.mr))), self.counter(expr(self.mr))
+        first, d0 = self.integer(floordiv(self.tiles * var(q), maximum(count, ONE)))
+        r, d1 = self.integer(floordiv(self.tiles * (var(q) + 1), maximum(count, ONE)) - first)
+        body: list[loop.Stmt] = []
+        for p in range(POSITIONS):
+            value = loop.Load(self.positions, (self.most + self.lanes) * p + first + var(y), self.dtype, self.lanes)
+            at = base + self.panel_step * p + first * self.channels + channel * r + var(y)
+            body.append(loop.Store(panels, at, value, minimum(r - var(y), expr(self.lanes))))
+        copies = loop.For(y, ZERO, r, tuple(body), self.lanes, simd=True)
+        return (loop.For(q, ZERO, count, (d0, d1, copies)),)
+
+    # -- out of the sums -----------------------------------------------------------------------
+
+    def product_scratch(self) -> Stmts:
+        sums, results = self.local(self.sum_step * POSITIONS), self.local(self.most * (4 * self.nr))
+        turned = self.local(self.most * (4 * self.nr))
+        self.sums, self.results, self.turned = sums.name, results.name, turned.name
+        return sums, results, turned
+
+    def multiply(self, panels: str, base: Expr, sliver: Expr) -> Stmts:
+        """All of a block's tiles by one sliver of filters: 16 products, the results, their epilogue."""
+        p = self.counter(expr(POSITIONS))
+        lead = ZERO
+        for axis in self.conv.shape.batch:
+            lead = lead * self.extents[axis] + self.at[axis]
+        weights = ((lead * POSITIONS + var(p)) * self.slivers + sliver) * self.channels * self.nr
+
+        def block(k0: Expr, k1: Expr) -> Stmts:
+            pointers = (
+                loop.Pointer(panels, base + self.panel_step * var(p)),
+                loop.Pointer(self.weights, weights + k0 * self.nr),
+                loop.Pointer(self.sums, self.sum_step * var(p)),
+            )
+            sizes = (loop.Integer(self.tiles), loop.Integer(self.channels), loop.Integer(k0), loop.Integer(k1))
+            return (loop.Call(self.gemm_routine, (*pointers, *sizes), routine=True),)
+
+        k_blocks = maximum(ONE, ceildiv(self.channels, expr(self.plan.kc)))
+        products = loop.For(p, ZERO, expr(POSITIONS), self.each_block(self.channels, k_blocks, block))
+        pixels = self.tiles * 4
+        buffers = (loop.Pointer(self.turned, ZERO), loop.Pointer(self.results, ZERO))
+        sizes = tuple(map(loop.Integer, (pixels, pixels, expr(self.nr), expr(self.nr))))
+        turn = loop.Call(self.pack_routine, (*buffers, *sizes), routine=True)
+        return (products, *self.transform_back(), turn, *self.epilogue(sliver))
+
+    def transform_back(self) -> Stmts:
+        """[pixel][filter] of the block, lanes are filters."""
+        row, column = self.counter(self.grid_rows), self.counter(self.grid_columns)
+        x = self.counter(expr(self.nr))
+        tile = var(row) * self.tile_columns + var(column)
+        with self.em.block() as body:
+            m = [
+                self.em.declare(loop.Load(self.sums, self.sum_step * p + tile * self.nr + var(x), self.dtype, self.lanes))
+                for p in range(POSITIONS)
+            ]
+            down = [self.back([m[4 * i + j] for i in range(4)]) for j in range(4)]
+            for i in range(2):
+                for j, value in enumerate(self.back([down[j][i] for j in range(4)])):
+                    pixel = (var(row) * 2 + i) * (self.tile_columns * 2) + var(column) * 2 + j
+                    self.em.emit(loop.Store(self.results, pixel * self.nr + var(x), value))
+        filters = loop.For(x, ZERO, expr(self.nr), tuple(body), self.lanes, simd=True)
+        return (loop.For(row, ZERO, self.tile_rows, (loop.For(column, ZERO, self.tile_columns, (filters,)),)),)
+
+    def epilogue(self, sliver: Expr) -> Stmts:
+        """Filter by filter, along rows of pixels; along all pixels where memory has them in one piece."""
+        f = self.counter(expr(self.nr))
+        count = minimum(expr(self.nr), self.filters - sliver * self.nr)
+        declare, values = self.spread(self.conv.filters, sliver * self.nr + var(f))
+        at = {**self.at, **values}
+        rows, columns = self.rows.axis, self.columns.axis
+        start = var(f) * self.tiles * 4
+        top, left = self.top * 2, self.left * 2
+        bottom = minimum(top + self.tile_rows * 2, self.height)
+        right = minimum(left + self.tile_columns * 2, self.width)
+        if self.has_even_rows:
+            body = self.along((rows, columns), at, top * self.width, bottom * self.width, start)
+        else:
+            y = self.counter(self.height)
+            row = start + (var(y) - top) * (self.tile_columns * 2)
+            body = (loop.For(y, top, bottom, self.along((columns,), {**at, rows: var(y)}, left, right, row)),)
+        return (loop.For(f, ZERO, count, (*declare, *body)),)
+
+    def along(self, axes: tuple[str, ...], at: dict[str, Expr], lo: Expr, hi: Expr, start: Expr) -> Stmts:
+        """The epilogue at ``lo <= linear index of axes < hi``, whose sums begin at `start`."""
+        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
+        uses = [substitute(u, at) for u in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
+        group = collapse(axes, self.extents, uses, f"{self.turned}_g")
+
+        def across(outer: dict[str, Expr], name: str, first: Expr, stop: Expr, base: Expr) -> Stmts:
+            x = self.counter(group.spans[-1].size)
+            bound = {**at, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
+
+            def finish(y: str, p: Point) -> None:
+                self.finish_sum(self.region, p, self.turned, start + base + var(y) - lo)
+
+            return self.run_along(bound, x, first, stop, finish, (self.lanes, self.lanes // 2, self.lanes // 4, 1))
+
+        return walk(group, lo, hi, self.counter, across)

@@ -1,0 +1,105 @@
+"""CPU candidates that only convolutions have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.dtype import DType
+from tatami.core.target import Target
+from tatami.plan.estimate import PEAK_SHARE_CONTRACTION, SECONDS_PER_PACKED_BYTE, clock, operations, roofline, trips
+from tatami.plan.ir import CpuWinograd
+from tatami.plan.packed_operands import is_packable
+from tatami.plan.passes import size_at
+from tatami.poly_core.ir import RegionFacts
+from tatami.region.convolution import Convolution, find_convolution
+from tatami.region.ir import Region
+from tatami.region.kinds import epilogue_of, operand_tensor
+from tatami.region.walk import all_axes, lets_by_name
+
+POSITIONS = 16
+"""Products of a tile of 2x2 results, where the sum itself has 36."""
+
+
+def winograd_misfit(region: Region) -> Convolution | str:
+    """The convolution that F(2,3) applies to, or why it does not, in numbers."""
+    found = find_convolution(region)
+    if isinstance(found, str):
+        return found
+    extents = all_axes(region)
+    acc = lets_by_name(region)[found.shape.acc]
+    if acc.dtype not in (DType.fp32, DType.fp64):
+        return f"it accumulates in {acc.dtype}; transforms take fp32 and fp64"
+    windows = " x ".join(str(extents[s.window]) for s in found.slides)
+    if len(found.slides) != 2 or any(extents[s.window].as_int() != 3 for s in found.slides):
+        return f"a window of {windows}; the template takes 3 x 3"
+    if wrong := next((s for s in found.slides if s.stride != 1 or s.dilation != 1), None):
+        return f"stride {wrong.stride}, dilation {wrong.dilation}; the template takes 1 and 1"
+    if any(y.source not in (acc.name, *epilogue_of(region, acc.name)) for y in region.yields):
+        return "an output is not made from the accumulator in place"
+    return found
+
+
+def winograd_plan(
+    region: Region, tile: tuple[int, int], target: Target, sizes: Mapping[str, int], constants: frozenset[str]
+) -> CpuWinograd | str:
+    """Blocks of tiles whose panels fill half of L2, whole rows where they can; or why there are none."""
+    found = winograd_misfit(region)
+    if isinstance(found, str):
+        return found
+    own = (*found.shape.batch, *found.channels, *found.filters)
+    weights = operand_tensor(found.weights)
+    if weights not in constants or not is_packable(region, found.weights, own):
+        return "its weights are no constant of known extents; setup transforms those only"
+    itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
+    lanes = target.lanes * 4 // itemsize
+    if lanes not in (4, 8, 16):
+        return f"vectors of {lanes} elements; transposing takes 4, 8 or 16"
+    mr, nr = tile
+    extents = all_axes(region)
+    height, width = (-(-size_at(extents[s.axis], sizes) // 2) for s in found.slides)
+    channels, filters = (trips(region, group, sizes) for group in (found.channels, found.filters))
+    cores = max(1, target.cores)
+    outer = trips(region, (*found.shape.batch, *found.images), sizes)
+    most = max(mr, target.l2_bytes // 2 // (POSITIONS * itemsize * (channels + nr)))
+    if POSITIONS * channels * filters * itemsize <= target.l2_bytes // 2:
+        most = min(most, max(4 * mr, outer * height * width // (4 * cores)))
+    columns = width if width <= 2 * most else -(-width // -(-width // most))
+    rows = max(1, min(height, round(most / columns)))
+    rows = -(-height // -(-height // rows))
+    items = outer * -(-height // rows) * -(-width // columns)
+    split = "tiles" if items >= 2 * cores else "channels"
+    kc = 384 if target.l2_bytes >= 512 << 10 else 256
+    return CpuWinograd(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, split, (weights,))  # type: ignore[arg-type]
+
+
+def winograd_estimate(
+    region: Region, facts: RegionFacts, plan: CpuWinograd, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """The products of whole slivers; cycles of vectors for both transforms; weights that a block streams from beyond L2."""
+    found = find_convolution(region)
+    assert not isinstance(found, str)
+    extents = all_axes(region)
+    acc = lets_by_name(region)[plan.acc]
+    lanes = max(1, plan.width * 4 // acc.dtype.itemsize)
+    height, width = (-(-size_at(extents[s.axis], sizes) // 2) for s in found.slides)
+    outer = trips(region, (*found.shape.batch, *found.images), sizes)
+    channels, filters = trips(region, found.channels, sizes), trips(region, found.filters, sizes)
+    slivers = -(-filters // plan.nr)
+    tiles = outer * height * width
+    threads = max(1, target.cores)
+    rate = clock(target) * threads
+    compute = 2.0 * POSITIONS * tiles * channels * slivers * plan.nr / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    vectors = outer * channels * height * -(-width // lanes)
+    into = vectors * 4.0 * POSITIONS + outer * channels * tiles_seen(height, width) / lanes
+    panels = tiles * channels * POSITIONS / plan.mr * 2.0
+    after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
+    back = tiles * slivers * plan.nr / lanes * (3.0 * POSITIONS + 4.0 * (4.0 + after))
+    blocks = outer * -(-height // plan.rows) * -(-width // plan.columns)
+    weights = POSITIONS * channels * slivers * plan.nr * acc.dtype.itemsize
+    far = 0.0 if weights * 2 <= target.l2_bytes else blocks * weights * SECONDS_PER_PACKED_BYTE / 2 / threads
+    return roofline({"compute": compute, "transform": (into + panels + back) / rate, "weights": far}, facts, target, sizes)
+
+
+def tiles_seen(height: int, width: int) -> float:
+    """Elements of an image that so many tiles see, each copied in rows."""
+    return (2.0 * height + 2.0) * (2.0 * width + 2.0) * 1.5

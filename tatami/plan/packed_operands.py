@@ -1,0 +1,168 @@
+"""What `setup` makes of a constant operand, as the plan of its Region asks (plan/realise.py puts it in).
+
+A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N linear over the contraction's k and n axes,
+in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
+
+    cpu_contraction   the operand itself: slivers of nr columns, or balanced panels of at most mr rows
+    cpu_winograd      3x3 weights w transformed to U = G w Gᵀ, 16 matrices: [batch…, 16, C, F], slivers of nr filters
+
+What the realised Region reads means the operand. Of transformed weights that is their inverse, which is short since G
+has full column rank: rows 0, 1, 2 of w are rows 0, 1 - 2, 3 of U, and so are its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tatami.core.bounds import linearize
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, expr, floordiv, product, var
+from tatami.indexbook.ir import Guard
+from tatami.plan.ir import CpuContraction, CpuWinograd, SchedulePlan
+from tatami.region.convolution import find_convolution
+from tatami.region.ir import Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Within
+from tatami.region.kinds import ContractionShape, contractions, operand_tensor
+from tatami.region.slides import Slide
+from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads, substitute_axes
+
+
+class PackedOperand(msgspec.Struct, frozen=True):
+    """An operand of the contraction `acc`. `lets` make the values of `tensor`'s packed form, the last of them over `index`; `read` is the operand again, from
+    the packed tensor of that name."""
+
+    acc: str
+    operand: RegionExpr
+    tensor: str
+    lets: tuple[Let, ...]
+    sizes: dict[str, Expr]
+    shape: Shape
+    index: tuple[Expr, ...]
+    block: int
+    read: Callable[[str], RegionExpr]
+
+
+def panel_rows(rows: int, mr: int) -> int:
+    """Rows of each panel when as few as possible of at most `mr` are of one length (the last may have less)."""
+    return -(-rows // max(1, -(-rows // mr)))
+
+
+def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, ...]:
+    """The operands that `plan` wants packed and that can be: their extents are numbers, and they read one tensor."""
+    if not isinstance(plan, CpuContraction | CpuWinograd):
+        return ()
+    shape = next((c for c in contractions(region) if c.acc == plan.acc), None)
+    if shape is None:
+        return ()
+    if isinstance(plan, CpuWinograd):
+        found = [_transformed(region, plan)]
+    else:
+        wide, narrow = ((shape.lhs, shape.m), (shape.rhs, shape.n))[:: 1 if plan.swap else -1]
+        found = [_slivers(region, plan, shape, *wide, plan.nr)]
+        rows = product(all_axes(region)[a] for a in narrow[1]).as_int()
+        if rows and operand_tensor(narrow[0]) != operand_tensor(wide[0]):
+            found.append(_slivers(region, plan, shape, *narrow, panel_rows(rows, plan.mr)))
+    return tuple(f for f in found if f is not None)
+
+
+def is_packable(region: Region, operand: RegionExpr, axes: tuple[str, ...]) -> bool:
+    """Does the operand read one tensor, and are its axes of known extents?"""
+    extents = all_axes(region)
+    one = len({r.tensor for r in reads(operand)}) == 1
+    return one and not let_uses(operand) and all(extents[a].as_int() is not None for a in axes)
+
+
+def _value(region: Region, acc: str, operand: RegionExpr) -> tuple[RegionExpr, DType]:
+    """The operand in the type that is accumulated in."""
+    e = lets_by_name(region)[acc].expr
+    assert isinstance(e, Reduce)
+    return (operand if Types(region).of(operand) == e.dtype else Cast(operand, e.dtype)), e.dtype
+
+
+def _slivers(
+    region: Region, plan: CpuContraction, shape: ContractionShape, operand: RegionExpr, own: tuple[str, ...], block: int
+) -> PackedOperand | None:
+    axes = (*shape.batch, *shape.k, *own)
+    if operand_tensor(operand) not in plan.packed or not is_packable(region, operand, axes):
+        return None
+    extents = all_axes(region)
+    e, dtype = _value(region, plan.acc, operand)
+    index = (*(var(a) for a in shape.batch), _linear(extents, shape.k), _linear(extents, own))
+    sizes = (*(extents[a] for a in shape.batch), product(extents[a] for a in shape.k), product(extents[a] for a in own))
+    axis_sizes = {a: extents[a] for a in axes}
+    tensor = operand_tensor(operand)
+    return PackedOperand(
+        plan.acc, operand, tensor, (Let("v", axes, dtype, e),), axis_sizes, sizes, index, block, lambda name: Read(name, index)
+    )
+
+
+def _linear(extents: dict[str, Expr], axes: tuple[str, ...]) -> Expr:
+    return linearize(tuple(var(a) for a in axes), tuple(extents[a] for a in axes))
+
+
+# -- Winograd ------------------------------------------------------------------------------------
+
+_ROW, _COLUMN = "tile_row", "tile_column"
+
+
+def _transformed(region: Region, plan: CpuWinograd) -> PackedOperand | None:
+    found = find_convolution(region)
+    if isinstance(found, str):
+        return None
+    rows, columns = found.slides
+    own = (*found.shape.batch, *found.channels, *found.filters)
+    tensor = operand_tensor(found.weights)
+    if tensor not in plan.packed or not is_packable(region, found.weights, own):
+        return None
+    extents = all_axes(region)
+    e, dtype = _value(region, plan.acc, found.weights)
+    lets = lets_by_name(region)
+
+    def weight(row: int, column: int) -> RegionExpr:
+        return substitute_axes(e, {rows.window: expr(row), columns.window: expr(column)}, lets)
+
+    along = [
+        Let(f"w{row}", (*own, _COLUMN), dtype, _spread(_COLUMN, [weight(row, column) for column in range(3)], dtype))
+        for row in range(3)
+    ]
+    last = Let("v", (*own, _ROW, _COLUMN), dtype, _spread(_ROW, [Ref(let.name) for let in along], dtype))
+    batch, channels, filters = found.shape.batch, found.channels, found.filters
+    lead, tail = tuple(var(a) for a in batch), (_linear(extents, channels), _linear(extents, filters))
+    sizes = {a: extents[a] for a in own} | {_ROW: expr(4), _COLUMN: expr(4)}
+    shape = (
+        *(extents[a] for a in batch), expr(16), product(extents[a] for a in channels), product(extents[a] for a in filters)
+    )  # fmt: skip
+
+    def read(name: str) -> RegionExpr:
+        def entry(row: Expr, column: Expr) -> RegionExpr:
+            return Read(name, (*lead, row * 4 + column, *tail))
+
+        at_row, at_column = _entry(rows), _entry(columns)
+        inner = _minus_where_middle(entry(at_row, at_column), entry(at_row, expr(2)), columns, dtype)
+        other = _minus_where_middle(entry(expr(2), at_column), entry(expr(2), expr(2)), columns, dtype)
+        return _minus_where_middle(inner, other, rows, dtype)
+
+    index = (*lead, var(_ROW) * 4 + var(_COLUMN), *tail)
+    return PackedOperand(plan.acc, found.weights, tensor, (*along, last), sizes, shape, index, plan.nr, read)
+
+
+def _spread(axis: str, w: list[RegionExpr], dtype: DType) -> RegionExpr:
+    """Entry `axis` of G w: w0, (w0 + w1 + w2) / 2, (w0 - w1 + w2) / 2, w2."""
+
+    def where(at: int, then: RegionExpr, other: RegionExpr) -> RegionExpr:
+        return Select(Binary("eq", Index(var(axis), DType.i64), Const(at, DType.i64)), then, other)
+
+    ends = Binary("add", w[0], w[2])
+    middle = where(1, Binary("add", ends, w[1]), Binary("sub", ends, w[1]))
+    return where(0, w[0], where(3, w[2], Binary("mul", middle, Const(0.5, dtype))))
+
+
+def _entry(slide: Slide) -> Expr:
+    """Where entries 0, 1, 2 of a window are in 0, 1, 3 of its transform."""
+    return var(slide.window) + floordiv(var(slide.window), expr(2))
+
+
+def _minus_where_middle(x: RegionExpr, y: RegionExpr, slide: Slide, dtype: DType) -> RegionExpr:
+    middle = Within((Guard(var(slide.window) - 1, expr(1)),))
+    return Binary("sub", x, Select(middle, y, Const(0, dtype)))

@@ -1,0 +1,59 @@
+"""Convolutions among contractions: one operand is an image that slides, the other the weights.
+
+y[n, o, h, w] = sum over c, i, j of (x[n, c, s*h + i - 1, s*w + j - 1] where inside else 0) * f[o, c, i, j]
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.scalar import Scalar
+from tatami.indexbook.ir import Guard
+from tatami.region.contraction import ContractionShape, find_contractions
+from tatami.region.ir import Read, Region, RegionExpr
+from tatami.region.slides import Refused, Slide, find_slides, guarded_read
+from tatami.region.walk import all_axes
+
+
+class Convolution(msgspec.Struct, frozen=True):
+    """`image` is the operand that slides: `read` inside `guards`, `outside` beyond them. `slides`: as the image's axes are
+    ordered. `images` are its other axes in the result, `channels` the summed axes that are no window, `filters` the
+    weights' own axes."""
+
+    shape: ContractionShape
+    image: RegionExpr
+    weights: RegionExpr
+    read: Read
+    guards: tuple[Guard, ...]
+    outside: Scalar
+    slides: tuple[Slide, ...]
+    images: tuple[str, ...]
+    channels: tuple[str, ...]
+    filters: tuple[str, ...]
+
+
+def find_convolution(region: Region) -> Convolution | str:
+    """The convolution of a Region with one contraction, or why there is none."""
+    shapes = find_contractions(region)
+    if len(shapes) != 1:
+        return f"{len(shapes)} contractions; the template takes 1"
+    shape = shapes[0]
+    why = "no operand slides"
+    for image, own, weights, filters in (
+        (shape.lhs, shape.m, shape.rhs, shape.n),
+        (shape.rhs, shape.n, shape.lhs, shape.m),
+    ):
+        found = guarded_read(image)
+        if found is None:
+            continue
+        guards, read, outside = found
+        try:
+            slides = find_slides(read, guards, own, shape.k, all_axes(region))
+        except Refused as refused:
+            why = str(refused)
+            continue
+        if slides:
+            images = tuple(a for a in own if a not in {s.axis for s in slides})
+            channels = tuple(a for a in shape.k if a not in {s.window for s in slides})
+            return Convolution(shape, image, weights, read, guards, outside, slides, images, channels, filters)
+    return why

@@ -1,0 +1,90 @@
+"""Reads whose place moves with an axis of the result and with an axis that is summed over: windows.
+
+x[c, s*h + d*i - 1, s*w + d*j - 1]     entry 1 slides with h over i, entry 2 with w over j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tatami.core.expr import Expr, free_vars, substitute, var
+from tatami.core.scalar import Scalar
+from tatami.indexbook.ir import Guard
+from tatami.region.ir import Cast, Const, Read, RegionExpr, Select, Within
+
+
+class Slide(msgspec.Struct, frozen=True):
+    """One dimension: entry `dim` of the read is ``stride * axis + dilation * window + offset``, inside `guard` when given."""
+
+    axis: str
+    window: str
+    dim: int
+    stride: int
+    dilation: int
+    offset: Expr
+    guard: Expr | None
+
+
+class Refused(Exception):
+    """Why a Region is not of the shape that was looked for."""
+
+
+def plain_read(e: RegionExpr) -> Read | None:
+    """A read, through casts of its value."""
+    while isinstance(e, Cast) and not e.bits:
+        e = e.x
+    return e if isinstance(e, Read) else None
+
+
+def guarded_read(e: RegionExpr) -> tuple[tuple[Guard, ...], Read, Scalar] | None:
+    """(guards, read, value outside) of a plain read that a constant stands in for where a guard fails."""
+    match e:
+        case Cast(x=x, bits=False):
+            return guarded_read(x)
+        case Select(pred=Within(guards=guards), then=then, other=Const(value=value)):
+            read = plain_read(then)
+            return None if read is None else (guards, read, value)
+        case Read():
+            return (), e, 0
+        case _:
+            return None
+
+
+def find_slides(
+    read: Read, guards: tuple[Guard, ...], axes: tuple[str, ...], window: tuple[str, ...], extents: Mapping[str, Expr]
+) -> tuple[Slide, ...]:
+    """Every entry of the read that moves with one of `axes` and one of `window`, in the order of `axes`."""
+    out: list[Slide] = []
+    left = list(guards)
+    for dim, entry in enumerate(read.map):
+        used = free_vars(entry)
+        own, win = [a for a in axes if a in used], [a for a in window if a in used]
+        guard = next((g for g in left if g.index == entry), None)
+        if not win or not own:
+            continue
+        if len(own) != 1 or len(win) != 1:
+            raise Refused(f"entry {dim} of the read moves with {', '.join([*own, *win])}")
+        stride, dilation = _step(entry, own[0]), _step(entry, win[0])
+        if stride is None or dilation is None or stride < 1 or dilation < 1:
+            raise Refused(f"entry {dim} of the read moves backwards or unevenly")
+        if guard is not None:
+            left.remove(guard)
+        offset = substitute(entry, {own[0]: var(own[0]) * 0, win[0]: var(win[0]) * 0})
+        if free_vars(offset) & set(extents):
+            raise Refused(f"entry {dim} of the read depends on another axis")
+        out.append(Slide(own[0], win[0], dim, stride, dilation, offset, None if guard is None else guard.size))
+    if left:
+        raise Refused("a guard is about something else than the window's place")
+    if len({s.axis for s in out}) != len(out) or len({s.window for s in out}) != len(out):
+        raise Refused(f"{len(out)} dimensions slide along fewer axes")
+    out.sort(key=lambda s: axes.index(s.axis))
+    others = [x for d, x in enumerate(read.map) if d not in {s.dim for s in out}]
+    if any(free_vars(x) & {n for s in out for n in (s.axis, s.window)} for x in others):
+        raise Refused("the read moves with a sliding axis in another entry too")
+    return tuple(out)
+
+
+def _step(e: Expr, name: str) -> int | None:
+    return (substitute(e, {name: var(name) + 1}) - e).as_int()

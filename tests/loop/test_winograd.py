@@ -1,0 +1,206 @@
+"""3x3 convolutions by Winograd tiles against the reference: borders, uneven sizes, groups, batches, epilogues, both splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import tatami as tt
+from tatami.core.codec import to_builtins
+from tatami.core.target import PRESETS
+from tatami.loop.verify import verify as verify_loops
+from tatami.plan.ir import CpuWinograd
+from tatami.plan.realise import realise
+from tatami.plan.verify_plan import verify_plan
+from tests.loop.compiled import kernel_of, run_sanitized, sanitizer_program
+
+Make = Callable[[tt.Graph, Any], Any]
+
+
+def weights(filters: int, channels: int, size: int = 3, dtype: Any = np.float32) -> np.ndarray:
+    made = np.random.default_rng(filters + channels).standard_normal((filters, channels, size, size))
+    return (made / (size * channels**0.5)).astype(dtype)
+
+
+def convolution(filters: int, channels: int, **attributes: Any) -> Make:
+    def make(g: tt.Graph, x: Any) -> Any:
+        w = weights(filters, channels // attributes.get("groups", 1))
+        b = np.random.default_rng(1).standard_normal(filters).astype(np.float32)
+        return x.conv(g.constant(w), g.constant(b), **attributes).relu()
+
+    return make
+
+
+def with_residual(g: tt.Graph, x: Any) -> Any:
+    """An epilogue that reads along the pixels."""
+    return (convolution(24, 24, padding=1)(g, x) + x).tanh()
+
+
+CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
+    "even": (convolution(40, 24, padding=1), (1, 24, 14, 14)),
+    "uneven": (convolution(33, 17, padding=1), (1, 17, 13, 15)),
+    "without borders": (convolution(16, 24), (1, 24, 9, 20)),
+    "uneven borders": (convolution(16, 24, padding=((2, 0), (0, 2))), (1, 24, 10, 11)),
+    "many channels": (convolution(16, 400, padding=1), (1, 400, 6, 6)),
+    "many blocks": (convolution(16, 48, padding=1), (2, 48, 60, 70)),
+    "two rows": (convolution(32, 32, padding=1), (1, 32, 2, 64)),
+    "groups and a batch": (convolution(48, 32, padding=1, groups=2), (3, 32, 14, 14)),
+    "a residual": (with_residual, (2, 24, 15, 17)),
+}
+
+
+def graph(make: Make, shape: tuple[Any, ...], dtype: Any = tt.fp32) -> tt.Graph:
+    g = tt.Graph("winograd")
+    g.output("y", make(g, g.input("x", shape, dtype)))
+    return g
+
+
+def plan_of(f: Any) -> tuple[Any, str, CpuWinograd]:
+    """The Region, the key and the plan of the one convolution."""
+    (region,) = (r for r in f.stages["region"].value.main.body)
+    (chosen,) = f.stages["plan"].value.main.regions
+    plan = chosen.choices[-1].plan
+    assert isinstance(plan, CpuWinograd)
+    return region, chosen.key, plan
+
+
+def sample(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def check(f: Any, make: Make, x: np.ndarray, tolerance: float = 2e-6) -> None:
+    plan_of(f)
+    assert verify_loops(f.stages["loop"].value) == []
+    wanted = tt.compile(graph(make, x.shape, f.stages["frontend"].value.main.signature.inputs[0].dtype), target="reference")
+    got, want = f(x=x)["y"], wanted(x=x)["y"]
+    assert got.shape == want.shape
+    assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tiles_give_the_convolution(name: str) -> None:
+    make, shape = CASES[name]
+    check(tt.compile(graph(make, shape)), make, sample(shape))
+
+
+@pytest.mark.parametrize("target", ["cpu:avx2", "cpu:generic"])
+@pytest.mark.parametrize("name", ["uneven", "groups and a batch"])
+def test_shorter_vectors(name: str, target: str) -> None:
+    make, shape = CASES[name]
+    check(tt.compile(graph(make, shape), target=target), make, sample(shape))
+
+
+@pytest.mark.parametrize("split", ["tiles", "channels"])
+@pytest.mark.parametrize("blocks", [(1, 1), (2, 3), (100, 100)])
+def test_any_block_and_either_split(split: str, blocks: tuple[int, int]) -> None:
+    make, shape = CASES["uneven"]
+    _, key, plan = plan_of(tt.compile(graph(make, shape)))
+    mine = msgspec.structs.replace(plan, rows=blocks[0], columns=blocks[1], split=split)
+    f = tt.compile(graph(make, shape), decisions={"plans": {key: to_builtins(mine)}})
+    check(f, make, sample(shape))
+    assert plan_of(f)[2] == mine
+
+
+def test_sizes_known_when_it_runs() -> None:
+    make = convolution(24, 16, padding=1)
+    ranges = {"B": (0, 1, 64), "H": (1, 28, 512), "W": (1, 28, 512)}
+    f = tt.compile(graph(make, ("B", 16, "H", "W")), sizes=ranges)
+    for b, h, w in ((1, 7, 7), (2, 14, 30), (1, 1, 70), (0, 5, 5)):
+        x = sample((b, 16, h, w))
+        want = tt.compile(graph(make, x.shape), target="reference")(x=x)["y"]
+        plan_of(f)
+        np.testing.assert_allclose(f(x=x)["y"], want, rtol=1e-5, atol=1e-5)
+
+
+def test_wide_and_narrow_floats() -> None:
+    def make(g: tt.Graph, x: Any) -> Any:
+        return x.conv(g.constant(weights(24, 16, dtype=np.float64)), None, padding=1)
+
+    check(tt.compile(graph(make, (1, 16, 12, 12), tt.fp64)), make, sample((1, 16, 12, 12), np.float64), 1e-14)
+
+    def narrow(g: tt.Graph, x: Any) -> Any:
+        return x.conv(g.constant(weights(24, 16, dtype=np.float16)), None, padding=1)
+
+    check(tt.compile(graph(narrow, (1, 16, 12, 12), tt.fp16)), narrow, sample((1, 16, 12, 12), np.float16), 1e-3)
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0])
+def test_the_error_is_within_its_bound(shift: float) -> None:
+    """A result differs by at most 2^-22 of the sum of the magnitudes that its tile sees (docs/decisions/0016): the
+    bound holds where these cancel too."""
+    channels, filters = 64, 32
+    make = convolution(filters, channels, padding=1)
+
+    def magnitudes(g: tt.Graph, x: Any) -> Any:
+        return x.conv(g.constant(np.abs(weights(filters, channels))), None, padding=1)
+
+    shape = (1, channels, 24, 24)
+    x = sample(shape) + np.float32(shift)
+    f = tt.compile(graph(make, shape))
+    plan_of(f)
+    want = tt.compile(graph(make, shape), target="reference")(x=x)["y"]
+    seen = tt.compile(graph(magnitudes, shape), target="reference")(x=np.abs(x))["y"]
+    assert (np.abs(f(x=x)["y"] - want) / seen.max()).max() <= 2.0**-22
+
+
+def test_a_value_that_is_no_number_stays_in_its_tiles() -> None:
+    _make, shape = CASES["even"]
+    x = sample(shape)
+    x[0, 3, 6, 6] = np.nan
+    got = tt.compile(graph(lambda g, x: x.conv(g.constant(weights(40, 24)), None, padding=1), shape))(x=x)["y"]
+    assert np.isnan(got[0, :, 5:8, 5:8]).all()
+    assert np.isfinite(got[0, :, :4, :]).all() and np.isfinite(got[0, :, :, 8:]).all()
+
+
+def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
+    make, shape = CASES["many blocks"]
+    x = sample(shape)
+    one, three = (tt.compile(graph(make, shape), threads=t)(x=x)["y"] for t in (1, 3))
+    assert np.array_equal(one, three)
+
+
+@pytest.mark.parametrize(("name", "split"), [("without borders", "tiles"), ("groups and a batch", "channels")])
+def test_nothing_outside_the_tensors_is_read_or_written(name: str, split: str) -> None:
+    make, shape = CASES[name]
+    f = tt.compile(graph(make, shape), target="cpu:avx2")
+    (region,) = realise(f.stages["region"].value, f.stages["plan"].value).main.body
+    _, _, plan = plan_of(f)
+    plan = msgspec.structs.replace(plan, split=split, packed=(f"{plan.packed[0].removesuffix('_p')}_p",))
+    finished = run_sanitized(sanitizer_program(region, kernel_of(region, plan, "avx2"), [{}]))
+    if finished is None:
+        pytest.skip("the compiler has no sanitizers")
+    assert finished.returncode == 0, finished.stderr[-2000:]
+
+
+def test_other_convolutions_say_why_not() -> None:
+    def why(make: Make, shape: tuple[int, ...]) -> str:
+        (chosen,) = tt.compile(graph(make, shape)).stages["plan"].value.main.regions
+        return next(r.why for r in chosen.rejected if r.plan == "cpu_winograd")
+
+    assert "stride 2, dilation 1" in why(convolution(32, 32, padding=1, stride=2), (1, 32, 28, 28))
+    assert "dilation 2" in why(convolution(32, 32, padding=2, dilation=2), (1, 32, 28, 28))
+
+    def five(g: tt.Graph, x: Any) -> Any:
+        return x.conv(g.constant(weights(32, 32, 5)), None, padding=2)
+
+    assert "5 x 5" in why(five, (1, 32, 28, 28))
+
+    def given(g: tt.Graph, x: Any) -> Any:
+        return x.conv(g.input("w", (32, 32, 3, 3), tt.fp32), None, padding=1)
+
+    assert "no constant" in why(given, (1, 32, 28, 28))
+
+
+def test_a_wrong_plan_is_refused_with_the_reason() -> None:
+    make, shape = CASES["even"]
+    region, _, plan = plan_of(tt.compile(graph(make, shape)))
+    target = PRESETS["cpu:avx512"]
+    assert verify_plan(plan, region, target) == []
+    for change in ({"acc": "other"}, {"packed": ()}, {"rows": 0}, {"width": 12}, {"width": 32, "nr": 64}, {"mr": 40}):
+        assert verify_plan(msgspec.structs.replace(plan, **change), region, target), change
+    strided = tt.compile(graph(convolution(32, 32, padding=1, stride=2), (1, 32, 28, 28))).stages["region"].value.main.body[0]
+    assert "no 3x3 convolution" in verify_plan(plan, strided, target)[0].why

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
@@ -296,3 +297,18 @@ def test_the_tail_of_exchanged_operands_is_that_of_the_products_axes() -> None:
     compare(region, plan, "sm90", {}, ())
     with pytest.raises(TatamiError, match="axis m of size 120"):
         lower_region(region, Guarded((), msgspec.structs.replace(plan, predicate_tail=("m.i.i", "k.i.i"))), PRESETS["sm90"])
+
+
+@pytest.mark.parametrize(("shape", "kinds"), [((16, 512, 200), 1), ((3, 40, 264, 72), 1), ((64, 128, 4096), 2)], ids=str)
+def test_what_the_planner_chooses_runs(shape: tuple[int, ...], kinds: int) -> None:
+    """Few rows, a batch, a long sum (whose parts are a second kernel's): from the graph to the numbers."""
+    *rows, n, k = shape
+    rng = np.random.default_rng(2)
+    x, w = ((rng.integers(-8, 9, s) / 8).astype(np.float16) for s in ((*rows, k), (k, n)))
+    g = tt.Graph("product")
+    g.output("y", (g.input("x", x.shape, tt.fp16) @ g.input("w", w.shape, tt.fp16)).relu())
+    f = tt.compile(g, target="emulated-sm90")
+    kernels = f.stages["gpu"].value.main.kernels
+    assert len(kernels) == kinds and isinstance(kernels[0], ir.Kernel) and kernels[0].maps
+    want = np.maximum(x.astype(np.float64) @ w.astype(np.float64), 0)
+    np.testing.assert_allclose(f(x=x, w=w)["y"].astype(np.float64), want, rtol=2e-3, atol=2e-3)

@@ -79,6 +79,15 @@ BUGS = (
     Bug("the warpgroups ask for too many registers", "gemm90", "tt_setmaxnreg_inc<232>", "tt_setmaxnreg_inc<256>", "misuse", "a block has 65536"),
     Bug("descriptors differ in a warpgroup", "gemm90", "slot_b + kk * 2048", "slot_b + kk * 2048 + (lane == 3 ? 16 : 0)", "divergence", "other descriptors"),
     Bug("half a warpgroup commits", "gemm90", "tt_wgmma_commit();", "if (warp % 4 < 2) tt_wgmma_commit();", "divergence", "warpgroup"),
+    # pairs of CTAs that share B, stores by TMA, two tiles each; warpgroups in turns
+    Bug("slots are given back to the own CTA only", "pair90", "lane < CTAS && (lane % CLUSTER_N == rank_n)", "lane == rank", "deadlock", "4 of 8 arrivals missing"),
+    Bug("a part is loaded for the own CTA only", "pair90", "(tt_u16)(3 << rank_n)", "(tt_u16)(1 << rank)", "deadlock", "bytes to come"),
+    Bug("a chunk is not fenced", "pair90", "tt_fence_proxy_async();", "", "proxy fence", "fence.proxy.async is missing"),
+    Bug("a chunk is written while it is stored", "pair90", "if (tid % 128 == 0) tt_bulk_wait_read<1>();", "", "race", "bulk stores of thread 128"),
+    Bug("a chunk is stored while it is written", "pair90", "tt_fence_proxy_async();\n        tt_named_sync(1 + own, 128);", "tt_fence_proxy_async();", "race", "stmatrix", ("uninitialised",)),
+    Bug("the last chunk is not awaited", "pair90", "if (tid % 128 == 0) tt_bulk_wait_read<0>();", "", "in flight", "wait_group.read is missing"),
+    Bug("a warpgroup never gives the turn on", "turns90", "lane == 0) tt_mbarrier_arrive(turn", "lane == 99) tt_mbarrier_arrive(turn", "deadlock", "4 of 4 arrivals missing"),
+    Bug("a warpgroup does not wait for its turn", "turns90", "if (0 < KB) tt_mbarrier_wait(turn", "if (KB < 0) tt_mbarrier_wait(turn", "in flight", "TMA load", ("race", "deadlock", "uninitialised", "misuse")),
     # bulk stores
     Bug("ordinary stores are not fenced for TMA", "tma_store", "    tt_fence_proxy_async();\n", "", "proxy fence", "fence.proxy.async is missing"),
     Bug("the store starts before all threads wrote", "tma_store", "    tt_fence_proxy_async();\n    tt_sync_threads();", "    tt_fence_proxy_async();", "race", "stmatrix", ("uninitialised",)),
@@ -117,9 +126,12 @@ BUGS = (
 )  # fmt: skip
 
 
+TILES: dict[str, Any] = {"persistent": True, "overlap": True, "epilogue_store": "stmatrix_tma"}
 GEMMS: dict[str, tuple[str, Any]] = {
     "gemm80": ("sm80", sm80((64, 64, 32), 3, warp="32x32")),
     "gemm90": ("sm90", sm90((128, 64, 64), 3)),
+    "pair90": ("sm90", sm90((64, 128, 64), 3, consumers=1, registers=(56, 224), cluster=(2, 1), multicast="b", **TILES)),
+    "turns90": ("sm90", sm90((64, 64, 64), 3, schedule="pingpong", **TILES)),
 }
 SIZES = {"M": 144, "N": 72, "K": 296}
 
@@ -138,7 +150,7 @@ def machine() -> EmulatedMachine:
     return machine_of(texts)
 
 
-BUILT = {name: Built(gemm(), plan, target, BY8, load=False) for name, (target, plan) in GEMMS.items()}
+BUILT = {name: Built(gemm(), plan, target, BY8, load=False, sms=2) for name, (target, plan) in GEMMS.items()}
 
 
 def report_of(machine: EmulatedMachine, bug: Bug, symbol: str, schedule: int) -> Report | None:

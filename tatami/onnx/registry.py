@@ -29,6 +29,7 @@ from tatami.onnx.ops_sampling import SAMPLING
 from tatami.onnx.ops_sequence import SEQUENCE
 from tatami.onnx.ops_shape import SHAPE
 from tatami.onnx.ops_signal import SIGNAL
+from tatami.onnx.ops_text import TEXT
 from tatami.onnx.ops_training import TRAINING
 from tatami.onnx.values import Value
 
@@ -36,7 +37,7 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value] | None]
 
 _DEFAULT: dict[str, Handler] = {
     **ELEMENTWISE, **CAST, **ACTIVATION, **SHAPE, **MOVEMENT, **CONTRACTION, **POOL, **NORMALIZATION, **REDUCTION, **CREATION,
-    **INDEXING, **QUANTIZE, **RECURRENT, **RESIZE, **ATTENTION, **SEQUENCE, **SIGNAL, **SAMPLING, **LINEAR_ALGEBRA,
+    **INDEXING, **QUANTIZE, **RECURRENT, **RESIZE, **ATTENTION, **SEQUENCE, **SIGNAL, **SAMPLING, **LINEAR_ALGEBRA, **TEXT,
 }  # fmt: skip
 HANDLERS: dict[str, dict[str, Handler]] = {
     "": _DEFAULT,

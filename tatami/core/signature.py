@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, free_vars
+from tatami.core.expr import Expr, Shape, expr, free_vars
 from tatami.core.layout import Layout
 
 Role: TypeAlias = Literal["data", "param", "state", "const"]
@@ -73,3 +73,8 @@ def symbols(signature: Signature) -> tuple[str, ...]:
             for name in sorted(free_vars(size)):
                 out.setdefault(name)
     return tuple(out)
+
+
+def bound_values(signature: Signature) -> dict[str, Expr]:
+    """The values that symbols to be bound have already: their defaults."""
+    return {s: expr(signature.defaults[s]) for s in signature.must_bind if s in signature.defaults}

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr
+from tatami.core.expr import Expr, Shape
 from tatami.core.module import Module
 from tatami.core.scalar import Scalar, scalar
-from tatami.core.signature import Equation, Signature
+from tatami.core.signature import Equation, Signature, bound_values
 from tatami.core.substitute import substitute_sizes
 from tatami.core.tensor import Tensor
 from tatami.tiny.equations import padded_reshape, replace_equal_symbols
@@ -43,7 +43,7 @@ def normalize(module: Module[Program]) -> Module[Program]:
 def with_bound_symbols(program: Program) -> Program:
     """Symbols that have to be bound take their default values here (strides and the like, D2.6)."""
     signature = program.signature
-    values = {s: expr(signature.defaults[s]) for s in signature.must_bind if s in signature.defaults}
+    values = bound_values(signature)
     if not values:
         return program
     left = tuple(s for s in signature.must_bind if s not in values)

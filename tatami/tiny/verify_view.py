@@ -12,14 +12,16 @@ import re
 
 from tatami.core.bounds import affine_ends, greatest, is_within, least
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ONE, ZERO, Expr, Floor, Shape, Var, free_vars
-from tatami.core.signature import Signature
+from tatami.core.expr import ONE, ZERO, Expr, Floor, Shape, Var, free_vars, substitute
+from tatami.core.signature import Signature, bound_values
 from tatami.tiny.ir import ViewOp
 
 
 def verify_view(at: str, op: ViewOp, read: Shape, signature: Signature) -> list[Diagnostic]:
     """The first fault of the map, `read` being the operand's shape; empty when there is none."""
-    extents = {f"i{k}": size for k, size in enumerate(op.result_shape)}
+    known = bound_values(signature)
+    shape, read = (tuple(substitute(s, known) for s in sizes) for sizes in (op.result_shape, read))
+    extents = {f"i{k}": size for k, size in enumerate(shape)}
     recorded = {(e.lhs, e.rhs) for e in signature.assumptions}
     for dim, (e, size) in enumerate(zip(op.index_map, read, strict=True)):
         unknown = sorted(n for n in free_vars(e) if is_axis_name(n) and n not in extents)
@@ -30,10 +32,11 @@ def verify_view(at: str, op: ViewOp, read: Shape, signature: Signature) -> list[
             found = f"index_map[{dim}] = {e} is not affine with floordiv in the result's axes"
             wanted = "use sums of axes times sizes and floordiv by a size; for anything else use GATHER with an index tensor"
             return [diagnostic("NonAffineView", at, found, wanted)]
-        if is_within(e, size, extents):
+        place = substitute(e, known)
+        if is_within(place, size, extents):
             continue
-        ends = affine_ends(e, extents)
-        missing = [q for q in reads_inside(ends, size, op.result_shape) if q not in recorded] if ends else None
+        ends = affine_ends(place, extents)
+        missing = [q for q in reads_inside(ends, size, shape) if q not in recorded] if ends else None
         if missing != []:
             found = f"index_map[{dim}] = {e} is not proved to be inside an axis of size {size}"
             wanted = "use GATHER with an index tensor, which checks each element"

@@ -76,9 +76,17 @@ def _exchange(a: dict[str, Array]) -> dict[str, Array]:
     return {"y": np.maximum(turned, 0)[::-1]}
 
 
+def _small(x: Array) -> Array:
+    """The values of fp8 bytes."""
+    return x.view(np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+
+
 def _products(a: dict[str, Array]) -> dict[str, Array]:
-    x, y = (a[n].view(np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32) for n in ("a8", "b8"))
-    return {"d": np.concatenate([(a["a32"] @ a["b32"]).reshape(-1), (x @ y.T).reshape(-1)])}
+    return {"d": np.concatenate([(a["a32"] @ a["b32"]).reshape(-1), (_small(a["a8"]) @ _small(a["b8"]).T).reshape(-1)])}
+
+
+def _narrow(a: dict[str, Array]) -> dict[str, Array]:
+    return {"d": np.concatenate([(a["a32"] @ a["b32"].T).reshape(-1), (_small(a["a8"]) @ _small(a["b8"]).T).reshape(-1)])}
 
 
 def _fences(a: dict[str, Array]) -> dict[str, Array]:
@@ -164,6 +172,19 @@ CASES = {
             {"d": ((256,), F32)},
             LaunchShape((1, 1, 1), 32),
             _products,
+        ),
+        Case(
+            "narrow",
+            {
+                "a32": eighths(64, 8),
+                "b32": eighths(32, 8, seed=1),
+                "a8": eighths(64, 32, dtype=ml_dtypes.float8_e4m3fn, seed=2).view(np.uint8),
+                "b8": eighths(16, 32, dtype=ml_dtypes.float8_e4m3fn, seed=3).view(np.uint8),
+            },
+            ("a32", "b32", "a8", "b8", "d"),
+            {"d": ((64 * 48,), F32)},
+            LaunchShape((1, 1, 1), 128, shared_bytes=5632),
+            _narrow,
         ),
         Case(
             "im2col",

@@ -244,6 +244,8 @@ def sm90_kernels() -> Iterator[Kernel]:
         yield Kernel(f"mma_{kind}", "sm_90a", body, numbers[np.arange(768) * 7 % 11 % 5], 128)
     yield Kernel("elect", "sm_90a", "  p1[tt_thread()] = tt_elect();", ramp, 32)
     yield from loads()
+    yield from meetings()
+    yield from stores()
     yield from products()
 
 
@@ -260,7 +262,12 @@ def loads() -> Iterator[Kernel]:
             map = Map(tt.fp16, (64, 96), (128,), box, swizzle)
             body = f"{fill}\n{load}\n{dump}"
             yield Kernel(f"tma_2d_sw{swizzle}_{k}", "sm_90a", body, given, bytes_ // 4, shared=1024 + 8192, map=map)
-    shapes = {3: ((64, 12, 8), (32, 4, 2)), 4: ((64, 4, 3, 8), (32, 2, 3, 2)), 5: ((64, 2, 3, 2, 8), (32, 2, 2, 2, 2))}
+    shapes = {
+        2: ((64, 96), (32, 8)),
+        3: ((64, 12, 8), (32, 4, 2)),
+        4: ((64, 4, 3, 8), (32, 2, 3, 2)),
+        5: ((64, 2, 3, 2, 8), (32, 2, 2, 2, 2)),
+    }
     for rank, (dims, box) in shapes.items():
         strides = tuple(int(np.prod(dims[: i + 1])) * 2 for i in range(rank - 1))
         bytes_ = int(np.prod(box)) * 2
@@ -269,6 +276,86 @@ def loads() -> Iterator[Kernel]:
         dump = f"  for (int i = lane; i < {bytes_ // 4}; i += 32) p1[i] = ((const tt_u32*)(smem + 1024))[i];"
         map = Map(tt.fp16, dims, strides, box, 64)
         yield Kernel(f"tma_{rank}d", "sm_90a", f"{fill}\n{load}\n{dump}", given, bytes_ // 4, shared=1024 + 8192, map=map)
+        alone = load.replace("d(base", "d_multicast(base").replace("bar);\n  }", "bar, 1);\n  }")
+        name = f"tma_{rank}d_multicast"
+        yield Kernel(name, "sm_90a", f"{fill}\n{alone}\n{dump}", given, bytes_ // 4, shared=1024 + 8192, map=map)
+    map = Map(tt.fp32, (4, 5, 5, 1), (16, 80, 400), (4, 16), 0, corners=((-1, -1), (0, 0)))
+    for tap in range(4):
+        call = f"tt_tma_load_im2col_4d(base + 1024, &map, 0, -1, -1, 0, (tt_u16){tap % 2}, (tt_u16){tap // 2}, bar);"
+        load = LOAD.format(bytes=256, loads=call)
+        dump = "  for (int i = lane; i < 64; i += 32) p1[i] = ((const tt_u32*)(smem + 1024))[i];"
+        yield Kernel(f"im2col_{tap}", "sm_90a", f"{fill}\n{load}\n{dump}", given[:200], 64, shared=1024 + 8192, map=map)
+
+
+def meetings() -> Iterator[Kernel]:
+    """Two warps at a named barrier, cp.async that arrives at a barrier, a plain run of bytes."""
+    ramp = np.arange(1024, dtype=np.uint16)
+    given = "for (int i = 0; i < 4; ++i) ((tt_u32*)smem)[4 * lane + i] = p0[4 * lane + i];"
+    body = f"""\
+  TT_DYNAMIC_SMEM(smem);
+  const int lane = tt_thread() % 32;
+  if (tt_thread() < 32) {{
+    {given}
+    tt_named_arrive(1, 64);
+  }} else {{
+    tt_named_sync(1, 64);
+    for (int i = 0; i < 4; ++i) p1[4 * lane + i] = ((const tt_u32*)smem)[127 - 4 * lane - i];
+  }}"""
+    yield Kernel("named_barrier", "sm_90a", body, ramp, 128, threads=64, shared=1024)
+    begin = """\
+  TT_DYNAMIC_SMEM(smem);
+  const tt_u32 bar = tt_smem_address(smem);
+  const int lane = tt_thread();
+  if (lane == 0) { tt_mbarrier_init(bar, COUNT); tt_fence_mbarrier_init(); }
+  tt_sync_threads();"""
+    end = """\
+  tt_mbarrier_wait(bar, 0);
+  for (int i = 0; i < 4; ++i) p1[4 * lane + i] = ((const tt_u32*)(smem + 1024))[4 * lane + i];
+  tt_sync_threads();
+  if (lane == 0) tt_mbarrier_invalidate(bar);"""
+    copy = "  tt_cp_async_16(bar + 1024 + 16 * lane, p0 + 4 * lane, 16);\n  tt_cp_async_arrive(bar);"
+    yield Kernel("cp_async_arrive", "sm_90a", f"{begin.replace('COUNT', '32')}\n{copy}\n{end}", ramp, 128, shared=2048)
+    load = """\
+  if (lane == 0) {
+    tt_mbarrier_expect_tx(bar, 512);
+    tt_bulk_load(bar + 1024, p0, 512, bar);
+    tt_mbarrier_arrive(bar);
+  }"""
+    yield Kernel("bulk_load", "sm_90a", f"{begin.replace('COUNT', '1')}\n{load}\n{end}", ramp, 128, shared=2048)
+
+
+def stores() -> Iterator[Kernel]:
+    """Boxes from shared memory over the edges of a tensor that is p1: what is outside stays away."""
+    given = np.arange(1, 4097, dtype=np.uint16)
+    shapes = {
+        2: ((64, 24), (32, 16)),
+        3: ((64, 6, 4), (32, 4, 2)),
+        4: ((64, 4, 3, 2), (32, 2, 3, 2)),
+        5: ((64, 2, 3, 2, 2), (32, 2, 2, 2, 2)),
+    }
+    for rank, (dims, box) in shapes.items():
+        at = ", ".join(["40", *(["-1"] * (rank - 1))])
+        yield stored(f"tma_store_{rank}d", f"tt_tma_store_{rank}d(&map, {at}, base);", given, dims, box, tt.fp16)
+    numbers = halves(512).astype(np.float32)
+    yield stored("tma_add_2d", "tt_tma_add_2d(&map, 8, -1, base);", numbers, (32, 12), (16, 8), tt.fp32)
+    yield stored("bulk_store", "tt_bulk_store(p1 + 64, base, 1024);", given, (64, 24), (32, 16), tt.fp16)
+
+
+def stored(symbol: str, call: str, given: np.ndarray, dims: tuple[int, ...], box: tuple[int, ...], dtype: tt.DType) -> Kernel:
+    strides = tuple(int(np.prod(dims[: i + 1])) * dtype.itemsize for i in range(len(dims) - 1))
+    words, own = (int(np.prod(x)) * dtype.itemsize // 4 for x in (dims, box))
+    body = f"""\
+{FILL.format(words=own, threads=32, value="p0[i]")}
+  for (int i = lane; i < {words}; i += 32) p1[i] = 0;
+  tt_fence_proxy_async();
+  tt_sync_threads();
+  if (lane == 0) {{
+    {call}
+    tt_bulk_commit();
+    tt_bulk_wait_read<0>();
+    tt_bulk_wait<0>();
+  }}"""
+    return Kernel(symbol, "sm_90a", body, given, words, shared=8192, map=Map(dtype, dims, strides, box, 0), map_is_output=True)
 
 
 def products() -> Iterator[Kernel]:

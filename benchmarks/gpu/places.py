@@ -18,7 +18,7 @@ from tatami.runtime.cuda.device_array import empty, upload
 from tatami.runtime.cuda.kernels import Kernels
 from tatami.runtime.cuda.steps import KernelStep, MapAt, Place
 from tatami.runtime.cuda.tensor_map import Map
-from tatami.runtime.emulated_machine import LaunchShape, MapOver, Pointer, build_machine
+from tatami.runtime.emulated_machine import Im2col, LaunchShape, MapOver, Pointer, build_machine
 
 POISON = 0xFF
 """Every byte of an output before a kernel runs: a NaN in every float."""
@@ -36,6 +36,8 @@ class Kernel:
     threads: int = 32
     shared: int = 0
     map: Map | None = None
+    map_is_output: bool = False
+    """Does the map lie over p1? Else over p0."""
     headers: str = ""
     """Text that follows the PTX header: the wgmma shapes."""
 
@@ -70,7 +72,9 @@ class Emulated:
             arguments: list[Any] = [Pointer(given, given, False), Pointer(made, made, True)]
             if k.map is not None:
                 m = k.map
-                arguments.append(MapOver(given, given, False, m.dtype, m.dims, m.strides, m.box, m.swizzle))
+                over = made if k.map_is_output else given
+                im2col = m.corners and Im2col(*m.corners, m.steps or (1,) * len(m.corners[0]), *m.box)
+                arguments.append(MapOver(over, over, k.map_is_output, m.dtype, m.dims, m.strides, m.box, m.swizzle, im2col))
             machine.launch(k.symbol, arguments, LaunchShape((1, 1, 1), k.threads, (1, 1, 1), k.shared, 0, 1, False))
             out[k.symbol] = made.copy()
             machine.drop(given)
@@ -108,7 +112,7 @@ class OnDevice:
         made = self.poisoned((k.words,), DType.u32)
         args: tuple[Any, ...] = (Place(0, 0), Place(1, 0))
         if k.map is not None:
-            args = (*args, MapAt(Place(0, 0), k.map))
+            args = (*args, MapAt(Place(int(k.map_is_output), 0), k.map))
         step = KernelStep(k.symbol, lambda: "", (1, 1, 1), (k.threads, 1, 1), None, k.shared, args, ())
         with self.device:
             loaded.launch(step, (given.address, made.address), self.device.current_stream())

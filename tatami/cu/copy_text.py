@@ -29,8 +29,8 @@ def copy_text(k: Kernel, s: CpAsync, o: Operand, role: str, extent: int, ring: R
     if o.gather is None:
         assert o.offset is not None
         l.add(f"const {STORED_TYPE[o.dtype]}* const from = {o.param} + {index_text(o.offset)};")
-    # Each address of a gathered element is worked out in registers of its own: few at a time.
-    unroll = "TT_UNROLL_BY(2)" if o.gather is not None else "TT_UNROLL" if each <= 16 else "TT_UNROLL_BY(4)"
+    # Addresses and guards are kept from block to block in registers of their own: few at a time where copies are many.
+    unroll = "TT_UNROLL_BY(2)" if o.gather is not None or s.width < whole else "TT_UNROLL"
     with l.block(f"{unroll} for (int i = 0; i < {each}; ++i)"):
         l.add("const int c = tid + i * THREADS;")
         if count % k.threads:

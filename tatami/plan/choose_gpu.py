@@ -124,12 +124,12 @@ def _best(
     region: Region, view: GemmView, candidates: list[Candidate], target: Target, sizes: Mapping[str, int]
 ) -> tuple[Candidate, tuple[Rejected, ...]]:
     """The fastest of those that no STOP rule ends; when rules end all, the fastest of those that fit at all."""
-    dims = [size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k)]
+    dims = _dims(view, sizes)
     kept: list[Candidate] = []
     stopped: list[tuple[Candidate, str]] = []
     rejected: list[Rejected] = []
     for c in candidates:
-        estimate = gpu_estimate(c.plan, view.lhs.dtype, _dims_of(c.plan, dims), target)
+        estimate = gpu_estimate(c.plan, view.lhs.dtype, dims, target)
         c = msgspec.structs.replace(c, estimate=estimate)
         if broken := [*shape_rules(c.plan), *hard_limits(c.plan, view.lhs.dtype, target)]:
             rejected.append(Rejected(c.line, broken[0], estimate))
@@ -150,10 +150,9 @@ def _best(
     return best, tuple(rejected)
 
 
-def _dims_of(plan: Sm80Mma | Sm90Mma | GpuSync, dims: list[int]) -> tuple[int, int, int, int]:
-    """batch, m, n, k as the plan's tile sees them."""
-    b, m, n, k = dims
-    return (b, n, m, k) if isinstance(plan, Sm90Mma) and plan.swap_ab else (b, m, n, k)
+def _dims(view: GemmView, sizes: Mapping[str, int]) -> tuple[int, int, int, int]:
+    b, m, n, k = (size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k))
+    return b, m, n, k
 
 
 def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Candidate, ...]:
@@ -162,14 +161,12 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     view = gemm_view(region)
     if isinstance(view, str) or why_not_mma(view) or not view.lhs.dtype.is_narrow_float:
         return ()
-    dims = [size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k)]
+    dims = _dims(view, sizes)
     conditions, _ = _alignment(view, 16 // view.lhs.dtype.itemsize)
     found = _sm90_candidates(region, view, conditions) if target.isa == "sm90" else []
     found += _sm80_candidates(region, view, 16 // view.lhs.dtype.itemsize, few=bool(found))
     fits = [c for c in found if not [*shape_rules(c.plan), *hard_limits(c.plan, view.lhs.dtype, target)]]
-    known = [
-        msgspec.structs.replace(c, estimate=gpu_estimate(c.plan, view.lhs.dtype, _dims_of(c.plan, dims), target)) for c in fits
-    ]
+    known = [msgspec.structs.replace(c, estimate=gpu_estimate(c.plan, view.lhs.dtype, dims, target)) for c in fits]
     return tuple(sorted(known, key=lambda c: c.estimate["total"]))
 
 

@@ -84,7 +84,9 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
                 return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40
             return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 44
         case Sm90Mma():
-            return bm * bn // (128 * (1 if plan.schedule == "pingpong" else plan.consumers)) + 40
+            accumulators = bm * bn // (128 * (1 if plan.schedule == "pingpong" else plan.consumers))
+            # Of exchanged operands, neighbours in a thread's registers are rows apart: each has an address of 64 bits.
+            return accumulators * (3 if plan.swap_ab else 1) + 40
         case GpuSync():
             mm, mn = bm // plan.block[0], bn // plan.block[1]
             return mm * mn + mm + mn + 32

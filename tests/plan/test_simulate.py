@@ -140,7 +140,7 @@ def test_ping_pong_hides_the_epilogue_of_short_products() -> None:
         return simulate(pipeline_of(plan, DType.fp16, (1, 8192, 8192, k), H100), H100).cycles
 
     assert cycles(schedule="pingpong") < cycles()
-    assert cycles(256, 1024, width=1, staged=True) < cycles(256, 1024, width=1)
+    assert cycles(256, 1024, width=1, epilogue_store="stmatrix_tma") < cycles(256, 1024, width=1)
     assert cycles() < cycles(cluster=(2, 1), multicast="b") < cycles(cluster=(1, 1), multicast="none")
 
 

@@ -125,6 +125,8 @@ class _Printer:
             l.add(f"const tt_u32 {b.name} = tt_smem_address(smem) + {b.base};")
             l.add(f'TT_SMEM_LABEL({b.name}, {8 * b.slots}, "{b.name}");')
         l.add("const int tid = tt_thread();")
+        if k.maps:
+            l.add(f"if (tid == 0) {{ {' '.join(f'tt_prefetch_tensor_map(&{m});' for m in k.maps)} }}")
         if k.template != "sync":
             l.add("const int lane = tid % 32, warp = tt_uniform(tid / 32);")
         else:

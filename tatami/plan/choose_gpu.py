@@ -206,7 +206,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
 
 def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> list[Candidate]:
     staged = can_stage(region, conditions)
-    return [Candidate(sm90_plan(region, view, shape, staged and shape.split_k == 1)) for shape in sm90_shapes(view)]
+    return [Candidate(sm90_plan(region, view, shape, staged and shape.split_k == 1)) for shape in sm90_shapes(view, staged)]
 
 
 def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool) -> Sm90Mma:

@@ -50,9 +50,9 @@ SHAPES = (
     Shape((256, 128, 64)),
     Shape((256, 128, 64), cluster=(1, 2)),
     Shape((128, 192, 64)),
-    Shape((128, 160, 64), schedule="pingpong", cluster=(1, 2)),
+    Shape((64, 256, 64), schedule="pingpong", cluster=(2, 1)),
     Shape((128, 128, 64)),
-    Shape((128, 128, 64), schedule="pingpong"),
+    Shape((64, 128, 64), schedule="pingpong"),
     Shape((128, 64, 64)),
     Shape((64, 128, 64), 1),
     Shape((64, 64, 64), 1),
@@ -63,14 +63,17 @@ SHAPES = (
 )
 
 
-def sm90_shapes(view: GemmView) -> list[Shape]:
-    """Those of SHAPES whose boxes the operands have."""
+def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
+    """Those of SHAPES whose boxes the operands have. A warpgroup with more accumulators than 128 leaves no registers
+    for results that are stored one by one."""
     majors = major_of(view.lhs, view.m, view.k), major_of(view.rhs, view.n, view.k)
     out = []
     for shape in SHAPES:
         a, b = majors[::-1] if shape.swap_ab else majors
         boxes = ((a, shape.tile[0] // shape.cluster[1]), (b, shape.tile[1] // shape.cluster[0]))
-        if all(extent % (64 if major == "mn" else 8) == 0 for major, extent in boxes):
+        sharing = 1 if shape.schedule == "pingpong" else shape.consumers
+        crowded = shape.tile[0] * shape.tile[1] // (128 * sharing) > 128
+        if (staged or not crowded) and all(extent % (64 if major == "mn" else 8) == 0 for major, extent in boxes):
             out.append(shape)
     return out
 

@@ -131,8 +131,9 @@ def hard_limits(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[s
         out.append(f"{n.registers} registers per thread > 255")
     if isinstance(plan, Sm90Mma):
         total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
-        if total > target.registers_per_sm:
-            out.append(f"setmaxnreg needs {total} registers > {target.registers_per_sm} per SM")
+        pool = target.registers_per_sm // n.threads // 8 * 8 * n.threads  # what its threads start with: the same number each
+        if total > pool:
+            out.append(f"setmaxnreg needs {total} registers > {pool} that {n.threads} threads start with")
         if n.registers > plan.registers[1]:
             out.append(f"{n.registers} registers per consumer thread > setmaxnreg {plan.registers[1]}")
     elif n.registers * n.threads > target.registers_per_sm:

@@ -234,6 +234,7 @@ REFUSED: list[tuple[Any, str]] = [
     (sm90((64, 24, 64), **STAGED, **ONE), "BN = 24 is no multiple of 16"),
     (sm90((128, 256, 64), 5, **STAGED), "B per CTA"),
     (sm90((128, 256, 64), 3, **TURNS), "296 registers"),
+    (sm90(registers=(48, 232)), "65536 registers > 64512"),
 ]
 
 
@@ -269,7 +270,7 @@ def test_the_full_size_kernel_in_machine_code(tmp_path: Path) -> None:
     assert count("UTMALDG") == 2 and count("UTMALDG", "MULTICAST") == 1
     assert count("UTMASTG") == 256 // 64 and count("STSM") == 256 // 16
     assert count("MEMBAR", "GPU") == count("UCGABAR_ARV") == 2, "a fence of the GPU at the ends, none in the loop"
-    assert count("USETMAXREG") == 2
+    assert count("USETMAXREG") == 2 and count("UTMACCTL") == 3, "registers move once; each tensor map is fetched ahead"
     assert not {op.split(".")[0] for op in ops} & {"STL", "LDL", "HMMA", "LDGSTS", "STG"}
 
 

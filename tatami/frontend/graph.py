@@ -14,11 +14,7 @@ expression becomes a rank-0 constant of the other operand's dtype.
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,7 +23,7 @@ from tatami.core.bounds import settled_size
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import IntoExpr, Shape, expr, free_vars
+from tatami.core.expr import IntoExpr, expr, free_vars
 from tatami.core.module import Module
 from tatami.core.ops import highest, lowest
 from tatami.core.scalar import scalar
@@ -36,37 +32,23 @@ from tatami.core.size_fault import size_fault
 from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
 from tatami.frontend.divisors import nonzero_divisors
-from tatami.frontend.graph_arguments import constant, integer, several
+from tatami.frontend.graph_arguments import constant, integer
 from tatami.frontend.graph_arguments import dtype as dtype_named
 from tatami.frontend.graph_arguments import name as named
-from tatami.frontend.graph_arguments import shape as checked_shape
 from tatami.frontend.graph_arguments import size as size_expr
+from tatami.frontend.graph_arguments import tensors as listed
+from tatami.frontend.graph_kernels import Kernels
+from tatami.frontend.graph_makers import Makers
+from tatami.frontend.graph_place import caller
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import Site
 from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
-from tatami.frontend.ops_kernel_body import KernelBody, Meaning, remember_meaning
 
 if TYPE_CHECKING:
     import numpy as np
 
-_PLACE: ContextVar[str | None] = ContextVar("place", default=None)
 
-
-@contextmanager
-def placed(at: str) -> Iterator[None]:
-    """What is built inside is traced to `at`, a place in a text, instead of to the Python line that builds it."""
-    token = _PLACE.set(at)
-    try:
-        yield
-    finally:
-        _PLACE.reset(token)
-
-
-_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_']*\Z")
-_AXIS = re.compile(r"[ir]\d+\Z")
-
-
-class Graph:
+class Graph(Makers, Kernels):
     """One graph under construction; subgraphs made by `subgraph` share its module."""
 
     def __init__(self, name: str = "main", parent: Graph | None = None) -> None:
@@ -102,7 +84,7 @@ class Graph:
         storage: Storage = "argument",
     ) -> Tensor:
         """An input of the graph; sizes are numbers, symbols ("B") or expressions ("2*N + 1")."""
-        where = _caller()
+        where = caller()
         dtype = dtype_named(dtype, where)
         self._claim(name, where)
         self._inputs.append(Input(name, dtype, self._shape(shape, f"input {name!r} ({where})"), role, mutability, storage))
@@ -111,7 +93,7 @@ class Graph:
 
     def constant(self, array: np.ndarray | float | Sequence[Any], name: str | None = None, *, role: Role = "const") -> Tensor:
         """A constant tensor, kept in the module's constants and bound to a const_pool input."""
-        where = _caller()
+        where = caller()
         try:
             payload = array if isinstance(array, Payload) else Payload(_as_array(array))
         except (ValueError, TypeError, OverflowError) as error:
@@ -134,7 +116,7 @@ class Graph:
 
     def update(self, target: Tensor, value: Tensor) -> None:
         """The mutable input `target` takes `value` in place, after all its reads; once."""
-        where = _caller()
+        where = caller()
         port = next((i for i in self._inputs if i.tensor == self._own(target, where).name), None)
         if port is None or port.mutability != "mutable":
             raise fail(
@@ -151,12 +133,12 @@ class Graph:
 
     def size(self, symbol: str, default: int) -> None:
         """The value of a size symbol that no input decides."""
-        self._symbol(named(symbol, _caller()), _caller())
+        self._symbol(named(symbol, caller()), caller())
         self._defaults[symbol] = integer(default, f"size {symbol}")
 
     def assume(self, lhs: IntoExpr, rhs: IntoExpr) -> None:
         """Two sizes are equal: checked when they are bound."""
-        self._assumptions.append(Equation(size_expr(lhs, "assume"), size_expr(rhs, "assume"), _caller()))
+        self._assumptions.append(Equation(size_expr(lhs, "assume"), size_expr(rhs, "assume"), caller()))
 
     # -- operations --------------------------------------------------------------------------------
     def op(
@@ -168,7 +150,7 @@ class Graph:
         **attrs: Any,
     ) -> Any:
         """Any operation of the table: a Tensor, or a tuple of them. None is an absent operand."""
-        where = _caller() if at is None else at
+        where = caller() if at is None else at
         if not isinstance(name, str) or name not in OPS:
             raise fail("UnknownOp", where, f"{str(name)[:80]!r} is not an operation", suggested_op(str(name)))
         row = OPS[name]
@@ -203,10 +185,10 @@ class Graph:
 
     def rename(self, tensor: Tensor, name: str) -> None:
         """Call what the last node gave `name` (`name_1`, … where that is taken), and the node too when it gave only this."""
-        old, at = self._own(tensor, _caller()).name, len(self._nodes) - 1
+        old, at = self._own(tensor, caller()).name, len(self._nodes) - 1
         if self._producer.get(old) != at:
-            raise fail("InvalidAttribute", _caller(), f"{old!r} is no result of the last node", "rename a result at once")
-        name = named(name, _caller())
+            raise fail("InvalidAttribute", caller(), f"{old!r} is no result of the last node", "rename a result at once")
+        name = named(name, caller())
         self._names.discard(old)
         tensor.name = self._fresh(name)
         self._tensors[tensor.name] = self._tensors.pop(old)
@@ -219,156 +201,11 @@ class Graph:
         self._nodes[at] = msgspec.structs.replace(node, name=label, outputs=outputs)
         self.origins[label] = self.origins.pop(node.name)
 
-    def one(self, name: str, *operands: Tensor | bool | int | float | None, **attrs: Any) -> Tensor:
-        """An operation with one result."""
-        result = self.op(name, *operands, **attrs)
-        if not isinstance(result, Tensor):
-            raise fail("InvalidAttribute", _caller(), f"{name} has {len(result)} results", "use op")
-        return result
-
-    def where(self, condition: Tensor, yes: Tensor | float, no: Tensor | float) -> Tensor:
-        return self.one("where", condition, yes, no)
-
-    def concat(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-        return self.one("concat", *_tensors(tensors, "concat"), axis=axis)
-
-    def stack(self, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-        return self.one("stack", *_tensors(tensors, "stack"), axis=axis)
-
-    def einsum(self, equation: str, *tensors: Tensor) -> Tensor:
-        return self.one("einsum", *tensors, equation=equation)
-
-    def full(self, shape: Sequence[IntoExpr], value: bool | int | float, dtype: DType) -> Tensor:
-        return self.one("full", shape=self._sizes(shape, "full"), value=constant(value, "full"), dtype=dtype)
-
-    def zeros(self, shape: Sequence[IntoExpr], dtype: DType = DType.fp32) -> Tensor:
-        return self.full(shape, False if dtype_named(dtype, "zeros") == DType.bool else 0, dtype)
-
-    def ones(self, shape: Sequence[IntoExpr], dtype: DType = DType.fp32) -> Tensor:
-        return self.full(shape, True if dtype_named(dtype, "ones") == DType.bool else 1, dtype)
-
-    def eye(self, rows: IntoExpr, columns: IntoExpr | None = None, k: int = 0, dtype: DType = DType.fp32) -> Tensor:
-        """1 where column = row + k, else 0."""
-        across = None if columns is None else size_expr(columns, "eye")
-        return self.one("eye", rows=size_expr(rows, "eye"), columns=across, k=k, dtype=dtype)
-
-    def iota(self, shape: Sequence[IntoExpr], axis: int = 0, dtype: DType = DType.i64) -> Tensor:
-        return self.one("iota", shape=self._sizes(shape, "iota"), axis=axis, dtype=dtype)
-
-    def arange(
-        self, count: IntoExpr, dtype: DType = DType.i64, *, start: IntoExpr | float = 0, step: IntoExpr | float = 1
-    ) -> Tensor:
-        """start, start + step, …: `count` elements; of a float dtype, computed in it."""
-        dtype, shape = dtype_named(dtype, "arange"), self._sizes((count,), "arange")
-        if not dtype.is_float:
-            return self.one(
-                "iota", shape=shape, axis=0, dtype=dtype, start=size_expr(start, "arange"), step=size_expr(step, "arange")
-            )
-        out = self.one("iota", shape=shape, axis=0).cast(dtype)
-        out = out if step == 1 else out * self._as_number(step, dtype)
-        return out if start == 0 else out + self._as_number(start, dtype)
-
-    def _as_number(self, value: IntoExpr | float, dtype: DType) -> Tensor:
-        """A float, or the value of a size, as a rank-0 tensor."""
-        return self.number(value, dtype) if isinstance(value, int | float) else self.size_of(value).cast(dtype)
-
-    def size_of(self, size: IntoExpr, dtype: DType = DType.i64) -> Tensor:
-        """The value of a size expression as a rank-0 tensor."""
-        return self.one("size", value=size_expr(size, "size_of"), dtype=dtype)
-
-    def uniform(
-        self, shape: Sequence[IntoExpr], key: Tensor, low: float = 0.0, high: float = 1.0, dtype: DType = DType.fp32
-    ) -> Tensor:
-        """Random numbers of [low, high); `key`: u64, rank 0. Equal keys give equal numbers on every target."""
-        return self.one("uniform", key, shape=self._sizes(shape, "uniform"), low=low, high=high, dtype=dtype)
-
-    def normal(
-        self, shape: Sequence[IntoExpr], key: Tensor, mean: float = 0.0, deviation: float = 1.0, dtype: DType = DType.fp32
-    ) -> Tensor:
-        return self.one("normal", key, shape=self._sizes(shape, "normal"), low=mean, high=deviation, dtype=dtype)
-
-    def rand_u32(self, shape: Sequence[IntoExpr], key: Tensor) -> Tensor:
-        return self.one("rand_u32", key, shape=self._sizes(shape, "rand_u32"))
-
-    def _sizes(self, shape: Sequence[IntoExpr], what: str) -> Shape:
-        return self._shape(shape, f"{what} ({_caller()})")
-
-    # -- custom kernels ----------------------------------------------------------------------------
-    def kernel(self, expression: str, *operands: Tensor | float, shape: Sequence[IntoExpr] | None = None) -> Tensor:
-        """A formula at every element: ``g.kernel("input0 * 2 + ridx1", x)`` (docs/custom_kernels.md)."""
-        return self.one(
-            "kernel", *operands, expression=expression, shape=None if shape is None else self._sizes(shape, "kernel")
-        )
-
-    def kernel_reduce(
-        self,
-        expression: str,
-        *operands: Tensor | float,
-        op: str,
-        axes: Sequence[int] | None = None,
-        keepdims: bool = False,
-        acc_dtype: DType | None = None,
-        shape: Sequence[IntoExpr] | None = None,
-    ) -> Tensor:
-        """A formula reduced over axes: ``g.kernel_reduce("input0 * input1", x, y, op="sum", axes=[1])``."""
-        over = None if shape is None else self._sizes(shape, "kernel_reduce")
-        given = {"op": op, "axes": axes, "keepdims": keepdims, "acc_dtype": acc_dtype, "shape": over}
-        return self.one("kernel_reduce", *operands, expression=expression, **given)
-
-    def kernel_scan(
-        self,
-        expression: str,
-        *operands: Tensor | float,
-        op: str,
-        axis: int = 0,
-        exclusive: bool = False,
-        reverse: bool = False,
-        shape: Sequence[IntoExpr] | None = None,
-    ) -> Tensor:
-        """A formula running along an axis: ``g.kernel_scan("exp(input0)", x, op="sum", axis=1)``."""
-        over = None if shape is None else self._sizes(shape, "kernel_scan")
-        given = {"op": op, "axis": axis, "exclusive": exclusive, "reverse": reverse, "shape": over}
-        return self.one("kernel_scan", *operands, expression=expression, **given)
-
-    def kernel_body(
-        self,
-        c: str | None,
-        *operands: Tensor | float,
-        outputs: Sequence[tuple[DType, Sequence[IntoExpr]]],
-        meaning: Meaning | None,
-        cuda: str | None = None,
-        preamble: str = "",
-        cuda_preamble: str = "",
-    ) -> Any:
-        """A whole function body as one node: a Tensor, or a tuple of them (docs/custom_kernels.md).
-
-        outputs: dtype and shape of each result. meaning: the same in numpy, arrays to array (several: a tuple), against
-        which every stage is checked; None says that there is none, and then nothing can check the node.
-        """
-        where = _caller()
-        pairs: list[tuple[Any, ...]] = (
-            [tuple(o) for o in outputs if isinstance(o, Sequence)] if isinstance(outputs, Sequence) else []
-        )
-        if not pairs or any(len(p) != 2 for p in pairs) or len(pairs) != len(outputs):
-            raise fail(
-                "InvalidAttribute", where, f"outputs={outputs!r}", 'give dtype and shape of each: outputs=[(tt.fp32, ("N",))]'
-            )
-        if meaning is not None and not callable(meaning):
-            raise fail("InvalidAttribute", where, f"meaning={meaning!r}", "give a function over arrays, or None")
-        types = tuple(ir.TensorType(dtype_named(d, where), self._shape(s, where)) for d, s in pairs)
-        for text in (c, cuda, preamble, cuda_preamble):
-            if text is not None:
-                named(text, where)
-        attrs = KernelBody(types, c, cuda, preamble, cuda_preamble)
-        key = remember_meaning(attrs, meaning) if meaning is not None else ""
-        texts = {"c": c, "cuda": cuda, "preamble": preamble, "cuda_preamble": cuda_preamble}
-        return self.op("kernel_body", *operands, outputs=types, meaning=key, **texts)
-
     # -- other graphs ------------------------------------------------------------------------------
     def subgraph(self, name: str) -> Graph:
         """A new graph of the same module, to be called by name."""
-        if named(name, _caller()) == "main" or name in self.root._graphs:
-            raise fail("DuplicateId", _caller(), f"a graph {name!r} exists", "choose another name")
+        if named(name, caller()) == "main" or name in self.root._graphs:
+            raise fail("DuplicateId", caller(), f"a graph {name!r} exists", "choose another name")
         self.root._graphs[name] = Graph(name, self)
         return self.root._graphs[name]
 
@@ -376,7 +213,7 @@ class Graph:
         """The results of a graph made by `subgraph`. `sizes`: values of its symbols that no operand decides."""
         given = {} if sizes is None else sizes
         if not isinstance(given, Mapping):
-            raise fail("InvalidAttribute", _caller(), f"sizes are {given!r}", 'give a mapping: {"N": 4}')
+            raise fail("InvalidAttribute", caller(), f"sizes are {given!r}", 'give a mapping: {"N": 4}')
         values = {named(k, "call"): size_expr(v, "call") for k, v in given.items()}
         return self.op("call", *operands, graph=_graph_name(graph), sizes=values)
 
@@ -394,7 +231,7 @@ class Graph:
         condition: Tensor | None = None,
     ) -> Any:
         """`body` again and again; see the `loop` operation. `trip`: a size, or a rank-0 i64 tensor."""
-        state, invariants = _tensors(state, "loop"), _tensors(invariants, "loop")
+        state, invariants = listed(state, "loop"), listed(invariants, "loop")
         size = None if trip is None or condition is not None or isinstance(trip, Tensor) else size_expr(trip, "loop")
         count = trip if isinstance(trip, Tensor) or trip is None else self.size_of(trip)
         name = _graph_name(body)
@@ -470,7 +307,7 @@ class Graph:
 
     # -- inside ------------------------------------------------------------------------------------
     def _put_output(self, name: str, tensor: Tensor, updates: str | None) -> None:
-        where = _caller()
+        where = caller()
         self._own(tensor, where)
         if named(name, where) in self._updates or any(i.tensor == name for i in self._inputs):
             raise fail("DuplicateId", where, f"{name!r} is already an input or output", "choose another name")
@@ -526,7 +363,7 @@ class Graph:
         """Numbers as constants of the dtype of the tensors beside them; the condition of `where` decides nothing."""
         if not isinstance(operands, list | tuple):
             why = f"the operands of {op} are a {type(operands).__name__}"
-            raise fail("InvalidAttribute", _caller(), why, "give a list of tensors and numbers")
+            raise fail("InvalidAttribute", caller(), why, "give a list of tensors and numbers")
         values = operands[1:] if op == "where" else operands
         dtypes = [o.dtype for o in values if isinstance(o, Tensor)]
         decided = [d for d in dtypes if d != DType.unknown and d != DType.bool]
@@ -538,7 +375,7 @@ class Graph:
         if not isinstance(number, bool | int | float):
             raise fail(
                 "InvalidAttribute",
-                _caller(),
+                caller(),
                 f"a {type(value).__name__} is no operand",
                 "operands are tensors of the graph and numbers; an array is g.constant(array)",
             )
@@ -546,7 +383,7 @@ class Graph:
         if dtype.is_int and not lowest(dtype) <= number <= highest(dtype):
             raise fail(
                 "InvalidAttribute",
-                _caller(),
+                caller(),
                 f"{number} is outside {dtype}: {lowest(dtype)}..{highest(dtype)}",
                 "cast the tensor to a wider dtype",
             )
@@ -614,22 +451,6 @@ class Graph:
                         work.append(output)
                 work += [i for i in node.inputs if i and node.op not in _OWN_DTYPES]
 
-    def _shape(self, sizes: Sequence[IntoExpr], where: str) -> Shape:
-        out = checked_shape(sizes, where)
-        for size in out:
-            for symbol in free_vars(size):
-                self._symbol(symbol, where)
-            number = size.as_int()
-            if number is not None and number < 0:
-                raise fail("InvalidSymbol", where, f"a size is {number}", "sizes are 0 or more")
-        return out
-
-    def _symbol(self, name: str, where: str) -> None:
-        if not _SYMBOL.match(name) or _AXIS.match(name) or name in ("min", "max", "floor"):
-            raise fail(
-                "InvalidSymbol", where, f"{name!r} cannot name a size", "use letters, digits, _ and '; not i0, r1, min, max"
-            )
-
 
 _OWN_DTYPES = frozenset(
     {
@@ -656,15 +477,8 @@ _OWN_DTYPES = frozenset(
 
 def _graph_name(graph: Graph | str) -> str:
     if not isinstance(graph, Graph | str):
-        raise fail("InvalidAttribute", _caller(), f"{graph!r} is no graph", "pass what g.subgraph gave, or its name")
+        raise fail("InvalidAttribute", caller(), f"{graph!r} is no graph", "pass what g.subgraph gave, or its name")
     return graph if isinstance(graph, str) else graph.name
-
-
-def _tensors(values: Any, what: str) -> tuple[Any, ...]:
-    listed = several(values)
-    if listed is None:
-        raise fail("InvalidAttribute", what, f"{values!r} is no list of tensors", "write [a, b]")
-    return listed
 
 
 def _fitting(value: bool | int | float, dtype: DType) -> DType:
@@ -695,15 +509,3 @@ def _as_array(value: Any) -> Any:
     from tatami.core.tensor import as_array
 
     return as_array(value)
-
-
-def _caller() -> str:
-    """The Python line outside this package that called: ``model.py:12``; inside `placed`, its place."""
-    place = _PLACE.get()
-    if place is not None:
-        return place
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tatami.frontend.graph"):
-        frame = frame.f_back
-    path = frame.f_code.co_filename.replace("\\", "/").rsplit("/", 1)[-1]
-    return f"{path}:{frame.f_lineno}"

@@ -111,3 +111,11 @@ def dtype(value: object, what: str) -> DType:
         known = ", ".join(d.value for d in DType if d != DType.unknown)
         raise fail("UnsupportedDType", what, f"{value!r} is no dtype", f"use one of {known}")
     return found
+
+
+def tensors(values: Any, what: str) -> tuple[Any, ...]:
+    """The tensors of a list or tuple. Raises E1009."""
+    listed = several(values)
+    if listed is None:
+        raise fail("InvalidAttribute", what, f"{values!r} is no list of tensors", "write [a, b]")
+    return listed

@@ -13,7 +13,8 @@ import msgspec
 
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.expr import Expr, var
-from tatami.frontend.graph import Graph, placed
+from tatami.frontend.graph import Graph
+from tatami.frontend.graph_place import placed
 from tatami.frontend.ops_elementwise import ELEMENTWISE
 from tatami.harp import ir
 from tatami.harp.source import Source, Span

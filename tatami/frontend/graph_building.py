@@ -1,0 +1,55 @@
+"""What methods that build a graph ask of it: an operation of the table, and sizes that were checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import IntoExpr, Shape, free_vars
+from tatami.core.size_fault import size_fault
+from tatami.frontend.graph_arguments import shape as checked_shape
+from tatami.frontend.graph_place import caller
+from tatami.frontend.graph_tensor import Tensor
+
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_']*\Z")
+_AXIS = re.compile(r"[ir]\d+\Z")
+
+
+class Building:
+    """The part of a graph that `Makers` and `Kernels` need."""
+
+    def op(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Any operation of the table."""
+        raise NotImplementedError
+
+    def number(self, value: bool | int | float, dtype: DType = DType.unknown) -> Tensor:
+        """A rank-0 constant."""
+        raise NotImplementedError
+
+    def one(self, name: str, *operands: Tensor | bool | int | float | None, **attrs: Any) -> Tensor:
+        """An operation with one result."""
+        result = self.op(name, *operands, **attrs)
+        if not isinstance(result, Tensor):
+            raise fail("InvalidAttribute", caller(), f"{name} has {len(result)} results", "use op")
+        return result
+
+    def _sizes(self, shape: Sequence[IntoExpr], what: str) -> Shape:
+        return self._shape(shape, f"{what} ({caller()})")
+
+    def _shape(self, sizes: Sequence[IntoExpr], where: str) -> Shape:
+        out = checked_shape(sizes, where)
+        for size in out:
+            for symbol in free_vars(size):
+                self._symbol(symbol, where)
+            if (fault := size_fault(size)) is not None:
+                raise fail("InvalidSymbol", where, *fault)
+        return out
+
+    def _symbol(self, name: str, where: str) -> None:
+        if not _SYMBOL.match(name) or _AXIS.match(name) or name in ("min", "max", "floor"):
+            raise fail(
+                "InvalidSymbol", where, f"{name!r} cannot name a size", "use letters, digits, _ and '; not i0, r1, min, max"
+            )

@@ -1,0 +1,32 @@
+"""Where in the user's text or program a part of a graph is built."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_PLACE: ContextVar[str | None] = ContextVar("place", default=None)
+
+
+@contextmanager
+def placed(at: str) -> Iterator[None]:
+    """What is built inside is traced to `at`, a place in a text, instead of to the Python line that builds it."""
+    token = _PLACE.set(at)
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
+
+
+def caller() -> str:
+    """The Python line outside this package that called: ``model.py:12``; inside `placed`, its place."""
+    place = _PLACE.get()
+    if place is not None:
+        return place
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tatami.frontend.graph"):
+        frame = frame.f_back
+    path = frame.f_code.co_filename.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{path}:{frame.f_lineno}"

@@ -25,16 +25,17 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles, misfit
-from tatami.loop.segments import collapse, walk
+from tatami.loop.segments import collapse, step_of, walk
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Read, Reduce, Region
 from tatami.region.kinds import ContractionShape, contractions
-from tatami.region.walk import lets_by_name
+from tatami.region.walk import lets_by_name, nodes
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
 GRAIN_FLOPS = 1 << 18
 """Work a thread should get at least: a few times what waking it costs."""
 GRAIN_PACK = 1 << 14
+CACHE_LINE = 64
 
 
 def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
@@ -211,7 +212,36 @@ class _Contraction(Tiles):
             return (*pack, call)
 
         j0 = s * self.nr
-        return (*self.each_k_block(block), *self.epilogue(values, i0, i0 + rows, j0, minimum(self.n, j0 + self.nr), sums))
+        ahead = self.prefetch(values, i0, rows, j0)
+        products = self.each_k_block(block)
+        return (*ahead, *products, *self.epilogue(values, i0, i0 + rows, j0, minimum(self.n, j0 + self.nr), sums))
+
+    def prefetch(self, values: dict[str, Expr], i0: Expr, rows: Expr, j0: Expr) -> Stmts:
+        """The lines that the epilogue writes, and reads beside the sums, asked for before the products. A sliver has a few
+        of each row, and rows lie far apart: nothing else foresees them."""
+        places = {(y.to, self.target(y)): True for y in self.region.yields}
+        for name in self.plan.epilogue:
+            for e in nodes(self.lets[name].expr):
+                if isinstance(e, Read):
+                    places.setdefault((e.tensor, self.address(e.tensor, e.map)), False)
+        found: list[tuple[str, Expr, str, bool]] = []
+        for (buffer, place), written in places.items():
+            at = substitute(place, values)
+            down = collapse(self.m_axes, self.extents, [at], f"{buffer}_m")
+            across = collapse(self.n_axes, self.extents, [at], f"{buffer}_n")
+            at = substitute(at, {**down.values, **across.values})
+            row, column = down.spans[-1].name, across.spans[-1].name
+            if len(down.spans) + len(across.spans) == 2 and step_of(at, column) == ONE and step_of(at, row) not in (ZERO, ONE):
+                found.append((buffer, substitute(at, {column: j0}), row, written))
+        if not found:
+            return ()
+        i = self.counter(self.m)
+        lines = tuple(
+            loop.Prefetch(buffer, substitute(at, {row: i0 + var(i)}) + x, written)
+            for buffer, at, row, written in found
+            for x in range(0, self.nr, CACHE_LINE // self.memrefs[buffer].dtype.itemsize)
+        )
+        return (loop.For(i, ZERO, rows, lines),)
 
     # -- packing -------------------------------------------------------------------------------
 

@@ -176,6 +176,14 @@ def test_other_vector_widths(isa: str) -> None:
     assert_close(got, np.maximum(x["a"].astype(np.float64) @ x["b"] * 2 + x["bias"], 0))
 
 
+def test_results_are_asked_for_ahead_where_a_sliver_has_a_part_of_each_row() -> None:
+    region = matmul(45, 70, 53)
+    rows, columns = (str(kernel_of(region, plan(region, swap=swap))[0].body) for swap in (False, True))
+    asked = rows.index("Prefetch(buffer='p2'")
+    assert "write=True" in rows[asked : rows.index("tatami_gemm")]
+    assert "Prefetch" not in columns
+
+
 def test_equal_contractions_make_one_kernel() -> None:
     first, _ = kernel_of(matmul(8, 9, 10), plan(matmul(8, 9, 10)))
     second, _ = kernel_of(matmul(8, 9, 10), plan(matmul(8, 9, 10)))

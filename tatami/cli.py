@@ -43,8 +43,9 @@ TATAMI_SANITIZE (docs/custom_kernels.md).
 """
 
 
-TARGETS = """cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:neon; cuda (this machine's GPU), sm80, sm90 (print
-code for them), emulated-sm80, emulated-sm90 (run that code on the CPU); reference"""
+TARGETS = """cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:neon; cuda (this machine's GPU); code for a GPU:
+sm80, sm90, a100, a100-40gb, h100, h100-pcie, h200, rtx3090, rtx4090; the same run on the CPU: emulated-sm80, emulated-sm90
+(or another GPU's name); reference"""
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:

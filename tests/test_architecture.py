@@ -90,6 +90,7 @@ FACE = {
     "online",
     "window",
     "convolution",
+    "turned",
     "slides",
     "frames",
     "walk",

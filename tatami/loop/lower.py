@@ -21,12 +21,14 @@ from tatami.loop.opaque import lower_opaque
 from tatami.loop.rename import Names, rename, rename_plan
 from tatami.loop.rows import lower_rows
 from tatami.loop.streaming import lower_streaming
+from tatami.loop.turn import lower_turn
 from tatami.loop.window import lower_window
 from tatami.loop.winograd import lower_winograd
 from tatami.plan.ir import (
     CpuContraction,
     CpuRows,
     CpuStreaming,
+    CpuTurn,
     CpuWindow,
     CpuWinograd,
     ProgramPlan,
@@ -110,6 +112,8 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
             return lower_window(region, plan)
         case CpuWinograd():
             return lower_winograd(region, plan)
+        case CpuTurn():
+            return lower_turn(region, plan)
         case CpuStreaming():
             return lower_streaming(region, plan)
         case _:
@@ -117,7 +121,7 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
                 "InvalidPlan",
                 at,
                 f"a plan of kind {type(plan).__name__} is for another target",
-                "choose a plan of kind scalar, cpu_rows, cpu_contraction, cpu_streaming, cpu_window or cpu_winograd",
+                "choose a plan of kind scalar, cpu_rows, cpu_contraction, cpu_streaming, cpu_turn, cpu_window or cpu_winograd",
             )
 
 

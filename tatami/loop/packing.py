@@ -21,7 +21,7 @@ from tatami.loop import ir as loop
 from tatami.loop.flatten import flatten
 from tatami.loop.pointwise import Emitter, Point
 from tatami.loop.segments import Group, collapse, guard_range, step_of, walk
-from tatami.plan.ir import CpuContraction, CpuStreaming, CpuWindow, CpuWinograd
+from tatami.plan.ir import CpuContraction, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
 from tatami.region.ir import At, Cast, Const, Read, Reduce, Region, RegionExpr, Select, Within, Yield
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
 
@@ -30,7 +30,7 @@ Direct: TypeAlias = tuple[str, Expr, Expr]
 """A plain read: buffer, address, stride along the inner axis of j."""
 
 
-def misfit(plan: CpuContraction | CpuStreaming | CpuWindow | CpuWinograd, let: str, why: str) -> TatamiError:
+def misfit(plan: CpuContraction | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, let: str, why: str) -> TatamiError:
     """The diagnostic of a plan whose template does not take the Region."""
     other = "cpu_split" if isinstance(plan, CpuStreaming) else "cpu_rows"
     kind = plan.__struct_config__.tag

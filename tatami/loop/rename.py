@@ -13,7 +13,7 @@ import msgspec
 from tatami.core.expr import ZERO, Expr, free_vars, substitute, var
 from tatami.core.layout import MemRef
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuWindow, CpuWinograd, Pass, Scalar, SchedulePlan
+from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd, Pass, Scalar, SchedulePlan
 from tatami.region.ir import (
     At,
     Binary,
@@ -102,6 +102,8 @@ def rename_plan(plan: P, names: Names) -> P:
         case CpuWinograd():
             packed = tuple(names.inputs.get(t, t) for t in plan.packed)
             plan = msgspec.structs.replace(plan, acc=let(plan.acc), packed=packed)
+        case CpuTurn():
+            plan = msgspec.structs.replace(plan, along=axis(plan.along), across=axis(plan.across))
         case CpuStreaming():
             plan = msgspec.structs.replace(plan, first=let(plan.first), second=let(plan.second))
         case _:

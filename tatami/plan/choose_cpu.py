@@ -20,6 +20,7 @@ from tatami.plan.estimate import (
     seconds_of_bytes,
     streaming_estimate,
     trips,
+    turn_estimate,
     window_estimate,
 )
 from tatami.plan.ir import (
@@ -27,6 +28,7 @@ from tatami.plan.ir import (
     CpuRows,
     CpuSplit,
     CpuStreaming,
+    CpuTurn,
     CpuWindow,
     CpuWinograd,
     Guarded,
@@ -42,6 +44,7 @@ from tatami.region.convolution import find_convolution
 from tatami.region.ir import At, Let, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
 from tatami.region.online import find_online
+from tatami.region.turned import find_turned
 from tatami.region.walk import all_axes, let_uses, lets_by_name
 from tatami.region.window import find_window
 
@@ -73,6 +76,8 @@ def choose_cpu(
     kind = kind_of(region)
     if kind == "contraction" and not isinstance(find_convolution(region), str):
         made.append(winograd_candidate(region, facts, target, sizes, constants))
+    if kind == "map":
+        made.append(turn_candidate(region, facts, target, sizes))
     if kind == "stencil":
         made.append(window_candidate(region, facts, target, sizes))
     if kind == "streaming_pair":
@@ -360,6 +365,27 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     return Candidate(plan, f"cpu_window, blocks of {rows} rows", window_estimate(region, facts, plan, found, target, sizes))
 
 
+TURN_TILE = 64
+"""Elements a side: a tile and what it becomes stay in L1, and a line of it fills four cache lines."""
+
+
+def turn_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
+    """Square tiles whose lines change places in registers."""
+    found = find_turned(region)
+    if isinstance(found, str):
+        return Rejected("cpu_turn", found)
+    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
+    lanes = target.lanes * 4 // itemsize
+    sides = [trips(region, (a,), sizes) for a in (found.across, found.along)]
+    if lanes not in (4, 8, 16) or min(sides) < lanes:
+        return Rejected(
+            "cpu_turn", f"sides {sides[0]} x {sides[1]}, vectors of {lanes}; turning takes whole vectors of 4, 8 or 16"
+        )
+    plan = CpuTurn(found.along, found.across, TURN_TILE, target.lanes)
+    estimate = turn_estimate(region, facts, plan, found, target, sizes)
+    return Candidate(plan, f"cpu_turn {found.across} to {found.along}, tiles of {TURN_TILE}", estimate)
+
+
 STREAM_BYTES = 8 << 10
 """Of a block of scores: with a mask and the rows' own operand it stays in L1."""
 
@@ -430,6 +456,9 @@ def plan_estimate(
         case CpuWindow():
             sliding = find_window(region)
             return {} if isinstance(sliding, str) else window_estimate(region, facts, plan, sliding, target, sizes)
+        case CpuTurn():
+            turned = find_turned(region)
+            return {} if isinstance(turned, str) else turn_estimate(region, facts, plan, turned, target, sizes)
         case CpuStreaming():
             pair = find_online(region)
             return {} if isinstance(pair, str) else streaming_estimate(region, facts, plan, pair, target, sizes)

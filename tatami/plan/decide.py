@@ -16,6 +16,7 @@ from tatami.plan.ir import (
     CpuRows,
     CpuSplit,
     CpuStreaming,
+    CpuTurn,
     CpuWindow,
     CpuWinograd,
     GpuStream,
@@ -96,6 +97,8 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
             return frozenset({"contraction", "streaming_pair"})
         case CpuWindow():
             return frozenset({"stencil"})
+        case CpuTurn():
+            return frozenset({"map"})
         case CpuStreaming():
             return frozenset({"streaming_pair"})
         case CpuSplit():

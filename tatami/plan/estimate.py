@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.target import Target
 from tatami.plan.accesses import AccessMove, accesses, step_of
-from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuWindow, Pass, Scalar
+from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuTurn, CpuWindow, Pass, Scalar
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
 from tatami.region.online import Online
+from tatami.region.turned import Turned
 from tatami.region.walk import all_axes, lets_by_name, nodes
 from tatami.region.window import Window
 
@@ -173,6 +174,19 @@ def streaming_estimate(
     between = b * padded * keys / plan.width * CYCLES_PER_SCORE / max(clock(target), 1.0) / threads
     packing = b * (keys + rows) * deep * itemsize * SECONDS_PER_PACKED_BYTE / threads
     return roofline({"compute": products + between, "packing": packing}, facts, target, sizes)
+
+
+def turn_estimate(
+    region: Region, facts: RegionFacts, plan: CpuTurn, found: Turned, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Every turned operand once through registers, a vector by a load, an exchange per halving and a store; then the map."""
+    elements = trips(region, tuple(all_axes(region)), sizes)
+    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
+    lanes = max(1, plan.width * 4 // itemsize)
+    turned = len(found.reads) * (lanes.bit_length() + 1.0)
+    cycles = elements / lanes * (turned + operations(region, tuple(lets_by_name(region))) / 2)
+    threads = max(1, target.cores) if elements > plan.tile**2 else 1
+    return rows_estimate(facts, cycles, threads, target, sizes)
 
 
 def window_estimate(

@@ -125,6 +125,16 @@ class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winogr
     packed: tuple[str, ...]
 
 
+class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
+    """A map that reads along `across` and writes along `along`, by square tiles of `tile` elements a side
+    (region/turned.py says when); `width` in elements of fp32."""
+
+    along: str
+    across: str
+    tile: int
+    width: int
+
+
 class CpuSplit(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_split"):
     """The Region runs as several, one after the other: the lets of each part. `realise` splits it (plan/split.py)."""
 
@@ -258,6 +268,7 @@ SchedulePlan: TypeAlias = (
     | CpuContraction
     | CpuStreaming
     | CpuWindow
+    | CpuTurn
     | CpuWinograd
     | CpuSplit
     | Sm80Mma

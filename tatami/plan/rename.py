@@ -14,6 +14,7 @@ from tatami.plan.ir import (
     CpuRows,
     CpuSplit,
     CpuStreaming,
+    CpuTurn,
     CpuWindow,
     CpuWinograd,
     GpuStream,
@@ -74,6 +75,8 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
             result = replace(plan, let=let(plan.let))
         case CpuWinograd():
             result = replace(plan, acc=let(plan.acc), packed=tuple(tensor(t) for t in plan.packed))
+        case CpuTurn():
+            result = replace(plan, along=axis(plan.along), across=axis(plan.across))
         case CpuStreaming():
             result = replace(plan, first=let(plan.first), second=let(plan.second))
         case CpuSplit():

@@ -13,6 +13,7 @@ from tatami.plan.ir import (
     CpuRows,
     CpuSplit,
     CpuStreaming,
+    CpuTurn,
     CpuWindow,
     CpuWinograd,
     GpuStream,
@@ -129,6 +130,8 @@ def show_plan(plan: SchedulePlan) -> list[str]:
             blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"
             tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"
             return [f"cpu_winograd {plan.acc}", f"  {blocks}", f"  {tile}"]
+        case CpuTurn():
+            return [f"cpu_turn {plan.across} -> {plan.along}", f"  tiles of {plan.tile}, width {plan.width}"]
         case CpuStreaming():
             tile = f"tile {plan.mr}x{plan.nr}, keys in blocks of {plan.keys}, width {plan.width}"
             return [f"cpu_streaming {plan.first} -> {plan.second}", f"  {tile}"]

@@ -16,6 +16,7 @@ from tatami.plan.ir import (
     CpuRows,
     CpuSplit,
     CpuStreaming,
+    CpuTurn,
     CpuWindow,
     CpuWinograd,
     GpuStream,
@@ -30,13 +31,17 @@ from tatami.plan.passes import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
 from tatami.region.online import find_online
+from tatami.region.turned import find_turned
 from tatami.region.walk import Types, all_axes, lets_by_name, used_lets
 from tatami.region.window import find_window
+
+MAX_TILE = 1024
+"""Elements a side of a turned tile: its scratch is a few megabytes at most."""
 
 
 def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
     """All faults of `plan` as the schedule of `region`."""
-    is_cpu = isinstance(plan, CpuRows | CpuContraction | CpuWindow | CpuWinograd | CpuStreaming | CpuSplit)
+    is_cpu = isinstance(plan, CpuRows | CpuContraction | CpuWindow | CpuWinograd | CpuStreaming | CpuTurn | CpuSplit)
     if (is_cpu and target.kind != "cpu") or (isinstance(plan, GpuStream) and target.kind != "cuda"):
         return [_bad(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")]
     match plan:
@@ -50,6 +55,8 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             return list(_winograd(plan, region, target))
         case CpuStreaming():
             return list(_streaming(plan, region, target))
+        case CpuTurn():
+            return list(_turn(plan, region, target))
         case CpuSplit():
             return list(_split(plan, region))
         case Sm80Mma() | Sm90Mma() | GpuSync():
@@ -262,7 +269,7 @@ def _tile(plan: CpuContraction | CpuStreaming | CpuWinograd, region: Region, tar
 
 
 def _width(
-    plan: CpuContraction | CpuStreaming | CpuWindow | CpuWinograd, region: Region, target: Target
+    plan: CpuContraction | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, region: Region, target: Target
 ) -> Iterator[Diagnostic]:
     if plan.width > target.lanes:
         why, suggestion = f"width {plan.width}; {target.name} has {target.lanes} lanes", f"use width {target.lanes}"
@@ -299,6 +306,23 @@ def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[D
         yield _bad(region, why, "width is 4, 8 or 16 and divides nr; all sizes are positive")
         return
     yield from _tile(plan, region, target)
+
+
+def _turn(plan: CpuTurn, region: Region, target: Target) -> Iterator[Diagnostic]:
+    found = find_turned(region)
+    if isinstance(found, str):
+        yield _bad(region, f"nothing to turn: {found}", "use a cpu_rows plan")
+        return
+    if (plan.across, plan.along) != (found.across, found.along):
+        yield _bad(
+            region, f"it turns {plan.across} to {plan.along}", f"reads lie along {found.across}, writes along {found.along}"
+        )
+    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
+    if not 1 <= plan.tile <= MAX_TILE or plan.width * 4 // itemsize not in (4, 8, 16):
+        why = f"tiles of {plan.tile}, vectors of {plan.width * 4 // itemsize} elements"
+        yield _bad(region, why, f"tiles are 1 to {MAX_TILE} elements, vectors 4, 8 or 16")
+    else:
+        yield from _width(plan, region, target)
 
 
 def _window(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnostic]:

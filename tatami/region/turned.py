@@ -1,0 +1,60 @@
+"""Maps that turn what they read: their reads are contiguous along another axis than their writes (a transpose).
+
+y[.., b] = f(x[.., a, ..], …)     x is contiguous along a, y along b
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, Expr, substitute, var
+from tatami.core.layout import address
+from tatami.region.ir import At, Read, Reduce, Region, Scan, Within
+from tatami.region.walk import lets_by_name, nodes
+
+DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
+"""Elements that are turned in registers."""
+
+
+class Turned(msgspec.Struct, frozen=True):
+    """Writes are contiguous along `along`, the `reads` along `across`; all of these have one dtype."""
+
+    along: str
+    across: str
+    reads: tuple[Read, ...]
+
+
+def find_turned(region: Region) -> Turned | str:
+    """The axes and reads that a Region turns, or why it is none that does."""
+    lets, axes = lets_by_name(region), tuple(i.name for i in region.iters)
+    if region.opaque is not None or any(y.indices or y.combine != "set" for y in region.yields):
+        return "it does not write each element in its place"
+    inner = [n for let in region.lets for n in nodes(let.expr)]
+    if any(isinstance(n, Reduce | Scan | Within) for n in inner):
+        return "it reduces, scans or guards what it reads"
+    if any(isinstance(n, At) and n.map != tuple(var(a) for a in lets[n.let].axes) for n in inner):
+        return "a let is read at another place"
+    if any(set(let.axes) != set(axes) for let in region.lets):
+        return "a let lacks an axis"
+    memrefs = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
+
+    def contiguous(tensor: str, index: tuple[Expr, ...]) -> str:
+        at = address(memrefs[tensor].layout, memrefs[tensor].shape, index)
+        return next((a for a in axes if substitute(at, {a: var(a) + 1}) - at == ONE), "")
+
+    own = {
+        contiguous(
+            y.to, tuple(var(a) for a in lets[y.source].axes if y.map is None) or tuple(e for e in y.map or () if e is not None)
+        )
+        for y in region.yields
+    }
+    if len(own) != 1 or "" in own or any(t.updates for t in region.outputs):
+        return "its writes are not contiguous along one axis"
+    (along,) = own
+    reads = tuple(dict.fromkeys(n for n in inner if isinstance(n, Read) and contiguous(n.tensor, n.map) not in ("", along)))
+    across = {contiguous(r.tensor, r.map) for r in reads}
+    dtypes = {memrefs[r.tensor].dtype for r in reads}
+    if len(across) != 1 or len(dtypes) != 1 or not dtypes <= set(DTYPES):
+        return f"{len(across)} axes are turned, of {len(dtypes)} element types; the template takes 1 of each, of 4 or 8 bytes"
+    return Turned(along, across.pop(), reads)

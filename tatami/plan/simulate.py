@@ -278,7 +278,8 @@ def _blocks(p: Pipeline, target: Target, tiles: int) -> Simulated:
 def _more(a: Simulated, b: Simulated, times: float) -> Simulated:
     """`a`, and `times` what `b` has more."""
     cycles = a.cycles + (b.cycles - a.cycles) * times
-    busy = {u: (a.busy[u] * a.cycles + (b.busy[u] * b.cycles - a.busy[u] * a.cycles) * times) / cycles for u in a.busy}
+    worked = {u: (a.busy[u] * a.cycles, b.busy[u] * b.cycles) for u in a.busy}
+    busy = {u: min(1.0, (few + (many - few) * times) / cycles) for u, (few, many) in worked.items()}
     return Simulated(cycles, busy)
 
 

@@ -28,7 +28,8 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.execution.ir import Choose, Launch
 from tatami.torch.decompose import decompositions
-from tatami.torch.import_graph import Frame, Imported, Unsupported, described, import_graph
+from tatami.torch.import_graph import import_graph
+from tatami.torch.imported import Frame, Imported, Unsupported, described
 
 PARAMETER = "tatami_parameter"
 """Key in the metadata of placeholders that are parameters: their names."""

@@ -21,7 +21,7 @@ from tatami.backends.torch_report import GraphReport
 from tatami.core.signature import Input
 from tatami.runtime.arrays import to_numpy
 from tatami.runtime.cpu_program import CpuProgram
-from tatami.torch.import_graph import Argument
+from tatami.torch.imported import Argument
 from tatami.torch.sizes import in_order
 
 SAMPLES, WORD = 16, 4

@@ -28,7 +28,7 @@ from tatami.runtime.cuda.program import CudaProgram
 from tatami.runtime.cuda.program import Sized as SizedOnDevice
 from tatami.runtime.layouts import row_major_strides
 from tatami.torch.dtypes import TO_TORCH
-from tatami.torch.import_graph import Argument, Imported, Result
+from tatami.torch.imported import Argument, Imported, Result
 from tatami.torch.sizes import in_order
 
 KEPT_SIZES = 1024
@@ -76,11 +76,12 @@ class TorchProgram:
         self._taken: tuple[Argument | None, ...] = tuple(by_name.get(i.tensor) for i in function.arguments)
         """Per input of the program its argument; None is the key of random numbers."""
         ports = [o.tensor for o in function.signature.outputs if o.updates is None]
-        results = {r.name: r for r in imported.outputs if isinstance(r, Result)}
+        results = {r.name: r for r in (*imported.outputs, *(c.info for c in imported.checks)) if isinstance(r, Result)}
         self._results: tuple[Result, ...] = tuple(results[p] for p in ports)
         self._dtypes = tuple(TO_TORCH[o.dtype] for o in function.signature.outputs if o.updates is None)
         place = {r.name: k for k, r in enumerate(self._results)}
         self._places = tuple(place[o.name] if isinstance(o, Result) else None for o in imported.outputs)
+        self._checks = tuple((place[c.info.name], c.name, c.is_matrix) for c in imported.checks)
         self._sources = self._size_sources()
         program = function.program
         self._fast = isinstance(program, CpuProgram | CudaProgram) and "main" not in program.layouts.hosted
@@ -152,6 +153,8 @@ class TorchProgram:
             if error.diagnostics[0].kind == "IndexOutOfRange":
                 raise OutOfRange(*error.diagnostics) from error
             raise
+        for k, name, is_matrix in self._checks:
+            torch.ops.aten._linalg_check_errors(made[k], name, is_matrix=is_matrix)
         for t, a in zip(tensors, self._taken):
             if a is not None and a.updated and t is not args[a.position]:
                 in_order(args[a.position], a.order).copy_(t)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from weakref import WeakSet
 
 from tatami.api import CompiledFunction
-from tatami.torch.import_graph import Unsupported, described
+from tatami.torch.imported import Unsupported, described
 
 KEPT = 256
 """Graphs that `explain` remembers."""

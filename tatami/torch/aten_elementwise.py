@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from tatami.core.dtype import DType
 from tatami.frontend.graph_tensor import Tensor
@@ -91,6 +90,12 @@ def _scaled(m: Importer, x: Tensor, alpha: Number) -> Tensor:
 def mul(m: Importer, x: Operand, y: Operand) -> Tensor:
     a, b = m.joined(x, y)
     return m.graph.one("and" if a.dtype == DType.bool else "mul", a, b)
+
+
+def multiply_add(m: Importer, x: Operand, y: Operand, z: Operand) -> Tensor:
+    """x * y + z; where there is a wider dtype the product is exact, as in a fused multiply-add."""
+    a, b, c = m.joined(x, y, z, dtype=DType.fp64)
+    return (a * b + c).cast(m.dtype)
 
 
 def div(m: Importer, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -357,34 +362,6 @@ def plain(op: str) -> Handler:
     return handler
 
 
-# -- conversion ------------------------------------------------------------------------------------
-def convert(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
-    """To the result's dtype; layout and device stay."""
-    return m.cast(x, m.dtype)
-
-
-def identity(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
-    return x
-
-
-def view_dtype(m: Importer, x: Tensor, dtype: Any) -> Tensor:
-    if x.dtype.itemsize != m.dtype.itemsize:
-        raise Refusal(f"the bits of {x.dtype} seen as {m.dtype}, which has another size")
-    if DType.bool in (x.dtype, m.dtype):
-        return m.cast(x, m.dtype) if x.dtype == m.dtype else _bool_bits(m, x)
-    return x.one("bitcast", to=m.dtype)
-
-
-def _bool_bits(m: Importer, x: Tensor) -> Tensor:
-    if m.dtype == DType.bool:
-        raise Refusal("bytes seen as bool")
-    return x.cast(m.dtype)
-
-
-def copy(m: Importer, x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-    return m.filled(m.cast(source, m.dtype), m.shape)
-
-
 def shift(op: str) -> Callable[..., Tensor]:
     """PyTorch's shifts by a count outside 0..bits-1 give what all bits shifted out leave."""
 
@@ -441,6 +418,7 @@ ELEMENTWISE: dict[str, Handler] = {
     **overloads("logaddexp2", logaddexp2),
     **overloads("bitwise_not", lambda m, x: ~x),
     **overloads("logical_not", lambda m, x: ~m.cast(x, DType.bool)),
+    "prims.fma.default": multiply_add,
     "prims.frexp.default": frexp,
     "prims.nextafter.default": next_after,
     **overloads("isnan", of_floats("isnan", False)),
@@ -463,15 +441,4 @@ ELEMENTWISE: dict[str, Handler] = {
     **overloads("hardtanh", hardtanh),
     **overloads("silu", plain("silu")),
     **overloads("mish", plain("mish")),
-    **overloads("_to_copy", convert),
-    **overloads("clone", identity),
-    **overloads("alias", identity),
-    **overloads("detach", identity),
-    **overloads("contiguous", identity),
-    **overloads("lift_fresh_copy", identity),
-    **overloads("lift_fresh", identity),
-    **overloads("copy", copy),
-    **overloads("view", view_dtype, "dtype"),
-    "prims.convert_element_type.default": convert,
-    "prims.device_put.default": identity,
 }  # fmt: skip

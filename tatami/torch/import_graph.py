@@ -8,103 +8,25 @@ and is permuted in the graph; results leave in the order their metadata promises
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import torch
 from torch import fx
+from torch._higher_order_ops.effects import with_effects
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import ONE, ZERO, Expr, Shape, free_vars
-from tatami.core.module import Module
-from tatami.frontend import ir
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.aten_view import part
+from tatami.torch.imported import ALONE, Argument, Check, Frame, Given, Imported, Result, Unsupported
 from tatami.torch.importer import Importer, Real, dtype_of
 from tatami.torch.refusal import Refusal
 from tatami.torch.sizes import memory_order, shape_of, size_expr, strides_of
 from tatami.torch.table import HANDLERS
-
-
-@dataclass(frozen=True)
-class Unsupported:
-    """A node that stays in PyTorch. `at`: the line of the model it came from."""
-
-    node: fx.Node
-    operator: str
-    why: str
-    at: str
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A tensor argument of the fx graph: `position` among its placeholders, the input's name, and the order of its
-    axes in memory (None: made contiguous for each call)."""
-
-    position: int
-    name: str
-    order: tuple[int, ...] | None
-    updated: bool = False
-
-
-@dataclass(frozen=True)
-class Result:
-    """A result that the program writes. PyTorch promises `shape` and `strides`; `stored` is the shape without what
-    strides of 0 only repeat, `order` its axes in memory. Without an order it is copied into the strides."""
-
-    name: str
-    order: tuple[int, ...] | None
-    shape: Shape
-    strides: Shape
-    stored: Shape
-
-
-Given = Result | int | Expr | None
-"""What stands at a place of the fx graph's output: a result, the number of a placeholder, a size, or nothing."""
-
-
-@dataclass
-class Imported:
-    """What an fx graph became."""
-
-    graph: Graph
-    arguments: list[Argument] = field(default_factory=list)
-    sizes: dict[int, Expr] = field(default_factory=dict)
-    """Placeholders that are sizes: position -> the expression PyTorch knows them by."""
-    outputs: list[Given] = field(default_factory=list)
-    single: bool = False
-    """The fx graph returns one value, no tuple."""
-    unsupported: list[Unsupported] = field(default_factory=list)
-    random: bool = False
-    """The program has the input `seed`."""
-
-    def module(self) -> Module[ir.Graph]:
-        return self.graph.module()
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What stands around an fx graph that is a program of its own (torch.export); by position."""
-
-    names: Mapping[int, str] = field(default_factory=dict)
-    """Names of placeholders; the others are arg0, arg1, …"""
-    constants: Mapping[int, torch.Tensor] = field(default_factory=dict)
-    """Placeholders whose content is known: parameters and buffers."""
-    updates: Mapping[int, int] = field(default_factory=dict)
-    """Output -> the placeholder that receives it in place."""
-    outputs: Mapping[int, str] = field(default_factory=dict)
-    """Names of outputs; the others are out0, out1, …"""
-    logical: bool = False
-    """Arrays come and go row by row whatever memory PyTorch's own tensors had."""
-    held: Collection[int] = ()
-    """Placeholders that keep their content over many calls: parameters."""
-
-
-ALONE = Frame()
 
 
 def import_graph(gm: fx.GraphModule, frame: Frame = ALONE) -> Imported:
@@ -137,6 +59,11 @@ class _Import:
                 case _:
                     self.refuse(node, f"a {node.op} node")
         self.out.random = bool(self.m.seeds)
+        for k, (info, told) in enumerate(self.m.checks):
+            self.out.graph.output(f"check{k}", info)
+            axes = tuple(range(info.rank))
+            strides = tuple(product(info.shape[a + 1 :]) for a in axes)
+            self.out.checks.append(Check(Result(f"check{k}", axes, info.shape, strides, info.shape), *told))
         self.declare_sizes()
         return self.out
 
@@ -161,6 +88,8 @@ class _Import:
                 self.values[node] = self.out.sizes[position] = size_expr(value)
             elif isinstance(value, torch.SymFloat):
                 self.values[node] = Real(value.node.expr)  # computed again from the sizes, which are arguments too
+            elif node.users and all(u.target is with_effects and u.args[0] is node for u in node.users):
+                self.values[node] = None  # a token, which PyTorch passes as None
             elif isinstance(value, torch.Tensor):
                 self.values[node] = self.argument(node, value, position)
             else:
@@ -214,6 +143,8 @@ class _Import:
             return self.convert(node.args[0])[node.args[1]]
         if is_update(node):
             return self.update(node)
+        if node.target is with_effects:
+            return self.effect(node)
         target = str(node.target)
         if target in ASSERTIONS:
             return None
@@ -232,6 +163,15 @@ class _Import:
         if not isinstance(value, tuple | list):
             return self.checked(made, value)
         return tuple(self.checked(x, v) for x, v in zip(made, value, strict=False))
+
+    def effect(self, node: fx.Node) -> Any:
+        """An operator that only raises; its token, which orders such operators, goes through."""
+        token, target, *arguments = node.args
+        handler = HANDLERS.get(str(target))
+        if handler is None or any(v is not None for v in node.meta["val"][1:]):
+            raise Refusal(f"the effects of {target}")
+        handler(self.m, *map(self.convert, arguments), **{k: self.convert(v) for k, v in node.kwargs.items()})
+        return (self.convert(token), None)
 
     def update(self, node: fx.Node) -> Any:
         """`copy_` into an argument at the end of the graph: the argument takes the value in place."""
@@ -420,11 +360,3 @@ def _is_identity(order: Sequence[int]) -> bool:
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(order.index(k) for k in range(len(order)))
-
-
-def described(unsupported: Sequence[Unsupported]) -> str:
-    """One line per operator that cannot be imported, with every place it stands."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for u in unsupported:
-        found.setdefault((u.operator, u.why), []).append(u.at)
-    return "; ".join(f"{op} at {', '.join(at[:8])}{' …' if len(at) > 8 else ''}: {why}" for (op, why), at in found.items())

@@ -41,6 +41,9 @@ class Importer:
     draws: int = 0
     """Operators that drew random numbers so far: each has a stream of its own."""
 
+    checks: list[tuple[Tensor, tuple[str, bool]]] = field(default_factory=list)
+    """LAPACK's info of operators that raise where it is not 0, and what PyTorch's check is told: name, one matrix."""
+
     # -- what the result is ----------------------------------------------------------------------
     @property
     def shape(self) -> Shape:

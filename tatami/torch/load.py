@@ -20,7 +20,8 @@ from tatami.core.module import Module
 from tatami.frontend import ir
 from tatami.frontend.specialise import specialise
 from tatami.torch.decompose import decompositions
-from tatami.torch.import_graph import Frame, described, import_graph
+from tatami.torch.import_graph import import_graph
+from tatami.torch.imported import Frame, described
 from tatami.torch.sizes import shape_of
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tatami.torch.aten_attention import ATTENTION
 from tatami.torch.aten_contraction import CONTRACTION
+from tatami.torch.aten_convert import CONVERT
 from tatami.torch.aten_create import CREATE
 from tatami.torch.aten_elementwise import ELEMENTWISE
 from tatami.torch.aten_index import INDEX
+from tatami.torch.aten_matrix import MATRIX
 from tatami.torch.aten_norm import NORM
 from tatami.torch.aten_polynomial import POLYNOMIAL
 from tatami.torch.aten_pool import POOL
@@ -18,5 +20,5 @@ from tatami.torch.handler import Handler
 
 HANDLERS: dict[str, Handler] = {
     **ELEMENTWISE, **REDUCE, **VIEW, **INDEX, **CONTRACTION, **ATTENTION, **NORM, **POOL, **CREATE, **RANDOM,
-    **SPECIAL, **POLYNOMIAL,
+    **SPECIAL, **POLYNOMIAL, **CONVERT, **MATRIX,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N linear over the contraction's k and n axes,
 in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
 
-    cpu_contraction   the operand itself: slivers of nr columns, or balanced panels of at most mr rows
+    cpu_contraction   the wide operand itself, slivers of nr columns
     cpu_winograd      3x3 weights w transformed to U = G w Gᵀ, 16 matrices: [batch…, 16, C, F], slivers of nr filters
 
 What the realised Region reads means the operand. Of transformed weights that is their inverse, which is short since G
@@ -43,11 +43,6 @@ class PackedOperand(msgspec.Struct, frozen=True):
     read: Callable[[str], RegionExpr]
 
 
-def panel_rows(rows: int, mr: int) -> int:
-    """Rows of each panel when as few as possible of at most `mr` are of one length (the last may have less)."""
-    return -(-rows // max(1, -(-rows // mr)))
-
-
 def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, ...]:
     """The operands that `plan` wants packed and that can be: their extents are numbers, and they read one tensor."""
     if not isinstance(plan, CpuContraction | CpuWinograd):
@@ -56,14 +51,11 @@ def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, 
     if shape is None:
         return ()
     if isinstance(plan, CpuWinograd):
-        found = [_transformed(region, plan)]
+        found = _transformed(region, plan)
     else:
-        wide, narrow = ((shape.lhs, shape.m), (shape.rhs, shape.n))[:: 1 if plan.swap else -1]
-        found = [_slivers(region, plan, shape, *wide, plan.nr)]
-        rows = product(all_axes(region)[a] for a in narrow[1]).as_int()
-        if rows and operand_tensor(narrow[0]) != operand_tensor(wide[0]):
-            found.append(_slivers(region, plan, shape, *narrow, panel_rows(rows, plan.mr)))
-    return tuple(f for f in found if f is not None)
+        wide, own = (shape.lhs, shape.m) if plan.swap else (shape.rhs, shape.n)
+        found = _slivers(region, plan, shape, wide, own, plan.nr)
+    return () if found is None else (found,)
 
 
 def is_packable(region: Region, operand: RegionExpr, axes: tuple[str, ...]) -> bool:

@@ -40,7 +40,6 @@ def main() -> None:
         record = measure(args)
         print(table_text(record))
         if args.json is not None:
-            args.json.write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n")
             print(f"wrote {args.json}")
         if args.json != RECORD:
             return
@@ -78,7 +77,10 @@ def measure(args: argparse.Namespace) -> Record:
         growth = measure_growth(folder, [c.name for c in cases if c.group == "model"])
         for threads in args.threads:
             rows += _rows(folder, cases, names, threads, args.seconds)
-    return Record(describe(), rows, growth)
+            record = Record(describe(), rows, growth)
+            if args.json is not None:  # after each number of threads: a run that is ended keeps what is whole
+                args.json.write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n")
+    return record
 
 
 def _write_models(folder: Path, cases: Sequence[Case]) -> None:

@@ -95,6 +95,7 @@ FACE = {
     "frames",
     "walk",
     "gemm_view",
+    "pair_view",
     "gpu_limits",
 }
 """What a layer offers to later ones: its nodes, its table of operations, and questions that a value answers by itself."""

@@ -498,6 +498,12 @@ def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
     return rebuild(e, lambda v: values[v.name] if v.name in values else var(v.name))
 
 
+def step_of(e: Expr, name: str) -> Expr | None:
+    """The constant change of `e` per step of the variable, or None when it is not affine in it."""
+    change = substitute(e, {name: var(name) + 1}) - e
+    return None if name in free_vars(change) else change
+
+
 def evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
     """The value under `env`. Works for ints and for numpy integer arrays (then elementwise)."""
     total: Any = 0

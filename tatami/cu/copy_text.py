@@ -7,22 +7,29 @@ neighbouring threads copy neighbouring columns of the tile.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tatami.core.expr import Expr, substitute, var
 from tatami.cu.expr_text import STORED_TYPE, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import offset_text
 from tatami.gpu.ir import CpAsync, Kernel, Operand, Ring
 
-LIMIT = {"k": "K", "m": "M", "n": "N"}
+LIMIT = {"k": "K", "m": "M", "n": "N", "d": "D"}
 
 
-def copy_text(k: Kernel, s: CpAsync, o: Operand, role: str, extent: int, ring: Ring, l: Lines) -> None:
-    """Prints one loop over the copies of a thread; `slot` is in scope. `role` is m or n, `extent` its part of the tile."""
+class Side(NamedTuple):
+    """An axis of an operand's block: its extent in the tile, and the text of its first coordinate."""
+
+    axis: str
+    extent: int
+    start: str
+
+
+def copy_text(k: Kernel, s: CpAsync, o: Operand, mn: Side, inner: Side, ring: Ring, l: Lines) -> None:
+    """Prints one loop over the copies of a thread; `slot` is in scope. `inner` is the axis that the product sums over."""
     size = o.dtype.itemsize
-    rows, columns = (extent, k.tile[2]) if o.major == "k" else (k.tile[2], extent)
-    row_axis, column_axis = (role, "k") if o.major == "k" else ("k", role)
-    first = "k_first + " if k.split > 1 else ""
-    start = {"k": f"{first}(tt_i64)({index_text(s.block)}) * BK", role: f"{role}0"}
+    (row_axis, rows, first_row), (column_axis, columns, first_column) = (mn, inner) if o.major == "k" else (inner, mn)
     per_row, whole = columns // s.width, 16 // size
     count = rows * per_row
     each = -(-count // k.threads)
@@ -30,14 +37,15 @@ def copy_text(k: Kernel, s: CpAsync, o: Operand, role: str, extent: int, ring: R
         assert o.offset is not None
         l.add(f"const {STORED_TYPE[o.dtype]}* const from = {o.param} + {index_text(o.offset)};")
     # Addresses and guards are kept from block to block in registers of their own: few at a time where copies are many.
-    unroll = "TT_UNROLL_BY(2)" if o.gather is not None or s.width < whole else "TT_UNROLL"
+    few = o.gather is not None or s.width < whole or (k.weights is not None and each > 4)
+    unroll = "TT_UNROLL_BY(2)" if few else "TT_UNROLL"
     with l.block(f"{unroll} for (int i = 0; i < {each}; ++i)"):
         l.add("const int c = tid + i * THREADS;")
         if count % k.threads:
             l.add(f"if (c >= {count}) break;")
         l.add(f"const int row = c / {per_row}, column = c % {per_row} * {s.width};")
         at = {row_axis: "g_row", column_axis: "g_column"}
-        l.add(f"const tt_i64 g_row = {start[row_axis]} + row, g_column = {start[column_axis]} + column;")
+        l.add(f"const tt_i64 g_row = {first_row} + row, g_column = {first_column} + column;")
         tests = [f"{at[axis]} < {LIMIT[axis]}" for axis in (row_axis, column_axis) if axis in s.predicate]
         if o.gather is None:
             pitch = o.stride_mn if o.major == "k" else o.stride_k

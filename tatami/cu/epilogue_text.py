@@ -15,6 +15,7 @@ from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, index_tex
 from tatami.cu.lines import Lines
 from tatami.gpu.ir import Epilogue, Kernel, StGlobalVec, StMatrix
 from tatami.gpu.ir import Kernel as GpuKernel
+from tatami.region.ir import Let
 
 
 def bounds_test(pred: tuple[str, ...], n: str = "n") -> str:
@@ -22,15 +23,14 @@ def bounds_test(pred: tuple[str, ...], n: str = "n") -> str:
     return " && ".join(tests)
 
 
-def let_lines(kernel: Kernel, epilogue: Epilogue, lines: Lines) -> dict[str, tuple[str, DType]]:
-    """Each let as a C constant, where acc, m, n and b* are in scope."""
-    lets = {"acc": ("acc_value", kernel.acc_dtype)}
-    scope = Scope({p.name: p.dtype for p in kernel.params}, lets)
-    for let in epilogue.ops:
+def let_lines(kernel: Kernel, lets: tuple[Let, ...], lines: Lines) -> Scope:
+    """Each let as a C constant, where `acc_value` and what they index with are in scope."""
+    scope = Scope({p.name: p.dtype for p in kernel.params}, {"acc": ("acc_value", kernel.acc_dtype)})
+    for let in lets:
         text, _ = scalar_text(let.expr, scope)
         lines.add(f"const {VALUE_TYPE[let.dtype]} {let.name} = {text};")
-        lets[let.name] = (let.name, let.dtype)
-    return lets
+        scope.lets[let.name] = (let.name, let.dtype)
+    return scope
 
 
 def stored(value: tuple[str, DType], to: DType) -> str:
@@ -101,7 +101,7 @@ def quad_epilogue(
         test = bounds_test(stores[0].pred) if epilogue.ops else ""
         with lines.block(f"if ({test})" if test else ""):
             lines.add("const float acc_value = acc[i][4 * g + e];")
-            _values(kernel, stores, let_lines(kernel, epilogue, lines), lines)
+            _values(kernel, stores, let_lines(kernel, epilogue.ops, lines), lines)
     for number, s in enumerate(stores):
         d, y = _dtype(kernel, s), f"y{number}"
         if s.width == 4:
@@ -141,14 +141,12 @@ def pair_text(
         test = bounds_test(stores[0].pred) if epilogue.ops else ""
         with lines.block(f"if ({test})" if test else ""):
             lines.add(f"const float acc_value = {acc('i', j, 'e')};")
-            _values(kernel, stores, let_lines(kernel, epilogue, lines), lines)
+            _values(kernel, stores, let_lines(kernel, epilogue.ops, lines), lines)
 
 
-def _values(
-    kernel: Kernel, stores: tuple[StGlobalVec | StMatrix, ...], lets: dict[str, tuple[str, DType]], lines: Lines
-) -> None:
+def _values(kernel: Kernel, stores: tuple[StGlobalVec | StMatrix, ...], scope: Scope, lines: Lines) -> None:
     for number, s in enumerate(stores):
-        value, d = lets[s.regs]
+        value, d = scope.lets[s.regs]
         to = _dtype(kernel, s)
         text = value if VALUE_TYPE[d] == VALUE_TYPE[to] else f"({VALUE_TYPE[to]}){value}"
         lines.add(f"y{number}[e] = {text};")

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import assert_never
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, var
-from tatami.cu.copy_text import copy_text
+from tatami.core.expr import Expr, expr, var
+from tatami.cu.copy_text import Side, copy_text
 from tatami.cu.epilogue_text import fragment_epilogue, quad_epilogue
 from tatami.cu.expr_text import STORED_TYPE, VALUE_TYPE, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import mma_text, ring_fma_text, warp_tile_lines
+from tatami.cu.pair_text import finish_text, result_text, scores_text, state_lines, weigh_text
 from tatami.cu.sync_text import fma_text, load_tile_text, micro_tile, sync_epilogue
 from tatami.cu.tile_text import tile_text
 from tatami.cu.warpgroup_text import (
@@ -53,6 +54,8 @@ from tatami.gpu.ir import (
     TmaLoad,
     TmaStore,
     Wait,
+    Weigh,
+    Weights,
     Wgmma,
     ZeroAcc,
 )
@@ -131,9 +134,10 @@ class _Printer:
             l.add("const int lane = tid % 32, warp = tt_uniform(tid / 32);")
         else:
             l.add(f"const int tx = tid % {k.cols}, ty = tid / {k.cols};")
-        whole = f", K = {index_text(k.k)}" if k.split == 1 else ""
+        plain = k.split == 1 and k.weights is None
+        whole = f", K = {index_text(k.k)}" if plain else ""
         l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}{whole};")
-        if k.split == 1:
+        if plain:
             l.add("const int KB = (int)((K + BK - 1) / BK);")
         tile_text(k, self.persistent, l)
         if k.split > 1:
@@ -143,6 +147,8 @@ class _Printer:
             l.add("const int KB = K > k_first ? (int)((K - k_first + BK - 1) / BK) : 0;")
         if k.barrier_model == "cp_async_group":
             l.add(*warp_tile_lines(k))
+        if k.weights is not None:
+            state_lines(l)
         if k.template == "sync":
             l.add(micro_tile(k), f"{VALUE_TYPE[k.acc_dtype]} acc[TM][TN];")
         self.statements(k.body)
@@ -208,8 +214,13 @@ class _Printer:
                 self.zero()
             case LdMatrix():
                 self.fragments.append(s)  # printed with the Mma that uses the fragments
+            case Mma() if self.k.weights is not None:
+                self.pair_math(s, self.k.weights)
             case Mma() | Fma():
                 self.block_math()
+            case Weigh():
+                assert self.k.weights is not None
+                weigh_text(self.k, self.k.weights, l)
             case Wgmma():
                 rings = self.rings[s.a_smem], self.rings[s.b_smem]
                 wgmma_text(self.k, s, rings, (self.slot(s.block, rings[0]), self.slot(s.block, rings[1])), l)
@@ -355,9 +366,16 @@ class _Printer:
         self.l.add(f"if ({' && '.join(tests)}) {text}" if tests else text)
 
     # -- loads -----------------------------------------------------------------------------------
-    def operand(self, ring: str) -> tuple[Operand, str, int]:
-        """The operand of a ring, its tile coordinate and its extent in the tile."""
-        return (self.k.a, "m", self.k.tile[0]) if ring == self.k.a.ring else (self.k.b, "n", self.k.tile[1])
+    def operand(self, ring: str, block: Expr) -> tuple[Operand, Side, Side]:
+        """The operand of a ring, the part of the tile that it spans, and the part of the axis that the product sums over."""
+        k, (bm, bn, bk) = self.k, self.k.tile
+        first = "k_first + " if k.split > 1 or k.weights is not None else ""
+        along = Side("k", bk, f"{first}(tt_i64)({index_text(block)}) * BK")
+        if k.weights is not None and ring == k.weights.left.ring:
+            return k.weights.left, Side("m", bm, "m0"), Side("d", 16 * k.weights.steps, "0")
+        if k.weights is not None and ring == k.weights.right.ring:
+            return k.weights.right, along, Side("d", 16 * k.weights.steps, "0")
+        return (k.a, Side("m", bm, "m0"), along) if ring == k.a.ring else (k.b, Side("n", bn, "n0"), along)
 
     def cp_async(self, s: CpAsync) -> None:
         if self.persistent and s.tile == "this" and not self.located:
@@ -368,12 +386,12 @@ class _Printer:
             self.l.add(f"const tt_i64 {', '.join(f'{n}_done = {n}' for n in names)};")
             self.l.add("const bool more = tile + tt_grid_x() < tiles;", "if (more) locate(tile + tt_grid_x());")
             self.moved = True
-        o, role, extent = self.operand(s.dst_smem)
+        o, mn, inner = self.operand(s.dst_smem, s.block)
         ring = self.rings[s.dst_smem]
         guard = " && ".join(filter(None, ["more" if s.tile == "next" else "", self.guard(s.block)]))
         with self.l.block(f"if ({guard})" if guard else ""):
             self.l.add(f"const tt_u32 slot = {self.slot(s.block, ring)};")
-            copy_text(self.k, s, o, role, extent, ring, self.l)
+            copy_text(self.k, s, o, mn, inner, ring, self.l)
 
     # -- math ------------------------------------------------------------------------------------
     def zero(self) -> None:
@@ -396,6 +414,14 @@ class _Printer:
         slots = self.slot(block, rings[0]), self.slot(block, rings[1])
         (mma_text if k.template == "mma" else ring_fma_text)(k, *rings, *slots, self.l)
 
+    def pair_math(self, s: Mma, w: Weights) -> None:
+        left, right, values = (self.rings[o.ring] for o in (w.left, w.right, self.k.b))
+        if s.acc == "scores":
+            slots = self.slot(expr(0), left), self.slot(s.block, right)
+            scores_text(self.k, w, (left, right), slots, self.l)
+        else:
+            result_text(self.k, values, self.slot(s.block, values), self.l)
+
     # -- epilogue --------------------------------------------------------------------------------
     def epilogue(self, e: Epilogue, stores: tuple[StGlobalVec, ...]) -> None:
         l, k = self.l, self.k
@@ -410,6 +436,8 @@ class _Printer:
             elif k.template == "fma":
                 quad_epilogue(k, e, stores, l, m0, n0)
             elif k.arch == "sm80":
+                if k.weights is not None:
+                    finish_text(k, k.weights, l)
                 fragment_epilogue(
                     k,
                     e,

@@ -21,7 +21,7 @@ def warp_tile_lines(k: Kernel) -> list[str]:
         f"constexpr int WM = {wm}, WN = {wn};",
         f"const int warp_m = warp / {k.cols} * WM, warp_n = warp % {k.cols} * WN;",
     ]
-    if k.template == "mma":
+    if k.template in ("mma", "pair"):
         return [*lines, "float acc[WM / 16][WN / 8][4];"]
     return [
         *lines,
@@ -37,6 +37,25 @@ def offset_text(ring: Ring) -> str:
     return f"tt_tile_offset<{ring.row_bytes}, {ring.swizzle}{shared}>"
 
 
+def read_a(o: Operand, ring: Ring, to: str) -> str:
+    """Rows warp_m + 16*i .. and step kk of `slot_a`, as the A fragment of m16n8k16."""
+    offset = offset_text(ring)
+    if o.major == "k":
+        return f"tt_ldmatrix_x4({to}, slot_a + {offset}(warp_m + 16 * i + lane % 16, 2 * kk + lane / 16));"
+    row = "16 * kk + lane % 8 + lane / 16 * 8"
+    return f"tt_ldmatrix_x4_trans({to}, slot_a + {offset}({row}, warp_m / 8 + 2 * i + lane / 8 % 2));"
+
+
+def read_b(o: Operand, ring: Ring, to: str, first: str = "") -> str:
+    """Columns ``first 16*j`` .. and step kk of `slot_b`, as two B fragments."""
+    offset = offset_text(ring)
+    if o.major == "k":
+        row = f"{first}16 * j + lane % 8 + lane / 16 * 8"
+        return f"tt_ldmatrix_x4({to}, slot_b + {offset}({row}, 2 * kk + lane / 8 % 2));"
+    chunk = f"{first.replace(' +', ' / 8 +')}2 * j + lane / 16"
+    return f"tt_ldmatrix_x4_trans({to}, slot_b + {offset}(16 * kk + lane % 16, {chunk}));"
+
+
 def mma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:
     """Reads by ldmatrix, multiplies by mma.m16n8k16."""
     kind = SHORT[k.a.dtype]
@@ -45,20 +64,9 @@ def mma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l:
         l.add("tt_u32 a[2][WM / 16][4], b[2][WN / 16][4];")
         with l.block("auto read = [&](int kk, tt_u32 (&to_a)[WM / 16][4], tt_u32 (&to_b)[WN / 16][4])", "};"):
             l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
-            offset = offset_text(ring_a)
-            if k.a.major == "k":
-                l.add(f"  tt_ldmatrix_x4(to_a[i], slot_a + {offset}(warp_m + 16 * i + lane % 16, 2 * kk + lane / 16));")
-            else:
-                row = "16 * kk + lane % 8 + lane / 16 * 8"
-                l.add(f"  tt_ldmatrix_x4_trans(to_a[i], slot_a + {offset}({row}, warp_m / 8 + 2 * i + lane / 8 % 2));")
+            l.add(f"  {read_a(k.a, ring_a, 'to_a[i]')}")
             l.add("TT_UNROLL for (int j = 0; j < WN / 16; ++j)")
-            offset = offset_text(ring_b)
-            if k.b.major == "k":
-                row = "warp_n + 16 * j + lane % 8 + lane / 16 * 8"
-                l.add(f"  tt_ldmatrix_x4(to_b[j], slot_b + {offset}({row}, 2 * kk + lane / 8 % 2));")
-            else:
-                row = "16 * kk + lane % 16"
-                l.add(f"  tt_ldmatrix_x4_trans(to_b[j], slot_b + {offset}({row}, warp_n / 8 + 2 * j + lane / 16));")
+            l.add(f"  {read_b(k.b, ring_b, 'to_b[j]', 'warp_n + ')}")
         l.add("read(0, a[0], b[0]);")
         with l.block("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk)"):
             l.add("if (kk + 1 < BK / 16) read(kk + 1, a[(kk + 1) % 2], b[(kk + 1) % 2]);")

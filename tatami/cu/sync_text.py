@@ -60,10 +60,10 @@ def sync_epilogue(k: Kernel, e: Epilogue, stores: tuple[StGlobalVec, ...], l: Li
         test = bounds_test(stores[0].pred)
         with l.block(f"if ({test})" if test else ""):
             l.add(f"const {VALUE_TYPE[k.acc_dtype]} acc_value = acc[i][j];")
-            lets = let_lines(k, e, l)
+            scope = let_lines(k, e.ops, l)
             for s in stores:
                 to = next(p.dtype for p in k.params if p.name == s.ptr)
-                l.add(f"{s.ptr}[{index_text(s.index)}] = {stored(lets[s.regs], to)};")
+                l.add(f"{s.ptr}[{index_text(s.index)}] = {stored(scope.lets[s.regs], to)};")
 
 
 def micro_tile(k: Kernel) -> str:

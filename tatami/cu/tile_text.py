@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tatami.cu.expr_text import factor_text
 from tatami.cu.lines import Lines
+from tatami.cu.pair_text import key_lines, place_lines
 from tatami.gpu.ir import Kernel
 
 GROUP = 8
@@ -16,7 +17,12 @@ GROUP = 8
 
 def tile_text(k: Kernel, persistent: bool, l: Lines) -> None:
     """Declares the coordinates; of a persistent kernel also `locate(tile)`, which sets them."""
-    (_persistent if persistent else _of_block)(k, l)
+    if k.weights is not None:
+        place_lines(k, k.weights, l)
+        _split_batch(k, l)
+        key_lines(k.weights, l)
+    else:
+        (_persistent if persistent else _of_block)(k, l)
 
 
 def _persistent(k: Kernel, l: Lines) -> None:

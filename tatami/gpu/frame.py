@@ -6,15 +6,20 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, substitute, var
+from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, step_of, substitute, var
 from tatami.core.kernel import Binding, Condition, TensorMapSpec
 from tatami.gpu.ir import NO_FACE, Arch, Barrier, Kernel, Operand, Ring, StGlobalVec, Stmt, Token, TokenKind
-from tatami.gpu.problem import Problem, is_divisible, step_along
+from tatami.gpu.problem import Problem, is_divisible
 from tatami.plan.ir import SchedulePlan, Sm90Mma
 
 TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
+
+
+def refuse(at: str, kind: str, why: list[str]) -> None:
+    if why:
+        raise TatamiError(*(fail(kind, at, w, "change that field of the plan").diagnostics[0] for w in why))
 
 
 def need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
@@ -37,7 +42,7 @@ def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: 
         width = 1
         for w in (8 if quad and s.dtype.itemsize == 2 else 1, own):
             legal = w <= wanted and is_divisible(p.n, w, p.conditions) and is_divisible(rest, w, p.conditions)
-            if width == 1 and legal and step_along(s.index, "n") == ONE and (s.dtype == DType.fp32 or s.dtype.is_narrow_float):
+            if width == 1 and legal and step_of(s.index, "n") == ONE and (s.dtype == DType.fp32 or s.dtype.is_narrow_float):
                 width = w
         pred = tuple(r for r in ("m", "n") if r in tail)
         out.append(StGlobalVec(s.param, s.index, s.value, width, pred, Token("tE", var("KB") - 1)))
@@ -74,7 +79,7 @@ def contraction_kernel(
     split: int = 1,
     cluster: tuple[int, int] = (1, 1),
     staged: bool = False,
-    template: Literal["mma", "fma", "sync"] = "mma",
+    template: Literal["mma", "fma", "sync", "pair"] = "mma",
 ) -> Kernel:
     return Kernel(
         face=NO_FACE,

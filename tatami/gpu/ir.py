@@ -29,6 +29,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.kernel import Binding, KernelFace
+from tatami.core.scalar import Scalar
 from tatami.gpu.stream_ir import Param, SortKernel, StreamKernel
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Let, RegionExpr
@@ -164,6 +165,17 @@ class Wgmma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", t
     out_token: Token
 
 
+class Weigh(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Weigh"):
+    """`scores` of a block to weights exp(score - largest score of the row so far), as fragments in registers. Where the
+    largest grows, the row's sum and `acc` are scaled by exp(old - new)."""
+
+    scores: str
+    acc: str
+    block: Expr
+    in_token: Token
+    out_token: Token
+
+
 class LoadTile(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="LoadTile"):
     """Synchronous: neighbouring threads read neighbouring elements (spec 5 §7.2) and store them to shared memory."""
 
@@ -264,6 +276,7 @@ Stmt: TypeAlias = (
     | LdMatrix
     | Mma
     | Wgmma
+    | Weigh
     | LoadTile
     | Fma
     | Epilogue
@@ -308,6 +321,8 @@ class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
     swizzle: int
     swizzle_rows: int = 0
     """0: as many rows as fill 128 bytes, which is what eight rows read at one chunk need."""
+    once: bool = False
+    """Filled as block 0 of a tile, then read by all of its blocks."""
 
     @property
     def slot_bytes(self) -> int:
@@ -324,13 +339,44 @@ class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: Literal["blocks", "tiles", "turns"] = "blocks"
 
 
+class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Operand A of the product over the keys, made block by block from a first product (region/online.py):
+
+        score[m, key] = `score`(sum over d of left[m, d] * right[key, d]), -inf where `excluded` does not hold
+        A[m, key]     = exp(score - max over key) / sum over key of exp(score - max over key)
+
+    `lets` come before `score`; in both `acc` is the first product. Division and the exception come last, on C."""
+
+    left: Operand
+    right: Operand
+    depth: Expr
+    steps: int
+    """Steps of the instruction along d."""
+    lets: tuple[Let, ...]
+    score: RegionExpr
+    excluded: RegionExpr | None = None
+    """The predicate of the scores that count."""
+    low: tuple[Expr, ...] = ()
+    high: tuple[Expr, ...] = ()
+    """The first and the last key that a row `m` sees: the largest of `low`, the smallest of `high`, where `excluded` says
+    no more than that."""
+    odd: str = ""
+    """A parameter that is 0 where all values of `odd_at`'s batch are finite; else no block may be passed over, since 0
+    times infinity is NaN."""
+    odd_at: Expr | None = None
+    divided: bool = True
+    nan_weight: Scalar | None = None
+    """All weights of a row whose sum is NaN."""
+
+
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="contraction"):
     """`rows` x `cols` threads of the synchronous template, or warps of the others, divide the tile. `fma` is the ring of
-    the MMA template with ordinary multiply-adds behind it: a warp's 8 x 4 lanes share its part of the tile."""
+    the MMA template with ordinary multiply-adds behind it: a warp's 8 x 4 lanes share its part of the tile. `pair`: A is
+    `weights`, a product itself."""
 
     face: KernelFace
     arch: Arch
-    template: Literal["mma", "fma", "sync"]
+    template: Literal["mma", "fma", "sync", "pair"]
     params: tuple[Param, ...]
     tile: tuple[int, int, int]
     stages: int
@@ -361,6 +407,8 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     """CTAs that share a tile's k, each with a part of whole blocks; `split` in a store's index is the part's number."""
     cluster: tuple[int, int] = (1, 1)
     """CTAs along m and along n."""
+
+    weights: Weights | None = None
 
     @property
     def ctas(self) -> int:

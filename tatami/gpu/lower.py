@@ -11,12 +11,14 @@ import msgspec
 
 import tatami.region.ir as region_ir
 from tatami.core.codec import dump_text, to_builtins
-from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.diagnostic import fail
 from tatami.core.kernel import Binding, KernelFace, KernelParam
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.gpu.body import lower_body
+from tatami.gpu.frame import refuse
 from tatami.gpu.ir import AnyKernel, Kernel, Program
+from tatami.gpu.pair import lower_pair
 from tatami.gpu.plan_words import check_words, tail_roles
 from tatami.gpu.problem import is_divisible, problem, swapped
 from tatami.gpu.sm80 import lower_sm80
@@ -26,7 +28,7 @@ from tatami.gpu.split_k import split_region
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.sync import lower_sync
 from tatami.plan.gpu_limits import hard_limits, shape_rules
-from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm90Mma
+from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma
 
 
 def lower(region: Module[region_ir.Program], plan: Module[ProgramPlan], target: Target) -> Module[Program]:
@@ -73,6 +75,8 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
             out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]
         elif isinstance(choice.plan, Sm80Mma | Sm90Mma) and choice.plan.split_k > 1:
             out += [(position, k, b) for k, b in lower_split(region, choice, target)]
+        elif isinstance(choice.plan, Sm80Pair):
+            out += [(position, k, b) for k, b in lower_pair(region, choice, target)]
         else:
             out.append((position, *lower_region(region, choice, target)))
     return out
@@ -91,9 +95,9 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
     if isinstance(plan, Sm80Mma | Sm90Mma) and plan.split_k > 1 and len(region.lets) > 1:
         raise fail("InvalidPlan", region.name, "split_k makes two kernels of this Region", "lower it by lower_split")
     p = problem(region, plan.acc, choice.conditions)
-    _refuse(region.name, "InvalidPlan", shape_rules(plan))
-    _refuse(region.name, "InvalidPlan", check_words(plan, region, p))
-    _refuse(region.name, "ResourceExceeded", hard_limits(plan, p.a_dtype, target))
+    refuse(region.name, "InvalidPlan", shape_rules(plan))
+    refuse(region.name, "InvalidPlan", check_words(plan, region, p))
+    refuse(region.name, "ResourceExceeded", hard_limits(plan, p.a_dtype, target))
     if plan.arch != target.isa and not (plan.arch == "sm80" and target.isa == "sm90"):
         raise fail(
             "InvalidPlan", region.name, f"the plan is for {plan.arch}, the target is {target.isa}", f"set arch to {target.isa}"
@@ -136,8 +140,3 @@ def lower_split(region: region_ir.Region, choice: Guarded, target: Target) -> li
     kernel, binding = lower_region(split.product, first, target)
     parts = msgspec.structs.replace(binding, scratch=(split.scratch,))
     return [(kernel, parts), *lower_stream(split.after, split.plan, choice.conditions)]
-
-
-def _refuse(at: str, kind: str, why: list[str]) -> None:
-    if why:
-        raise TatamiError(*(fail(kind, at, w, "change that field of the plan").diagnostics[0] for w in why))

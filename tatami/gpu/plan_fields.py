@@ -26,6 +26,7 @@ from tatami.gpu.ir import (
     TmaLoad,
     TmaStore,
     Wait,
+    Weigh,
     Wgmma,
     ZeroAcc,
 )
@@ -61,6 +62,8 @@ def plan_fields(s: Stmt) -> str:
             return "layout_hints, warp_tile"
         case Mma() | Wgmma():
             return "inst_shape, k_steps, layout_hints"
+        case Weigh():
+            return "tile, warp_rows"
         case ZeroAcc() | Fma():
             return "tile, bind"
         case LoadTile():

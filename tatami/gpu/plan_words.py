@@ -15,12 +15,12 @@ def role_of(axis: str, roles: dict[str, str]) -> str | None:
     head = axis.split(".")[0]
     if head in roles:
         return roles[head]
-    return head if head in ("m", "n", "k", "b") else None
+    return head if head in ("m", "n", "k", "d", "b") else None
 
 
 def tail_roles(axes: tuple[str, ...], roles: dict[str, str]) -> tuple[str, ...]:
     found = {role_of(a, roles) for a in axes}
-    return tuple(r for r in ("m", "n", "k") if r in found)
+    return tuple(r for r in ("m", "n", "k", "d") if r in found)
 
 
 def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -> list[str]:

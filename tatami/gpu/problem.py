@@ -8,7 +8,7 @@ not merge become batch coordinates. What does not merge along k has no place in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -16,14 +16,13 @@ import msgspec
 import tatami.region.ir as region_ir
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, exact_div, expr, floordiv, free_vars, rebuild, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, exact_div, floordiv, free_vars, rebuild, step_of, substitute, var
 from tatami.core.kernel import Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import Operand
 from tatami.gpu.stream_ir import Param
 from tatami.region.gemm_view import (
     GemmOperand,
-    GemmView,
     Group,
     axes_of,
     gemm_view,
@@ -33,7 +32,8 @@ from tatami.region.gemm_view import (
     why_not_mma,
     why_not_plain,
 )
-from tatami.region.ir import Let, Read, Region, RegionExpr
+from tatami.region.ir import Let, Read, Ref, Region, RegionExpr
+from tatami.region.walk import rewrite
 
 
 class Store(msgspec.Struct, frozen=True):
@@ -81,70 +81,45 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     m, outer_m = mergeable(view.m, lhs, view.k)
     n, outer_n = mergeable(view.n, rhs, view.k)
     batch_axes = [*zip(view.batch.axes, view.batch.sizes), *outer_m, *outer_n]
-    ports: list[region_ir.Param | region_ir.Target] = [*region.inputs, *region.outputs]
-    names = [p.name for p in ports]
-    param_of = {name: f"p{i}" for i, name in enumerate(names)}
-    axes = {a for g in (view.batch, view.m, view.n, view.k) for a in g.axes}
-    symbols = _symbols(region, view, axes)
-    size_of: dict[str, Expr] = {s: var(f"s{i}") for i, s in enumerate(symbols)}
-    place: dict[str, Expr] = {a: var(f"b{i}") for i, (a, _) in enumerate(batch_axes)}
+    groups = (view.batch, view.m, view.n, view.k)
+    words = Words(region, {a for g in groups for a in g.axes}, [size for g in groups for size in g.sizes])
+    words.place |= {a: var(f"b{i}") for i, (a, _) in enumerate(batch_axes)}
     for role, group in (("m", m), ("n", n), ("k", view.k)):
-        place |= _split(role, Group(group.axes, tuple(substitute(size, size_of) for size in group.sizes)))
-    every = place | size_of
-    memrefs = {p.name: p.memref for p in ports}
-
-    def index(e: Expr) -> Expr:
-        return substitute(e, every)
-
-    def flat(e: RegionExpr) -> RegionExpr:
-        """Reads by element address, in kernel names."""
-        return rename(_flatten(e, memrefs), lambda t: param_of[t], index)
-
+        words.place |= _split(role, Group(group.axes, tuple(words.index(size) for size in group.sizes)))
     let_name = {view.acc: "acc"} | {x.name: f"v{i}" for i, x in enumerate(view.epilogue)}
-    lets = tuple(Let(let_name[x.name], ("m", "n"), x.dtype, _rename_refs(flat(x.expr), let_name)) for x in view.epilogue)
-    every_axis = {*view.batch.axes, *view.m.axes, *view.n.axes}
-    let_axes = {x.name: x.axes for x in region.lets}
-    stores = []
-    for y in region.yields:
-        if set(let_axes[y.source]) != every_axis:
-            raise _refuse(region, f"output {y.to} does not run over all axes of the contraction", "cut the Region there")
-        where = y.map if y.map is not None else tuple(var(a) for a in let_axes[y.source])
-        out = memrefs[y.to]
-        at = address(out.layout, out.shape, tuple(e for e in where if e is not None))
-        stores.append(Store(param_of[y.to], out.dtype, let_name[y.source], index(at)))
+    lets = words.lets(view.epilogue, let_name, ("m", "n"))
+    stores = words.stores({*view.batch.axes, *view.m.axes, *view.n.axes}, let_name)
 
     def operand(ring: str, o: GemmOperand, group: Group) -> Operand | None:
         if why_not_plain(o, group, view.k):
-            return _gathered(ring, o, group, param_of, index)
-        return _plain(ring, o, group, view.k, batch_axes, param_of, size_of)
+            return _gathered(ring, o, group, words)
+        return _plain(ring, o, group, view.k, batch_axes, words)
 
     a, b = operand("smA", lhs, m), operand("smB", rhs, n)
-    sizes = {r: substitute(g.size, size_of) for r, g in (("m", m), ("n", n), ("k", view.k))}
     roles = {x: "b" for x, _ in batch_axes} | {x: r for r, g in (("m", m), ("n", n), ("k", view.k)) for x in g.axes}
     why = why_not_mma(view)
     return Problem(
         region.name,
         roles,
-        sizes["m"],
-        sizes["n"],
-        sizes["k"],
-        tuple(substitute(s, size_of) for _, s in batch_axes),
+        words.index(m.size),
+        words.index(n.size),
+        words.index(view.k.size),
+        tuple(words.index(s) for _, s in batch_axes),
         a,
         b,
-        flat(lhs.expr),
-        flat(rhs.expr),
+        words.flat(lhs.expr),
+        words.flat(rhs.expr),
         lhs.dtype,
         rhs.dtype,
         why,
         view.acc,
         view.dtype,
-        tuple(Param(param_of[p.name], p.memref.dtype) for p in region.inputs)
-        + tuple(Param(param_of[p.name], p.memref.dtype, True) for p in region.outputs),
-        tuple(names),
-        symbols,
+        words.params,
+        tuple(words.param_of),
+        words.symbols,
         lets,
-        tuple(stores),
-        tuple(msgspec.structs.replace(c, size=substitute(c.size, size_of)) for c in conditions),
+        stores,
+        words.conditions(conditions),
     )
 
 
@@ -181,6 +156,54 @@ def swapped(p: Problem) -> Problem:
     )
 
 
+class Words:
+    """What a Region calls things -> what its kernel calls them: parameters p0, …, sizes s0, …; `place` has the axes."""
+
+    def __init__(self, region: Region, axes: set[str], sizes: list[Expr]) -> None:
+        ports: list[region_ir.Param | region_ir.Target] = [*region.inputs, *region.outputs]
+        self.region = region
+        self.memrefs = {p.name: p.memref for p in ports}
+        self.param_of = {p.name: f"p{i}" for i, p in enumerate(ports)}
+        self.params = tuple(Param(self.param_of[p.name], p.memref.dtype, isinstance(p, region_ir.Target)) for p in ports)
+        self.symbols = _symbols(region, axes, sizes)
+        self.place: dict[str, Expr] = {s: var(f"s{i}") for i, s in enumerate(self.symbols)}
+
+    def index(self, e: Expr) -> Expr:
+        return substitute(e, self.place)
+
+    def at(self, read: Read) -> Expr:
+        """The address of what is read, over the Region's axes."""
+        ref = self.memrefs[read.tensor]
+        return address(ref.layout, ref.shape, read.map)
+
+    def flat(self, e: RegionExpr) -> RegionExpr:
+        """Reads by element address, in kernel names."""
+        flat = rewrite(e, lambda x: Read(x.tensor, (self.at(x),)) if isinstance(x, Read) else x)
+        return rename(flat, lambda t: self.param_of[t], self.index)
+
+    def lets(self, lets: Iterable[Let], names: Mapping[str, str], axes: tuple[str, ...]) -> tuple[Let, ...]:
+        def named(e: RegionExpr) -> RegionExpr:
+            return rewrite(self.flat(e), lambda x: Ref(names[x.let]) if isinstance(x, Ref) else x)
+
+        return tuple(Let(names[x.name], axes, x.dtype, named(x.expr)) for x in lets)
+
+    def stores(self, axes: set[str], names: Mapping[str, str]) -> tuple[Store, ...]:
+        out = []
+        let_axes = {x.name: x.axes for x in self.region.lets}
+        for y in self.region.yields:
+            if set(let_axes[y.source]) != axes:
+                why = f"output {y.to} does not run over all axes of the contraction"
+                raise _refuse(self.region, why, "cut the Region there")
+            where = y.map if y.map is not None else tuple(var(a) for a in let_axes[y.source])
+            to = self.memrefs[y.to]
+            at = address(to.layout, to.shape, tuple(e for e in where if e is not None))
+            out.append(Store(self.param_of[y.to], to.dtype, names[y.source], self.index(at)))
+        return tuple(out)
+
+    def conditions(self, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+        return tuple(msgspec.structs.replace(c, size=self.index(c.size)) for c in conditions)
+
+
 def _refuse(region: Region, why: str, suggestion: str) -> TatamiError:
     return fail("InvalidPlan", region.name, f"no matrix product can be formed: {why}", suggestion)
 
@@ -200,69 +223,37 @@ def _split(role: str, group: Group) -> dict[str, Expr]:
     return out
 
 
-def _gathered(
-    ring: str, operand: GemmOperand, group: Group, param_of: dict[str, str], index: Callable[[Expr], Expr]
-) -> Operand | None:
+def _gathered(ring: str, operand: GemmOperand, group: Group, words: Words) -> Operand | None:
     """An operand copied element by element. The tile lies in shared memory as the tensor does in memory, where that is
     contiguous along m or n, so that neighbouring threads read neighbouring elements."""
     g = operand.gather
     if g is None:
         return None
-    major: Literal["k", "mn"] = "mn" if group.axes and step_along(g.index, group.axes[-1]) == ONE else "k"
-    guards = tuple(type(x)(index(x.index), index(x.size)) for x in g.guards)
-    return Operand(ring, operand.dtype, param_of[g.tensor], major, gather=index(g.index), guards=guards)
+    major: Literal["k", "mn"] = "mn" if group.axes and step_of(g.index, group.axes[-1]) == ONE else "k"
+    guards = tuple(type(x)(words.index(x.index), words.index(x.size)) for x in g.guards)
+    return Operand(ring, operand.dtype, words.param_of[g.tensor], major, gather=words.index(g.index), guards=guards)
 
 
-def _plain(
-    ring: str,
-    operand: GemmOperand,
-    group: Group,
-    k: Group,
-    batch: list[tuple[str, Expr]],
-    param_of: dict[str, str],
-    size_of: dict[str, Expr],
-) -> Operand:
+def _plain(ring: str, operand: GemmOperand, group: Group, k: Group, batch: list[tuple[str, Expr]], words: Words) -> Operand:
     major = major_of(operand, group, k)
     assert operand.strides is not None and major is not None
     stride_mn = operand.strides[group.axes[-1]] if group.axes else ZERO
     stride_k = operand.strides[k.axes[-1]] if k.axes else ZERO
-    offset = operand.offset
+    offset = words.index(operand.offset)
     for i, (axis, _) in enumerate(batch):
-        offset = offset + operand.strides[axis] * var(f"b{i}")
+        offset = offset + words.index(operand.strides[axis]) * var(f"b{i}")
     return Operand(
         ring,
         operand.dtype,
-        param_of[operand.tensor],
+        words.param_of[operand.tensor],
         major,
-        substitute(stride_mn, size_of),
-        substitute(stride_k, size_of),
-        substitute(offset, size_of),
+        words.index(stride_mn),
+        words.index(stride_k),
+        offset,
     )
 
 
-def _flatten(e: RegionExpr, memrefs: dict) -> RegionExpr:  # type: ignore[type-arg]
-    """Every Read gets one index: the element address in its layout."""
-
-    def step(x: RegionExpr) -> RegionExpr:
-        if isinstance(x, Read):
-            ref = memrefs[x.tensor]
-            return Read(x.tensor, (address(ref.layout, ref.shape, x.map),))
-        fields = {f: step(v) for f in ("x", "y", "pred", "then", "other") if (v := getattr(x, f, None)) is not None}
-        return msgspec.structs.replace(x, **fields) if fields else x
-
-    return step(e)
-
-
-def _rename_refs(e: RegionExpr, names: dict[str, str]) -> RegionExpr:
-    from tatami.region.ir import Ref
-
-    if isinstance(e, Ref):
-        return Ref(names[e.let])
-    fields = {f: _rename_refs(v, names) for f in ("x", "y", "pred", "then", "other") if (v := getattr(e, f, None)) is not None}
-    return msgspec.structs.replace(e, **fields) if fields else e
-
-
-def _symbols(region: Region, view: GemmView, axes: set[str]) -> tuple[str, ...]:
+def _symbols(region: Region, axes: set[str], sizes: list[Expr]) -> tuple[str, ...]:
     """Size symbols in order of first appearance."""
     out: dict[str, None] = {}
 
@@ -275,9 +266,8 @@ def _symbols(region: Region, view: GemmView, axes: set[str]) -> tuple[str, ...]:
     for p in ports:
         for s in p.memref.shape:
             see(s)
-    for group in (view.batch, view.m, view.n, view.k):
-        for s in group.sizes:
-            see(s)
+    for s in sizes:
+        see(s)
     for let in region.lets:
         for name in sorted(axes_of(let.expr)):
             if name not in axes:
@@ -302,11 +292,3 @@ def is_divisible(e: Expr, by: int, conditions: tuple[Condition, ...]) -> bool:
     if all(c % by == 0 for _, c in known.terms):
         return True
     return any(c.divisor % by == 0 and exact_div(e, c.size) is not None for c in conditions)
-
-
-def step_along(index: Expr, axis: str) -> Expr | None:
-    """The coefficient of `axis` in `index` when it is affine in it, else None."""
-    at = [substitute(index, {axis: expr(i)}) for i in (0, 1, 2)]
-    d = at[1] - at[0]
-    rebuilt = at[0] + d * var(axis)
-    return d if rebuilt == index and at[2] - at[1] == d else None

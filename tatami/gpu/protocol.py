@@ -39,7 +39,7 @@ from tatami.gpu.ir import (
     Wait,
     Wgmma,
 )
-from tatami.gpu.protocol_program import Op, ask, block_offset, flat_program
+from tatami.gpu.protocol_program import Op, all_statements, ask, block_offset, flat_program
 from tatami.gpu.protocol_state import OLD, Actor, BarrierState, Hazard, Part, State
 from tatami.gpu.show import statement_text
 
@@ -49,7 +49,10 @@ class Machine:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.stages = {r.name: r.slots for r in kernel.smem if r.name in (kernel.a.ring, kernel.b.ring)}
+        self.once = {r.name for r in kernel.smem if r.once}
+        copies = [s for s in all_statements(kernel.body) if isinstance(s, CpAsync | TmaLoad | LoadTile)]
+        self.ring_of = {s.out_token.name: s.dst_smem for s in copies}
+        self.stages = {r.name: r.slots for r in kernel.smem if r.name in self.ring_of.values()}
         self.counts = {s.mbarrier: s.count for s in kernel.body if isinstance(s, MBarrierInit)}
         self.slots_of = {b.name: b for b in kernel.barriers}
         self.names: list[str] = []
@@ -116,6 +119,10 @@ class Machine:
     def slot(self, a: Actor, ring: str, offset: int) -> int:
         return (a.position + offset) % self.stages[ring]
 
+    def block(self, a: Actor, ring: str, offset: int) -> int:
+        """The number of the block that the slot holds."""
+        return 0 if ring in self.once else a.number + offset
+
     def write(
         self, state: State, i: int, s: Stmt, ring: str, offset: int, landed: int, cta: int | None = None
     ) -> tuple[str, int]:
@@ -135,7 +142,7 @@ class Machine:
                     )
             if writer == i and not part.known & self.bit[me] and landed:
                 raise Hazard(statement_text(s), f"slot {slot} of {ring} is filled again while its last copy is under way")
-        state.slots[ring, slot, i] = Part(a.number + offset, landed)
+        state.slots[ring, slot, i] = Part(self.block(a, ring, offset), landed)
         return ring, slot
 
     def read(self, state: State, i: int, s: Stmt, ring: str, offset: int, ended: bool) -> tuple[str, int]:
@@ -149,7 +156,7 @@ class Machine:
                 f"slot {slot} of {ring} is read by {me} and was never filled: the read precedes a Wait for its TokLoad",
             )
         for w, part in parts:
-            if part.block != a.number + offset:
+            if part.block != self.block(a, ring, offset):
                 raise Hazard(
                     statement_text(s),
                     f"slot {slot} of {ring} is read by {me} and holds another block: the read precedes a Wait for its TokLoad, or the slot was refilled before its TokFree",
@@ -277,8 +284,8 @@ class Machine:
             case LdMatrix():
                 self.read(state, i, s, s.src_smem, 0, ended=True)
             case Fma():
-                for ring in (self.kernel.a.ring, self.kernel.b.ring):
-                    self.read(state, i, s, ring, 0, ended=True)
+                for token in s.in_token:
+                    self.read(state, i, s, self.ring_of[token.name], 0, ended=True)
             case SyncThreads():
                 state.share(self.everyone)
                 for b in state.actors:
@@ -396,15 +403,15 @@ class Machine:
             return
         if kind == "TokLoad":
             offset = block_offset(state, a, token.block, "this")
-            ring = self.ring_of(token.name)
-            if offset is None or ring is None:
+            ring = self.ring_of[token.name]
+            if offset is None:
                 return
             slot = self.slot(a, ring, offset)
             ring = self.at(ring, self.cta[i])
             mine = [i] if s.model == "cp_async_group" else range(len(self.names))
             for w in mine:
                 part = state.slots.get((ring, slot, w))
-                there = part is not None and part.block == a.number + offset and bool(part.known & self.bit[me])
+                there = part is not None and part.block == self.block(a, ring, offset) and bool(part.known & self.bit[me])
                 if part is not None and not there:
                     why = (
                         f"the phase of {s.mbarrier} does not match: it passes before {token.name}[{token.block}] has landed"
@@ -441,6 +448,3 @@ class Machine:
                             statement_text(s),
                             f"the phase of {s.mbarrier} does not match: it passes before anybody read {ring} slot {slot}",
                         )
-
-    def ring_of(self, token: str) -> str | None:
-        return {"tA": self.kernel.a.ring, "tB": self.kernel.b.ring}.get(token)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tatami.core.expr import Expr, expr, free_vars, substitute
-from tatami.gpu.ir import Loop, MBarrierInit, Stmt
+from tatami.gpu.ir import Loop, MBarrierInit, Role, Stmt
 from tatami.gpu.protocol_state import BLOCK, END, NO_TILE, TILE, Actor, NeedAnswer, State
 
 
@@ -21,6 +21,15 @@ class Op:
     kind: str
     stmt: Stmt | None = None
     jump: int = 0
+
+
+def all_statements(body: tuple[Stmt, ...]) -> list[Stmt]:
+    out: list[Stmt] = []
+    for s in body:
+        out.append(s)
+        if isinstance(s, Loop | Role):
+            out += all_statements(s.body)
+    return out
 
 
 def flat_program(body: tuple[Stmt, ...], turn: int = 0, turns: int = 1) -> list[Op]:

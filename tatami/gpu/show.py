@@ -31,6 +31,8 @@ from tatami.gpu.ir import (
     TmaStore,
     Token,
     Wait,
+    Weigh,
+    Weights,
     Wgmma,
     ZeroAcc,
 )
@@ -74,6 +76,8 @@ def kernel_lines(k: Kernel) -> list[str]:
         f"    tail {', '.join(k.tail) or 'none'}; grid {', '.join(f'{c}={r}' for c, r in sorted(k.grid.items()))}; "
         f"shared {k.shared_bytes} B; barriers {k.barrier_model}",
     ]
+    if k.weights is not None:
+        out += _weights(k.weights)
     for o, name in ((k.a, "A"), (k.b, "B")):
         if o.gather is not None:
             guards = "".join(f", 0 where not 0 <= {g.index} < {g.size}" for g in o.guards)
@@ -88,6 +92,20 @@ def kernel_lines(k: Kernel) -> list[str]:
     for b in k.barriers:
         out.append(f"    {b.name}: {b.slots} mbarriers at {b.base}")
     return out + _body(k.body, 2)
+
+
+def _weights(w: Weights) -> list[str]:
+    out = []
+    for o, name in ((w.left, "left"), (w.right, "right")):
+        row = "m" if name == "left" else "key"
+        out.append(f"    {name} {o.dtype} {o.param}[{o.offset} + {row}*({o.stride_mn}) + d*({o.stride_k})], {o.major}-major")
+    lets = "; ".join(f"{x.name} = {show_expr(x.expr)}" for x in w.lets)
+    out.append(f"    acc = sum over d < {w.depth} of left * right{'; ' + lets if lets else ''}; score = {show_expr(w.score)}")
+    if w.excluded is not None:
+        ends = [", ".join(map(str, e)) or "any" for e in (w.low, w.high)]
+        seen = f", keys {ends[0]} to {ends[1]}" if w.low or w.high else ""
+        out.append(f"    where {show_expr(w.excluded)}{seen}{f', all where {w.odd}[{w.odd_at}] is not 0' if w.odd else ''}")
+    return out
 
 
 def stream_lines(k: StreamKernel) -> list[str]:
@@ -208,6 +226,8 @@ def statement_text(s: Stmt) -> str:
                 f"{_t(s.out_token)} = Wgmma {s.acc} {s.a_smem}[{s.block}], {s.b_smem}[{s.block}] {s.shape} x {s.k_steps} steps"
                 f" {s.dtype}{trans} after {', '.join(map(_t, s.in_token))}"
             )
+        case Weigh():
+            return f"{_t(s.out_token)} = Weigh {s.scores}, {s.acc} after {_t(s.in_token)}"
         case LoadTile():
             tail = f" if {', '.join(s.predicate)} inside" if s.predicate else ""
             return f"{_t(s.out_token)} = LoadTile {s.dst_smem}[{s.block}]{tail}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, var
-from tatami.core.kernel import Binding
+from tatami.core.kernel import Binding, Condition
 from tatami.core.target import Target
 from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
 from tatami.gpu.ir import (
@@ -112,7 +112,7 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         rings.append(ring)
         base += ring.slot_bytes * ring.slots
     copies = tuple(
-        (o.ring, t, tuple(r for r in (role, "k") if r in tail), _copy_width(o, size, p, plan.vectorize.width))
+        (o.ring, t, tuple(r for r in (role, "k") if r in tail), copy_width(o, size, p.k, p.conditions, plan.vectorize.width))
         for o, t, role, size in ((a, "tA", "m", p.m), (b, "tB", "n", p.n))
     )
     if plan.split_k > 1:
@@ -160,17 +160,17 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
     )
 
 
-def _copy_width(o: Operand, size_mn: Expr, p: Problem, wanted: int) -> int:
+def copy_width(o: Operand, size_mn: Expr, size_k: Expr, conditions: tuple[Condition, ...], wanted: int) -> int:
     """Elements of one copy: the widest legal one (16, 8, 4 bytes), or 1, which for 2 bytes is a plain load and store."""
     if o.gather is not None:
         return 1
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
-    along, other = (p.k, o.stride_mn) if o.major == "k" else (size_mn, o.stride_k)
+    along, other = (size_k, o.stride_mn) if o.major == "k" else (size_mn, o.stride_k)
     for width in (8, 4, 2):
         if (
             width * o.dtype.itemsize <= 16
             and width <= wanted
-            and all(is_divisible(e, width, p.conditions) for e in (along, other, o.offset))
+            and all(is_divisible(e, width, conditions) for e in (along, other, o.offset))
         ):
             return width
     return 1

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.core.expr import ONE, Expr, expr, substitute, var
+from tatami.core.expr import ONE, Expr, expr, step_of, substitute, var
 from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.target import Target
 from tatami.gpu.cluster import sharing
@@ -43,7 +43,7 @@ from tatami.gpu.ir import (
     Wgmma,
     ZeroAcc,
 )
-from tatami.gpu.problem import Problem, Store, is_divisible, step_along
+from tatami.gpu.problem import Problem, Store, is_divisible
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, store_columns
 from tatami.plan.ir import Sm90Mma
 
@@ -223,7 +223,7 @@ def _staged(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) -> tupl
     body: list[Stmt] = []
     for i, s in enumerate(p.stores):
         outer = "m" if inner == "n" else "n"
-        pitch = step_along(s.index, outer)
+        pitch = step_of(s.index, outer)
         if pitch is None:
             raise _refused(p, f"output {s.param} has no even pitch along {outer}", "use epilogue_store direct")
         sizes = {"m": p.m, "n": p.n}
@@ -245,7 +245,7 @@ def _contiguous(p: Problem, s: Store) -> str:
     if not s.dtype.is_narrow_float:
         raise _refused(p, f"stmatrix stores elements of 16 bits, output {s.param} is {s.dtype}", "use epilogue_store direct")
     for axis in ("n", "m"):
-        if step_along(s.index, axis) == ONE:
+        if step_of(s.index, axis) == ONE:
             return axis
     raise _refused(p, f"output {s.param} is contiguous along neither m nor n", "use epilogue_store direct")
 
@@ -287,7 +287,7 @@ def _map(
     coords = [var(name) for _, name in along]
     strides, box, rest = [pitch * 2], [*box], offset
     for i, size in enumerate(p.batch):
-        step = step_along(offset, f"b{i}")
+        step = step_of(offset, f"b{i}")
         if step is None or step == 0:
             continue
         dims.append(size)

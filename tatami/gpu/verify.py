@@ -41,8 +41,10 @@ from tatami.gpu.ir import (
     TmaStore,
     Token,
     Wait,
+    Weigh,
     Wgmma,
 )
+from tatami.gpu.protocol_program import all_statements
 from tatami.gpu.protocol_state import Hazard
 from tatami.gpu.protocol_store import check_stores
 from tatami.gpu.prove import explore, simulate
@@ -156,18 +158,9 @@ def _invalid(kernel: AnyKernel, at: str, why: str) -> Diagnostic:
 # -- token edges -----------------------------------------------------------------------------------
 
 
-def all_statements(body: tuple[Stmt, ...]) -> list[Stmt]:
-    out: list[Stmt] = []
-    for s in body:
-        out.append(s)
-        if isinstance(s, Loop | Role):
-            out += all_statements(s.body)
-    return out
-
-
 def given_tokens(s: Stmt) -> tuple[Token, ...]:
     match s:
-        case CpAsync() | TmaLoad() | TmaStore() | Mma() | Wgmma() | LoadTile() | Fma() | Epilogue():
+        case CpAsync() | TmaLoad() | TmaStore() | Mma() | Wgmma() | Weigh() | LoadTile() | Fma() | Epilogue():
             return (s.out_token,)
         case MBarrierArrive(out_token=t):
             return (t,) if t is not None else ()
@@ -191,7 +184,7 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
             out.append(_hazard(kernel, statement_text(s), f"token {token.name} is a {kind}; {' or '.join(kinds)} is needed"))
 
     wanted = {"sm80": "cp_async_group", "sm90": "mbarrier"}[kernel.arch if kernel.maps or kernel.arch == "sm80" else "sm80"]
-    if kernel.template == "mma" and kernel.barrier_model != wanted:
+    if kernel.template in ("mma", "pair") and kernel.barrier_model != wanted:
         out.append(_hazard(kernel, "kernel", f"barrier_model {kernel.barrier_model} on {kernel.arch}; it has to be {wanted}"))
     known = {b.name for b in kernel.barriers}
     loaded: dict[str, int] = {}
@@ -216,6 +209,8 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
             case Wgmma(in_token=many) | Fma(in_token=many):
                 for t in many:
                     need(s, t, ("TokLoad",))
+            case Weigh(in_token=t):
+                need(s, t, ("TokCompute",))
             case Epilogue(in_token=t):
                 need(s, t, ("TokCompute",))
                 if str(t.block) != "KB - 1":
@@ -304,6 +299,7 @@ def _skeleton(kernel: Kernel) -> Kernel:
         a=Operand(kernel.a.ring, kernel.a.dtype),
         b=Operand(kernel.b.ring, kernel.b.dtype),
         tail=(),
+        weights=None,
         body=_bare(kernel.body),
     )
 

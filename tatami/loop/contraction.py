@@ -22,10 +22,10 @@ from collections.abc import Callable, Sequence
 from tatami.core.bounds import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles, misfit
-from tatami.loop.segments import collapse, step_of, walk
+from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Read, Reduce, Region
 from tatami.region.kinds import ContractionShape, contractions

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, expr, minimum, product, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, minimum, product, step_of, var
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT
 from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point
-from tatami.loop.segments import step_of
 from tatami.plan.ir import CpuStreaming
-from tatami.region.ir import At, Const, Read, Reduce, Region, RegionExpr, Select
+from tatami.region.ir import At, Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import depends_on
 from tatami.region.online import Online, let_of, reads_along
 from tatami.region.walk import all_axes, lets_by_name, nodes
@@ -54,26 +53,13 @@ class KeyBlocks(Tiles):
         self.columns = product(self.extents[a] for a in self.column_axes)
         self.row_count, self.key_count = self.extents[self.rows], self.extents[self.keys]
         self.block = expr(plan.keys)
-        self.excluded = self.find_exclusion()
+        self.excluded = online.excluded
         self.staged = self.find_staged()
         axes = frozenset(all_axes(region))
         weights = [*online.weight, *(self.lets[n].expr for n in (*online.sums, online.scores))]
         self.is_padded = not any(reads_along(e, self.rows, self.lets, axes, online.first.acc) for e in weights)
 
     # -- what stands between the products ------------------------------------------------------
-
-    def find_exclusion(self) -> tuple[RegionExpr, RegionExpr] | None:
-        """(predicate, scores where it holds), when the scores are minus infinity elsewhere and the predicate does not
-        depend on the product."""
-        e: RegionExpr = self.lets[self.online.scores].expr
-        while (name := let_of(e, self.lets)) and name != self.online.first.acc:
-            e = self.lets[name].expr
-        if not self.online.top or not isinstance(e, Select) or not isinstance(e.other, Const):
-            return None
-        uses = [n.let for n in nodes(e.pred) if isinstance(n, At)]
-        if e.other.value != "-INF" or any(depends_on(u, self.online.first.acc, self.lets) for u in uses):
-            return None
-        return e.pred, e.then
 
     def find_staged(self) -> tuple[Read, ...]:
         """Plain reads of the scores that are contiguous along the keys and not along the rows: a mask that is added."""

@@ -13,14 +13,14 @@ from typing import TypeAlias
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, step_of, substitute, var
 from tatami.core.layout import address
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.flatten import flatten
 from tatami.loop.pointwise import Emitter, Point
-from tatami.loop.segments import Group, collapse, guard_range, step_of, walk
+from tatami.loop.segments import Group, collapse, guard_range, walk
 from tatami.plan.ir import CpuContraction, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
 from tatami.region.ir import At, Cast, Const, Read, Reduce, Region, RegionExpr, Select, Within, Yield
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes

@@ -11,7 +11,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, free_vars, maximum, minimum, product, substitute, var
+from tatami.core.expr import (
+    ONE,
+    ZERO,
+    Expr,
+    ceildiv,
+    expr,
+    floordiv,
+    free_vars,
+    maximum,
+    minimum,
+    product,
+    step_of,
+    substitute,
+    var,
+)
 from tatami.loop.ir import For, Stmt
 
 
@@ -61,12 +75,6 @@ def collapse(axes: Sequence[str], sizes: Mapping[str, Expr], uses: Iterable[Expr
 def _divides(e: Expr, name: str) -> bool:
     """Does a floor (or an extreme) of `e` hold the variable?"""
     return any(not hasattr(a, "name") and name in free_vars(Expr((((a,), 1),))) for mono, _ in e.terms for a in mono)
-
-
-def step_of(e: Expr, name: str) -> Expr | None:
-    """The constant change of `e` per step of the variable, or None when it is not affine in it."""
-    change = substitute(e, {name: var(name) + 1}) - e
-    return None if name in free_vars(change) else change
 
 
 Inner = Callable[[dict[str, Expr], str, Expr, Expr, Expr], tuple[Stmt, ...]]

@@ -17,7 +17,7 @@ depend on the number of threads.
 from __future__ import annotations
 
 from tatami.core.bounds import linearize
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
@@ -25,7 +25,7 @@ from tatami.loop.contraction import ELEMENT, GRAIN_PACK, grain
 from tatami.loop.key_blocks import KeyBlocks, identity
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.pointwise import Point
-from tatami.loop.segments import collapse, step_of, walk
+from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import At, Read, Region, RegionExpr
 from tatami.region.kinds import depends_on

@@ -7,12 +7,11 @@ threads share tiles of `along` x `across`:
 
 from __future__ import annotations
 
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT, GRAIN_PACK, grain
 from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point
-from tatami.loop.segments import step_of
 from tatami.plan.ir import CpuTurn
 from tatami.region.ir import Read, Region
 from tatami.region.turned import Turned, find_turned

@@ -16,14 +16,14 @@ from functools import partial
 from itertools import product as places
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.contraction import grain
 from tatami.loop.flatten import FlatLet
 from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point, Stored, combine, lane_step, neutral_value
-from tatami.loop.segments import guard_range, step_of
+from tatami.loop.segments import guard_range
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import At, Binary, Cast, Const, Read, Reduce, Region, RegionExpr
 from tatami.region.online import reads_along

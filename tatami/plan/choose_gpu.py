@@ -13,6 +13,7 @@ import msgspec
 from tatami.core.expr import Expr
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
+from tatami.plan.choose_pair import choose_pair
 from tatami.plan.choose_sm90 import REGISTERS, Shape, can_stage, sm90_shapes, stages_of
 from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
@@ -32,6 +33,7 @@ from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, mergeable, why_not_mma, why_not_plain
 from tatami.region.ir import Region
+from tatami.region.kinds import contractions
 
 SM80_TILES = (
     ((128, 128, 32), "64x64"),
@@ -65,7 +67,13 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     if not isinstance(view, str) and not (view.m.axes and view.n.axes):
         view = "one side of the product has no axis of its own: memory decides"
     if isinstance(view, str):
-        return (Guarded((), stream_plan(region, target, sizes)),), (Rejected("contraction", view),)
+        reasons = [Rejected("contraction", view)]
+        if len(contractions(region)) > 1:
+            pair = choose_pair(region, target, sizes)
+            if not isinstance(pair, str):
+                return pair
+            reasons.append(Rejected("sm80_pair", pair))
+        return (Guarded((), stream_plan(region, target, sizes)),), tuple(reasons)
     rejected: tuple[Rejected, ...]
     why = why_not_mma(view)
     if why:

@@ -24,6 +24,7 @@ from tatami.plan.ir import (
     Scalar,
     SchedulePlan,
     Sm80Mma,
+    Sm80Pair,
     Sm90Mma,
 )
 from tatami.plan.verify_plan import verify_plan
@@ -99,7 +100,7 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
             return frozenset({"stencil"})
         case CpuTurn():
             return frozenset({"map"})
-        case CpuStreaming():
+        case CpuStreaming() | Sm80Pair():
             return frozenset({"streaming_pair"})
         case CpuSplit():
             return frozenset({"rows", "stencil", "streaming_pair"})

@@ -13,7 +13,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
-from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
+from tatami.plan.ir import GpuSync, Sm80Mma, Sm80Pair, Sm90Mma
 
 MmaPlan = Sm80Mma | Sm90Mma
 MAX_SPLIT = 32
@@ -95,6 +95,11 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
 def needs(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> Needs:
     threads, smem, registers = threads_of(plan), smem_of(plan, dtype), registers_of(plan)
     per_thread = (168 if threads == 384 else registers) if isinstance(plan, Sm90Mma) else registers
+    return resident(target, threads, smem, registers, per_thread)
+
+
+def resident(target: Target, threads: int, smem: int, registers: int, per_thread: int) -> Needs:
+    """With the CTAs that an SM holds at once, where each thread gets `per_thread` registers."""
     ctas = min(
         target.smem_per_sm // max(1, smem + 1024),
         target.registers_per_sm // max(1, -(-per_thread // 8) * 8 * threads),
@@ -122,13 +127,7 @@ def stop_rules(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[st
 def hard_limits(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
     """Resources that the machine does not have, with both numbers."""
     n = needs(plan, dtype, target)
-    out = []
-    if n.smem_bytes > target.smem_per_block:
-        out.append(f"shared memory {n.smem_bytes} B > {target.smem_per_block} B per CTA")
-    if n.threads > 1024:
-        out.append(f"{n.threads} threads > 1024 per CTA")
-    if n.registers > 255:
-        out.append(f"{n.registers} registers per thread > 255")
+    out = _limits(n, target, warps_share=isinstance(plan, Sm90Mma))
     if isinstance(plan, Sm90Mma):
         total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
         pool = target.registers_per_sm // n.threads // 8 * 8 * n.threads  # what its threads start with: the same number each
@@ -136,7 +135,19 @@ def hard_limits(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[s
             out.append(f"setmaxnreg needs {total} registers > {pool} that {n.threads} threads start with")
         if n.registers > plan.registers[1]:
             out.append(f"{n.registers} registers per consumer thread > setmaxnreg {plan.registers[1]}")
-    elif n.registers * n.threads > target.registers_per_sm:
+    return out
+
+
+def _limits(n: Needs, target: Target, warps_share: bool = False) -> list[str]:
+    """`warps_share`: warpgroups hand registers to each other, so that the threads do not all have as many."""
+    out = []
+    if n.smem_bytes > target.smem_per_block:
+        out.append(f"shared memory {n.smem_bytes} B > {target.smem_per_block} B per CTA")
+    if n.threads > 1024:
+        out.append(f"{n.threads} threads > 1024 per CTA")
+    if n.registers > 255:
+        out.append(f"{n.registers} registers per thread > 255")
+    if not warps_share and n.registers * n.threads > target.registers_per_sm:
         out.append(f"{n.registers} registers x {n.threads} threads > {target.registers_per_sm} per SM")
     return out
 
@@ -244,3 +255,39 @@ def _cluster_rules(plan: Sm90Mma) -> list[str]:
         if plan.multicast in (operand, "both") and count == 1:
             out.append(f"multicast {plan.multicast}: {operand} is shared along {axis}, where the cluster {cm}x{cn} has one CTA")
     return out
+
+
+# -- two products in one kernel --------------------------------------------------------------------
+
+
+def threads_of_pair(plan: Sm80Pair) -> int:
+    return 32 * (plan.tile[0] // plan.warp_rows)
+
+
+def needs_of_pair(plan: Sm80Pair, target: Target) -> Needs:
+    """Accumulators of both products, fragments of A, and addresses of fragments and copies. Shared memory: the rows of the first operand
+    once, a slot per stage of the two others, of 16-bit elements in rows of whole 64 bytes."""
+    bm, bn, bk = plan.tile
+    registers = plan.warp_rows * (bn + bk) // 32 + plan.warp_rows + 64
+    depth, columns = (-(-x // 32) * 64 for x in (plan.depth, bn))
+    smem = bm * depth + plan.stages * bk * (depth + columns)
+    return resident(target, threads_of_pair(plan), smem, registers, registers)
+
+
+def pair_rules(plan: Sm80Pair) -> list[str]:
+    bm, bn, bk = plan.tile
+    out = []
+    if plan.warp_rows not in (16, 32) or bm < 16 or bm % plan.warp_rows:
+        return [f"{bm} rows by warps of {plan.warp_rows}: a warp has 16 or 32 rows, a tile whole warps"]
+    for name, size in (("columns", bn), ("keys", bk), ("depth", plan.depth)):
+        if size < 16 or size % 16:
+            out.append(f"{size} {name}: no multiple of 16, which one ldmatrix.x4 covers")
+    if not 1 <= plan.stages <= 4:
+        out.append(f"stages {plan.stages} is outside 1..4")
+    if plan.width not in (1, 2, 4, 8):
+        out.append(f"width {plan.width} is none of 1, 2, 4, 8")
+    return out
+
+
+def pair_limits(plan: Sm80Pair, target: Target) -> list[str]:
+    return _limits(needs_of_pair(plan, target), target)

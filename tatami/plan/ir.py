@@ -227,6 +227,24 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     acc: str = ""
 
 
+class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="sm80_pair"):
+    """Two contractions as one kernel that goes once along `second`'s k (region/online.py): scores, weights and the
+    result stay in registers. tile = [rows, columns of the result, keys of a block]; `depth` elements of the first
+    product's k, all at once; a warp has `warp_rows` rows. With `stages` 1 the copies of the one operand run under the
+    math of the other."""
+
+    first: str
+    second: str
+    tile: tuple[int, int, int]
+    depth: int
+    warp_rows: int
+    stages: int
+    predicate_tail: tuple[str, ...]
+    width: int = 8
+    """Elements of one copy at most."""
+    arch: Literal["sm80"] = "sm80"
+
+
 class GpuSync(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_sync"):
     """The plain synchronous template of spec 5 §6: shared tiles, a register micro-tile per thread."""
 
@@ -273,6 +291,7 @@ SchedulePlan: TypeAlias = (
     | CpuSplit
     | Sm80Mma
     | Sm90Mma
+    | Sm80Pair
     | GpuSync
     | GpuStream
 )

@@ -23,6 +23,7 @@ from tatami.plan.ir import (
     Pass,
     Scalar,
     SchedulePlan,
+    Sm80Pair,
 )
 from tatami.region.canonical_key import Renaming
 
@@ -79,6 +80,9 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
             result = replace(plan, along=axis(plan.along), across=axis(plan.across))
         case CpuStreaming():
             result = replace(plan, first=let(plan.first), second=let(plan.second))
+        case Sm80Pair():
+            tail = tuple(axis(a) for a in plan.predicate_tail)
+            result = replace(plan, first=let(plan.first), second=let(plan.second), predicate_tail=tail)
         case CpuSplit():
             result = CpuSplit(tuple(tuple(let(n) for n in p) for p in plan.parts))
         case _:

@@ -9,7 +9,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.choose_convolution import winograd_misfit
-from tatami.plan.gpu_limits import hard_limits, shape_rules
+from tatami.plan.gpu_limits import hard_limits, pair_limits, pair_rules, shape_rules
 from tatami.plan.ir import (
     Blocks,
     CpuContraction,
@@ -25,12 +25,14 @@ from tatami.plan.ir import (
     Scalar,
     SchedulePlan,
     Sm80Mma,
+    Sm80Pair,
     Sm90Mma,
 )
 from tatami.plan.passes import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
 from tatami.region.online import find_online
+from tatami.region.pair_view import pair_view
 from tatami.region.turned import find_turned
 from tatami.region.walk import Types, all_axes, lets_by_name, used_lets
 from tatami.region.window import find_window
@@ -42,7 +44,7 @@ MAX_TILE = 1024
 def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
     """All faults of `plan` as the schedule of `region`."""
     is_cpu = isinstance(plan, CpuRows | CpuContraction | CpuWindow | CpuWinograd | CpuStreaming | CpuTurn | CpuSplit)
-    if (is_cpu and target.kind != "cpu") or (isinstance(plan, GpuStream) and target.kind != "cuda"):
+    if (is_cpu and target.kind != "cpu") or (isinstance(plan, GpuStream | Sm80Pair) and target.kind != "cuda"):
         return [_bad(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")]
     match plan:
         case Scalar() | CpuRows() | GpuStream():
@@ -59,6 +61,8 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             return list(_turn(plan, region, target))
         case CpuSplit():
             return list(_split(plan, region))
+        case Sm80Pair():
+            return list(_pair(plan, region, target))
         case Sm80Mma() | Sm90Mma() | GpuSync():
             return list(_gpu_kind(plan, region, target))
         case _:
@@ -306,6 +310,21 @@ def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[D
         yield _bad(region, why, "width is 4, 8 or 16 and divides nr; all sizes are positive")
         return
     yield from _tile(plan, region, target)
+
+
+def _pair(plan: Sm80Pair, region: Region, target: Target) -> Iterator[Diagnostic]:
+    found = pair_view(region)
+    if isinstance(found, str):
+        yield _bad(region, f"no pair of products to stream: {found}", "use a gpu_stream plan")
+        return
+    if (plan.first, plan.second) != (found.first, found.second):
+        why = f"the pair {plan.first}, {plan.second}; the Region has {found.first}, {found.second}"
+        yield _bad(region, why, "name the Region's pair")
+    rules = pair_rules(plan)
+    for why in rules:
+        yield _bad(region, why, "change the tile, or leave the plan to the compiler")
+    for why in () if rules else pair_limits(plan, target):
+        yield diagnostic("ResourceExceeded", region.name, why, "use a smaller tile or fewer stages")
 
 
 def _turn(plan: CpuTurn, region: Region, target: Target) -> Iterator[Diagnostic]:

@@ -17,7 +17,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import var
 from tatami.core.scalar import Scalar, number
 from tatami.region.contraction import ContractionShape, depends_on, epilogue_of, find_contractions, find_streaming_pair
-from tatami.region.ir import At, Binary, Const, Let, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Scan, Select, Unary
+from tatami.region.ir import At, Binary, Cast, Const, Let, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Scan, Select, Unary
 from tatami.region.walk import all_axes, free_axes, lets_by_name, nodes, used_lets
 
 
@@ -26,7 +26,8 @@ class Online(msgspec.Struct, frozen=True):
 
     scores: the let that `top` is the maximum of, or the first product itself. sums: lets that are sums over the keys.
     weight: the product of the factors that differ along a row; `times` and `over` are the others. In rows where the sum
-    `nan_sum` is NaN every weight is `nan_weight` instead.
+    `nan_sum` is NaN every weight is `nan_weight` instead. excluded: (predicate, scores where it holds), when the scores
+    are minus infinity elsewhere and the predicate does not depend on the product.
     """
 
     first: ContractionShape
@@ -41,6 +42,7 @@ class Online(msgspec.Struct, frozen=True):
     over: tuple[RegionExpr, ...]
     nan_sum: str
     nan_weight: Scalar
+    excluded: tuple[RegionExpr, RegionExpr] | None
 
 
 class _Product(msgspec.Struct, frozen=True):
@@ -115,7 +117,7 @@ class _Finder:
         self.check_numbers(scores)
         return Online(
             first, second, rows, self.keys, scores, self.top, sums,
-            product.tile, product.times, product.over, product.nan_sum, product.nan_weight,
+            product.tile, product.times, product.over, product.nan_sum, product.nan_weight, self.exclusion(scores),
         )  # fmt: skip
 
     def oriented(self) -> tuple[ContractionShape, ContractionShape]:
@@ -126,6 +128,10 @@ class _Finder:
             raise _Refused("both operands of the second contraction depend on the first")
         if first.m == (self.keys,):
             first = ContractionShape(first.acc, first.batch, first.n, first.m, first.k, first.rhs, first.lhs)
+        if len(first.m) > 1 and second.m == first.m:  # the keys are the same for all but the last: heads that share them
+            batch, m = (*first.batch, *first.m[:-1]), first.m[-1:]
+            first = msgspec.structs.replace(first, batch=batch, m=m)
+            second = msgspec.structs.replace(second, batch=(*second.batch, *second.m[:-1]), m=m)
         if first.n != (self.keys,) or len(first.m) != 1 or second.m != first.m:
             raise _Refused(f"rows {', '.join(first.m) or 'none'}, columns {', '.join(first.n)}; the template takes 1 axis each")
         if set(first.batch) != set(second.batch) or not second.n:
@@ -162,6 +168,17 @@ class _Finder:
         if not name or set(self.lets[name].axes) != {*self.lets[self.first.acc].axes}:
             raise _Refused(f"{self.top} is not the maximum of a let")
         return name
+
+    def exclusion(self, scores: str) -> tuple[RegionExpr, RegionExpr] | None:
+        e: RegionExpr = self.lets[scores].expr
+        while (name := let_of(e, self.lets)) and name != self.first.acc:
+            e = self.lets[name].expr
+        if not self.top or not isinstance(e, Select) or not isinstance(e.other, Const):
+            return None
+        uses = [n.let for n in nodes(e.pred) if isinstance(n, At)]
+        if e.other.value != "-INF" or any(depends_on(u, self.first.acc, self.lets) for u in uses):
+            return None
+        return e.pred, e.then
 
     def needs_reduce(self, e: RegionExpr) -> bool:
         return any(depends_on(u, r, self.lets) for u in used_lets(e) for r in self.reduces)
@@ -230,6 +247,8 @@ class _Finder:
                 return _Product(a.tile, a.times, (*a.over, y))
             case Select(pred=Unary(fn="isnan", x=tested), then=Const(value=value), other=other):
                 return self.without_nan(tested, value, other)
+            case Cast(x=x, to=to, bits=False) if to.is_narrow_float:
+                return self.rounded(x)
             case _:
                 raise _Refused("a weight is no product of row factors and exp(score - maximum)")
 
@@ -249,10 +268,22 @@ class _Finder:
         same = let_of(tested, self.lets) and let_of(tested, self.lets) == let_of(other, self.lets)
         if not same or p.nan_sum or p.times or len(p.tile) != 1 or len(p.over) != 1 or not self.is_shifted(p.tile[0]):
             raise _Refused("NaN is replaced in something else than A / sum(A)")
-        total = let_of(p.over[0], self.lets)
-        if total not in self.reduces or self.reduces[total].body != p.tile[0]:
+        if not self.is_total(p.over[0], p):
             raise _Refused("NaN is replaced in a weight that is not divided by the sum of the weights")
-        return _Product(p.tile, p.times, p.over, total, value)
+        return _Product(p.tile, p.times, p.over, let_of(p.over[0], self.lets), value)
+
+    def rounded(self, x: RegionExpr) -> _Product:
+        """A weight from 0 to 1 in a narrower type. Whoever multiplies by row factors last may round the weight before them,
+        or not at all: exp(score - maximum) is at least exp(score - maximum) / sum, and loses no more."""
+        p = self.product_of(x)
+        if p.times or len(p.tile) != 1 or not self.is_shifted(p.tile[0]) or any(not self.is_total(z, p) for z in p.over):
+            raise _Refused("a weight that may be above 1 is rounded")
+        return p
+
+    def is_total(self, e: RegionExpr, p: _Product) -> bool:
+        """Is `e` the sum of the one weight of `p`? Then it is at least 1, or NaN."""
+        total = let_of(e, self.lets)
+        return total in self.reduces and self.reduces[total].body == p.tile[0]
 
     def through(self, e: RegionExpr) -> RegionExpr:
         """The expression of a pointwise let behind a plain reference."""

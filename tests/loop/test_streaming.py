@@ -106,6 +106,18 @@ def test_fp64() -> None:
     check(f, arrays(2, 70, 200, dtype=np.float64), "causal", 1e-13)
 
 
+def test_16_bit_operands_and_heads_that_share_their_keys() -> None:
+    g = tt.Graph("attention")
+    q, k = g.input("q", ("B", 4, "S", 16), tt.fp16), g.input("k", ("B", 1, "S", 16), tt.fp16)
+    g.output("y", q.attention(k, g.input("v", ("B", 1, "S", 16), tt.fp16), causal=True))
+    function = tt.compile(g)
+    assert "cpu_streaming" in function.stages["plan"].text
+    rng = np.random.default_rng(0)
+    x = {n: rng.standard_normal((2, h, 70, 16)).astype(np.float16) for n, h in (("q", 4), ("k", 1), ("v", 1))}
+    wanted = reference({n: a.astype(np.float64) for n, a in x.items()}, "causal")
+    np.testing.assert_allclose(function(**x)["y"].astype(np.float64), wanted, rtol=0, atol=2e-3)
+
+
 def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
     x = arrays(2, 200, 300, mask="safe")
     one, three = (tt.compile(graph(2, 200, 300, mask="safe"), threads=t)(x)["y"] for t in (1, 3))

@@ -36,6 +36,16 @@ TT_DEV void tt_quad_transpose(tt_u32 (&r)[4], int lane) {
   }
 }
 
+// Over the four lanes of a quad. The largest is that of the numbers among them.
+TT_DEV float tt_quad_max(float x) {
+  TT_UNROLL for (int s = 1; s < 4; s *= 2) x = fmaxf(x, tt_bits_to_f32(tt_shuffle_xor(tt_f32_to_bits(x), s)));
+  return x;
+}
+TT_DEV float tt_quad_sum(float x) {
+  TT_UNROLL for (int s = 1; s < 4; s *= 2) x += tt_bits_to_f32(tt_shuffle_xor(tt_f32_to_bits(x), s));
+  return x;
+}
+
 TT_DEV tt_i64 tt_floordiv(tt_i64 a, tt_i64 b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 TT_DEV tt_i64 tt_min_size(tt_i64 a, tt_i64 b) { return a < b ? a : b; }
 TT_DEV tt_i64 tt_max_size(tt_i64 a, tt_i64 b) { return a > b ? a : b; }

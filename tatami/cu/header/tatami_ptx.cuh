@@ -107,6 +107,8 @@ TT_DEV tt_u32 tt_pack_f16(float lo, float hi) {
 TT_DEV tt_u32 tt_pack_bf16(float lo, float hi) {
   tt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r;
 }
+// 2^x to two units in the last place; results below 2^-126 are 0.
+TT_DEV float tt_exp2_approx(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 
 // ---- global memory
 TT_DEV void tt_store_global_v4(void* p, tt_u32 a, tt_u32 b, tt_u32 c, tt_u32 d) {

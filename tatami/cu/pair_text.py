@@ -1,0 +1,195 @@
+"""The text of the `pair` template: two products and what stands between them, all in registers of a warp.
+
+A warp has WM rows of the tile and all keys of a block. A lane has two keys of every eight in rows lane / 4 and + 8 of
+every sixteen, as accumulators of m16n8 lie; the same registers, rounded and packed, are the A fragments of the second
+product. Scores are kept in units of log2(e), so that a weight is one exp2.
+"""
+
+from __future__ import annotations
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, step_of, substitute, var
+from tatami.core.scalar import number
+from tatami.cu.epilogue_text import let_lines
+from tatami.cu.expr_text import SHORT, constant_text, factor_text, index_text, scalar_text
+from tatami.cu.lines import Lines
+from tatami.cu.mma_text import read_a, read_b
+from tatami.gpu.ir import Kernel, Ring, Weights
+from tatami.region.ir import Binary, Const, Read, Ref, RegionExpr
+from tatami.region.walk import nodes
+
+LOG2_E = 1.4426950408889634
+NEVER = "tt_bits_to_f32(0xff800000u)"
+"""Minus infinity: the score of a key that is not seen."""
+
+
+def place_lines(k: Kernel, w: Weights, l: Lines) -> None:
+    """The rows of a CTA and the keys that they see. The last rows come first: where a row sees the keys before it they
+    have the most to do."""
+    l.add(
+        f"const tt_i64 D = {index_text(w.depth)}, keys = {index_text(k.k)}, n0 = 0;", f"constexpr int DEPTH = {16 * w.steps};"
+    )
+    l.add("const int MT = (int)((M + BM - 1) / BM);")
+    l.add("const tt_i64 m0 = (tt_i64)(MT - 1 - tt_block_x() % MT) * BM;")
+    if k.batch:
+        l.add("tt_i64 z = tt_block_x() / MT;", f"tt_i64 {', '.join(f'b{i}' for i in range(len(k.batch)))};")
+
+
+def key_lines(w: Weights, l: Lines) -> None:
+    """Keys k_first .. K are visited; blocks within whole_first .. whole_end need no look at the predicate."""
+    if not w.low and not w.high:
+        l.add("const tt_i64 k_first = 0, K = keys, whole_first = 0, whole_end = keys;")
+    else:
+        assert w.odd_at is not None
+        l.add("const tt_i64 m_last = tt_min_size(m0 + BM, M) - 1;")
+        l.add(f"const bool all = !({w.odd}[{index_text(w.odd_at)}] == 0.0f);  // some value is not finite")
+        first, end, whole_first, whole_end = "(tt_i64)0", "keys", "(tt_i64)0", "keys"
+        for e in w.low:
+            first = f"tt_max_size({first}, {_at_end(e, largest=False)})"
+            whole_first = f"tt_max_size({whole_first}, {_at_end(e, largest=True)})"
+        for e in w.high:
+            end = f"tt_min_size({end}, {_at_end(e + 1, largest=True)})"
+            whole_end = f"tt_min_size({whole_end}, {_at_end(e + 1, largest=False)})"
+        l.add(f"const tt_i64 k_first = {f'all ? 0 : {first} / BK * BK' if w.low else '0'}, K = all ? keys : {end};")
+        l.add(f"const tt_i64 whole_first = {whole_first}, whole_end = {whole_end};")
+    l.add("const int KB = K > k_first ? (int)((K - k_first + BK - 1) / BK) : 0;")
+
+
+def _at_end(e: Expr, largest: bool) -> str:
+    """The extreme of an expression over the rows m0 .. m_last, in which it grows or falls steadily."""
+    slope = step_of(e, "m")
+    assert slope is not None
+    grows = (slope.as_int() or 0) >= 0
+    return index_text(substitute(e, {"m": var("m_last" if grows == largest else "m0")}))
+
+
+def state_lines(l: Lines) -> None:
+    l.add("float top[WM / 16][2], total[WM / 16][2];  // of a row: the largest score, this lane's part of the sum")
+    l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int h = 0; h < 2; ++h) {")
+    l.add(f"  top[i][h] = {NEVER};", "  total[i][h] = 0.0f;", "}")
+
+
+def scores_text(k: Kernel, w: Weights, rings: tuple[Ring, Ring], slots: tuple[str, str], l: Lines) -> None:
+    """The first product of a block."""
+    l.add("const tt_i64 key0 = k_first + (tt_i64)k * BK;", "float s[WM / 16][BK / 8][4];")
+    l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int j = 0; j < BK / 8; ++j)")
+    l.add("  TT_UNROLL for (int e = 0; e < 4; ++e) s[i][j][e] = 0.0f;")
+    with l.block():
+        l.add(f"const tt_u32 slot_a = {slots[0]}, slot_b = {slots[1]};")
+        # Each step has addresses of its own, of which the loop over blocks would keep all in registers.
+        unroll = "TT_UNROLL" if w.steps <= 4 else "TT_UNROLL_BY(4)"
+        with l.block(f"{unroll} for (int kk = 0; kk < DEPTH / 16; ++kk)"):
+            l.add("tt_u32 a[WM / 16][4];")
+            l.add(f"TT_UNROLL for (int i = 0; i < WM / 16; ++i) {read_a(w.left, rings[0], 'a[i]')}")
+            with l.block("TT_UNROLL for (int j = 0; j < BK / 16; ++j)"):
+                l.add("tt_u32 b[4];", read_b(w.right, rings[1], "b"))
+                _multiply(k, "s[i]", "a[i]", l)
+
+
+def result_text(k: Kernel, ring: Ring, slot: str, l: Lines) -> None:
+    """The second product of a block: `p` has the weights."""
+    with l.block():
+        l.add(f"const tt_u32 slot_b = {slot};")
+        l.add("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk)")
+        with l.block("TT_UNROLL for (int j = 0; j < WN / 16; ++j)"):
+            l.add("tt_u32 b[4];", read_b(k.b, ring, "b"))
+            _multiply(k, "acc[i]", "p[i][kk]", l)
+
+
+def _multiply(k: Kernel, to: str, a: str, l: Lines) -> None:
+    with l.block("TT_UNROLL for (int i = 0; i < WM / 16; ++i)"):
+        for half in (0, 1):
+            at = f"{to}[2 * j{' + 1' if half else ''}]"
+            l.add(f"tt_mma_m16n8k16_{SHORT[k.b.dtype]}({at}, {a}, b[{2 * half}], b[{2 * half + 1}]);")
+
+
+def weigh_text(k: Kernel, w: Weights, l: Lines) -> None:
+    """Scores to weights. A block of which every row sees all keys is not asked about them one by one."""
+    _score_lines(k, w, l)
+    with l.block(f"{ROWS}"):
+        l.add("float best = top[i][h];")
+        l.add(f"{ELEMENTS} best = fmaxf(best, {AT});", "best = tt_quad_max(best);")
+        l.add(f"const float shift = best == {NEVER} ? 0.0f : best, factor = tt_exp2_approx(top[i][h] - shift);")
+        l.add("top[i][h] = best;", "total[i][h] *= factor;")
+        with l.block(ELEMENTS):
+            l.add(f"{AT} = tt_exp2_approx({AT} - shift);", f"total[i][h] += {AT};")
+        with l.block("TT_UNROLL for (int j = 0; j < WN / 8; ++j)"):
+            l.add("acc[i][j][2 * h] *= factor;", "acc[i][j][2 * h + 1] *= factor;")
+    pack = f"tt_pack_{SHORT[k.b.dtype]}"
+    l.add("tt_u32 p[WM / 16][BK / 16][4];")
+    l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
+    with l.block("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk) TT_UNROLL for (int q = 0; q < 4; ++q)"):
+        l.add(f"p[i][kk][q] = {pack}(s[i][2 * kk + q / 2][q % 2 * 2], s[i][2 * kk + q / 2][q % 2 * 2 + 1]);")
+
+
+ROWS = "TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int h = 0; h < 2; ++h)"
+ELEMENTS = "TT_UNROLL for (int e = 0; e < BK / 4; ++e)"
+AT = "s[i][e / 2][2 * h + e % 2]"
+ROW = "const tt_i64 m = m0 + warp_m + 16 * i + 8 * h + lane / 4;"
+KEY = "const tt_i64 key = key0 + 8 * (e / 2) + 2 * (lane % 4) + e % 2;"
+
+
+def _score_lines(k: Kernel, w: Weights, l: Lines) -> None:
+    parts = [w.score, *(x.expr for x in w.lets), *([w.excluded] if w.excluded is not None else [])]
+    reads = any(isinstance(n, Read) for e in parts for n in nodes(e))
+    by_blocks = not reads and (w.excluded is None or bool(w.low or w.high))
+    scale = _scale(w.score)
+    if scale is not None and by_blocks:
+        l.add(f"{ROWS} {ELEMENTS} {AT} *= {constant_text(scale, DType.fp32)};")
+    else:
+        with l.block(ROWS):
+            l.add(ROW)
+            with l.block(ELEMENTS):
+                l.add(KEY, f"float score = {NEVER};")
+                with l.block("" if by_blocks else "if (m < M && key < K)"):
+                    l.add(f"const float acc_value = {AT};")
+                    scope = let_lines(k, w.lets, l)
+                    text = scalar_text(w.score, scope)[0]
+                    if not by_blocks and w.excluded is not None:
+                        text = f"{scalar_text(w.excluded, scope)[0]} ? {text} : {NEVER}"
+                    l.add(f"score = {text};")
+                l.add(f"{AT} = score * {constant_text(LOG2_E, DType.fp32)};")
+    if by_blocks and (w.excluded is not None or "k" in k.tail):
+        with l.block("if (key0 < whole_first || key0 + BK > whole_end)"), l.block(ROWS):
+            l.add(ROW)
+            with l.block(ELEMENTS):
+                l.add(KEY)
+                seen = ["key < keys"]
+                if w.excluded is not None:
+                    l.add(f"const float acc_value = {AT};")
+                    seen.append(scalar_text(w.excluded, let_lines(k, w.lets, l))[0])
+                l.add(f"if (!({' && '.join(seen)})) {AT} = {NEVER};")
+
+
+def _scale(score: RegionExpr) -> float | None:
+    """What one multiplication of the product gives the score in units of log2(e), where that is all."""
+    match score:
+        case Ref():
+            return LOG2_E
+        case Binary(fn="mul", x=Ref(let="acc"), y=Const(value=c)) | Binary(fn="mul", x=Const(value=c), y=Ref(let="acc")):
+            return float(number(c)) * LOG2_E
+        case _:
+            return None
+
+
+def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
+    """What is left to do on a row of `acc`: its sum over the quad's lanes, and rows that see nothing, which are NaN."""
+    with l.block(ROWS):
+        l.add("const float sum = tt_quad_sum(total[i][h]);")
+        whole = "1.0f / sum" if w.divided else f"(top[i][h] == {NEVER} ? tt_bits_to_f32(0x7fc00000u) : 1.0f)"
+        l.add(f"const float factor = keys > 0 ? {whole} : 0.0f;")
+        with l.block("TT_UNROLL for (int j = 0; j < WN / 8; ++j)"):
+            l.add("acc[i][j][2 * h] *= factor;", "acc[i][j][2 * h + 1] *= factor;")
+        if w.nan_weight is None:
+            return
+        weight = constant_text(w.nan_weight, DType.fp32)
+        at = k.b
+        assert at.offset is not None and at.stride_mn is not None and at.stride_k is not None
+        place = f"{at.param}[{index_text(at.offset)} + n * {factor_text(at.stride_mn)} + key * {factor_text(at.stride_k)}]"
+        with l.block("if (!(sum > 0.0f) && keys > 0)"):
+            l.add("// the sum is NaN, or of no key at all: all weights of the row are one number", ROW)
+            with l.block("TT_ROLLED for (int e = 0; e < WN / 4; ++e)"):
+                l.add("const tt_i64 n = 8 * (e / 2) + 2 * (lane % 4) + e % 2;", "float plain = 0.0f;")
+                l.add("if (m < M && n < N) for (tt_i64 key = 0; key < keys; ++key)")
+                l.add(f"  plain += {weight} * tt_value({place});")
+                l.add("TT_UNROLL for (int f = 0; f < WN / 4; ++f) if (f == e) acc[i][f / 2][2 * h + f % 2] = plain;")

@@ -1,0 +1,326 @@
+"""Two products as one kernel: FlashAttention-2's body, for any Region that `region/online.py` finds.
+
+    S = left * right over d;  A = exp(S - max) / sum;  C = A * B over keys
+
+A CTA has rows of S, of which it keeps nothing but a block of keys: in registers, where the accumulators of the first
+product become the A fragments of the second. Blocks that the predicate of S excludes for all rows are passed over; 0
+times infinity is NaN, so that a kernel before this one looks whether all of B is finite (`Weights.odd`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, product, step_of, substitute, var
+from tatami.core.kernel import Binding, Condition
+from tatami.core.layout import MemRef
+from tatami.core.target import Target
+from tatami.gpu.frame import TOKENS, bind_kernel, contraction_kernel, refuse, tile_stores
+from tatami.gpu.ir import (
+    AnyKernel,
+    CommitGroup,
+    CpAsync,
+    Epilogue,
+    Kernel,
+    LdMatrix,
+    Loop,
+    Mma,
+    Operand,
+    Ring,
+    StGlobalVec,
+    Stmt,
+    SyncThreads,
+    Token,
+    TokenKind,
+    Wait,
+    Weigh,
+    Weights,
+    ZeroAcc,
+)
+from tatami.gpu.plan_words import tail_roles
+from tatami.gpu.problem import Problem, Words, is_divisible
+from tatami.gpu.sm80 import LAST, K, copy_width
+from tatami.gpu.stream import lower_stream
+from tatami.gpu.stream_ir import Param
+from tatami.plan.gpu_limits import pair_limits, pair_rules, threads_of_pair
+from tatami.plan.ir import GpuStream, Guarded, Pass, Sm80Pair
+from tatami.region.ir import Binary, Cast, Iter, Let, Read, Reduce, Ref, Region, RegionExpr, Yield
+from tatami.region.ir import Target as Output
+from tatami.region.pair_view import PairView, pair_view
+from tatami.region.walk import all_axes
+
+PAIR_TOKENS: dict[str, TokenKind] = {**TOKENS, "tQ": "TokLoad", "tK": "TokLoad", "tS": "TokCompute", "tP": "TokCompute"}
+ODD = "odd'"
+THREADS = 256
+VECTOR_BYTES = 16
+
+
+class Copy(NamedTuple):
+    ring: str
+    token: str
+    predicate: tuple[str, ...]
+    width: int
+    trans: bool
+
+
+def pair_body(
+    *,
+    stages: int,
+    q: Copy,
+    k: Copy,
+    v: Copy,
+    steps: tuple[int, int],
+    dtype: str,
+    lets: tuple[Let, ...],
+    stores: tuple[StGlobalVec, ...],
+) -> tuple[Stmt, ...]:
+    """`steps` of the instruction along d and along a block's keys. With one stage a block's B is copied under the first
+    product and the next block's `right` under the second; with more, both are copied stages - 1 blocks ahead."""
+
+    def load(c: Copy, block: Expr) -> CpAsync:
+        return CpAsync(c.ring, block, c.predicate, c.width, Token(c.token, block))
+
+    def read(c: Copy, block: Expr) -> LdMatrix:
+        return LdMatrix(c.ring, block, c.trans, Token(c.token, block))
+
+    scores: list[Stmt] = [
+        read(q, expr(0)),
+        read(k, K),
+        Mma("scores", "m16n8k16", steps[0], dtype, K, Token("tS", K)),
+    ]
+    weigh = Weigh("scores", "acc", K, Token("tS", K), Token("tP", K))
+    result: list[Stmt] = [read(v, K), Mma("acc", "m16n8k16", steps[1], dtype, K, Token("tMMA", K))]
+    if stages == 1:
+        first: list[Stmt] = [load(q, expr(0)), load(k, expr(0)), CommitGroup()]
+        step: list[Stmt] = [
+            Wait((Token("tK", K),), "cp_async_group"),
+            SyncThreads((Token("tFree", K - 1),)),
+            load(v, K),
+            CommitGroup(),
+            *scores,
+            Wait((Token("tB", K),), "cp_async_group"),
+            SyncThreads((Token("tFree", K),)),
+            load(k, K + 1),
+            CommitGroup(),
+            weigh,
+            *result,
+        ]
+    else:
+        first = [load(q, expr(0))]
+        for j in range(stages - 1):
+            first += [load(k, expr(j)), load(v, expr(j)), CommitGroup()]
+        step = [
+            Wait((Token("tK", K), Token("tB", K)), "cp_async_group", pending=stages - 2),
+            SyncThreads((Token("tFree", K - 1),)),
+            load(k, K + (stages - 1)),
+            load(v, K + (stages - 1)),
+            CommitGroup(),
+            *scores,
+            weigh,
+            *result,
+        ]
+    finish: list[Stmt] = [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST)), *stores]
+    return (ZeroAcc("acc"), *first, Loop("blocks", tuple(step)), *finish)
+
+
+def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[AnyKernel, Binding]]:
+    """The kernel of the pair, after the one that looks for values that are not finite where blocks may be passed over."""
+    plan = choice.plan
+    assert isinstance(plan, Sm80Pair)
+    view = pair_view(region)
+    if isinstance(view, str):
+        raise fail("InvalidPlan", region.name, f"no pair of products to stream: {view}", "use a plan of kind gpu_stream")
+    p, w = pair_problem(region, view, choice.conditions)
+    at = _values_of_a_batch(region, view) if view.low or view.high else None
+    if at is None:
+        return [_lower(p, msgspec.structs.replace(w, low=(), high=()), plan, target)]
+    before, index, size = at
+    looking = lower_stream(before, _two_sums(before), choice.conditions)
+    kernel, binding = looking[0]
+    looking[0] = kernel, msgspec.structs.replace(binding, scratch=((ODD, size), *binding.scratch))
+    name = f"p{len(p.params)}"
+    p = msgspec.structs.replace(p, params=(*p.params, Param(name, DType.fp32)), buffers=(*p.buffers, ODD))
+    w = msgspec.structs.replace(w, odd=name, odd_at=substitute(index, _places(region, view, p)))
+    return [*looking, _lower(p, w, plan, target)]
+
+
+# -- the Region in kernel words --------------------------------------------------------------------
+
+
+def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...]) -> tuple[Problem, Weights]:
+    """The second product as a Problem whose A is the Weights. Axes become m, key, d, n and b0, …"""
+    sizes = all_axes(region)
+    words = Words(region, {*v.batch, v.rows, v.keys, v.depth, v.columns}, list(sizes.values()))
+    words.place |= {a: var(f"b{i}") for i, a in enumerate(v.batch)}
+    words.place |= {v.rows: var("m"), v.keys: var("key"), v.depth: var("d"), v.columns: var("n")}
+
+    def operand(ring: str, read: Read, mn: str, k: str) -> Operand:
+        at = words.at(read)
+        along_mn, along_k = step_of(at, mn), step_of(at, k)
+        if along_mn is None or along_k is None or ONE not in (along_mn, along_k):
+            why = f"{read.tensor} is no matrix in memory, contiguous along one of its axes"
+            raise fail("InvalidPlan", region.name, why, "use a plan of kind gpu_stream")
+        major: Literal["k", "mn"] = "k" if along_k == ONE else "mn"
+        start = substitute(at, {mn: ZERO, k: ZERO})
+        param = words.param_of[read.tensor]
+        return Operand(ring, v.dtype, param, major, words.index(along_mn), words.index(along_k), words.index(start))
+
+    left, right = operand("smQ", v.left, v.rows, v.depth), operand("smK", v.right, v.keys, v.depth)
+    values = operand("smB", v.values, v.columns, v.keys)
+    between = {v.first: "acc"} | {x.name: f"w{i}" for i, x in enumerate(v.lets)}
+    after = {v.second: "acc"} | {x.name: f"v{i}" for i, x in enumerate(v.epilogue)}
+    lets = words.lets(v.lets, between, ("m", "key"))
+    score, excluded = (
+        words.lets([Let(v.first, (), DType.fp32, e)], between, ())[0].expr if e is not None else None
+        for e in (v.score, v.excluded)
+    )
+    assert score is not None
+    depth = words.index(sizes[v.depth])
+    low, high = (tuple(words.index(e) for e in ends) for ends in (v.low, v.high))
+    w = Weights(left, right, depth, 0, lets, score, excluded, low, high, divided=v.divided, nan_weight=v.nan_weight)
+    roles = {v.rows: "m", v.keys: "k", v.depth: "d", v.columns: "n"} | dict.fromkeys(v.batch, "b")
+    p = Problem(
+        region.name,
+        roles,
+        words.index(sizes[v.rows]),
+        words.index(sizes[v.columns]),
+        words.index(sizes[v.keys]),
+        tuple(words.index(sizes[a]) for a in v.batch),
+        left,
+        values,
+        v.score,
+        v.score,
+        v.dtype,
+        v.dtype,
+        "",
+        v.second,
+        DType.fp32,
+        words.params,
+        tuple(words.param_of),
+        words.symbols,
+        words.lets(v.epilogue, after, ("m", "n")),
+        words.stores({*v.batch, v.rows, v.columns}, after),
+        words.conditions(conditions),
+    )
+    return p, w
+
+
+def _places(region: Region, v: PairView, p: Problem) -> dict[str, Expr]:
+    return {a: var(f"b{i}") for i, a in enumerate(v.batch)} | {s: var(f"s{i}") for i, s in enumerate(p.symbols)}
+
+
+def _values_of_a_batch(region: Region, v: PairView) -> tuple[Region, Expr, Expr] | None:
+    """The Region that adds v - v over all keys and columns of every batch of the values, the index of a batch in its
+    result (over the Region's axes), and the result's bytes. None where the values are no plain slices of a tensor."""
+    memref = next(p.memref for p in region.inputs if p.name == v.values.tensor)
+    inner = {v.keys: "key", v.columns: "column"}
+    names, index, size = [], ZERO, ONE
+    for d, (at, extent) in enumerate(zip(v.values.map, memref.shape, strict=True)):
+        axis = next((a for a in inner if at == var(a)), "")
+        if not axis and any(step_of(at, a) != ZERO for a in inner):
+            return None
+        names.append(inner[axis] if axis else f"d{d}")
+        if not axis:
+            index, size = index * extent + at, size * extent
+    if not set(inner.values()) <= set(names):
+        return None
+    outer = tuple(n for n in names if n not in inner.values())
+    extents = dict(zip(names, memref.shape, strict=True))
+    value: RegionExpr = Cast(Read(v.values.tensor, tuple(var(n) for n in names)), DType.fp32)
+    row = Let("row", (*outer, "key"), DType.fp32, Reduce("sum", ("column",), 0, DType.fp32, Binary("sub", value, value)))
+    whole = Let("whole", outer, DType.fp32, Reduce("sum", ("key",), 0, DType.fp32, Ref("row")))
+    return (
+        Region(
+            region.name,
+            tuple(Iter(n, extents[n]) for n in (*outer, "key")),
+            (Iter("column", extents["column"]),),
+            tuple(p for p in region.inputs if p.name == v.values.tensor),
+            (Output(ODD, MemRef(DType.fp32, tuple(extents[n] for n in outer))),),
+            (row, whole),
+            (Yield("whole", ODD),),
+        ),
+        index,
+        size * DType.fp32.itemsize,
+    )
+
+
+def _two_sums(region: Region) -> GpuStream:
+    """A kernel per let: a few threads to a row of columns, then a block to the rows of a batch."""
+    row, whole = region.lets
+    passes = (Pass((*row.axes, "column"), ("row",)), Pass((*whole.axes, "key"), ("whole",)))
+    return GpuStream((), passes, {"row": "row", "whole": "register"}, THREADS, VECTOR_BYTES, (8, THREADS))
+
+
+# -- the kernel ------------------------------------------------------------------------------------
+
+
+def _lower(p: Problem, w: Weights, plan: Sm80Pair, target: Target) -> tuple[Kernel, Binding]:
+    bm, bn, bk = plan.tile
+    refuse(p.region, "InvalidPlan", pair_rules(plan))
+    refuse(p.region, "ResourceExceeded", pair_limits(plan, target))
+    if w.depth.as_int() is None or not 0 < (w.depth.as_int() or 0) <= plan.depth or (p.n.as_int() or bn + 1) > bn:
+        why = f"depth {w.depth} and {p.n} columns; the plan has room for {plan.depth} and {bn}"
+        raise fail("InvalidPlan", p.region, why, "use a plan of kind gpu_stream")
+    tail = tail_roles(plan.predicate_tail, p.roles)
+    for role, size, tile in (("m", p.m, bm), ("k", p.k, bk), ("n", p.n, bn), ("d", w.depth, plan.depth)):
+        if role not in tail and not is_divisible(size, tile, p.conditions):
+            why = f"axis {role} of size {size} may be no multiple of its tile {tile} and is not in predicate_tail"
+            raise fail("InvalidPlan", p.region, why, f'add "{role}" to predicate_tail')
+    assert p.b is not None
+    rings, copies, base = [], [], 0
+    for o, token, role, size, extent, inner, slots in (
+        (w.left, "tQ", "m", p.m, bm, plan.depth, 1),
+        (w.right, "tK", "k", p.k, bk, plan.depth, plan.stages),
+        (p.b, "tB", "n", p.n, bn, bk, plan.stages),
+    ):
+        across = "k" if token == "tB" else "d"
+        along = p.k if token == "tB" else w.depth
+        rows, columns = (extent, inner) if o.major == "k" else (inner, extent)
+        row_bytes = -(-columns * 2 // 64) * 64
+        ring = Ring(o.ring, base, rows, row_bytes, slots, 128 if row_bytes % 128 == 0 else 64, once=token == "tQ")
+        rings.append(ring)
+        base += ring.slot_bytes * slots
+        predicate = tuple(r for r in (role, across) if r in tail)
+        # `right` is the B of its product as the values are of theirs: k along a row of shared memory needs no transpose
+        copies.append(Copy(o.ring, token, predicate, copy_width(o, size, along, p.conditions, plan.width), o.major == "mn"))
+    body = pair_body(
+        stages=plan.stages,
+        q=copies[0],
+        k=copies[1],
+        v=copies[2],
+        steps=(plan.depth // 16, bk // 16),
+        dtype=f"{p.b_dtype}_fp32acc",
+        lets=p.lets,
+        stores=tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0),
+    )
+    kernel = contraction_kernel(
+        p,
+        "sm80",
+        plan.tile,
+        plan.stages,
+        threads=threads_of_pair(plan),
+        rows=bm // plan.warp_rows,
+        cols=1,
+        a=Operand("", p.a_dtype),
+        b=p.b,
+        smem=tuple(rings),
+        barriers=(),
+        model="cp_async_group",
+        template="pair",
+        shared=base,
+        origin="tile",
+        body=body,
+        bind={},
+        tail=tail,
+        maps=(),
+    )
+    w = msgspec.structs.replace(w, steps=plan.depth // 16)
+    kernel = msgspec.structs.replace(kernel, weights=w, tokens=dict(PAIR_TOKENS), grid={"x": "m", "y": "n", "z": "b"})
+    kernel, binding = bind_kernel(p, kernel, {}, persistent=0)
+    names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
+    tiles = substitute(ceildiv(p.m, bm) * product(p.batch), names)
+    return kernel, msgspec.structs.replace(binding, grid=(tiles, ONE, ONE))

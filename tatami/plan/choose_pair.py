@@ -1,0 +1,153 @@
+"""A plan for two products in one kernel on the GPU (spec 3 §8, notes: gpu §4): tiles, and their times.
+
+The time of a block of keys is that of its two products, or of fetching it from L2, and of those exponentials, one per
+score, that the products of other warps do not hide. What nothing hides is the way of the first block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, substitute
+from tatami.core.kernel import Condition
+from tatami.core.layout import address
+from tatami.core.target import Target
+from tatami.plan.gpu_limits import needs_of_pair, pair_limits, pair_rules
+from tatami.plan.instruction_figures import figures_of
+from tatami.plan.ir import Guarded, Rejected, Sm80Pair
+from tatami.plan.passes import size_at
+from tatami.region.ir import Region
+from tatami.region.pair_view import PairView, pair_view
+from tatami.region.walk import all_axes
+
+TILES = ((128, 64, 32), (128, 32, 32), (64, 64, 16), (64, 32, 16), (128, 64, 16), (32, 64, 16), (16, 64, 16))
+"""Rows, keys of a block, rows of a warp."""
+STAGES = (1, 2)
+EXPONENTIALS_PER_CLOCK = 16
+WIDEST = 256
+"""Depth and columns that registers and shared memory take."""
+
+
+def choose_pair(
+    region: Region, target: Target, sizes: Mapping[str, int]
+) -> tuple[tuple[Guarded, ...], tuple[Rejected, ...]] | str:
+    """The choices, for sizes that allow 16-byte copies and for all others, and what was rejected with both numbers; or why
+    there is none. Copies are as wide as what a choice promises allows."""
+    view = pair_view(region)
+    if isinstance(view, str):
+        return view
+    extents = all_axes(region)
+    depth, columns = extents[view.depth].as_int(), extents[view.columns].as_int()
+    if depth is None or columns is None or not 0 < depth <= WIDEST or not 0 < columns <= WIDEST:
+        return f"depth {extents[view.depth]}, {extents[view.columns]} columns: the template keeps 1 to {WIDEST} of each on chip"
+    uneven = _uneven(region, view)
+    if isinstance(uneven, str):
+        return uneven
+    found = _fastest(region, view, target, sizes)
+    if isinstance(found, str) or not uneven:
+        return found if isinstance(found, str) else ((found[0],), found[1])
+    even = tuple(Condition(e, 8) for e in uneven if e.as_int() is None)
+    guarded = msgspec.structs.replace(found[0], conditions=even)
+    return ((guarded, found[0]) if len(even) == len(uneven) else (found[0],)), found[1]
+
+
+def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
+    """Sizes and pitches that may be no multiple of 8 elements; or the operand that is no matrix in memory."""
+    memrefs = {p.name: p.memref for p in region.inputs}
+    extents = all_axes(region)
+    out: dict[Expr, None] = {}
+    for read, *axes in (
+        (view.left, view.rows, view.depth),
+        (view.right, view.keys, view.depth),
+        (view.values, view.keys, view.columns),
+    ):
+        at = address(memrefs[read.tensor].layout, memrefs[read.tensor].shape, read.map)
+        steps = {a: step_of(at, a) for a in axes}
+        if None in steps.values() or ONE not in steps.values():
+            return f"{read.tensor} is contiguous along neither of {', '.join(axes)}"
+        offset = substitute(at, dict.fromkeys(axes, ZERO))
+        pitches = [extents[a] if step == ONE else step for a, step in steps.items()]
+        pitches += [step_of(offset, a) or offset for a in view.batch if a in free_vars(offset)]
+        out |= {e: None for e in pitches if e is not None and any(c % 8 for _, c in e.terms)}
+    return tuple(out)
+
+
+def _fastest(
+    region: Region, view: PairView, target: Target, sizes: Mapping[str, int]
+) -> tuple[Guarded, tuple[Rejected, ...]] | str:
+    extents = all_axes(region)
+    depth, columns = extents[view.depth].as_int() or 0, extents[view.columns].as_int() or 0
+    rejected: list[Rejected] = []
+    kept: list[tuple[float, Sm80Pair, dict[str, float]]] = []
+    for rows, keys, warp_rows in TILES:
+        for stages in STAGES:
+            tile = (rows, -(-columns // 16) * 16, keys)
+            plan = Sm80Pair(view.first, view.second, tile, -(-depth // 16) * 16, warp_rows, stages, ())
+            plan = msgspec.structs.replace(plan, predicate_tail=_tail(view, extents, plan))
+            estimate = pair_estimate(region, view, plan, target, sizes)
+            if broken := [*pair_rules(plan), *pair_limits(plan, target)]:
+                rejected.append(Rejected(name_pair(plan), broken[0], estimate))
+            else:
+                kept.append((estimate["total"], plan, estimate))
+    if not kept:
+        return rejected[0].why
+    kept.sort(key=lambda k: k[0])
+    total, best, estimate = kept[0]
+    for slower, plan, other in kept[1:]:
+        why = f"slower: {slower * 1e6:.3g} us against {total * 1e6:.3g} us"
+        rejected.append(Rejected(name_pair(plan), why, other))
+    return Guarded((), best, estimate), tuple(rejected)
+
+
+def name_pair(plan: Sm80Pair) -> str:
+    bm, bn, bk = plan.tile
+    return f"sm80_pair {bm}x{bn}x{bk} depth {plan.depth} warps of {plan.warp_rows} stages {plan.stages}"
+
+
+def _tail(view: PairView, extents: Mapping[str, Expr], plan: Sm80Pair) -> tuple[str, ...]:
+    bm, bn, bk = plan.tile
+    axes = ((view.rows, bm), (view.columns, bn), (view.keys, bk), (view.depth, plan.depth))
+    return tuple(a for a, tile in axes if any(c % tile for _, c in extents[a].terms))
+
+
+def pair_estimate(region: Region, view: PairView, plan: Sm80Pair, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
+    """All terms in seconds but the efficiencies, `ctas_per_sm`, registers and bytes."""
+    extents = all_axes(region)
+    bm, bn, bk = plan.tile
+    batch = size_at(product(extents[a] for a in view.batch), sizes)
+    rows, keys = size_at(extents[view.rows], sizes), size_at(extents[view.keys], sizes)
+    need = needs_of_pair(plan, target)
+    sms, ctas = max(1, target.sms), max(1, need.ctas_per_sm)
+    tiles = batch * -(-rows // bm)
+    waves = -(-tiles // (sms * ctas))
+    wave_eff = tiles / (waves * sms * ctas)
+    seen = 0.5 if view.high and not view.low else 1.0
+    blocks = max(1.0, seen * -(-keys // bk))
+    figures = figures_of(target)
+    peak, clock = target.flops_fp16 * figures.mma_share, target.clock
+    l2 = target.l2_bytes_per_clock or figures.l2_bytes_per_clock * sms
+    math = tiles * blocks * 2.0 * bm * bk * (plan.depth + bn) / peak
+    reads = tiles * blocks * (bm / plan.warp_rows) * (bk * (plan.depth + bn) + plan.warp_rows * plan.depth) * 2
+    shared = reads / (figures.smem_bytes_per_clock * clock * sms)
+    fetched = tiles * blocks * bk * (plan.depth + bn) * 2 / (l2 * clock)
+    exponentials = tiles * blocks * bm * bk / (EXPONENTIALS_PER_CLOCK * clock * sms)
+    hidden = 0.75 if ctas > 1 else 0.5  # of the exponentials, under the products of other warps
+    compute = (max(math, shared, fetched) + exponentials * (1 - hidden)) / wave_eff
+    moved = batch * (2.0 * rows * (plan.depth + bn) + 2.0 * keys * (plan.depth + bn))
+    memory = moved / target.bandwidth
+    exposed = figures.dram_latency / clock * waves * (1 + (blocks * 0.2 if plan.stages == 1 and ctas == 1 else 0))
+    launch = target.launch_seconds * (3 if view.high or view.low else 1)
+    total = max(compute, memory) + exposed + launch
+    return {
+        "compute": compute,
+        "memory": memory,
+        "prologue": exposed,
+        "launch": launch,
+        "total": total,
+        "wave_eff": wave_eff,
+        "ctas_per_sm": float(need.ctas_per_sm),
+        "smem_bytes": float(need.smem_bytes),
+        "registers": float(need.registers),
+    }

@@ -1,0 +1,186 @@
+"""A streaming pair as the GPU's template takes it: both products over matrices in memory, one pointwise score between.
+
+    score = (acc * 0.125 where index(n) <= index(m) else -INF)   ->   score acc * 0.125, keys up to m
+
+`region/online.py` says whether the pair can be joined from blocks of keys; this file says what of it is kept in
+registers, and which keys a row can see at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr, step_of, substitute
+from tatami.core.scalar import Scalar, number
+from tatami.region.gemm_view import not_elementwise
+from tatami.region.ir import At, Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan
+from tatami.region.kinds import epilogue_of
+from tatami.region.online import Online, find_online, let_of
+from tatami.region.walk import Types, lets_by_name, rewrite, used_lets
+
+
+class PairView(msgspec.Struct, frozen=True):
+    """left[batch, rows, depth] * right[batch, keys, depth], then weights * values[batch, keys, columns]."""
+
+    first: str
+    second: str
+    batch: tuple[str, ...]
+    rows: str
+    keys: str
+    depth: str
+    columns: str
+    left: Read
+    right: Read
+    values: Read
+    dtype: DType
+    lets: tuple[Let, ...]
+    """What `score` and `excluded` use of other lets, in order; Refs only."""
+    score: RegionExpr
+    excluded: RegionExpr | None
+    low: tuple[Expr, ...]
+    high: tuple[Expr, ...]
+    """The first and the last key that a row sees: the largest of `low`, the smallest of `high`, where `excluded` says just
+    that."""
+    divided: bool
+    nan_weight: Scalar | None
+    epilogue: tuple[Let, ...]
+
+
+class _Refused(Exception):
+    pass
+
+
+def pair_view(region: Region) -> PairView | str:
+    """The view, or the reason why there is none."""
+    found = find_online(region)
+    if isinstance(found, str):
+        return found
+    try:
+        return _view(region, found)
+    except _Refused as why:
+        return str(why)
+
+
+def _view(region: Region, found: Online) -> PairView:
+    lets = lets_by_name(region)
+    dtypes = {p.name: p.memref.dtype for p in region.inputs}
+    first, second = found.first, found.second
+    if len(first.k) != 1 or len(second.n) != 1:
+        raise _Refused(f"{len(first.k)} axes of depth and {len(second.n)} of columns; the template takes 1 each")
+    left, right, values = reads = tuple(_plain_read(e) for e in (first.lhs, first.rhs, second.rhs))
+    kinds = {dtypes[r.tensor] for r in reads}
+    if len(kinds) != 1 or not all(d.is_narrow_float for d in kinds):
+        raise _Refused(f"operands are {', '.join(sorted(map(str, kinds)))}; the template takes fp16 or bf16")
+    if lets[first.acc].dtype != DType.fp32:
+        raise _Refused(f"it accumulates in {lets[first.acc].dtype}; the template in fp32")
+    if Types(region).of(second.lhs) not in kinds:
+        raise _Refused(
+            f"the weights are {Types(region).of(second.lhs)}; the template rounds them to {', '.join(map(str, kinds))}"
+        )
+    total = found.sums[0] if found.sums else ""
+    divided = bool(found.over)
+    body = lets[total].expr if total else None
+    same = isinstance(body, Reduce) and body.body == (found.weight[0] if len(found.weight) == 1 else None)
+    if not found.top or len(found.weight) != 1 or found.times or len(found.sums) > 1 or (found.sums and not same):
+        raise _Refused("its weights are not exp(score - maximum) over their sum")
+    if divided and [let_of(e, lets) for e in found.over] != [total]:
+        raise _Refused("its weights are divided by something else than their sum")
+
+    def own(e: RegionExpr) -> RegionExpr:
+        """Lets by name: each at its own point."""
+        return rewrite(e, lambda x: Ref(let_of(x, lets)) if isinstance(x, At) and let_of(x, lets) else x)
+
+    score = found.excluded[1] if found.excluded else own(lets[found.scores].expr)
+    if not found.excluded and found.scores == first.acc:
+        score = Ref(first.acc)
+    score, excluded = own(score), own(found.excluded[0]) if found.excluded else None
+    between = _pointwise([score, *([excluded] if excluded else [])], first.acc, lets)
+    between = tuple(msgspec.structs.replace(x, expr=own(x.expr)) for x in between)
+    for let in (*between, Let("score", (), DType.fp32, score)):
+        if why := not_elementwise(let):
+            raise _Refused(why)
+    low: tuple[Expr, ...] = ()
+    high: tuple[Expr, ...] = ()
+    if excluded is not None:
+        low, high = _seen_keys(excluded, first.m[0], found.keys, {x.name: x.expr for x in between})
+    inside = epilogue_of(region, second.acc)
+    epilogue = tuple(msgspec.structs.replace(x, expr=own(x.expr)) for x in region.lets if x.name in inside)
+    return PairView(
+        first.acc, second.acc, first.batch, found.rows, found.keys, first.k[0], second.n[0],
+        left, right, values, next(iter(kinds)), between, score, excluded, low, high,
+        divided, found.nan_weight if found.nan_sum else None, epilogue,
+    )  # fmt: skip
+
+
+def _plain_read(e: RegionExpr) -> Read:
+    while isinstance(e, Cast) and not e.bits and e.to == DType.fp32:
+        e = e.x
+    if not isinstance(e, Read):
+        raise _Refused("an operand is computed or guarded, not plainly read")
+    return e
+
+
+def _pointwise(roots: list[RegionExpr], acc: str, lets: Mapping[str, Let]) -> tuple[Let, ...]:
+    """The lets that the roots use, directly or not, but `acc`, in the Region's order."""
+    found: set[str] = set()
+    stack = [n for e in roots for n in used_lets(e)]
+    while stack:
+        name = stack.pop()
+        if name != acc and name not in found:
+            if isinstance(lets[name].expr, Reduce | Scan):
+                raise _Refused(f"a score uses {name}, which reduces or scans")
+            found.add(name)
+            stack += used_lets(lets[name].expr)
+    return tuple(x for x in lets.values() if x.name in found)
+
+
+def _seen_keys(
+    pred: RegionExpr, rows: str, keys: str, lets: Mapping[str, RegionExpr]
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """(low, high) where `pred` is ``low <= key <= high`` with bounds that move with the row; empty where it says
+    something else."""
+    lows: list[Expr] = []
+    highs: list[Expr] = []
+    stack: list[RegionExpr] = [pred]
+    while stack:
+        e = stack.pop()
+        match e:
+            case Ref(let=name) if name in lets:
+                stack.append(lets[name])
+            case Binary(fn="and" | "bitand", x=x, y=y):
+                stack += [x, y]
+            case Binary(fn="le" | "lt" | "ge" | "gt" as fn, x=x, y=y):
+                a, b = _index(x, lets), _index(y, lets)
+                if a is None or b is None:
+                    return (), ()
+                above = (b - a if fn in ("le", "lt") else a - b) - (1 if fn in ("lt", "gt") else 0)
+                step, slope = step_of(above, keys), step_of(above, rows)
+                if step is None or step.as_int() not in (1, -1) or slope is None or slope.as_int() is None:
+                    return (), ()
+                rest = substitute(above, {keys: expr(0)})
+                if step.as_int() == -1:
+                    highs.append(rest)
+                else:
+                    lows.append(-rest)
+            case _:
+                return (), ()
+    return tuple(lows), tuple(highs)
+
+
+def _index(e: RegionExpr, lets: Mapping[str, RegionExpr]) -> Expr | None:
+    """An integer expression of axes and sizes alone."""
+    match e:
+        case Index(value=value):
+            return value
+        case Const(value=value, dtype=dtype) if not dtype.is_float and dtype != DType.bool:
+            return expr(int(number(value)))
+        case Ref(let=name) if name in lets:
+            return _index(lets[name], lets)
+        case Binary(fn="add" | "sub" as fn, x=x, y=y):
+            a, b = _index(x, lets), _index(y, lets)
+            return None if a is None or b is None else a + b if fn == "add" else a - b
+        case _:
+            return None

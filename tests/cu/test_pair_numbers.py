@@ -1,0 +1,154 @@
+"""Attention in one kernel on the emulated GPU: against float64, over tails, masks, grouped heads and values that are not
+finite, with nothing to report; and its machine code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import msgspec
+import numpy as np
+import pytest
+
+import tatami as tt
+from tatami.core.kernel import KernelFace
+from tatami.core.target import PRESETS
+from tatami.cu.print import headers, print_unit
+from tatami.gpu.ir import Kernel
+from tatami.gpu.pair import lower_pair
+from tatami.plan.ir import Guarded
+from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
+from tests.cu.test_compile import sass
+from tests.gpu.test_pair import attention, plan_for, region_of
+
+NUMPY = {tt.fp16: np.float16, tt.bf16: ml_dtypes.bfloat16}
+TOLERANCE = {tt.fp16: 2e-3, tt.bf16: 1.5e-2}
+Arrays = dict[str, np.ndarray]
+
+
+def graph(
+    depth: int, columns: int, heads: tuple[int, int], dtype: Any, mask: Any = None, safe: bool = False, **attrs: Any
+) -> Any:
+    """Named S rows, T keys; `safe`: rows that see nothing give 0."""
+    g = tt.Graph("attention")
+    q = g.input("q", ("B", heads[0], "S", depth), dtype)
+    k, v = (g.input(n, ("B", heads[1], "T", w), dtype) for n, w in (("k", depth), ("v", columns)))
+    full = ("B", heads[0], "S", "T")
+    m = g.input("m", ("B", 1, "S", "T"), dtype if mask == "added" else tt.bool).expand(full) if mask else None
+    if safe:
+        assert m is not None
+        scores = m.where((q @ k.permute((0, 1, 3, 2))).cast(tt.fp32), -np.inf)
+        p = scores.softmax(axis=3)
+        p = p.isnan().where(g.full(full, 0.0, tt.fp32), p).cast(dtype)
+        g.output("y", p @ v)
+    else:
+        g.output("y", q.attention(k, v, m, **attrs))
+    return g
+
+
+def arrays(depth: int, columns: int, heads: tuple[int, int], dtype: Any, mask: Any, rows: int, keys: int) -> Arrays:
+    rng = np.random.default_rng(rows * 1000 + keys)
+
+    def some(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(NUMPY[dtype])
+
+    x = {
+        "q": some(1, heads[0], rows, depth) / NUMPY[dtype](4),
+        "k": some(1, heads[1], keys, depth),
+        "v": some(1, heads[1], keys, columns),
+    }
+    if mask == "added":
+        x["m"] = some(1, 1, rows, keys)
+    elif mask:
+        x["m"] = rng.random((1, 1, rows, keys)) < 0.5
+        x["m"][:, :, : rows // 2 : 3] = False
+    return x
+
+
+def wanted(
+    x: Arrays, safe: bool, causal: bool = False, window: int = 0, softcap: float = 0.0, scale: float = 0.0
+) -> np.ndarray:
+    q, k, v = (x[n].astype(np.float64) for n in "qkv")
+    k, v = (np.repeat(a, q.shape[1] // k.shape[1], 1) for a in (k, v))
+    s = q @ k.swapaxes(-1, -2) * (scale or (1.0 if safe else q.shape[-1] ** -0.5))
+    s = softcap * np.tanh(s / softcap) if softcap else s
+    if "m" in x:
+        s = np.where(x["m"], s, -np.inf) if x["m"].dtype == np.bool_ else s + x["m"].astype(np.float64)
+    i, j = np.arange(q.shape[2])[:, None], np.arange(k.shape[2])
+    s = np.where((j <= i) | (not causal), s, -np.inf)
+    s = np.where((j > i - window) | (not window), s, -np.inf)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(s - s.max(-1, keepdims=True, initial=-np.inf))
+        p = e / e.sum(-1, keepdims=True)
+        p = np.where(np.isnan(p), 0.0, p) if safe else p
+        return p @ v
+
+
+CASES: dict[str, tuple[Any, ...]] = {
+    "causal, grouped heads": (64, 64, (4, 2), tt.fp16, None, False, {"causal": True}),
+    "added mask, odd widths": (72, 40, (2, 2), tt.bf16, "added", False, {}),
+    "window and softcap": (32, 128, (1, 1), tt.fp16, None, False, {"causal": True, "window": 20, "softcap": 3.0}),
+    "given mask, rows of nothing are 0": (16, 20, (2, 1), tt.fp16, "given", True, {}),
+}
+SIZES = ((70, 130), (1, 1), (33, 64), (5, 0))
+
+
+@pytest.fixture(scope="module", params=CASES)
+def built(request: Any) -> tuple[tuple[Any, ...], Any]:
+    *shape, mask, safe, attrs = CASES[request.param]
+    function = tt.compile(graph(*shape, mask, safe, **attrs), target="emulated-sm80")
+    assert function.stages["plan"].text.count("kind") == function.stages["plan"].text.count('"sm80_pair"') > 0
+    return CASES[request.param], function
+
+
+@pytest.mark.parametrize(("rows", "keys"), SIZES)
+def test_it_agrees_with_float64(built: Any, rows: int, keys: int) -> None:
+    (depth, columns, heads, dtype, mask, safe, attrs), function = built
+    x = arrays(depth, columns, heads, dtype, mask, rows, keys)
+    y = function(**x)["y"].astype(np.float64)
+    np.testing.assert_allclose(y, wanted(x, safe, **attrs), rtol=0, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("place", [0, 50, 69])
+def test_an_infinite_value_is_seen_where_its_weight_is_zero(built: Any, place: int) -> None:
+    (depth, columns, heads, dtype, mask, safe, attrs), function = built
+    x = arrays(depth, columns, heads, dtype, mask, 70, 70)
+    x["v"][0, 0, place, 3] = np.inf
+    y = function(**x)["y"].astype(np.float64)
+    np.testing.assert_allclose(y, wanted(x, safe, **attrs), rtol=0, atol=TOLERANCE[dtype])
+
+
+def test_a_score_that_is_nan_makes_its_row_nan(built: Any) -> None:
+    (depth, columns, heads, dtype, mask, safe, attrs), function = built
+    x = arrays(depth, columns, heads, dtype, mask, 33, 33)
+    x["q"][0, 0, 7, 2] = np.nan
+    y = function(**x)["y"].astype(np.float64)
+    np.testing.assert_allclose(y, wanted(x, safe, **attrs), rtol=0, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize(
+    ("width", "tile", "warp_rows", "stages"),
+    [(64, (128, 64, 64), 32, 1), (128, (64, 128, 64), 16, 2), (256, (64, 256, 64), 16, 1)],
+    ids=lambda x: str(x),
+)
+def test_its_machine_code_copies_reads_and_multiplies_without_spills(
+    width: int, tile: tuple[int, int, int], warp_rows: int, stages: int, tmp_path: Path
+) -> None:
+    region = region_of(attention(width, width, causal=True))
+    plan = plan_for(region, tile=tile, depth=width, warp_rows=warp_rows, stages=stages)
+    kernel, binding = lower_pair(region, Guarded((), plan), PRESETS["sm80"])[-1]
+    assert isinstance(kernel, Kernel)
+    kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(binding.sizes), ""))
+    unit = print_unit(kernel, PRESETS["sm80"])
+    cubin = compile_cubin(unit.text, unit.arch, headers((kernel,)))
+    assert cubin.warnings == () and cubin.spill_bytes == 0
+    ops = sass(cubin, tmp_path)
+    _, bn, bk = tile
+    blocks = warp_rows // 16  # of 16 rows
+    steps = min(width // 16, 4)  # along the depth, four at a time where there are more
+    assert ops["HMMA"] == blocks * (steps * bk // 8 + bk // 16 * bn // 8)
+    assert ops["LDSM"] == steps * (blocks + bk // 16) + bk // 16 * bn // 16
+    assert ops["LDGSTS"] > 0 and ops["STL"] == ops["LDL"] == 0
+    assert ops["MUFU"] >= blocks * 2 * bk // 4

@@ -1,0 +1,162 @@
+"""Two products in one kernel: which Regions it takes, what its plan may say, and what its protocol must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import tatami as tt
+from tatami.api import prepare
+from tatami.core.diagnostic import TatamiError
+from tatami.core.expr import expr, var
+from tatami.core.target import PRESETS
+from tatami.gpu import ir
+from tatami.gpu.pair import lower_pair
+from tatami.gpu.show import show
+from tatami.gpu.verify import verify_kernel
+from tatami.plan.ir import GpuStream, Guarded, Sm80Pair
+from tatami.plan.verify_plan import verify_plan
+from tatami.region.ir import Region
+from tatami.region.pair_view import PairView, pair_view
+from tests.gpu.test_verify import Edit, change, drop, edited
+
+
+def attention(depth: Any = 64, columns: Any = 64, dtype: Any = tt.fp16, heads: int = 2, **attrs: Any) -> tt.Graph:
+    g = tt.Graph("attention")
+    q, k = g.input("q", ("B", 2, "S", depth), dtype), g.input("k", ("B", heads, "S", depth), dtype)
+    g.output("y", q.attention(k, g.input("v", ("B", heads, "S", columns), dtype), **attrs))
+    return g
+
+
+def region_of(g: tt.Graph) -> Region:
+    (found,) = (x for x in prepare(g, target="sm80").stages["region"].main.body if isinstance(x, Region))
+    return found
+
+
+def view_of(g: tt.Graph) -> PairView:
+    view = pair_view(region_of(g))
+    assert isinstance(view, PairView), view
+    return view
+
+
+def plan_for(region: Region, **fields: Any) -> Sm80Pair:
+    v = pair_view(region)
+    assert isinstance(v, PairView)
+    plan = Sm80Pair(v.first, v.second, (64, 64, 32), 64, 16, 2, (v.rows, v.keys))
+    return msgspec.structs.replace(plan, **fields)
+
+
+def kernel(stages: int, **attrs: Any) -> ir.Kernel:
+    region = region_of(attention(**attrs))
+    made = lower_pair(region, Guarded((), plan_for(region, stages=stages)), PRESETS["sm80"])[-1][0]
+    assert isinstance(made, ir.Kernel)
+    return made
+
+
+def test_the_planner_takes_it_and_no_scores_are_in_memory() -> None:
+    stages = prepare(attention(causal=True), target="sm80").stages
+    assert isinstance(stages["plan"].main.regions[0].choices[0].plan, Sm80Pair)
+    bindings = stages["gpu"].main.bindings
+    assert all("S*S" not in str(size) for b in bindings for _, size in b.scratch)
+    assert "tP[k] = Weigh scores, acc after tS[k]" in show(stages["gpu"])
+
+
+def test_a_causal_row_sees_the_keys_up_to_itself() -> None:
+    view = view_of(attention(causal=True))
+    assert (view.low, view.high) == ((), (var(view.rows),))
+
+
+def test_a_window_bounds_the_keys_from_both_sides() -> None:
+    view = view_of(attention(causal=True, window=8))
+    assert view.low == (var(view.rows) - 7,) and view.high == (var(view.rows),)
+
+
+def test_without_a_mask_no_kernel_looks_at_the_values_first() -> None:
+    assert len(prepare(attention(), target="sm80").stages["gpu"].main.bindings) == 1
+
+
+@pytest.mark.parametrize(
+    ("graph", "why"),
+    [
+        (attention(dtype=tt.fp32), "operands are fp32; the template takes fp16 or bf16"),
+        (attention(depth=512), "depth 512, 64 columns: the template keeps 1 to 256 of each on chip"),
+    ],
+    ids=["fp32", "deep"],
+)
+def test_what_it_does_not_take_is_streamed_and_says_why(graph: tt.Graph, why: str) -> None:
+    plan = prepare(graph, target="sm80").stages["plan"].main.regions[0]
+    assert isinstance(plan.choices[0].plan, GpuStream)
+    assert any(why in r.why for r in plan.rejected), [r.why for r in plan.rejected]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"warp_rows": 24}, "64 rows by warps of 24"),
+        ({"tile": (64, 64, 24)}, "24 keys: no multiple of 16"),
+        ({"stages": 5}, "stages 5 is outside 1..4"),
+        ({"tile": (128, 64, 256), "warp_rows": 32}, "registers per thread > 255"),
+        ({"tile": (512, 64, 128), "stages": 4}, "B > 166912 B per CTA"),
+        ({"first": "nothing"}, "the Region has"),
+        ({"predicate_tail": ()}, "is not in predicate_tail"),
+        ({"depth": 32}, "the plan has room for 32"),
+    ],
+    ids=lambda x: str(x) if isinstance(x, dict) else "",
+)
+def test_a_plan_that_cannot_be_is_refused_with_numbers(fields: dict[str, Any], why: str) -> None:
+    region = region_of(attention())
+    plan = plan_for(region, **fields)
+    found = [d.why for d in verify_plan(plan, region, PRESETS["sm80"])]
+    if not found:
+        with pytest.raises(TatamiError) as error:
+            lower_pair(region, Guarded((), plan), PRESETS["sm80"])
+        found = [d.why for d in error.value.diagnostics]
+    assert any(why in f for f in found), found
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_every_depth_is_free_of_hazards(stages: int) -> None:
+    assert verify_kernel(kernel(stages, causal=True)) == []
+
+
+FAULTS: list[tuple[str, int, Edit, int | None, str]] = [
+    ("keys read before their Wait", 1, drop(ir.Wait, lambda s: s.token[0].name == "tK"), None, "precedes a Wait"),
+    ("values read before their Wait", 1, drop(ir.Wait, lambda s: s.token[0].name == "tB"), None, "precedes a Wait"),
+    ("values refilled under the second product", 1, drop(ir.SyncThreads), 0, "TokFree"),
+    ("keys refilled under the first product", 1, drop(ir.SyncThreads), 1, "TokFree"),
+    ("one barrier too few", 2, drop(ir.SyncThreads), None, "and a barrier after it"),
+    ("one group too many pending", 3, change(ir.Wait, pending=2), None, "pending groups leave tK[k] under way"),
+    (
+        "rows that never arrive",
+        2,
+        drop(ir.CpAsync, lambda s: s.dst_smem == "smQ"),
+        None,
+        "tQ is never given",
+    ),
+    ("a commit dropped", 1, drop(ir.CommitGroup), 0, "in no committed group"),
+    (
+        "keys copied too early",
+        2,
+        change(ir.CpAsync, lambda s: str(s.block) == "k + 1", block=var("k") + 2),
+        None,
+        "holds another",
+    ),
+    (
+        "weights of no scores",
+        2,
+        change(ir.Weigh, in_token=ir.Token("tK", var("k"))),
+        None,
+        "tK is a TokLoad; TokCompute is needed",
+    ),
+    ("rows filled again", 2, change(ir.CpAsync, lambda s: s.dst_smem == "smK", dst_smem="smQ"), None, ""),
+    ("the first block twice", 3, change(ir.CpAsync, lambda s: str(s.block) == "1", block=expr(0)), None, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "stages", "edit", "only", "message"), FAULTS, ids=[f[0] for f in FAULTS])
+def test_a_planted_fault_is_named(name: str, stages: int, edit: Edit, only: int | None, message: str) -> None:
+    found = verify_kernel(edited(kernel(stages), edit, only))
+    assert found, f"{name} was not found"
+    assert message in found[0].why, found[0].why

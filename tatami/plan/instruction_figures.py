@@ -1,6 +1,7 @@
 """What instructions cost, in cycles of one SM: public measurements of the instructions alone, each with its source.
 
-None is fitted to a kernel, and none may be: the simulation is judged by kernels that it has not seen. Sources:
+No figure is fitted to a kernel, and none may be. Which effects are simulated was decided beside the published ladder of
+kernels, though (decision 0016). Sources:
 
 [A]  Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, arXiv 2402.13499 (tables IV, V, VII, VIII)
 [B]  Luo et al., Dissecting the NVIDIA Hopper Architecture through Microbenchmarking, arXiv 2501.12084v2 (L2, TMA)

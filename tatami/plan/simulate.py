@@ -5,7 +5,7 @@
                then write the tile                                                         -> L2
 
 A role is a generator that yields times and barriers; a unit (`Server`) serves one request after the other. Durations are
-those of `instruction_figures.py` and of the chip: nothing is fitted. All SMs run alike, so one has its share of L2 and
+those of `instruction_figures.py` and of the chip: no figure is fitted. All SMs run alike, so one has its share of L2 and
 of memory; tiles that do not divide among the SMs are what the SM with the most of them takes. Power is not modelled.
 """
 

@@ -130,7 +130,7 @@ def test_wide_and_narrow_floats() -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 100.0])
 def test_the_error_is_within_its_bound(shift: float) -> None:
-    """A result differs by at most 2^-22 of the sum of the magnitudes that its tile sees (docs/decisions/0016): the
+    """A result differs by at most 2^-22 of the sum of the magnitudes that its tile sees (docs/decisions/0018): the
     bound holds where these cancel too."""
     channels, filters = 64, 32
     make = convolution(filters, channels, padding=1)

@@ -18,7 +18,7 @@ from tatami.execution.verify import verify
 from tatami.region.ir import Program
 from tatami.region.run import run as run_regions
 from tatami.runtime.cpu_program import CpuProgram
-from tatami.runtime.stand_alone import stand_alone_files
+from tatami.runtime.stand_alone import stand_alone_main
 from tests.cuda.emulated_gpu import emulated_gpu
 from tests.cuda.programs import on_gpu, same_as_reference
 from tests.execution.regions import F32, region
@@ -112,8 +112,8 @@ def regions() -> Module[Program]:
 def test_main_c_fills_held_inputs_once_for_both_programs(tmp_path: Path) -> None:
     module = regions()
     execution = plan_of(module)
-    files = stand_alone_files(execution, lambda inputs, sizes: run_regions(module, inputs, sizes), {})
-    done = build_and_run(tmp_path, execution, files)
+    main_c = stand_alone_main(execution, lambda inputs, sizes: run_regions(module, inputs, sizes), {})
+    done = build_and_run(tmp_path, execution, main_c)
     assert done.returncode == 0 and done.stdout.endswith("ok\n"), done.stdout + done.stderr
 
 

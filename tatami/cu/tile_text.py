@@ -10,9 +10,7 @@ from tatami.cu.expr_text import factor_text
 from tatami.cu.lines import Lines
 from tatami.cu.pair_text import key_lines, place_lines
 from tatami.gpu.ir import Kernel
-
-GROUP = 8
-"""m-tiles that a grouped tile order visits together, so that their B tiles stay in L2."""
+from tatami.plan.ir import TILE_GROUP
 
 
 def tile_text(k: Kernel, persistent: bool, l: Lines) -> None:
@@ -80,14 +78,14 @@ def _of_block(k: Kernel, l: Lines) -> None:
 def _grouped(k: Kernel, l: Lines) -> tuple[str, str]:
     """Tile row and column of number t: groups of rows, column by column; or, in groups, squares along Hilbert's curve,
     where neighbours in time are neighbours in the matrix."""
-    l.add(f"const int first = t / ({GROUP} * NT) * {GROUP};")
-    l.add(f"const int height = MT - first < {GROUP} ? MT - first : {GROUP};")
-    l.add(f"t %= {GROUP} * NT;")
+    l.add(f"const int first = t / ({TILE_GROUP} * NT) * {TILE_GROUP};")
+    l.add(f"const int height = MT - first < {TILE_GROUP} ? MT - first : {TILE_GROUP};")
+    l.add(f"t %= {TILE_GROUP} * NT;")
     if k.tile_order == "grouped":
         return "first + t % height", "t / height"
-    l.add(f"const int left = t / (height * {GROUP}) * {GROUP}, width = NT - left;")
+    l.add(f"const int left = t / (height * {TILE_GROUP}) * {TILE_GROUP}, width = NT - left;")
     l.add("t -= left * height;", "int row = t % height, column = t / height;")
-    l.add(f"if (height == {GROUP} && width >= {GROUP}) tt_hilbert<{GROUP}>(t, row, column);")
+    l.add(f"if (height == {TILE_GROUP} && width >= {TILE_GROUP}) tt_hilbert<{TILE_GROUP}>(t, row, column);")
     return "first + row", "left + column"
 
 

@@ -14,6 +14,8 @@ from tatami.core.kernel import Condition
 from tatami.core.layout import Layout
 
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
+TILE_GROUP = 8
+"""Rows of tiles that the tile orders "grouped" and "hilbert" visit together, so that their operands stay in L2."""
 
 
 class Pass(msgspec.Struct, frozen=True, omit_defaults=True):

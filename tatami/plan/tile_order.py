@@ -7,8 +7,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
-GROUP = 8
-"""Rows of tiles that a grouped order visits together (cu/kernel_text.py)."""
+from tatami.plan.ir import TILE_GROUP
+
 WAVES = 32
 """That are looked at; later ones are like them."""
 
@@ -16,17 +16,24 @@ Order = Literal["row", "grouped", "hilbert"]
 
 
 def walk(order: Order, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """The tiles as kernels take them (cu/tile_text.py): in groups of rows, along Hilbert's curve in squares of these."""
     match order:
         case "row":
             yield from ((i, j) for i in range(rows) for j in range(columns))
-        case "grouped":
-            for first in range(0, rows, GROUP):
-                group = range(first, min(first + GROUP, rows))
-                yield from ((i, j) for j in range(columns) for i in group)
-        case "hilbert":
-            side = 1 << (max(rows, columns) - 1).bit_length()
-            found = (_hilbert(side, d) for d in range(side * side))
-            yield from ((i, j) for i, j in found if i < rows and j < columns)
+        case "grouped" | "hilbert":
+            for first in range(0, rows, TILE_GROUP):
+                height = min(TILE_GROUP, rows - first)
+                squares = columns // TILE_GROUP if order == "hilbert" and height == TILE_GROUP else 0
+                for left in range(0, squares * TILE_GROUP, TILE_GROUP):
+                    yield from ((first + i, left + j) for i, j in hilbert(TILE_GROUP, TILE_GROUP))
+                yield from ((first + i, j) for j in range(squares * TILE_GROUP, columns) for i in range(height))
+
+
+def hilbert(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """All tiles along one curve."""
+    side = 1 << (max(rows, columns) - 1).bit_length()
+    found = (_hilbert(side, d) for d in range(side * side))
+    yield from ((i, j) for i, j in found if i < rows and j < columns)
 
 
 def _hilbert(side: int, d: int) -> tuple[int, int]:

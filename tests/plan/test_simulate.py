@@ -19,7 +19,7 @@ from tatami.plan.gpu_estimate import gpu_estimate
 from tatami.plan.instruction_figures import figures_of
 from tatami.plan.pipeline import Pipeline, pipeline_of
 from tatami.plan.simulate import run_whole, simulate
-from tatami.plan.tile_order import missed_on, walk
+from tatami.plan.tile_order import hilbert, missed_on, walk
 from tests.gpu.gemm_examples import sm80, sm90
 
 SIZE = 4096
@@ -59,7 +59,7 @@ def in_blocks(height: int, width: int) -> Iterator[tuple[int, int]]:
 
 
 def persistent(**other: object) -> Pipeline:
-    order = walk("hilbert", SIZE // 128, SIZE // 256) if other.pop("hilbert", False) else in_blocks(16, 8)
+    order = hilbert(SIZE // 128, SIZE // 256) if other.pop("hilbert", False) else in_blocks(16, 8)
     return kernel(128, 256, 64, order, stages=3, consumers=2, specialised=True, persistent=True, overlap=True, **other)
 
 
@@ -144,13 +144,20 @@ def test_ping_pong_hides_the_epilogue_of_short_products() -> None:
     assert cycles() < cycles(cluster=(2, 1), multicast="b") < cycles(cluster=(1, 1), multicast="none")
 
 
-def test_hilbert_walks_every_tile_once_and_by_neighbours() -> None:
-    for rows, columns in ((8, 8), (5, 7), (1, 9), (16, 4)):
+def test_every_order_walks_every_tile_once_and_the_curve_by_neighbours() -> None:
+    for rows, columns in ((8, 8), (5, 7), (1, 9), (16, 4), (17, 19), (1, 1)):
         for order in ("row", "grouped", "hilbert"):
             found = list(walk(order, rows, columns))  # type: ignore[arg-type]
             assert sorted(found) == [(i, j) for i in range(rows) for j in range(columns)]
-    steps = list(walk("hilbert", 16, 16))
+    steps = list(hilbert(16, 16))
     assert all(abs(a - c) + abs(b - d) == 1 for (a, b), (c, d) in pairwise(steps))
+
+
+def test_hilbert_stays_in_a_group_of_rows_as_its_kernels_do() -> None:
+    steps = list(walk("hilbert", 20, 19))
+    groups = [i // 8 for i, _ in steps]
+    assert groups == sorted(groups)
+    assert steps[:64] == list(hilbert(8, 8)) and steps[128:152] == [(i, j) for j in (16, 17, 18) for i in range(8)]
 
 
 def test_what_l2_keeps_is_read_from_memory_once() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr
+from tatami.core.expr import ZERO, Expr, exact_div, rebuild, var
 
 
 class KernelParam(msgspec.Struct, frozen=True):
@@ -80,3 +80,14 @@ class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 THREADS = "threads'"
 """The size symbol that stands for the number of threads of the pool in `Binding.workspace`."""
+
+
+def is_divisible(e: Expr, by: int, conditions: tuple[Condition, ...] = ()) -> bool:
+    """Is `e` a multiple of `by` at every index, given the promises of `conditions`?"""
+    if by == 1:
+        return True
+    promised = {c.size.as_name(): c.divisor for c in conditions if c.size.as_name() is not None}
+    known = rebuild(e, lambda v: var(v.name) * promised.get(v.name, 1))
+    if all(c % by == 0 for _, c in known.terms):
+        return True
+    return any(c.divisor % by == 0 and exact_div(e, c.size) is not None for c in conditions)

@@ -9,10 +9,10 @@ import msgspec
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, step_of, substitute, var
-from tatami.core.kernel import Binding, Condition, TensorMapSpec
+from tatami.core.kernel import Binding, Condition, TensorMapSpec, is_divisible
 from tatami.gpu.ir import NO_FACE, Arch, Barrier, Kernel, Operand, Ring, StGlobalVec, Stmt, Token, TokenKind
-from tatami.gpu.problem import Problem, is_divisible
-from tatami.plan.ir import SchedulePlan, Sm90Mma
+from tatami.gpu.problem import Problem
+from tatami.plan.ir import SchedulePlan, Sm90Mma, TileOrder
 
 TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
 
@@ -68,14 +68,14 @@ def contraction_kernel(
     b: Operand,
     smem: tuple[Ring, ...],
     barriers: tuple[Barrier, ...],
-    model: str,
+    model: Literal["cp_async_group", "mbarrier", "none"],
     shared: int,
-    origin: str,
+    origin: Literal["kernel", "tile"],
     body: tuple[Stmt, ...],
     bind: dict[str, str],
     tail: tuple[str, ...],
     maps: tuple[str, ...],
-    order: str = "row",
+    order: TileOrder = "row",
     split: int = 1,
     cluster: tuple[int, int] = (1, 1),
     staged: bool = False,
@@ -103,12 +103,12 @@ def contraction_kernel(
         barriers=barriers,
         maps=maps,
         tokens=TOKENS | ({"tStore": "TokStore"} if staged else {}),
-        barrier_model=model,  # type: ignore[arg-type]
+        barrier_model=model,
         shared_bytes=shared,
-        ring_origin=origin,  # type: ignore[arg-type]
+        ring_origin=origin,
         body=body,
         tail=tail,
-        tile_order=order,  # type: ignore[arg-type]
+        tile_order=order,
         split=split,
         cluster=cluster,
     )

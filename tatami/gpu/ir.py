@@ -32,6 +32,7 @@ from tatami.core.kernel import Binding, KernelFace
 from tatami.core.scalar import Scalar
 from tatami.gpu.stream_ir import Param, SortKernel, StreamKernel
 from tatami.indexbook.ir import Guard
+from tatami.plan.ir import TileOrder
 from tatami.region.ir import Let, RegionExpr
 
 TokenKind: TypeAlias = Literal["TokLoad", "TokCompute", "TokEpilogue", "TokFree", "TokStore"]
@@ -402,7 +403,7 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     body: tuple[Stmt, ...]
     tail: tuple[str, ...] = ()
     """Axes with predicates: exactly the plan's predicate_tail."""
-    tile_order: Literal["row", "grouped", "hilbert"] = "row"
+    tile_order: TileOrder = "row"
     split: int = 1
     """CTAs that share a tile's k, each with a part of whole blocks; `split` in a store's index is the part's number."""
     cluster: tuple[int, int] = (1, 1)

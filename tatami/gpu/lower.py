@@ -12,7 +12,7 @@ import msgspec
 import tatami.region.ir as region_ir
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.diagnostic import fail
-from tatami.core.kernel import Binding, KernelFace, KernelParam
+from tatami.core.kernel import Binding, KernelFace, KernelParam, is_divisible
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.gpu.body import lower_body
@@ -20,7 +20,7 @@ from tatami.gpu.frame import refuse
 from tatami.gpu.ir import AnyKernel, Kernel, Program
 from tatami.gpu.pair import lower_pair
 from tatami.gpu.plan_words import check_words, tail_roles
-from tatami.gpu.problem import is_divisible, problem, swapped
+from tatami.gpu.problem import problem, swapped
 from tatami.gpu.sm80 import lower_sm80
 from tatami.gpu.sm90 import lower_sm90
 from tatami.gpu.sort import DOWN, lower_sort

@@ -16,7 +16,7 @@ import msgspec
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, product, step_of, substitute, var
-from tatami.core.kernel import Binding, Condition
+from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.layout import MemRef
 from tatami.core.target import Target
 from tatami.gpu.frame import TOKENS, bind_kernel, contraction_kernel, refuse, tile_stores
@@ -42,7 +42,7 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.plan_words import tail_roles
-from tatami.gpu.problem import Problem, Words, is_divisible
+from tatami.gpu.problem import Problem, Words
 from tatami.gpu.sm80 import LAST, K, copy_width
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.stream_ir import Param

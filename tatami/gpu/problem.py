@@ -16,7 +16,7 @@ import msgspec
 import tatami.region.ir as region_ir
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, exact_div, floordiv, free_vars, rebuild, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, floordiv, free_vars, step_of, substitute, var
 from tatami.core.kernel import Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import Operand
@@ -281,14 +281,3 @@ def _symbols(region: Region, axes: set[str], sizes: list[Expr]) -> tuple[str, ..
 
 def _in_order(e: Expr) -> list[str]:
     return sorted(free_vars(e))
-
-
-def is_divisible(e: Expr, by: int, conditions: tuple[Condition, ...]) -> bool:
-    """Is `e` a multiple of `by` at every index, given the promises of `conditions`?"""
-    if by == 1:
-        return True
-    promised = {c.size.as_name(): c.divisor for c in conditions if c.size.as_name() is not None}
-    known = rebuild(e, lambda v: var(v.name) * promised.get(v.name, 1))
-    if all(c % by == 0 for _, c in known.terms):
-        return True
-    return any(c.divisor % by == 0 and exact_div(e, c.size) is not None for c in conditions)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, var
-from tatami.core.kernel import Binding, Condition
+from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.target import Target
 from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
 from tatami.gpu.ir import (
@@ -33,7 +33,7 @@ from tatami.gpu.ir import (
     Wait,
     ZeroAcc,
 )
-from tatami.gpu.problem import Problem, is_divisible
+from tatami.gpu.problem import Problem
 from tatami.plan.gpu_limits import needs, pair
 from tatami.plan.ir import Sm80Mma
 from tatami.region.ir import Let

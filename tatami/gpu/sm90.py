@@ -16,7 +16,7 @@ import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import ONE, Expr, expr, step_of, substitute, var
-from tatami.core.kernel import Binding, TensorMapSpec
+from tatami.core.kernel import Binding, TensorMapSpec, is_divisible
 from tatami.core.target import Target
 from tatami.gpu.cluster import sharing
 from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
@@ -43,7 +43,7 @@ from tatami.gpu.ir import (
     Wgmma,
     ZeroAcc,
 )
-from tatami.gpu.problem import Problem, Store, is_divisible
+from tatami.gpu.problem import Problem, Store
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, store_columns
 from tatami.plan.ir import Sm90Mma
 

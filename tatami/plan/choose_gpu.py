@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import Expr
-from tatami.core.kernel import Condition
+from tatami.core.expr import Expr, exact_div
+from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.choose_pair import choose_pair
 from tatami.plan.choose_sm90 import REGISTERS, Shape, can_stage, sm90_shapes, stages_of
@@ -276,11 +276,7 @@ def _tail(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
     """Axes whose size is not known to be a multiple of the tile."""
     m, n = mergeable(view.m, view.lhs, view.k)[0], mergeable(view.n, view.rhs, view.k)[0]
     groups = (("m", m), ("n", n), ("k", view.k))
-    return tuple(f"{r}.i.i" for (r, g), t in zip(groups, tile) if not _multiple(g.size, t))
-
-
-def _multiple(e: Expr, by: int) -> bool:
-    return all(c % by == 0 for _, c in e.terms)
+    return tuple(f"{r}.i.i" for (r, g), t in zip(groups, tile) if not is_divisible(g.size, t))
 
 
 def _epilogue(region: Region, view: GemmView) -> tuple[str, ...]:
@@ -304,18 +300,12 @@ def _alignment(view: GemmView, width: int) -> tuple[tuple[Condition, ...], bool]
             if axis not in contiguous.axes:
                 out.setdefault(stride)
         out.setdefault(operand.offset)
-    open_ = [e for e in out if not _multiple(e, width)]
+    open_ = [e for e in out if not is_divisible(e, width)]
     if any(e.as_int() is not None for e in open_):
         return (), False
-    minimal = [e for e in open_ if not any(f is not e and _divides(f, e) for f in open_)]
+    minimal = [e for e in open_ if not any(f is not e and exact_div(e, f) is not None for f in open_)]
     return tuple(Condition(e, width) for e in minimal), True
 
 
 def _strides(operand: GemmOperand) -> list[tuple[str, Expr]]:
     return list((operand.strides or {}).items())
-
-
-def _divides(f: Expr, e: Expr) -> bool:
-    from tatami.core.expr import exact_div
-
-    return exact_div(e, f) is not None

@@ -2,6 +2,9 @@
 
 The time of a block of keys is that of its two products, or of fetching it from L2, and of those exponentials, one per
 score, that the products of other warps do not hide. What nothing hides is the way of the first block.
+
+This is a closed formula, not a simulation (decision 0016). Its rates are the chip's and those of instruction_figures.py;
+how much is hidden (three quarters, a half, a fifth of a latency) is assumed, not measured.
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ from collections.abc import Mapping
 import msgspec
 
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, substitute
-from tatami.core.kernel import Condition
+from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import address
 from tatami.core.target import Target
 from tatami.plan.gpu_limits import needs_of_pair, pair_limits, pair_rules
-from tatami.plan.instruction_figures import figures_of
+from tatami.plan.instruction_figures import figures_of, l2_bytes_per_clock
 from tatami.plan.ir import Guarded, Rejected, Sm80Pair
 from tatami.plan.passes import size_at
 from tatami.region.ir import Region
@@ -25,7 +28,6 @@ from tatami.region.walk import all_axes
 TILES = ((128, 64, 32), (128, 32, 32), (64, 64, 16), (64, 32, 16), (128, 64, 16), (32, 64, 16), (16, 64, 16))
 """Rows, keys of a block, rows of a warp."""
 STAGES = (1, 2)
-EXPONENTIALS_PER_CLOCK = 16
 WIDEST = 256
 """Depth and columns that registers and shared memory take."""
 
@@ -70,7 +72,7 @@ def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
         offset = substitute(at, dict.fromkeys(axes, ZERO))
         pitches = [extents[a] if step == ONE else step for a, step in steps.items()]
         pitches += [step_of(offset, a) or offset for a in view.batch if a in free_vars(offset)]
-        out |= {e: None for e in pitches if e is not None and any(c % 8 for _, c in e.terms)}
+        out |= {e: None for e in pitches if e is not None and not is_divisible(e, 8)}
     return tuple(out)
 
 
@@ -109,7 +111,7 @@ def name_pair(plan: Sm80Pair) -> str:
 def _tail(view: PairView, extents: Mapping[str, Expr], plan: Sm80Pair) -> tuple[str, ...]:
     bm, bn, bk = plan.tile
     axes = ((view.rows, bm), (view.columns, bn), (view.keys, bk), (view.depth, plan.depth))
-    return tuple(a for a, tile in axes if any(c % tile for _, c in extents[a].terms))
+    return tuple(a for a, tile in axes if not is_divisible(extents[a], tile))
 
 
 def pair_estimate(region: Region, view: PairView, plan: Sm80Pair, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
@@ -127,12 +129,11 @@ def pair_estimate(region: Region, view: PairView, plan: Sm80Pair, target: Target
     blocks = max(1.0, seen * -(-keys // bk))
     figures = figures_of(target)
     peak, clock = target.flops_fp16 * figures.mma_share, target.clock
-    l2 = target.l2_bytes_per_clock or figures.l2_bytes_per_clock * sms
     math = tiles * blocks * 2.0 * bm * bk * (plan.depth + bn) / peak
     reads = tiles * blocks * (bm / plan.warp_rows) * (bk * (plan.depth + bn) + plan.warp_rows * plan.depth) * 2
     shared = reads / (figures.smem_bytes_per_clock * clock * sms)
-    fetched = tiles * blocks * bk * (plan.depth + bn) * 2 / (l2 * clock)
-    exponentials = tiles * blocks * bm * bk / (EXPONENTIALS_PER_CLOCK * clock * sms)
+    fetched = tiles * blocks * bk * (plan.depth + bn) * 2 / (l2_bytes_per_clock(target) * clock)
+    exponentials = tiles * blocks * bm * bk / (figures.exponentials_per_clock * clock * sms)
     hidden = 0.75 if ctas > 1 else 0.5  # of the exponentials, under the products of other warps
     compute = (max(math, shared, fetched) + exponentials * (1 - hidden)) / wave_eff
     moved = batch * (2.0 * rows * (plan.depth + bn) + 2.0 * keys * (plan.depth + bn))

@@ -10,8 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.expr import Expr
-from tatami.core.kernel import Condition
+from tatami.core.kernel import Condition, is_divisible
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, store_columns
 from tatami.region.gemm_view import GemmView, major_of
 from tatami.region.ir import Region
@@ -94,12 +93,8 @@ def can_stage(region: Region, conditions: tuple[Condition, ...]) -> bool:
         and out.memref.layout.kind == "row_major"
         and y.map is None
         and axes[y.source] == order
-        and _is_multiple(out.memref.shape[-1], 8, conditions)
+        and is_divisible(out.memref.shape[-1], 8, conditions)
         for y in region.yields
         for out in region.outputs
         if out.name == y.to
     )
-
-
-def _is_multiple(e: Expr, by: int, conditions: tuple[Condition, ...]) -> bool:
-    return all(c % by == 0 for _, c in e.terms) or any(c.size == e and c.divisor % by == 0 for c in conditions)

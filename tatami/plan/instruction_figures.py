@@ -26,6 +26,8 @@ class Figures(msgspec.Struct, frozen=True):
     """[C]"""
     l2_bytes_per_clock: float = 64.0
     """Of one SM; all together have what the chip's description says [F]."""
+    exponentials_per_clock: float = 16.0
+    """Of one SM, base 2 and approximate [C, throughput of arithmetic instructions]."""
     lines_per_clock: float = 1.0
     """That load and store instructions touch [G]."""
     l2_latency: float = 414.1
@@ -55,3 +57,8 @@ HOPPER = Figures(mma_share=0.629)
 def figures_of(target: Target) -> Figures:
     """Those of the chip's architecture; chips that nobody has measured like this count as an A100."""
     return HOPPER if target.arch == "sm_90a" else AMPERE
+
+
+def l2_bytes_per_clock(target: Target) -> float:
+    """From L2 to all SMs together: as the chip's description says, else what the SMs can take."""
+    return target.l2_bytes_per_clock or figures_of(target).l2_bytes_per_clock * target.sms

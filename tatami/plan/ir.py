@@ -14,6 +14,7 @@ from tatami.core.kernel import Condition
 from tatami.core.layout import Layout
 
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
+TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
 TILE_GROUP = 8
 """Rows of tiles that the tile orders "grouped" and "hilbert" visit together, so that their operands stay in L2."""
 
@@ -219,7 +220,7 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     """setmaxnreg of the producer and of each consumer warpgroup."""
     cluster: tuple[int, int] = (1, 1)
     multicast: Literal["none", "a", "b", "both"] = "none"
-    tile_order: Literal["row", "grouped", "hilbert"] = "grouped"
+    tile_order: TileOrder = "grouped"
     persistent: bool = False
     epilogue_store: Literal["direct", "stmatrix_tma"] = "direct"
     wait_depth: int = 1

@@ -19,7 +19,7 @@ from functools import lru_cache
 import msgspec
 
 from tatami.core.target import Target
-from tatami.plan.instruction_figures import Figures, figures_of
+from tatami.plan.instruction_figures import Figures, figures_of, l2_bytes_per_clock
 from tatami.plan.pipeline import Pipeline
 
 BLOCKS = 16
@@ -295,7 +295,7 @@ def run_whole(p: Pipeline, target: Target) -> Simulated:
         (specialised if p.specialised else uniform)(sm, p, next_tile)
     end = sm.clock.run()
     # An SM's own path to L2 is wider than its share of L2: over the whole kernel the share is what counts.
-    shared = sm.l2.busy * sm.l2_rate * target.sms / (target.l2_bytes_per_clock or 64.0 * target.sms)
+    shared = sm.l2.busy * sm.l2_rate * target.sms / l2_bytes_per_clock(target)
     sm.l2.busy = shared
     end = max(end, shared)
     units = {"math": sm.math, "shared memory": sm.smem, "L2": sm.l2, "memory": sm.dram}

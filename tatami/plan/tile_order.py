@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Literal
 
-from tatami.plan.ir import TILE_GROUP
+from tatami.plan.ir import TILE_GROUP, TileOrder
 
 WAVES = 32
 """That are looked at; later ones are like them."""
 
-Order = Literal["row", "grouped", "hilbert"]
 
-
-def walk(order: Order, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+def walk(order: TileOrder, rows: int, columns: int) -> Iterator[tuple[int, int]]:
     """The tiles as kernels take them (cu/tile_text.py): in groups of rows, along Hilbert's curve in squares of these."""
     match order:
         case "row":
@@ -55,7 +52,7 @@ def _hilbert(side: int, d: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1024)
 def missed_bytes(
-    order: Order, tiles: tuple[int, int], panels: tuple[float, float], result: float, together: int, l2: int
+    order: TileOrder, tiles: tuple[int, int], panels: tuple[float, float], result: float, together: int, l2: int
 ) -> float:
     """Bytes of A and B that come from memory over all tiles of an order, by `missed_on`."""
     rows, columns = tiles

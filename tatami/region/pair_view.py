@@ -93,10 +93,9 @@ def _view(region: Region, found: Online) -> PairView:
         """Lets by name: each at its own point."""
         return rewrite(e, lambda x: Ref(let_of(x, lets)) if isinstance(x, At) and let_of(x, lets) else x)
 
-    score = found.excluded[1] if found.excluded else own(lets[found.scores].expr)
+    excluded, score = map(own, found.excluded) if found.excluded else (None, own(lets[found.scores].expr))
     if not found.excluded and found.scores == first.acc:
         score = Ref(first.acc)
-    score, excluded = own(score), own(found.excluded[0]) if found.excluded else None
     between = _pointwise([score, *([excluded] if excluded else [])], first.acc, lets)
     between = tuple(msgspec.structs.replace(x, expr=own(x.expr)) for x in between)
     for let in (*between, Let("score", (), DType.fp32, score)):
@@ -105,7 +104,7 @@ def _view(region: Region, found: Online) -> PairView:
     low: tuple[Expr, ...] = ()
     high: tuple[Expr, ...] = ()
     if excluded is not None:
-        low, high = _seen_keys(excluded, first.m[0], found.keys, {x.name: x.expr for x in between})
+        low, high = _seen_keys(excluded, found.rows, found.keys, {x.name: x.expr for x in between})
     inside = epilogue_of(region, second.acc)
     epilogue = tuple(msgspec.structs.replace(x, expr=own(x.expr)) for x in region.lets if x.name in inside)
     return PairView(

@@ -67,7 +67,7 @@ def fragment_epilogue(
             for number, _ in enumerate(stores):
                 lines.add(f"tt_u32 packed{number}[4];")
             with lines.block("TT_UNROLL for (int q = 0; q < 4; ++q)"):
-                pair_text(kernel, epilogue, stores, lines, "4 * jj + q", column, acc)
+                fragment_pair(kernel, epilogue, stores, lines, "4 * jj + q", column, acc)
                 for number, s in enumerate(stores):
                     lines.add(f"packed{number}[q] = tt_pack_{SHORT[_dtype(kernel, s)]}(y{number}[0], y{number}[1]);")
             lines.add(f"const tt_i64 n = {column} + 32 * jj + 8 * (lane % 4);")
@@ -78,7 +78,7 @@ def fragment_epilogue(
                 lines.add(_guarded(bounds_test(s.pred), store))
     else:
         with lines.block(f"TT_UNROLL for (int j = 0; j < {column_blocks}; ++j)"):
-            pair_text(kernel, epilogue, stores, lines, "j", column, acc)
+            fragment_pair(kernel, epilogue, stores, lines, "j", column, acc)
             lines.add(f"const tt_i64 n = {column} + 8 * j + 2 * (lane % 4);")
             for number, s in enumerate(stores):
                 _store_pair(kernel, s, f"y{number}", lines)
@@ -123,7 +123,7 @@ def _dtype(kernel: Kernel, s: StGlobalVec | StMatrix) -> DType:
     return next(p.dtype for p in kernel.params if p.name == s.ptr)
 
 
-def pair_text(
+def fragment_pair(
     kernel: Kernel,
     epilogue: Epilogue,
     stores: tuple[StGlobalVec | StMatrix, ...],

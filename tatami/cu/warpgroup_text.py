@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tatami.cu.epilogue_text import pair_text
+from tatami.cu.epilogue_text import fragment_pair
 from tatami.cu.expr_text import SHORT, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import offset_text
@@ -115,7 +115,7 @@ def stmatrix_text(k: Kernel, s: StMatrix, e: Epilogue, ring: Ring, turned: bool,
         with l.block("TT_UNROLL for (int e4 = 0; e4 < 4; ++e4)"):
             l.add("const int h = e4 % 2, j = " + f"{columns // 8} * c + 2 * q + e4 / 2;")
             l.add("const tt_i64 m = m0 + group * ROWS + 64 * i + 16 * (warp % 4) + 8 * h + lane / 4;")
-            pair_text(k, e, (s,), l, "j", "n0", lambda i, j, e_: f"acc[{i}][4 * {j} + 2 * h + {e_}]")
+            fragment_pair(k, e, (s,), l, "j", "n0", lambda i, j, e_: f"acc[{i}][4 * {j} + 2 * h + {e_}]")
             l.add(f"packed[e4] = tt_pack_{SHORT[d]}(y0[0], y0[1]);")
         row, chunk = "16 * (warp % 4) + lane % 16", "2 * q + lane / 16"
         if turned:

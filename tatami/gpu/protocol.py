@@ -1,14 +1,14 @@
 """The abstract machine of a kernel's synchronisation: roles, slots, phases (D2.13).
 
-An actor is one warpgroup of a role in one CTA of the cluster (or two arbitrary warps, where there are no roles). It
-runs its statements; what
-counts is who knows that a write has landed or a read has ended. Knowledge moves by SyncThreads and by barriers only,
-so a hazard is found in every interleaving in which it could happen, whatever order the machine itself takes:
+An actor is one warpgroup of a role in one CTA of the cluster; where there are no roles, two arbitrary warps are. It
+runs its statements; what counts is who knows that a write has landed or a read has ended. Knowledge moves by
+SyncThreads and by barriers only, so a hazard is found in every interleaving in which it could happen, whatever order the
+machine itself takes:
 
     write(slot)   every earlier reader's end has to be known to the writer      else: refilled before its TokFree
     read(slot)    the block's write has to be known to the reader               else: read precedes its Wait
 
-That holds where a wait means the same phase in every order. Two more rules make sure of it:
+That holds where a wait means the same phase in every order. Three more rules make sure of it:
 
     arrive        the phase before has to be known to have ended                else: it may count for that phase
     end of phase  every waiter has to be known to have seen the phase before    else: parities could not tell them apart

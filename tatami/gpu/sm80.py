@@ -34,7 +34,7 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.problem import Problem
-from tatami.plan.gpu_limits import needs, pair
+from tatami.plan.gpu_limits import needs, sides
 from tatami.plan.ir import Sm80Mma
 from tatami.region.ir import Let
 
@@ -101,7 +101,7 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
             f"use {'fma' if a.dtype == DType.fp32 else 'm16n8k16'}",
         )
     bm, bn, bk = plan.tile
-    warp = pair(plan.warp_tile) or (64, 64)
+    warp = sides(plan.warp_tile) or (64, 64)
     rings, base = [], 0
     for o, extent, hint in ((a, bm, "A_swizzle"), (b, bn, "B_swizzle")):
         rows, columns = (extent, bk) if o.major == "k" else (bk, extent)

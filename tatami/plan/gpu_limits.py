@@ -38,7 +38,7 @@ class Needs(msgspec.Struct, frozen=True):
     ctas_per_sm: int
 
 
-def pair(text: str) -> tuple[int, int] | None:
+def sides(text: str) -> tuple[int, int] | None:
     """``"64x64"`` -> (64, 64)."""
     m = re.fullmatch(r"(\d{1,4})x(\d{1,4})", text)
     return (int(m[1]), int(m[2])) if m else None
@@ -53,7 +53,7 @@ def instruction(text: str) -> tuple[int, int, int] | None:
 def threads_of(plan: MmaPlan | GpuSync) -> int:
     match plan:
         case Sm80Mma():
-            warp = pair(plan.warp_tile) or (64, 64)
+            warp = sides(plan.warp_tile) or (64, 64)
             return 32 * max(1, plan.tile[0] // warp[0]) * max(1, plan.tile[1] // warp[1])
         case Sm90Mma():
             return 128 * (plan.consumers + 1)
@@ -79,7 +79,7 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
     bm, bn, _ = plan.tile
     match plan:
         case Sm80Mma():
-            wm, wn = pair(plan.warp_tile) or (64, 64)
+            wm, wn = sides(plan.warp_tile) or (64, 64)
             if plan.inst_shape == "fma":
                 return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40
             return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 44
@@ -187,7 +187,7 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
 def _sm80_rules(plan: Sm80Mma) -> list[str]:
     bm, bn, bk = plan.tile
     out = []
-    warp = pair(plan.warp_tile)
+    warp = sides(plan.warp_tile)
     if warp is None:
         return [f"warp_tile {plan.warp_tile!r} is not of the form 64x64"]
     if 0 in warp:

@@ -8,7 +8,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
-from tatami.plan.gpu_limits import needs, pair
+from tatami.plan.gpu_limits import needs, sides
 from tatami.plan.instruction_figures import Figures, figures_of
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.tile_order import missed_bytes
@@ -143,7 +143,7 @@ def _math_cycles(plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, target: Target
         case Sm90Mma():
             return flops / per_clock
         case Sm80Mma(inst_shape="fma"):
-            wm, wn = pair(plan.warp_tile) or (64, 32)
+            wm, wn = sides(plan.warp_tile) or (64, 32)
             a, b, reads = wm // 8, wn // 4, 4  # values of A and B that a thread multiplies, and elements per read of them
         case Sm80Mma():
             return flops / per_clock / figures.mma_share
@@ -162,7 +162,7 @@ def _smem_reads(plan: Sm80Mma | Sm90Mma | GpuSync, size: int) -> float:
         case Sm90Mma():  # an instruction of 32 bytes of k reads 64 rows of A and all of B
             return bm / 64 * (bk * size / 32) * (2048 + 32 * bn)
         case Sm80Mma():
-            wm, wn = pair(plan.warp_tile) or (64, 64)
+            wm, wn = sides(plan.warp_tile) or (64, 64)
             if plan.inst_shape == "fma":  # each lane reads its own 16 bytes; equal addresses of a warp are read once
                 return bm / wm * (bn / wn) * (wm // 8 + wn // 4) * 32 * bk * size
             return bm / wm * (bn / wn) * (wm + wn) * bk * size

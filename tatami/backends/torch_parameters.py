@@ -3,8 +3,8 @@
 Of an inference graph the parameters are held inputs: what `setup` makes of them is kept per set of parameters (blocks of
 one class share a program) and goes when one of them goes. It is made again when a parameter lies elsewhere (`p.data = …`),
 when PyTorch counted a write (`optimizer.step`, `load_state_dict`), and when a write that PyTorch does not count
-(`p.data.mul_()`, through numpy) changed one of the bytes that are looked at: SAMPLES places of every packed parameter. A change of fewer elements that
-PyTorch does not count is not seen; options={"pack": False} packs nothing.
+(`p.data.mul_()`, through numpy) changed one of the bytes that are looked at: SAMPLES places of every packed parameter. A
+change elsewhere that PyTorch does not count is not seen; options={"pack": False} packs nothing.
 """
 
 from __future__ import annotations

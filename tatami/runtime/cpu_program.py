@@ -53,10 +53,10 @@ FAULTS = {
 }
 KEPT_ARENAS = 4
 KEPT_SIZES = 256
+"""Arenas that wait for the next call, and tuples of sizes whose memory plans are kept."""
 _ENTRIES = {"main": "tatami_entry", "setup": "tatami_setup"}
 _NOTHING = np.empty(0, np.uint8)
 """The arena of a program that needs none."""
-"""Arenas that wait for the next call, and tuples of sizes whose memory plans are kept."""
 
 
 @dataclass(frozen=True)

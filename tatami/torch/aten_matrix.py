@@ -14,7 +14,10 @@ from tatami.torch.refusal import Refusal
 def lu_factor_ex(m: Importer, a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, ...]:
     _check_pivot(pivot)
     lu, pivots = factored(m, _wide(a))
-    return lu.cast(a.dtype), _one_based(pivots), _first_zero(m, lu)
+    info = _first_zero(m, lu)
+    if check_errors:
+        m.check(info, "torch.linalg.lu_factor_ex", a.rank == 2)
+    return lu.cast(a.dtype), _one_based(pivots), info
 
 
 def lu_parts(m: Importer, a: Tensor, *, pivot: bool = True) -> tuple[Tensor, ...]:
@@ -64,7 +67,10 @@ def inverse_ex(m: Importer, a: Tensor, *, check_errors: bool = False) -> tuple[T
     lu, pivots = factored(m, _wide(a))
     at = Matrices(m.graph)
     unit = at.rows(lu).one("eq", at.columns(lu)).cast(DType.fp64)
-    return solved(m, lu, pivots, unit).cast(a.dtype), _first_zero(m, lu)
+    info = _first_zero(m, lu)
+    if check_errors:
+        m.check(info, "linalg.inv_ex", a.rank == 2)
+    return solved(m, lu, pivots, unit).cast(a.dtype), info
 
 
 def solve_ex(
@@ -74,7 +80,10 @@ def solve_ex(
     lu, pivots = factored(m, _wide(a))
     given = _wide(b.unsqueeze(-1) if vector else b)
     x = _of_factors(m, lu, pivots, given, left or vector, False)
-    return (x.squeeze(-1) if vector else x).cast(b.dtype), _OF_BACKWARD, _OF_BACKWARD, _first_zero(m, lu)
+    info = _first_zero(m, lu)
+    if check_errors:
+        m.check(info, "torch.linalg.solve_ex", a.rank == 2)
+    return (x.squeeze(-1) if vector else x).cast(b.dtype), _OF_BACKWARD, _OF_BACKWARD, info
 
 
 def lu_solve(m: Importer, lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
@@ -108,18 +117,20 @@ def triangular_solve(
 
 def cholesky_ex(m: Importer, a: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     low = cholesky_factor(m, _wide(transposed(a) if upper else a))
-    bad = low.diagonal().one("gt", 0.0).logical_not()
-    return (transposed(low) if upper else low).cast(a.dtype), _first(m, bad)
+    info = _first(m, low.diagonal().one("gt", 0.0).logical_not())
+    if check_errors:
+        m.check(info, "linalg.cholesky_ex", a.rank == 2)
+    return (transposed(low) if upper else low).cast(a.dtype), info
 
 
 def cholesky(m: Importer, a: Tensor, upper: bool = False) -> Tensor:
     factor, info = cholesky_ex(m, a, upper=upper)
-    m.checks.append((info, ("cholesky", a.rank == 2)))
+    m.check(info, "cholesky", a.rank == 2)
     return factor
 
 
 def check_errors(m: Importer, info: Tensor, name: str, *, is_matrix: bool) -> None:
-    m.checks.append((info, (name, is_matrix)))
+    m.check(info, name, is_matrix)
 
 
 def cholesky_solve(m: Importer, b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:

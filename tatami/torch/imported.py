@@ -94,6 +94,8 @@ class Frame:
     """Names of outputs; the others are out0, out1, …"""
     logical: bool = False
     """Arrays come and go row by row whatever memory PyTorch's own tensors had."""
+    raises: bool = True
+    """The caller raises what `Imported.checks` find."""
     held: Collection[int] = ()
     """Placeholders that keep their content over many calls: parameters."""
 

@@ -43,6 +43,14 @@ class Importer:
 
     checks: list[tuple[Tensor, tuple[str, bool]]] = field(default_factory=list)
     """LAPACK's info of operators that raise where it is not 0, and what PyTorch's check is told: name, one matrix."""
+    raises: bool = True
+    """Whoever calls the program looks at `checks`."""
+
+    def check(self, info: Tensor, name: str, is_matrix: bool) -> None:
+        """Raise what eager raises under that name where `info` is not 0."""
+        if not self.raises:
+            raise Refusal(f"{name} raises where it fails, which a program alone cannot (forms named _ex give info instead)")
+        self.checks.append((info, (name, is_matrix)))
 
     # -- what the result is ----------------------------------------------------------------------
     @property

@@ -87,7 +87,7 @@ def load_exported(
         else:
             results.append(k)
     outputs = {k: "output" if len(results) == 1 else f"output_{n}" for n, k in enumerate(results)}
-    imported = import_graph(program.graph_module, Frame(names, constants, updates, outputs, logical=True))
+    imported = import_graph(program.graph_module, Frame(names, constants, updates, outputs, logical=True, raises=False))
     if imported.unsupported:
         raise fail(
             "UnsupportedModel",

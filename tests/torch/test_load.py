@@ -88,3 +88,21 @@ def test_what_export_or_the_table_refuses_is_one_diagnostic() -> None:
 def test_importing_tatami_does_not_import_torch() -> None:
     code = "import sys, tatami, tatami.api, tatami.models, tatami.backends; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_exported_program_cannot_raise_so_what_would_is_refused() -> None:
+    class Inverse(torch.nn.Module):
+        def __init__(self, inverse: Any) -> None:
+            super().__init__()
+            self.inverse = inverse
+
+        def forward(self, x: Any) -> Any:
+            return self.inverse(x)
+
+    given = torch.eye(3) * 2
+    for raising in (torch.linalg.inv, torch.linalg.cholesky):
+        with pytest.raises(tt.TatamiError, match=r"E1606 UnsupportedModel.*raises where it fails.*_ex"):
+            tt.compile(Inverse(raising), (given,))
+    inverse, info = tt.compile(Inverse(torch.linalg.inv_ex), (given,), target="reference")(given).values()
+    torch.testing.assert_close(inverse, given.inverse())
+    assert int(info) == 0

@@ -74,6 +74,12 @@ SINGULAR: dict[str, Case] = {
     "equations": (L.solve, lambda: (torch.ones(3, 3), torch.ones(3))),
     "cholesky": (L.cholesky, lambda: (-torch.eye(3),)),
     "the older cholesky": (torch.cholesky, lambda: (-torch.eye(3),)),
+    "inverse that is asked to check": (lambda a: tuple(L.inv_ex(a, check_errors=True)), lambda: (torch.zeros(3, 3),)),
+    "equations that are asked to check": (
+        lambda a: tuple(L.solve_ex(a, a, check_errors=True)),
+        lambda: (torch.zeros(2, 3, 3),),
+    ),
+    "cholesky that is asked to check": (lambda a: tuple(L.cholesky_ex(a, check_errors=True)), lambda: (-torch.eye(3),)),
 }
 
 

@@ -24,7 +24,8 @@ def compile_command(request: Request, output: str, dump: str, embed: bool) -> No
     path = Path(output)
     if path.suffix.lower() == SUFFIX:
         if dump or embed:
-            raise fail("InvalidAttribute", "--dump", "a saved program holds no dumps", "write them into a folder: -o out")
+            given = "--dump" if dump else "--embed"
+            raise fail("InvalidAttribute", given, "a saved program holds no dumps", "write them into a folder: -o out")
         _save(request, path)
     else:
         _write_folder(request, path, dump, embed)

@@ -71,8 +71,10 @@ def test_what_no_program_can_be_saved_as_is_said_before_it_is_compiled(
     folder.mkdir()
     refused = tatami("compile", model, "-o", str(folder))
     assert refused.exit_code == 1 and "FileUnwritable" in refused.stderr and not list(folder.iterdir())
-    refused = tatami("compile", model, "-o", str(tmp_path / "n.tatami"), "--dump=all")
-    assert refused.exit_code == 1 and "holds no dumps" in refused.stderr and not (tmp_path / "n.tatami").exists()
+    for option in ("--dump=all", "--embed"):
+        refused = tatami("compile", model, "-o", str(tmp_path / "n.tatami"), option)
+        assert refused.exit_code == 1 and f"at {option[:6]}" in refused.stderr and "holds no dumps" in refused.stderr
+        assert not (tmp_path / "n.tatami").exists()
 
 
 @pytest.mark.parametrize("target", ["cpu:generic", "sm80"])

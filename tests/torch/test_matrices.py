@@ -104,7 +104,7 @@ def test_gradients_agree_with_eager(f: Callable[[Any], Any]) -> None:
     torch.testing.assert_close(got, wanted)
 
 
-def test_a_multiply_add_rounds_once() -> None:
+def test_the_product_in_a_multiply_add_is_not_rounded() -> None:
     x = torch.tensor([1 + 2.0**-12, 3.0])
     run = compiled(lambda x: torch.ops.prims.fma(x, x, -x * x), target="reference")
     assert run(x).tolist() == [2.0**-24, 0.0]

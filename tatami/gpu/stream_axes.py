@@ -8,23 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tatami.core.expr import ONE, ZERO, Expr, Var, free_vars
+from tatami.core.expr import ONE, ZERO, Expr, Var, free_vars, step_of
 from tatami.region.ir import Index, Iter, Random, Read, RegionExpr, Select, Within
 from tatami.region.walk import children
-
-
-def step_of(e: Expr, axis: str) -> Expr | None:
-    """`c` where ``e = a + c*axis`` with `a` and `c` free of the axis; None where `e` has not that form."""
-    if axis not in free_vars(e):
-        return ZERO
-    step = ZERO
-    for mono, coef in e.terms:
-        rest = [a for a in mono if not (isinstance(a, Var) and a.name == axis)]
-        if len(mono) - len(rest) > 1 or any(axis in free_vars(Expr((((a,), 1),))) for a in rest):
-            return None
-        if len(rest) < len(mono):
-            step = step + Expr(((tuple(rest), coef),))
-    return step
 
 
 def merged_axes(axes: tuple[Iter, ...], indices: Iterable[Expr]) -> tuple[tuple[Iter, ...], dict[str, Expr]]:

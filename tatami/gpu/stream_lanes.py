@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, free_vars
-from tatami.gpu.stream_axes import indices_of, open_sizes, step_of, unconditional_reads
+from tatami.core.expr import ONE, Expr, free_vars, step_of
+from tatami.gpu.stream_axes import indices_of, open_sizes, unconditional_reads
 from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel, Write
 from tatami.gpu.stream_phases import body_of, expressions_of, position_axes
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, free_vars
-from tatami.gpu.stream_axes import open_sizes, step_of, unconditional_reads
+from tatami.core.expr import ONE, free_vars, step_of
+from tatami.gpu.stream_axes import open_sizes, unconditional_reads
 from tatami.gpu.stream_ir import StreamKernel, Tile, Write
 from tatami.gpu.stream_lanes import divides, narrow
 from tatami.region.ir import Read

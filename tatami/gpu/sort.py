@@ -10,7 +10,7 @@ from tatami.core.expr import ONE, Expr, ceildiv, expr, free_vars, maximum, produ
 from tatami.core.kernel import Binding
 from tatami.gpu.ir import NO_FACE
 from tatami.gpu.stream_ir import SORT_WAYS, Param, SortKernel, SortStep
-from tatami.plan.ir import SchedulePlan
+from tatami.plan.ir import GpuStream, SchedulePlan
 from tatami.region.ir import Region
 from tatami.region.walk import routine_axis, routine_operands
 
@@ -37,7 +37,7 @@ def lower_sort(region: Region, plan: SchedulePlan) -> list[tuple[SortKernel, Bin
     length, keep = (shape[axis], kept[axis]) if rank else (ONE, ONE)
     symbols = sorted({s for e in (outer, inner, length, keep) for s in free_vars(e)})
     own: dict[str, Expr] = {s: var(f"s{i}") for i, s in enumerate(symbols)}
-    parts = getattr(plan, "parts", ())
+    parts = plan.parts if isinstance(plan, GpuStream) else ()
     tile = parts[0] if parts else TILE
     known = length.as_int()
     entries = ONE if not parts and known is not None and known <= tile else maximum(ONE, outer * inner * length)

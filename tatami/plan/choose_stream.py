@@ -4,7 +4,7 @@ per pass; and how many threads share a point that reduces or scans (spec 3 §8, 
     softmax [M, 4096] over the last axis: fused, a block per row
     sum of [64, 8] over the last axis:    8 threads per row
     sum of [8192, 1024] over the first:   32 threads per column, neighbours on neighbouring columns
-    sum of [1e8]:                         a block per part of 65536 elements, then a block for the parts
+    sum of [1e8]:                         a block per part of 131072 elements, then a block for the parts
 """
 
 from __future__ import annotations

@@ -91,8 +91,10 @@ def _split(plan: CpuSplit, region: Region) -> Iterator[Diagnostic]:
 def _schedule(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
     if region.opaque is not None:
         parts = plan.parts if isinstance(plan, GpuStream) else ()
-        if len(parts) > 1 or any(p not in (1 << n for n in range(4, 11)) for p in parts):
-            why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
+        why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
+        if parts and region.opaque.routine not in ("sort", "topk"):
+            yield _bad(region, why, "give none: only sorts have parts")
+        elif len(parts) > 1 or any(p not in (1 << n for n in range(4, 11)) for p in parts):
             yield _bad(region, why, "give one part, a power of two from 16 to 1024, or none")
         return
     axes, lets = all_axes(region), lets_by_name(region)

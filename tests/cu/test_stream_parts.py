@@ -164,6 +164,14 @@ def test_tiles_that_make_no_sense_are_refused() -> None:
     assert d.kind == "InvalidPlan" and "parts of 1000" in d.why
 
 
+def test_only_sorts_have_tiles() -> None:
+    stages = stages_of(sort_of(1 << 16))
+    region = stages["region"].main.body[0]
+    other = msgspec.structs.replace(region, opaque=msgspec.structs.replace(region.opaque, routine="solve"))
+    (d,) = verify_plan(stages["plan"].main.regions[0].choices[0].plan, other, PRESETS["sm80"])
+    assert d.kind == "InvalidPlan" and "solve in parts of 1024" in d.why
+
+
 @pytest.mark.parametrize("size", [0, 10])
 def test_a_kernel_of_wrong_parts_is_refused(size: int) -> None:
     k = stages_of(sum_of(1 << 18))["gpu"].main.kernels[0]

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, ceildiv, product, var
+from tatami.core.expr import ceildiv, product, var
 from tatami.gpu.stream_ir import Part
 from tatami.plan.ir import GpuStream
 from tatami.region.ir import At, Cast, Index, Iter, Let, Reduce, Ref, Region, RegionExpr, Scan
-from tatami.region.walk import Types, all_axes
+from tatami.region.walk import Types, all_axes, lines_of
 
 EXTREME_OF = {"argmax": "max", "argmin": "min"}
 FEW_ACROSS = 32
@@ -62,14 +62,9 @@ def cut_lines(region: Region, plan: GpuStream) -> Cut:
         number = f"{let.name}.part"
         lets += _parts_of(out, let, sizes[let.name], number, types, plan.threads)
         out.groups[f"{let.name}.parts"] = groups[let.name]
-        axes.append(Iter(number, ceildiv(_length(let, extents), sizes[let.name])))
+        axes.append(Iter(number, ceildiv(product(extents[a] for a in lines_of(let.expr)), sizes[let.name])))
     out.region = msgspec.structs.replace(region, iters=(*region.iters, *axes), lets=tuple(lets))
     return out
-
-
-def _length(let: Let, extents: dict[str, Expr]) -> Expr:
-    assert isinstance(let.expr, Reduce | Scan)
-    return product(extents[a] for a in (let.expr.axes if isinstance(let.expr, Reduce) else (let.expr.axis,)))
 
 
 def _parts_of(out: Cut, let: Let, size: int, number: str, types: Types, threads: int) -> tuple[Let, ...]:
@@ -77,14 +72,14 @@ def _parts_of(out: Cut, let: Let, size: int, number: str, types: Types, threads:
     e = let.expr
     assert isinstance(e, Reduce | Scan)
     here = Part(size, Index(var(number), DType.i64))
-    points = tuple(a for a in let.axes if not isinstance(e, Scan) or a != e.axis)
+    points = tuple(a for a in let.axes if a not in lines_of(e))
     parts, before = f"{let.name}.parts", f"{let.name}.before"
     every = tuple(var(a) for a in (number, *points))
     fn = EXTREME_OF.get(e.fn, e.fn)
     d = (types.of(e.body) or e.dtype) if e.fn in EXTREME_OF else e.dtype
     kept = DType.fp32 if d.is_narrow_float else d
     body = e.body if kept == d else Cast(e.body, kept)
-    own = Let(parts, (number, *points), kept, Reduce(fn, e.axes if isinstance(e, Reduce) else (e.axis,), None, kept, body))
+    own = Let(parts, (number, *points), kept, Reduce(fn, lines_of(e), None, kept, body))
     out.parts[parts] = here
     joined = FEW_ACROSS if points else threads
     if isinstance(e, Scan):

@@ -12,7 +12,7 @@ from tatami.core.layout import MemRef
 from tatami.gpu.stream_parts import cut_lines
 from tatami.plan.ir import GpuStream
 from tatami.region.ir import At, Binary, Cast, Let, Reduce, Region, RegionExpr, Scan, Yield
-from tatami.region.walk import Types, all_axes, is_widening, lets_by_name, nodes, used_lets
+from tatami.region.walk import Types, all_axes, is_widening, lets_by_name, lines_of, nodes, used_lets
 
 
 class StreamRegion:
@@ -48,8 +48,7 @@ class StreamRegion:
 
     def points_of(self, let: Let) -> tuple[str, ...]:
         """The axes of the let's points: of a part of a line, which part first."""
-        scanned = let.expr.axis if isinstance(let.expr, Scan) else ""
-        return (*self.cut.axes.get(let.name, ()), *(a for a in let.axes if a != scanned))
+        return (*self.cut.axes.get(let.name, ()), *(a for a in let.axes if a not in lines_of(let.expr)))
 
     def yields_of(self, let: Let) -> list[Yield]:
         return [y for y in self.region.yields if y.source == let.name]

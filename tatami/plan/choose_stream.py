@@ -18,7 +18,7 @@ from tatami.core.target import Target
 from tatami.plan.ir import GpuStream, Pass, Storage
 from tatami.plan.passes import Skeleton, size_at, skeleton
 from tatami.region.ir import At, Let, Read, Reduce, Region, Scan
-from tatami.region.walk import all_axes, lets_by_name, nodes, routine_axis, routine_operands, used_lets
+from tatami.region.walk import all_axes, lets_by_name, lines_of, nodes, routine_axis, routine_operands, used_lets
 
 THREADS = 256
 VECTOR_BYTES = 16
@@ -99,7 +99,7 @@ def routine_plan(region: Region, sizes: Mapping[str, int]) -> GpuStream:
 
 def parts_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
     """Elements of a part where the let's lines are few and long; else 0."""
-    inner = lines_of(let)
+    inner = lines_of(let.expr)
     if not inner:
         return 0
     extents = all_axes(region)
@@ -116,19 +116,8 @@ def parts_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
 
 def part_group(region: Region, let: Let) -> int:
     """Threads that share a part: a block where lines are contiguous or there is one, else a warp's worth."""
-    inner = lines_of(let)
+    inner = lines_of(let.expr)
     return THREADS if runs_along(region, let, inner) or set(let.axes) <= set(inner) else 32
-
-
-def lines_of(let: Let) -> tuple[str, ...]:
-    """The axes along which the let reduces or scans."""
-    match let.expr:
-        case Reduce(axes=axes):
-            return axes
-        case Scan(axis=axis):
-            return (axis,)
-        case _:
-            return ()
 
 
 def is_one_kernel(region: Region, s: Skeleton) -> bool:
@@ -148,7 +137,7 @@ def group_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
     """Threads that share a point of this let: as many as its lines have 16-byte vectors, up to a block, where lines are
     contiguous; where points are contiguous, one."""
     extents = all_axes(region)
-    inner = lines_of(let)
+    inner = lines_of(let.expr)
     length = size_at(product(extents[a] for a in inner), sizes)
     points = size_at(product(extents[a] for a in let.axes if a not in inner), sizes)
     if length < 4:

@@ -202,6 +202,17 @@ def lets_by_name(region: Region) -> dict[str, Let]:
     return {let.name: let for let in region.lets}
 
 
+def lines_of(e: RegionExpr) -> tuple[str, ...]:
+    """The axes along which a let's expression reduces or scans."""
+    match e:
+        case Reduce(axes=axes):
+            return axes
+        case Scan(axis=axis):
+            return (axis,)
+        case _:
+            return ()
+
+
 def let_shape(region: Region, let: Let) -> tuple[Expr, ...]:
     extents = all_axes(region)
     return tuple(extents[a] for a in let.axes)

@@ -146,7 +146,7 @@ class Tiles:
         k1: Expr,
     ) -> Stmts:
         """to[base + (k-k0)*pitch + (j-lo)] = operand(j, k) for lo <= j < hi, k0 <= k < k1."""
-        guards, inside, outside = _split_guards(operand)
+        guards, inside, outside = split_guards(operand)
         uses = [substitute(a, values) for a in self.addresses([operand])]
         group = collapse(axes, self.extents, uses, f"{to}_g")
         ks = collapse(self.k_axes, self.extents, [substitute(u, group.values) for u in uses], f"{to}_k")
@@ -342,13 +342,13 @@ def _name(e: Expr) -> str:
     return name
 
 
-def _split_guards(e: RegionExpr) -> tuple[tuple[Guard, ...], RegionExpr, RegionExpr | None]:
+def split_guards(e: RegionExpr) -> tuple[tuple[Guard, ...], RegionExpr, RegionExpr | None]:
     """(guards, value inside, value outside) of an operand that is a guarded read at the top, through casts."""
     match e:
         case Select(pred=Within(guards=guards), then=then, other=Const() as other):
             return guards, then, other
         case Cast(x=x, to=to, bits=False):
-            guards, inside, outside = _split_guards(x)
+            guards, inside, outside = split_guards(x)
             return guards, Cast(inside, to), None if outside is None else Cast(outside, to)
         case _:
             return (), e, None

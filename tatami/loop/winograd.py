@@ -24,12 +24,12 @@ from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, 
 from tatami.core.layout import packed_layout
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT, GRAIN_FLOPS, GRAIN_PACK, grain
-from tatami.loop.packing import Stmts, Tiles, misfit
+from tatami.loop.packing import Stmts, Tiles, misfit, split_guards
 from tatami.loop.pointwise import Point
 from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuWinograd
 from tatami.region.convolution import Convolution, find_convolution
-from tatami.region.ir import Const, Reduce, Region
+from tatami.region.ir import Reduce, Region
 from tatami.region.walk import lets_by_name, reads
 
 POSITIONS = 16
@@ -165,9 +165,9 @@ class _Winograd(Tiles):
         place = {self.rows.axis: self.top * 2 + var(r), self.columns.axis: self.left * 2 + var(x)}
         height = minimum(self.tile_rows * 2 + 2, self.height + 2 - self.top * 2)
         width = minimum(self.tile_columns * 2 + 2, self.width + 2 - self.left * 2)
-        outside = Const(self.conv.outside, self.dtype)
+        guards, inside, outside = split_guards(self.conv.image)
         bound = {**self.at, **values, **still, **place}
-        copied = self.copy(self.conv.read, outside, self.conv.guards, bound, x, ZERO, width, self.seen, var(r) * self.pitch)
+        copied = self.copy(inside, outside, guards, bound, x, ZERO, width, self.seen, var(r) * self.pitch)
         return (loop.For(r, ZERO, height, copied),)
 
     def transform_tiles(self) -> Stmts:

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.scalar import Scalar
-from tatami.indexbook.ir import Guard
 from tatami.region.contraction import ContractionShape, find_contractions
-from tatami.region.ir import Read, Region, RegionExpr
+from tatami.region.ir import Region, RegionExpr
 from tatami.region.slides import Refused, Slide, find_slides, guarded_read
 from tatami.region.walk import all_axes
 
 
 class Convolution(msgspec.Struct, frozen=True):
-    """`image` is the operand that slides: `read` inside `guards`, `outside` beyond them. `slides`: as the image's axes are
-    ordered. `images` are its other axes in the result, `channels` the summed axes that are no window, `filters` the
-    weights' own axes."""
+    """`image` is the operand that slides, a guarded read through casts. `slides`: as the image's axes are ordered. `images`
+    are its other axes in the result, `channels` the summed axes that are no window, `filters` the weights' own axes."""
 
     shape: ContractionShape
     image: RegionExpr
     weights: RegionExpr
-    read: Read
-    guards: tuple[Guard, ...]
-    outside: Scalar
     slides: tuple[Slide, ...]
     images: tuple[str, ...]
     channels: tuple[str, ...]
@@ -46,7 +40,7 @@ def find_convolution(region: Region) -> Convolution | str:
         found = guarded_read(image)
         if found is None:
             continue
-        guards, read, outside = found
+        guards, read = found
         try:
             slides = find_slides(read, guards, own, shape.k, all_axes(region))
         except Refused as refused:
@@ -55,5 +49,5 @@ def find_convolution(region: Region) -> Convolution | str:
         if slides:
             images = tuple(a for a in own if a not in {s.axis for s in slides})
             channels = tuple(a for a in shape.k if a not in {s.window for s in slides})
-            return Convolution(shape, image, weights, read, guards, outside, slides, images, channels, filters)
+            return Convolution(shape, image, weights, slides, images, channels, filters)
     return why

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import Expr, free_vars, substitute, var
-from tatami.core.scalar import Scalar
+from tatami.core.expr import ZERO, Expr, free_vars, step_of, substitute
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Cast, Const, Read, RegionExpr, Select, Within
 
@@ -38,16 +37,16 @@ def plain_read(e: RegionExpr) -> Read | None:
     return e if isinstance(e, Read) else None
 
 
-def guarded_read(e: RegionExpr) -> tuple[tuple[Guard, ...], Read, Scalar] | None:
-    """(guards, read, value outside) of a plain read that a constant stands in for where a guard fails."""
+def guarded_read(e: RegionExpr) -> tuple[tuple[Guard, ...], Read] | None:
+    """(guards, read), through casts, of a plain read that a constant stands in for where a guard fails."""
     match e:
         case Cast(x=x, bits=False):
             return guarded_read(x)
-        case Select(pred=Within(guards=guards), then=then, other=Const(value=value)):
+        case Select(pred=Within(guards=guards), then=then, other=Const()):
             read = plain_read(then)
-            return None if read is None else (guards, read, value)
+            return None if read is None else (guards, read)
         case Read():
-            return (), e, 0
+            return (), e
         case _:
             return None
 
@@ -71,7 +70,7 @@ def find_slides(
             raise Refused(f"entry {dim} of the read moves backwards or unevenly")
         if guard is not None:
             left.remove(guard)
-        offset = substitute(entry, {own[0]: var(own[0]) * 0, win[0]: var(win[0]) * 0})
+        offset = substitute(entry, {own[0]: ZERO, win[0]: ZERO})
         if free_vars(offset) & set(extents):
             raise Refused(f"entry {dim} of the read depends on another axis")
         out.append(Slide(own[0], win[0], dim, stride, dilation, offset, None if guard is None else guard.size))
@@ -87,4 +86,5 @@ def find_slides(
 
 
 def _step(e: Expr, name: str) -> int | None:
-    return (substitute(e, {name: var(name) + 1}) - e).as_int()
+    change = step_of(e, name)
+    return None if change is None else change.as_int()

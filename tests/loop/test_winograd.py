@@ -128,9 +128,20 @@ def test_wide_and_narrow_floats() -> None:
     check(tt.compile(graph(narrow, (1, 16, 12, 12), tt.fp16)), narrow, sample((1, 16, 12, 12), np.float16), 1e-3)
 
 
+def test_an_image_is_rounded_before_it_is_transformed() -> None:
+    """Every channel is 1 in fp16, so that those of weight 1 and -1 cancel."""
+    signs = np.ones((32, 32, 3, 3), np.float16)
+    signs[:, ::2] = -1
+    x = np.ones((1, 32, 14, 14), np.float32)
+    x[:, 1::2] += 2.0**-12
+    f = tt.compile(graph(lambda g, x: x.cast(tt.fp16).conv(g.constant(signs), None, padding=1), x.shape))
+    plan_of(f)
+    assert not f(x=x)["y"].any()
+
+
 @pytest.mark.parametrize("shift", [0.0, 100.0])
 def test_the_error_is_within_its_bound(shift: float) -> None:
-    """A result differs by at most 2^-22 of the sum of the magnitudes that its tile sees (docs/decisions/0018): the
+    """A result differs by at most 2^-22 of the largest sum of magnitudes of the image (docs/decisions/0018): the
     bound holds where these cancel too."""
     channels, filters = 64, 32
     make = convolution(filters, channels, padding=1)

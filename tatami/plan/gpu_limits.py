@@ -164,7 +164,9 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
         case Sm90Mma():
             out += _sm90_rules(plan)
         case GpuSync():
-            if bm % plan.block[0] or bn % plan.block[1]:
+            if min(plan.block) < 1:
+                out.append(f"block {plan.block[0]}x{plan.block[1]} has a side below 1")
+            elif bm % plan.block[0] or bn % plan.block[1]:
                 out.append(f"tile {bm}x{bn} is not a multiple of the block {plan.block[0]}x{plan.block[1]}")
     if isinstance(plan, Sm80Mma | Sm90Mma):
         if not 2 <= plan.stages <= 8:

@@ -369,9 +369,10 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
         yield _bad(region, "the plan is for a contraction; the Region has 0", "use a gpu_stream plan")
         return
     dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32
-    for why in shape_rules(plan):
+    rules = shape_rules(plan)
+    for why in rules:
         yield _bad(region, why, "change the tile, or leave the plan to the compiler")
-    for why in hard_limits(plan, dtype, target):
+    for why in () if rules else hard_limits(plan, dtype, target):
         yield diagnostic("ResourceExceeded", region.name, why, "use a smaller tile or fewer stages")
     known = {*all_axes(region), "m", "n", "k", "b"}
     for axis in (*plan.bind, *plan.predicate_tail):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from tatami.api import prepare
@@ -16,13 +17,15 @@ from tatami.frontend.graph import Graph
 from tatami.gpu.lower import lower_region, lower_split
 from tatami.plan.choose_gpu import choose_gpu, measurable
 from tatami.plan.decide import read_plan
-from tatami.plan.ir import GpuStream, GpuSync, Guarded, Sm80Mma, Sm90Mma
+from tatami.plan.ir import GpuStream, GpuSync, Guarded, SchedulePlan, Sm80Mma, Sm90Mma
 from tatami.plan.show import show_estimate
+from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
-from tests.gpu.gemm_examples import gemm
+from tests.gpu.gemm_examples import gemm, sm80, sm90
 
 FACTS: RegionFacts = None  # type: ignore[assignment]
+SYNC = GpuSync((64, 64, 16), (16, 16), {}, ("m", "n", "k"), ())
 BIG = {"M": 4096, "N": 4096, "K": 4096}
 
 SPEC_PLAN: dict[str, Any] = {
@@ -126,6 +129,23 @@ def test_the_documents_plan_shapes_the_kernel() -> None:
     assert k.shared_bytes == binding.shared_bytes == 2 * (128 + 64) * 64 * 2
     assert k.tail == ("m", "n", "k")
     assert "min(" in str(binding.grid[0])  # epilogue_overlap: a persistent grid
+
+
+@pytest.mark.parametrize(
+    ("target", "plan", "words"),
+    [
+        ("sm80", msgspec.structs.replace(SYNC, block=(0, 8)), "block 0x8 has a side below 1"),
+        ("sm80", msgspec.structs.replace(SYNC, block=(-16, 8)), "block -16x8 has a side below 1"),
+        ("sm80", sm80((64, 64, 32), 2, warp="0x0"), "warp_tile 0x0 has a side of 0"),
+        ("sm90", sm90((128, 64, 64), 2, consumers=0), "x 0 consumer warpgroups"),
+    ],
+    ids=["block", "negative block", "warp", "consumers"],
+)
+def test_a_plan_that_divides_by_nothing_is_refused_by_words(target: str, plan: SchedulePlan, words: str) -> None:
+    found = verify_plan(plan, gemm(256, 256, 256), PRESETS[target])
+    assert any(words in str(d) for d in found) and all(d.kind == "InvalidPlan" for d in found)
+    with pytest.raises(TatamiError, match=words):
+        lower_region(gemm(256, 256, 256), Guarded((), plan), PRESETS[target])
 
 
 @pytest.mark.parametrize(("field", "value", "words"), [("arch", "sm70", "sm70"), ("speed", 3, "speed")])

@@ -38,7 +38,7 @@ def _slice(m: Importer, n: OnnxNode) -> list[Value]:
     lows, highs, strides = [expr(0)] * len(shape), list(shape), [1] * len(shape)
     flips = []
     for a, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        first, last = (_counted(b, shape[a]) for b in (start, end))
+        first, last = _first(start, shape[a], step), _counted(end, shape[a])
         lows[a], highs[a], strides[a], reverse = slice_bounds(slice(first, last, step), shape[a], m.site)
         flips += [a] * reverse
     if flips:
@@ -56,6 +56,14 @@ def _positions(m: Importer, n: OnnxNode, position: int, name: str, axes: list[in
     places = range(len(counts)) if axes is None else axes
     steps = numbers(m, n, 4, "steps") or [1] * len(counts)
     return tuple(read_position(m, v, shape[a], -1 if s < 0 else 0) for v, a, s in zip(counts, places, steps, strict=True))
+
+
+def _first(bound: Expr, size: Expr, step: int) -> Expr:
+    """Where a slice begins. Backwards from before the axis is from its first element (numpy has nothing there)."""
+    number = bound.as_int()
+    if step < 0 and number is not None and number < -1:
+        return greatest(0, size + number)
+    return _counted(bound, size)
 
 
 def _counted(bound: Expr, size: Expr) -> Expr:

@@ -72,6 +72,16 @@ def test_a_peer_that_cannot_decide_may_vary() -> None:
     assert judge(found, {"fast": blocks(3.0), "slow": blocks(2.0)}, "Tatami", QUIET)[3].startswith("slow")
 
 
+def test_a_best_peer_that_did_not_run_alone_voids_the_row() -> None:
+    found = {"Tatami": blocks(1.0), "near": blocks(3.0), "quiet": [*blocks(9.0, 9.0, probe=NOISY), *blocks(2.0)]}
+    assert may_decide(found, "Tatami") == ["near"]
+    assert judge(found, {"near": blocks(3.0)}, "Tatami", QUIET)[1:] == (
+        "quiet",
+        2.0,
+        "quiet is the best in quiet blocks only, and did not run alone",
+    )
+
+
 def test_void_rows_stay_out_of_the_means_and_are_named() -> None:
     rows = [
         Row("a", "gemm", 1, {"Tatami": 1e-3, "ORT": 2e-3}, "ORT", 2.0, "", 1e9, 0.0, 2000.0),

@@ -108,6 +108,8 @@ def judge(
     noisy = [name for name, s in kept.items() if s is None]
     if noisy:
         return seconds, best, ratio, f"no quiet block for {', '.join(noisy)}"
+    if alone and best not in alone:
+        return seconds, best, ratio, f"{best} is the best in quiet blocks only, and did not run alone"
     for name in alone:
         if name not in peers:
             continue

@@ -20,7 +20,7 @@ POSITIONS = 16
 """Products of a tile of 2x2 results, where the sum itself has 36."""
 
 
-def winograd_misfit(region: Region) -> Convolution | str:
+def find_winograd(region: Region) -> Convolution | str:
     """The convolution that F(2,3) applies to, or why it does not, in numbers."""
     found = find_convolution(region)
     if isinstance(found, str):
@@ -43,7 +43,7 @@ def winograd_plan(
     region: Region, tile: tuple[int, int], target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> CpuWinograd | str:
     """Blocks of tiles whose panels fill half of L2, whole rows where they can; or why there are none."""
-    found = winograd_misfit(region)
+    found = find_winograd(region)
     if isinstance(found, str):
         return found
     own = (*found.shape.batch, *found.channels, *found.filters)

@@ -11,7 +11,7 @@ from tatami.core.expr import product
 from tatami.core.target import Target
 from tatami.plan.accesses import accesses, gathers_along
 from tatami.plan.choose_blocks import reduce_blocks, scan_blocks
-from tatami.plan.choose_convolution import winograd_estimate, winograd_misfit, winograd_plan
+from tatami.plan.choose_convolution import find_winograd, winograd_estimate, winograd_plan
 from tatami.plan.estimate import (
     contraction_estimate,
     loops_estimate,
@@ -452,7 +452,7 @@ def plan_estimate(
         case CpuContraction():
             return contraction_estimate(region, facts, plan, target, sizes)
         case CpuWinograd():
-            return {} if isinstance(winograd_misfit(region), str) else winograd_estimate(region, facts, plan, target, sizes)
+            return {} if isinstance(find_winograd(region), str) else winograd_estimate(region, facts, plan, target, sizes)
         case CpuWindow():
             sliding = find_window(region)
             return {} if isinstance(sliding, str) else window_estimate(region, facts, plan, sliding, target, sizes)

@@ -8,7 +8,7 @@ from typing import assert_never
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target
-from tatami.plan.choose_convolution import winograd_misfit
+from tatami.plan.choose_convolution import find_winograd
 from tatami.plan.gpu_limits import hard_limits, pair_limits, pair_rules, shape_rules
 from tatami.plan.ir import (
     Blocks,
@@ -283,7 +283,7 @@ def _width(
 
 
 def _winograd(plan: CpuWinograd, region: Region, target: Target) -> Iterator[Diagnostic]:
-    found = winograd_misfit(region)
+    found = find_winograd(region)
     if isinstance(found, str):
         yield _bad(region, f"no 3x3 convolution to transform: {found}", "use a cpu_contraction plan")
         return

@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, substitute, var
+from tatami.core.expr import ONE, Expr, step_of, var
 from tatami.core.layout import address
-from tatami.region.ir import At, Read, Reduce, Region, Scan, Within
+from tatami.region.ir import At, Read, Reduce, Region, Scan, Within, Yield
 from tatami.region.walk import lets_by_name, nodes
 
 DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
@@ -41,14 +41,13 @@ def find_turned(region: Region) -> Turned | str:
 
     def contiguous(tensor: str, index: tuple[Expr, ...]) -> str:
         at = address(memrefs[tensor].layout, memrefs[tensor].shape, index)
-        return next((a for a in axes if substitute(at, {a: var(a) + 1}) - at == ONE), "")
+        return next((a for a in axes if step_of(at, a) == ONE), "")
 
-    own = {
-        contiguous(
-            y.to, tuple(var(a) for a in lets[y.source].axes if y.map is None) or tuple(e for e in y.map or () if e is not None)
-        )
-        for y in region.yields
-    }
+    def written(y: Yield) -> tuple[Expr, ...]:
+        """Where y writes: y.indices are none, so every entry is an expression."""
+        return tuple(var(a) for a in lets[y.source].axes) if y.map is None else tuple(e for e in y.map if e is not None)
+
+    own = {contiguous(y.to, written(y)) for y in region.yields}
     if len(own) != 1 or "" in own or any(t.updates for t in region.outputs):
         return "its writes are not contiguous along one axis"
     (along,) = own

@@ -86,6 +86,7 @@ def test_every_function_of_the_header_is_asked() -> None:
     "symbol",
     [
         "mma_bf16",
+        "exp2_approx",
         "tma_4d_multicast",
         "im2col_0",
         "tma_store_3d",

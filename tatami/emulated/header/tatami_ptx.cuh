@@ -78,7 +78,10 @@ TT_DEV float tt_bits_to_f32(tt_u32 bits) { return __builtin_bit_cast(float, bits
 TT_DEV tt_u32 tt_f32_to_bits(float x) { return __builtin_bit_cast(tt_u32, x); }
 TT_DEV tt_u32 tt_pack_f16(float lo, float hi) { return emu::narrow_f16(lo) | (tt_u32)emu::narrow_f16(hi) << 16; }
 TT_DEV tt_u32 tt_pack_bf16(float lo, float hi) { return emu::narrow_bf16(lo) | (tt_u32)emu::narrow_bf16(hi) << 16; }
-TT_DEV float tt_exp2_approx(float x) { return exp2f(x); }
+TT_DEV float tt_exp2_approx(float x) {  // what is below the least normal number is 0
+  const float power = exp2f(x);
+  return power < 0x1p-126f ? 0.0f : power;
+}
 
 // ---- global memory
 TT_DEV void tt_store_global_v4(void* p, tt_u32 a, tt_u32 b, tt_u32 c, tt_u32 d, TT_AT) {

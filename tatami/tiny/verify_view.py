@@ -11,19 +11,22 @@ from __future__ import annotations
 import re
 
 from tatami.core.bounds import affine_ends, greatest, is_within, least
-from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ONE, ZERO, Expr, Floor, Shape, Var, free_vars, substitute
+from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
+from tatami.core.expr import ONE, ZERO, Expr, Floor, Shape, Var, free_vars
 from tatami.core.signature import Signature, bound_values
+from tatami.core.substitute import substitute_sizes
 from tatami.tiny.ir import ViewOp
 
 
 def verify_view(at: str, op: ViewOp, read: Shape, signature: Signature) -> list[Diagnostic]:
     """The first fault of the map, `read` being the operand's shape; empty when there is none."""
-    known = bound_values(signature)
-    shape, read = (tuple(substitute(s, known) for s in sizes) for sizes in (op.result_shape, read))
-    extents = {f"i{k}": size for k, size in enumerate(shape)}
+    try:
+        bound, read = substitute_sizes((op, read), bound_values(signature))
+    except TatamiError as error:
+        return list(error.diagnostics)
+    extents = {f"i{k}": size for k, size in enumerate(bound.result_shape)}
     recorded = {(e.lhs, e.rhs) for e in signature.assumptions}
-    for dim, (e, size) in enumerate(zip(op.index_map, read, strict=True)):
+    for dim, (e, place, size) in enumerate(zip(op.index_map, bound.index_map, read, strict=True)):
         unknown = sorted(n for n in free_vars(e) if is_axis_name(n) and n not in extents)
         if unknown:
             found = f"index_map[{dim}] names {unknown[0]}, the result has rank {len(extents)}"
@@ -32,11 +35,10 @@ def verify_view(at: str, op: ViewOp, read: Shape, signature: Signature) -> list[
             found = f"index_map[{dim}] = {e} is not affine with floordiv in the result's axes"
             wanted = "use sums of axes times sizes and floordiv by a size; for anything else use GATHER with an index tensor"
             return [diagnostic("NonAffineView", at, found, wanted)]
-        place = substitute(e, known)
         if is_within(place, size, extents):
             continue
         ends = affine_ends(place, extents)
-        missing = [q for q in reads_inside(ends, size, shape) if q not in recorded] if ends else None
+        missing = [q for q in reads_inside(ends, size, bound.result_shape) if q not in recorded] if ends else None
         if missing != []:
             found = f"index_map[{dim}] = {e} is not proved to be inside an axis of size {size}"
             wanted = "use GATHER with an index tensor, which checks each element"

@@ -1,7 +1,4 @@
-"""A kernel as text: the frame that all templates share, then one piece of text per statement.
-
-prologue (sizes, tile coordinates, rings)  ->  statements of the body in order
-"""
+"""A kernel as text: the frame that all templates share (`frame_text.py`), then one piece of text per statement, in order."""
 
 from __future__ import annotations
 
@@ -11,25 +8,24 @@ from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, expr, var
 from tatami.cu.copy_text import Side, copy_text
 from tatami.cu.epilogue_text import fragment_epilogue, quad_epilogue
-from tatami.cu.expr_text import STORED_TYPE, VALUE_TYPE, index_text
+from tatami.cu.expr_text import index_text
+from tatami.cu.frame_text import prologue_lines, signature_lines
 from tatami.cu.lines import Lines
-from tatami.cu.mma_text import mma_text, ring_fma_text, warp_tile_lines
-from tatami.cu.pair_text import finish_text, result_text, scores_text, state_lines, weigh_text
-from tatami.cu.sync_text import fma_text, load_tile_text, micro_tile, sync_epilogue
-from tatami.cu.tile_text import tile_text
+from tatami.cu.mma_text import mma_text, ring_fma_text
+from tatami.cu.pair_text import finish_text, result_text, scores_text, weigh_text
+from tatami.cu.ring_text import barrier_text, guard_text, parity_text, slot_text
+from tatami.cu.sync_text import fma_text, load_tile_text, sync_epilogue
 from tatami.cu.warpgroup_text import (
     chunk_head,
     hold_text,
     is_turned,
     sharing_test,
-    slot_pitch,
     stmatrix_text,
     tma_load_text,
     tma_store_text,
     wgmma_text,
 )
 from tatami.gpu.ir import (
-    Barrier,
     CommitGroup,
     CpAsync,
     Epilogue,
@@ -43,7 +39,6 @@ from tatami.gpu.ir import (
     MBarrierInit,
     Mma,
     Operand,
-    Ring,
     Role,
     SetMaxNReg,
     StGlobalVec,
@@ -102,59 +97,14 @@ class _Printer:
             for s in ((x,) if not isinstance(x, Role) else x.body)
         )
 
-    # -- the frame -------------------------------------------------------------------------------
     def text(self) -> str:
-        k, l = self.k, self.l
-        l.add('#include "tatami_ptx.cuh"', '#include "tatami_math.cuh"', "")
-        params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
-        params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
-        params += [f"TT_GRID_CONSTANT tt_tensor_map {m}" for m in k.maps]
-        l.add(f"TT_KERNEL({k.threads}, 1)" if k.ctas == 1 else f"TT_KERNEL_CLUSTER({k.threads}, {k.ctas})")
-        l.add(f"{k.face.symbol}({', '.join(params)}) {{")
-        l.depth += 1
-        bm, bn, bk = k.tile
-        l.add(f"constexpr int BM = {bm}, BN = {bn}, BK = {bk}, STAGES = {k.stages};")
-        if not k.maps:
-            l.add(f"constexpr int THREADS = {k.threads};")
-        l.add("TT_DYNAMIC_SMEM(smem);")
-        if k.template == "sync":
-            for o, r in ((k.a, k.smem[0]), (k.b, k.smem[1])):
-                l.add(f"{STORED_TYPE[o.dtype]}* const {r.name} = ({STORED_TYPE[o.dtype]}*)(smem + {r.base});")
-        else:
-            for r in k.smem:
-                l.add(f"const tt_u32 {r.name} = tt_smem_address(smem) + {r.base};")
-                l.add(f'TT_SMEM_LABEL({r.name}, {slot_pitch(k, r) * r.slots}, "{r.name}");')
-        for b in k.barriers:
-            l.add(f"const tt_u32 {b.name} = tt_smem_address(smem) + {b.base};")
-            l.add(f'TT_SMEM_LABEL({b.name}, {8 * b.slots}, "{b.name}");')
-        l.add("const int tid = tt_thread();")
-        if k.maps:
-            l.add(f"if (tid == 0) {{ {' '.join(f'tt_prefetch_tensor_map(&{m});' for m in k.maps)} }}")
-        if k.template != "sync":
-            l.add("const int lane = tid % 32, warp = tt_uniform(tid / 32);")
-        else:
-            l.add(f"const int tx = tid % {k.cols}, ty = tid / {k.cols};")
-        plain = k.split == 1 and k.weights is None
-        whole = f", K = {index_text(k.k)}" if plain else ""
-        l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}{whole};")
-        if plain:
-            l.add("const int KB = (int)((K + BK - 1) / BK);")
-        tile_text(k, self.persistent, l)
-        if k.split > 1:
-            l.add(f"constexpr int SPLIT = {k.split};  // parts of k, of whole blocks; K is the end of this one")
-            l.add(f"const tt_i64 k_all = {index_text(k.k)}, k_part = (k_all + SPLIT * BK - 1) / (SPLIT * BK) * BK;")
-            l.add("const tt_i64 k_first = split * k_part, K = tt_min_size(k_all, k_first + k_part);")
-            l.add("const int KB = K > k_first ? (int)((K - k_first + BK - 1) / BK) : 0;")
-        if k.barrier_model == "cp_async_group":
-            l.add(*warp_tile_lines(k))
-        if k.weights is not None:
-            state_lines(l)
-        if k.template == "sync":
-            l.add(micro_tile(k), f"{VALUE_TYPE[k.acc_dtype]} acc[TM][TN];")
-        self.statements(k.body)
-        l.depth -= 1
-        l.add("}")
-        return l.text()
+        signature_lines(self.k, self.l)
+        self.l.depth += 1
+        prologue_lines(self.k, self.persistent, self.l)
+        self.statements(self.k.body)
+        self.l.depth -= 1
+        self.l.add("}")
+        return self.l.text()
 
     # -- statements ------------------------------------------------------------------------------
     def statements(self, body: tuple[Stmt, ...]) -> None:
@@ -183,9 +133,9 @@ class _Printer:
             case CommitGroup():
                 l.add("tt_cp_async_commit();")
             case TmaLoad():
-                barrier = self.barrier(self.barriers[s.mbarrier], s.block)
+                barrier = barrier_text(self.k, self.barriers[s.mbarrier], s.block)
                 ring = self.rings[s.dst_smem]
-                tma_load_text(self.k, s, ring, self.slot(s.block, ring), barrier, l)
+                tma_load_text(self.k, s, ring, slot_text(self.k, ring, s.block), barrier, l)
             case MBarrierInit():
                 b = self.barriers[s.mbarrier]
                 l.add(f"if (tid == 0) for (int i = 0; i < {b.slots}; ++i) tt_mbarrier_init({b.name} + 8 * i, {s.count});")
@@ -223,7 +173,7 @@ class _Printer:
                 weigh_text(self.k, self.k.weights, l)
             case Wgmma():
                 rings = self.rings[s.a_smem], self.rings[s.b_smem]
-                wgmma_text(self.k, s, rings, (self.slot(s.block, rings[0]), self.slot(s.block, rings[1])), l)
+                wgmma_text(self.k, s, rings, (slot_text(self.k, rings[0], s.block), slot_text(self.k, rings[1], s.block)), l)
             case LoadTile():
                 load_tile_text(self.k, s, l)
             case Epilogue() | StGlobalVec():
@@ -297,40 +247,7 @@ class _Printer:
                 self.statements(body)
         self.role = None
 
-    # -- blocks, slots, phases -------------------------------------------------------------------
-    def guard(self, block: Expr) -> str:
-        """Test that the block exists; "" where the loop says so."""
-        text = index_text(block)
-        if text == "k":
-            return ""
-        c = block.as_int()
-        if c is not None:
-            return f"{c} < KB"
-        if text == "KB - 1":
-            return "KB > 0"
-        return f"{text.replace('k - ', 'k >= ')}" if text.startswith("k - ") else f"{text} < KB"
-
-    def position(self, block: Expr) -> str:
-        text = index_text(block)
-        return text if self.k.ring_origin == "tile" else f"base + {text}"
-
-    def slot(self, block: Expr, ring: Ring) -> str:
-        if ring.slots == 1:
-            return ring.name
-        return f"{ring.name} + ({self.position(block)}) % STAGES * {slot_pitch(self.k, ring)}"
-
-    def barrier(self, b: Barrier, block: Expr) -> str:
-        if b.slots == 1:
-            return b.name
-        return f"{b.name} + ({self.position(block)}) % STAGES * 8"
-
-    def parity(self, b: Barrier, block: Expr, phase: int) -> str:
-        if b.counts == "turns":
-            return f"(done + (own == 0 ? {phase} : {1 - phase})) & 1"
-        if b.counts == "tiles":
-            return f"(done + {phase}) & 1"
-        return f"(({self.position(block)}) / STAGES + {phase}) & 1" if phase else f"({self.position(block)}) / STAGES & 1"
-
+    # -- waits ---------------------------------------------------------------------------------
     def wait(self, s: Wait) -> None:
         match s.model:
             case "cp_async_group":
@@ -343,19 +260,19 @@ class _Printer:
             case "mbarrier":
                 assert s.block is not None
                 b = self.barriers[s.mbarrier]
-                guard = self.guard(s.block)
-                at = f"{b.name} + 8 * own" if b.counts == "turns" else self.barrier(b, s.block)
-                text = f"tt_mbarrier_wait({at}, {self.parity(b, s.block, s.phase)});"
+                guard = guard_text(s.block)
+                at = f"{b.name} + 8 * own" if b.counts == "turns" else barrier_text(self.k, b, s.block)
+                text = f"tt_mbarrier_wait({at}, {parity_text(self.k, b, s.block, s.phase)});"
                 self.l.add(f"if ({guard}) {text}" if guard else text)
             case _:
                 assert_never(s.model)
 
     def arrive(self, s: MBarrierArrive) -> None:
         b = self.barriers[s.mbarrier]
-        tests = [self.guard(s.block)] if self.guard(s.block) else []
+        tests = [guard_text(s.block)] if guard_text(s.block) else []
         if self.role is not None and not self.role.elected:
             tests.append(sharing_test(self.k, s.share) if s.share else "lane == 0")
-        at = f"{b.name} + 8 * ((own + 1) % {b.slots})" if b.counts == "turns" else self.barrier(b, s.block)
+        at = f"{b.name} + 8 * ((own + 1) % {b.slots})" if b.counts == "turns" else barrier_text(self.k, b, s.block)
         if s.share:
             at = f"tt_map_shared({at}, lane)"
         text = (
@@ -388,9 +305,9 @@ class _Printer:
             self.moved = True
         o, mn, inner = self.operand(s.dst_smem, s.block)
         ring = self.rings[s.dst_smem]
-        guard = " && ".join(filter(None, ["more" if s.tile == "next" else "", self.guard(s.block)]))
+        guard = " && ".join(filter(None, ["more" if s.tile == "next" else "", guard_text(s.block)]))
         with self.l.block(f"if ({guard})" if guard else ""):
-            self.l.add(f"const tt_u32 slot = {self.slot(s.block, ring)};")
+            self.l.add(f"const tt_u32 slot = {slot_text(self.k, ring, s.block)};")
             copy_text(self.k, s, o, mn, inner, ring, self.l)
 
     # -- math ------------------------------------------------------------------------------------
@@ -411,16 +328,16 @@ class _Printer:
             return
         block = var("k")
         rings = self.rings[k.a.ring], self.rings[k.b.ring]
-        slots = self.slot(block, rings[0]), self.slot(block, rings[1])
+        slots = slot_text(self.k, rings[0], block), slot_text(self.k, rings[1], block)
         (mma_text if k.template == "mma" else ring_fma_text)(k, *rings, *slots, self.l)
 
     def pair_math(self, s: Mma, w: Weights) -> None:
         left, right, values = (self.rings[o.ring] for o in (w.left, w.right, self.k.b))
         if s.acc == "scores":
-            slots = self.slot(expr(0), left), self.slot(s.block, right)
+            slots = slot_text(self.k, left, expr(0)), slot_text(self.k, right, s.block)
             scores_text(self.k, w, (left, right), slots, self.l)
         else:
-            result_text(self.k, values, self.slot(s.block, values), self.l)
+            result_text(self.k, values, slot_text(self.k, values, s.block), self.l)
 
     # -- epilogue --------------------------------------------------------------------------------
     def epilogue(self, e: Epilogue, stores: tuple[StGlobalVec, ...]) -> None:
@@ -461,8 +378,3 @@ class _Printer:
                     column=n0,
                     acc=lambda i, j, e_: f"acc[{i}][4 * ({j}) + 2 * h + {e_}]",
                 )
-
-
-def _slot_pitch(kernel: Kernel, ring: Ring) -> int:
-    """Bytes from one slot to the next; TMA slots start at multiples of 1024."""
-    return -(-ring.slot_bytes // 1024) * 1024 if kernel.arch == "sm90" and kernel.maps else ring.slot_bytes

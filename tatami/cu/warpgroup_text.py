@@ -6,12 +6,8 @@ from tatami.cu.epilogue_text import fragment_pair
 from tatami.cu.expr_text import SHORT, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import offset_text
+from tatami.cu.ring_text import slot_pitch
 from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaLoad, TmaStore, Wgmma
-
-
-def slot_pitch(kernel: Kernel, ring: Ring) -> int:
-    """Bytes from one slot to the next; TMA slots start at multiples of 1024."""
-    return -(-ring.slot_bytes // 1024) * 1024 if kernel.arch == "sm90" and kernel.maps else ring.slot_bytes
 
 
 def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l: Lines) -> None:

@@ -1,0 +1,52 @@
+"""Where a block of k is: the slots of its rings, its barriers and their parities, and the test that it exists."""
+
+from __future__ import annotations
+
+from tatami.core.expr import Expr
+from tatami.cu.expr_text import index_text
+from tatami.gpu.ir import Barrier, Kernel, Ring
+
+
+def slot_pitch(kernel: Kernel, ring: Ring) -> int:
+    """Bytes from one slot to the next; TMA slots start at multiples of 1024."""
+    return -(-ring.slot_bytes // 1024) * 1024 if kernel.arch == "sm90" and kernel.maps else ring.slot_bytes
+
+
+def guard_text(block: Expr) -> str:
+    """Test that the block exists; "" where the loop says so."""
+    text = index_text(block)
+    if text == "k":
+        return ""
+    c = block.as_int()
+    if c is not None:
+        return f"{c} < KB"
+    if text == "KB - 1":
+        return "KB > 0"
+    return f"{text.replace('k - ', 'k >= ')}" if text.startswith("k - ") else f"{text} < KB"
+
+
+def position_text(kernel: Kernel, block: Expr) -> str:
+    """The block's number since its rings began."""
+    text = index_text(block)
+    return text if kernel.ring_origin == "tile" else f"base + {text}"
+
+
+def slot_text(kernel: Kernel, ring: Ring, block: Expr) -> str:
+    if ring.slots == 1:
+        return ring.name
+    return f"{ring.name} + ({position_text(kernel, block)}) % STAGES * {slot_pitch(kernel, ring)}"
+
+
+def barrier_text(kernel: Kernel, b: Barrier, block: Expr) -> str:
+    if b.slots == 1:
+        return b.name
+    return f"{b.name} + ({position_text(kernel, block)}) % STAGES * 8"
+
+
+def parity_text(kernel: Kernel, b: Barrier, block: Expr, phase: int) -> str:
+    if b.counts == "turns":
+        return f"(done + (own == 0 ? {phase} : {1 - phase})) & 1"
+    if b.counts == "tiles":
+        return f"(done + {phase}) & 1"
+    at = f"({position_text(kernel, block)}) / STAGES"
+    return f"({at} + {phase}) & 1" if phase else f"{at} & 1"

@@ -43,7 +43,7 @@ class Store(msgspec.Struct, frozen=True):
     index: Expr
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """`a`, `b`: plain operands where `why_not_mma` is empty; `a_value`, `b_value`: always."""
 
     region: str
@@ -97,29 +97,28 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
 
     a, b = operand("smA", lhs, m), operand("smB", rhs, n)
     roles = {x: "b" for x, _ in batch_axes} | {x: r for r, g in (("m", m), ("n", n), ("k", view.k)) for x in g.axes}
-    why = why_not_mma(view)
     return Problem(
-        region.name,
-        roles,
-        words.index(m.size),
-        words.index(n.size),
-        words.index(view.k.size),
-        tuple(words.index(s) for _, s in batch_axes),
-        a,
-        b,
-        words.flat(lhs.expr),
-        words.flat(rhs.expr),
-        lhs.dtype,
-        rhs.dtype,
-        why,
-        view.acc,
-        view.dtype,
-        words.params,
-        tuple(words.param_of),
-        words.symbols,
-        lets,
-        stores,
-        words.conditions(conditions),
+        region=region.name,
+        roles=roles,
+        m=words.index(m.size),
+        n=words.index(n.size),
+        k=words.index(view.k.size),
+        batch=tuple(words.index(s) for _, s in batch_axes),
+        a=a,
+        b=b,
+        a_value=words.flat(lhs.expr),
+        b_value=words.flat(rhs.expr),
+        a_dtype=lhs.dtype,
+        b_dtype=rhs.dtype,
+        why_not_mma=why_not_mma(view),
+        acc=view.acc,
+        acc_dtype=view.dtype,
+        params=words.params,
+        buffers=tuple(words.param_of),
+        symbols=words.symbols,
+        lets=lets,
+        stores=stores,
+        conditions=words.conditions(conditions),
     )
 
 

@@ -90,6 +90,7 @@ FACE = {
     "online",
     "window",
     "convolution",
+    "tiles",
     "turned",
     "slides",
     "frames",

@@ -1,13 +1,14 @@
-"""A 3x3 convolution by tiles of 2x2 results: Winograd F(2,3) in both directions (plan/packed_operands.py has the weights).
+"""A 3x3 convolution by tiles of 2x2 results, each direction of stride 1 or 2 (region/tiles.py has the sums,
+plan/packed_operands.py the weights).
 
-    Y = At [ (G w Gt) * (Bt d B) ] A       d: 4x4 of the image, Y: 2x2; * is a product per channel, summed over channels
-
-    Bt d:  d0 - d2, d1 + d2, d2 - d1, d1 - d3            At m:  m0 + m1 + m2, m1 - m2 - m3
+    Y = At [ (G w Gt) * (Bt d B) ] A       d: of the image, Y: 2x2; * is a product per channel, summed over channels
 
     for each block of tiles
         for each channel: the part of the image it sees, without guards; transformed, lanes are tiles      panels of tiles
-        for each sliver of filters: 16 products by the micro-kernel, transformed back, lanes are filters;
+        for each sliver of filters: 16, 20 or 25 products by the micro-kernel, transformed back, lanes are filters;
             transposed to lanes of pixels; the epilogue and the writes
+
+What is seen of a row is kept by its columns' remainders by the stride, so that lanes are at most two elements apart.
 
     split tiles       threads share blocks; a block's panels lie in the thread's own cache
     split channels    all panels first, threads share channels; then threads share slivers of filters
@@ -30,9 +31,9 @@ from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuWinograd
 from tatami.region.convolution import Convolution, find_convolution
 from tatami.region.ir import Reduce, Region
+from tatami.region.slides import Slide
+from tatami.region.tiles import MATRICES, WINDOW, Sum, products_of, tiles_of
 from tatami.region.walk import lets_by_name, reads
-
-POSITIONS = 16
 
 
 def lower_winograd(region: Region, plan: CpuWinograd) -> loop.Body:
@@ -53,6 +54,8 @@ class _Winograd(Tiles):
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
         self.gemm_routine = f"tatami_gemm_{element}_{self.mr}x{self.nr}_{lanes}"
         self.rows, self.columns = conv.slides
+        self.row_tile, self.column_tile = tiles_of(conv.slides)
+        self.products = products_of(conv.slides)
         self.height, self.width = self.extents[self.rows.axis], self.extents[self.columns.axis]
         self.channels, self.filters = (product(self.extents[a] for a in g) for g in (conv.channels, conv.filters))
         self.slivers = ceildiv(self.filters, expr(self.nr))
@@ -65,8 +68,9 @@ class _Winograd(Tiles):
         self.outer = (*conv.shape.batch, *conv.images)
         self.items = product(self.extents[a] for a in self.outer) * self.down * self.across
         self.panel_step, self.sum_step = self.channels * self.most + 5 * lanes, self.most * self.nr + 5 * lanes
-        """From position to position: a few lines more than needed, so that the 16 do not share the sets of a cache."""
+        """From position to position: a few lines more than needed, so that they do not share the sets of a cache."""
         self.pitch = self.block_columns * 2 + 2
+        """Of the columns of one remainder."""
         self.weights = self.transformed()
         self.has_even_rows = (self.width.as_int() or 1) % 2 == 0 and self.across == ONE
 
@@ -75,7 +79,7 @@ class _Winograd(Tiles):
         (name,) = {r.tensor for r in reads(self.conv.weights)} & set(self.plan.packed) or {""}
         lead = tuple(self.extents[a] for a in self.conv.shape.batch)
         memref = self.memrefs.get(name)
-        shape = (*lead, expr(POSITIONS), self.channels, self.filters)
+        shape = (*lead, expr(MATRICES**2), self.channels, self.filters)
         if memref is None or memref.shape != shape or memref.layout != packed_layout(len(shape), self.nr):
             raise misfit(self.plan, self.plan.acc, "its weights are not transformed in setup")
         return name
@@ -83,10 +87,10 @@ class _Winograd(Tiles):
     # -- the kernel ----------------------------------------------------------------------------
 
     def body(self) -> loop.Body:
-        work = self.most * self.channels * self.filters * (2 * POSITIONS)
+        work = self.most * self.channels * self.filters * (2 * self.products)
         channel, sliver = self.counter(self.channels), self.counter(self.slivers)
         if self.plan.split == "tiles":
-            item, panels = self.counter(self.items), self.local(self.panel_step * POSITIONS)
+            item, panels = self.counter(self.items), self.local(self.panel_step * self.products)
             scratch = (panels, *self.transform_scratch(), *self.product_scratch())
             stmts = (
                 *self.enter(var(item)),
@@ -95,19 +99,19 @@ class _Winograd(Tiles):
             )
             kernel: Stmts = (loop.Parallel(item, self.items, grain(GRAIN_FLOPS, work), stmts, scratch),)
         else:
-            panels = self.local(self.items * (self.panel_step * POSITIONS))
+            panels = self.local(self.items * (self.panel_step * self.products))
             kernel = (
                 panels,
                 self.each_part(
                     panels.name,
                     self.channels,
-                    grain(GRAIN_PACK, self.most * POSITIONS),
+                    grain(GRAIN_PACK, self.most * self.products),
                     self.transform,
                     self.transform_scratch(),
                 ),
                 self.each_part(panels.name, self.slivers, grain(GRAIN_FLOPS, work), self.multiply, self.product_scratch()),
             )
-        about = f"winograd 2x2 of 3x3, blocks of {self.plan.rows}x{self.plan.columns}, {self.mr}x{self.nr}"
+        about = f"winograd 2x2 of 3x3, {self.products} products, blocks of {self.plan.rows}x{self.plan.columns}, {self.mr}x{self.nr}"
         return loop.Body(kernel, about=f"{about}, split {self.plan.split}")
 
     def each_part(
@@ -117,7 +121,7 @@ class _Winograd(Tiles):
         x = self.counter(self.items * count)
         item, d0 = self.integer(floordiv(var(x), count))
         part, d1 = self.integer(var(x) - item * count)
-        stmts = (d0, d1, *self.enter(item), *make(panels, item * (self.panel_step * POSITIONS), part))
+        stmts = (d0, d1, *self.enter(item), *make(panels, item * (self.panel_step * self.products), part))
         return loop.Parallel(x, self.items * count, work, stmts, scratch)
 
     def enter(self, item: Expr) -> Stmts:
@@ -147,9 +151,10 @@ class _Winograd(Tiles):
     # -- into panels ---------------------------------------------------------------------------
 
     def transform_scratch(self) -> Stmts:
-        """What a channel's tiles see, and the 16 positions of their transforms. Vectors run over the ends."""
-        seen = self.local((self.block_rows * 2 + 2) * self.pitch + 2 * self.lanes + 4)
-        spread = self.local((self.most + self.lanes) * POSITIONS)
+        """What a channel's tiles see, and the positions of their transforms. Vectors run over the ends."""
+        rows = self.seen_along(self.rows, self.block_rows * 2)
+        seen = self.local(rows * self.columns.stride * self.pitch + 2 * self.lanes + 4)
+        spread = self.local((self.most + self.lanes) * self.products)
         self.seen, self.positions = seen.name, spread.name
         return seen, spread
 
@@ -158,46 +163,58 @@ class _Winograd(Tiles):
         declare, values = self.spread(self.conv.channels, channel)
         return (*declare, *self.fill(values), *self.transform_tiles(), *self.to_panels(panels, base, channel))
 
+    def seen_along(self, slide: Slide, results: Expr) -> Expr:
+        """Entries that neighbouring results see."""
+        return (results - 1) * slide.stride + WINDOW
+
     def fill(self, values: dict[str, Expr]) -> Stmts:
         """The part of the image that the block's tiles see: what some result depends on, no more."""
-        r, x = self.counter(self.height + 2), self.counter(self.width + 2)
-        still = {self.rows.window: ZERO, self.columns.window: ZERO}
-        place = {self.rows.axis: self.top * 2 + var(r), self.columns.axis: self.left * 2 + var(x)}
-        height = minimum(self.tile_rows * 2 + 2, self.height + 2 - self.top * 2)
-        width = minimum(self.tile_columns * 2 + 2, self.width + 2 - self.left * 2)
+        top, left, stride = self.top * 2, self.left * 2, self.columns.stride
+        height, width = minimum(self.tile_rows * 2, self.height - top), minimum(self.tile_columns * 2, self.width - left)
+        r, x = self.counter(self.seen_along(self.rows, self.height)), self.counter(self.width + 2)
         guards, inside, outside = split_guards(self.conv.image)
-        bound = {**self.at, **values, **still, **place}
-        copied = self.copy(inside, outside, guards, bound, x, ZERO, width, self.seen, var(r) * self.pitch)
-        return (loop.For(r, ZERO, height, copied),)
+        body: list[loop.Stmt] = []
+        for rest in range(stride):
+            place = {
+                self.rows.axis: top,
+                self.rows.window: var(r),
+                self.columns.axis: left + var(x),
+                self.columns.window: expr(rest),
+            }
+            row = (var(r) * stride + rest) * self.pitch
+            bound = {**self.at, **values, **place}
+            body += self.copy(inside, outside, guards, bound, x, ZERO, width + (WINDOW - 1 - rest) // stride, self.seen, row)
+        return (loop.For(r, ZERO, self.seen_along(self.rows, height), tuple(body)),)
 
     def transform_tiles(self) -> Stmts:
         """Lanes are the tiles of a row; those past its end are written over by the next row, or never read."""
         row, column = self.counter(self.grid_rows), self.counter(self.grid_columns)
+        stride = self.columns.stride
         with self.em.block() as body:
             d: list[list[loop.Value]] = []
-            for i in range(4):
-                at = (var(row) * 2 + i) * self.pitch + var(column) * 2
-                d.append([self.em.declare(loop.Gather(self.seen, at + j, expr(2), self.dtype, self.lanes)) for j in range(4)])
-            down = [self.into([d[i][j] for i in range(4)]) for j in range(4)]
-            for i in range(4):
-                for j, value in enumerate(self.into([down[j][i] for j in range(4)])):
-                    at = (self.most + self.lanes) * (4 * i + j) + var(row) * self.tile_columns + var(column)
-                    self.em.emit(loop.Store(self.positions, at, value))
+            for i in range(self.row_tile.samples):
+                at = (var(row) * (2 * self.rows.stride) + i) * stride
+                places = [
+                    (at + j % stride) * self.pitch + var(column) * 2 + j // stride for j in range(self.column_tile.samples)
+                ]
+                d.append([self.em.declare(loop.Gather(self.seen, x, expr(2), self.dtype, self.lanes)) for x in places])
+            down = [self.sums_of(self.row_tile.into, [line[j] for line in d]) for j in range(self.column_tile.samples)]
+            spread = (value for line in zip(*down, strict=True) for value in self.sums_of(self.column_tile.into, line))
+            for p, value in enumerate(spread):
+                at = (self.most + self.lanes) * p + var(row) * self.tile_columns + var(column)
+                self.em.emit(loop.Store(self.positions, at, value))
         across = loop.For(column, ZERO, self.tile_columns, tuple(body), self.lanes, simd=True)
         return (loop.For(row, ZERO, self.tile_rows, (across,)),)
 
-    def into(self, d: Sequence[loop.Value]) -> list[loop.Value]:
-        """Bt d"""
-        pairs = (("sub", d[0], d[2]), ("add", d[1], d[2]), ("sub", d[2], d[1]), ("sub", d[1], d[3]))
-        return [self.em.declare(loop.Op(fn, (x, y))) for fn, x, y in pairs]
-
-    def back(self, m: Sequence[loop.Value]) -> tuple[loop.Value, loop.Value]:
-        """At m"""
-
-        def op(fn: str, x: loop.Value, y: loop.Value) -> loop.Value:
-            return self.em.declare(loop.Op(fn, (x, y)))
-
-        return op("add", op("add", m[0], m[1]), m[2]), op("sub", op("sub", m[1], m[2]), m[3])
+    def sums_of(self, sums: tuple[Sum, ...], x: Sequence[loop.Value]) -> list[loop.Value]:
+        """Sums and differences of `x`, whose first terms are positive."""
+        out: list[loop.Value] = []
+        for (first, _), *others in sums:
+            total = x[first]
+            for which, factor in others:
+                total = self.em.declare(loop.Op("add" if factor > 0 else "sub", (total, x[which])))
+            out.append(total)
+        return out
 
     def to_panels(self, panels: str, base: Expr, channel: Expr) -> Stmts:
         """Balanced panels [channel][tile] of each position, as the micro-kernel divides rows."""
@@ -206,7 +223,7 @@ class _Winograd(Tiles):
         first, d0 = self.integer(floordiv(self.tiles * var(q), maximum(count, ONE)))
         r, d1 = self.integer(floordiv(self.tiles * (var(q) + 1), maximum(count, ONE)) - first)
         body: list[loop.Stmt] = []
-        for p in range(POSITIONS):
+        for p in range(self.products):
             value = loop.Load(self.positions, (self.most + self.lanes) * p + first + var(y), self.dtype, self.lanes)
             at = base + self.panel_step * p + first * self.channels + channel * r + var(y)
             body.append(loop.Store(panels, at, value, minimum(r - var(y), expr(self.lanes))))
@@ -216,18 +233,21 @@ class _Winograd(Tiles):
     # -- out of the sums -----------------------------------------------------------------------
 
     def product_scratch(self) -> Stmts:
-        sums, results = self.local(self.sum_step * POSITIONS), self.local(self.most * (4 * self.nr))
+        sums, results = self.local(self.sum_step * self.products), self.local(self.most * (4 * self.nr))
         turned = self.local(self.most * (4 * self.nr))
         self.sums, self.results, self.turned = sums.name, results.name, turned.name
         return sums, results, turned
 
     def multiply(self, panels: str, base: Expr, sliver: Expr) -> Stmts:
-        """All of a block's tiles by one sliver of filters: 16 products, the results, their epilogue."""
-        p = self.counter(expr(POSITIONS))
+        """All of a block's tiles by one sliver of filters: the products, the results, their epilogue."""
+        p = self.counter(expr(self.products))
         lead = ZERO
         for axis in self.conv.shape.batch:
             lead = lead * self.extents[axis] + self.at[axis]
-        weights = ((lead * POSITIONS + var(p)) * self.slivers + sliver) * self.channels * self.nr
+        across = len(self.column_tile.into)
+        row = floordiv(var(p), expr(across))
+        matrix = self.row_tile.matrix_of(row) * MATRICES + self.column_tile.matrix_of(var(p) - row * across)
+        weights = ((lead * MATRICES**2 + matrix) * self.slivers + sliver) * self.channels * self.nr
 
         def block(k0: Expr, k1: Expr) -> Stmts:
             pointers = (
@@ -239,7 +259,7 @@ class _Winograd(Tiles):
             return (loop.Call(self.gemm_routine, (*pointers, *sizes), routine=True),)
 
         k_blocks = maximum(ONE, ceildiv(self.channels, expr(self.plan.kc)))
-        products = loop.For(p, ZERO, expr(POSITIONS), self.each_block(self.channels, k_blocks, block))
+        products = loop.For(p, ZERO, expr(self.products), self.each_block(self.channels, k_blocks, block))
         pixels = self.tiles * 4
         buffers = (loop.Pointer(self.turned, ZERO), loop.Pointer(self.results, ZERO))
         sizes = tuple(map(loop.Integer, (pixels, pixels, expr(self.nr), expr(self.nr))))
@@ -254,11 +274,12 @@ class _Winograd(Tiles):
         with self.em.block() as body:
             m = [
                 self.em.declare(loop.Load(self.sums, self.sum_step * p + tile * self.nr + var(x), self.dtype, self.lanes))
-                for p in range(POSITIONS)
+                for p in range(self.products)
             ]
-            down = [self.back([m[4 * i + j] for i in range(4)]) for j in range(4)]
-            for i in range(2):
-                for j, value in enumerate(self.back([down[j][i] for j in range(4)])):
+            across = len(self.column_tile.into)
+            down = [self.sums_of(self.row_tile.back, m[j::across]) for j in range(across)]
+            for i, line in enumerate(zip(*down, strict=True)):
+                for j, value in enumerate(self.sums_of(self.column_tile.back, line)):
                     pixel = (var(row) * 2 + i) * (self.tile_columns * 2) + var(column) * 2 + j
                     self.em.emit(loop.Store(self.results, pixel * self.nr + var(x), value))
         filters = loop.For(x, ZERO, expr(self.nr), tuple(body), self.lanes, simd=True)

@@ -14,14 +14,12 @@ from tatami.poly_core.ir import RegionFacts
 from tatami.region.convolution import Convolution, find_convolution
 from tatami.region.ir import Region
 from tatami.region.kinds import epilogue_of, operand_tensor
+from tatami.region.tiles import MATRICES, RESULTS, TILES, WINDOW, products_of
 from tatami.region.walk import all_axes, lets_by_name
-
-POSITIONS = 16
-"""Products of a tile of 2x2 results, where the sum itself has 36."""
 
 
 def find_winograd(region: Region) -> Convolution | str:
-    """The convolution that F(2,3) applies to, or why it does not, in numbers."""
+    """The convolution that tiles apply to, or why they do not, in numbers."""
     found = find_convolution(region)
     if isinstance(found, str):
         return found
@@ -30,10 +28,10 @@ def find_winograd(region: Region) -> Convolution | str:
     if acc.dtype not in (DType.fp32, DType.fp64):
         return f"it accumulates in {acc.dtype}; transforms take fp32 and fp64"
     windows = " x ".join(str(extents[s.window]) for s in found.slides)
-    if len(found.slides) != 2 or any(extents[s.window].as_int() != 3 for s in found.slides):
+    if len(found.slides) != 2 or any(extents[s.window].as_int() != WINDOW for s in found.slides):
         return f"a window of {windows}; the template takes 3 x 3"
-    if wrong := next((s for s in found.slides if s.stride != 1 or s.dilation != 1), None):
-        return f"stride {wrong.stride}, dilation {wrong.dilation}; the template takes 1 and 1"
+    if wrong := next((s for s in found.slides if s.stride not in TILES or s.dilation != 1), None):
+        return f"stride {wrong.stride}, dilation {wrong.dilation}; the template takes strides 1 and 2, dilation 1"
     if any(y.source not in (acc.name, *epilogue_of(region, acc.name)) for y in region.yields):
         return "an output is not made from the accumulator in place"
     return found
@@ -56,12 +54,12 @@ def winograd_plan(
         return f"vectors of {lanes} elements; transposing takes 4, 8 or 16"
     mr, nr = tile
     extents = all_axes(region)
-    height, width = (-(-size_at(extents[s.axis], sizes) // 2) for s in found.slides)
+    height, width = (-(-size_at(extents[s.axis], sizes) // RESULTS) for s in found.slides)
     channels, filters = (trips(region, group, sizes) for group in (found.channels, found.filters))
     cores = max(1, target.cores)
     outer = trips(region, (*found.shape.batch, *found.images), sizes)
-    most = max(mr, target.l2_bytes // 2 // (POSITIONS * itemsize * (channels + nr)))
-    if POSITIONS * channels * filters * itemsize <= target.l2_bytes // 2:
+    most = max(mr, target.l2_bytes // 2 // (products_of(found.slides) * itemsize * (channels + nr)))
+    if MATRICES**2 * channels * filters * itemsize <= target.l2_bytes // 2:
         most = min(most, max(4 * mr, outer * height * width // (4 * cores)))
     columns = width if width <= 2 * most else -(-width // -(-width // most))
     rows = max(1, min(height, round(most / columns)))
@@ -81,25 +79,22 @@ def winograd_estimate(
     extents = all_axes(region)
     acc = lets_by_name(region)[plan.acc]
     lanes = max(1, plan.width * 4 // acc.dtype.itemsize)
-    height, width = (-(-size_at(extents[s.axis], sizes) // 2) for s in found.slides)
+    height, width = (-(-size_at(extents[s.axis], sizes) // RESULTS) for s in found.slides)
     outer = trips(region, (*found.shape.batch, *found.images), sizes)
     channels, filters = trips(region, found.channels, sizes), trips(region, found.filters, sizes)
     slivers = -(-filters // plan.nr)
     tiles = outer * height * width
     threads = max(1, target.cores)
     rate = clock(target) * threads
-    compute = 2.0 * POSITIONS * tiles * channels * slivers * plan.nr / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    products = products_of(found.slides)
+    compute = 2.0 * products * tiles * channels * slivers * plan.nr / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
     vectors = outer * channels * height * -(-width // lanes)
-    into = vectors * 4.0 * POSITIONS + outer * channels * tiles_seen(height, width) / lanes
-    panels = tiles * channels * POSITIONS / plan.mr * 2.0
+    seen = [RESULTS * n * s.stride + 2.0 for n, s in zip((height, width), found.slides)]
+    into = vectors * 4.0 * products + outer * channels * seen[0] * seen[1] * 1.5 / lanes
+    panels = tiles * channels * products / plan.mr * 2.0
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
-    back = tiles * slivers * plan.nr / lanes * (3.0 * POSITIONS + 4.0 * (4.0 + after))
+    back = tiles * slivers * plan.nr / lanes * (3.0 * products + RESULTS**2 * (4.0 + after))
     blocks = outer * -(-height // plan.rows) * -(-width // plan.columns)
-    weights = POSITIONS * channels * slivers * plan.nr * acc.dtype.itemsize
+    weights = MATRICES**2 * channels * slivers * plan.nr * acc.dtype.itemsize
     far = 0.0 if weights * 2 <= target.l2_bytes else blocks * weights * SECONDS_PER_PACKED_BYTE / 2 / threads
     return roofline({"compute": compute, "transform": (into + panels + back) / rate, "weights": far}, facts, target, sizes)
-
-
-def tiles_seen(height: int, width: int) -> float:
-    """Elements of an image that so many tiles see, each copied in rows."""
-    return (2.0 * height + 2.0) * (2.0 * width + 2.0) * 1.5

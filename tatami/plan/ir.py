@@ -112,10 +112,10 @@ class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window")
 
 
 class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winograd"):
-    """A 3x3 convolution by tiles of 2x2 results, F(2,3): 16 products instead of 36 per tile (region/convolution.py says
-    when). Blocks of `rows` x `columns` tiles are transformed into panels of mr, multiplied with the weights that `setup`
-    has transformed (`packed` names them) in slivers of nr filters, and transformed back. `split` names what threads
-    divide: the blocks of tiles, or channels and then filters."""
+    """A 3x3 convolution of stride 1 or 2 by tiles of 2x2 results: 16, 20 or 25 products instead of 36 per tile
+    (region/convolution.py says when, region/tiles.py how). Blocks of `rows` x `columns` tiles are transformed into panels of
+    mr, multiplied with the weights that `setup` has transformed (`packed` names them) in slivers of nr filters, and
+    transformed back. `split` names what threads divide: the blocks of tiles, or channels and then filters."""
 
     acc: str
     rows: int

@@ -4,10 +4,10 @@ A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N
 in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
 
     cpu_contraction   the wide operand itself, slivers of nr columns
-    cpu_winograd      3x3 weights w transformed to U = G w Gᵀ, 16 matrices: [batch…, 16, C, F], slivers of nr filters
+    cpu_winograd      3x3 weights transformed to 16 matrices (region/tiles.py): [batch…, 16, C, F], slivers of nr filters
 
-What the realised Region reads means the operand. Of transformed weights that is their inverse, which is short since G
-has full column rank: rows 0, 1, 2 of w are rows 0, 1 - 2, 3 of U, and so are its columns.
+What the realised Region reads means the operand. Of transformed weights that is their inverse, which is short: weights
+0, 1, 2 of a dimension are its matrices 0, 1, 3, or 0, 1 - 2, 3.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tatami.region.convolution import find_convolution
 from tatami.region.ir import Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Within
 from tatami.region.kinds import ContractionShape, contractions, operand_tensor
 from tatami.region.slides import Slide
+from tatami.region.tiles import MATRICES, WINDOW, Tile, tiles_of
 from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads, substitute_axes
 
 
@@ -103,6 +104,7 @@ def _transformed(region: Region, plan: CpuWinograd) -> PackedOperand | None:
     if isinstance(found, str):
         return None
     rows, columns = found.slides
+    down, across = tiles_of(found.slides)
     own = (*found.shape.batch, *found.channels, *found.filters)
     tensor = operand_tensor(found.weights)
     if tensor not in plan.packed or not is_packable(region, found.weights, own):
@@ -115,46 +117,56 @@ def _transformed(region: Region, plan: CpuWinograd) -> PackedOperand | None:
         return substitute_axes(e, {rows.window: expr(row), columns.window: expr(column)}, lets)
 
     along = [
-        Let(f"w{row}", (*own, _COLUMN), dtype, _spread(_COLUMN, [weight(row, column) for column in range(3)], dtype))
-        for row in range(3)
+        Let(
+            f"w{row}",
+            (*own, _COLUMN),
+            dtype,
+            _spread(_COLUMN, across, [weight(row, column) for column in range(WINDOW)], dtype),
+        )
+        for row in range(WINDOW)
     ]
-    last = Let("v", (*own, _ROW, _COLUMN), dtype, _spread(_ROW, [Ref(let.name) for let in along], dtype))
+    last = Let("v", (*own, _ROW, _COLUMN), dtype, _spread(_ROW, down, [Ref(let.name) for let in along], dtype))
     batch, channels, filters = found.shape.batch, found.channels, found.filters
     lead, tail = tuple(var(a) for a in batch), (_linear(extents, channels), _linear(extents, filters))
-    sizes = {a: extents[a] for a in own} | {_ROW: expr(4), _COLUMN: expr(4)}
-    shape = (
-        *(extents[a] for a in batch), expr(16), product(extents[a] for a in channels), product(extents[a] for a in filters)
-    )  # fmt: skip
+    sizes = {a: extents[a] for a in own} | {_ROW: expr(MATRICES), _COLUMN: expr(MATRICES)}
+    entries = expr(MATRICES**2)
+    shape = (*(extents[a] for a in batch), entries, product(extents[a] for a in channels), product(extents[a] for a in filters))
 
     def read(name: str) -> RegionExpr:
         def entry(row: Expr, column: Expr) -> RegionExpr:
-            return Read(name, (*lead, row * 4 + column, *tail))
+            return Read(name, (*lead, row * MATRICES + column, *tail))
 
-        at_row, at_column = _entry(rows), _entry(columns)
-        inner = _minus_where_middle(entry(at_row, at_column), entry(at_row, expr(2)), columns, dtype)
-        other = _minus_where_middle(entry(expr(2), at_column), entry(expr(2), expr(2)), columns, dtype)
-        return _minus_where_middle(inner, other, rows, dtype)
+        def at(row: Expr) -> RegionExpr:
+            return _lessened(columns, across, lambda column: entry(row, column), dtype)
 
-    index = (*lead, var(_ROW) * 4 + var(_COLUMN), *tail)
+        return _lessened(rows, down, at, dtype)
+
+    index = (*lead, var(_ROW) * MATRICES + var(_COLUMN), *tail)
     return PackedOperand(plan.acc, found.weights, tensor, (*along, last), sizes, shape, index, plan.nr, read)
 
 
-def _spread(axis: str, w: list[RegionExpr], dtype: DType) -> RegionExpr:
-    """Entry `axis` of G w: w0, (w0 + w1 + w2) / 2, (w0 - w1 + w2) / 2, w2."""
+def _spread(axis: str, tile: Tile, w: list[RegionExpr], dtype: DType) -> RegionExpr:
+    """Matrix `axis` of the weights."""
 
-    def where(at: int, then: RegionExpr, other: RegionExpr) -> RegionExpr:
-        return Select(Binary("eq", Index(var(axis), DType.i64), Const(at, DType.i64)), then, other)
+    def term(which: int, factor: float) -> RegionExpr:
+        return w[which] if factor == 1 else Binary("mul", w[which], Const(factor, dtype))
 
-    ends = Binary("add", w[0], w[2])
-    middle = where(1, Binary("add", ends, w[1]), Binary("sub", ends, w[1]))
-    return where(0, w[0], where(3, w[2], Binary("mul", middle, Const(0.5, dtype))))
+    sums: list[RegionExpr] = []
+    for terms in tile.matrices:
+        first, *others = (term(*t) for t in terms)
+        for other in others:
+            first = Binary("add", first, other)
+        sums.append(first)
+    out = sums[-1]
+    for at, value in reversed(list(enumerate(sums[:-1]))):
+        out = Select(Binary("eq", Index(var(axis), DType.i64), Const(at, DType.i64)), value, out)
+    return out
 
 
-def _entry(slide: Slide) -> Expr:
-    """Where entries 0, 1, 2 of a window are in 0, 1, 3 of its transform."""
-    return var(slide.window) + floordiv(var(slide.window), expr(2))
-
-
-def _minus_where_middle(x: RegionExpr, y: RegionExpr, slide: Slide, dtype: DType) -> RegionExpr:
+def _lessened(slide: Slide, tile: Tile, entry: Callable[[Expr], RegionExpr], dtype: DType) -> RegionExpr:
+    """The weight at a place of the window, from the matrices of its dimension."""
+    x = entry(var(slide.window) + floordiv(var(slide.window), expr(2)))
+    if tile.less is None:
+        return x
     middle = Within((Guard(var(slide.window) - 1, expr(1)),))
-    return Binary("sub", x, Select(middle, y, Const(0, dtype)))
+    return Binary("sub", x, Select(middle, entry(expr(tile.less)), Const(0, dtype)))

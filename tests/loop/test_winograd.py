@@ -50,6 +50,12 @@ CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "two rows": (convolution(32, 32, padding=1), (1, 32, 2, 64)),
     "groups and a batch": (convolution(48, 32, padding=1, groups=2), (3, 32, 14, 14)),
     "a residual": (with_residual, (2, 24, 15, 17)),
+    "stride 2": (convolution(40, 24, padding=1, stride=2), (1, 24, 28, 28)),
+    "stride 2, uneven": (convolution(33, 17, padding=1, stride=2), (2, 17, 13, 31)),
+    "stride 2, uneven borders and groups": (convolution(48, 32, padding=((2, 0), (0, 2)), stride=2, groups=2), (1, 32, 20, 17)),
+    "stride 2 by blocks": (convolution(16, 48, padding=1, stride=2), (1, 48, 120, 140)),
+    "stride 2 down": (convolution(24, 16, padding=1, stride=(2, 1)), (1, 16, 15, 14)),
+    "stride 2 across": (convolution(24, 16, padding=1, stride=(1, 2)), (1, 16, 15, 14)),
 }
 
 
@@ -87,8 +93,16 @@ def test_tiles_give_the_convolution(name: str) -> None:
     check(tt.compile(graph(make, shape)), make, sample(shape))
 
 
-@pytest.mark.parametrize("target", ["cpu:avx2", "cpu:generic"])
-@pytest.mark.parametrize("name", ["uneven", "groups and a batch"])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("uneven", "cpu:avx2"),
+        ("uneven", "cpu:generic"),
+        ("groups and a batch", "cpu:avx2"),
+        ("groups and a batch", "cpu:generic"),
+        ("stride 2, uneven", "cpu:avx2"),
+    ],
+)
 def test_shorter_vectors(name: str, target: str) -> None:
     make, shape = CASES[name]
     check(tt.compile(graph(make, shape), target=target), make, sample(shape))
@@ -96,8 +110,9 @@ def test_shorter_vectors(name: str, target: str) -> None:
 
 @pytest.mark.parametrize("split", ["tiles", "channels"])
 @pytest.mark.parametrize("blocks", [(1, 1), (2, 3), (100, 100)])
-def test_any_block_and_either_split(split: str, blocks: tuple[int, int]) -> None:
-    make, shape = CASES["uneven"]
+@pytest.mark.parametrize("name", ["uneven", "stride 2, uneven"])
+def test_any_block_and_either_split(name: str, split: str, blocks: tuple[int, int]) -> None:
+    make, shape = CASES[name]
     _, key, plan = plan_of(tt.compile(graph(make, shape)))
     mine = msgspec.structs.replace(plan, rows=blocks[0], columns=blocks[1], split=split)
     f = tt.compile(graph(make, shape), decisions={"plans": {key: to_builtins(mine)}})
@@ -105,8 +120,9 @@ def test_any_block_and_either_split(split: str, blocks: tuple[int, int]) -> None
     assert plan_of(f)[2] == mine
 
 
-def test_sizes_known_when_it_runs() -> None:
-    make = convolution(24, 16, padding=1)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_sizes_known_when_it_runs(stride: int) -> None:
+    make = convolution(24, 16, padding=1, stride=stride)
     ranges = {"B": (0, 1, 64), "H": (1, 28, 512), "W": (1, 28, 512)}
     f = tt.compile(graph(make, ("B", 16, "H", "W")), sizes=ranges)
     for b, h, w in ((1, 7, 7), (2, 14, 30), (1, 1, 70), (0, 5, 5)):
@@ -139,15 +155,16 @@ def test_an_image_is_rounded_before_it_is_transformed() -> None:
     assert not f(x=x)["y"].any()
 
 
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shift", [0.0, 100.0])
-def test_the_error_is_within_its_bound(shift: float) -> None:
+def test_the_error_is_within_its_bound(shift: float, stride: int) -> None:
     """A result differs by at most 2^-22 of the largest sum of magnitudes of the image (docs/decisions/0018): the
     bound holds where these cancel too."""
     channels, filters = 64, 32
-    make = convolution(filters, channels, padding=1)
+    make = convolution(filters, channels, padding=1, stride=stride)
 
     def magnitudes(g: tt.Graph, x: Any) -> Any:
-        return x.conv(g.constant(np.abs(weights(filters, channels))), None, padding=1)
+        return x.conv(g.constant(np.abs(weights(filters, channels))), None, padding=1, stride=stride)
 
     shape = (1, channels, 24, 24)
     x = sample(shape) + np.float32(shift)
@@ -174,7 +191,9 @@ def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
     assert np.array_equal(one, three)
 
 
-@pytest.mark.parametrize(("name", "split"), [("without borders", "tiles"), ("groups and a batch", "channels")])
+@pytest.mark.parametrize(
+    ("name", "split"), [("without borders", "tiles"), ("groups and a batch", "channels"), ("stride 2, uneven", "tiles")]
+)
 def test_nothing_outside_the_tensors_is_read_or_written(name: str, split: str) -> None:
     make, shape = CASES[name]
     f = tt.compile(graph(make, shape), target="cpu:avx2")
@@ -192,7 +211,7 @@ def test_other_convolutions_say_why_not() -> None:
         (chosen,) = tt.compile(graph(make, shape)).stages["plan"].value.main.regions
         return next(r.why for r in chosen.rejected if r.plan == "cpu_winograd")
 
-    assert "stride 2, dilation 1" in why(convolution(32, 32, padding=1, stride=2), (1, 32, 28, 28))
+    assert "stride 3, dilation 1" in why(convolution(32, 32, padding=1, stride=3), (1, 32, 28, 28))
     assert "dilation 2" in why(convolution(32, 32, padding=2, dilation=2), (1, 32, 28, 28))
 
     def five(g: tt.Graph, x: Any) -> Any:
@@ -213,5 +232,5 @@ def test_a_wrong_plan_is_refused_with_the_reason() -> None:
     assert verify_plan(plan, region, target) == []
     for change in ({"acc": "other"}, {"packed": ()}, {"rows": 0}, {"width": 12}, {"width": 32, "nr": 64}, {"mr": 40}):
         assert verify_plan(msgspec.structs.replace(plan, **change), region, target), change
-    strided = tt.compile(graph(convolution(32, 32, padding=1, stride=2), (1, 32, 28, 28))).stages["region"].value.main.body[0]
+    strided = tt.compile(graph(convolution(32, 32, padding=1, stride=3), (1, 32, 28, 28))).stages["region"].value.main.body[0]
     assert "no 3x3 convolution" in verify_plan(plan, strided, target)[0].why

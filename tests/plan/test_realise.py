@@ -12,7 +12,7 @@ from tatami.core.substitute import substitute_sizes
 from tatami.core.target import PRESETS
 from tatami.core.tensor import Tensor
 from tatami.plan.choose import choose
-from tatami.plan.ir import CpuContraction, ProgramPlan
+from tatami.plan.ir import CpuContraction, CpuWinograd, ProgramPlan
 from tatami.plan.plan_realised import plan_realised
 from tatami.plan.realise import realise
 from tatami.plan.verify import verify as verify_plans
@@ -73,14 +73,22 @@ def test_a_packed_sliver_is_contiguous_over_k() -> None:
     assert [at(0, 0), at(0, 31), at(1, 0), at(39, 31), at(0, 32)] == [0, 31, 32, 40 * 32 - 1, 40 * 32]
 
 
-def test_conv_weights_become_a_matrix() -> None:
+WEIGHT_PLANS = [
+    CpuContraction("acc", 12, 32, 384, 1020, 4096, 16, False, "n", ("F",), ()),
+    CpuWinograd("acc", 2, 2, 12, 32, 384, 16, "channels", ("F",)),
+]
+
+
+@pytest.mark.parametrize("wanted", WEIGHT_PLANS, ids=["one", "of tiles"])
+def test_conv_weights_become_matrices(wanted: CpuContraction | CpuWinograd) -> None:
     region = substitute_sizes(ex.conv(), {"Co": expr(64), "Ci": expr(8)})
     weights = rng.standard_normal((64, 8, 3, 3)).astype(np.float32)
     module = with_constant(region, "F", weights)
-    plan = choose(module, analyse(module), TARGET, None, {"N": 1, "H": 7, "W": 7})
-    chosen = plan.main.regions[0].choices[0].plan
-    assert isinstance(chosen, CpuContraction)
-    assert (chosen.swap, chosen.packed) == (False, ("F",))
+    sizes = {"N": 1, "H": 7, "W": 7}
+    assert isinstance(choose(module, analyse(module), TARGET, None, sizes).main.regions[0].choices[0].plan, CpuWinograd)
+    plan = choose(module, analyse(module), TARGET, {"": wanted}, sizes)
+    assert plan.main.regions[0].choices[0].plan == wanted
+    assert verify_plans(plan, module) == []
     realised = realise(module, plan)
     assert [str(d) for d in verify(realised)] == []
     x = rng.standard_normal((1, 8, 7, 7)).astype(np.float32)

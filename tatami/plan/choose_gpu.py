@@ -13,7 +13,7 @@ import msgspec
 from tatami.core.expr import Expr, exact_div
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
-from tatami.plan.choose_pair import choose_pair
+from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
 from tatami.plan.choose_sm90 import REGISTERS, Shape, can_stage, sm90_shapes, stages_of
 from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
@@ -25,6 +25,7 @@ from tatami.plan.ir import (
     Guarded,
     LocalEdge,
     Rejected,
+    SchedulePlan,
     Sm80Mma,
     Sm90Mma,
     Vectorize,
@@ -63,9 +64,7 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     """The choices of a Region that is not opaque, the last unconditional, and what was rejected with both numbers."""
     if region.opaque is not None:
         return (Guarded((), routine_plan(region, sizes)),), ()
-    view = gemm_view(region)
-    if not isinstance(view, str) and not (view.m.axes and view.n.axes):
-        view = "one side of the product has no axis of its own: memory decides"
+    view = _product_of(region)
     if isinstance(view, str):
         reasons = [Rejected("contraction", view)]
         if len(contractions(region)) > 1:
@@ -74,27 +73,22 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
                 return pair
             reasons.append(Rejected("sm80_pair", pair))
         return (Guarded((), stream_plan(region, target, sizes)),), tuple(reasons)
-    rejected: tuple[Rejected, ...]
     why = why_not_mma(view)
-    if why:
-        best, rejected = _best(region, view, [*_sync_candidates(region, view, target)], target, sizes)
-        return (Guarded((), best.plan, best.estimate),), (Rejected("mma", why), *rejected)
-    width = 16 // view.lhs.dtype.itemsize
-    conditions, wide = _alignment(view, width)
-    rejected = ()
     choices: list[Guarded] = []
-    if wide:
-        tensor_cores = view.lhs.dtype.is_narrow_float
-        plain = not any(why_not_plain(o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n)))
-        fast = _sm90_candidates(region, view, conditions) if target.isa == "sm90" and tensor_cores and plain else []
-        fast += _sm80_candidates(region, view, width, few=bool(fast))
-        best, rejected = _best(region, view, fast, target, sizes)
+    rejected: tuple[Rejected, ...] = ()
+    for conditions, candidates in _groups(region, view, target):
+        best, refused = _best(region, view, candidates, target, sizes)
+        rejected = rejected or refused
         choices.append(Guarded(conditions, best.plan, best.estimate))
-    if conditions or not wide:
-        slow, more = _best(region, view, [*_sm80_candidates(region, view, min(2, width // 2), few=True)], target, sizes)
-        choices.append(Guarded((), slow.plan, slow.estimate))
-        rejected = (*rejected, *more) if not wide else rejected
-    return tuple(choices), rejected
+    return tuple(choices), (Rejected("mma", why), *rejected) if why else rejected
+
+
+def _product_of(region: Region) -> GemmView | str:
+    """The matrix product that a template takes, or why there is none."""
+    view = gemm_view(region)
+    if isinstance(view, str) or (view.m.axes and view.n.axes):
+        return view
+    return "one side of the product has no axis of its own: memory decides"
 
 
 # -- candidates ------------------------------------------------------------------------------------
@@ -163,19 +157,45 @@ def _dims(view: GemmView, sizes: Mapping[str, int]) -> tuple[int, int, int, int]
     return b, m, n, k
 
 
-def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Candidate, ...]:
-    """Plans of a matrix product that fit the machine, the fastest by the estimate first: what a search runs. None for
-    a Region that no tensor core takes."""
-    view = gemm_view(region)
-    if isinstance(view, str) or why_not_mma(view) or not view.lhs.dtype.is_narrow_float:
-        return ()
-    dims = _dims(view, sizes)
-    conditions, _ = _alignment(view, 16 // view.lhs.dtype.itemsize)
-    found = _sm90_candidates(region, view, conditions) if target.isa == "sm90" else []
-    found += _sm80_candidates(region, view, 16 // view.lhs.dtype.itemsize, few=bool(found))
-    fits = [c for c in found if not [*shape_rules(c.plan), *hard_limits(c.plan, view.lhs.dtype, target)]]
-    known = [msgspec.structs.replace(c, estimate=gpu_estimate(c.plan, view.lhs.dtype, dims, target)) for c in fits]
-    return tuple(sorted(known, key=lambda c: c.estimate["total"]))
+class Offer(msgspec.Struct, frozen=True):
+    """A plan that fits a Region and the machine, with the line that names it."""
+
+    line: str
+    plan: SchedulePlan
+    estimate: dict[str, float] = {}
+
+
+def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Offer, ...]:
+    """The plans that `choose_gpu` chooses among where sizes meet its conditions and the machine has what they want, the
+    fastest by the estimate first: what a search runs."""
+    if region.opaque is not None:
+        return (Offer("gpu_stream", routine_plan(region, sizes)),)
+    view = _product_of(region)
+    if isinstance(view, str):
+        pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
+        return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
+    dtype, dims = view.lhs.dtype, _dims(view, sizes)
+    _, candidates = _groups(region, view, target)[0]
+    fits = [c for c in candidates if not [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target)]]
+    offers = [Offer(c.line, c.plan, gpu_estimate(c.plan, dtype, dims, target)) for c in fits]
+    return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
+
+
+def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[Condition, ...], list[Candidate]]]:
+    """Candidates by the conditions under which they apply; the last apply always."""
+    if why_not_mma(view):
+        return [((), _sync_candidates(region, view, target))]
+    width = 16 // view.lhs.dtype.itemsize
+    conditions, wide = _alignment(view, width)
+    out: list[tuple[tuple[Condition, ...], list[Candidate]]] = []
+    if wide:
+        tensor_cores = view.lhs.dtype.is_narrow_float
+        plain = not any(why_not_plain(o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n)))
+        fast = _sm90_candidates(region, view, conditions) if target.isa == "sm90" and tensor_cores and plain else []
+        out.append((conditions, [*fast, *_sm80_candidates(region, view, width, few=bool(fast))]))
+    if conditions or not wide:
+        out.append(((), _sm80_candidates(region, view, min(2, width // 2), few=True)))
+    return out
 
 
 def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = False) -> list[Candidate]:

@@ -37,6 +37,32 @@ def choose_pair(
 ) -> tuple[tuple[Guarded, ...], tuple[Rejected, ...]] | str:
     """The choices, for sizes that allow 16-byte copies and for all others, and what was rejected with both numbers; or why
     there is none. Copies are as wide as what a choice promises allows."""
+    found = _pair_of(region)
+    if isinstance(found, str):
+        return found
+    view, uneven = found
+    fits, broken = _candidates(region, view, target, sizes)
+    if not fits:
+        return broken[0].why
+    (best, estimate), *others = fits
+    total = estimate["total"]
+    slower = [Rejected(name_pair(p), f"slower: {e['total'] * 1e6:.3g} us against {total * 1e6:.3g} us", e) for p, e in others]
+    general, rejected = Guarded((), best, estimate), (*broken, *slower)
+    even = tuple(Condition(e, 8) for e in uneven if e.as_int() is None)
+    if not even or len(even) < len(uneven):
+        return (general,), rejected
+    return (msgspec.structs.replace(general, conditions=even), general), rejected
+
+
+def pair_plans(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[tuple[Sm80Pair, dict[str, float]], ...]:
+    """The plans that fit, with their estimates, the fastest first; none where the template does not take the Region."""
+    found = _pair_of(region)
+    return () if isinstance(found, str) else _candidates(region, found[0], target, sizes)[0]
+
+
+def _pair_of(region: Region) -> tuple[PairView, tuple[Expr, ...]] | str:
+    """The two products that the template takes, and which of their sizes and pitches may be no multiple of 8 elements;
+    or why there are none."""
     view = pair_view(region)
     if isinstance(view, str):
         return view
@@ -45,14 +71,7 @@ def choose_pair(
     if depth is None or columns is None or not 0 < depth <= WIDEST or not 0 < columns <= WIDEST:
         return f"depth {extents[view.depth]}, {extents[view.columns]} columns: the template keeps 1 to {WIDEST} of each on chip"
     uneven = _uneven(region, view)
-    if isinstance(uneven, str):
-        return uneven
-    found = _fastest(region, view, target, sizes)
-    if isinstance(found, str) or not uneven:
-        return found if isinstance(found, str) else ((found[0],), found[1])
-    even = tuple(Condition(e, 8) for e in uneven if e.as_int() is None)
-    guarded = msgspec.structs.replace(found[0], conditions=even)
-    return ((guarded, found[0]) if len(even) == len(uneven) else (found[0],)), found[1]
+    return uneven if isinstance(uneven, str) else (view, uneven)
 
 
 def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
@@ -76,31 +95,25 @@ def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
     return tuple(out)
 
 
-def _fastest(
+def _candidates(
     region: Region, view: PairView, target: Target, sizes: Mapping[str, int]
-) -> tuple[Guarded, tuple[Rejected, ...]] | str:
+) -> tuple[tuple[tuple[Sm80Pair, dict[str, float]], ...], tuple[Rejected, ...]]:
+    """The plans that fit, with their estimates, the fastest first; and those that do not."""
     extents = all_axes(region)
     depth, columns = extents[view.depth].as_int() or 0, extents[view.columns].as_int() or 0
-    rejected: list[Rejected] = []
-    kept: list[tuple[float, Sm80Pair, dict[str, float]]] = []
+    broken: list[Rejected] = []
+    fits: list[tuple[Sm80Pair, dict[str, float]]] = []
     for rows, keys, warp_rows in TILES:
         for stages in STAGES:
             tile = (rows, -(-columns // 16) * 16, keys)
             plan = Sm80Pair(view.first, view.second, tile, -(-depth // 16) * 16, warp_rows, stages, ())
             plan = msgspec.structs.replace(plan, predicate_tail=_tail(view, extents, plan))
             estimate = pair_estimate(region, view, plan, target, sizes)
-            if broken := [*pair_rules(plan), *pair_limits(plan, target)]:
-                rejected.append(Rejected(name_pair(plan), broken[0], estimate))
+            if why := [*pair_rules(plan), *pair_limits(plan, target)]:
+                broken.append(Rejected(name_pair(plan), why[0], estimate))
             else:
-                kept.append((estimate["total"], plan, estimate))
-    if not kept:
-        return rejected[0].why
-    kept.sort(key=lambda k: k[0])
-    total, best, estimate = kept[0]
-    for slower, plan, other in kept[1:]:
-        why = f"slower: {slower * 1e6:.3g} us against {total * 1e6:.3g} us"
-        rejected.append(Rejected(name_pair(plan), why, other))
-    return Guarded((), best, estimate), tuple(rejected)
+                fits.append((plan, estimate))
+    return tuple(sorted(fits, key=lambda f: f[1]["total"])), tuple(broken)
 
 
 def name_pair(plan: Sm80Pair) -> str:

@@ -82,13 +82,14 @@ def _check(lib: ctypes.CDLL, status: int, at: str) -> None:
 
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
-    sites = dict.fromkeys([sysconfig.get_paths()["platlib"], *sys.path])
+    sites = dict.fromkeys([*sys.path, sysconfig.get_paths()["platlib"]])
     found = [p for s in sites if s for p in sorted(Path(s).glob("nvidia/*/lib/libnvrtc.so.*"), reverse=True)]
-    candidates = [str(p) for p in found if "builtins" not in p.name]
     system = ctypes.util.find_library("nvrtc")
-    for path in [*candidates, *([system] if system else [])]:
+    for path in [*found, *([Path(system)] if system else [])]:
         try:
-            return ctypes.CDLL(path)
+            for builtins in path.parent.glob("libnvrtc-builtins.so.*"):
+                ctypes.CDLL(str(builtins))  # which NVRTC asks for by its name alone
+            return ctypes.CDLL(str(path))
         except OSError:
             continue
     raise fail("MissingPackage", "cuda", "NVRTC is not installed", "pip install nvidia-cuda-nvrtc")

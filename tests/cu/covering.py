@@ -21,6 +21,7 @@ from tatami.core.kernel import Condition, KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.ir import Source
 from tatami.cu.print import headers, print_unit
+from tatami.gpu.ir import AnyKernel
 from tatami.gpu.lower import lower_region, lower_split
 from tatami.plan.ir import Guarded, Sm80Mma, Sm90Mma
 from tatami.region.ir import Region
@@ -100,7 +101,7 @@ def region_of(family: str, row: Row) -> Region:
     return gemm(dtype=dtype, out=dtype, a_col=a_col, b_col=b_col, batch=row["batch"], **of)
 
 
-def source_of(family: str, row: Row) -> Source:
+def kernels_of(family: str, row: Row) -> tuple[AnyKernel, ...]:
     """The kernels of a row. Raises TatamiError for a plan that is none."""
     target = PRESETS[TARGET[family]]
     region, plan = region_of(family, row), plan_of(family, row)
@@ -108,14 +109,17 @@ def source_of(family: str, row: Row) -> Source:
     wide = by * region.inputs[0].memref.dtype.itemsize == 16
     choice = Guarded(tuple(Condition(var(s), by) for s in "MNK") if wide else (), plan)
     made = lower_split(region, choice, target) if plan.split_k > 1 else [lower_region(region, choice, target)]
-    kernels = tuple(msgspec.structs.replace(k, face=KernelFace(f"k{i}", (), len(b.sizes), "")) for i, (k, b) in enumerate(made))
-    return Source(tuple(print_unit(k, target) for k in kernels), headers(kernels))
+    return tuple(msgspec.structs.replace(k, face=KernelFace(f"k{i}", (), len(b.sizes), "")) for i, (k, b) in enumerate(made))
+
+
+def source_of(family: str, kernels: tuple[AnyKernel, ...]) -> Source:
+    return Source(tuple(print_unit(k, PRESETS[TARGET[family]]) for k in kernels), headers(kernels))
 
 
 @cache
 def _refusal(family: str, values: tuple[Any, ...]) -> str:
     try:
-        source_of(family, dict(zip(FAMILIES[family], values)))
+        source_of(family, kernels_of(family, dict(zip(FAMILIES[family], values))))
     except TatamiError as error:
         return str(error)
     return ""

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
-import sysconfig
-from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -22,7 +17,9 @@ from tatami.cu.print import headers, print_unit
 from tatami.gpu.lower import lower_region
 from tatami.plan.ir import Guarded, SchedulePlan
 from tatami.region.ir import Region
-from tatami.runtime.nvrtc import Cubin, compile_cubin, has_nvrtc
+from tatami.runtime.nvrtc import Cubin, has_nvrtc
+from tests.cu import machine_code as code
+from tests.cu.machine_code import sass
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
 
 pytestmark = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
@@ -33,34 +30,10 @@ def compiled(region: Region, plan: SchedulePlan, target: str, conditions: tuple[
     kernel, binding = lower_region(region, Guarded(conditions, plan), PRESETS[target])
     kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(binding.sizes), ""))
     unit = print_unit(kernel, PRESETS[target])
-    cubin = compile_cubin(unit.text, unit.arch, headers((kernel,)))
+    cubin = code.compiled(unit, headers((kernel,)))
     assert cubin.warnings == ()
     assert cubin.spill_bytes == 0
     return cubin
-
-
-def disassembler() -> str | None:
-    inside = Path(sysconfig.get_paths()["platlib"]) / "nvidia" / "cu13" / "bin" / "nvdisasm"
-    return str(inside) if inside.exists() else shutil.which("nvdisasm")
-
-
-def sass(cubin: Cubin, folder: Path) -> Counter[str]:
-    """How often each instruction stands in the machine code."""
-    out: Counter[str] = Counter()
-    for op, count in machine_code(cubin, folder).items():
-        out[op.split(".")[0]] += count
-    return out
-
-
-def machine_code(cubin: Cubin, folder: Path) -> Counter[str]:
-    """The same with the instructions' modifiers."""
-    tool = disassembler()
-    if tool is None:
-        pytest.skip("nvdisasm is not installed")
-    path = folder / "k.cubin"
-    path.write_bytes(cubin.data)
-    text = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=True).stdout
-    return Counter(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9]\w*\s+)?([A-Z0-9_.]+)", text))
 
 
 def test_sm80_copies_loads_and_multiplies(tmp_path: Path) -> None:
@@ -135,7 +108,7 @@ def test_gathered_windows_fit_in_registers() -> None:
     g.output("y", x.conv(w, padding=((1, 1), (1, 1))).silu())
     source = prepare(g, target="sm80").stages["cu"].main
     (unit,) = source.units
-    cubin = compile_cubin(unit.text, unit.arch, source.headers)
+    cubin = code.compiled(unit, source.headers)
     assert cubin.warnings == () and cubin.spill_bytes == 0 and cubin.registers <= 168
 
 

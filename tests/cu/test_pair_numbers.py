@@ -18,8 +18,8 @@ from tatami.cu.print import headers, print_unit
 from tatami.gpu.ir import Kernel
 from tatami.gpu.pair import lower_pair
 from tatami.plan.ir import Guarded
-from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
-from tests.cu.test_compile import sass
+from tatami.runtime.nvrtc import has_nvrtc
+from tests.cu.machine_code import compiled, sass
 from tests.gpu.test_pair import attention, plan_for, region_of
 
 NUMPY = {tt.fp16: np.float16, tt.bf16: ml_dtypes.bfloat16}
@@ -142,7 +142,7 @@ def test_its_machine_code_copies_reads_and_multiplies_without_spills(
     assert isinstance(kernel, Kernel)
     kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(binding.sizes), ""))
     unit = print_unit(kernel, PRESETS["sm80"])
-    cubin = compile_cubin(unit.text, unit.arch, headers((kernel,)))
+    cubin = compiled(unit, headers((kernel,)))
     assert cubin.warnings == () and cubin.spill_bytes == 0
     ops = sass(cubin, tmp_path)
     _, bn, bk = tile

@@ -9,8 +9,8 @@ import pytest
 
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
-from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
-from tests.cu.test_compile import machine_code
+from tatami.runtime.nvrtc import has_nvrtc
+from tests.cu.machine_code import compiled, machine_code
 from tests.cu.test_stream_numbers import columns, softmax, stages_of
 
 pytestmark = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
@@ -45,7 +45,7 @@ def long_columns(g: Graph) -> None:
 def test_accesses_take_16_bytes(make: Callable[[Graph], None], loads: int, stores: int, tmp_path: Path) -> None:
     source = stages_of(make)["cu"].main
     unit = source.units[0]
-    cubin = compile_cubin(unit.text, unit.arch, source.headers)
+    cubin = compiled(unit, source.headers)
     assert cubin.spill_bytes == 0 and cubin.warnings == ()
     found = machine_code(cubin, tmp_path)
     assert sum(n for op, n in found.items() if op.startswith("LDG.E.128")) >= loads
@@ -57,7 +57,7 @@ def test_a_tile_is_turned_without_other_accesses_than_wide_ones(tmp_path: Path) 
     """Nothing of one element goes to or from global memory; shared memory is written 16 bytes at a time."""
     source = stages_of(turn)["cu"].main
     (unit,) = source.units
-    found = machine_code(compile_cubin(unit.text, unit.arch, source.headers), tmp_path)
+    found = machine_code(compiled(unit, source.headers), tmp_path)
     memory = {op for op in found if op.startswith(("LDG", "STG", "STS"))}
     assert memory and all(".128" in op for op in memory)
 

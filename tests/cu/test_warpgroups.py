@@ -24,7 +24,8 @@ from tatami.gpu.verify import verify_kernel
 from tatami.plan.ir import Guarded
 from tatami.region.ir import Region
 from tatami.runtime.nvrtc import has_nvrtc
-from tests.cu.test_compile import BY8, compiled, machine_code
+from tests.cu.machine_code import machine_code
+from tests.cu.test_compile import BY8, compiled
 from tests.cu.test_numbers import compare
 from tests.emulated.kernels import Built
 from tests.gpu.gemm_examples import gemm, sm90

@@ -1,0 +1,122 @@
+"""What NVRTC and ptxas make of kernel text: machine code, the instructions in it, and whether they are what a plan stands for.
+
+Compiled kernels are kept in the cache of machine code, so that a text is compiled once.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tatami.cu.ir import Unit
+from tatami.gpu.ir import CpAsync, Kernel, Loop, Role, Stmt
+from tatami.plan.ir import Sm80Mma, Sm80Pair, Sm90Mma
+from tatami.runtime.cache import default_cache
+from tatami.runtime.cuda.cubins import unit_key
+from tatami.runtime.nvrtc import Cubin, compile_cubin
+
+
+def compiled(unit: Unit, headers: Mapping[str, str]) -> Cubin:
+    """From the cache where an earlier run has left it. Raises TatamiError for a text that does not compile."""
+    cache = default_cache()
+    key = unit_key(unit, headers, unit.arch)
+    body = cache.get(key)
+    if body is not None:
+        return msgspec.msgpack.decode(body, type=Cubin)
+    cubin = compile_cubin(unit.text, unit.arch, headers)
+    cache.put(key, msgspec.msgpack.encode(cubin))
+    return cubin
+
+
+def disassembler() -> str | None:
+    inside = Path(sysconfig.get_paths()["platlib"]) / "nvidia" / "cu13" / "bin" / "nvdisasm"
+    return str(inside) if inside.exists() else shutil.which("nvdisasm")
+
+
+def machine_code(cubin: Cubin, folder: Path) -> Counter[str]:
+    """How often each instruction stands in the machine code, with its modifiers."""
+    tool = disassembler()
+    if tool is None:
+        pytest.skip("nvdisasm is not installed")
+    path = folder / "k.cubin"
+    path.write_bytes(cubin.data)
+    text = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=True).stdout
+    return Counter(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9]\w*\s+)?([A-Z0-9_.]+)", text))
+
+
+def sass(cubin: Cubin, folder: Path) -> Counter[str]:
+    """The same without modifiers."""
+    return without_modifiers(machine_code(cubin, folder))
+
+
+def without_modifiers(code: Counter[str]) -> Counter[str]:
+    out: Counter[str] = Counter()
+    for op, count in code.items():
+        out[op.split(".")[0]] += count
+    return out
+
+
+def wide_copies(kernel: Kernel) -> int | None:
+    """Copies of 16 bytes that a thread starts per block of k; None where others are among them."""
+    rings = {r.name: r for r in kernel.smem}
+    operands = [(o, rings[o.ring]) for o in (kernel.a, kernel.b) if o.ring in rings]
+    widths = {s.dst_smem: s.width for s in _statements(kernel.body) if isinstance(s, CpAsync)}
+    if any(widths.get(ring.name, 0) * o.dtype.itemsize != 16 for o, ring in operands):
+        return None
+    return sum(ring.slot_bytes // 16 // kernel.threads for _, ring in operands)
+
+
+def _statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    for s in body:
+        yield s
+        if isinstance(s, Loop | Role):
+            yield from _statements(s.body)
+
+
+def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair, code: Counter[str]) -> Iterator[str]:
+    """What the instructions of a product's kernel are not (notes on machine code). Counts are per block of k, in whole
+    multiples: ptxas unrolls and peels as it likes."""
+    ops = without_modifiers(code)
+
+    def multiple(op: str, of: int) -> Iterator[str]:
+        if ops[op] == 0 or ops[op] % of:
+            yield f"{ops[op]} {op}, no multiple of {of}"
+
+    def none(*names: str) -> Iterator[str]:
+        yield from (f"{ops[op]} {op}" for op in names if ops[op])
+
+    match plan:
+        case Sm90Mma():
+            bm = plan.tile[0]
+            sharing = 1 if plan.schedule == "pingpong" else plan.consumers
+            yield from multiple("HGMMA", plan.k_steps * (bm // 64 // sharing))
+            yield from none("HMMA", "LDGSTS")
+            if ops["UTMALDG"] < 2 or ops["USETMAXREG"] != 2:
+                yield f"{ops['UTMALDG']} UTMALDG, {ops['USETMAXREG']} USETMAXREG"
+            if any("MULTICAST" in op for op in code) != (plan.multicast != "none"):
+                yield f"multicast {plan.multicast}, the code says otherwise"
+            if (ops["UTMASTG"] > 0) != (plan.epilogue_store == "stmatrix_tma"):
+                yield f"{ops['UTMASTG']} UTMASTG with epilogue_store {plan.epilogue_store}"
+        case Sm80Mma() if not plan.async_.enable:
+            yield from none("LDGSTS", "HMMA")
+        case Sm80Mma():
+            wm, wn = map(int, plan.warp_tile.split("x"))
+            if plan.inst_shape == "fma":
+                yield from multiple("FFMA", wm // 8 * (wn // 4))
+                yield from none("HMMA")
+            else:
+                yield from multiple("HMMA", wm // 16 * (wn // 8) * plan.k_steps)
+                yield from multiple("LDSM", (wm // 16 + wn // 16) * plan.k_steps)
+            if copies := wide_copies(kernel):
+                yield from multiple("LDGSTS", copies)
+        case Sm80Pair():
+            yield from multiple("HMMA", plan.warp_rows // 16)
+            yield from multiple("LDSM", 1)

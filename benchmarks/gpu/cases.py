@@ -48,7 +48,7 @@ def gemm(m: int, n: int, k: int, dtype: DType = tt.bf16, order: str = "nn", relu
         b = g.input("b", (n, k) if order[1] == "t" else (k, n), dtype)
         y = (a.transpose() if order[0] == "t" else a) @ (b.transpose() if order[1] == "t" else b)
         if relu:
-            y = (y + g.input("bias", (n,), dtype)).relu()
+            y = (y + g.input("bias", (n,), dtype).expand((m, n))).relu()
         g.output("y", y)
         return g
 

@@ -170,9 +170,10 @@ def test_the_table_says_what_was_wrong_and_what_was_reached() -> None:
     assert tuned_plans(record) == {"plans": {"k": {"kind": "sm90_mma"}}}
 
 
-def test_cases_have_names_of_their_own() -> None:
+def test_every_case_can_be_made_and_has_a_name_of_its_own() -> None:
     for some in (checked(False), checked(True), *(timed(g) for g in ("gemm", "attention", "conv", "memory"))):
         assert len({c.name for c in some}) == len(some)
+        assert all(c.make().module().main.signature.outputs for c in some)
 
 
 def test_a_case_is_checked_on_a_device_with_poisoned_outputs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from tatami.core.bounds import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.segments import collapse, walk
@@ -55,7 +56,7 @@ class _Contraction(Tiles):
         assert isinstance(acc, Reduce)
         if acc.dtype not in ELEMENT:
             raise self.refuse(f"it accumulates in {acc.dtype}")
-        element, lanes = ELEMENT[acc.dtype], max(1, plan.width * 4 // acc.dtype.itemsize)
+        element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
         pack_routine = f"tatami_pack_{element}_{lanes}" if lanes in (4, 8, 16) else ""
         super().__init__(region, plan.acc, acc.dtype, shape.k, lanes, pack_routine)
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)

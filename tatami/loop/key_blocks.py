@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, minimum, product, step_of, var
+from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT
 from tatami.loop.packing import Stmts, Tiles, misfit
@@ -42,7 +43,7 @@ class KeyBlocks(Tiles):
     def __init__(self, region: Region, plan: CpuStreaming, online: Online) -> None:
         acc = lets_by_name(region)[plan.second].expr
         assert isinstance(acc, Reduce)
-        element, lanes = ELEMENT[acc.dtype], max(1, plan.width * 4 // acc.dtype.itemsize)
+        element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
         if lanes not in (4, 8, 16):
             raise misfit(plan, plan.second, f"vectors of {lanes} elements cannot be transposed")
         super().__init__(region, plan.second, acc.dtype, (online.keys,), lanes, f"tatami_pack_{element}_{lanes}")

@@ -8,6 +8,7 @@ threads share tiles of `along` x `across`:
 from __future__ import annotations
 
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT, GRAIN_PACK, grain
 from tatami.loop.packing import Stmts, Tiles, misfit
@@ -28,7 +29,7 @@ def lower_turn(region: Region, plan: CpuTurn) -> loop.Body:
 class _Turn(Tiles):
     def __init__(self, region: Region, plan: CpuTurn, turned: Turned) -> None:
         dtype = next(p.memref.dtype for p in region.inputs if p.name == turned.reads[0].tensor)
-        element, lanes = ELEMENT[dtype], max(1, plan.width * 4 // dtype.itemsize)
+        element, lanes = ELEMENT[dtype], lanes_of(plan.width, dtype.itemsize)
         super().__init__(region, "", dtype, (), lanes, f"tatami_pack_{element}_{lanes}")
         if lanes not in (4, 8, 16) or self.stride(turned.reads[0], turned.along) is None:
             raise misfit(plan, plan.across, f"vectors of {lanes} elements cannot be transposed")

@@ -17,6 +17,7 @@ from itertools import product as places
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.contraction import grain
@@ -47,7 +48,7 @@ class _Windows(Tiles):
     def __init__(self, region: Region, plan: CpuWindow, window: Window) -> None:
         e = next(let.expr for let in region.lets if let.name == window.let)
         assert isinstance(e, Reduce)
-        lanes = max(1, plan.width * 4 // e.dtype.itemsize)
+        lanes = lanes_of(plan.width, e.dtype.itemsize)
         super().__init__(region, window.let, e.dtype, (), lanes, "")
         self.region, self.plan, self.window, self.reduce = region, plan, window, e
         self.columns = window.slides[-1]

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
 from tatami.core.layout import packed_layout
+from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT, GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.packing import Stmts, Tiles, misfit, split_guards
@@ -48,7 +49,7 @@ class _Winograd(Tiles):
     def __init__(self, region: Region, plan: CpuWinograd, conv: Convolution) -> None:
         acc = lets_by_name(region)[plan.acc].expr
         assert isinstance(acc, Reduce)
-        element, lanes = ELEMENT[acc.dtype], max(1, plan.width * 4 // acc.dtype.itemsize)
+        element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
         super().__init__(region, plan.acc, acc.dtype, conv.channels, lanes, f"tatami_pack_{element}_{lanes}")
         self.region, self.plan, self.conv = region, plan, conv
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes

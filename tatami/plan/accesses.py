@@ -12,7 +12,7 @@ from tatami.core.layout import MemRef, address
 from tatami.region.ir import At, Let, Read, ReadAt, Reduce, Ref, Region
 from tatami.region.walk import all_axes, free_axes, let_shape, lets_by_name, nodes
 
-Step: TypeAlias = Literal["unit", "none", "far"]
+StrideKind: TypeAlias = Literal["unit", "none", "far"]
 
 
 class AccessMove(msgspec.Struct, frozen=True):
@@ -63,8 +63,8 @@ def _row(region: Region, let: Let, entries: tuple[Expr, ...]) -> Expr:
 
 
 @lru_cache(maxsize=65536)
-def step_of(linear: Expr, axis: str) -> Step:
-    """The change of `linear` when `axis` grows by one."""
+def stride_kind(linear: Expr, axis: str) -> StrideKind:
+    """How `linear` changes when `axis` grows by one: by one, not at all, or otherwise."""
     delta = substitute(linear, {axis: var(axis) + 1}) - linear
     constant = delta.as_int()
     return "none" if constant == 0 else "unit" if constant == 1 else "far"

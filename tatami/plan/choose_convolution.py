@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core.dtype import DType
-from tatami.core.target import Target
+from tatami.core.target import Target, lanes_of
+from tatami.plan.choose_contraction import register_tile
 from tatami.plan.estimate import PEAK_SHARE_CONTRACTION, SECONDS_PER_PACKED_BYTE, clock, operations, roofline, trips
-from tatami.plan.ir import CpuWinograd
+from tatami.plan.ir import TURNED_LANES, Candidate, CpuWinograd, Rejected
 from tatami.plan.packed_operands import is_packable
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
@@ -21,8 +22,10 @@ from tatami.region.walk import all_axes, lets_by_name
 def find_winograd(region: Region) -> Convolution | str:
     """The convolution that tiles apply to, or why they do not, in numbers."""
     found = find_convolution(region)
-    if isinstance(found, str):
-        return found
+    return found if isinstance(found, str) else _refusal(region, found) or found
+
+
+def _refusal(region: Region, found: Convolution) -> str:
     extents = all_axes(region)
     acc = lets_by_name(region)[found.shape.acc]
     if acc.dtype not in (DType.fp32, DType.fp64):
@@ -34,25 +37,37 @@ def find_winograd(region: Region) -> Convolution | str:
         return f"stride {wrong.stride}, dilation {wrong.dilation}; the template takes strides 1 and 2, dilation 1"
     if any(y.source not in (acc.name, *epilogue_of(region, acc.name)) for y in region.yields):
         return "an output is not made from the accumulator in place"
-    return found
+    return ""
+
+
+def winograd_candidate(
+    region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
+) -> Candidate | Rejected | None:
+    """Fewer products for a 3x3 convolution; None where there is no convolution."""
+    found = find_convolution(region)
+    if isinstance(found, str):
+        return None
+    if why := _refusal(region, found):
+        return Rejected("cpu_winograd", why)
+    plan = winograd_plan(region, found, target, sizes, constants)
+    if isinstance(plan, str):
+        return Rejected("cpu_winograd", plan)
+    line = f"cpu_winograd {plan.mr}x{plan.nr}, blocks of {plan.rows}x{plan.columns} tiles, split {plan.split}"
+    return Candidate(plan, line, winograd_estimate(region, facts, plan, found, target, sizes))
 
 
 def winograd_plan(
-    region: Region, tile: tuple[int, int], target: Target, sizes: Mapping[str, int], constants: frozenset[str]
+    region: Region, found: Convolution, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> CpuWinograd | str:
     """Blocks of tiles whose panels fill half of L2, whole rows where they can; or why there are none."""
-    found = find_winograd(region)
-    if isinstance(found, str):
-        return found
     own = (*found.shape.batch, *found.channels, *found.filters)
     weights = operand_tensor(found.weights)
     if weights not in constants or not is_packable(region, found.weights, own):
         return "its weights are no constant of known extents; setup transforms those only"
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
-    lanes = target.lanes * 4 // itemsize
-    if lanes not in (4, 8, 16):
+    if (lanes := lanes_of(target.lanes, itemsize)) not in TURNED_LANES:
         return f"vectors of {lanes} elements; transposing takes 4, 8 or 16"
-    mr, nr = tile
+    mr, nr = register_tile(target, itemsize)
     extents = all_axes(region)
     height, width = (-(-size_at(extents[s.axis], sizes) // RESULTS) for s in found.slides)
     channels, filters = (trips(region, group, sizes) for group in (found.channels, found.filters))
@@ -71,14 +86,12 @@ def winograd_plan(
 
 
 def winograd_estimate(
-    region: Region, facts: RegionFacts, plan: CpuWinograd, target: Target, sizes: Mapping[str, int]
+    region: Region, facts: RegionFacts, plan: CpuWinograd, found: Convolution, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
     """The products of whole slivers; cycles of vectors for both transforms; weights that a block streams from beyond L2."""
-    found = find_convolution(region)
-    assert not isinstance(found, str)
     extents = all_axes(region)
     acc = lets_by_name(region)[plan.acc]
-    lanes = max(1, plan.width * 4 // acc.dtype.itemsize)
+    lanes = lanes_of(plan.width, acc.dtype.itemsize)
     height, width = (-(-size_at(extents[s.axis], sizes) // RESULTS) for s in found.slides)
     outer = trips(region, (*found.shape.batch, *found.images), sizes)
     channels, filters = trips(region, found.channels, sizes), trips(region, found.filters, sizes)

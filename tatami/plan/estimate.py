@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.expr import evaluate, free_vars
-from tatami.core.target import Target
-from tatami.plan.accesses import AccessMove, accesses, step_of
+from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.target import Target, lanes_of
+from tatami.plan.accesses import AccessMove, accesses, stride_kind
 from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuTurn, CpuWindow, Pass, Scalar
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
@@ -39,10 +39,7 @@ def seconds_of_bytes(facts: RegionFacts, target: Target, sizes: Mapping[str, int
     return (number_at(facts.bytes_read, sizes) + number_at(facts.bytes_written, sizes)) / max(target.bandwidth, 1.0)
 
 
-def number_at(e: object, sizes: Mapping[str, int]) -> float:
-    from tatami.core.expr import Expr
-
-    assert isinstance(e, Expr)
+def number_at(e: Expr, sizes: Mapping[str, int]) -> float:
     return float(evaluate(e, {name: sizes.get(name, 128) for name in free_vars(e)}))
 
 
@@ -90,7 +87,7 @@ def pass_cycles(
     for m in moves:
         if m.let not in inside or (m.target in lets and skeleton.storage.get(m.target) not in ("row", "tile", "workspace")):
             continue
-        move = "far" if not vector or m.linear is None else step_of(m.linear, vector)
+        move = "far" if not vector or m.linear is None else stride_kind(m.linear, vector)
         cost += 1.0 if move == "far" and vector else 1.0 / lanes
     points = trips(region, (*skeleton.outer, *p.axes), sizes)
     horizontal = 0.0
@@ -182,7 +179,7 @@ def turn_estimate(
     """Every turned operand once through registers, a vector by a load, an exchange per halving and a store; then the map."""
     elements = trips(region, tuple(all_axes(region)), sizes)
     itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
-    lanes = max(1, plan.width * 4 // itemsize)
+    lanes = lanes_of(plan.width, itemsize)
     turned = len(found.reads) * (lanes.bit_length() + 1.0)
     cycles = elements / lanes * (turned + operations(region, tuple(lets_by_name(region))) / 2)
     threads = max(1, target.cores) if elements > plan.tile**2 else 1
@@ -200,7 +197,7 @@ def window_estimate(
     height = trips(region, tuple(s.axis for s in found.slides[:-1]), sizes)
     outer = trips(region, found.outer, sizes)
     terms = trips(region, tuple(s.window for s in found.slides), sizes)
-    lanes = max(1, plan.width * 4 // lets_by_name(region)[found.let].dtype.itemsize)
+    lanes = lanes_of(plan.width, lets_by_name(region)[found.let].dtype.itemsize)
     vectors = -(-width // lanes)
     epilogue = operations(region, tuple(n for n in lets_by_name(region) if n != found.let))
     cycles = outer * height * vectors * (0.75 * terms + 4.0 + epilogue)

@@ -17,6 +17,8 @@ Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
 TILE_GROUP = 8
 """Rows of tiles that the tile orders "grouped" and "hilbert" visit together, so that their operands stay in L2."""
+TURNED_LANES = (4, 8, 16)
+"""Elements of the vectors that a square of them is transposed in registers with."""
 
 
 class Pass(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -315,6 +317,14 @@ class Rejected(msgspec.Struct, frozen=True):
     why: str
     """The rule with both numbers."""
     estimate: dict[str, float] = {}
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A plan that may be chosen: a line that identifies it, and the terms of its estimate in seconds."""
+
+    plan: SchedulePlan
+    line: str
+    estimate: dict[str, float]
 
 
 class RegionPlan(msgspec.Struct, frozen=True):

@@ -30,8 +30,8 @@ from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads, s
 
 
 class PackedOperand(msgspec.Struct, frozen=True):
-    """An operand of the contraction `acc`. `lets` make the values of `tensor`'s packed form, the last of them over `index`; `read` is the operand again, from
-    the packed tensor of that name."""
+    """An operand of the contraction `acc`. `lets` make the values of `tensor`'s packed form, the last of them over
+    `index`; `read` is the operand again, from the packed tensor of that name."""
 
     acc: str
     operand: RegionExpr

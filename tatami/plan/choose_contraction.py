@@ -1,0 +1,128 @@
+"""The CPU candidate of a contraction: packed panels and a register tile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.dtype import DType
+from tatami.core.target import Target
+from tatami.plan.estimate import contraction_estimate, trips
+from tatami.plan.ir import Candidate, CpuContraction, Rejected
+from tatami.plan.passes import main_order
+from tatami.poly_core.ir import Contraction, RegionFacts
+from tatami.region.ir import Reduce, Region, Scan
+from tatami.region.kinds import contractions, depends_on, kind_of
+from tatami.region.walk import lets_by_name, reads
+
+TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)}
+"""(mr, nr): registers hold mr x nr accumulators, one row of nr and one broadcast (notes/cpu.md §1)."""
+
+
+MICRO_KERNEL_DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
+
+
+def register_tile(target: Target, itemsize: int) -> tuple[int, int]:
+    """(mr, nr) of elements of `itemsize` bytes."""
+    mr, nr = TILES.get(target.isa, (4, 8))
+    return mr, nr * 4 // itemsize
+
+
+def contraction_candidate(
+    region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
+) -> Candidate | Rejected:
+    """Packed panels and a register tile for the one contraction of the Region."""
+    refusal = _contraction_refusal(region, facts)
+    if refusal:
+        return Rejected("cpu_contraction", refusal)
+    c = facts.contractions[0]
+    b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
+    swap = _wants_swap(region, c, m, n, target, constants)
+    wide, narrow = (m, n) if swap else (n, m)
+    least = 2 if (c.lhs if swap else c.rhs) in constants else 4
+    if narrow < least or wide < 8 or k < 8:
+        return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
+    if m * n * k < 4096:
+        return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
+    itemsize = lets_by_name(region)[c.acc].dtype.itemsize
+    plan = contraction_plan(c, target, (b, narrow, wide, k), swap, constants, itemsize)
+    estimate = contraction_estimate(region, facts, plan, target, sizes)
+    how = f"split {plan.split}{' swap' if swap else ''}"
+    line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
+    return Candidate(plan, line, estimate)
+
+
+def _contraction_refusal(region: Region, facts: RegionFacts) -> str:
+    """Why the packed template does not take this Region, or ""."""
+    if kind_of(region) != "contraction":
+        return f"kind {facts.kind}; the template takes contraction"
+    if len(facts.contractions) != 1:
+        return f"{len(facts.contractions)} contractions; the template takes 1"
+    c = facts.contractions[0]
+    lets = lets_by_name(region)
+    if lets[c.acc].dtype not in MICRO_KERNEL_DTYPES:
+        return f"accumulates in {lets[c.acc].dtype}; micro-kernels accumulate in {', '.join(map(str, MICRO_KERNEL_DTYPES))}"
+    shape = contractions(region)[0]
+    for side, operand in (("lhs", shape.lhs), ("rhs", shape.rhs)):
+        if not reads(operand):
+            return f"{side} reads 0 tensors directly; packing needs 1"
+    after = [let.name for let in region.lets if let.name != c.acc]
+    outside = [n for n in after if n not in c.epilogue and not _is_helper(region, n, c.acc)]
+    if outside:
+        return f"{len(outside)} lets ({', '.join(outside[:3])}) are neither prologue nor epilogue; 0 are allowed"
+    if any(y.source != c.acc and y.source not in c.epilogue for y in region.yields):
+        return "an output is not made from the accumulator in place"
+    return ""
+
+
+def _is_helper(region: Region, name: str, acc: str) -> bool:
+    """A pointwise let that does not depend on the accumulator: inlined into packing or epilogue."""
+    lets = lets_by_name(region)
+    return not isinstance(lets[name].expr, Reduce | Scan) and not depends_on(name, acc, lets)
+
+
+def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, constants: frozenset[str]) -> bool:
+    """Which operand is the wide, n side. It should hold the innermost output axis, so that tiles are stored by whole
+    vectors; unless that side is narrower than a vector and the other is not, or few rows meet a constant operand that
+    `setup` can pack: then its packing would cost more than strided stores."""
+    order = main_order(region)
+    last = next((a for a in reversed(order) if a in c.m or a in c.n), "")
+    swap = last in c.m
+    constant_side = c.lhs if not swap else c.rhs
+    n_side, other = (m, n) if swap else (n, m)
+    if n_side < target.lanes <= other:
+        return not swap
+    if constant_side in constants and n_side < 256 and other >= 2 * target.lanes:
+        return not swap
+    return swap
+
+
+def contraction_plan(
+    c: Contraction,
+    target: Target,
+    extent: tuple[int, int, int, int],
+    swap: bool,
+    constants: frozenset[str],
+    itemsize: int = 4,
+) -> CpuContraction:
+    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3.
+
+    The n side is split where there are slivers enough for all threads and the packed rows stay in cache; else blocks
+    of rows, small enough that every thread gets several.
+    """
+    mr, nr = register_tile(target, itemsize)
+    b, narrow, wide, k = extent
+    cores = max(1, target.cores)
+    kc = 384 if target.l2_bytes >= 512 << 10 else 256
+    mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * itemsize) // mr * mr)
+    nc = max(nr, min(4096, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr)
+    rows_fit = narrow * k * itemsize <= max(target.l3_bytes // 2, target.l2_bytes)
+    if b >= 2 * cores:
+        split = "batch"
+    elif rows_fit and (wide >= 4 * cores * nr or (narrow < 256 and wide >= 2 * nr)):
+        split = "n"
+    else:
+        split = "m"
+        mc = min(mc, max(2, -(-narrow // (4 * cores * mr))) * mr)
+    right = c.lhs if swap else c.rhs
+    packed = (right,) if right and right in constants else ()
+    return CpuContraction(c.acc, mr, nr, kc, mc, nc, target.lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]

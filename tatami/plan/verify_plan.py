@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import assert_never
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.target import Target
+from tatami.core.target import Target, lanes_of
 from tatami.plan.choose_convolution import find_winograd
 from tatami.plan.gpu_limits import hard_limits, pair_limits, pair_rules, shape_rules
 from tatami.plan.ir import (
+    TURNED_LANES,
     Blocks,
     CpuContraction,
     CpuRows,
@@ -244,11 +245,8 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
         yield _bad(region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}")
         return
     c = found[plan.acc]
-    if min(plan.mr, plan.nr, plan.kc, plan.mc, plan.nc, plan.width) < 1 or plan.nr % plan.width:
-        yield _bad(region, f"nr {plan.nr} in vectors of {plan.width}", "nr is a multiple of width; all sizes are positive")
-        return
-    yield from _tile(plan, region, target)
-    if plan.mc % plan.mr or plan.nc % plan.nr:
+    yield from _tile(plan, lets_by_name(region)[c.acc].dtype, (plan.kc, plan.mc, plan.nc), region, target)
+    if min(plan.mr, plan.nr) > 0 and (plan.mc % plan.mr or plan.nc % plan.nr):
         yield _bad(region, f"mc {plan.mc}, nc {plan.nc} for a tile of {plan.mr}x{plan.nr}", "mc is a multiple of mr, nc of nr")
     after = epilogue_of(region, c.acc)
     if tuple(plan.epilogue) != after:
@@ -260,16 +258,25 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
         yield _bad(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
 
 
-def _tile(plan: CpuContraction | CpuStreaming | CpuWinograd, region: Region, target: Target) -> Iterator[Diagnostic]:
-    """Lanes and registers of the micro-kernel."""
+def _tile(
+    plan: CpuContraction | CpuStreaming | CpuWinograd, acc: DType, blocks: tuple[int, ...], region: Region, target: Target
+) -> Iterator[Diagnostic]:
+    """Sizes, lanes and registers of the micro-kernel, which accumulates in `acc`."""
+    if min(plan.mr, plan.nr, plan.width, *blocks) < 1 or plan.nr % (lanes := lanes_of(plan.width, acc.itemsize)):
+        why = f"a tile of {plan.mr}x{plan.nr}, vectors of width {plan.width}, blocks of {', '.join(map(str, blocks))}"
+        yield _bad(region, why, "all sizes are positive, nr is a multiple of the vector's elements")
+        return
+    if not isinstance(plan, CpuContraction) and lanes not in TURNED_LANES:
+        yield _bad(region, f"vectors of {lanes} elements of {acc}", "transposing takes 4, 8 or 16: change the width")
+        return
     yield from _width(plan, region, target)
-    vectors = plan.nr // plan.width
+    vectors = plan.nr // lanes
     needed = plan.mr * vectors + vectors + 1
     if needed > max(target.vector_registers, 1):
         yield diagnostic(
             "ResourceExceeded",
             region.name,
-            f"tile {plan.mr}x{plan.nr} needs {needed} vector registers; {target.name} has {target.vector_registers}",
+            f"tile {plan.mr}x{plan.nr} of {acc} needs {needed} vector registers; {target.name} has {target.vector_registers}",
             "use a smaller tile",
         )
 
@@ -291,12 +298,7 @@ def _winograd(plan: CpuWinograd, region: Region, target: Target) -> Iterator[Dia
         yield _bad(region, f"{plan.acc!r} is not the convolution; {found.shape.acc} is", f"name {found.shape.acc}")
     if plan.packed != (weights := operand_tensor(found.weights),):
         yield _bad(region, f"packed {', '.join(plan.packed) or 'none'}; the weights are {weights}", f"pack {weights}")
-    numbers = (plan.rows, plan.columns, plan.mr, plan.nr, plan.kc, plan.width)
-    if min(numbers) < 1 or plan.nr % plan.width or plan.width not in (4, 8, 16):
-        why = f"nr {plan.nr} in vectors of {plan.width}, blocks of {plan.rows}x{plan.columns} tiles"
-        yield _bad(region, why, "width is 4, 8 or 16 and divides nr; all sizes are positive")
-        return
-    yield from _tile(plan, region, target)
+    yield from _tile(plan, lets_by_name(region)[found.shape.acc].dtype, (plan.rows, plan.columns, plan.kc), region, target)
 
 
 def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[Diagnostic]:
@@ -307,11 +309,7 @@ def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[D
     pair = (found.first.acc, found.second.acc)
     if (plan.first, plan.second) != pair:
         yield _bad(region, f"the pair {plan.first}, {plan.second}; the Region has {', '.join(pair)}", "name the Region's pair")
-    if min(plan.mr, plan.nr, plan.keys, plan.width) < 1 or plan.nr % plan.width or plan.width not in (4, 8, 16):
-        why = f"nr {plan.nr} in vectors of {plan.width}, keys in blocks of {plan.keys}"
-        yield _bad(region, why, "width is 4, 8 or 16 and divides nr; all sizes are positive")
-        return
-    yield from _tile(plan, region, target)
+    yield from _tile(plan, lets_by_name(region)[found.first.acc].dtype, (plan.keys,), region, target)
 
 
 def _pair(plan: Sm80Pair, region: Region, target: Target) -> Iterator[Diagnostic]:
@@ -322,10 +320,14 @@ def _pair(plan: Sm80Pair, region: Region, target: Target) -> Iterator[Diagnostic
     if (plan.first, plan.second) != (found.first, found.second):
         why = f"the pair {plan.first}, {plan.second}; the Region has {found.first}, {found.second}"
         yield _bad(region, why, "name the Region's pair")
-    rules = pair_rules(plan)
-    for why in rules:
+    yield from _rules(region, pair_rules(plan), lambda: pair_limits(plan, target))
+
+
+def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]]) -> Iterator[Diagnostic]:
+    """The rules that a plan breaks; what it takes of the machine is known only where it breaks none."""
+    for why in broken:
         yield _bad(region, why, "change the tile, or leave the plan to the compiler")
-    for why in () if rules else pair_limits(plan, target):
+    for why in () if broken else exceeded():
         yield diagnostic("ResourceExceeded", region.name, why, "use a smaller tile or fewer stages")
 
 
@@ -339,8 +341,9 @@ def _turn(plan: CpuTurn, region: Region, target: Target) -> Iterator[Diagnostic]
             region, f"it turns {plan.across} to {plan.along}", f"reads lie along {found.across}, writes along {found.along}"
         )
     itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
-    if not 1 <= plan.tile <= MAX_TILE or plan.width * 4 // itemsize not in (4, 8, 16):
-        why = f"tiles of {plan.tile}, vectors of {plan.width * 4 // itemsize} elements"
+    lanes = lanes_of(plan.width, itemsize)
+    if not 1 <= plan.tile <= MAX_TILE or lanes not in TURNED_LANES:
+        why = f"tiles of {plan.tile}, vectors of {lanes} elements"
         yield _bad(region, why, f"tiles are 1 to {MAX_TILE} elements, vectors 4, 8 or 16")
     else:
         yield from _width(plan, region, target)
@@ -369,11 +372,7 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
         yield _bad(region, "the plan is for a contraction; the Region has 0", "use a gpu_stream plan")
         return
     dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32
-    rules = shape_rules(plan)
-    for why in rules:
-        yield _bad(region, why, "change the tile, or leave the plan to the compiler")
-    for why in () if rules else hard_limits(plan, dtype, target):
-        yield diagnostic("ResourceExceeded", region.name, why, "use a smaller tile or fewer stages")
+    yield from _rules(region, shape_rules(plan), lambda: hard_limits(plan, dtype, target))
     known = {*all_axes(region), "m", "n", "k", "b"}
     for axis in (*plan.bind, *plan.predicate_tail):
         if axis.split(".")[0] not in known:

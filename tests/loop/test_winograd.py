@@ -136,7 +136,11 @@ def test_wide_and_narrow_floats() -> None:
     def make(g: tt.Graph, x: Any) -> Any:
         return x.conv(g.constant(weights(24, 16, dtype=np.float64)), None, padding=1)
 
-    check(tt.compile(graph(make, (1, 16, 12, 12), tt.fp64)), make, sample((1, 16, 12, 12), np.float64), 1e-14)
+    f = tt.compile(graph(make, (1, 16, 12, 12), tt.fp64))
+    check(f, make, sample((1, 16, 12, 12), np.float64), 1e-14)
+    region, _, plan = plan_of(f)
+    narrow = msgspec.structs.replace(plan, width=4)
+    assert "vectors of 2 elements" in verify_plan(narrow, region, PRESETS["cpu:avx512"])[0].why
 
     def narrow(g: tt.Graph, x: Any) -> Any:
         return x.conv(g.constant(weights(24, 16, dtype=np.float16)), None, padding=1)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.plan.choose import choose
 from tatami.plan.ir import Blocks, CpuContraction, CpuRows, Pass
@@ -11,6 +12,7 @@ from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Scan
 from tests.loop import zoo
+from tests.loop.contraction_harness import matmul
 from tests.region import examples as ex
 
 AVX512 = PRESETS["cpu:avx512"]
@@ -156,3 +158,14 @@ def test_few_long_reduces_are_cut_into_blocks() -> None:
     assert reduced((1000,), ()).blocks is None
     assert [reduced((10**6,), (), cores, "argmax").blocks for cores in (2, 4)] == [None, Blocks("r0", 16384)]
     assert {reduced((3, 10**6), (0,), cores).blocks for cores in (1, 2, 64)} == {Blocks("r1", 16384)}
+
+
+def test_registers_of_a_tile_are_counted_in_its_element_type() -> None:
+    region = matmul(256, 256, 256, dtype=DType.fp64, acc=DType.fp64)
+    module = ex.program_of(region)
+    plan = choose(module, analyse(module), AVX512).main.regions[0].choices[0].plan
+    assert isinstance(plan, CpuContraction)
+    assert (plan.mr, plan.nr, plan.width) == (12, 16, 16)
+    assert verify_plan(msgspec.structs.replace(plan, nr=8, nc=plan.nc // 8 * 8), region, AVX512) == []
+    (d,) = verify_plan(msgspec.structs.replace(plan, nr=32, nc=plan.nc // 32 * 32), region, AVX512)
+    assert d.kind == "ResourceExceeded" and "needs 53 vector registers" in d.why

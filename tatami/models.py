@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from tatami.core.codec import parse_text
+from tatami.core.data_files import ModelFile
 from tatami.core.diagnostic import fail
 from tatami.core.document import check_file, is_document, parse_document, read_bytes
 from tatami.core.module import Module
 from tatami.dump import from_document, own_stage
+from tatami.imported import import_file
 from tatami.stages import STAGES
 from tatami.trust import refuse_code
 
@@ -23,8 +25,12 @@ Given = dict[str, Module[Any]]
 
 BY_SUFFIX: dict[str, str] = {
     ".harp": "tatami.harp.load:load_file",
+}
+"""Importers of a path."""
+BY_SUFFIX_KEPT: dict[str, str] = {
     ".onnx": "tatami.onnx.load:load_file",
 }
+"""Importers of a model's file, whose modules are found again by their content (`imported`)."""
 BY_TYPE: dict[str, str] = {
     "onnx.onnx_ml_pb2.ModelProto": "tatami.onnx.load:load_model",
     "onnx.onnx_pb2.ModelProto": "tatami.onnx.load:load_model",
@@ -106,6 +112,10 @@ def _open_file(path: Path, trust: bool) -> Given:
     if loader is not None:
         check_file(path)
         return {"frontend": _function(loader)(path)}
+    kept = BY_SUFFIX_KEPT.get(suffix)
+    if kept is not None:
+        check_file(path)
+        return {"frontend": import_file(ModelFile(path), lambda: _function(kept))}
     if suffix == ".json":
         return open_json(parse_text(read_bytes(path), path.name), path.parent, trust=trust, at=path.name)
     if path.is_dir() or not (suffix or path.exists()):
@@ -114,7 +124,7 @@ def _open_file(path: Path, trust: bool) -> Given:
         "UnknownFormat",
         path.name,
         f"files with the suffix {path.suffix!r} are not models",
-        f"the suffixes are {', '.join([*BY_SUFFIX, '.json', '.tatami'])}",
+        f"the suffixes are {', '.join([*BY_SUFFIX, *BY_SUFFIX_KEPT, '.json', '.tatami'])}",
     )
 
 

@@ -27,7 +27,7 @@ LAYERS = [
 ]
 IMPORTERS = ("harp", "onnx", "torch")
 ABOVE = {
-    "pipeline", "stages", "api", "playback", "explain", "copies", "picture", "backends", "search", "explorer", "cli", "decisions", "compilation", "terminal", "trust", "dump", "models", "observer", "inputs", "request", "commands", "commands_compile", "commands_harp", "printed", "program_cache", "stored", "saved", "progress", "__main__", "__init__",
+    "pipeline", "stages", "api", "playback", "explain", "copies", "picture", "backends", "search", "explorer", "cli", "decisions", "compilation", "terminal", "trust", "dump", "models", "observer", "inputs", "request", "commands", "commands_compile", "commands_harp", "printed", "program_cache", "imported", "stored", "saved", "progress", "__main__", "__init__",
 }  # fmt: skip
 NUMPY_FILES = {"core/numerics.py", "core/tensor.py", "core/document.py", "tiny/routines.py"}
 

@@ -19,6 +19,7 @@ from onnx.backend.base import Backend, BackendRep
 
 from tatami.api import CompiledFunction, build
 from tatami.api import prepare as prepare_stages
+from tatami.core.data_files import DataFiles
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.execution.ir import Host
 from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model
@@ -136,7 +137,8 @@ class Prepared(BackendRep):  # type: ignore[misc]
             if key in self.programs:
                 return self.programs[key]
             try:
-                imported = import_model(self.model, fixed, shapes, folder=self._folder, reads_sizes=self._reads_sizes)
+                beside = None if self._folder is None else DataFiles(self._folder)
+                imported = import_model(self.model, fixed, shapes, beside=beside, reads_sizes=self._reads_sizes)
                 made = Program(imported, self._target, self._threads)
             except TatamiError as error:
                 more = decisive_inputs(error) - set(fixed)

@@ -52,7 +52,7 @@ class Tensor:
     """A constant. Equality and hash go by content."""
 
     def __init__(self, array: np.ndarray) -> None:
-        data = np.array(array, order="C", copy=True)
+        data = np.ascontiguousarray(array).reshape(array.shape) if _is_frozen(array) else np.array(array, order="C", copy=True)
         dtype = dtype_of(data)
         if dtype is None:
             raise ValueError(f"no dtype for numpy {array.dtype}")
@@ -61,6 +61,17 @@ class Tensor:
         self.array = data
         self.dtype = dtype
         self.shape: tuple[int, ...] = data.shape
+
+    @classmethod
+    def of_bytes(cls, data: bytes, dtype: DType, shape: tuple[int, ...], sha256: str) -> Tensor:
+        """The tensor whose little-endian bytes are `data`, without a copy: nobody can write to them. `sha256` is its own,
+        known from where these bytes were compared."""
+        tensor = cls.__new__(cls)
+        tensor.array = np.frombuffer(data, numpy_dtype(dtype)).reshape(shape)
+        tensor.dtype = dtype
+        tensor.shape = shape
+        tensor.__dict__["sha256"] = sha256
+        return tensor
 
     @cached_property
     def sha256(self) -> str:
@@ -76,6 +87,14 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self.dtype}{list(self.shape)}, {self.sha256[:8]})"
+
+
+def _is_frozen(array: np.ndarray) -> bool:
+    """Whether nobody can write to its elements: they lie in a `bytes`."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, bytes)
 
 
 def as_array(value: object) -> np.ndarray:

@@ -1,24 +1,19 @@
-"""External data of initialisers, from inside the model's folder only: no `..`, absolute path, symlink or hard link."""
+"""External data of initialisers: which bytes of which file (`core.data_files` reads them), and where none may be."""
 
 from __future__ import annotations
-
-import os
-import stat
-from pathlib import Path, PurePosixPath
 
 import numpy as np
 import onnx
 
+from tatami.core.data_files import DataFiles
 from tatami.core.diagnostic import fail
 
 
-def external_array(init: onnx.TensorProto, folder: Path | None) -> np.ndarray:
+def external_array(init: onnx.TensorProto, beside: DataFiles | None) -> np.ndarray:
     """The array of an initialiser whose bytes lie in another file. Raises FileUnreadable."""
     entries = {e.key: e.value for e in init.external_data}
-    location = entries.get("location", "")
-    if folder is None:
+    if beside is None:
         raise fail("FileUnreadable", init.name, "the model has external data but no folder", "load the model from its file")
-    path = _contained(init.name, folder, location)
     try:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", -1))
         dtype = onnx.helper.tensor_dtype_to_np_dtype(init.data_type)
@@ -30,20 +25,7 @@ def external_array(init: onnx.TensorProto, folder: Path | None) -> np.ndarray:
     need = count * dtype.itemsize
     if offset < 0 or any(d < 0 for d in init.dims) or length not in (-1, need):
         raise fail("InvalidDocument", init.name, f"{length} bytes of external data for {need}", "save the model again")
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    with os.fdopen(handle, "rb") as file:
-        info = os.fstat(file.fileno())
-        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
-            raise fail(
-                "FileUnreadable",
-                init.name,
-                f"{location!r} is not a plain file of its own",
-                "copy the data into the model's folder",
-            )
-        if info.st_size < offset + need:
-            raise fail("InvalidDocument", init.name, f"{location!r} ends before its {need} bytes", "save the model again")
-        file.seek(offset)
-        data = file.read(need)
+    data = beside.read(init.name, entries.get("location", ""), offset, need)
     return np.frombuffer(data, dtype).reshape(tuple(init.dims))
 
 
@@ -79,22 +61,3 @@ def refuse_external_attributes(graph: onnx.GraphProto) -> None:
                     "a tensor inside a node has external data",
                     "save the model with only its initialisers as external data",
                 )
-
-
-def _contained(name: str, folder: Path, location: str) -> Path:
-    relative = PurePosixPath(location)
-    if not location or relative.is_absolute() or ".." in relative.parts or "\\" in location:
-        raise fail(
-            "FileUnreadable",
-            name,
-            f"its data lies at {location!r}, outside the model's folder",
-            "move the data beside the model",
-        )
-    path = folder
-    for part in relative.parts:
-        path = path / part
-        if path.is_symlink():
-            raise fail("FileUnreadable", name, f"{location!r} goes through a symbolic link", "copy the data beside the model")
-    if not path.is_file():
-        raise fail("FileUnreadable", name, f"the data file {location!r} is not there", "keep the model and its data together")
-    return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from tatami.core.codec import dump_text, parse_text
+from tatami.core.data_files import DataFiles, ModelFile
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, var
@@ -26,34 +26,25 @@ from tatami.onnx.ports import Absent, Form, Imported, Many, One
 from tatami.onnx.support import unsupported_nodes
 from tatami.onnx.values import Value
 
-MAX_FILE_BYTES = 2 << 30
 MAX_DECISIVE = 64
 """Elements of an input on whose value a program may be specialised."""
 _SYMBOL = re.compile(r"[A-Z][A-Za-z0-9_]*")
 
 
-def load_file(path: Path) -> Module[Graph]:
+def load_file(file: ModelFile) -> Module[Graph]:
     """A module from an .onnx file. External data is read from inside the model's folder only."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise fail("InputTooLarge", path.name, "an ONNX file holds at most 2 GiB", "keep large tensors as external data")
-        data = path.read_bytes()
-    except OSError as error:
-        raise fail(
-            "FileUnreadable", path.name, error.strerror or "it cannot be read", "check the path and its permissions"
-        ) from None
     model = onnx.ModelProto()
     try:
-        model.ParseFromString(data)
+        model.ParseFromString(file.data)
     except Exception as error:  # the parser's own error types are private
         reason = str(error).split("\n")[0][:200]
         raise fail(
-            "ParseError", path.name, f"not an ONNX model: {reason or type(error).__name__}", "export the model again"
+            "ParseError", file.path.name, f"not an ONNX model: {reason or type(error).__name__}", "export the model again"
         ) from None
-    return load_model(model, folder=path.parent)
+    return load_model(model, beside=file.beside)
 
 
-def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Path | None = None) -> Module[Graph]:
+def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: DataFiles | None = None) -> Module[Graph]:
     """A module from a ModelProto. Raises TatamiError; one diagnostic lists all unsupported operators.
 
     Sizes that integers of the data decide are read by Host steps. example_inputs: arrays by input name. Where an input
@@ -64,13 +55,13 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, folder: Pa
     examples = example_inputs if isinstance(example_inputs, Mapping) else {}
     if not examples:
         try:
-            return import_model(model, {}, folder=folder, reads_sizes=True).module
+            return import_model(model, {}, beside=beside, reads_sizes=True).module
         except TatamiError:  # what is said of the model as it stands is of more use
-            return import_model(model, {}, folder=folder).module
+            return import_model(model, {}, beside=beside).module
     fixed: dict[str, Any] = {}
     while True:
         try:
-            return import_model(model, fixed, folder=folder).module
+            return import_model(model, fixed, beside=beside).module
         except TatamiError as error:
             more = decisive_inputs(error) - set(fixed)
             if not more or not more <= set(examples):
@@ -88,7 +79,7 @@ def import_model(
     fixed: Mapping[str, Any],
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     *,
-    folder: Path | None = None,
+    beside: DataFiles | None = None,
     reads_sizes: bool = False,
 ) -> Imported:
     """A module from a ModelProto, specialised on the inputs in `fixed`, and on the shapes of others where they are
@@ -110,7 +101,7 @@ def import_model(
         ) from None
     symbols = _Symbols()
     for init in model.graph.initializer:
-        importer.values[init.name] = Value(array=array_of(init, folder))
+        importer.values[init.name] = Value(array=array_of(init, beside))
     inputs: dict[str, Form] = {}
     for port in model.graph.input:
         if port.name not in importer.values:
@@ -126,9 +117,9 @@ def import_model(
     return Imported(module, inputs, outputs, dict(fixed))
 
 
-def array_of(init: onnx.TensorProto, folder: Path | None) -> Any:
+def array_of(init: onnx.TensorProto, beside: DataFiles | None) -> Any:
     if init.data_location == onnx.TensorProto.EXTERNAL:
-        return external_array(init, folder)
+        return external_array(init, beside)
     try:
         return numpy_helper.to_array(init)
     except (ValueError, TypeError, MemoryError, OverflowError) as error:

@@ -1,0 +1,66 @@
+"""A model's file, and the bytes of other files that it names: from inside its folder only, no `..`, absolute path,
+symbolic link or hard link. What was read is kept, so that a later process can tell whether it would read the same."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path, PurePosixPath
+
+from tatami.core.diagnostic import fail
+
+MAX_FILE_BYTES = 2 << 30
+
+
+class DataFiles:
+    """Files in the folder of a model. `reads`: by (location, first byte, bytes), what was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.reads: dict[tuple[str, int, int], bytes] = {}
+
+    def read(self, at: str, location: str, first: int, size: int) -> bytes:
+        """`size` bytes of the file `location`, for the tensor `at`. Raises FileUnreadable, InvalidDocument."""
+        path = _contained(at, self.folder, location)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(handle, "rb") as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+                why = f"{location!r} is not a plain file of its own"
+                raise fail("FileUnreadable", at, why, "copy the data into the model's folder")
+            if info.st_size < first + size:
+                raise fail("InvalidDocument", at, f"{location!r} ends before its {size} bytes", "save the model again")
+            file.seek(first)
+            data = file.read(size)
+        self.reads[location, first, size] = data
+        return data
+
+
+class ModelFile:
+    """The bytes of a model's file, and the files beside it. Raises FileUnreadable, InputTooLarge."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.beside = DataFiles(path.parent)
+        try:
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise fail("InputTooLarge", path.name, "a model's file holds at most 2 GiB", "keep large tensors beside it")
+            self.data = path.read_bytes()
+        except OSError as error:
+            why = error.strerror or "it cannot be read"
+            raise fail("FileUnreadable", path.name, why, "check the path and its permissions") from None
+
+
+def _contained(at: str, folder: Path, location: str) -> Path:
+    relative = PurePosixPath(location)
+    if not location or relative.is_absolute() or ".." in relative.parts or "\\" in location:
+        why = f"its data lies at {location!r}, outside the model's folder"
+        raise fail("FileUnreadable", at, why, "move the data beside the model")
+    path = folder
+    for part in relative.parts:
+        path = path / part
+        if path.is_symlink():
+            raise fail("FileUnreadable", at, f"{location!r} goes through a symbolic link", "copy the data beside the model")
+    if not path.is_file():
+        raise fail("FileUnreadable", at, f"the data file {location!r} is not there", "keep the model and its data together")
+    return path

@@ -1,0 +1,132 @@
+"""Model files that were imported before: the frontend module found again by the bytes it was made of.
+
+An importer needs its file format's packages and looks at every node; a second process needs neither. The entry's key is
+the content of the model's file with the stamp of Tatami's own files; the entry lists what else was read, with hashes, and
+holds the graph. Constants are not kept a second time: the entry says where in those files their bytes lie, and holds
+only those that lie nowhere. Whatever is missing or differs is a miss, and the importer runs as if there were no cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from math import prod
+
+import msgspec
+
+from tatami.core.codec import decode_record, encode_record
+from tatami.core.data_files import ModelFile
+from tatami.core.diagnostic import TatamiError
+from tatami.core.document import ConstantRef, embed_constant, load_constant
+from tatami.core.module import Module
+from tatami.core.tensor import Tensor
+from tatami.frontend.ir import Graph
+from tatami.program_cache import is_on, own_files
+from tatami.runtime.cache import content_key, default_cache
+
+Importer = Callable[[ModelFile], Module[Graph]]
+
+_SMALL = 256
+"""Bytes that an entry rather holds itself than looks for."""
+_FRUITLESS = 16
+"""How many constants may be found nowhere before the rest is held without a look; a look reads the whole file."""
+_HELD = 16 << 20
+"""Bytes of constants above which a module is not kept."""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """Bytes of another file that the import read."""
+
+    location: str
+    first: int
+    size: int
+    sha256: str
+
+
+class Constant(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Its bytes stand in `ref`, or begin at `first` of a file: the model's own where `location` is empty."""
+
+    ref: ConstantRef
+    first: int = -1
+    location: str = ""
+
+
+class Record(msgspec.Struct, frozen=True):
+    programs: dict[str, Graph]
+    origins: dict[str, dict[str, tuple[str, ...]]]
+    constants: dict[str, Constant]
+    reads: tuple[Read, ...]
+
+
+def import_file(file: ModelFile, find_importer: Callable[[], Importer]) -> Module[Graph]:
+    """As an earlier import left it, else imported now and kept."""
+    if not is_on():
+        return find_importer()(file)
+    cache = default_cache()
+    key = content_key(["imported", own_files(), file.path.suffix.lower(), file.data])
+    text = cache.get(key)
+    module = None if text is None else _read(text, file)
+    if module is None:
+        module = find_importer()(file)
+        record = _record(module, file)
+        if record is not None:
+            cache.put(key, record)
+    return module
+
+
+def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
+    """None where the entry is of another form, or where a file has changed."""
+    try:
+        record = decode_record(text, Record)
+        for r in record.reads:
+            if sha256(file.beside.read("", r.location, r.first, r.size)).hexdigest() != r.sha256:
+                return None
+    except (ValueError, TatamiError, OSError):  # the importer says what is wrong with a file
+        return None
+    constants = {n: _tensor(n, c, file) for n, c in record.constants.items()}
+    return Module(record.programs, constants, record.origins)
+
+
+def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
+    ref = constant.ref
+    if constant.first < 0:
+        return load_constant(name, ref, None)
+    size = ref.dtype.itemsize * prod(ref.shape)
+    if constant.location:
+        data = file.beside.reads[constant.location, constant.first, size]
+    else:
+        data = file.data[constant.first : constant.first + size]
+    return Tensor.of_bytes(data, ref.dtype, ref.shape, ref.sha256)
+
+
+def _record(module: Module[Graph], file: ModelFile) -> bytes | None:
+    """The entry; None for a module that its text would not give back, or that has too much of its own."""
+    reads = {place: sha256(data).hexdigest() for place, data in file.beside.reads.items()}
+    places = {hashed: place for place, hashed in reads.items()}
+    constants: dict[str, Constant] = {}
+    held = fruitless = end = 0
+    for name, tensor in module.constants.items():
+        data = tensor.array.tobytes()
+        ref = ConstantRef(tensor.dtype, tensor.shape, tensor.sha256)
+        place = places.get(sha256(data).hexdigest())
+        if place is not None:
+            constants[name] = Constant(ref, place[1], place[0])
+            continue
+        first = -1
+        if len(data) >= _SMALL and fruitless < _FRUITLESS:
+            first = file.data.find(data, end)  # constants mostly lie in the order in which they are named
+            first = first if first >= 0 else file.data.find(data)
+            fruitless += first < 0
+        if first >= 0:
+            end = first + len(data)
+            constants[name] = Constant(ref, first)
+        else:
+            held += len(data)
+            constants[name] = Constant(embed_constant(tensor))
+    origins = {p: {n: tuple(o) for n, o in by_id.items()} for p, by_id in module.origins.items()}
+    record = Record(dict(module.programs), origins, constants, tuple(Read(*p, hashed) for p, hashed in reads.items()))
+    text = encode_record(record)
+    try:
+        return text if held <= _HELD and decode_record(text, Record) == record else None
+    except ValueError:  # an expression longer than documents may have
+        return None

@@ -1,0 +1,140 @@
+"""A model file that was imported before is not imported again, unless a byte that was read has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tatami import imported
+from tatami.core.data_files import ModelFile
+from tatami.core.diagnostic import TatamiError
+from tatami.core.document import ConstantRef
+from tatami.core.module import Module
+from tatami.models import open_model
+from tatami.runtime.cache import default_cache
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TATAMI_PROGRAM_CACHE", "1")
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """x + outside + inside + halves + small: bytes in another file, in the model's, as varints (nowhere), and a few."""
+    outside = numpy_helper.from_array(RANDOM.normal(size=(40, 5)).astype(np.float32), "outside")
+    (tmp_path / "m.data").write_bytes(b"head" + outside.raw_data)
+    halves = RANDOM.normal(size=(40, 5)).astype(np.float16)
+    constants = [
+        outside,
+        numpy_helper.from_array(RANDOM.normal(size=(40, 5)).astype(np.float32), "inside"),
+        helper.make_tensor("halves", TensorProto.FLOAT16, (40, 5), halves.reshape(-1)),
+        numpy_helper.from_array(np.float32([1, 2, 3, 4, 5]), "small"),
+    ]
+    outside.ClearField("raw_data")
+    outside.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "m.data"), ("offset", "4"), ("length", "800")):
+        outside.external_data.add(key=key, value=value)
+    nodes = [
+        helper.make_node("Cast", ["halves"], ["cast"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["x", "outside"], ["a"]),
+        helper.make_node("Add", ["a", "inside"], ["b"]),
+        helper.make_node("Add", ["b", "cast"], ["c"]),
+        helper.make_node("Add", ["c", "small"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ("N", 5))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N", 5))
+    graph = helper.make_graph(nodes, "m", [x], [y], constants)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
+    return path
+
+
+def opened(path: Path) -> Module[Any]:
+    return open_model(path)["frontend"]
+
+
+@pytest.fixture
+def imports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that an importer was run for."""
+    found: list[str] = []
+    through = imported.import_file
+
+    def counted(file: ModelFile, find_importer: Callable[[], Any]) -> Any:
+        def find() -> Any:
+            found.append(file.path.name)
+            return find_importer()
+
+        return through(file, find)
+
+    monkeypatch.setattr("tatami.models.import_file", counted)
+    return found
+
+
+def test_a_second_opening_gives_the_same_module_without_the_importer(model: Path, imports: list[str]) -> None:
+    first, second = opened(model), opened(model)
+    assert imports == ["m.onnx"]
+    assert second == first and list(second.constants) == list(first.constants)
+    for name, tensor in first.constants.items():
+        assert second.constants[name].array.tobytes() == tensor.array.tobytes()
+        assert not second.constants[name].array.flags.writeable
+
+
+def test_constants_are_not_kept_a_second_time(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+    embed = imported.embed_constant
+
+    def counted(tensor: Any) -> ConstantRef:
+        held.append(tensor.array.nbytes)
+        return embed(tensor)
+
+    monkeypatch.setattr(imported, "embed_constant", counted)
+    opened(model)
+    assert sorted(held) == [20, 800]  # the few numbers, and the cast halves
+
+
+def test_a_changed_byte_of_the_data_is_another_model(model: Path, imports: list[str]) -> None:
+    first = opened(model)
+    data = model.with_name("m.data")
+    data.write_bytes(data.read_bytes()[:-1] + b"\x40")
+    second = opened(model)
+    assert imports == ["m.onnx"] * 2 and second != first
+    data.write_bytes(b"HEAD" + data.read_bytes()[4:])  # bytes that no tensor reads
+    assert opened(model) == second and imports == ["m.onnx"] * 2
+
+
+@pytest.mark.parametrize("how", ["gone", "short", "linked"])
+def test_data_that_may_not_be_read_is_refused_although_the_model_was_imported(model: Path, how: str) -> None:
+    opened(model)
+    data = model.with_name("m.data")
+    if how == "short":
+        data.write_bytes(data.read_bytes()[:100])
+    else:
+        data.rename(model.with_name("other"))
+        if how == "linked":
+            data.symlink_to("other")
+    with pytest.raises(TatamiError) as caught:
+        opened(model)
+    assert caught.value.diagnostics[0].kind == ("InvalidDocument" if how == "short" else "FileUnreadable")
+
+
+def test_an_entry_of_another_form_is_a_miss(model: Path, imports: list[str]) -> None:
+    first = opened(model)
+    cache = default_cache()
+    assert cache.root is not None
+    for entry in [p for p in cache.root.rglob("*") if p.is_file()]:
+        cache.put(entry.parent.name + entry.name, b'{"programs": {}}')
+    assert opened(model) == first and imports == ["m.onnx"] * 2
+
+
+def test_too_many_bytes_of_their_own_are_not_kept(model: Path, imports: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imported, "_HELD", 100)
+    assert opened(model) == opened(model) and imports == ["m.onnx"] * 2

@@ -66,7 +66,7 @@ def test_no_fault_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
         (tmp_path / f"u{i}.c").write_text(text)
         names.append(f"u{i}.c")
     flags = [f for f in compile_flags(compiler, HOST) if f != "-O2"]
-    command = [*compiler.argv, *flags, "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", *names]
+    command = [*compiler.argv, *flags, "-O0", "-g1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", *names]
     built = run_command([*command, "-o", "program", "-lm", "-pthread"], cwd=tmp_path, timeout=300)
     assert built.returncode == 0, built.tail
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}

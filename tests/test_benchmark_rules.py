@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.cpu.blocks import CALLS, LEAST_CALLS, Block, Row, judge, may_decide, timed_block
+from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.memory import Growth
 from benchmarks.cpu.report import Record, groups, page, plot
 
@@ -13,6 +16,11 @@ QUIET, NOISY = 100.0, 80.0
 
 def blocks(*seconds: float, probe: float = QUIET) -> list[Block]:
     return [Block(s, probe, QUIET) for s in seconds]
+
+
+def slow(*seconds: float) -> list[Block]:
+    """Of a machine that is slower from one probe to the next."""
+    return [Block(s, NOISY, NOISY) for s in seconds]
 
 
 def test_a_block_is_some_calls_between_two_probes() -> None:
@@ -39,43 +47,64 @@ def test_only_peers_near_the_best_run_alone_too() -> None:
 
 def test_the_ratio_is_the_best_peer_over_ours() -> None:
     found = {"Tatami": blocks(2.0, 2.0, 9.0), "slow": blocks(8.0), "fast": blocks(3.0)}
-    seconds, best, ratio, void = judge(found, {"slow": blocks(8.0), "fast": blocks(3.1)}, "Tatami", QUIET)
+    seconds, best, ratio, void = judge(found, {"slow": blocks(8.0), "fast": blocks(3.1)}, "Tatami")
     assert (seconds["Tatami"], best, ratio, void) == (2.0, "fast", 1.5, "")
 
 
 def test_blocks_of_a_noisy_machine_do_not_count() -> None:
     found = {"Tatami": [*blocks(1.0, probe=NOISY), *blocks(2.0)], "peer": blocks(4.0)}
-    assert judge(found, {}, "Tatami", QUIET)[:3] == ({"Tatami": 2.0, "peer": 4.0}, "peer", 2.0)
+    assert judge(found, {}, "Tatami")[:3] == ({"Tatami": 2.0, "peer": 4.0}, "peer", 2.0)
 
 
 def test_a_row_without_a_quiet_block_is_void() -> None:
     found = {"Tatami": blocks(1.0), "peer": blocks(4.0), "other": blocks(1.0, probe=NOISY)}
-    assert judge(found, {}, "Tatami", QUIET)[3] == "no quiet block for other"
-    assert judge({"Tatami": blocks(2.0, probe=NOISY), "peer": blocks(1.0)}, {}, "Tatami", QUIET) == (
+    assert judge(found, {}, "Tatami")[3] == "no quiet block for other"
+    assert judge({"Tatami": blocks(2.0, probe=NOISY), "peer": blocks(1.0)}, {}, "Tatami") == (
         {"Tatami": 2.0, "peer": 1.0},
         "peer",
         0.5,
         "no quiet block for Tatami",
     )
-    assert judge({"peer": blocks(1.0)}, {}, "Tatami", QUIET)[2:] == (0.0, "Tatami did not run")
+    assert judge({"peer": blocks(1.0)}, {}, "Tatami")[2:] == (0.0, "Tatami did not run")
+
+
+def test_a_contestant_far_behind_may_be_noisy() -> None:
+    found = {"Tatami": blocks(1.0), "peer": blocks(4.0), "other": blocks(9.0, probe=NOISY)}
+    assert judge(found, {"peer": blocks(4.0)}, "Tatami")[1:] == ("peer", 4.0, "")
+
+
+def test_the_speed_of_the_machine_is_that_of_the_row() -> None:
+    assert judge({"Tatami": slow(1.0), "peer": slow(4.0)}, {"peer": slow(4.0)}, "Tatami")[2:] == (4.0, "")
+    assert (
+        judge({"Tatami": slow(1.0), "peer": slow(4.0)}, {"peer": blocks(4.0)}, "Tatami")[3] == "no quiet block for Tatami, peer"
+    )
+
+
+def test_an_ended_run_goes_on_with_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, found = (1, 0.25, ("Tatami", "ORT")), Found("a", {"Tatami": blocks(1.0)}, {}, {})
+    Folder(tmp_path).add(key, found)
+    assert list(Folder(tmp_path).found(key)) == [found]
+    assert list(Folder(tmp_path).found((2, 0.25, ("Tatami", "ORT")))) == []
+    monkeypatch.setattr("benchmarks.cpu.folder._code", lambda: "other code")
+    assert list(Folder(tmp_path).found(key)) == []
 
 
 @pytest.mark.parametrize(("alone", "is_void"), [(3.0, False), (3.25, False), (2.5, True), (3.6, True)])
 def test_a_peer_whose_company_changes_it_voids_the_row(alone: float, is_void: bool) -> None:
-    void = judge({"Tatami": blocks(1.0), "peer": blocks(3.0)}, {"peer": blocks(alone)}, "Tatami", QUIET)[3]
+    void = judge({"Tatami": blocks(1.0), "peer": blocks(3.0)}, {"peer": blocks(alone)}, "Tatami")[3]
     assert bool(void) == is_void
 
 
 def test_a_peer_that_cannot_decide_may_vary() -> None:
     found = {"Tatami": blocks(1.0), "fast": blocks(3.0), "slow": blocks(9.0)}
-    assert judge(found, {"fast": blocks(3.0), "slow": blocks(7.0)}, "Tatami", QUIET)[3] == ""
-    assert judge(found, {"fast": blocks(3.0), "slow": blocks(2.0)}, "Tatami", QUIET)[3].startswith("slow")
+    assert judge(found, {"fast": blocks(3.0), "slow": blocks(7.0)}, "Tatami")[3] == ""
+    assert judge(found, {"fast": blocks(3.0), "slow": blocks(2.0)}, "Tatami")[3].startswith("slow")
 
 
 def test_a_best_peer_that_did_not_run_alone_voids_the_row() -> None:
     found = {"Tatami": blocks(1.0), "near": blocks(3.0), "quiet": [*blocks(9.0, 9.0, probe=NOISY), *blocks(2.0)]}
     assert may_decide(found, "Tatami") == ["near"]
-    assert judge(found, {"near": blocks(3.0)}, "Tatami", QUIET)[1:] == (
+    assert judge(found, {"near": blocks(3.0)}, "Tatami")[1:] == (
         "quiet",
         2.0,
         "quiet is the best in quiet blocks only, and did not run alone",

@@ -3,6 +3,7 @@
     python -m benchmarks.cpu                    everything; writes benchmarks/results/cpu.json and docs/performance.md
     python -m benchmarks.cpu --quick            a small set in some minutes; writes nothing unless --json is given
     python -m benchmarks.cpu --group gemm --threads 1
+    python -m benchmarks.cpu --keep FOLDER      everything, and what FOLDER has from a run that was ended is not measured again
     python -m benchmarks.cpu --report           docs/performance.md from the record, without measuring
 
 With one thread all contestants take turns in one process, and each peer that comes near the best runs once more alone in a
@@ -12,6 +13,7 @@ fresh one; with more threads every contestant has a process of its own, because 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -19,13 +21,13 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from benchmarks.cpu.blocks import Block, Row, judge, may_decide
+from benchmarks.cpu.blocks import Block, Row, best_probe, judge, may_decide
 from benchmarks.cpu.cases import Case, all_cases, chosen
 from benchmarks.cpu.contestants import NAMES, OURS, applies
+from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.machine import describe
 from benchmarks.cpu.memory import measure_growth
 from benchmarks.cpu.report import Record, table_text, write_report
@@ -57,6 +59,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, default=None, help=f"the record (default {RECORD.relative_to(ROOT)} of a full run)"
     )
+    parser.add_argument("--keep", type=Path, default=None, help="go on in this folder where a run of the same code was ended")
     parser.add_argument("--report", action="store_true", help="only write docs/performance.md from the record")
     args = parser.parse_args()
     whole = not (args.quick or args.group or args.case or args.contestant or args.threads)
@@ -72,9 +75,10 @@ def measure(args: argparse.Namespace) -> Record:
         groups = ", ".join(dict.fromkeys(f"{c.group!r}" for c in all_cases().values()))
         raise SystemExit(f"no case: groups are {groups}")
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
-        _write_models(Path(folder), cases)
-        growth = measure_growth(folder, [c.name for c in cases if c.group == "model"])
+    with contextlib.ExitStack() as stack:
+        folder = Folder(args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        folder.write_models(cases)
+        growth = measure_growth(str(folder.path), [c.name for c in cases if c.group == "model"])
         for threads in args.threads:
             rows += _rows(folder, cases, names, threads, args.seconds)
             record = Record(describe(), rows, growth)
@@ -83,70 +87,60 @@ def measure(args: argparse.Namespace) -> Record:
     return record
 
 
-def _write_models(folder: Path, cases: Sequence[Case]) -> None:
-    order = list(all_cases())
-    for case in cases:
-        print(f"writing {case.name}", file=sys.stderr)
-        place = folder / f"{order.index(case.name)}"
-        place.mkdir()
-        case.onnx(str(place / "model.onnx"))
-        for name, write in case.peers.items():
-            write(str(place / f"{name}.onnx"))
-
-
-def _rows(folder: str, cases: Sequence[Case], names: Sequence[str], threads: int, seconds: float) -> Iterator[Row]:
-    """Processes first, then verdicts: which block was quiet depends on the best probe of the whole run."""
+def _rows(folder: Folder, cases: Sequence[Case], names: Sequence[str], threads: int, seconds: float) -> Iterator[Row]:
+    """Processes first, then verdicts: which peers run alone depends on what they took in company."""
     titles = [c.name for c in cases]
-    together: dict[str, list[dict[str, Any]]] = {t: [] for t in titles}
+    together: dict[str, list[Found]] = {t: [] for t in titles}
     alone: dict[str, dict[str, list[Block]]] = {t: {} for t in titles}
     processes = [list(names)] if threads == 1 else [[n] for n in names]
     for process in processes:
         for found in _worker(folder, threads, seconds, process, cases):
-            together[found["case"]].append(found)
+            together[found.case].append(found)
     if threads == 1 and len(names) > 1:
         for name in names:
             if name == OURS:
                 continue
-            near = [c for c in cases if any(name in may_decide(_blocks(f), OURS) for f in together[c.name])]
+            near = [c for c in cases if any(name in may_decide(f.blocks, OURS) for f in together[c.name])]
             for found in _worker(folder, threads, seconds / 2, [name], near):
-                alone[found["case"]].update(_blocks(found))
-    best = max(
-        (max(b.before, b.after) for all_ in together.values() for f in all_ for bs in _blocks(f).values() for b in bs),
-        default=0.0,
-    )
+                alone[found.case].update(found.blocks)
+    peak = max((best_probe(f.blocks) for all_ in together.values() for f in all_), default=0.0)
     for case in cases:
         blocks: dict[str, list[Block]] = {}
         errors: dict[str, str] = {}
         difference: dict[str, float] = {}
         parked = None
         for f in together[case.name]:
-            blocks |= _blocks(f)
-            errors |= f["errors"]
-            difference |= f["difference"]
-            parked = f.get("parked", parked)
-        taken, peer, ratio, void = judge(blocks, alone[case.name], OURS, best)
+            blocks |= f.blocks
+            errors |= f.errors
+            difference |= f.difference
+            parked = parked if f.parked is None else f.parked
+        taken, peer, ratio, void = judge(blocks, alone[case.name], OURS)
         yield Row(
-            case.name, case.group, threads, taken, peer, ratio, void, case.flops, case.bytes, best, errors, difference, parked
+            case.name, case.group, threads, taken, peer, ratio, void, case.flops, case.bytes, peak, errors, difference, parked
         )  # fmt: skip
 
 
-def _blocks(found: dict[str, Any]) -> dict[str, list[Block]]:
-    return {name: [Block(**b) for b in blocks] for name, blocks in found["blocks"].items()}
-
-
-def _worker(folder: str, threads: int, seconds: float, names: Sequence[str], cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
-    """The results of one process, case by case. A case that ends the process is left out and the rest goes on."""
+def _worker(folder: Folder, threads: int, seconds: float, names: Sequence[str], cases: Sequence[Case]) -> Iterator[Found]:
+    """The results of one process, case by case: first those that the folder has. A case that ends the process is left out
+    and the rest goes on."""
     left = [c.name for c in cases if any(applies(n, c, threads) for n in names)]
+    key = (threads, seconds, tuple(names))
+    for found in folder.found(key):
+        if found.case in left:
+            left.remove(found.case)
+            yield found
     while left:
         command = [
-            sys.executable, "-m", "benchmarks.cpu.worker", folder, str(threads), str(seconds), ",".join(names), "\n".join(left),
+            sys.executable, "-m", "benchmarks.cpu.worker", str(folder.path), str(threads), str(seconds), ",".join(names),
+            "\n".join(left),
         ]  # fmt: skip
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | _quiet()) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=os.environ | _quiet()) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                found = json.loads(line)
-                left.remove(found["case"])
-                print(f"{threads} thread(s), {', '.join(names)}: {found['case']}", file=sys.stderr)
+                found = msgspec.json.decode(line, type=Found)
+                folder.add(key, found)
+                left.remove(found.case)
+                print(f"{threads} thread(s), {', '.join(names)}: {found.case}", file=sys.stderr)
                 yield found
         if left and process.returncode != 0:
             print(f"{', '.join(names)}: {left[0]} ended the process ({process.returncode})", file=sys.stderr)

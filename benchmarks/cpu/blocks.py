@@ -2,9 +2,10 @@
 
 A block is twenty calls; of calls that take long it is those of a second, but three at least.
 
-A block counts when both probes reached 0.93 of the best probe of the whole run. A contestant's time is the median of the
-medians of its blocks. A row is void when a peer that could decide it has no block left, or when it ran more than a tenth
-slower or faster in company than alone in a fresh process.
+A block counts when both probes reached 0.93 of the best probe of its row (of all contestants, alone and in company: what is
+compared ran at one speed of the machine; the speed itself drifts within a run). A contestant's time is the median of the
+medians of its blocks. A row is void when Tatami or a peer that could decide it has no block left, or when such a peer ran more
+than a tenth slower or faster in company than alone in a fresh process.
 """
 
 from __future__ import annotations
@@ -79,9 +80,14 @@ def is_parked(run: Callable[[], object]) -> bool:
     return time.process_time() - began <= PARKED_CPU
 
 
-def quiet_seconds(blocks: Iterable[Block], best_probe: float) -> float | None:
-    """Seconds per call over the blocks that count; None when there is none."""
-    kept = [b.seconds for b in blocks if min(b.before, b.after) >= QUIET * best_probe]
+def best_probe(*found: Mapping[str, list[Block]]) -> float:
+    """GFLOP/s of the best probe around any block; 0 without blocks."""
+    return max((max(b.before, b.after) for each in found for blocks in each.values() for b in blocks), default=0.0)
+
+
+def quiet_seconds(blocks: Iterable[Block], best: float) -> float | None:
+    """Seconds per call over the blocks that count beside a best probe; None when there is none."""
+    kept = [b.seconds for b in blocks if min(b.before, b.after) >= QUIET * best]
     return statistics.median(kept) if kept else None
 
 
@@ -92,20 +98,20 @@ def may_decide(found: Mapping[str, list[Block]], ours: str) -> list[str]:
 
 
 def judge(
-    found: Mapping[str, list[Block]], alone: Mapping[str, list[Block]], ours: str, best_probe: float
+    found: Mapping[str, list[Block]], alone: Mapping[str, list[Block]], ours: str
 ) -> tuple[dict[str, float], str, float, str]:
     """(seconds by contestant, best peer, ratio, why the row is void). `alone`: blocks in a fresh process, by peer; empty
-    where the first ones were made alone already. A contestant without a quiet block shows the time of the others, and the
-    row is void."""
-    kept = {name: quiet_seconds(b, best_probe) for name, b in found.items()}
+    where the first ones were made alone already. A contestant without a quiet block shows the time of the others."""
+    probe = best_probe(found, alone)
+    kept = {name: quiet_seconds(b, probe) for name, b in found.items()}
     seconds = {name: statistics.median(b.seconds for b in found[name]) if s is None else s for name, s in kept.items()}
-    fresh = {name: s for name, b in alone.items() if (s := quiet_seconds(b, best_probe)) is not None}
+    fresh = {name: s for name, b in alone.items() if (s := quiet_seconds(b, probe)) is not None}
     peers = {name: s for name, s in seconds.items() if name != ours}
     if not peers or ours not in seconds:
         return seconds, "", 0.0, "no peer" if ours in seconds else f"{ours} did not run"
     best = min(peers, key=peers.__getitem__)
     ratio = peers[best] / seconds[ours]
-    noisy = [name for name, s in kept.items() if s is None]
+    noisy = [name for name, s in kept.items() if s is None and (name == ours or seconds[name] <= NEAR * peers[best])]
     if noisy:
         return seconds, best, ratio, f"no quiet block for {', '.join(noisy)}"
     if alone and best not in alone:

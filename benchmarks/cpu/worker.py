@@ -2,7 +2,7 @@
 
     python -m benchmarks.cpu.worker FOLDER THREADS SECONDS CONTESTANT,… CASE,…
 
-FOLDER has <number of the case>/<contestant or model>.onnx, as `python -m benchmarks.cpu` writes them.
+FOLDER has <number of the case>/<contestant or model>.onnx, as `benchmarks.cpu.folder` writes them; a line is a `Found`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
 from tatami.plan.choose_contraction import register_tile
@@ -17,6 +19,9 @@ from tatami.region.ir import Region
 from tatami.region.kinds import epilogue_of, operand_tensor
 from tatami.region.tiles import MATRICES, RESULTS, TILES, WINDOW, products_of
 from tatami.region.walk import all_axes, lets_by_name
+
+NARROW_SHARE = 0.92
+"""Of the micro-kernel's rate, where a row of its tile is one vector: a load for each multiply-add."""
 
 
 def find_winograd(region: Region) -> Convolution | str:
@@ -49,25 +54,30 @@ def winograd_candidate(
         return None
     if why := _refusal(region, found):
         return Rejected("cpu_winograd", why)
-    plan = winograd_plan(region, found, target, sizes, constants)
-    if isinstance(plan, str):
-        return Rejected("cpu_winograd", plan)
-    line = f"cpu_winograd {plan.mr}x{plan.nr}, blocks of {plan.rows}x{plan.columns} tiles, split {plan.split}"
-    return Candidate(plan, line, winograd_estimate(region, facts, plan, found, target, sizes))
-
-
-def winograd_plan(
-    region: Region, found: Convolution, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
-) -> CpuWinograd | str:
-    """Blocks of tiles whose panels fill half of L2, whole rows where they can; or why there are none."""
-    own = (*found.shape.batch, *found.channels, *found.filters)
     weights = operand_tensor(found.weights)
-    if weights not in constants or not is_packable(region, found.weights, own):
-        return "its weights are no constant of known extents; setup transforms those only"
+    if weights not in constants or not is_packable(
+        region, found.weights, (*found.shape.batch, *found.channels, *found.filters)
+    ):
+        return Rejected("cpu_winograd", "its weights are no constant of known extents; setup transforms those only")
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     if (lanes := lanes_of(target.lanes, itemsize)) not in TURNED_LANES:
-        return f"vectors of {lanes} elements; transposing takes 4, 8 or 16"
-    mr, nr = register_tile(target, itemsize)
+        return Rejected("cpu_winograd", f"vectors of {lanes} elements; transposing takes 4, 8 or 16")
+    made: list[Candidate] = []
+    for mr, nr in (register_tile(target, itemsize), (target.vector_registers - 4, lanes)):
+        plan = _winograd_plan(region, found, (mr, nr), weights, target, sizes)
+        if nr == lanes:
+            plan = msgspec.structs.replace(plan, mr=min(mr, -(-plan.rows * plan.columns // 4) * 4))
+        line = f"cpu_winograd {plan.mr}x{plan.nr}, blocks of {plan.rows}x{plan.columns} tiles, split {plan.split}"
+        made.append(Candidate(plan, line, winograd_estimate(region, facts, plan, found, target, sizes)))
+    return min(made, key=lambda c: c.estimate["total"])
+
+
+def _winograd_plan(
+    region: Region, found: Convolution, tile: tuple[int, int], weights: str, target: Target, sizes: Mapping[str, int]
+) -> CpuWinograd:
+    """Blocks of tiles whose panels fill half of L2, whole rows where they can."""
+    mr, nr = tile
+    itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     extents = all_axes(region)
     height, width = (-(-size_at(extents[s.axis], sizes) // RESULTS) for s in found.slides)
     channels, filters = (trips(region, group, sizes) for group in (found.channels, found.filters))
@@ -88,7 +98,8 @@ def winograd_plan(
 def winograd_estimate(
     region: Region, facts: RegionFacts, plan: CpuWinograd, found: Convolution, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """The products of whole slivers; cycles of vectors for both transforms; weights that a block streams from beyond L2."""
+    """The products of whole slivers; cycles of vectors for both transforms; weights that a block streams from beyond L2,
+    as far as the products of the first panel take less time: the others find them in cache."""
     extents = all_axes(region)
     acc = lets_by_name(region)[plan.acc]
     lanes = lanes_of(plan.width, acc.dtype.itemsize)
@@ -100,7 +111,8 @@ def winograd_estimate(
     threads = max(1, target.cores)
     rate = clock(target) * threads
     products = products_of(found.slides)
-    compute = 2.0 * products * tiles * channels * slivers * plan.nr / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    share = PEAK_SHARE_CONTRACTION * (NARROW_SHARE if plan.nr == lanes else 1.0)
+    compute = 2.0 * products * tiles * channels * slivers * plan.nr / (target.flops_fp32 * share) / threads
     vectors = outer * channels * height * -(-width // lanes)
     seen = [RESULTS * n * s.stride + 2.0 for n, s in zip((height, width), found.slides)]
     into = vectors * 4.0 * products + outer * channels * seen[0] * seen[1] * 1.5 / lanes
@@ -108,6 +120,8 @@ def winograd_estimate(
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
     back = tiles * slivers * plan.nr / lanes * (3.0 * products + RESULTS**2 * (4.0 + after))
     blocks = outer * -(-height // plan.rows) * -(-width // plan.columns)
-    weights = MATRICES**2 * channels * slivers * plan.nr * acc.dtype.itemsize
-    far = 0.0 if weights * 2 <= target.l2_bytes else blocks * weights * SECONDS_PER_PACKED_BYTE / 2 / threads
+    matrix = channels * slivers * plan.nr * acc.dtype.itemsize
+    is_near = MATRICES**2 * matrix * 2 <= target.l2_bytes
+    far = 0.0 if is_near else blocks * products * matrix * SECONDS_PER_PACKED_BYTE / 2 / threads
+    far = max(0.0, far - compute / -(-min(tiles, plan.rows * plan.columns) // plan.mr))
     return roofline({"compute": compute, "transform": (into + panels + back) / rate, "weights": far}, facts, target, sizes)

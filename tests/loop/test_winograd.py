@@ -114,7 +114,8 @@ def test_shorter_vectors(name: str, target: str) -> None:
 def test_any_block_and_either_split(name: str, split: str, blocks: tuple[int, int]) -> None:
     make, shape = CASES[name]
     _, key, plan = plan_of(tt.compile(graph(make, shape)))
-    mine = msgspec.structs.replace(plan, rows=blocks[0], columns=blocks[1], split=split)
+    mr, nr = (8, plan.width) if blocks[0] == 100 else (plan.mr, plan.nr)
+    mine = msgspec.structs.replace(plan, rows=blocks[0], columns=blocks[1], split=split, mr=mr, nr=nr)
     f = tt.compile(graph(make, shape), decisions={"plans": {key: to_builtins(mine)}})
     check(f, make, sample(shape))
     assert plan_of(f)[2] == mine

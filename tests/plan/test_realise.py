@@ -95,6 +95,18 @@ def test_conv_weights_become_matrices(wanted: CpuContraction | CpuWinograd) -> N
     np.testing.assert_allclose(run(realised, {"X": x})["Y"], run(module, {"X": x})["Y"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("channels", "side", "tile"), [(512, 14, (16, 16)), (64, 56, (12, 32))])
+def test_weights_that_stream_past_few_tiles_of_an_image_pass_once(channels: int, side: int, tile: tuple[int, int]) -> None:
+    """Few tiles are one panel of narrow rows: a second one would wait for what the first has streamed."""
+    region = substitute_sizes(ex.conv(), {"Co": expr(channels), "Ci": expr(channels)})
+    module = with_constant(region, "F", np.zeros((channels, channels, 3, 3), np.float32))
+    plan = choose(module, analyse(module), TARGET, None, {"N": 1, "H": side, "W": side})
+    chosen = plan.main.regions[0].choices[0].plan
+    assert isinstance(chosen, CpuWinograd)
+    assert (chosen.mr, chosen.nr) == tile
+    assert verify_plans(plan, module) == []
+
+
 def test_a_plan_without_wishes_changes_nothing() -> None:
     module = ex.program_of(ex.softmax())
     plan = choose(module, analyse(module), TARGET)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from tatami.api import find_program
 from tatami.compilation import Compilation
 from tatami.core.diagnostic import fail
-from tatami.dump import make_folder, write_bytes, write_dump
+from tatami.dump import make_folder, write_dump, write_pieces
 from tatami.printed import print_program, printed_program
 from tatami.progress import shown
 from tatami.request import Request
@@ -33,6 +32,8 @@ def compile_command(request: Request, output: str, dump: str, embed: bool) -> No
 
 def _save(request: Request, path: Path) -> None:
     """What `f.save` writes; machine code where it can run on this machine."""
+    from tatami.api import find_program
+
     check_path(path)
     with shown(True) as progress:
         compilation = request.prepare(request.sizes, progress)
@@ -52,7 +53,7 @@ def _write_folder(request: Request, folder: Path, dump: str, embed: bool) -> Non
         printed = print_program(compilation, request.sizes) if names else printed_program(compilation, request.sizes)
     show_diagnostics(printed.warnings)
     written = write_dump(folder, compilation.values(), names, compilation.target, embed=embed) if names else []
-    written += [write_bytes(folder / file, data) for file, data in printed.files()]
+    written += [write_pieces(folder / file, data) for file, data in printed.files()]
     if printed.no_main:
         click.echo(printable(f"no stand-alone main, which would check itself: {printed.no_main}"))
     for file in written:

@@ -126,7 +126,7 @@ def write_dump(
         documents[s.name] = (f"{stem}.json", document)
         if not embed:
             for name, ref in document.constants.items():
-                write_bytes(folder / ref.file, value.constants[name].array.tobytes())
+                write_pieces(folder / ref.file, (value.constants[name].data,))
         written.append(write_text(folder / f"{stem}.json", document_text(document)))
         text = show(s.name, value)
         if text:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 from math import prod
+from typing import Any
 
 import msgspec
 
@@ -24,7 +25,8 @@ from tatami.frontend.ir import Graph
 from tatami.program_cache import is_on, own_files
 from tatami.runtime.cache import content_key, default_cache
 
-Importer = Callable[[ModelFile], Module[Graph]]
+Importer = Callable[..., Module[Graph]]
+"""importer(file) or importer(file, example_inputs)."""
 
 _SMALL = 256
 """Bytes that an entry rather holds itself than looks for."""
@@ -58,16 +60,18 @@ class Record(msgspec.Struct, frozen=True):
     reads: tuple[Read, ...]
 
 
-def import_file(file: ModelFile, find_importer: Callable[[], Importer]) -> Module[Graph]:
-    """As an earlier import left it, else imported now and kept."""
+def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Importer], example_inputs: Any) -> Module[Graph]:
+    """As an earlier import left it, else imported now, by the importer of that name, and kept."""
+    if example_inputs is not None:
+        return find_importer(name)(file, example_inputs)
     if not is_on():
-        return find_importer()(file)
+        return find_importer(name)(file)
     cache = default_cache()
-    key = content_key(["imported", own_files(), file.path.suffix.lower(), file.data])
+    key = content_key(["imported", own_files(), name, file.data])
     text = cache.get(key)
     module = None if text is None else _read(text, file)
     if module is None:
-        module = find_importer()(file)
+        module = find_importer(name)(file)
         record = _record(module, file)
         if record is not None:
             cache.put(key, record)
@@ -79,7 +83,7 @@ def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
     try:
         record = decode_record(text, Record)
         for r in record.reads:
-            if sha256(file.beside.read("", r.location, r.first, r.size)).hexdigest() != r.sha256:
+            if file.beside is None or sha256(file.beside.read("", r.location, r.first, r.size)).hexdigest() != r.sha256:
                 return None
     except (ValueError, TatamiError, OSError):  # the importer says what is wrong with a file
         return None
@@ -92,7 +96,7 @@ def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
     if constant.first < 0:
         return load_constant(name, ref, None)
     size = ref.dtype.itemsize * prod(ref.shape)
-    if constant.location:
+    if constant.location and file.beside is not None:
         data = file.beside.reads[constant.location, constant.first, size]
     else:
         data = file.data[constant.first : constant.first + size]
@@ -101,12 +105,12 @@ def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
 
 def _record(module: Module[Graph], file: ModelFile) -> bytes | None:
     """The entry; None for a module that its text would not give back, or that has too much of its own."""
-    reads = {place: sha256(data).hexdigest() for place, data in file.beside.reads.items()}
+    reads = {place: sha256(data).hexdigest() for place, data in (file.beside.reads if file.beside is not None else {}).items()}
     places = {hashed: place for place, hashed in reads.items()}
     constants: dict[str, Constant] = {}
     held = fruitless = end = 0
     for name, tensor in module.constants.items():
-        data = tensor.array.tobytes()
+        data = tensor.data
         ref = ConstantRef(tensor.dtype, tensor.shape, tensor.sha256)
         place = places.get(sha256(data).hexdigest())
         if place is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tatami.core.codec import parse_text
-from tatami.core.data_files import ModelFile
+from tatami.core.data_files import ModelFile, read_model
 from tatami.core.diagnostic import fail
 from tatami.core.document import check_file, is_document, parse_document, read_bytes
 from tatami.core.module import Module
@@ -27,10 +27,8 @@ BY_SUFFIX: dict[str, str] = {
     ".harp": "tatami.harp.load:load_file",
 }
 """Importers of a path."""
-BY_SUFFIX_KEPT: dict[str, str] = {
-    ".onnx": "tatami.onnx.load:load_file",
-}
-"""Importers of a model's file, whose modules are found again by their content (`imported`)."""
+OF_ONNX = "tatami.onnx.load:load_file"
+"""The importer of the bytes of an .onnx file, whose modules are found again by their content (`imported`)."""
 BY_TYPE: dict[str, str] = {
     "onnx.onnx_ml_pb2.ModelProto": "tatami.onnx.load:load_model",
     "onnx.onnx_pb2.ModelProto": "tatami.onnx.load:load_model",
@@ -53,11 +51,13 @@ def open_model(model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = 
         return {"frontend": model}
     if hasattr(model, "module") and type(model).__module__.startswith("tatami."):
         return {"frontend": model.module()}
+    if isinstance(model, bytes | bytearray | memoryview):
+        return {"frontend": import_file(ModelFile("bytes", bytes(model)), OF_ONNX, _function, example_inputs)}
     if isinstance(model, str | Path | dict):
         given = (
             open_json(model, None, trust=trust, at="document")
             if isinstance(model, dict)
-            else open_file(Path(model), trust=trust)
+            else open_file(Path(model), example_inputs, trust=trust)
         )
         if not trust:
             refuse_code(given, "document" if isinstance(model, dict) else Path(model).name)
@@ -73,7 +73,7 @@ def open_model(model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = 
         "UnknownFormat",
         type(model).__name__,
         "this kind of object is not a model",
-        "pass a path (.onnx, .json), a tt.Graph, a document, an onnx.ModelProto or a torch.nn.Module",
+        "pass a path (.onnx, .json), the bytes of an .onnx file, a tt.Graph, a document, an onnx.ModelProto or a torch.nn.Module",
     )
 
 
@@ -92,15 +92,15 @@ def open_folder(folder: Path, *, trust: bool) -> Given:
     return given
 
 
-def open_file(path: Path, *, trust: bool) -> Given:
+def open_file(path: Path, example_inputs: Any = None, *, trust: bool) -> Given:
     try:
-        return _open_file(path, trust)
+        return _open_file(path, example_inputs, trust)
     except (OSError, ValueError) as error:  # a name the system cannot take: too long, or with a null in it
         why = getattr(error, "strerror", None) or str(error)
         raise fail("FileUnreadable", str(path)[:200], why, "check the path") from None
 
 
-def _open_file(path: Path, trust: bool) -> Given:
+def _open_file(path: Path, example_inputs: Any, trust: bool) -> Given:
     if path.is_dir():
         return open_folder(path, trust=trust)
     suffix = path.suffix.lower()
@@ -112,10 +112,9 @@ def _open_file(path: Path, trust: bool) -> Given:
     if loader is not None:
         check_file(path)
         return {"frontend": _function(loader)(path)}
-    kept = BY_SUFFIX_KEPT.get(suffix)
-    if kept is not None:
+    if suffix == ".onnx":
         check_file(path)
-        return {"frontend": import_file(ModelFile(path), lambda: _function(kept))}
+        return {"frontend": import_file(read_model(path), OF_ONNX, _function, example_inputs)}
     if suffix == ".json":
         return open_json(parse_text(read_bytes(path), path.name), path.parent, trust=trust, at=path.name)
     if path.is_dir() or not (suffix or path.exists()):
@@ -124,7 +123,7 @@ def _open_file(path: Path, trust: bool) -> Given:
         "UnknownFormat",
         path.name,
         f"files with the suffix {path.suffix!r} are not models",
-        f"the suffixes are {', '.join([*BY_SUFFIX, *BY_SUFFIX_KEPT, '.json', '.tatami'])}",
+        f"the suffixes are {', '.join([*BY_SUFFIX, '.onnx', '.json', '.tatami'])}",
     )
 
 

@@ -6,7 +6,7 @@ All of it follows from the model and the settings, so it is kept by their conten
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,12 +35,11 @@ class Printed:
     warnings: tuple[Diagnostic, ...]
     no_main: str = ""
 
-    def files(self) -> Iterator[tuple[str, bytes]]:
-        yield from ((name, text.encode()) for name, text in self.texts.items())
+    def files(self) -> Iterator[tuple[str, Sequence[bytes | memoryview]]]:
+        """Each file's bytes, in pieces."""
+        yield from ((name, [text.encode()]) for name, text in self.texts.items())
         if self.constants:
-            from tatami.runtime.stand_alone import constants_file
-
-            yield "constants.bin", constants_file(self.constants.values())
+            yield "constants.bin", [t.data for t in self.constants.values()]
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

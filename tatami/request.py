@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tatami.api import prepare, signature_symbols
 from tatami.core.diagnostic import fail
+from tatami.preparation import prepare, signature_symbols
 
 if TYPE_CHECKING:
     from tatami.compilation import Compilation

@@ -71,7 +71,7 @@ def save(path: Path, compilation: Compilation, sizes: Mapping[str, int]) -> Path
         document = to_document(name, module, compilation.target, embed=False)
         blocks[f"{BY_NAME[name].file_stem}.json"] = encode_record(to_builtins(document))
         for tensor in module.constants.values():
-            blocks[file_constant(tensor).file] = tensor.array.reshape(-1).view("u1").data
+            blocks[file_constant(tensor).file] = tensor.data
     code = ""
     if program is not None:
         from tatami.runtime.pool import runtime_object

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,7 @@ def test_a_program_for_a_gpu_is_saved_as_its_documents(model: str, tmp_path: Pat
 def test_what_no_program_can_be_saved_as_is_said_before_it_is_compiled(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tatami.commands_compile.find_program", made_again)
+    monkeypatch.setattr("tatami.api.find_program", made_again)
     folder = tmp_path / "m.tatami"
     folder.mkdir()
     refused = tatami("compile", model, "-o", str(folder))
@@ -107,3 +109,24 @@ def test_dumps_are_written_beside_what_the_cache_has(model: str, tmp_path: Path)
 def test_the_help_lists_every_target() -> None:
     text = "".join(tatami("compile", "--help").stdout.split())
     assert all(name in text for name in (*PRESETS, "cuda", "emulated-sm80", "emulated-sm90"))
+
+
+NOT_FROM_THE_CACHE = (
+    *("numpy", "ml_dtypes", "onnx", "google.protobuf", "torch", "islpy", "lark", "rich", "platformdirs"),
+    *(f"tatami.{layer}" for layer in ("onnx", "tiny", "indexbook", "poly_view", "region", "poly_core", "plan", "loop", "gpu")),
+    *("tatami.c", "tatami.cu", "tatami.api", "tatami.runtime.function"),
+)
+"""What a program that is found again is written without: importing these takes longer than all the rest."""
+
+
+def test_a_program_from_the_cache_is_written_without_the_packages_that_make_one(tmp_path: Path) -> None:
+    first = compiled(DIGITS, tmp_path / "first")
+    code = (
+        "import sys; from tatami.cli import main; main(sys.argv[1:], standalone_mode=False);"
+        f"print([m for m in {NOT_FROM_THE_CACHE!r} if m in sys.modules], file=sys.stderr)"
+    )
+    second = tmp_path / "second"
+    command = [sys.executable, "-c", code, "compile", DIGITS, "-o", str(second)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert {p.name: p.read_bytes() for p in second.iterdir()} == first

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -68,12 +69,12 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     through = imported.import_file
 
-    def counted(file: ModelFile, find_importer: Callable[[], Any]) -> Any:
-        def find() -> Any:
-            found.append(file.path.name)
-            return find_importer()
+    def counted(file: ModelFile, name: str, find_importer: Callable[[str], Any], examples: Any) -> Any:
+        def find(name: str) -> Any:
+            found.append(file.name)
+            return find_importer(name)
 
-        return through(file, find)
+        return through(file, name, find, examples)
 
     monkeypatch.setattr("tatami.models.import_file", counted)
     return found
@@ -138,3 +139,27 @@ def test_an_entry_of_another_form_is_a_miss(model: Path, imports: list[str]) -> 
 def test_too_many_bytes_of_their_own_are_not_kept(model: Path, imports: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imported, "_HELD", 100)
     assert opened(model) == opened(model) and imports == ["m.onnx"] * 2
+
+
+def test_bytes_are_a_model_too(model: Path, imports: list[str]) -> None:
+    graph = onnx.load(model)
+    data = graph.SerializeToString()
+    whole = opened(model)
+    assert open_model(data)["frontend"] == whole == open_model(bytearray(data))["frontend"]
+    assert imports == ["m.onnx", "bytes"]
+    with pytest.raises(TatamiError) as caught:
+        open_model(model.read_bytes())
+    assert caught.value.diagnostics[0].kind == "FileUnreadable" and "no folder" in caught.value.diagnostics[0].why
+
+
+def test_example_inputs_decide_the_structure_of_a_file_as_of_a_model(tmp_path: Path, imports: list[str]) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))
+    axes = helper.make_tensor_value_info("axes", TensorProto.INT64, (1,))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N",))
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    model = helper.make_model(helper.make_graph([node], "m", [x, axes], [y]), opset_imports=[helper.make_opsetid("", 21)])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    for axis, size in ((0, 3), (1, 2), (0, 3)):
+        main = open_model(path, example_inputs={"axes": np.int64([axis])})["frontend"].main
+        assert main.signature.outputs[0].shape == (size,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tatami.core.diagnostic import fail
@@ -36,19 +37,24 @@ class DataFiles:
         return data
 
 
+@dataclass(frozen=True)
 class ModelFile:
-    """The bytes of a model's file, and the files beside it. Raises FileUnreadable, InputTooLarge."""
+    """The bytes of a model's file; `beside` is None for bytes that are in no folder."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.beside = DataFiles(path.parent)
-        try:
-            if path.stat().st_size > MAX_FILE_BYTES:
-                raise fail("InputTooLarge", path.name, "a model's file holds at most 2 GiB", "keep large tensors beside it")
-            self.data = path.read_bytes()
-        except OSError as error:
-            why = error.strerror or "it cannot be read"
-            raise fail("FileUnreadable", path.name, why, "check the path and its permissions") from None
+    name: str
+    data: bytes
+    beside: DataFiles | None = None
+
+
+def read_model(path: Path) -> ModelFile:
+    """Raises FileUnreadable, InputTooLarge."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise fail("InputTooLarge", path.name, "a model's file holds at most 2 GiB", "keep large tensors beside it")
+        return ModelFile(path.name, path.read_bytes(), DataFiles(path.parent))
+    except OSError as error:
+        why = error.strerror or "it cannot be read"
+        raise fail("FileUnreadable", path.name, why, "check the path and its permissions") from None
 
 
 def _contained(at: str, folder: Path, location: str) -> Path:

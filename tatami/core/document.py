@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from tatami.core.codec import MAX_BYTES, dump_text, from_builtins, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.tensor import Tensor, numpy_dtype
+from tatami.core.tensor import Tensor
 
 SCHEMA_VERSION = 1
 MAX_CONSTANT_BYTES = 1 << 40
@@ -112,7 +112,7 @@ def sha256_of(text: str | bytes) -> str:
 
 
 def embed_constant(tensor: Tensor) -> ConstantRef:
-    data = base64.b64encode(tensor.array.tobytes()).decode()
+    data = base64.b64encode(tensor.data).decode()
     return ConstantRef(tensor.dtype, tensor.shape, tensor.sha256, data=data)
 
 
@@ -148,16 +148,15 @@ def load_constant(name: str, ref: ConstantRef, folder: Path | None) -> Tensor:
 
 def constant_of(name: str, ref: ConstantRef, data: bytes | memoryview) -> Tensor:
     """The tensor of a reference from its bytes. Raises InvalidDocument unless they fit, the hash too."""
-    dtype = numpy_dtype(ref.dtype)
-    count = int(np.prod(ref.shape, dtype=object)) if ref.shape else 1
-    if any(s < 0 for s in ref.shape) or count * dtype.itemsize != len(data):
+    need = prod(ref.shape) * ref.dtype.itemsize
+    if any(s < 0 for s in ref.shape) or need != len(data):
         raise fail(
             "InvalidDocument",
             name,
-            f"{len(data)} bytes of data for {ref.dtype}{list(ref.shape)}, which needs {count * dtype.itemsize}",
+            f"{len(data)} bytes of data for {ref.dtype}{list(ref.shape)}, which needs {need}",
             "write the constant again",
         )
-    tensor = Tensor(np.frombuffer(data, dtype=dtype).reshape(ref.shape))
+    tensor = Tensor.of_bytes(bytes(data), ref.dtype, ref.shape)
     if tensor.sha256 != ref.sha256:
         raise fail("InvalidDocument", name, "the constant's data does not match its sha256", "write the constant again")
     return tensor

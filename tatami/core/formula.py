@@ -17,7 +17,6 @@ import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.numerics import apply, constant
 from tatami.core.ops import OPS, result_dtype
 from tatami.core.scalar import Scalar, number, scalar
 
@@ -164,6 +163,8 @@ class _Typing:
         if have.dtype == to:
             return at
         if isinstance(have.term, Number):
+            from tatami.core.numerics import constant
+
             return self.add(TypedTerm(Number(_folded(constant(number(have.term.value), to).item(), to)), to))
         return self.add(TypedTerm(Convert(to, at), to, (at,)))
 
@@ -216,6 +217,8 @@ class _Typing:
         if self.formula.terms[i] == Apply("div", getattr(self.formula.terms[i], "args", ())) and fn == "idiv" and b and a % b:
             hint = f"write {a}.0/{b} for the fraction, idiv({a}, {b}) for the whole number"
             raise self.fault(i, "InvalidAttribute", f"{a}/{b} of whole numbers is {int(a / b)}", hint)
+        from tatami.core.numerics import apply, constant  # numpy, which reading a graph does not need
+
         got = apply(fn, [constant(number(v), d) for v, d in zip(values, dtypes)], result).item()
         return _Value(self.add(TypedTerm(Number(_folded(got, result)), result)), loose and result != DType.bool)
 

@@ -15,10 +15,11 @@ import numpy as np
 from tatami.core.dtype import DType
 from tatami.core.ops import highest, lowest, neutral
 from tatami.core.scalar import Scalar, number
-from tatami.core.tensor import SMALL_NUMPY, numpy_dtype
+from tatami.core.tensor import numpy_dtype
 
 Mode: TypeAlias = Literal["declared", "float64"]
 Array: TypeAlias = np.ndarray
+_SMALL = frozenset(numpy_dtype(d) for d in DType if d.is_small)
 
 
 def storage_dtype(dtype: DType, mode: Mode) -> np.dtype:
@@ -39,7 +40,7 @@ def cast(x: Array, to: DType, mode: Mode = "declared") -> Array:
     with np.errstate(all="ignore"):
         if to.is_small:
             return _small(np.asarray(x), to)
-        if np.asarray(x).dtype in SMALL_NUMPY:
+        if np.asarray(x).dtype in _SMALL:
             x = np.asarray(x).astype(np.float32)
         if to == DType.bool:
             return np.asarray(x != 0)

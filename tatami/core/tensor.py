@@ -3,55 +3,69 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
-
-import ml_dtypes
-import numpy as np
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from tatami.core.dtype import DType
 
-_NUMPY: dict[DType, np.dtype] = {
-    DType.bool: np.dtype(np.bool_),
-    DType.i8: np.dtype(np.int8),
-    DType.u8: np.dtype(np.uint8),
-    DType.i16: np.dtype(np.int16),
-    DType.u16: np.dtype(np.uint16),
-    DType.i32: np.dtype(np.int32),
-    DType.u32: np.dtype(np.uint32),
-    DType.i64: np.dtype(np.int64),
-    DType.u64: np.dtype(np.uint64),
-    DType.fp16: np.dtype(np.float16),
-    DType.bf16: np.dtype(ml_dtypes.bfloat16),
-    DType.fp32: np.dtype(np.float32),
-    DType.fp64: np.dtype(np.float64),
-    DType.f8e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
-    DType.f8e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    DType.f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-    DType.f8e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
-    DType.f8e8m0: np.dtype(ml_dtypes.float8_e8m0fnu),
-    DType.f4e2m1: np.dtype(ml_dtypes.float4_e2m1fn),
-    DType.i4: np.dtype(ml_dtypes.int4),
-    DType.u4: np.dtype(ml_dtypes.uint4),
-    DType.i2: np.dtype(ml_dtypes.int2),
-    DType.u2: np.dtype(ml_dtypes.uint2),
-}
-SMALL_NUMPY = frozenset(_NUMPY[d] for d in DType if d.is_small)
-_FROM_NUMPY: dict[np.dtype, DType] = {v: k for k, v in _NUMPY.items()}
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@lru_cache(maxsize=1)
+def _numpy() -> dict[DType, np.dtype]:
+    """Made when it is asked for: a program from the cache is written without numpy."""
+    import ml_dtypes
+    import numpy as np
+
+    kinds: dict[DType, Any] = {
+        DType.bool: np.bool_,
+        DType.i8: np.int8,
+        DType.u8: np.uint8,
+        DType.i16: np.int16,
+        DType.u16: np.uint16,
+        DType.i32: np.int32,
+        DType.u32: np.uint32,
+        DType.i64: np.int64,
+        DType.u64: np.uint64,
+        DType.fp16: np.float16,
+        DType.bf16: ml_dtypes.bfloat16,
+        DType.fp32: np.float32,
+        DType.fp64: np.float64,
+        DType.f8e4m3fn: ml_dtypes.float8_e4m3fn,
+        DType.f8e4m3fnuz: ml_dtypes.float8_e4m3fnuz,
+        DType.f8e5m2: ml_dtypes.float8_e5m2,
+        DType.f8e5m2fnuz: ml_dtypes.float8_e5m2fnuz,
+        DType.f8e8m0: ml_dtypes.float8_e8m0fnu,
+        DType.f4e2m1: ml_dtypes.float4_e2m1fn,
+        DType.i4: ml_dtypes.int4,
+        DType.u4: ml_dtypes.uint4,
+        DType.i2: ml_dtypes.int2,
+        DType.u2: ml_dtypes.uint2,
+    }
+    return {d: np.dtype(kind) for d, kind in kinds.items()}
+
+
+@lru_cache(maxsize=1)
+def _from_numpy() -> dict[np.dtype, DType]:
+    return {v: k for k, v in _numpy().items()}
 
 
 def numpy_dtype(dtype: DType) -> np.dtype:
-    return _NUMPY[dtype]
+    return _numpy()[dtype]
 
 
 def dtype_of(array: np.ndarray) -> DType | None:
     """Our dtype of a numpy array, or None when there is none."""
-    return _FROM_NUMPY.get(array.dtype.newbyteorder("="))
+    return _from_numpy().get(array.dtype.newbyteorder("="))
 
 
 class Tensor:
     """A constant. Equality and hash go by content."""
 
     def __init__(self, array: np.ndarray) -> None:
+        import numpy as np
+
         data = np.ascontiguousarray(array).reshape(array.shape) if _is_frozen(array) else np.array(array, order="C", copy=True)
         dtype = dtype_of(data)
         if dtype is None:
@@ -63,20 +77,32 @@ class Tensor:
         self.shape: tuple[int, ...] = data.shape
 
     @classmethod
-    def of_bytes(cls, data: bytes, dtype: DType, shape: tuple[int, ...], sha256: str) -> Tensor:
-        """The tensor whose little-endian bytes are `data`, without a copy: nobody can write to them. `sha256` is its own,
-        known from where these bytes were compared."""
+    def of_bytes(cls, data: bytes, dtype: DType, shape: tuple[int, ...], sha256: str = "") -> Tensor:
+        """The tensor whose little-endian bytes are `data`, without a copy: nobody can write to them. `sha256`: its own,
+        where it is known that these are its bytes."""
         tensor = cls.__new__(cls)
-        tensor.array = np.frombuffer(data, numpy_dtype(dtype)).reshape(shape)
         tensor.dtype = dtype
         tensor.shape = shape
-        tensor.__dict__["sha256"] = sha256
+        tensor.__dict__["data"] = data
+        if sha256:
+            tensor.__dict__["sha256"] = sha256
         return tensor
+
+    @cached_property
+    def array(self) -> np.ndarray:
+        import numpy as np
+
+        return np.frombuffer(self.data, numpy_dtype(self.dtype)).reshape(self.shape)
+
+    @cached_property
+    def data(self) -> bytes | memoryview:
+        """Its bytes."""
+        return self.array.reshape(-1).view("u1").data
 
     @cached_property
     def sha256(self) -> str:
         found = hashlib.sha256(f"{self.dtype}{self.shape}".encode())
-        found.update(self.array.reshape(-1).view(np.uint8).data)
+        found.update(self.data)
         return found.hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -91,6 +117,8 @@ class Tensor:
 
 def _is_frozen(array: np.ndarray) -> bool:
     """Whether nobody can write to its elements: they lie in a `bytes`."""
+    import numpy as np
+
     base: object = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -99,6 +127,8 @@ def _is_frozen(array: np.ndarray) -> bool:
 
 def as_array(value: object) -> np.ndarray:
     """A numpy array of numbers: Python floats become fp32, Python integers i64."""
+    import numpy as np
+
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic) else array
 
@@ -109,7 +139,11 @@ def as_dtype(value: object) -> DType | None:
         return value
     if isinstance(value, str) and value in DType.__members__:
         return DType[value]
+    if value is None:
+        return None
+    import numpy as np
+
     try:
-        return _FROM_NUMPY.get(np.dtype(value).newbyteorder("=")) if value is not None else None  # type: ignore[call-overload]
+        return _from_numpy().get(np.dtype(value).newbyteorder("="))  # type: ignore[call-overload]
     except (TypeError, ValueError):
         return None

@@ -31,17 +31,17 @@ MAX_DECISIVE = 64
 _SYMBOL = re.compile(r"[A-Z][A-Za-z0-9_]*")
 
 
-def load_file(file: ModelFile) -> Module[Graph]:
-    """A module from an .onnx file. External data is read from inside the model's folder only."""
+def load_file(file: ModelFile, example_inputs: Any = None) -> Module[Graph]:
+    """A module from the bytes of an .onnx file. External data is read from inside the model's folder only."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(file.data)
     except Exception as error:  # the parser's own error types are private
         reason = str(error).split("\n")[0][:200]
         raise fail(
-            "ParseError", file.path.name, f"not an ONNX model: {reason or type(error).__name__}", "export the model again"
+            "ParseError", file.name, f"not an ONNX model: {reason or type(error).__name__}", "export the model again"
         ) from None
-    return load_model(model, beside=file.beside)
+    return load_model(model, example_inputs, beside=file.beside)
 
 
 def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: DataFiles | None = None) -> Module[Graph]:

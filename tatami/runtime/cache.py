@@ -19,8 +19,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-import platformdirs
-
 from tatami.core.diagnostic import Diagnostic, diagnostic
 
 _MAGIC = b"tatami cache 1\n"
@@ -146,12 +144,18 @@ def default_cache() -> Cache:
 @lru_cache(maxsize=16)
 def _open(chosen: str, _xdg: str, _home: str) -> Cache:
     try:
-        root = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("tatami", appauthor=False))
+        root = Path(chosen) if chosen else _of_platform()
         if not root.is_absolute():
             root = Path.cwd() / root if chosen else _refuse_relative(root)
         return open_cache(root)
     except (OSError, RuntimeError, KeyError) as error:
         return _private(f"no cache folder ({error})")
+
+
+def _of_platform() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tatami", appauthor=False))
 
 
 def _refuse_relative(root: Path) -> Path:

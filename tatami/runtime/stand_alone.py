@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.numerics import philox
 from tatami.core.signature import Signature, symbols
-from tatami.core.tensor import Tensor, numpy_dtype
+from tatami.core.tensor import numpy_dtype
 from tatami.cu.ir import Source as CudaSource
 from tatami.cu.print_main import constant_places
 from tatami.cu.print_main import print_main as print_cuda_main
@@ -86,11 +86,6 @@ def stand_alone_cuda_main(
     bound, expected = _case(execution, layouts, reference, sizes)
     text = print_cuda_main(source, layouts.module, bound["main"], expected, bound.get("setup"))
     return StandAlone("main.cu", text, tuple(constant_places(execution)))
-
-
-def constants_file(constants: Iterable[Tensor]) -> bytes:
-    """`constants.bin`."""
-    return b"".join(t.array.tobytes() for t in constants)
 
 
 def _case(

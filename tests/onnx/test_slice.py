@@ -1,4 +1,5 @@
-"""Slice with bounds before and behind the axis, forwards and backwards, of an open size: as onnxruntime has it."""
+"""Slice with bounds before and behind the axis, forwards and backwards, of an open size: as onnxruntime has it, and where
+the bound is a limit of the integers, as the operator's text and the reference evaluator have it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 import tatami as tt
 
@@ -15,10 +17,13 @@ BOUNDS = (-9, -5, -4, -1, 0, 2, 3, 4, 9)
 CASES = [*product(BOUNDS, BOUNDS, (-2, -1, 1, 2)), *product(BOUNDS, (-(2**31) + 1, -(2**63) + 1), (-2, -1))]
 
 
-@pytest.fixture(scope="module")
-def model() -> ModelProto:
+LIMITS = (-(2**63), -(2**31), 2**31 - 1, 2**63 - 1)
+OF_LIMITS = [*product((-4, -1, 0, 3, *LIMITS[2:]), LIMITS, (-2, -1, 1, 2))]
+
+
+def slices(cases: list[tuple[int, int, int]]) -> ModelProto:
     nodes, constants, outputs = [], [], []
-    for k, (start, end, step) in enumerate(CASES):
+    for k, (start, end, step) in enumerate(cases):
         given = {"start": start, "end": end, "axis": 0, "step": step}
         constants += [helper.make_tensor(f"{name}{k}", TensorProto.INT64, [1], [value]) for name, value in given.items()]
         nodes.append(helper.make_node("Slice", ["x", *(f"{name}{k}" for name in given)], [f"y{k}"]))
@@ -29,10 +34,23 @@ def model() -> ModelProto:
 
 
 @pytest.mark.parametrize("size", [0, 1, 4])
-def test_slices_are_as_onnxruntime_has_them(model: ModelProto, size: int) -> None:
+def test_slices_are_as_onnxruntime_has_them(size: int) -> None:
+    model = slices(CASES)
     x = np.arange(size, dtype=np.float32)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     wanted = session.run(None, {"x": x})
     found = tt.compile(model, target="reference")(x=x)
     for k, (case, want) in enumerate(zip(CASES, wanted, strict=True)):
         np.testing.assert_array_equal(found[f"y{k}"], want, err_msg=f"(start, end, step) = {case}")
+
+
+@pytest.mark.parametrize("size", [0, 1, 4])
+def test_a_limit_of_the_integers_is_an_end_of_the_axis(size: int) -> None:
+    """onnxruntime takes the greatest integer for "to the end" backwards too, where the text clamps it to the last element."""
+    model = slices(OF_LIMITS)
+    x = np.arange(size, dtype=np.float32)
+    wanted = ReferenceEvaluator(model).run(None, {"x": x})
+    found = tt.compile(model, target="reference")(x=x)
+    for k, (case, want) in enumerate(zip(OF_LIMITS, wanted, strict=True)):
+        if not (case[0] < -size and case[2] < 0):  # numpy has nothing where the text begins at the first element
+            np.testing.assert_array_equal(found[f"y{k}"], want, err_msg=f"(start, end, step) = {case}")

@@ -19,6 +19,7 @@ from tatami.core.document import document_text
 from tatami.dump import to_document
 from tatami.frontend.graph import Graph
 from tatami.playback import play_back
+from tatami.preparation import resolve_target
 
 RNG = np.random.default_rng(26)
 
@@ -109,13 +110,13 @@ def test_a_formula_in_a_subgraph_and_with_the_same_operand_twice() -> None:
 
 
 def test_a_document_with_a_formula_needs_no_trust() -> None:
-    document = json.loads(document_text(to_document("frontend", between().module(), tt.api.resolve_target("cpu"))))
+    document = json.loads(document_text(to_document("frontend", between().module(), resolve_target("cpu"))))
     x = f32(3, 5)
     close(tt.compile(document)(x=x)["y"], tt.compile(between())(x=x)["y"])
 
 
 def test_a_formula_of_a_document_is_checked_where_it_is_read() -> None:
-    text = document_text(to_document("frontend", between().module(), tt.api.resolve_target("cpu")))
+    text = document_text(to_document("frontend", between().module(), resolve_target("cpu")))
     document = json.loads(text.replace("input0 * 2", "input3 * 2"))
     with pytest.raises(TatamiError) as error:
         tt.compile(document)

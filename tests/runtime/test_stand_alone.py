@@ -20,7 +20,7 @@ from tatami.region.ir import Program
 from tatami.region.run import run as run_regions
 from tatami.runtime.compiler import find_compiler
 from tatami.runtime.objects import runtime_headers, runtime_text
-from tatami.runtime.stand_alone import StandAlone, constants_file, philox_fill, stand_alone_main
+from tatami.runtime.stand_alone import StandAlone, philox_fill, stand_alone_main
 from tests.execution.regions import F32, N, chain, program, region
 from tests.runtime.compiled import KERNELS, plan_of
 
@@ -30,7 +30,7 @@ def build_and_run(folder: Path, execution: Module[ExecutionPlan], main: StandAlo
     texts[main.file] = main.text
     for name, text in texts.items():
         (folder / name).write_text(text)
-    (folder / "constants.bin").write_bytes(constants_file(execution.constants[n] for n in main.constants))
+    (folder / "constants.bin").write_bytes(b"".join(execution.constants[n].data for n in main.constants))
     sources = [n for n in texts if n.endswith(".c")]
     subprocess.run([*find_compiler().argv, "-O1", "-w", *sources, "-lm", "-pthread", "-o", "a.out"], cwd=folder, check=True)
     return subprocess.run(["./a.out"], cwd=folder, capture_output=True, text=True, check=False)

@@ -1,0 +1,177 @@
+"""A model set up for compilation: opened, specialised on the sizes that are given, verified. Nothing is lowered yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tatami.compilation import Compilation
+from tatami.core.codec import from_builtins, to_builtins
+from tatami.core.diagnostic import Diagnostic, fail, raise_errors
+from tatami.core.expr import expr
+from tatami.core.module import Module
+from tatami.core.signature import symbols
+from tatami.core.substitute import specialise
+from tatami.core.target import Target
+from tatami.decisions import Decisions, load_decisions
+from tatami.frontend.specialise import specialise as specialise_frontend
+from tatami.models import open_model
+from tatami.observer import Observer, Progress, explained
+from tatami.pipeline import compile_stages
+from tatami.stages import verify
+
+if TYPE_CHECKING:
+    from tatami.saved import Saved
+
+SizeRequest = int | tuple[int, int, int]
+
+
+def resolve_target(target: str | Target | dict[str, Any]) -> Target:
+    if isinstance(target, Target):
+        return target
+    if not isinstance(target, str | dict):
+        raise fail("UnknownTarget", "target", f"a {type(target).__name__} is no target", "give a name or a Target document")
+    if isinstance(target, dict):
+        return from_builtins(target, Target, "target")
+    from tatami.runtime.host import resolve_target as resolve_target_name
+
+    return resolve_target_name(target)
+
+
+def prepare(
+    model: Any,
+    *,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
+    target: str | Target | dict[str, Any] = "cpu",
+    sizes: Mapping[str, SizeRequest] | None = None,
+    precision: str | None = None,
+    decisions: Decisions | dict[str, Any] | str | Path | None = None,
+    trust: bool = False,
+    check: bool = True,
+    progress: Progress | None = None,
+) -> Compilation:
+    """Open a model and set up its chain of stages. Nothing is lowered yet."""
+    if isinstance(model, str | Path) and Path(model).suffix.lower() == ".tatami":
+        from tatami.saved import open_saved
+
+        saved = open_saved(Path(model), trust=trust)
+        found = prepare_saved(saved, target, sizes=sizes, precision=precision, decisions=decisions, check=check)
+        found.observer.progress = progress
+        return found
+    given = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust)
+    is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
+    made = _set_up(given, target, sizes or {}, precision, load_decisions(decisions), check, is_document)
+    made.observer.progress = progress
+    return made
+
+
+def prepare_saved(
+    saved: Saved,
+    target: str | Target | dict[str, Any],
+    *,
+    sizes: Mapping[str, SizeRequest] | None = None,
+    precision: str | None = None,
+    decisions: Decisions | dict[str, Any] | str | Path | None = None,
+    check: bool = True,
+) -> Compilation:
+    """The same for what `f.save` wrote: its decisions and usual sizes hold unless others are given; its machine code is
+    taken where nothing else is asked of it."""
+    was = saved.manifest
+    decided = was.decisions if decisions is None else load_decisions(decisions)
+    asked: Mapping[str, SizeRequest] = sizes or {n: (0, usual, usual) for n, usual in was.hints.items()}
+    compilation = _set_up(saved.given, target, asked, precision, decided, check, from_document=True)
+    if not sizes and precision is None and decisions is None and compilation.target == was.target:
+        compilation.program = saved.program
+    return compilation
+
+
+def _set_up(
+    models: Mapping[str, Module[Any]],
+    target: str | Target | dict[str, Any],
+    sizes: Mapping[str, SizeRequest],
+    precision: str | None,
+    decisions: Decisions,
+    check: bool,
+    from_document: bool,
+) -> Compilation:
+    fixed = {n: expr(v) for n, v in sizes.items() if isinstance(v, int)}
+    check_sizes(sizes, models)
+    given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in models.items()}
+    resolved = resolve_target(target)
+    if precision not in (None, "fp32"):
+        from tatami.frontend.precision import lower_precision
+
+        if "frontend" not in given:
+            why = f"precision is chosen before lowering, and {next(iter(given))} is already lowered"
+            raise fail("InvalidAttribute", "precision", why, "give the model or its frontend document, or leave precision out")
+        given["frontend"] = lower_precision(given["frontend"], precision)
+    observer = Observer(check=check, from_document=from_document)
+    hints = size_hints(sizes)
+    stages = compile_stages(given, resolved, decisions, observer, hints)
+    observer.others = stages.get_made
+    observer.count = lambda: len(stages.names)
+    for name, module in given.items():
+        with explained(name, from_document):
+            found = verify(name, module, lambda n: given.get(n))
+        found = [with_origin(d, module) for d in found]
+        raise_errors(found)
+        observer.warnings += [d for d in found if d.is_warning]
+    return Compilation(stages, observer, resolved, decisions, hints)
+
+
+def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:
+    """The diagnostic with what the user calls the node at fault, where the stage has ids of its own."""
+    names = next((o[d.at] for o in module.origins.values() if d.at in o), ())
+    if not names or names == (d.at,):
+        return d
+    return msgspec.structs.replace(d, at=f"{d.at} ({', '.join(names)})")
+
+
+def check_sizes(sizes: Mapping[str, SizeRequest], given: Mapping[str, Module[Any]]) -> None:
+    """Raises InvalidSymbol for values no array can have, UnboundSymbol for a name the model does not have."""
+    if not sizes:
+        return
+    for name, value in sizes.items():
+        numbers = (value,) if isinstance(value, int) else tuple(value)
+        if any(isinstance(v, int) and v >= 1 << 62 for v in numbers):
+            raise fail("InvalidSymbol", f"sizes[{name!r}]", f"{value} is more than memory can hold", "give a smaller size")
+    known = {n for m in given.values() for n in signature_symbols(m)}
+    if sizes.keys() <= known:
+        return
+    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_']*", " ".join(document_words(given))))
+    for name in sizes:
+        if name not in known and name not in words:
+            have = ", ".join(sorted(known)) or "none"
+            raise fail("UnboundSymbol", f"sizes[{name!r}]", "the model has no such size symbol", f"its symbols are {have}")
+
+
+def signature_symbols(module: Module[Any]) -> tuple[str, ...]:
+    signature = getattr(module.programs.get("main"), "signature", None)
+    return (*symbols(signature), *signature.must_bind, *signature.defaults) if signature is not None else ()
+
+
+def document_words(given: Mapping[str, Module[Any]]) -> list[str]:
+    """Everything the programs say, as text: sizes that no signature shows stand somewhere in it."""
+    return [str(to_builtins(p)) for m in given.values() for p in m.programs.values()]
+
+
+def size_hints(sizes: Mapping[str, SizeRequest]) -> dict[str, int]:
+    """The usual value of each symbol given as (least, usual, greatest): plans are chosen for it and hold for all."""
+    hints: dict[str, int] = {}
+    for name, request in sizes.items():
+        if isinstance(request, int):
+            continue
+        if len(request) != 3 or not 0 <= request[0] <= request[1] <= request[2]:
+            raise fail(
+                "InvalidSymbol",
+                f"sizes[{name!r}]",
+                f"{request!r} is not (least, usual, greatest)",
+                "write for example (1, 32, 512)",
+            )
+        hints[name] = request[1]
+    return hints

@@ -87,24 +87,20 @@ def softplus(x: Value) -> Value:
 
 
 def log1p(x: Value) -> Value:
-    """log(u) * x/(u - 1) with u = 1 + x; exact where u rounds to 1 (Kahan)."""
+    """log u + (x - (u - 1))/u with u = 1 + x: what u lost is added. x itself where u rounds to 1."""
     u = x + 1.0
-    small = u.fn("eq", 1.0)
-    d = small.where(x.builder.const(1.0, x.dtype), u - 1.0)
     log_u = u.fn("log")
-    large = u.fn("isinf").where(log_u, log_u * x / d)
-    return small.where(x, large)
+    lost = x - (u - 1.0)
+    near = (x.fn("abs") < 1.0).where(log_u + lost / u, log_u)
+    return u.fn("eq", 1.0).where(x, near)
 
 
 def expm1(x: Value) -> Value:
-    """(u - 1) * x/log(u) with u = e^x; exact where u rounds to 1 (Kahan)."""
+    """u - 1 + u (x - log u) with u = e^x: what u lost is added. x itself where u rounds to 1."""
     u = x.fn("exp")
-    one = u.fn("eq", 1.0)
-    below = (u - 1.0).fn("eq", -1.0)
-    fine = one.fn("or", below).fn("or", u.fn("isinf"))
-    log_u = fine.where(x.builder.const(1.0, x.dtype), u.fn("log"))
-    middle = (u - 1.0) * x / log_u
-    return one.where(x, fine.where(u - 1.0, middle))
+    below = u - 1.0
+    near = (x.fn("abs") < 1.0).where(below + (x - u.fn("log")) * u, below)
+    return u.fn("eq", 1.0).where(x, near)
 
 
 def gelu(x: Value, use: Use[Gelu]) -> Value:

@@ -1,14 +1,17 @@
-/* needs: f32x@W i32x@W u32x@W */
+/* needs: f32x@W i32x@W u32x@W splat_f32x@W */
 /* p 2^n, where z = n + 1.5 2^23 and n is from -152 to 130: one instruction where the machine has it, else two exact steps,
-   so that overflow, underflow and denormals come out right. */
-static inline f32x@W t_scale_f32x@W(f32x@W p, f32x@W z) {
+   so that overflow, underflow and denormals come out right. 0 where x < low, without computing it: results too small for
+   any number cost the processor a hundred cycles. */
+static inline f32x@W t_scale_f32x@W(f32x@W p, f32x@W z, f32x@W x, float low) {
 #if defined(__AVX512F__) && @W == 16
-  return (f32x@W)__builtin_ia32_scalefps512_mask(p, z - 12582912.0f, p, (unsigned short)-1, 4);
+  unsigned short some = __builtin_ia32_cmpps512_mask(x, t_splat_f32x@W(low), 5, (unsigned short)-1, 4);
+  return (f32x@W)__builtin_ia32_scalefps512_mask(p, z - 12582912.0f, (f32x@W){0}, some, 4);
 #else
-  i32x@W k = (i32x@W)((u32x@W)z - 0x4b400000u);
+  i32x@W none = (i32x@W)(x < low);
+  i32x@W k = (i32x@W)((u32x@W)z - 0x4b400000u) & ~none;
   i32x@W half = k >> 1;
   f32x@W a = (f32x@W)((u32x@W)(half + 127) << 23);
   f32x@W b = (f32x@W)((u32x@W)(k - half + 127) << 23);
-  return p * a * b;
+  return (f32x@W)((i32x@W)(p * a * b) & ~none);
 #endif
 }

@@ -1,0 +1,26 @@
+"""Functions of fp32 are within two units in the last place, everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.c.ulp import FUNCTIONS, SAMPLE, TARGETS, measure, ulps
+from tests.loop.compiled import has_flags
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_functions_are_within_two_units_in_the_last_place(target: str) -> None:
+    if not has_flags(target.removeprefix("cpu:")):
+        pytest.skip(target)
+    found = measure(list(FUNCTIONS), target, SAMPLE)
+    assert {name: (w.ulps, w.at) for name, w in found.items() if not 0 < w.ulps <= 2} == {}
+
+
+def test_an_error_is_counted_in_units_of_the_exact_value() -> None:
+    one = np.float32(1)
+    got = np.array([one, np.nextafter(one, 2 * one), np.inf, np.nan, 0.0, np.inf], np.float32)
+    want = np.array([1.0, 1.0, 2.0**128 - 2.0**103, np.nan, 2.0**-150, 1.0])
+    assert list(ulps(got, want)[:5]) == [0.0, 1.0, 0.5, 0.0, 0.5]
+    assert ulps(got, want)[5] > 1e9
+    assert np.isinf(ulps(np.array([np.nan], np.float32), np.array([1.0])))

@@ -1,0 +1,140 @@
+"""Errors of the fp32 functions, in units in the last place, of kernels as a user gets them.
+
+    python -m tests.c.ulp [name …]           one fp32 number in 16411: some hundred of every exponent
+    python -m tests.c.ulp --all [name …]     every fp32 number (minutes a function)
+    python -m tests.c.ulp --record           one in 257 (or --all), every function; writes docs/accuracy.md
+
+The reference is numpy in double precision. An error is the distance to the exact value in units of the last place that an
+fp32 number of that size has, so that a result rounded correctly is within 0.5; a result that overflows counts as 2^128.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+import tatami as tt
+from tatami.core import numerics
+from tatami.core.dtype import DType
+from tests.loop.compiled import has_flags
+
+TARGETS = ("cpu:avx512", "cpu:avx2", "cpu:generic")
+PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+CHUNK = 1 << 21
+SAMPLE = 16411
+
+Exact = Callable[[np.ndarray], np.ndarray]
+FUNCTIONS: dict[str, Exact] = {
+    "recip": lambda x: 1 / x,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log1p": np.log1p,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": lambda x: np.asarray(numerics.apply("erf", [x], DType.fp64)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}
+
+
+class Worst:
+    """The largest error so far, and where it is."""
+
+    def __init__(self) -> None:
+        self.ulps, self.at = 0.0, 0.0
+
+    def join(self, x: np.ndarray, got: np.ndarray, want: np.ndarray) -> None:
+        errors = ulps(got, want)
+        k = int(errors.argmax())
+        if errors[k] > self.ulps:
+            self.ulps, self.at = float(errors[k]), float(x[k])
+
+
+def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """Errors of fp32 results against exact ones; infinite where one is NaN and the other is not."""
+    with np.errstate(all="ignore"):
+        _, exponent = np.frexp(want)
+        unit = np.ldexp(1.0, np.clip(exponent, -125, 128) - 24)
+        limit = 2.0**128
+        error = np.abs(np.clip(got.astype(np.float64), -limit, limit) - np.clip(want, -limit, limit)) / unit
+    odd = np.isnan(got) | np.isnan(want)
+    return np.where(odd, np.where(np.isnan(got) & np.isnan(want), 0.0, np.inf), error)
+
+
+def numbers(every: int) -> Iterator[np.ndarray]:
+    """One fp32 number in `every`, in order of their bits and in parts; first zeros, infinities, NaN and the ends of ranges."""
+    ends = np.array([0x0, 0x1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000], np.uint32)
+    yield np.concatenate([ends, ends | np.uint32(1 << 31)]).view(np.float32)
+    for first in range(0, 1 << 32, CHUNK * every):
+        bits = np.arange(first, min(first + CHUNK * every, 1 << 32), every, dtype=np.uint64)
+        yield bits.astype(np.uint32).view(np.float32)
+
+
+def measure(names: Sequence[str], target: str, every: int) -> dict[str, Worst]:
+    """The largest error of each function over one number in `every`."""
+    g = tt.Graph("functions")
+    x = g.input("x", ("N",), tt.fp32)
+    for name in names:
+        g.output(name, x.op(name))
+    f = tt.compile(g, target=target, threads=1)
+    worst = {name: Worst() for name in names}
+    for part in numbers(every):
+        results = f(x=part)
+        with np.errstate(invalid="ignore"):
+            wide = part.astype(np.float64)
+        for name in names:
+            with np.errstate(all="ignore"):
+                worst[name].join(part, results[name], FUNCTIONS[name](wide))
+    return worst
+
+
+def page(found: dict[str, dict[str, Worst]], every: int) -> str:
+    head = "# Accuracy of fp32 functions\n\nWritten by `python -m tests.c.ulp --record`: the largest error over "
+    head += "all fp32 numbers" if every == 1 else f"one fp32 number in {every}, every exponent among them"
+    head += ", in units in the last place (0.5: rounded correctly) against double precision, and the number where it is. "
+    head += "`tests/c/test_ulp.py` allows 2. Functions not listed go through double precision or are exact.\n"
+    columns = " | ".join(found)
+    lines = [head, f"| function | {columns} |", "|---|" + "---|" * len(found)]
+    for name in FUNCTIONS:
+        cells = [f"{w[name].ulps:.2f} at {w[name].at:.9g}" for w in found.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.c.ulp", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[[], *FUNCTIONS], default=[])
+    parser.add_argument("--all", action="store_true", help="every fp32 number")
+    parser.add_argument("--record", action="store_true", help="every function; writes docs/accuracy.md")
+    parser.add_argument("--target", action="append", default=[], choices=TARGETS)
+    args = parser.parse_args()
+    every = 1 if args.all else 257 if args.record else SAMPLE
+    names = list(FUNCTIONS) if args.record else args.names or list(FUNCTIONS)
+    found: dict[str, dict[str, Worst]] = {}
+    for target in args.target or [t for t in TARGETS if has_flags(t.removeprefix("cpu:"))]:
+        found[target] = measure(names, target, every)
+        for name, worst in found[target].items():
+            print(f"{target} {name}: {worst.ulps:.3f} at {worst.at!r}", flush=True)
+    if args.record:
+        PAGE.write_text(page(found, every), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

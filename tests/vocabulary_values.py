@@ -70,7 +70,7 @@ def of_less_than_one(name, m, x):
     return x.clamp(-0.75, 0.75).one(name) if floats(x) else None
 
 
-@step(*["sign", "floor", "ceil", "round", "trunc", "isnan", "isinf", "isfinite", "thresholded_relu", "shrink"])
+@step(*["sign", "floor", "ceil", "round", "trunc", "tf32", "isnan", "isinf", "isfinite", "thresholded_relu", "shrink"])
 def of_exact(name, m, x):
     return m.exact(x).one(name) if floats(x) else None
 

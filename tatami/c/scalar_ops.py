@@ -339,7 +339,7 @@ _MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
 
 
 def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """abs, sign, relu, max, min, isinf of floats: NaN goes through all of them."""
+    """abs, sign, relu, tf32, max, min, isinf of floats: NaN goes through all of them."""
     fn, element = base.split("_")
     n = max(lanes, 1)
     t, m = needs.vector(element, n), needs.vector("i32", n)
@@ -374,6 +374,10 @@ def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
         body = where(mask("<=", "a", value("0")), value("0"), "a")
     elif fn == "sign":
         body = where(mask(">", "a", value("0")), value("1"), where(mask("<", "a", value("0")), value("-1"), "a"))
+    elif fn == "tf32":
+        bits, dropped = needs.vector(f"u{element[1:]}", n), 13 if element == "f32" else 42
+        body = f"({t})(((({bits})a + {1 << (dropped - 1):#x}u) >> {dropped}) << {dropped})"
+        body = where(mask("==", "(a - a)", value("0")), body, "a")  # neither infinite nor NaN
     else:  # abs
         unsigned = needs.vector(f"u{element[1:]}", n)
         magnitude = "0x7fffffffu" if element == "f32" else "0x7fffffffffffffffu"
@@ -472,7 +476,7 @@ def op_text(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
         return _logic(fn, lanes, args)
     if dtype.is_float:
         text = _float_op(fn, short(dtype), lanes, args, needs)
-        if dtype.is_narrow_float and fn not in ("neg", "abs", "max", "min", "relu", "sign", "isnan", "isinf"):
+        if dtype.is_narrow_float and fn not in ("neg", "abs", "max", "min", "relu", "sign", "tf32", "isnan", "isinf"):
             return round_text(dtype, lanes, text, needs)
         return text
     return _int_op(fn, dtype, lanes, args, needs)
@@ -535,7 +539,9 @@ def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) 
             return _mask(dtype, lanes, "!=", a, a, needs)
         case "isinf" if lanes == 1:
             return f"(__builtin_fabs{suffix}({a}) == __builtin_inf{suffix}())"
-        case "abs" | "sign" | "relu" | "max" | "min" | "isinf":
+        case "tf32" if lanes == 1:
+            return f"{needs.add(f'tf32_{element}x4')}({needs.add(f'splat_{element}x4')}({a}))[0]"
+        case "abs" | "sign" | "relu" | "tf32" | "max" | "min" | "isinf":
             return f"{needs.add(f'{fn}_{element}{v}')}({', '.join(args)})"
         case "mod":
             scalar = needs.add(f"mod_{element}")
@@ -571,7 +577,7 @@ def _lib(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 _MAKERS["lib"] = _lib
-for _fn in ("abs", "sign", "relu", "max", "min", "isinf"):
+for _fn in ("abs", "sign", "relu", "tf32", "max", "min", "isinf"):
     _MAKERS[_fn] = _simple
 
 

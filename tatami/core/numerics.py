@@ -158,6 +158,7 @@ _FLOAT: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
     "round": np.rint,
     "trunc": np.trunc,
+    "tf32": lambda x: _tf32(x),
     "isnan": np.isnan,
     "isinf": np.isinf,
     "add": np.add,
@@ -175,6 +176,14 @@ def _sigmoid(x: Array) -> Array:
     e = np.exp(-np.abs(x))
     one = x.dtype.type(1)
     return np.where(x >= 0, one / (one + e), e / (one + e))
+
+
+def _tf32(x: Array) -> Array:
+    """A carry out of the fraction goes to the exponent, as it should."""
+    dropped = 13 if x.dtype == np.float32 else 42
+    bits = np.ascontiguousarray(x).reshape(-1).view(np.dtype(f"u{x.dtype.itemsize}"))
+    rounded = (bits + (1 << (dropped - 1))) >> dropped << dropped
+    return np.where(np.isfinite(x), rounded.view(x.dtype).reshape(x.shape), x)
 
 
 def _integer(fn: str, a: list[Array], dtype: DType) -> Array:

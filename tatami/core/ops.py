@@ -59,6 +59,7 @@ _TABLE = (
     _op("ceil", 1, "float", "round up"),
     _op("round", 1, "float", "round half to even"),
     _op("trunc", 1, "float", "round to zero"),
+    _op("tf32", 1, "float", "rounded to 10 fraction bits, ties away from zero: what tensor cores multiply of fp32"),
     _op("isnan", 1, "test", "is NaN"),
     _op("isinf", 1, "test", "is +inf or -inf"),
     _op("not", 1, "logic", "logical not"),

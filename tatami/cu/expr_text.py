@@ -134,8 +134,9 @@ _FUNCTIONS = [
     "floor",
     "ceil",
     "trunc",
+    "tf32",
 ]
-_EXACT = ("neg", "abs", "sign", "relu", "max", "min", "floor", "ceil", "trunc", "round")
+_EXACT = ("neg", "abs", "sign", "relu", "max", "min", "floor", "ceil", "trunc", "round", "tf32")
 """What gives a number of the narrow grid from numbers of it."""
 
 

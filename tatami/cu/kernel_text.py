@@ -69,7 +69,9 @@ def statement_at(kernel: Kernel, line: int) -> Stmt | None:
     if not around:
         return None
     found = min(around, key=lambda x: x[0])[1]
-    if isinstance(found, Mma) and "tt_ldmatrix" in text[line - 1]:  # fragments are loaded where they are used
+    if isinstance(found, Mma) and (
+        "tt_ldmatrix" in text[line - 1] or "tt_load_shared" in text[line - 1]
+    ):  # fragments are loaded where they are used
         ring = (kernel.a if "slot_a" in text[line - 1] else kernel.b).ring
         return next(s for s in printer.fragments if s.src_smem == ring)
     return found
@@ -167,7 +169,7 @@ class _Printer:
             case Mma() if self.k.weights is not None:
                 self.pair_math(s, self.k.weights)
             case Mma() | Fma():
-                self.block_math()
+                self.block_math(s)
             case Weigh():
                 assert self.k.weights is not None
                 weigh_text(self.k, self.k.weights, l)
@@ -321,7 +323,7 @@ class _Printer:
         else:
             l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) TT_UNROLL for (int e = 0; e < BN / 2; ++e) acc[i][e] = 0.0f;")
 
-    def block_math(self) -> None:
+    def block_math(self, s: Mma | Fma) -> None:
         k = self.k
         if k.template == "sync":
             fma_text(k, self.l)
@@ -329,7 +331,10 @@ class _Printer:
         block = var("k")
         rings = self.rings[k.a.ring], self.rings[k.b.ring]
         slots = slot_text(self.k, rings[0], block), slot_text(self.k, rings[1], block)
-        (mma_text if k.template == "mma" else ring_fma_text)(k, *rings, *slots, self.l)
+        if isinstance(s, Mma):
+            mma_text(k, s.shape, *rings, *slots, self.l)
+        else:
+            ring_fma_text(k, *rings, *slots, self.l)
 
     def pair_math(self, s: Mma, w: Weights) -> None:
         left, right, values = (self.rings[o.ring] for o in (w.left, w.right, self.k.b))

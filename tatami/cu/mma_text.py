@@ -12,6 +12,9 @@ from __future__ import annotations
 from tatami.cu.expr_text import SHORT
 from tatami.cu.lines import Lines
 from tatami.gpu.ir import Kernel, Operand, Ring
+from tatami.plan.ir import INST_K
+
+WORDS = "TT_UNROLL for (int r = 0; r < 4; ++r)"
 
 
 def warp_tile_lines(k: Kernel) -> list[str]:
@@ -33,13 +36,18 @@ def warp_tile_lines(k: Kernel) -> list[str]:
 
 def offset_text(ring: Ring) -> str:
     """The function from (row, 16-byte chunk) to the byte offset in a slot."""
-    shared = f", {ring.swizzle_rows}" if ring.swizzle_rows else ""
+    shared = f", {ring.swizzle_rows}" if ring.swizzle_rows or ring.swizzle_step > 1 else ""
+    shared += f", {ring.swizzle_step}" if ring.swizzle_step > 1 else ""
     return f"tt_tile_offset<{ring.row_bytes}, {ring.swizzle}{shared}>"
 
 
 def read_a(o: Operand, ring: Ring, to: str) -> str:
-    """Rows warp_m + 16*i .. and step kk of `slot_a`, as the A fragment of m16n8k16."""
+    """Rows warp_m + 16*i .. and step kk of `slot_a`, as the A fragment of m16n8k16, or of m16n8k8 where elements have 4
+    bytes: two chunks of 16 bytes of a row are a step of either. ldmatrix transposes 16-bit elements only."""
     offset = offset_text(ring)
+    if o.major == "mn" and o.dtype.itemsize == 4:
+        at = f"{offset}(8 * kk + lane % 4 + r / 2 * 4, warp_m / 4 + 4 * i + lane / 16 + r % 2 * 2)"
+        return f"{WORDS} {to}[r] = tt_load_shared_v1(slot_a + {at} + lane / 4 % 4 * 4);"
     if o.major == "k":
         return f"tt_ldmatrix_x4({to}, slot_a + {offset}(warp_m + 16 * i + lane % 16, 2 * kk + lane / 16));"
     row = "16 * kk + lane % 8 + lane / 16 * 8"
@@ -49,6 +57,9 @@ def read_a(o: Operand, ring: Ring, to: str) -> str:
 def read_b(o: Operand, ring: Ring, to: str, first: str = "") -> str:
     """Columns ``first 16*j`` .. and step kk of `slot_b`, as two B fragments."""
     offset = offset_text(ring)
+    if o.major == "mn" and o.dtype.itemsize == 4:
+        at = f"{offset}(8 * kk + lane % 4 + r % 2 * 4, {first.replace(' +', ' / 4 +')}4 * j + lane / 16 + r / 2 * 2)"
+        return f"{WORDS} {to}[r] = tt_load_shared_v1(slot_b + {at} + lane / 4 % 4 * 4);"
     if o.major == "k":
         row = f"{first}16 * j + lane % 8 + lane / 16 * 8"
         return f"tt_ldmatrix_x4({to}, slot_b + {offset}({row}, 2 * kk + lane / 8 % 2));"
@@ -56,9 +67,9 @@ def read_b(o: Operand, ring: Ring, to: str, first: str = "") -> str:
     return f"tt_ldmatrix_x4_trans({to}, slot_b + {offset}(16 * kk + lane % 16, {chunk}));"
 
 
-def mma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:
-    """Reads by ldmatrix, multiplies by mma.m16n8k16."""
-    kind = SHORT[k.a.dtype]
+def mma_text(k: Kernel, shape: str, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:
+    """Reads by ldmatrix, multiplies by mma of `shape`; fp32 is rounded to tf32 between the two."""
+    kind, steps = SHORT.get(k.a.dtype, "tf32"), f"BK / {INST_K[shape]}"
     with l.block():
         l.add(f"const tt_u32 slot_a = {slot_a}, slot_b = {slot_b};")
         l.add("tt_u32 a[2][WM / 16][4], b[2][WN / 16][4];")
@@ -67,14 +78,17 @@ def mma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l:
             l.add(f"  {read_a(k.a, ring_a, 'to_a[i]')}")
             l.add("TT_UNROLL for (int j = 0; j < WN / 16; ++j)")
             l.add(f"  {read_b(k.b, ring_b, 'to_b[j]', 'warp_n + ')}")
+            if kind == "tf32":
+                l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) tt_round_words(to_a[i]);")
+                l.add("TT_UNROLL for (int j = 0; j < WN / 16; ++j) tt_round_words(to_b[j]);")
         l.add("read(0, a[0], b[0]);")
-        with l.block("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk)"):
-            l.add("if (kk + 1 < BK / 16) read(kk + 1, a[(kk + 1) % 2], b[(kk + 1) % 2]);")
+        with l.block(f"TT_UNROLL for (int kk = 0; kk < {steps}; ++kk)"):
+            l.add(f"if (kk + 1 < {steps}) read(kk + 1, a[(kk + 1) % 2], b[(kk + 1) % 2]);")
             l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
             with l.block("TT_UNROLL for (int j = 0; j < WN / 16; ++j)"):
                 for half in (0, 1):
                     regs = f"a[kk % 2][i], b[kk % 2][j][{2 * half}], b[kk % 2][j][{2 * half + 1}]"
-                    l.add(f"tt_mma_m16n8k16_{kind}(acc[i][2 * j{' + 1' if half else ''}], {regs});")
+                    l.add(f"tt_mma_{shape}_{kind}(acc[i][2 * j{' + 1' if half else ''}], {regs});")
 
 
 def ring_fma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:

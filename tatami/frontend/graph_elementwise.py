@@ -103,6 +103,9 @@ class Elementwise(Value):
     def trunc(self) -> Tensor:
         return self.one("trunc")
 
+    def tf32(self) -> Tensor:
+        return self.one("tf32")
+
     def square(self) -> Tensor:
         return self.one("square")
 

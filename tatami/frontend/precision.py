@@ -52,24 +52,14 @@ def _lowered(graph: Graph, precision: str) -> Graph:
 
 
 def _narrow(tensor: str, precision: str, tensors: dict[str, TensorType], nodes: list[Node], names: set[str]) -> str:
-    """Append the nodes that round `tensor`; the name of the result."""
-    shape = tensors[tensor].shape
-
-    def add(op: str, inputs: tuple[str, ...], result: DType, rank_0: bool = False, **attrs: object) -> str:
-        stem = f"{tensor}.{precision}"
-        name, k = stem, 0
-        while name in names:
-            k += 1
-            name = f"{stem}.{k}"
-        names.add(name)
-        tensors[name] = TensorType(result, () if rank_0 else shape)
-        nodes.append(Node(op, name, inputs, (name,), dict(attrs)))
-        return name
-
-    if precision != "tf32":
-        return add("cast", (tensor,), DType(precision), to=precision)
-    bits = add("bitcast", (tensor,), DType.u32, to="u32")
-    half = add("constant", (), DType.u32, True, value=0x1000, dtype="u32")
-    mask = add("constant", (), DType.u32, True, value=0xFFFFE000, dtype="u32")
-    kept = add("bitand", (add("add", (bits, half), DType.u32), mask), DType.u32)
-    return add("bitcast", (kept,), DType.fp32, to="fp32")
+    """Append the node that rounds `tensor`; the name of the result."""
+    op, result = ("tf32", DType.fp32) if precision == "tf32" else ("cast", DType(precision))
+    stem = f"{tensor}.{precision}"
+    name, k = stem, 0
+    while name in names:
+        k += 1
+        name = f"{stem}.{k}"
+    names.add(name)
+    tensors[name] = TensorType(result, tensors[tensor].shape)
+    nodes.append(Node(op, name, (tensor,), (name,), {} if precision == "tf32" else {"to": precision}))
+    return name

@@ -322,6 +322,8 @@ class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
     swizzle: int
     swizzle_rows: int = 0
     """0: as many rows as fill 128 bytes, which is what eight rows read at one chunk need."""
+    swizzle_step: int = 1
+    """What the XOR grows by from row to row: 2 where four rows are read at two neighbouring chunks."""
     once: bool = False
     """Filled as block 0 of a tile, then read by all of its blocks."""
 

@@ -70,6 +70,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     stores: tuple[Store, ...]
     conditions: tuple[Condition, ...]
     """Over s0, s1, …: what the guard of this kernel promises."""
+    tf32: bool = False
+    """`a` and `b` are rounded to 10 fraction bits before they are multiplied (`GemmView.tf32`)."""
 
 
 def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Problem:
@@ -119,6 +121,7 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
         lets=lets,
         stores=stores,
         conditions=words.conditions(conditions),
+        tf32=view.tf32,
     )
 
 

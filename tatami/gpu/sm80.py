@@ -10,7 +10,6 @@ A ring of `stages` slots; the copy of block k + depth starts right after the one
 from __future__ import annotations
 
 from tatami.core.diagnostic import fail
-from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.target import Target
@@ -34,8 +33,8 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.problem import Problem
-from tatami.plan.gpu_limits import needs, sides
-from tatami.plan.ir import Sm80Mma
+from tatami.plan.gpu_limits import needs, sides, sm80_instruction
+from tatami.plan.ir import INST_K, Sm80Mma
 from tatami.region.ir import Let
 
 K = var("k")
@@ -93,13 +92,10 @@ def sm80_body(
 
 def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
     a, b = need_mma(p, plan)
-    if a.dtype.is_narrow_float != (plan.inst_shape != "fma"):
-        raise fail(
-            "InvalidPlan",
-            p.region,
-            f"inst_shape {plan.inst_shape} does not multiply {a.dtype}",
-            f"use {'fma' if a.dtype == DType.fp32 else 'm16n8k16'}",
-        )
+    shape = sm80_instruction(a.dtype, p.tf32)
+    if shape != plan.inst_shape:
+        kind = f"{a.dtype} rounded to tf32" if p.tf32 else str(a.dtype)
+        raise fail("InvalidPlan", p.region, f"inst_shape {plan.inst_shape} does not multiply {kind}", f"use {shape}")
     bm, bn, bk = plan.tile
     warp = sides(plan.warp_tile) or (64, 64)
     rings, base = [], 0
@@ -107,8 +103,10 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         rows, columns = (extent, bk) if o.major == "k" else (bk, extent)
         row_bytes = columns * o.dtype.itemsize
         swizzle = min(128, row_bytes) if plan.layout_hints.get(hint, True) else 0
-        shared = 4 if plan.inst_shape == "fma" and swizzle and o.major == "k" else 0  # a lane reads four rows in turn
-        ring = Ring(o.ring, base, rows, row_bytes, plan.stages, swizzle, shared)
+        shared = 4 if shape == "fma" and swizzle and o.major == "k" else 0  # a lane reads four rows in turn
+        # Of a transposed fragment the lanes of a quad read four rows, and eight neighbours of each: two chunks.
+        apart = 2 if shape == "m16n8k8" and swizzle and o.major == "mn" else 1
+        ring = Ring(o.ring, base, rows, row_bytes, plan.stages, swizzle, shared, apart)
         rings.append(ring)
         base += ring.slot_bytes * ring.slots
     copies = tuple(
@@ -123,12 +121,12 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         depth=depth,
         copies=copies,
         trans={"smA": a.major == "mn", "smB": b.major == "mn"},
-        shape=plan.inst_shape,
-        k_steps=bk // 16,
-        dtype=f"{a.dtype}_fp32acc",
+        shape=shape,
+        k_steps=bk // INST_K.get(shape, 16),
+        dtype=f"{'tf32' if p.tf32 else a.dtype}_fp32acc",
         lets=p.lets,
         stores=tile_stores(p, tail, plan.vectorize.width, own=4)
-        if plan.inst_shape == "fma"
+        if shape == "fma"
         else tile_stores(p, tail, plan.vectorize.width, own=2, quad=warp[1] % 32 == 0),
         overlap=overlap,
     )
@@ -145,7 +143,7 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         smem=tuple(rings),
         barriers=(),
         model="cp_async_group",
-        template="fma" if plan.inst_shape == "fma" else "mma",
+        template="fma" if shape == "fma" else "mma",
         order=plan.tile_order,
         split=plan.split_k,
         shared=base,

@@ -17,8 +17,9 @@ from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
 from tatami.plan.choose_sm90 import REGISTERS, Shape, can_stage, sm90_shapes, stages_of
 from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
-from tatami.plan.gpu_limits import hard_limits, shape_rules, stop_rules
+from tatami.plan.gpu_limits import hard_limits, shape_rules, sm80_instruction, stop_rules
 from tatami.plan.ir import (
+    INST_K,
     Async,
     Cache,
     GpuSync,
@@ -44,8 +45,7 @@ SM80_TILES = (
     ((64, 64, 64), "32x32"),
     ((64, 64, 32), "32x32"),
 )
-SPLIT_TILE = ((64, 64, 64), "32x32")
-SPLIT_FMA_TILE = ((64, 64, 16), "32x32")
+TF32_TILES = tuple(((bm, bn, bk // 2), warp) for (bm, bn, bk), warp in SM80_TILES)
 SPLITS = (4, 16)
 """Parts of k for products of few tiles and long k."""
 FMA_TILES = (
@@ -56,6 +56,12 @@ FMA_TILES = (
     ((32, 64, 16), "32x16"),
 )
 """For fp32, which is multiplied on ordinary cores: 8 x 8 results per thread, 4 x 8 and 4 x 4 for small problems."""
+TILES = {
+    "m16n8k16": (SM80_TILES, ((64, 64, 64), "32x32")),
+    "m16n8k8": (TF32_TILES, ((64, 64, 32), "32x32")),
+    "fma": (FMA_TILES, ((64, 64, 16), "32x32")),
+}
+"""By instruction: tiles, and that of a split product."""
 SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32, 64))
 Choice = tuple[tuple[Guarded, ...], tuple[Rejected, ...]]
 
@@ -200,11 +206,11 @@ def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[
 
 def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = False) -> list[Candidate]:
     out = []
-    tiles = (SM80_TILES[3:] if few else SM80_TILES) if view.lhs.dtype.is_narrow_float else FMA_TILES
-    for tile, warp in tiles:
+    tiles, split = TILES[sm80_instruction(view.lhs.dtype, view.tf32)]
+    for tile, warp in tiles[3:] if few and tiles is not FMA_TILES else tiles:
         for stages in (2,) if few else (2, 3, 4):
             out.append(Candidate(sm80_plan(region, view, tile, warp, stages, width)))
-    tile, warp = SPLIT_TILE if view.lhs.dtype.is_narrow_float else SPLIT_FMA_TILE
+    tile, warp = split
     for parts in SPLITS:
         plan = sm80_plan(region, view, tile, warp, 3, width)
         out.append(Candidate(msgspec.structs.replace(plan, split_k=parts)))
@@ -212,6 +218,7 @@ def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = Fal
 
 
 def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: str, stages: int, width: int) -> Sm80Mma:
+    instruction = sm80_instruction(view.lhs.dtype, view.tf32)
     return Sm80Mma(
         tile=tile,
         stages=stages,
@@ -226,8 +233,8 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
         local_edges=_edges(region, view),
         async_=Async(True, stages, False),
         tile_order="grouped" if tile[0] * tile[1] >= 128 * 128 else "row",
-        inst_shape="m16n8k16" if view.lhs.dtype.is_narrow_float else "fma",
-        k_steps=max(1, tile[2] // 16),
+        inst_shape=instruction,
+        k_steps=max(1, tile[2] // INST_K.get(instruction, 16)),
         acc=view.acc,
     )
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
-from tatami.plan.ir import GpuSync, Sm80Mma, Sm80Pair, Sm90Mma
+from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm80Pair, Sm90Mma
 
 MmaPlan = Sm80Mma | Sm90Mma
 MAX_SPLIT = 32
@@ -48,6 +48,11 @@ def instruction(text: str) -> tuple[int, int, int] | None:
     """``"m64n128k16"`` -> (64, 128, 16)."""
     m = re.fullmatch(r"m(\d{1,4})n(\d{1,4})k(\d{1,4})", text)
     return (int(m[1]), int(m[2]), int(m[3])) if m else None
+
+
+def sm80_instruction(dtype: DType, tf32: bool) -> str:
+    """What multiplies operands of `dtype` on SM80: `inst_shape` of a plan."""
+    return "m16n8k16" if dtype.is_narrow_float else "m16n8k8" if tf32 else "fma"
 
 
 def threads_of(plan: MmaPlan | GpuSync) -> int:
@@ -173,7 +178,7 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
             out.append(f"stages {plan.stages} is outside 2..8")
         if plan.async_.enable and not 1 <= plan.async_.prefetch_depth <= plan.stages:
             out.append(f"prefetch_depth {plan.async_.prefetch_depth} is outside 1..stages = {plan.stages}")
-        if bk % 16 and not (isinstance(plan, Sm80Mma) and plan.inst_shape == "fma"):
+        if bk % 16 and isinstance(plan, Sm90Mma):
             out.append(f"BK = {bk} is not a multiple of the instruction's k = 16")
         if plan.vectorize.width not in (1, 2, 4, 8, 16):
             out.append(f"vectorize.width {plan.vectorize.width} is none of 1, 2, 4, 8, 16")
@@ -197,18 +202,21 @@ def _sm80_rules(plan: Sm80Mma) -> list[str]:
     if bm % warp[0] or bn % warp[1]:
         out.append(f"tile {bm}x{bn} is not a multiple of warp_tile {plan.warp_tile}")
     match plan.inst_shape:
-        case "m16n8k16":
+        case "m16n8k16" | "m16n8k8" as shape:
             if warp[0] % 16 or warp[1] % 16:
                 out.append(f"warp_tile {plan.warp_tile} is not a multiple of 16x16, which one ldmatrix.x4 covers")
-            if bk not in (16, 32, 64, 128):
-                out.append(f"BK = {bk} is none of 16, 32, 64, 128")
+            depths = [n * INST_K[shape] for n in (1, 2, 4, 8)]
+            if bk not in depths:
+                out.append(f"BK = {bk} is none of {', '.join(map(str, depths))}")
         case "fma":
             if warp[0] % 32 or warp[1] % 16:
                 out.append(f"warp_tile {plan.warp_tile} is not a multiple of 32x16: 8x4 lanes with 4x4 elements each")
             if bk not in (8, 16, 32):
                 out.append(f"BK = {bk} is none of 8, 16, 32")
         case _:
-            out.append(f"inst_shape {plan.inst_shape} does not exist on sm80: m16n8k16 for fp16 and bf16, fma for fp32")
+            out.append(
+                f"inst_shape {plan.inst_shape} does not exist on sm80: m16n8k16 for fp16 and bf16, m16n8k8 for tf32, fma for fp32"
+            )
     if any(x & (x - 1) for x in (bm, bn)) and (bm % 64 or bn % 64):
         out.append(f"tile {bm}x{bn}: each side is a power of two or a multiple of 64")
     return out

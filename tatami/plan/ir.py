@@ -15,6 +15,8 @@ from tatami.core.layout import Layout
 
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
+INST_K = {"m16n8k16": 16, "m16n8k8": 8}
+"""Depth of the tensor cores' instructions on SM80: two chunks of 16 bytes of a row."""
 TILE_GROUP = 8
 """Rows of tiles that the tile orders "grouped" and "hilbert" visit together, so that their operands stay in L2."""
 TURNED_LANES = (4, 8, 16)
@@ -172,7 +174,8 @@ class Async(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
-    """Spec 3 §8.1. tile = [BM, BN, BK]; warp_tile "64x64"; inst_shape m16n8k16, or fma: ordinary multiply-adds.
+    """Spec 3 §8.1. tile = [BM, BN, BK]; warp_tile "64x64"; inst_shape m16n8k16, m16n8k8 for operands rounded to tf32, or fma:
+    ordinary multiply-adds.
 
     `split_k` CTAs share a tile's k; a second kernel adds their sums in order and runs the epilogue.
     """

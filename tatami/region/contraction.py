@@ -52,11 +52,11 @@ def _contraction(let: Let, lets: Mapping[str, Let], axes: frozenset[str]) -> Con
 
 
 def operand_tensor(e: RegionExpr) -> str:
-    """The one tensor that a contraction operand reads, when nothing but casts, guards to zero stand before it; else ""."""
+    """The one tensor that a contraction operand reads, when nothing but casts, roundings, guards to zero stand before it; else ""."""
     match e:
         case Read(tensor=tensor):
             return tensor
-        case Cast(x=x, bits=False):
+        case Cast(x=x, bits=False) | Unary(fn="tf32", x=x):
             return operand_tensor(x)
         case Select(pred=Within(), then=then, other=Const(value=value)) if not value:
             return operand_tensor(then)

@@ -84,6 +84,9 @@ class GemmView(msgspec.Struct, frozen=True):
     k: Group
     lhs: GemmOperand
     rhs: GemmOperand
+    tf32: bool
+    """Both operands are rounded to 10 fraction bits on the way to the product, as tensor cores take fp32: `lhs` and `rhs` are
+    what is rounded, their `expr` what is multiplied."""
     epilogue: tuple[Let, ...]
     """All other lets: each can be computed where one element of the accumulator lives."""
 
@@ -117,7 +120,11 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     for y_ in region.yields:
         if y_.indices or y_.combine != "set":
             return f"output {y_.to} is scattered"
-    operands = [_operand(e, region, dtypes, tuple(let.axes) + let.expr.axes) for e in (x, y)]
+    rounded = [inner for e in (x, y) if (inner := rounded_to_tf32(e)) is not None]
+    tf32 = len(rounded) == 2
+    lhs, rhs = (_operand(e, region, dtypes, tuple(let.axes) + let.expr.axes) for e in (rounded if tf32 else (x, y)))
+    if tf32:
+        lhs, rhs = (msgspec.structs.replace(o, expr=e) for o, e in ((lhs, x), (rhs, y)))
     return GemmView(
         let.name,
         let.dtype,
@@ -125,8 +132,9 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
         _group(group["m"], sizes),
         _group(group["n"], sizes),
         _group(list(let.expr.axes), sizes),
-        operands[0],
-        operands[1],
+        lhs,
+        rhs,
+        tf32,
         tuple(other for other in region.lets if other is not let),
     )
 
@@ -150,6 +158,19 @@ def not_elementwise(let: Let) -> str:
             case _:
                 pass
     return ""
+
+
+def rounded_to_tf32(e: RegionExpr) -> RegionExpr | None:
+    """What an operand rounds to 10 fraction bits; None where it does not. What stands for a guarded read is zero, which needs
+    no rounding."""
+    match e:
+        case Unary(fn="tf32", x=x):
+            return x
+        case Select(pred=Within(), then=then, other=Const(value=value)) if number(value) == 0:
+            inner = rounded_to_tf32(then)
+            return None if inner is None else msgspec.structs.replace(e, then=inner)
+        case _:
+            return None
 
 
 def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tuple[str, ...]) -> GemmOperand:

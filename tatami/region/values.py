@@ -27,7 +27,8 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
 def virtual_values(program: Program, view: PolyView, resident: set[str], target: str) -> set[str]:
     """Values so cheap that every reader repeats them: casts of what is already in memory, arithmetic on coordinates and
     sizes alone, constant factors of contraction operands, gathers that only gathers read. On a GPU an operand of a contraction is not narrowed on the way: its loads are
-    asynchronous copies, which convert nothing."""
+    asynchronous copies, which convert nothing. It is rounded to tf32 in registers; on a CPU where
+    it is packed, which `setup` does once for weights."""
     products = {p.product for p in view.patterns if p.pattern != "dot"}
     loaded = {a.tensor for s in view.statements if s.value in products for a in s.reads}
     elsewhere = {a.tensor for s in view.statements if s.value not in products for a in s.reads}
@@ -47,6 +48,9 @@ def virtual_values(program: Program, view: PolyView, resident: set[str], target:
             cost[s.value] = 0
         elif isinstance(op, CastOp) and all(a.tensor not in statements for a in s.reads):
             if not (target == "cuda" and s.value in loaded and nodes[s.value].dtype.is_narrow_float):
+                cost[s.value] = MAX_VIRTUAL
+        elif op == Elementwise("tf32") and s.value in loaded - elsewhere:
+            if target == "cuda" or all(a.tensor not in statements for a in s.reads):
                 cost[s.value] = MAX_VIRTUAL
         elif s.value in loaded - elsewhere and _is_scaled_tensor(s, nodes, statements):
             cost[s.value] = MAX_VIRTUAL

@@ -5,7 +5,8 @@
 
 A value is constant when everything below it is a const_pool input with a payload, a held input, a CONST, or an IOTA of
 known size.
-The cut is at computed values: movement of a constant stays in main, where it costs nothing. Work that has no payload
+The cut is at computed values: movement of a constant stays in main, where it costs nothing, and so does its rounding to tf32,
+which tells a product how it may be multiplied. Work that has no payload
 below it (a mask from IOTA) moves only when it is expensive.
 """
 
@@ -109,7 +110,7 @@ def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool]) -> li
     for ident in [*reads, *main.outputs]:
         if ident not in constant:
             continue
-        while isinstance(by_id[ident].op, MOVEMENT):
+        while isinstance(by_id[ident].op, MOVEMENT) or by_id[ident].op == Elementwise("tf32"):
             ident = by_id[ident].src[0]
         node = by_id[ident]
         if isinstance(node.op, InputOp | ConstOp | IotaOp) or not (constant[ident] or work[ident]):

@@ -209,7 +209,7 @@ def twice_is_once(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, node
     if len(src) == 1 and isinstance(x.op, Elementwise) and x.op.fn == op.fn:
         if op.fn in ("neg", "not", "bitnot"):
             return x.src[0]
-        if op.fn in ("relu", "abs", "floor", "ceil", "round", "trunc", "sign"):
+        if op.fn in ("relu", "abs", "floor", "ceil", "round", "trunc", "sign", "tf32"):
             return src[0]
     if op.fn in ("max", "min", "and", "or", "bitand", "bitor") and src[0] == src[1]:
         return src[0]

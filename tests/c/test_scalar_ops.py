@@ -68,7 +68,7 @@ def same(a: np.ndarray, b: np.ndarray, what: str, ulps: int = 0) -> None:
 
 
 EXACT = {"neg", "abs", "sign", "relu", "max", "min", "add", "sub", "mul", "div", "recip", "sqrt", "floor", "ceil", "round"}
-EXACT |= {"trunc", "rem", "isnan", "isinf", "eq", "ne", "lt", "le", "gt", "ge"}
+EXACT |= {"trunc", "tf32", "rem", "isnan", "isinf", "eq", "ne", "lt", "le", "gt", "ge"}
 
 
 @pytest.mark.parametrize("width", WIDTHS)

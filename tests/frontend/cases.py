@@ -69,7 +69,7 @@ def t(x: np.ndarray) -> torch.Tensor:
 
 # -- elementwise -----------------------------------------------------------------------------------
 UNARY_ANY = "neg abs sign relu square"
-UNARY = "exp exp2 sin cos tan atan sinh cosh tanh asinh erf sigmoid floor ceil round trunc silu softplus softsign mish gelu"
+UNARY = "exp exp2 sin cos tan atan sinh cosh tanh asinh erf sigmoid floor ceil round trunc tf32 silu softplus softsign mish gelu"
 UNARY += " log_sigmoid elu celu selu leaky_relu thresholded_relu hard_sigmoid hard_swish shrink expm1"
 UNARY_POSITIVE = "sqrt rsqrt log log2 log10 log1p recip"
 TORCH = {

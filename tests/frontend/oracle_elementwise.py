@@ -23,6 +23,14 @@ FLOATS: dict[str, tuple[Any, torch.dtype]] = {
 }
 INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 
+
+def to_bits(x: torch.Tensor, bits: int) -> torch.Tensor:
+    """Rounded to so many significant bits, ties away from zero."""
+    fraction, exponent = torch.frexp(x)
+    kept = torch.sign(fraction) * torch.floor(torch.abs(fraction) * 2.0**bits + 0.5) / 2.0**bits
+    return torch.where(torch.isfinite(x), torch.ldexp(kept, exponent), x)
+
+
 UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     **{name: getattr(torch, name) for name in SAME_NAME},
     "sign": lambda x: torch.where(torch.isnan(x), x, torch.sign(x)),
@@ -40,6 +48,7 @@ UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "leaky_relu": F.leaky_relu,
     "hard_sigmoid": lambda x: torch.clamp(0.2 * x + 0.5, 0.0, 1.0),
     "thresholded_relu": lambda x: torch.where(x > 1.0, x, 0.0),
+    "tf32": lambda x: to_bits(x, 11),
     "shrink": lambda x: torch.where(x < -0.5, x, torch.where(x > 0.5, x, 0.0)),
 }
 

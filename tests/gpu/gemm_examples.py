@@ -25,8 +25,9 @@ def gemm(
     bias: bool = True,
     relu: bool = True,
     residual: bool = False,
+    tf32: bool = False,
 ) -> Region:
-    """C = relu(A @ B + bias [+ R]); `a_col`: A is stored [K, M]; `b_col`: B is stored [N, K]."""
+    """C = relu(A @ B + bias [+ R]); `a_col`: A is stored [K, M]; `b_col`: B is stored [N, K]; `tf32`: A and B are rounded."""
     bt = () if batch is None else (batch,)
     bx = () if batch is None else (var("b"),)
     am = (m, k)
@@ -40,7 +41,8 @@ def gemm(
     pa, ra = operand("A", am, ("m", "k"), a_col)
     pb, rb = operand("B", bm, ("k", "n"), b_col)
     axes = (*(() if batch is None else ("b",)), "m", "n")
-    lets = [Let("acc", axes, F32 if dtype != DType.fp64 else dtype, Reduce("sum", ("k",), 0.0, F32, Binary("mul", ra, rb)))]
+    product = Binary("mul", Unary("tf32", ra), Unary("tf32", rb)) if tf32 else Binary("mul", ra, rb)
+    lets = [Let("acc", axes, F32 if dtype != DType.fp64 else dtype, Reduce("sum", ("k",), 0.0, F32, product))]
     inputs = [pa, pb]
 
     def up(x: Read, d: DType) -> object:

@@ -3,11 +3,11 @@
 
 // Byte offset of 16-byte chunk `chunk` of row `row` in a tile with rows of ROW_BYTES. With a swizzle the chunks of a
 // span of up to 128 bytes are XORed with the row, so that eight rows read at one chunk fall in eight bank groups;
-// ROWS neighbouring rows share one XOR (0: as many as fill 128 bytes).
-template <int ROW_BYTES, int SWIZZLE, int ROWS = 0> TT_DEV tt_u32 tt_tile_offset(int row, int chunk) {
+// ROWS neighbouring rows share one XOR (0: as many as fill 128 bytes), which grows by STEP.
+template <int ROW_BYTES, int SWIZZLE, int ROWS = 0, int STEP = 1> TT_DEV tt_u32 tt_tile_offset(int row, int chunk) {
   constexpr int span = SWIZZLE == 0 ? 16 : SWIZZLE;
   constexpr int shared = ROWS ? ROWS : span < 128 ? 128 / span : 1;
-  const int x = SWIZZLE == 0 ? 0 : (row / shared) & (span / 16 - 1);
+  const int x = SWIZZLE == 0 ? 0 : row / shared * STEP & (span / 16 - 1);
   return (tt_u32)(row * ROW_BYTES + ((chunk ^ x) << 4));
 }
 
@@ -71,6 +71,12 @@ template <class To, class From> TT_DEV To tt_bits(From from) {
   union { From from; To to; } u;
   u.from = from;
   return u.to;
+}
+TT_DEV float tt_tf32(float x) { return tt_bits_to_f32(tt_to_tf32(x) & 0xffffe000u); }
+TT_DEV void tt_round_words(tt_u32 (&r)[4]) { TT_UNROLL for (int i = 0; i < 4; ++i) r[i] = tt_to_tf32(tt_bits_to_f32(r[i])); }
+TT_DEV double tt_tf32(double x) {
+  const tt_u64 half = (tt_u64)1 << 41;
+  return x - x == 0.0 ? tt_bits<double>((tt_bits<tt_u64>(x) + half) & ~(2 * half - 1)) : x;
 }
 TT_DEV float tt_fma(float a, float b, float c) { return fmaf(a, b, c); }
 

@@ -100,6 +100,8 @@ TT_DEV tt_f16 tt_to_f16(float x) { tt_f16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"
 TT_DEV tt_bf16 tt_to_bf16(float x) { tt_bf16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(x)); return r; }
 TT_DEV float tt_bits_to_f32(tt_u32 bits) { return __uint_as_float(bits); }
 TT_DEV tt_u32 tt_f32_to_bits(float x) { return __float_as_uint(x); }
+// Rounded to 10 fraction bits, ties away from zero; the low 13 bits do not count.
+TT_DEV tt_u32 tt_to_tf32(float x) { tt_u32 r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x)); return r; }
 // lo in the low half.
 TT_DEV tt_u32 tt_pack_f16(float lo, float hi) {
   tt_u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r;
@@ -137,6 +139,11 @@ TT_DEV void tt_copy_2(tt_u32 dst, const void* src, int bytes) {
 TT_DEV void tt_cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING> TT_DEV void tt_cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
 
+TT_DEV tt_u32 tt_load_shared_v1(tt_u32 address) {
+  tt_u32 r;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r) : "r"(address) : "memory");
+  return r;
+}
 // Four neighbouring floats, 16-byte aligned.
 TT_DEV void tt_load_shared_v4(float (&r)[4], tt_u32 address) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -165,7 +172,7 @@ TT_DEV void tt_mma_m16n8k16_bf16(float (&d)[4], const tt_u32 (&a)[4], tt_u32 b0,
 
 // fp32 registers of which the upper 19 bits count
 TT_DEV void tt_mma_m16n8k8_tf32(float (&d)[4], const tt_u32 (&a)[4], tt_u32 b0, tt_u32 b1) {
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }

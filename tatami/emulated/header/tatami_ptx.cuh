@@ -76,6 +76,10 @@ TT_DEV tt_f16 tt_to_f16(float x) { return tt_f16{emu::narrow_f16(x)}; }
 TT_DEV tt_bf16 tt_to_bf16(float x) { return tt_bf16{emu::narrow_bf16(x)}; }
 TT_DEV float tt_bits_to_f32(tt_u32 bits) { return __builtin_bit_cast(float, bits); }
 TT_DEV tt_u32 tt_f32_to_bits(float x) { return __builtin_bit_cast(tt_u32, x); }
+TT_DEV tt_u32 tt_to_tf32(float x) {  // ones in the bits that do not count: nobody may rely on them
+  const tt_u32 bits = tt_f32_to_bits(x);
+  return x - x == 0.0f ? (bits + 0x1000u) | 0x1fffu : bits;
+}
 TT_DEV tt_u32 tt_pack_f16(float lo, float hi) { return emu::narrow_f16(lo) | (tt_u32)emu::narrow_f16(hi) << 16; }
 TT_DEV tt_u32 tt_pack_bf16(float lo, float hi) { return emu::narrow_bf16(lo) | (tt_u32)emu::narrow_bf16(hi) << 16; }
 TT_DEV float tt_exp2_approx(float x) {  // what is below the least normal number is 0
@@ -107,6 +111,11 @@ TT_DEV void tt_cp_async_commit(TT_AT) { emu::cp_async_commit(at); }
 template <int PENDING> TT_DEV void tt_cp_async_wait(TT_AT) { emu::cp_async_wait(PENDING, at); }
 
 // ---- sm_80: fragments and products
+TT_DEV tt_u32 tt_load_shared_v1(tt_u32 address, TT_AT) {
+  tt_u32 r;
+  emu::load_shared(&r, address, 4, at);
+  return r;
+}
 TT_DEV void tt_load_shared_v4(float (&r)[4], tt_u32 address, TT_AT) { emu::load_shared(r, address, 16, at); }
 TT_DEV void tt_ldmatrix_x4(tt_u32 (&r)[4], tt_u32 address, TT_AT) { emu::ldmatrix(r, address, 4, false, at); }
 TT_DEV void tt_ldmatrix_x4_trans(tt_u32 (&r)[4], tt_u32 address, TT_AT) { emu::ldmatrix(r, address, 4, true, at); }

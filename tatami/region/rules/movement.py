@@ -81,13 +81,13 @@ def inline_movement(region: Region) -> Region:
 
 
 def is_view(e: RegionExpr) -> bool:
-    """One value moved: a read, a reference or a constant under guards and casts of reads."""
+    """One value moved: a read, a reference or a constant under guards, casts and roundings of reads."""
     match e:
         case Read() | Const() | Index() | Ref() | At():
             return True
         case Select(pred=Within(), then=then, other=other):
             return is_view(then) and is_view(other)
-        case Cast(x=x):
+        case Cast(x=x) | Unary(fn="tf32", x=x):
             return is_view(x) and not any(isinstance(n, Ref | At) for n in nodes(x))
         case _:
             return False

@@ -1,0 +1,88 @@
+"""fp32 rounded to tf32 on tensor cores: numbers over storage orders and tails, machine code, banks, and who gets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tatami as tt
+from tatami.api import prepare
+from tatami.core import numerics
+from tatami.core.dtype import DType
+from tatami.core.expr import var
+from tatami.core.kernel import Condition
+from tatami.core.target import PRESETS
+from tatami.gpu.lower import lower_region
+from tatami.plan.ir import Guarded, Sm80Mma
+from tatami.region.ir import Region
+from tatami.runtime.nvrtc import has_nvrtc
+from tests.cu.test_compile import compiled, sass
+from tests.emulated.kernels import Built
+from tests.gpu.gemm_examples import gemm, sm80
+
+ORDERS = ("nn", "nt", "tn", "tt")
+BY4 = tuple(Condition(var(s), 4) for s in "MNK")
+SIZES = ((68, 60, 36), (64, 64, 32), (4, 4, 4), (8, 68, 0), (0, 4, 4))
+
+
+def product(order: str, **other: bool) -> Region:
+    return gemm(dtype=DType.fp32, out=DType.fp32, a_col=order[0] == "t", b_col=order[1] == "t", tf32=True, **other)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_products_of_rounded_operands(order: str) -> None:
+    wide = order in ("nn", "tt")
+    plan = sm80((64, 64, 16), 3, warp="32x32", width=4 if wide else 1, inst_shape="m16n8k8", overlap=order == "tn")
+    built = Built(product(order), plan, "sm80", BY4 if wide else (), sms=2)
+    rng = np.random.default_rng(1)
+    for m, n, k in SIZES if wide else ((67, 61, 37), (65, 63, 15), (1, 1, 1), (3, 5, 0)):
+        a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
+        bias = rng.standard_normal(n, np.float32)
+        stored = {"A": a.T if order[0] == "t" else a, "B": b.T if order[1] == "t" else b, "bias": bias}
+        c = built.run({name: np.ascontiguousarray(x) for name, x in stored.items()}, {"M": m, "N": n, "K": k})
+        exact = [numerics.apply("tf32", [x], DType.fp32).astype(np.float64) for x in (a, b)]
+        np.testing.assert_allclose(c, np.maximum(exact[0] @ exact[1] + bias, 0), rtol=1e-5, atol=1e-5)
+        assert k == 0 or m * n < 2 or np.abs(c - np.maximum(a.astype(np.float64) @ b + bias, 0)).max() > 1e-5
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("order", ["nn", "nt", "tn"])
+def test_its_machine_code(order: str, tmp_path: Path) -> None:
+    plan = sm80((128, 128, 32), 3, width=4, inst_shape="m16n8k8")
+    ops = sass(compiled(product(order, bias=False, relu=False), plan, "sm80", BY4), tmp_path)
+    steps, turned = 32 // 8, {"nn": 1, "nt": 0, "tn": 2}[order]
+    assert ops["HMMA"] == steps * (64 // 16) * (64 // 8)
+    assert ops["LDSM"] == steps * (64 // 16) * (2 - turned)
+    assert ops["LDS"] == steps * (64 // 16) * 4 * turned, "a word per element where ldmatrix cannot transpose"
+    assert ops["LDGSTS"] == 3 * (128 + 128) * 32 * 4 // 16 // 128 and ops["STL"] == ops["LDL"] == 0
+
+
+@pytest.mark.parametrize("extent", [32, 64, 128, 256])
+def test_words_of_a_transposed_fragment_meet_no_bank_twice(extent: int) -> None:
+    plan = sm80((extent, 64, 16), 2, warp="32x32", inst_shape="m16n8k8")
+    kernel, _ = lower_region(product("tn"), Guarded(BY4, plan), PRESETS["sm80"])
+    ring = kernel.smem[0]
+    for first in range(0, extent, 16):
+        for r in range(4):
+            banks = set()
+            for lane in range(32):
+                row, chunk = lane % 4 + r // 2 * 4, first // 4 + lane // 16 + r % 2 * 2
+                turn = row // max(ring.swizzle_rows, 1) * ring.swizzle_step % (ring.swizzle // 16)
+                banks.add((row * ring.row_bytes + (chunk ^ turn) * 16 + lane // 4 % 4 * 4) // 4 % 32)
+            assert len(banks) == 32
+
+
+def test_the_planner_takes_tensor_cores_where_precision_allows() -> None:
+    def plans(precision: str) -> list[str]:
+        g, rng = tt.Graph("net"), np.random.default_rng(0)
+        w, v, f = (g.constant(rng.standard_normal(s, np.float32)) for s in ((24, 40), (40, 16), (16, 8, 3, 3)))
+        g.output("y", (g.input("x", ("B", 24), tt.fp32) @ w).relu() @ v)
+        g.output("z", g.input("image", (2, 8, 9, 9), tt.fp32).conv(f, padding=1).relu())
+        regions = prepare(g, target="sm80", precision=precision).stages["plan"].main.regions
+        found = [r.choices[0].plan for r in regions]
+        return [p.inst_shape if isinstance(p, Sm80Mma) else type(p).__name__ for p in found]
+
+    assert plans("tf32") == ["m16n8k8"] * 3, "rounded in registers: no kernel of its own, neither for constants"
+    assert plans("fp32") == ["fma"] * 3

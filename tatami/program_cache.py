@@ -22,7 +22,7 @@ from tatami.core.codec import encode_record
 from tatami.core.module import Module
 from tatami.core.tensor import Tensor
 from tatami.runtime.cache import content_key, default_cache
-from tatami.runtime.compiler import find_compiler
+from tatami.runtime.compiler import compile_flags, find_compiler
 from tatami.runtime.sanitizer import sanitizer_flags
 from tatami.stages import encode_body, stage
 from tatami.stored import StoredProgram, execution_of, program_record, read_record
@@ -70,7 +70,8 @@ def constants_of(compilation: Compilation) -> dict[str, Tensor]:
 def program_key(compilation: Compilation) -> str:
     """The address of the program that this compilation gives."""
     compiler = find_compiler()
-    return content_key(["program", compiler.fingerprint, *sanitizer_flags(compiler), *chain_parts(compilation)])
+    flags = (*compile_flags(compiler, compilation.target), *sanitizer_flags(compiler))
+    return content_key(["program", compiler.fingerprint, *flags, *chain_parts(compilation)])
 
 
 def chain_parts(compilation: Compilation) -> Iterator[str | bytes]:

@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TATAMI_PROGRAM_CACHE", "0")  # tests are about the stages; those of the cache turn it on
 
+AS_SHIPPED = ("tests/c/", "tests/loop/", "tests/models/", "tests/runtime/")
+"""Tests whose C is compiled as users' is; elsewhere the meaning of programs is asked, which a quick build has too."""
+
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 settings.load_profile("ci")
 
@@ -19,6 +22,11 @@ needs = {
     "transformers": ["models/*.py"],
 }
 collect_ignore_glob = [pattern for package, patterns in needs.items() if find_spec(package) is None for pattern in patterns]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    os.environ["TATAMI_QUICK_BUILD"] = "0" if item.nodeid.startswith(AS_SHIPPED) else "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -125,10 +125,16 @@ _SEARCH = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC
 _MARCH = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 
 
+def is_quick_build() -> bool:
+    """TATAMI_QUICK_BUILD=1: the C compiler takes a third to three quarters of its time, and programs take more of theirs."""
+    return os.environ.get("TATAMI_QUICK_BUILD", "0") not in ("", "0")
+
+
 def compile_flags(compiler: Compiler, target: Target, *, contract: bool = False) -> tuple[str, ...]:
-    """Flags for one unit. `contract`: a*b+c may become one fused operation (micro-kernels only); elsewhere every
-    operation rounds, so that results do not depend on the compiler (D2.16: no fast-math)."""
-    flags = ["-std=gnu17", "-O2", "-fno-math-errno", "-fno-trapping-math", f"-ffp-contract={'fast' if contract else 'off'}"]
+    """Flags for one unit. `contract`: a*b+c may become one fused operation (micro-kernels only, which no quick build
+    changes); elsewhere every operation rounds, so that results do not depend on the compiler (D2.16: no fast-math)."""
+    level = "-Og" if is_quick_build() and not contract else "-O2"
+    flags = ["-std=gnu17", level, "-fno-math-errno", "-fno-trapping-math", f"-ffp-contract={'fast' if contract else 'off'}"]
     flags += ["-fPIC", "-fvisibility=hidden", "-w"]
     if compiler.kind == "gcc":
         flags.append("-Wno-psabi")

@@ -39,6 +39,14 @@ def test_no_fast_math_and_contraction_only_where_asked() -> None:
     assert "-ffp-contract=fast" in compile_flags(find_compiler(), GENERIC, contract=True)
 
 
+def test_a_quick_build_leaves_what_may_fuse_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    gcc = find_compiler()
+    usual = {contract: compile_flags(gcc, GENERIC, contract=contract) for contract in (False, True)}
+    monkeypatch.setenv("TATAMI_QUICK_BUILD", "1")
+    assert compile_flags(gcc, GENERIC) == tuple("-Og" if f == "-O2" else f for f in usual[False]) != usual[False]
+    assert compile_flags(gcc, GENERIC, contract=True) == usual[True]
+
+
 def test_zig_spells_the_cpu_its_own_way() -> None:
     import msgspec
 

@@ -98,6 +98,7 @@ FACE = {
     "gemm_view",
     "pair_view",
     "gpu_limits",
+    "pair_limits",
 }
 """What a layer offers to later ones: its nodes, its table of operations, and questions that a value answers by itself."""
 

@@ -8,12 +8,28 @@ documents that ask for it); addresses of elements are as row-major.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, Shape, ceildiv, expr, floordiv, mod, product
+from tatami.core.expr import (
+    ZERO,
+    Atom,
+    Expr,
+    Floor,
+    Shape,
+    Var,
+    ceildiv,
+    expr,
+    floordiv,
+    free_vars,
+    mod,
+    product,
+    step_of,
+    substitute,
+)
 
 LayoutKind: TypeAlias = Literal["row_major", "col_major", "blocked", "swizzled"]
 
@@ -83,3 +99,34 @@ def address(layout: Layout, shape: Shape, index: tuple[Expr, ...]) -> Expr:
     for size, i in zip(physical_shape(layout, shape), index, strict=True):
         out = out * size + i
     return out
+
+
+def slices(start: Expr, extents: Mapping[str, Expr]) -> tuple[tuple[Expr, Expr, Expr], ...] | None:
+    """``start`` as a sum of index * step, as (index, number of values, step): an index is an axis of `extents` or the
+    floor of one, as the heads are that groups share. None where it is no such sum, or a step goes backwards.
+
+        b0*S*D*2 + b1//4*S*D   ->   (b0, |b0|, S*D*2), (b1//4, (|b1| - 1)//4 + 1, S*D)
+    """
+    steps: dict[Expr, Expr] = {}
+    for mono, coefficient in start.terms:
+        moving = [a for a in mono if not free_vars(_of(a)).isdisjoint(extents)]
+        if len(moving) != 1 or coefficient < 0:
+            return None
+        index = _of(moving[0])
+        rest = product(_of(a) for a in mono if a is not moving[0]) * coefficient
+        steps[index] = steps.get(index, ZERO) + rest
+    last = {axis: size - 1 for axis, size in extents.items()}
+    out = []
+    for axis in extents:  # in their order
+        for index in list(steps):
+            if axis in free_vars(index):
+                atom = index.terms[0][0][0]
+                grows = isinstance(atom, Floor) and ((step_of(atom.num, axis) or ZERO).as_int() or 0) > 0
+                if not (isinstance(atom, Var) or grows) or len(free_vars(index) & extents.keys()) > 1:
+                    return None
+                out.append((index, substitute(index, last) + 1, steps.pop(index)))
+    return tuple(out)
+
+
+def _of(atom: Atom) -> Expr:
+    return Expr((((atom,), 1),))

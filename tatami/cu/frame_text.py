@@ -64,7 +64,7 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
         l.add("const int KB = K > k_first ? (int)((K - k_first + BK - 1) / BK) : 0;")
     if k.barrier_model == "cp_async_group":
         l.add(*warp_tile_lines(k))
-    if k.weights is not None:
-        state_lines(l)
+    if k.weights is not None and not k.maps:
+        state_lines(k, l)
     if k.template == "sync":
         l.add(micro_tile(k), f"{VALUE_TYPE[k.acc_dtype]} acc[TM][TN];")

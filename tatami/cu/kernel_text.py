@@ -12,9 +12,10 @@ from tatami.cu.expr_text import index_text
 from tatami.cu.frame_text import prologue_lines, signature_lines
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import mma_text, ring_fma_text
-from tatami.cu.pair_text import finish_text, result_text, scores_text, weigh_text
+from tatami.cu.pair_text import begin_text, finish_text, rescale_text, result_text, scores_text, state_lines, weigh_text
 from tatami.cu.ring_text import barrier_text, guard_text, parity_text, slot_text
 from tatami.cu.sync_text import fma_text, load_tile_text, sync_epilogue
+from tatami.cu.tile_text import pair_tile_text
 from tatami.cu.warpgroup_text import (
     chunk_head,
     hold_text,
@@ -39,6 +40,7 @@ from tatami.gpu.ir import (
     MBarrierInit,
     Mma,
     Operand,
+    Rescale,
     Role,
     SetMaxNReg,
     StGlobalVec,
@@ -93,6 +95,8 @@ class _Printer:
         self.fragments: list[LdMatrix] = []
         self.ops: Epilogue | None = None
         """Of the chunks that follow."""
+        self.products: dict[str, Wgmma] = {}
+        """By the token that their Waits name."""
         self.persistent = any(
             isinstance(s, Loop) and s.over == "tiles"
             for x in kernel.body
@@ -172,10 +176,14 @@ class _Printer:
                 self.block_math(s)
             case Weigh():
                 assert self.k.weights is not None
-                weigh_text(self.k, self.k.weights, l)
+                weigh_text(self.k, self.k.weights, s.block, l)
+            case Rescale():
+                rescale_text(self.k, l)
             case Wgmma():
-                rings = self.rings[s.a_smem], self.rings[s.b_smem]
-                wgmma_text(self.k, s, rings, (slot_text(self.k, rings[0], s.block), slot_text(self.k, rings[1], s.block)), l)
+                self.products[s.out_token.name] = s
+                ring_a, ring_b = self.rings.get(s.a_smem), self.rings[s.b_smem]
+                side_a = (ring_a, slot_text(self.k, ring_a, s.block)) if ring_a is not None else None
+                wgmma_text(self.k, s, (side_a, (ring_b, slot_text(self.k, ring_b, s.block))), l)
             case LoadTile():
                 load_tile_text(self.k, s, l)
             case Epilogue() | StGlobalVec():
@@ -190,7 +198,7 @@ class _Printer:
     def loop(self, s: Loop) -> None:
         l = self.l
         if s.over == "blocks":
-            with l.block("TT_ROLLED for (int k = 0; k < KB; ++k)"):
+            with l.block(f"TT_ROLLED for (int k = {s.first}; k < KB; ++k)"):
                 self.statements(s.body)
             return
         if s.over == "chunks":
@@ -200,6 +208,16 @@ class _Printer:
             l.add(rows)
             with l.block(columns):
                 self.statements(s.body)
+            return
+        if self.k.weights is not None:
+            l.add("int base = 0;  // blocks before this tile")
+            with l.block("for (int done = 0; done * tt_grid_x() < tiles; ++done)"):
+                # in odd rounds the other way round, so that no CTA has the longer tile of every round
+                mine = "(done % 2 ? tt_grid_x() - 1 - tt_block_x() : tt_block_x())" if self.k.section else "tt_block_x()"
+                l.add(f"const int tile = done * tt_grid_x() + {mine};", "if (tile >= tiles) break;")
+                pair_tile_text(self.k, "tile", l)
+                self.statements(s.body)
+                l.add("base += KB;")
             return
         if self.k.ring_origin == "kernel":
             first, step, blocks = "tt_block_x()", "tt_grid_x()", "KB"
@@ -237,9 +255,14 @@ class _Printer:
                     l.add(f"const int own = warp / 4 - {s.first};", "constexpr int group = 0;")
                 else:
                     l.add(f"const int group = warp / 4 - {s.first};")
-                if any(r.name == "smC" for r in k.smem):
-                    l.add(*(() if s.turns else ("const int own = group;",)), "int stored = 0;  // chunks of this warpgroup")
+                staged = any(r.name == "smC" for r in k.smem)
+                if not s.turns and (staged or any(b.in_order for b in k.barriers)):
+                    l.add("const int own = group;")
+                if staged:
+                    l.add("int stored = 0;  // chunks of this warpgroup")
                 l.add("float acc[ROWS / 64][BN / 2];")
+                if k.weights is not None:
+                    state_lines(k, l)
             if not self.persistent:
                 l.add("constexpr int base = 0;")
             if s.elected:
@@ -256,25 +279,25 @@ class _Printer:
                 self.l.add(f"tt_cp_async_wait<{s.pending}>();")
             case "wgmma_group":
                 self.l.add(f"tt_wgmma_wait<{s.pending}>();")
-                hold_text(self.l)
+                for product in dict.fromkeys(self.products[t.name] for t in s.token):
+                    hold_text(product, self.l)
             case "bulk_group":
                 self.l.add(f"if (tid % 128 == 0) tt_bulk_wait_read<{s.pending}>();")
             case "mbarrier":
                 assert s.block is not None
                 b = self.barriers[s.mbarrier]
-                guard = guard_text(s.block)
-                at = f"{b.name} + 8 * own" if b.counts == "turns" else barrier_text(self.k, b, s.block)
-                text = f"tt_mbarrier_wait({at}, {parity_text(self.k, b, s.block, s.phase)});"
+                guard = guard_text(self.k, s.block)
+                text = f"tt_mbarrier_wait({barrier_text(self.k, b, s.block)}, {parity_text(self.k, b, s.block, s.phase)});"
                 self.l.add(f"if ({guard}) {text}" if guard else text)
             case _:
                 assert_never(s.model)
 
     def arrive(self, s: MBarrierArrive) -> None:
         b = self.barriers[s.mbarrier]
-        tests = [guard_text(s.block)] if guard_text(s.block) else []
+        tests = list(filter(None, [guard_text(self.k, s.block)]))
         if self.role is not None and not self.role.elected:
             tests.append(sharing_test(self.k, s.share) if s.share else "lane == 0")
-        at = f"{b.name} + 8 * ((own + 1) % {b.slots})" if b.counts == "turns" else barrier_text(self.k, b, s.block)
+        at = barrier_text(self.k, b, s.block, next_one=True)
         if s.share:
             at = f"tt_map_shared({at}, lane)"
         text = (
@@ -307,7 +330,7 @@ class _Printer:
             self.moved = True
         o, mn, inner = self.operand(s.dst_smem, s.block)
         ring = self.rings[s.dst_smem]
-        guard = " && ".join(filter(None, ["more" if s.tile == "next" else "", guard_text(s.block)]))
+        guard = " && ".join(filter(None, ["more" if s.tile == "next" else "", guard_text(self.k, s.block)]))
         with self.l.block(f"if ({guard})" if guard else ""):
             self.l.add(f"const tt_u32 slot = {slot_text(self.k, ring, s.block)};")
             copy_text(self.k, s, o, mn, inner, ring, self.l)
@@ -322,6 +345,8 @@ class _Printer:
             l.add("  TT_UNROLL for (int e = 0; e < 4; ++e) acc[i][j][e] = 0.0f;")
         else:
             l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) TT_UNROLL for (int e = 0; e < BN / 2; ++e) acc[i][e] = 0.0f;")
+        if k.weights is not None:
+            begin_text(k, l)
 
     def block_math(self, s: Mma | Fma) -> None:
         k = self.k
@@ -353,13 +378,13 @@ class _Printer:
                 m0, n0 = "m0_done", "n0_done"
                 for i in range(len(k.batch)):
                     l.add(f"const tt_i64 b{i} = b{i}_done;")
+            if k.weights is not None:
+                finish_text(k, k.weights, l)
             if k.template == "sync":
                 sync_epilogue(k, e, stores, l)
             elif k.template == "fma":
                 quad_epilogue(k, e, stores, l, m0, n0)
             elif k.arch == "sm80":
-                if k.weights is not None:
-                    finish_text(k, k.weights, l)
                 fragment_epilogue(
                     k,
                     e,

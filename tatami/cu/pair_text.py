@@ -1,11 +1,14 @@
-"""The text of the `pair` template: two products and what stands between them, all in registers of a warp.
+"""The text of the `pair` template: two products and what stands between them, all in registers.
 
-A warp has WM rows of the tile and all keys of a block. A lane has two keys of every eight in rows lane / 4 and + 8 of
-every sixteen, as accumulators of m16n8 lie; the same registers, rounded and packed, are the A fragments of the second
-product. Scores are kept in units of log2(e), so that a weight is one exp2.
+A warp has rows of the tile and all keys of a block: WM rows of its own, or 16 of every 64 of its warpgroup (`Fragments`).
+A lane has two keys of every eight in rows lane / 4 and + 8 of every sixteen, as accumulators of m16n8 and of wgmma lie;
+the same registers, rounded and packed, are the A fragments of the second product. Scores are kept in units of log2(e),
+so that a weight is one exp2.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, step_of, substitute, var
@@ -23,19 +26,55 @@ NEVER = "tt_bits_to_f32(0xff800000u)"
 """Minus infinity: the score of a key that is not seen."""
 
 
-def place_lines(k: Kernel, w: Weights, l: Lines) -> None:
-    """The rows of a CTA and the keys that they see. The last rows come first: where a row sees the keys before it they
-    have the most to do."""
+class Fragments(NamedTuple):
+    """How accumulators lie in a thread's registers: `blocks` of sixteen rows of a warp, of which row `row` + 8 * h is the
+    thread's; element e of columns 8 * j .. + 7 is ``name[i]`` and then `at`."""
+
+    blocks: str
+    row: str
+    shape: str
+    at: str
+
+    def element(self, name: str, j: str, e: str) -> str:
+        return f"{name}[i]{self.at.format(j=j, e=e)}"
+
+    def array(self, name: str, columns: str) -> str:
+        return f"{name}[{self.blocks}]{self.shape.format(columns=columns)}"
+
+
+OF_A_WARP = Fragments("WM / 16", "m0 + warp_m + 16 * i + lane / 4", "[{columns} / 8][4]", "[{j}][{e}]")
+OF_A_WARPGROUP = Fragments(
+    "ROWS / 64", "m0 + group * ROWS + 64 * i + 16 * (warp % 4) + lane / 4", "[{columns} / 2]", "[4 * ({j}) + {e}]"
+)
+
+
+def fragments_of(k: Kernel) -> Fragments:
+    return OF_A_WARPGROUP if k.maps else OF_A_WARP
+
+
+def size_lines(k: Kernel, w: Weights, l: Lines) -> None:
     l.add(
         f"const tt_i64 D = {index_text(w.depth)}, keys = {index_text(k.k)}, n0 = 0;", f"constexpr int DEPTH = {16 * w.steps};"
     )
     l.add("const int MT = (int)((M + BM - 1) / BM);")
-    l.add("const tt_i64 m0 = (tt_i64)(MT - 1 - tt_block_x() % MT) * BM;")
+
+
+def place_lines(k: Kernel, tile: str, l: Lines) -> None:
+    """The rows of a CTA. The last rows come first: where a row sees the keys before it they have the most to do."""
+    names = f"tt_i64 {', '.join(f'b{i}' for i in range(len(k.batch)))};"
+    if k.section:
+        count = " * ".join(factor_text(b) for b in k.batch) or "1"
+        l.add(f"const int first = (int)({tile} / ({k.section} * MT)) * {k.section}, rest = (int)({count}) - first;")
+        l.add(f"const int width = rest < {k.section} ? rest : {k.section}, at = {tile} - first * MT;")
+        l.add("const tt_i64 m0 = (tt_i64)(MT - 1 - at / width) * BM;")
+        l.add(*(("tt_i64 z = first + at % width;", names) if k.batch else ()))
+        return
+    l.add(f"const tt_i64 m0 = (tt_i64)(MT - 1 - {tile} % MT) * BM;")
     if k.batch:
-        l.add("tt_i64 z = tt_block_x() / MT;", f"tt_i64 {', '.join(f'b{i}' for i in range(len(k.batch)))};")
+        l.add(f"tt_i64 z = {tile} / MT;", names)
 
 
-def key_lines(w: Weights, l: Lines) -> None:
+def key_lines(k: Kernel, w: Weights, l: Lines) -> None:
     """Keys k_first .. K are visited; blocks within whole_first .. whole_end need no look at the predicate."""
     if not w.low and not w.high:
         l.add("const tt_i64 k_first = 0, K = keys, whole_first = 0, whole_end = keys;")
@@ -52,7 +91,7 @@ def key_lines(w: Weights, l: Lines) -> None:
             whole_end = f"tt_min_size({whole_end}, {_at_end(e + 1, largest=False)})"
         l.add(f"const tt_i64 k_first = {f'all ? 0 : {first} / BK * BK' if w.low else '0'}, K = all ? keys : {end};")
         l.add(f"const tt_i64 whole_first = {whole_first}, whole_end = {whole_end};")
-    l.add("const int KB = K > k_first ? (int)((K - k_first + BK - 1) / BK) : 0;")
+    l.add(f"const int KB = K > k_first ? (int)((K - k_first + BK - 1) / BK) : {int(k.uneven)};")
 
 
 def _at_end(e: Expr, largest: bool) -> str:
@@ -63,15 +102,27 @@ def _at_end(e: Expr, largest: bool) -> str:
     return index_text(substitute(e, {"m": var("m_last" if grows == largest else "m0")}))
 
 
-def state_lines(l: Lines) -> None:
-    l.add("float top[WM / 16][2], total[WM / 16][2];  // of a row: the largest score, this lane's part of the sum")
-    l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int h = 0; h < 2; ++h) {")
-    l.add(f"  top[i][h] = {NEVER};", "  total[i][h] = 0.0f;", "}")
+def state_lines(k: Kernel, l: Lines) -> None:
+    f = fragments_of(k)
+    n = f"[{f.blocks}][2]"
+    l.add(f"float top{n}, total{n}, factor{n};  // of a row: the largest score, this lane's part of the sum, its last change")
+    l.add(f"float {f.array('s', 'BK')};", f"tt_u32 p[{f.blocks}][BK / 16][4];  // scores and weights of a block of keys")
+
+
+def begin_text(k: Kernel, l: Lines) -> None:
+    l.add(f"{_rows(k)} {{ top[i][h] = {NEVER}; total[i][h] = 0.0f; }}")
+
+
+def _rows(k: Kernel) -> str:
+    return f"TT_UNROLL for (int i = 0; i < {fragments_of(k).blocks}; ++i) TT_UNROLL for (int h = 0; h < 2; ++h)"
+
+
+def _row_line(k: Kernel) -> str:
+    return f"const tt_i64 m = {fragments_of(k).row} + 8 * h;"
 
 
 def scores_text(k: Kernel, w: Weights, rings: tuple[Ring, Ring], slots: tuple[str, str], l: Lines) -> None:
     """The first product of a block."""
-    l.add("const tt_i64 key0 = k_first + (tt_i64)k * BK;", "float s[WM / 16][BK / 8][4];")
     l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int j = 0; j < BK / 8; ++j)")
     l.add("  TT_UNROLL for (int e = 0; e < 4; ++e) s[i][j][e] = 0.0f;")
     with l.block():
@@ -103,62 +154,77 @@ def _multiply(k: Kernel, to: str, a: str, l: Lines) -> None:
             l.add(f"tt_mma_m16n8k16_{SHORT[k.b.dtype]}({at}, {a}, b[{2 * half}], b[{2 * half + 1}]);")
 
 
-def weigh_text(k: Kernel, w: Weights, l: Lines) -> None:
+def weigh_text(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
     """Scores to weights. A block of which every row sees all keys is not asked about them one by one."""
-    _score_lines(k, w, l)
-    with l.block(f"{ROWS}"):
-        l.add("float best = top[i][h];")
-        l.add(f"{ELEMENTS} best = fmaxf(best, {AT});", "best = tt_quad_max(best);")
-        l.add(f"const float shift = best == {NEVER} ? 0.0f : best, factor = tt_exp2_approx(top[i][h] - shift);")
-        l.add("top[i][h] = best;", "total[i][h] *= factor;")
-        with l.block(ELEMENTS):
-            l.add(f"{AT} = tt_exp2_approx({AT} - shift);", f"total[i][h] += {AT};")
-        with l.block("TT_UNROLL for (int j = 0; j < WN / 8; ++j)"):
-            l.add("acc[i][j][2 * h] *= factor;", "acc[i][j][2 * h + 1] *= factor;")
+    at = _score(k)
+    with l.block():
+        _score_lines(k, w, block, l)
+        with l.block(_rows(k)):
+            l.add("float best = top[i][h];")
+            l.add(f"{ELEMENTS} best = fmaxf(best, {at});", "best = tt_quad_max(best);")
+            l.add(f"const float shift = best == {NEVER} ? 0.0f : best;", "factor[i][h] = tt_exp2_approx(top[i][h] - shift);")
+            l.add("top[i][h] = best;", "total[i][h] *= factor[i][h];")
+            with l.block(ELEMENTS):
+                l.add(f"{at} = tt_exp2_approx({at} - shift);", f"total[i][h] += {at};")
+
+
+def rescale_text(k: Kernel, l: Lines) -> None:
+    """The accumulator by what the sums were multiplied with, and the weights as fragments."""
+    f = fragments_of(k)
+    _scaled(k, "factor[i][h]", l)
     pack = f"tt_pack_{SHORT[k.b.dtype]}"
-    l.add("tt_u32 p[WM / 16][BK / 16][4];")
-    l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i)")
+    l.add(f"TT_UNROLL for (int i = 0; i < {f.blocks}; ++i)")
     with l.block("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk) TT_UNROLL for (int q = 0; q < 4; ++q)"):
-        l.add(f"p[i][kk][q] = {pack}(s[i][2 * kk + q / 2][q % 2 * 2], s[i][2 * kk + q / 2][q % 2 * 2 + 1]);")
+        pair = [f.element("s", "2 * kk + q / 2", f"q % 2 * 2{more}") for more in ("", " + 1")]
+        l.add(f"p[i][kk][q] = {pack}({', '.join(pair)});")
 
 
-ROWS = "TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int h = 0; h < 2; ++h)"
+def _scaled(k: Kernel, factor: str, l: Lines) -> None:
+    f = fragments_of(k)
+    with l.block(f"{_rows(k)} TT_UNROLL for (int j = 0; j < BN / 8; ++j)"):
+        l.add(*(f"{f.element('acc', 'j', f'2 * h{more}')} *= {factor};" for more in ("", " + 1")))
+
+
+def _score(k: Kernel) -> str:
+    return fragments_of(k).element("s", "e / 2", "2 * h + e % 2")
+
+
 ELEMENTS = "TT_UNROLL for (int e = 0; e < BK / 4; ++e)"
-AT = "s[i][e / 2][2 * h + e % 2]"
-ROW = "const tt_i64 m = m0 + warp_m + 16 * i + 8 * h + lane / 4;"
 KEY = "const tt_i64 key = key0 + 8 * (e / 2) + 2 * (lane % 4) + e % 2;"
 
 
-def _score_lines(k: Kernel, w: Weights, l: Lines) -> None:
+def _score_lines(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
+    at, rows, row = _score(k), _rows(k), _row_line(k)
+    l.add(f"const tt_i64 key0 = k_first + (tt_i64)({index_text(block)}) * BK;")
     parts = [w.score, *(x.expr for x in w.lets), *([w.excluded] if w.excluded is not None else [])]
     reads = any(isinstance(n, Read) for e in parts for n in nodes(e))
     by_blocks = not reads and (w.excluded is None or bool(w.low or w.high))
     scale = _scale(w.score)
     if scale is not None and by_blocks:
-        l.add(f"{ROWS} {ELEMENTS} {AT} *= {constant_text(scale, DType.fp32)};")
+        l.add(f"{rows} {ELEMENTS} {at} *= {constant_text(scale, DType.fp32)};")
     else:
-        with l.block(ROWS):
-            l.add(ROW)
+        with l.block(rows):
+            l.add(row)
             with l.block(ELEMENTS):
                 l.add(KEY, f"float score = {NEVER};")
                 with l.block("" if by_blocks else "if (m < M && key < K)"):
-                    l.add(f"const float acc_value = {AT};")
+                    l.add(f"const float acc_value = {at};")
                     scope = let_lines(k, w.lets, l)
                     text = scalar_text(w.score, scope)[0]
                     if not by_blocks and w.excluded is not None:
                         text = f"{scalar_text(w.excluded, scope)[0]} ? {text} : {NEVER}"
                     l.add(f"score = {text};")
-                l.add(f"{AT} = score * {constant_text(LOG2_E, DType.fp32)};")
+                l.add(f"{at} = score * {constant_text(LOG2_E, DType.fp32)};")
     if by_blocks and (w.excluded is not None or "k" in k.tail):
-        with l.block("if (key0 < whole_first || key0 + BK > whole_end)"), l.block(ROWS):
-            l.add(ROW)
+        with l.block("if (key0 < whole_first || key0 + BK > whole_end)"), l.block(rows):
+            l.add(row)
             with l.block(ELEMENTS):
                 l.add(KEY)
                 seen = ["key < keys"]
                 if w.excluded is not None:
-                    l.add(f"const float acc_value = {AT};")
+                    l.add(f"const float acc_value = {at};")
                     seen.append(scalar_text(w.excluded, let_lines(k, w.lets, l))[0])
-                l.add(f"if (!({' && '.join(seen)})) {AT} = {NEVER};")
+                l.add(f"if (!({' && '.join(seen)})) {at} = {NEVER};")
 
 
 def _scale(score: RegionExpr) -> float | None:
@@ -174,22 +240,24 @@ def _scale(score: RegionExpr) -> float | None:
 
 def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
     """What is left to do on a row of `acc`: its sum over the quad's lanes, and rows that see nothing, which are NaN."""
-    with l.block(ROWS):
-        l.add("const float sum = tt_quad_sum(total[i][h]);")
-        whole = "1.0f / sum" if w.divided else f"(top[i][h] == {NEVER} ? tt_bits_to_f32(0x7fc00000u) : 1.0f)"
-        l.add(f"const float factor = keys > 0 ? {whole} : 0.0f;")
-        with l.block("TT_UNROLL for (int j = 0; j < WN / 8; ++j)"):
-            l.add("acc[i][j][2 * h] *= factor;", "acc[i][j][2 * h + 1] *= factor;")
-        if w.nan_weight is None:
-            return
-        weight = constant_text(w.nan_weight, DType.fp32)
-        at = k.b
-        assert at.offset is not None and at.stride_mn is not None and at.stride_k is not None
-        place = f"{at.param}[{index_text(at.offset)} + n * {factor_text(at.stride_mn)} + key * {factor_text(at.stride_k)}]"
-        with l.block("if (!(sum > 0.0f) && keys > 0)"):
-            l.add("// the sum is NaN, or of no key at all: all weights of the row are one number", ROW)
-            with l.block("TT_ROLLED for (int e = 0; e < WN / 4; ++e)"):
-                l.add("const tt_i64 n = 8 * (e / 2) + 2 * (lane % 4) + e % 2;", "float plain = 0.0f;")
-                l.add("if (m < M && n < N) for (tt_i64 key = 0; key < keys; ++key)")
-                l.add(f"  plain += {weight} * tt_value({place});")
-                l.add("TT_UNROLL for (int f = 0; f < WN / 4; ++f) if (f == e) acc[i][f / 2][2 * h + f % 2] = plain;")
+    f = fragments_of(k)
+    with l.block(_rows(k)):
+        l.add("total[i][h] = tt_quad_sum(total[i][h]);")
+        whole = "1.0f / total[i][h]" if w.divided else f"(top[i][h] == {NEVER} ? tt_bits_to_f32(0x7fc00000u) : 1.0f)"
+        l.add(f"factor[i][h] = keys > 0 ? {whole} : 0.0f;")
+    _scaled(k, "factor[i][h]", l)
+    if w.nan_weight is None:
+        return
+    weight = constant_text(w.nan_weight, DType.fp32)
+    at = k.b
+    assert at.offset is not None and at.stride_mn is not None and at.stride_k is not None
+    place = f"{at.param}[{index_text(at.offset)} + n * {factor_text(at.stride_mn)} + key * {factor_text(at.stride_k)}]"
+    with l.block(_rows(k)), l.block("if (!(total[i][h] > 0.0f) && keys > 0)"):
+        l.add("// the sum is NaN, or of no key at all: all weights of the row are one number", _row_line(k))
+        with l.block("TT_ROLLED for (int e = 0; e < BN / 4; ++e)"):
+            l.add("const tt_i64 n = 8 * (e / 2) + 2 * (lane % 4) + e % 2;", "float plain = 0.0f;")
+            l.add("if (m < M && n < N) for (tt_i64 key = 0; key < keys; ++key)")
+            l.add(f"  plain += {weight} * tt_value({place});")
+            l.add(
+                f"TT_UNROLL for (int f = 0; f < BN / 4; ++f) if (f == e) {f.element('acc', 'f / 2', '2 * h + f % 2')} = plain;"
+            )

@@ -7,11 +7,12 @@ from importlib.resources import files
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.cu.body_text import body_text
+from tatami.cu.expr_text import SHORT
 from tatami.cu.ir import Source, Unit
 from tatami.cu.kernel_text import kernel_text
 from tatami.cu.sort_text import sort_text
 from tatami.cu.stream_text import stream_text
-from tatami.cu.wgmma_text import wgmma_function
+from tatami.cu.wgmma_text import Form, wgmma_function
 from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Program
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
 
@@ -49,8 +50,15 @@ def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:
     folder = files("tatami.cu") / "header"
     more = [header for kind, header in TEMPLATE_HEADERS.items() if any(isinstance(k, kind) for k in kernels)]
     out = {name: (folder / name).read_text() for name in (*HEADERS, *more)}
-    shapes = sorted({(str(k.a.dtype).replace("fp16", "f16"), k.tile[1]) for k in kernels if isinstance(k, Kernel) and k.maps})
+    shapes = sorted({x for k in kernels if isinstance(k, Kernel) and k.maps for x in _products(k)})
     if shapes:
-        functions = "\n".join(wgmma_function(d, n) for d, n in shapes)
+        functions = "\n".join(wgmma_function(d, n, form) for d, n, form in shapes)
         out[HEADERS[0]] += f"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n{functions}#endif\n"
     return out
+
+
+def _products(k: Kernel) -> list[tuple[str, int, Form]]:
+    """Type, columns and form of the wgmma instructions of a kernel."""
+    dtype = SHORT[k.b.dtype]
+    _, bn, bk = k.tile
+    return [(dtype, bn, "shared")] if k.weights is None else [(dtype, bk, "shared"), (dtype, bn, "registers")]

@@ -12,12 +12,12 @@ def slot_pitch(kernel: Kernel, ring: Ring) -> int:
     return -(-ring.slot_bytes // 1024) * 1024 if kernel.arch == "sm90" and kernel.maps else ring.slot_bytes
 
 
-def guard_text(block: Expr) -> str:
-    """Test that the block exists; "" where the loop says so."""
+def guard_text(kernel: Kernel, block: Expr) -> str:
+    """Test that the block exists; "" where the loop or the kernel says so."""
     text = index_text(block)
-    if text == "k":
-        return ""
     c = block.as_int()
+    if text == "k" or (kernel.uneven and (c == 0 or text == "KB - 1")):
+        return ""
     if c is not None:
         return f"{c} < KB"
     if text == "KB - 1":
@@ -37,15 +37,19 @@ def slot_text(kernel: Kernel, ring: Ring, block: Expr) -> str:
     return f"{ring.name} + ({position_text(kernel, block)}) % STAGES * {slot_pitch(kernel, ring)}"
 
 
-def barrier_text(kernel: Kernel, b: Barrier, block: Expr) -> str:
+def barrier_text(kernel: Kernel, b: Barrier, block: Expr, next_one: bool = False) -> str:
+    """`next_one`: the slot of the warpgroup after this one, where each has its own."""
+    if b.in_order:
+        return f"{b.name} + 8 * {f'((own + 1) % {b.slots})' if next_one else 'own'}"
     if b.slots == 1:
         return b.name
     return f"{b.name} + ({position_text(kernel, block)}) % STAGES * 8"
 
 
 def parity_text(kernel: Kernel, b: Barrier, block: Expr, phase: int) -> str:
-    if b.counts == "turns":
-        return f"(done + (own == 0 ? {phase} : {1 - phase})) & 1"
+    if b.in_order:
+        rounds = "done" if b.counts == "turns" else position_text(kernel, block)
+        return f"({rounds} + (own == 0 ? {phase} : {1 - phase})) & 1"
     if b.counts == "tiles":
         return f"(done + {phase}) & 1"
     at = f"({position_text(kernel, block)}) / STAGES"

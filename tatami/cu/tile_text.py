@@ -8,19 +8,29 @@ from __future__ import annotations
 
 from tatami.cu.expr_text import factor_text
 from tatami.cu.lines import Lines
-from tatami.cu.pair_text import key_lines, place_lines
+from tatami.cu.pair_text import key_lines, place_lines, size_lines
 from tatami.gpu.ir import Kernel
 from tatami.plan.ir import TILE_GROUP
 
 
 def tile_text(k: Kernel, persistent: bool, l: Lines) -> None:
     """Declares the coordinates; of a persistent kernel also `locate(tile)`, which sets them."""
-    if k.weights is not None:
-        place_lines(k, k.weights, l)
-        _split_batch(k, l)
-        key_lines(k.weights, l)
-    else:
+    if k.weights is None:
         (_persistent if persistent else _of_block)(k, l)
+        return
+    size_lines(k, k.weights, l)
+    if persistent:
+        l.add(f"const int tiles = MT{''.join(' * (int)' + factor_text(b) for b in k.batch)};")
+    else:
+        pair_tile_text(k, "tt_block_x()", l)
+
+
+def pair_tile_text(k: Kernel, tile: str, l: Lines) -> None:
+    """The coordinates and the keys of one tile of two products."""
+    assert k.weights is not None
+    place_lines(k, tile, l)
+    _split_batch(k, l)
+    key_lines(k, k.weights, l)
 
 
 def _persistent(k: Kernel, l: Lines) -> None:

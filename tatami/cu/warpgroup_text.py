@@ -12,8 +12,8 @@ from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaLoad, TmaStore, W
 
 def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l: Lines) -> None:
     """Of a shared operand each CTA loads its part: rows of the one box, or some of the boxes, to the same place in all."""
-    first = "(int)k_first + " if k.split > 1 else ""
-    at = {"k": f"{first}({index_text(s.block)}) * BK", "m": "(int)m0", "n": "(int)n0"}
+    first = "(int)k_first + " if k.split > 1 or k.weights is not None else ""
+    at = {"k": f"{first}({index_text(s.block)}) * BK", "m": "(int)m0", "n": "(int)n0", "d": "0"}
     coords = [at.get(index_text(c), f"(int){factor_text(c)}") for c in s.coords]
     call, to, boxes = f"tt_tma_load_{len(coords)}d", "", s.boxes
     parts, rank = {"": (1, ""), "m": (k.cluster[0], "rank_m"), "n": (k.cluster[1], "rank_n")}[s.share]
@@ -29,7 +29,7 @@ def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l:
         l.add(f"{call}({slot}, &{s.desc}, {', '.join(coords)}, {barrier}{to});")
         return
     boxes //= parts
-    coords[0] += " + 64 * box"
+    coords[0] += f" + {ring.row_bytes // 2} * box"
     start = f"{rank} * {boxes}" if s.share else "0"
     stop = f"({rank} + 1) * {boxes}" if s.share else str(boxes)
     l.add(f"for (int box = {start}; box < {stop}; ++box)")
@@ -42,34 +42,52 @@ def sharing_test(k: Kernel, share: str) -> str:
     return f"lane < CTAS && ({' || '.join(beside)})"
 
 
-def hold_text(l: Lines) -> None:
-    l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) tt_wgmma_hold(acc[i]);")
+def hold_text(s: Wgmma, l: Lines) -> None:
+    """The registers of a product stay where they are while it may be under way."""
+    l.add(f"TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) tt_wgmma_hold({s.acc}[i]);")
+    if not s.a_smem:
+        l.add(f"TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) TT_UNROLL for (int kk = 0; kk < {s.k_steps}; ++kk) {_KEEP}")
 
 
-def wgmma_text(k: Kernel, s: Wgmma, rings: tuple[Ring, Ring], slots: tuple[str, str], l: Lines) -> None:
-    """The steps of one block, one committed group. `group` is the warpgroup's part of the tile."""
-    kind = SHORT[k.a.dtype]
+_KEEP = "tt_wgmma_hold(p[i][kk]);"
+
+
+def wgmma_text(k: Kernel, s: Wgmma, rings: tuple[tuple[Ring, str] | None, tuple[Ring, str]], l: Lines) -> None:
+    """The steps of one block, one committed group. `rings`: of the operands in shared memory, and their slots. `group` is
+    the warpgroup's part of the tile."""
+    kind, width = SHORT[k.b.dtype], "BN" if s.acc == "acc" else "BK"
+    a, b = rings
     with l.block():
-        l.add(f"const tt_u32 slot_a = {slots[0]}, slot_b = {slots[1]};")
-        hold_text(l)
+        l.add(f"const tt_u32 {f'slot_a = {a[1]}, ' if a else ''}slot_b = {b[1]};")
+        hold_text(s, l)
         l.add("tt_wgmma_fence();")
         l.add(f"TT_UNROLL for (int kk = 0; kk < {s.k_steps}; ++kk)")
         with l.block("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i)"):
-            part = "(group * (ROWS / 64) + i)"
-            a_at = f"slot_a + {part} * {64 * rings[0].row_bytes} + kk * 32"
-            if s.trans_a:
-                a_at = f"slot_a + {part} * (BK * 128) + kk * 2048"
-            b_at = "slot_b + kk * 2048" if s.trans_b else "slot_b + kk * 32"
-            l.add(f"tt_wgmma_m64k16<tt_{kind}, BN, {int(s.trans_a)}, {int(s.trans_b)}>::run(acc[i],")
-            l.add(f"    {_descriptor(a_at, rings[0], s.trans_a)},")
-            l.add(f"    {_descriptor(b_at, rings[1], s.trans_b)}, 1);")
+            if a is not None:
+                l.add(f"tt_wgmma_m64k16<tt_{kind}, {width}, {int(s.trans_a)}, {int(s.trans_b)}>::run({s.acc}[i],")
+                l.add(f"    {_descriptor('slot_a', a[0], s.trans_a, s.k_steps, '(group * (ROWS / 64) + i)')},")
+            else:
+                l.add(f"tt_wgmma_m64k16_rs<tt_{kind}, {width}, {int(s.trans_b)}>::run({s.acc}[i], p[i][kk],")
+            l.add(f"    {_descriptor('slot_b', b[0], s.trans_b, s.k_steps)}, {'kk > 0' if s.fresh else '1'});")
         l.add("tt_wgmma_commit();")
-        hold_text(l)
+        hold_text(s, l)
 
 
-def _descriptor(address: str, ring: Ring, trans: bool) -> str:
-    leading, stride = ("BK * 128", "1024") if trans else ("16", str(8 * ring.row_bytes))
-    return f"tt_wgmma_descriptor({address}, {leading}, {stride}, {ring.swizzle})"
+def _descriptor(slot: str, ring: Ring, trans: bool, steps: int, part: str = "") -> str:
+    """Of step kk, 64 rows as part number `part` of the tile: boxes of a swizzle's span side by side, along the rows where
+    the operand is transposed, else along k."""
+    span = ring.row_bytes
+    if trans:
+        box = 16 * steps * span
+        at = f"{slot}{f' + {part} * {128 // span * box}' if part else ''} + kk * {16 * span}"
+        return f"tt_wgmma_descriptor({at}, {box}, {8 * span}, {ring.swizzle})"
+    each = span // 32  # steps in a box
+    at = f"{slot}{f' + {part} * {64 * span}' if part else ''} + "
+    if steps > each:
+        at += f"kk / {each} * {ring.slot_bytes * each // steps} + kk % {each} * 32"
+    else:
+        at += "kk * 32"
+    return f"tt_wgmma_descriptor({at}, 16, {8 * span}, {ring.swizzle})"
 
 
 # -- chunks of the result --------------------------------------------------------------------------

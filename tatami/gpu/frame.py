@@ -15,6 +15,12 @@ from tatami.gpu.problem import Problem
 from tatami.plan.ir import SchedulePlan, Sm90Mma, TileOrder
 
 TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
+PAIR_TOKENS: dict[str, TokenKind] = {
+    **TOKENS,
+    **dict.fromkeys(("tQ", "tK"), "TokLoad"),
+    **dict.fromkeys(("tS", "tW", "tP"), "TokCompute"),
+}
+"""Of two products in one kernel: rows and keys in shared memory, scores, weights, weights as fragments."""
 
 
 def refuse(at: str, kind: str, why: list[str]) -> None:

@@ -151,7 +151,8 @@ class Mma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag
 
 
 class Wgmma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Wgmma"):
-    """As Mma, asynchronous, both operands from shared memory through descriptors; one committed group."""
+    """As Mma, asynchronous, both operands from shared memory through descriptors; one committed group. Without `a_smem` A
+    are the weights, which are in registers. `fresh`: acc = A * B."""
 
     acc: str
     a_smem: str
@@ -164,13 +165,23 @@ class Wgmma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", t
     trans_b: bool
     in_token: tuple[Token, ...]
     out_token: Token
+    fresh: bool = False
 
 
 class Weigh(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Weigh"):
-    """`scores` of a block to weights exp(score - largest score of the row so far), as fragments in registers. Where the
-    largest grows, the row's sum and `acc` are scaled by exp(old - new)."""
+    """`scores` of a block to weights exp(score - largest score of the row so far). Where the largest grows, the row's sum
+    is scaled by exp(old - new)."""
 
     scores: str
+    block: Expr
+    in_token: Token
+    out_token: Token
+
+
+class Rescale(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Rescale"):
+    """`acc` to what the last Weigh scaled its sums to, and its weights to fragments: no product of the block before may
+    be under way."""
+
     acc: str
     block: Expr
     in_token: Token
@@ -241,12 +252,13 @@ class TmaStore(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
     out_token: Token
 
 
-class Loop(msgspec.Struct, frozen=True, tag_field="stmt", tag="Loop"):
-    """`over` blocks: the k loop, var k. `over` tiles: the tiles of a persistent CTA. `over` chunks: 64 rows and some
+class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Loop"):
+    """`over` blocks: the k loop, var k, from block `first` (0 or 1) on. `over` tiles: the tiles of a persistent CTA. `over` chunks: 64 rows and some
     columns of a warpgroup's accumulator at a time, as a slot of the epilogue's ring holds them."""
 
     over: Literal["blocks", "tiles", "chunks"]
     body: tuple[Stmt, ...]
+    first: int = 0
 
 
 class Role(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Role"):
@@ -278,6 +290,7 @@ Stmt: TypeAlias = (
     | Mma
     | Wgmma
     | Weigh
+    | Rescale
     | LoadTile
     | Fma
     | Epilogue
@@ -325,7 +338,7 @@ class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
     swizzle_step: int = 1
     """What the XOR grows by from row to row: 2 where four rows are read at two neighbouring chunks."""
     once: bool = False
-    """Filled as block 0 of a tile, then read by all of its blocks."""
+    """Filled once a tile, as its block 0, then read by all of its blocks."""
 
     @property
     def slot_bytes(self) -> int:
@@ -334,12 +347,19 @@ class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
     """`slots` mbarriers of 8 bytes from byte `base`. `counts`: what its position counts. turns: a slot per warpgroup
-    of a role with turns, which waits for its own and arrives at the next one's; the first needs no arrival."""
+    of a role with turns, which waits for its own and arrives at the next one's; the first needs no arrival. rounds: the
+    same in each block, by warpgroups that divide a tile. `ring`: whose slots it tells of, where not of all."""
 
     name: str
     base: int
     slots: int
-    counts: Literal["blocks", "tiles", "turns"] = "blocks"
+    counts: Literal["blocks", "tiles", "turns", "rounds"] = "blocks"
+    ring: str = ""
+
+    @property
+    def in_order(self) -> bool:
+        """A slot per warpgroup: each waits for its own and arrives at the next one's."""
+        return self.counts in ("turns", "rounds")
 
 
 class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -411,6 +431,10 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     cluster: tuple[int, int] = (1, 1)
     """CTAs along m and along n."""
 
+    uneven: bool = False
+    """Tiles differ in their number of blocks; each has one at least."""
+    section: int = 0
+    """Batches whose tiles a persistent CTA mixes, the last rows of all first; 0: one batch after the other."""
     weights: Weights | None = None
 
     @property

@@ -28,7 +28,7 @@ from tatami.gpu.split_k import split_region
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.sync import lower_sync
 from tatami.plan.gpu_limits import hard_limits, shape_rules
-from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma
+from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 
 
 def lower(region: Module[region_ir.Program], plan: Module[ProgramPlan], target: Target) -> Module[Program]:
@@ -75,7 +75,7 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
             out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]
         elif isinstance(choice.plan, Sm80Mma | Sm90Mma) and choice.plan.split_k > 1:
             out += [(position, k, b) for k, b in lower_split(region, choice, target)]
-        elif isinstance(choice.plan, Sm80Pair):
+        elif isinstance(choice.plan, Sm80Pair | Sm90Pair):
             out += [(position, k, b) for k, b in lower_pair(region, choice, target)]
         else:
             out.append((position, *lower_region(region, choice, target)))

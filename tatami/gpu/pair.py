@@ -1,4 +1,4 @@
-"""Two products as one kernel: FlashAttention-2's body, for any Region that `region/online.py` finds.
+"""Two products as one kernel, for any Region that `region/online.py` finds.
 
     S = left * right over d;  A = exp(S - max) / sum;  C = A * B over keys
 
@@ -9,128 +9,40 @@ times infinity is NaN, so that a kernel before this one looks whether all of B i
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, product, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, step_of, substitute, var
 from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.layout import MemRef
 from tatami.core.target import Target
-from tatami.gpu.frame import TOKENS, bind_kernel, contraction_kernel, refuse, tile_stores
-from tatami.gpu.ir import (
-    AnyKernel,
-    CommitGroup,
-    CpAsync,
-    Epilogue,
-    Kernel,
-    LdMatrix,
-    Loop,
-    Mma,
-    Operand,
-    Ring,
-    StGlobalVec,
-    Stmt,
-    SyncThreads,
-    Token,
-    TokenKind,
-    Wait,
-    Weigh,
-    Weights,
-    ZeroAcc,
-)
+from tatami.gpu.frame import refuse
+from tatami.gpu.ir import AnyKernel, Kernel, Operand, Weights
 from tatami.gpu.plan_words import tail_roles
 from tatami.gpu.problem import Problem, Words
-from tatami.gpu.sm80 import LAST, K, copy_width
+from tatami.gpu.sm80_pair import lower_sm80_pair
+from tatami.gpu.sm90_pair import lower_sm90_pair
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.stream_ir import Param
-from tatami.plan.gpu_limits import pair_limits, pair_rules, threads_of_pair
-from tatami.plan.ir import GpuStream, Guarded, Pass, Sm80Pair
+from tatami.plan.ir import GpuStream, Guarded, Pass, Sm80Pair, Sm90Pair
+from tatami.plan.pair_limits import PairPlan, pair_limits, pair_rules
 from tatami.region.ir import Binary, Cast, Iter, Let, Read, Reduce, Ref, Region, RegionExpr, Yield
 from tatami.region.ir import Target as Output
 from tatami.region.pair_view import PairView, pair_view
 from tatami.region.walk import all_axes
 
-PAIR_TOKENS: dict[str, TokenKind] = {**TOKENS, "tQ": "TokLoad", "tK": "TokLoad", "tS": "TokCompute", "tP": "TokCompute"}
 ODD = "odd'"
 THREADS = 256
 VECTOR_BYTES = 16
 
 
-class Copy(NamedTuple):
-    ring: str
-    token: str
-    predicate: tuple[str, ...]
-    width: int
-    trans: bool
-
-
-def pair_body(
-    *,
-    stages: int,
-    q: Copy,
-    k: Copy,
-    v: Copy,
-    steps: tuple[int, int],
-    dtype: str,
-    lets: tuple[Let, ...],
-    stores: tuple[StGlobalVec, ...],
-) -> tuple[Stmt, ...]:
-    """`steps` of the instruction along d and along a block's keys. With one stage a block's B is copied under the first
-    product and the next block's `right` under the second; with more, both are copied stages - 1 blocks ahead."""
-
-    def load(c: Copy, block: Expr) -> CpAsync:
-        return CpAsync(c.ring, block, c.predicate, c.width, Token(c.token, block))
-
-    def read(c: Copy, block: Expr) -> LdMatrix:
-        return LdMatrix(c.ring, block, c.trans, Token(c.token, block))
-
-    scores: list[Stmt] = [
-        read(q, expr(0)),
-        read(k, K),
-        Mma("scores", "m16n8k16", steps[0], dtype, K, Token("tS", K)),
-    ]
-    weigh = Weigh("scores", "acc", K, Token("tS", K), Token("tP", K))
-    result: list[Stmt] = [read(v, K), Mma("acc", "m16n8k16", steps[1], dtype, K, Token("tMMA", K))]
-    if stages == 1:
-        first: list[Stmt] = [load(q, expr(0)), load(k, expr(0)), CommitGroup()]
-        step: list[Stmt] = [
-            Wait((Token("tK", K),), "cp_async_group"),
-            SyncThreads((Token("tFree", K - 1),)),
-            load(v, K),
-            CommitGroup(),
-            *scores,
-            Wait((Token("tB", K),), "cp_async_group"),
-            SyncThreads((Token("tFree", K),)),
-            load(k, K + 1),
-            CommitGroup(),
-            weigh,
-            *result,
-        ]
-    else:
-        first = [load(q, expr(0))]
-        for j in range(stages - 1):
-            first += [load(k, expr(j)), load(v, expr(j)), CommitGroup()]
-        step = [
-            Wait((Token("tK", K), Token("tB", K)), "cp_async_group", pending=stages - 2),
-            SyncThreads((Token("tFree", K - 1),)),
-            load(k, K + (stages - 1)),
-            load(v, K + (stages - 1)),
-            CommitGroup(),
-            *scores,
-            weigh,
-            *result,
-        ]
-    finish: list[Stmt] = [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST)), *stores]
-    return (ZeroAcc("acc"), *first, Loop("blocks", tuple(step)), *finish)
-
-
 def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[AnyKernel, Binding]]:
     """The kernel of the pair, after the one that looks for values that are not finite where blocks may be passed over."""
     plan = choice.plan
-    assert isinstance(plan, Sm80Pair)
+    assert isinstance(plan, Sm80Pair | Sm90Pair)
     view = pair_view(region)
     if isinstance(view, str):
         raise fail("InvalidPlan", region.name, f"no pair of products to stream: {view}", "use a plan of kind gpu_stream")
@@ -258,7 +170,7 @@ def _two_sums(region: Region) -> GpuStream:
 # -- the kernel ------------------------------------------------------------------------------------
 
 
-def _lower(p: Problem, w: Weights, plan: Sm80Pair, target: Target) -> tuple[Kernel, Binding]:
+def _lower(p: Problem, w: Weights, plan: PairPlan, target: Target) -> tuple[Kernel, Binding]:
     bm, bn, bk = plan.tile
     refuse(p.region, "InvalidPlan", pair_rules(plan))
     refuse(p.region, "ResourceExceeded", pair_limits(plan, target))
@@ -270,57 +182,9 @@ def _lower(p: Problem, w: Weights, plan: Sm80Pair, target: Target) -> tuple[Kern
         if role not in tail and not is_divisible(size, tile, p.conditions):
             why = f"axis {role} of size {size} may be no multiple of its tile {tile} and is not in predicate_tail"
             raise fail("InvalidPlan", p.region, why, f'add "{role}" to predicate_tail')
-    assert p.b is not None
-    rings, copies, base = [], [], 0
-    for o, token, role, size, extent, inner, slots in (
-        (w.left, "tQ", "m", p.m, bm, plan.depth, 1),
-        (w.right, "tK", "k", p.k, bk, plan.depth, plan.stages),
-        (p.b, "tB", "n", p.n, bn, bk, plan.stages),
-    ):
-        across = "k" if token == "tB" else "d"
-        along = p.k if token == "tB" else w.depth
-        rows, columns = (extent, inner) if o.major == "k" else (inner, extent)
-        row_bytes = -(-columns * 2 // 64) * 64
-        ring = Ring(o.ring, base, rows, row_bytes, slots, 128 if row_bytes % 128 == 0 else 64, once=token == "tQ")
-        rings.append(ring)
-        base += ring.slot_bytes * slots
-        predicate = tuple(r for r in (role, across) if r in tail)
-        # `right` is the B of its product as the values are of theirs: k along a row of shared memory needs no transpose
-        copies.append(Copy(o.ring, token, predicate, copy_width(o, size, along, p.conditions, plan.width), o.major == "mn"))
-    body = pair_body(
-        stages=plan.stages,
-        q=copies[0],
-        k=copies[1],
-        v=copies[2],
-        steps=(plan.depth // 16, bk // 16),
-        dtype=f"{p.b_dtype}_fp32acc",
-        lets=p.lets,
-        stores=tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0),
-    )
-    kernel = contraction_kernel(
-        p,
-        "sm80",
-        plan.tile,
-        plan.stages,
-        threads=threads_of_pair(plan),
-        rows=bm // plan.warp_rows,
-        cols=1,
-        a=Operand("", p.a_dtype),
-        b=p.b,
-        smem=tuple(rings),
-        barriers=(),
-        model="cp_async_group",
-        template="pair",
-        shared=base,
-        origin="tile",
-        body=body,
-        bind={},
-        tail=tail,
-        maps=(),
-    )
     w = msgspec.structs.replace(w, steps=plan.depth // 16)
-    kernel = msgspec.structs.replace(kernel, weights=w, tokens=dict(PAIR_TOKENS), grid={"x": "m", "y": "n", "z": "b"})
-    kernel, binding = bind_kernel(p, kernel, {}, persistent=0)
-    names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
-    tiles = substitute(ceildiv(p.m, bm) * product(p.batch), names)
-    return kernel, msgspec.structs.replace(binding, grid=(tiles, ONE, ONE))
+    match plan:
+        case Sm80Pair():
+            return lower_sm80_pair(p, w, plan, tail)
+        case Sm90Pair():
+            return lower_sm90_pair(p, w, plan, tail, target)

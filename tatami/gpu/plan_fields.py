@@ -16,6 +16,7 @@ from tatami.gpu.ir import (
     MBarrierArrive,
     MBarrierInit,
     Mma,
+    Rescale,
     Role,
     SetMaxNReg,
     StGlobalVec,
@@ -62,8 +63,8 @@ def plan_fields(s: Stmt) -> str:
             return "layout_hints, warp_tile"
         case Mma() | Wgmma():
             return "inst_shape, k_steps, layout_hints"
-        case Weigh():
-            return "tile, warp_rows"
+        case Weigh() | Rescale():
+            return "tile, warp_rows, consumers"
         case ZeroAcc() | Fma():
             return "tile, bind"
         case LoadTile():

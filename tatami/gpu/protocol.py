@@ -31,12 +31,14 @@ from tatami.gpu.ir import (
     MBarrierArrive,
     MBarrierInit,
     Mma,
+    Rescale,
     Role,
     Stmt,
     SyncThreads,
     TmaLoad,
     Token,
     Wait,
+    Weigh,
     Wgmma,
 )
 from tatami.gpu.protocol_program import Op, all_statements, ask, block_offset, flat_program
@@ -61,6 +63,8 @@ class Machine:
         self.cta: list[int] = []
         self.turn: list[tuple[int, int]] = []
         """Which tiles an actor takes, of how many in turn."""
+        self.among: list[tuple[int, int]] = []
+        """Which warpgroup of its role an actor is, of how many."""
         self.waiter: list[str] = []
         """The actor, or all that take tiles in turns with it."""
         roles = [s for s in kernel.body if isinstance(s, Role)]
@@ -69,7 +73,7 @@ class Machine:
                 for i in range(r.count):
                     name = self.at(f"{r.name} {i}" if r.count > 1 else r.name, cta)
                     turn = (i, r.count) if r.turns else (0, 1)
-                    self._add(name, r.body, r.arrivals, cta, turn, self.at(r.name, cta) if r.turns else name)
+                    self._add(name, r.body, r.arrivals, cta, turn, self.at(r.name, cta) if r.turns else name, (i, r.count))
         if not roles:
             for name in ("warp 0", "warp 1"):
                 self._add(name, kernel.body, 1, 0, (0, 1), name)
@@ -81,12 +85,22 @@ class Machine:
         self.arrived = {which: 1 << (len(self.names) + 2 * i) for i, which in enumerate(slots)}
         self.ended = {which: 2 * bit for which, bit in self.arrived.items()}
 
-    def _add(self, name: str, body: tuple[Stmt, ...], arrivals: int, cta: int, turn: tuple[int, int], waiter: str) -> None:
+    def _add(
+        self,
+        name: str,
+        body: tuple[Stmt, ...],
+        arrivals: int,
+        cta: int,
+        turn: tuple[int, int],
+        waiter: str,
+        among: tuple[int, int] = (0, 1),
+    ) -> None:
         self.names.append(name)
         self.programs.append(flat_program(body, *turn))
         self.arrivals.append(arrivals)
         self.cta.append(cta)
         self.turn.append(turn)
+        self.among.append(among)
         self.waiter.append(waiter)
 
     def at(self, name: str, cta: int) -> str:
@@ -108,20 +122,20 @@ class Machine:
     def _first_phase(self, actor: int, barrier: Barrier, slot: int) -> int | None:
         """1 where the actor's first wait is for the phase before the first, which has ended; None if it never waits."""
         waits = [op.stmt for op in self.programs[actor] if isinstance(op.stmt, Wait) and op.stmt.mbarrier == barrier.name]
-        if not waits or (barrier.counts == "turns" and slot != self.turn[actor][0]):
+        if not waits or (barrier.in_order and slot != self.among[actor][0]):
             return None
         return self._phase(actor, barrier, waits[0].phase)
 
     def _phase(self, actor: int, barrier: Barrier, phase: int) -> int:
-        return 1 - phase if barrier.counts == "turns" and self.turn[actor][0] else phase
+        return 1 - phase if barrier.in_order and self.among[actor][0] else phase
 
     # -- slots -----------------------------------------------------------------------------------
     def slot(self, a: Actor, ring: str, offset: int) -> int:
         return (a.position + offset) % self.stages[ring]
 
     def block(self, a: Actor, ring: str, offset: int) -> int:
-        """The number of the block that the slot holds."""
-        return 0 if ring in self.once else a.number + offset
+        """The number of the block that the slot holds; of what is filled once a tile, the tile's, modulo 2."""
+        return a.tiles if ring in self.once else a.number + offset
 
     def write(
         self, state: State, i: int, s: Stmt, ring: str, offset: int, landed: int, cta: int | None = None
@@ -192,7 +206,7 @@ class Machine:
         self, state: State, i: int, name: str, block: Expr, phase: int, cta: int | None = None, next_turn: bool = False
     ) -> tuple[tuple[str, int] | None, int]:
         """The barrier's slot and the parity to wait for; None where the block does not exist. `next_turn`: of barriers
-        that count turns, the slot of who comes after the actor."""
+        with a slot per warpgroup, that of who comes after the actor."""
         a, b = state.actors[i], self.slots_of[name]
         offset = block_offset(state, a, block, "this")
         if offset is None:
@@ -201,9 +215,10 @@ class Machine:
         match b.counts:
             case "tiles":
                 return (name, 0), (a.tiles + phase) % 2
-            case "turns":
-                turn, count = self.turn[i]
-                return (name, (turn + next_turn) % count), (a.tiles + self._phase(i, b, phase)) % 2
+            case "turns" | "rounds":
+                which, count = self.among[i]
+                rounds = a.tiles if b.counts == "turns" else a.position + offset
+                return (name, (which + next_turn) % count), (rounds + self._phase(i, b, phase)) % 2
             case "blocks":
                 position = (a.position + offset) % (2 * b.slots)
                 return (name, position % b.slots), (position // b.slots + phase) % 2
@@ -223,6 +238,11 @@ class Machine:
                     a.pc = a.pc + 1 if more else op.jump
                 else:
                     a.pc = op.jump if more else a.pc + 1
+            case "first_block":  # was that of the statements before the loop
+                more = ask(state, a.at)
+                a.at += 1
+                self._advance(a)
+                a.pc = a.pc + 1 if more else op.jump
             case "enter_tiles":
                 a.pc = op.jump  # a CTA has at least one tile
                 self._new_tile(a)
@@ -312,10 +332,25 @@ class Machine:
             case Wait():
                 self.wait(state, i, s)
             case Wgmma():
-                slots = frozenset(self.read(state, i, s, ring, 0, ended=False) for ring in (s.a_smem, s.b_smem))
-                a.mma = (*a.mma, (a.number, slots))
+                offset = block_offset(state, a, s.block, "this")
+                if offset is not None:
+                    rings = [r for r in (s.a_smem, s.b_smem) if r]
+                    slots = frozenset(self.read(state, i, s, ring, offset, ended=False) for ring in rings)
+                    a.mma = (*a.mma, (s.out_token.name, a.number + offset, slots))
+                    if not s.a_smem and a.weights != a.number + offset:
+                        raise Hazard(statement_text(s), f"{me} multiplies weights of another block")
             case Mma():
                 pass
+            case Weigh():
+                if any(name == s.in_token.name for name, _, _ in a.mma):
+                    why = f"{me} reads scores of an MMA that is under way: no Wait for {s.in_token.name}"
+                    raise Hazard(statement_text(s), why)
+            case Rescale():
+                if a.mma:
+                    why = f"{me} scales an accumulator, or replaces weights, of an MMA that is under way: no Wait for its TokCompute"
+                    raise Hazard(statement_text(s), why)
+                offset = block_offset(state, a, s.block, "this")
+                a.weights = a.weights if offset is None else a.number + offset
             case Epilogue():
                 if a.mma:
                     raise Hazard(
@@ -369,7 +404,7 @@ class Machine:
                 keep = s.pending
                 ended_mma = a.mma[: max(0, len(a.mma) - keep)]
                 a.mma = a.mma[len(ended_mma) :]
-                for _, slots in ended_mma:
+                for _, _, slots in ended_mma:
                     for (ring, slot, _w), part in state.slots.items():
                         if (ring, slot) in slots and me in part.reads:
                             part.reads[me] |= self.bit[me]
@@ -396,7 +431,7 @@ class Machine:
         kind = self.kernel.tokens.get(token.name)
         if kind == "TokCompute":
             offset = block_offset(state, a, token.block, "this")
-            if offset is not None and any(n <= a.number + offset for n, _ in a.mma):
+            if offset is not None and any(name == token.name and n <= a.number + offset for name, n, _ in a.mma):
                 raise Hazard(
                     statement_text(s), f"{s.pending} pending groups leave the MMA of {token.name}[{token.block}] under way"
                 )
@@ -429,7 +464,8 @@ class Machine:
             return
         if kind == "TokFree" and s.model == "mbarrier":
             assert s.block is not None
-            for ring in self.stages:
+            told = self.slots_of[s.mbarrier].ring
+            for ring in (told,) if told else self.stages:
                 offset = block_offset(state, a, s.block, "this")
                 if offset is None:
                     return
@@ -443,7 +479,7 @@ class Machine:
                                 statement_text(s),
                                 f"the phase of {s.mbarrier} does not match: it passes while {reader} may still read {ring} slot {slot}",
                             )
-                    if part is not None and not part.reads and part.block not in (OLD, a.number + offset):
+                    if part is not None and not part.reads and part.block not in (OLD, self.block(a, ring, offset)):
                         raise Hazard(
                             statement_text(s),
                             f"the phase of {s.mbarrier} does not match: it passes before anybody read {ring} slot {slot}",

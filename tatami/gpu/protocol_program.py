@@ -50,13 +50,15 @@ def _flatten(body: tuple[Stmt, ...], out: list[Op], turn: int, turns: int) -> No
             out.append(Op("head"))
             for _ in range(turns - 1 if s.over == "tiles" else 0):  # the others' tiles
                 out += [Op("skip_blocks"), Op("skip_tile")]
-            first = len(out) if s.over == "blocks" else len(out) - 2 * turn
+            if s.first:
+                out.append(Op("first_block"))
+            start = len(out) if s.over == "blocks" else len(out) - 2 * turn
             _flatten(s.body, out, turn, turns)
-            out.append(Op(f"next_{s.over}", s, head + 1))
-            out[head] = Op(f"enter_{s.over}", s, len(out) if s.over == "blocks" else first)
+            out.append(Op(f"next_{s.over}", s, start if s.over == "blocks" else head + 1))
+            out[head] = Op(f"enter_{s.over}", s, len(out) if s.over == "blocks" else start)
             for i in range(head + 1, len(out)):
-                if out[i].kind == "skip_tile":
-                    out[i] = Op("skip_tile", None, len(out))
+                if out[i].kind in ("skip_tile", "first_block") and not out[i].jump:
+                    out[i] = Op(out[i].kind, None, len(out))
         elif not isinstance(s, MBarrierInit):
             out.append(Op("stmt", s))
 
@@ -68,10 +70,11 @@ def ask(state: State, index: int) -> bool:
     return state.stream[index] in (BLOCK, TILE)
 
 
-def extended(state: State, trips: int, stages: int) -> list[State]:
-    """The states with one more answer. `trips`: blocks of every tile; 0: any number above the stages."""
+def extended(state: State, trips: int | None, stages: int) -> list[State]:
+    """The states with one more answer. `trips`: blocks of every tile; 0: any number above the stages; None: of each tile
+    its own number, from 1 on."""
     last = state.stream[-1] if state.stream else TILE
-    bound = stages + 2
+    bound = stages + 2 if trips is not None else 1
     if last in (END, NO_TILE):
         answers: tuple[int, ...] = (TILE, NO_TILE)
     elif trips:

@@ -43,11 +43,13 @@ class Actor:
     groups: tuple[frozenset[tuple[str, int]], ...] = ()
     """Committed groups of copies under way: (ring, slot) of each, oldest first."""
     open_group: frozenset[tuple[str, int]] = frozenset()
-    mma: tuple[tuple[int, frozenset[tuple[str, int]]], ...] = ()
-    """MMA groups under way: block number and slots read."""
+    mma: tuple[tuple[str, int, frozenset[tuple[str, int]]], ...] = ()
+    """MMA groups under way: their token, block number and slots read."""
+    weights: int = OLD
+    """The block whose weights are in registers."""
 
     def key(self, base: int, low: int) -> tuple[object, ...]:
-        mma = tuple((n - base, s) for n, s in self.mma)
+        mma = tuple((name, n - base, s) for name, n, s in self.mma)
         return (
             self.pc,
             self.at - low,
@@ -58,6 +60,7 @@ class Actor:
             self.groups,
             self.open_group,
             mma,
+            max(-3, self.weights - base),
         )
 
     def copy(self) -> Actor:

@@ -3,7 +3,7 @@
 What an actor does depends on the stream of answers alone, and a wait means one phase whatever the order (the rules of
 `protocol`). So one order of the actors stands for all: each runs until it waits or asks beyond the stream. Trip counts
 1 … stages + 1 are taken one by one, all larger ones together; states that behave equally are visited once. 0 is
-simulated.
+simulated. Where tiles differ in their blocks, a tile of any number above 0 follows one of any other.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ MAX_STATES = 50_000
 def explore(kernel: Kernel) -> int:
     """Visit every state for every trip count above 0; the number of states. Raises Hazard."""
     machine = Machine(kernel)
+    if kernel.uneven:
+        return _fixpoint(machine, None)
     return sum(_fixpoint(machine, trips) for trips in range(max(machine.stages.values()) + 2))
 
 
-def _fixpoint(machine: Machine, trips: int) -> int:
-    """`trips` blocks per tile; 0: any number above the stages."""
+def _fixpoint(machine: Machine, trips: int | None) -> int:
+    """`trips`: as `extended` takes them."""
     todo = [machine.start()]
     seen: set[tuple[object, ...]] = set()
     stages = max(machine.stages.values())
@@ -81,7 +83,7 @@ def simulate(kernel: Kernel, blocks: tuple[int, ...] = (0, 1, 2)) -> None:
     """These trip counts, one to three tiles, actors in both orders. Raises Hazard."""
     machine = Machine(kernel)
     persistent = any(op.kind == "enter_tiles" for p in machine.programs for op in p)
-    for count in blocks:
+    for count in blocks[1:] if kernel.uneven else blocks:
         for tiles in (1, 2, 3) if persistent else (1,):
             stream: list[int] = []
             for t in range(tiles):

@@ -20,6 +20,7 @@ from tatami.gpu.ir import (
     MBarrierInit,
     Mma,
     Program,
+    Rescale,
     Role,
     SetMaxNReg,
     StGlobalVec,
@@ -175,7 +176,8 @@ def _body(body: tuple[Stmt, ...], depth: int) -> list[str]:
     for s in body:
         match s:
             case Loop():
-                out += [f"{pad}for {LOOPS[s.over]}:", *_body(s.body, depth + 1)]
+                loop = LOOPS[s.over].replace("0..", f"{s.first}..")
+                out += [f"{pad}for {loop}:", *_body(s.body, depth + 1)]
             case Role():
                 who = "one thread" if s.elected else f"{s.count} warpgroup{'s' if s.count > 1 else ''}"
                 turns = ", in turns" if s.turns else ""
@@ -223,11 +225,14 @@ def statement_text(s: Stmt) -> str:
         case Wgmma():
             trans = "".join(f" trans_{n}" for n, on in (("a", s.trans_a), ("b", s.trans_b)) if on)
             return (
-                f"{_t(s.out_token)} = Wgmma {s.acc} {s.a_smem}[{s.block}], {s.b_smem}[{s.block}] {s.shape} x {s.k_steps} steps"
+                f"{_t(s.out_token)} = Wgmma {s.acc}{' fresh' if s.fresh else ''} {f'{s.a_smem}[{s.block}]' if s.a_smem else 'weights'},"
+                f" {s.b_smem}[{s.block}] {s.shape} x {s.k_steps} steps"
                 f" {s.dtype}{trans} after {', '.join(map(_t, s.in_token))}"
             )
         case Weigh():
-            return f"{_t(s.out_token)} = Weigh {s.scores}, {s.acc} after {_t(s.in_token)}"
+            return f"{_t(s.out_token)} = Weigh {s.scores} after {_t(s.in_token)}"
+        case Rescale():
+            return f"{_t(s.out_token)} = Rescale {s.acc} after {_t(s.in_token)}"
         case LoadTile():
             tail = f" if {', '.join(s.predicate)} inside" if s.predicate else ""
             return f"{_t(s.out_token)} = LoadTile {s.dst_smem}[{s.block}]{tail}"

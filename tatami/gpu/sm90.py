@@ -14,9 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import ONE, Expr, expr, step_of, substitute, var
-from tatami.core.kernel import Binding, TensorMapSpec, is_divisible
+from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.target import Target
 from tatami.gpu.cluster import sharing
 from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
@@ -44,7 +43,8 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.problem import Problem, Store
-from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, store_columns
+from tatami.gpu.tensor_map import placed, refused, tensor_map
+from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns
 from tatami.plan.ir import Sm90Mma
 
 SHARED_ALONG: dict[str, Literal["", "m", "n", "mn"]] = {"none": "", "a": "n", "b": "m", "both": "mn"}
@@ -135,8 +135,7 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         cluster=plan.cluster,
         staged=staged,
     )
-    position = len(kernel.params) + len(p.symbols)
-    specs = tuple(msgspec.structs.replace(s, position=position + i) for i, s in enumerate(maps))
+    specs = placed(maps, len(kernel.params) + len(p.symbols))
     return bind_kernel(p, kernel, plan.bind, persistent=target.sms if plan.persistent else 0, maps=specs)
 
 
@@ -211,10 +210,10 @@ def _body(
 def _staged(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) -> tuple[Ring, list[TensorMapSpec], tuple[Stmt, ...]]:
     """The epilogue's ring, the maps of the outputs, and the loop over chunks that stores them. A chunk lies in shared
     memory as its output does in memory, along n or along m."""
-    columns = store_columns(plan.tile[1])
+    columns = span_columns(plan.tile[1])
     along = {_contiguous(p, s) for s in p.stores}
     if len(along) > 1:
-        raise _refused(p, "its outputs are contiguous along different axes", "use epilogue_store direct")
+        raise refused(p, "its outputs are contiguous along different axes", "use epilogue_store direct")
     inner = along.pop()
     rows, width = (STORE_ROWS, columns) if inner == "n" else (columns, STORE_ROWS)
     ring = Ring("smC", base, rows, width * 2, STORE_SLOTS * plan.consumers, width * 2)
@@ -225,10 +224,10 @@ def _staged(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) -> tupl
         outer = "m" if inner == "n" else "n"
         pitch = step_of(s.index, outer)
         if pitch is None:
-            raise _refused(p, f"output {s.param} has no even pitch along {outer}", "use epilogue_store direct")
+            raise refused(p, f"output {s.param} has no even pitch along {outer}", "use epilogue_store direct")
         sizes = {"m": p.m, "n": p.n}
         rest = substitute(s.index, {"m": expr(0), "n": expr(0)})
-        spec, coords = _map(p, s.param, ((sizes[inner], inner), (sizes[outer], outer)), pitch, rest, [width, rows])
+        spec, coords = tensor_map(p, s.param, ((sizes[inner], inner), (sizes[outer], outer)), pitch, rest, [width, rows])
         maps.append(spec)
         body += [
             Wait((Token("tStore", var("c") - STORE_SLOTS),), "bulk_group", pending=STORE_SLOTS - 1),
@@ -243,29 +242,25 @@ def _staged(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) -> tupl
 
 def _contiguous(p: Problem, s: Store) -> str:
     if not s.dtype.is_narrow_float:
-        raise _refused(p, f"stmatrix stores elements of 16 bits, output {s.param} is {s.dtype}", "use epilogue_store direct")
+        raise refused(p, f"stmatrix stores elements of 16 bits, output {s.param} is {s.dtype}", "use epilogue_store direct")
     for axis in ("n", "m"):
         if step_of(s.index, axis) == ONE:
             return axis
-    raise _refused(p, f"output {s.param} is contiguous along neither m nor n", "use epilogue_store direct")
+    raise refused(p, f"output {s.param} is contiguous along neither m nor n", "use epilogue_store direct")
 
 
-# -- tensor maps -----------------------------------------------------------------------------------
-
-
-def _refused(p: Problem, why: str, suggestion: str = "use a plan of kind sm80_mma") -> TatamiError:
-    return fail("InvalidPlan", p.region, why, suggestion)
+# -- operands --------------------------------------------------------------------------------------
 
 
 def _boxes(p: Problem, o: Operand, role: str, extent: int, bk: int, parts: int) -> tuple[int, list[int]]:
     """Boxes of a slot and the box, innermost first. The `parts` of a shared operand are rows of its one box, or boxes."""
     if o.major == "k":
         if extent % (8 * parts):
-            raise _refused(p, f"{parts} CTAs cannot share {extent} rows in parts of whole swizzle atoms of 8", "drop multicast")
+            raise refused(p, f"{parts} CTAs cannot share {extent} rows in parts of whole swizzle atoms of 8", "drop multicast")
         return 1, [bk, extent // parts]
     if extent % (64 * parts):
         why = f"the {role}-major operand needs a tile of whole 64-element boxes for each of {parts} CTAs, not {extent}"
-        raise _refused(p, why, f"use a multiple of {64 * parts}")
+        raise refused(p, why, f"use a multiple of {64 * parts}")
     return extent // 64, [64, bk]
 
 
@@ -273,37 +268,7 @@ def _operand_map(p: Problem, o: Operand, size_mn: Expr, role: str, box: list[int
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
     along = ((p.k, "k"), (size_mn, role))
     return (
-        _map(p, o.param, along, o.stride_mn, o.offset, box)
+        tensor_map(p, o.param, along, o.stride_mn, o.offset, box)
         if o.major == "k"
-        else _map(p, o.param, along[::-1], o.stride_k, o.offset, box)
+        else tensor_map(p, o.param, along[::-1], o.stride_k, o.offset, box)
     )
-
-
-def _map(
-    p: Problem, param: str, along: tuple[tuple[Expr, str], ...], pitch: Expr, offset: Expr, box: list[int]
-) -> tuple[TensorMapSpec, tuple[Expr, ...]]:
-    """The TMA descriptor of a matrix and the coordinates of a block: innermost first, batch axes that move last."""
-    dims = [size for size, _ in along]
-    coords = [var(name) for _, name in along]
-    strides, box, rest = [pitch * 2], [*box], offset
-    for i, size in enumerate(p.batch):
-        step = step_of(offset, f"b{i}")
-        if step is None or step == 0:
-            continue
-        dims.append(size)
-        strides.append(step * 2)
-        coords.append(var(f"b{i}"))
-        box.append(1)
-        rest = substitute(rest, {f"b{i}": expr(0)})
-    if rest != 0:
-        raise _refused(p, f"{param} starts at element {rest} of its buffer")
-    if len(dims) > 5:
-        raise _refused(p, f"a tensor map of rank {len(dims)}; the limit is 5")
-    for s in strides:
-        if not is_divisible(s, 16, tuple(p.conditions)):
-            why = f"stride {s} bytes of {param} may be no multiple of 16, which TMA needs"
-            raise _refused(p, why, "guard the plan by the size, or use a plan of kind sm80_mma")
-    names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
-    buffer = p.buffers[[q.name for q in p.params].index(param)]
-    sizes, steps = (tuple(substitute(e, names) for e in x) for x in (dims, strides))
-    return TensorMapSpec(buffer, sizes, steps, tuple(box), box[0] * 2), tuple(coords)

@@ -32,6 +32,7 @@ from tatami.gpu.ir import (
     Mma,
     Operand,
     Program,
+    Rescale,
     Role,
     StGlobalVec,
     StMatrix,
@@ -160,7 +161,7 @@ def _invalid(kernel: AnyKernel, at: str, why: str) -> Diagnostic:
 
 def given_tokens(s: Stmt) -> tuple[Token, ...]:
     match s:
-        case CpAsync() | TmaLoad() | TmaStore() | Mma() | Wgmma() | Weigh() | LoadTile() | Fma() | Epilogue():
+        case CpAsync() | TmaLoad() | TmaStore() | Mma() | Wgmma() | Weigh() | Rescale() | LoadTile() | Fma() | Epilogue():
             return (s.out_token,)
         case MBarrierArrive(out_token=t):
             return (t,) if t is not None else ()
@@ -207,9 +208,10 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
             case LdMatrix(in_token=t):
                 need(s, t, ("TokLoad",))
             case Wgmma(in_token=many) | Fma(in_token=many):
+                weights = ("TokCompute",) if isinstance(s, Wgmma) and not s.a_smem else ()
                 for t in many:
-                    need(s, t, ("TokLoad",))
-            case Weigh(in_token=t):
+                    need(s, t, ("TokLoad", *weights))
+            case Weigh(in_token=t) | Rescale(in_token=t):
                 need(s, t, ("TokCompute",))
             case Epilogue(in_token=t):
                 need(s, t, ("TokCompute",))
@@ -269,11 +271,12 @@ def _arrivals(kernel: Kernel) -> dict[str, int]:
     """Arrivals per phase and barrier: each role arrives once per block or tile, however often the text says so, and one
     of its warpgroups where they take turns."""
     out: dict[str, int] = {}
+    in_order = {b.name for b in kernel.barriers if b.in_order}
     for r in kernel.body:
         if isinstance(r, Role):
             arrives = {(s.mbarrier, s.share) for s in all_statements(r.body) if isinstance(s, MBarrierArrive)}
             for name, share in arrives:
-                who = (1 if r.turns else r.count) * len(sharing(kernel.cluster, 0, share))
+                who = (1 if r.turns or name in in_order else r.count) * len(sharing(kernel.cluster, 0, share))
                 out[name] = out.get(name, 0) + r.arrivals * who
     return out
 

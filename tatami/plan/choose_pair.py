@@ -1,11 +1,4 @@
-"""A plan for two products in one kernel on the GPU (spec 3 §8, notes: gpu §4): tiles, and their times.
-
-The time of a block of keys is that of its two products, or of fetching it from L2, and of those exponentials, one per
-score, that the products of other warps do not hide. What nothing hides is the way of the first block.
-
-This is a closed formula, not a simulation (decision 0016). Its rates are the chip's and those of instruction_figures.py;
-how much is hidden (three quarters, a half, a fifth of a latency) is assumed, not measured.
-"""
+"""A plan for two products in one kernel on the GPU (spec 3 §8, notes: gpu §4): which tiles, by roles or by warps."""
 
 from __future__ import annotations
 
@@ -13,51 +6,62 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute
 from tatami.core.kernel import Condition, is_divisible
-from tatami.core.layout import address
+from tatami.core.layout import address, slices
 from tatami.core.target import Target
-from tatami.plan.gpu_limits import needs_of_pair, pair_limits, pair_rules
-from tatami.plan.instruction_figures import figures_of, l2_bytes_per_clock
-from tatami.plan.ir import Guarded, Rejected, Sm80Pair
+from tatami.plan.ir import Guarded, Rejected, Sm80Pair, Sm90Pair
+from tatami.plan.pair_estimate import pair_estimate
+from tatami.plan.pair_limits import PairPlan, pair_limits, pair_rules
 from tatami.plan.passes import size_at
-from tatami.region.ir import Region
+from tatami.region.ir import Read, Region
 from tatami.region.pair_view import PairView, pair_view
 from tatami.region.walk import all_axes
 
 TILES = ((128, 64, 32), (128, 32, 32), (64, 64, 16), (64, 32, 16), (128, 64, 16), (32, 64, 16), (16, 64, 16))
 """Rows, keys of a block, rows of a warp."""
 STAGES = (1, 2)
+ROLE_TILES = ((2, 176), (2, 128), (2, 112), (2, 80), (2, 64), (3, 128), (3, 96), (3, 64), (1, 128), (1, 64))
+"""Warpgroups of 64 rows, keys of a block: those of public kernels, and smaller ones (notes: gpu §4)."""
 WIDEST = 256
 """Depth and columns that registers and shared memory take."""
+SECTION_BYTES = 32 << 20
+"""Keys and values of the batches whose tiles are mixed: what L2 holds beside the rest (notes: gpu §4)."""
+Fit = tuple[PairPlan, dict[str, float]]
+"""A plan and its estimate."""
 
 
 def choose_pair(
     region: Region, target: Target, sizes: Mapping[str, int]
 ) -> tuple[tuple[Guarded, ...], tuple[Rejected, ...]] | str:
-    """The choices, for sizes that allow 16-byte copies and for all others, and what was rejected with both numbers; or why
-    there is none. Copies are as wide as what a choice promises allows."""
+    """The choices, for sizes that allow TMA or 16-byte copies and for all others, and what was rejected with both numbers;
+    or why there is none. Copies are as wide as what a choice promises allows."""
     found = _pair_of(region)
     if isinstance(found, str):
         return found
     view, uneven = found
-    fits, broken = _candidates(region, view, target, sizes)
-    if not fits:
+    fits, broken = _candidates(region, view, uneven, target, sizes)
+    plain = next((f for f in fits if isinstance(f[0], Sm80Pair)), None)
+    if plain is None:
         return broken[0].why
     (best, estimate), *others = fits
     total = estimate["total"]
     slower = [Rejected(name_pair(p), f"slower: {e['total'] * 1e6:.3g} us against {total * 1e6:.3g} us", e) for p, e in others]
-    general, rejected = Guarded((), best, estimate), (*broken, *slower)
     even = tuple(Condition(e, 8) for e in uneven if e.as_int() is None)
-    if not even or len(even) < len(uneven):
-        return (general,), rejected
-    return (msgspec.structs.replace(general, conditions=even), general), rejected
+    promised = even if len(even) == len(uneven) else ()
+    if isinstance(best, Sm90Pair):
+        keys = all_axes(region)[view.keys]
+        promised = (*promised, *(() if keys.as_int() is not None else (Condition(keys, low=1),)))
+    choices = [Guarded(promised, best, estimate)]
+    if promised:
+        choices.append(Guarded((), *plain))
+    return tuple(choices), (*broken, *slower)
 
 
-def pair_plans(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[tuple[Sm80Pair, dict[str, float]], ...]:
+def pair_plans(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Fit, ...]:
     """The plans that fit, with their estimates, the fastest first; none where the template does not take the Region."""
     found = _pair_of(region)
-    return () if isinstance(found, str) else _candidates(region, found[0], target, sizes)[0]
+    return () if isinstance(found, str) else _candidates(region, *found, target, sizes)[0]
 
 
 def _pair_of(region: Region) -> tuple[PairView, tuple[Expr, ...]] | str:
@@ -74,16 +78,96 @@ def _pair_of(region: Region) -> tuple[PairView, tuple[Expr, ...]] | str:
     return uneven if isinstance(uneven, str) else (view, uneven)
 
 
+def _candidates(
+    region: Region, view: PairView, uneven: tuple[Expr, ...], target: Target, sizes: Mapping[str, int]
+) -> tuple[tuple[Fit, ...], tuple[Rejected, ...]]:
+    """The plans that fit, with their estimates, the fastest first; and those that do not."""
+    plans = _warp_plans(region, view)
+    broken: list[Rejected] = []
+    if target.isa == "sm90":
+        if why_not := why_not_tma(region, view, uneven):
+            broken.append(Rejected("sm90_pair", why_not))
+        else:
+            plans = [*_role_plans(region, view, sizes), *plans]
+    fits: list[Fit] = []
+    for plan in plans:
+        estimate = pair_estimate(region, view, plan, target, sizes)
+        if why := [*pair_rules(plan), *pair_limits(plan, target)]:
+            broken.append(Rejected(name_pair(plan), why[0], estimate))
+        else:
+            fits.append((plan, estimate))
+    return tuple(sorted(fits, key=lambda f: (f[1]["total"], f[1]["compute"]))), tuple(broken)
+
+
+def _warp_plans(region: Region, view: PairView) -> list[PairPlan]:
+    extents = all_axes(region)
+    depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
+    return [
+        _with_tail(view, extents, Sm80Pair(view.first, view.second, (rows, columns, keys), depth, warp_rows, stages, ()))
+        for rows, keys, warp_rows in TILES
+        for stages in STAGES
+    ]
+
+
+def _role_plans(region: Region, view: PairView, sizes: Mapping[str, int]) -> list[PairPlan]:
+    """Where rows see different keys, tiles of several batches are mixed, as many as L2 holds keys and values of."""
+    extents = all_axes(region)
+    depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
+    section = 0
+    if view.low or view.high:
+        bytes_of_batch = 2 * size_at(extents[view.keys], sizes) * (depth + columns)
+        section = max(1, SECTION_BYTES // max(1, bytes_of_batch))
+    out: list[PairPlan] = []
+    for consumers, keys in ROLE_TILES:
+        for in_turns in (False, True) if consumers > 1 else (False,):
+            plan = Sm90Pair(view.first, view.second, (64 * consumers, columns, keys), depth, consumers, 2, ())
+            plan = msgspec.structs.replace(plan, registers=REGISTERS[consumers], in_turns=in_turns, section=section)
+            out.append(_with_tail(view, extents, plan))
+    return out
+
+
+REGISTERS = {1: (56, 224), 2: (24, 240), 3: (32, 160)}
+"""setmaxnreg of producer and consumers by the number of consumers (notes: gpu §4)."""
+
+
+def _with_tail(view: PairView, extents: Mapping[str, Expr], plan: PairPlan) -> PairPlan:
+    """Axes whose size is not known to be a multiple of the tile."""
+    bm, bn, bk = plan.tile
+    axes = ((view.rows, bm), (view.columns, bn), (view.keys, bk), (view.depth, plan.depth))
+    return msgspec.structs.replace(plan, predicate_tail=tuple(a for a, tile in axes if not is_divisible(extents[a], tile)))
+
+
+def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str:
+    """Which rule of tensor maps an operand breaks; "" for none. Sizes that a guard can promise break none."""
+    memrefs = {p.name: p.memref for p in region.inputs}
+    extents = all_axes(region)
+    for e in uneven:
+        if e.as_int() is not None:
+            return f"TMA needs pitches of whole 16 bytes; one is {e} elements"
+    if extents[view.keys].as_int() == 0:
+        return "a tensor map has no dimension of size 0; there is no key"
+    for read, *axes in _operands(view):
+        at = address(memrefs[read.tensor].layout, memrefs[read.tensor].shape, read.map)
+        outer = slices(substitute(at, dict.fromkeys(axes, ZERO)), {a: extents[a] for a in view.batch})
+        if outer is None or len(outer) > 3:
+            return f"{read.tensor} is no tensor of at most 5 even steps: its batches start at {substitute(at, dict.fromkeys(axes, ZERO))}"
+    return ""
+
+
+def _operands(view: PairView) -> tuple[tuple[Read, str, str], ...]:
+    return (
+        (view.left, view.rows, view.depth),
+        (view.right, view.keys, view.depth),
+        (view.values, view.keys, view.columns),
+    )
+
+
 def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
     """Sizes and pitches that may be no multiple of 8 elements; or the operand that is no matrix in memory."""
     memrefs = {p.name: p.memref for p in region.inputs}
     extents = all_axes(region)
     out: dict[Expr, None] = {}
-    for read, *axes in (
-        (view.left, view.rows, view.depth),
-        (view.right, view.keys, view.depth),
-        (view.values, view.keys, view.columns),
-    ):
+    for read, *axes in _operands(view):
         at = address(memrefs[read.tensor].layout, memrefs[read.tensor].shape, read.map)
         steps = {a: step_of(at, a) for a in axes}
         if None in steps.values() or ONE not in steps.values():
@@ -95,73 +179,12 @@ def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
     return tuple(out)
 
 
-def _candidates(
-    region: Region, view: PairView, target: Target, sizes: Mapping[str, int]
-) -> tuple[tuple[tuple[Sm80Pair, dict[str, float]], ...], tuple[Rejected, ...]]:
-    """The plans that fit, with their estimates, the fastest first; and those that do not."""
-    extents = all_axes(region)
-    depth, columns = extents[view.depth].as_int() or 0, extents[view.columns].as_int() or 0
-    broken: list[Rejected] = []
-    fits: list[tuple[Sm80Pair, dict[str, float]]] = []
-    for rows, keys, warp_rows in TILES:
-        for stages in STAGES:
-            tile = (rows, -(-columns // 16) * 16, keys)
-            plan = Sm80Pair(view.first, view.second, tile, -(-depth // 16) * 16, warp_rows, stages, ())
-            plan = msgspec.structs.replace(plan, predicate_tail=_tail(view, extents, plan))
-            estimate = pair_estimate(region, view, plan, target, sizes)
-            if why := [*pair_rules(plan), *pair_limits(plan, target)]:
-                broken.append(Rejected(name_pair(plan), why[0], estimate))
-            else:
-                fits.append((plan, estimate))
-    return tuple(sorted(fits, key=lambda f: f[1]["total"])), tuple(broken)
-
-
-def name_pair(plan: Sm80Pair) -> str:
+def name_pair(plan: PairPlan) -> str:
     bm, bn, bk = plan.tile
-    return f"sm80_pair {bm}x{bn}x{bk} depth {plan.depth} warps of {plan.warp_rows} stages {plan.stages}"
-
-
-def _tail(view: PairView, extents: Mapping[str, Expr], plan: Sm80Pair) -> tuple[str, ...]:
-    bm, bn, bk = plan.tile
-    axes = ((view.rows, bm), (view.columns, bn), (view.keys, bk), (view.depth, plan.depth))
-    return tuple(a for a, tile in axes if not is_divisible(extents[a], tile))
-
-
-def pair_estimate(region: Region, view: PairView, plan: Sm80Pair, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
-    """All terms in seconds but the efficiencies, `ctas_per_sm`, registers and bytes."""
-    extents = all_axes(region)
-    bm, bn, bk = plan.tile
-    batch = size_at(product(extents[a] for a in view.batch), sizes)
-    rows, keys = size_at(extents[view.rows], sizes), size_at(extents[view.keys], sizes)
-    need = needs_of_pair(plan, target)
-    sms, ctas = max(1, target.sms), max(1, need.ctas_per_sm)
-    tiles = batch * -(-rows // bm)
-    waves = -(-tiles // (sms * ctas))
-    wave_eff = tiles / (waves * sms * ctas)
-    seen = 0.5 if view.high and not view.low else 1.0
-    blocks = max(1.0, seen * -(-keys // bk))
-    figures = figures_of(target)
-    peak, clock = target.flops_fp16 * figures.mma_share, target.clock
-    math = tiles * blocks * 2.0 * bm * bk * (plan.depth + bn) / peak
-    reads = tiles * blocks * (bm / plan.warp_rows) * (bk * (plan.depth + bn) + plan.warp_rows * plan.depth) * 2
-    shared = reads / (figures.smem_bytes_per_clock * clock * sms)
-    fetched = tiles * blocks * bk * (plan.depth + bn) * 2 / (l2_bytes_per_clock(target) * clock)
-    exponentials = tiles * blocks * bm * bk / (figures.exponentials_per_clock * clock * sms)
-    hidden = 0.75 if ctas > 1 else 0.5  # of the exponentials, under the products of other warps
-    compute = (max(math, shared, fetched) + exponentials * (1 - hidden)) / wave_eff
-    moved = batch * (2.0 * rows * (plan.depth + bn) + 2.0 * keys * (plan.depth + bn))
-    memory = moved / target.bandwidth
-    exposed = figures.dram_latency / clock * waves * (1 + (blocks * 0.2 if plan.stages == 1 and ctas == 1 else 0))
-    launch = target.launch_seconds * (3 if view.high or view.low else 1)
-    total = max(compute, memory) + exposed + launch
-    return {
-        "compute": compute,
-        "memory": memory,
-        "prologue": exposed,
-        "launch": launch,
-        "total": total,
-        "wave_eff": wave_eff,
-        "ctas_per_sm": float(need.ctas_per_sm),
-        "smem_bytes": float(need.smem_bytes),
-        "registers": float(need.registers),
-    }
+    head = f"{plan.arch}_pair {bm}x{bn}x{bk} depth {plan.depth}"
+    match plan:
+        case Sm80Pair():
+            return f"{head} warps of {plan.warp_rows} stages {plan.stages}"
+        case Sm90Pair():
+            how = f"{', in turns' if plan.in_turns else ''}{f', {plan.section} batches mixed' if plan.section else ''}"
+            return f"{head} consumers {plan.consumers} stages {plan.stages}{how}"

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from tatami.core.kernel import Condition, is_divisible
-from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, store_columns
+from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns
 from tatami.region.gemm_view import GemmView, major_of
 from tatami.region.ir import Region
 
@@ -80,7 +80,7 @@ def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
 def stages_of(shape: Shape, staged: bool) -> int:
     """As many as shared memory holds beside the chunks of the epilogue."""
     bm, bn, bk = shape.tile
-    chunks = STORE_SLOTS * shape.consumers * STORE_ROWS * store_columns(bn) * 2 if staged else 0
+    chunks = STORE_SLOTS * shape.consumers * STORE_ROWS * span_columns(bn) * 2 if staged else 0
     return min(MAX_STAGES, (SMEM_BYTES - BARRIER_BYTES - chunks) // ((bm + bn) * bk * 2))
 
 

@@ -26,6 +26,7 @@ from tatami.plan.ir import (
     Sm80Mma,
     Sm80Pair,
     Sm90Mma,
+    Sm90Pair,
 )
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Program, Region
@@ -100,7 +101,7 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
             return frozenset({"stencil"})
         case CpuTurn():
             return frozenset({"map"})
-        case CpuStreaming() | Sm80Pair():
+        case CpuStreaming() | Sm80Pair() | Sm90Pair():
             return frozenset({"streaming_pair"})
         case CpuSplit():
             return frozenset({"rows", "stencil", "streaming_pair"})

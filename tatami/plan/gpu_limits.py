@@ -13,7 +13,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
-from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm80Pair, Sm90Mma
+from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma, Sm90Pair
 
 MmaPlan = Sm80Mma | Sm90Mma
 MAX_SPLIT = 32
@@ -26,9 +26,9 @@ STORE_ROWS, STORE_SLOTS = 64, 2
 """Rows of a chunk of the accumulator that leaves by TMA, and how many chunks of a warpgroup are under way."""
 
 
-def store_columns(bn: int) -> int:
-    """Columns of a chunk: a swizzle's span of 16-bit elements at most; 0 where none divides the tile."""
-    return next((c for c in (64, 32, 16) if bn % c == 0), 0)
+def span_columns(extent: int) -> int:
+    """Columns of a chunk or box: a swizzle's span of 16-bit elements at most; 0 where none divides the extent."""
+    return next((c for c in (64, 32, 16) if extent % c == 0), 0)
 
 
 class Needs(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def smem_of(plan: MmaPlan | GpuSync, dtype: DType) -> int:
         case Sm80Mma():
             return plan.stages * (bm + bn) * bk * dtype.itemsize
         case Sm90Mma():
-            staged = STORE_SLOTS * plan.consumers * STORE_ROWS * store_columns(bn) * 2
+            staged = STORE_SLOTS * plan.consumers * STORE_ROWS * span_columns(bn) * 2
             ring = plan.stages * (bm + bn) * bk * dtype.itemsize
             return BARRIER_BYTES + ring + (staged if plan.epilogue_store == "stmatrix_tma" else 0)
         case GpuSync():
@@ -132,18 +132,23 @@ def stop_rules(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[st
 def hard_limits(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
     """Resources that the machine does not have, with both numbers."""
     n = needs(plan, dtype, target)
-    out = _limits(n, target, warps_share=isinstance(plan, Sm90Mma))
-    if isinstance(plan, Sm90Mma):
-        total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
-        pool = target.registers_per_sm // n.threads // 8 * 8 * n.threads  # what its threads start with: the same number each
-        if total > pool:
-            out.append(f"setmaxnreg needs {total} registers > {pool} that {n.threads} threads start with")
-        if n.registers > plan.registers[1]:
-            out.append(f"{n.registers} registers per consumer thread > setmaxnreg {plan.registers[1]}")
+    shared = isinstance(plan, Sm90Mma)
+    return [*limits(n, target, warps_share=shared), *(register_limits(plan, n, target) if isinstance(plan, Sm90Mma) else [])]
+
+
+def register_limits(plan: Sm90Mma | Sm90Pair, n: Needs, target: Target) -> list[str]:
+    """Of warpgroups that hand registers to each other."""
+    out = []
+    total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
+    pool = target.registers_per_sm // n.threads // 8 * 8 * n.threads  # what its threads start with: the same number each
+    if total > pool:
+        out.append(f"setmaxnreg needs {total} registers > {pool} that {n.threads} threads start with")
+    if n.registers > plan.registers[1]:
+        out.append(f"{n.registers} registers per consumer thread > setmaxnreg {plan.registers[1]}")
     return out
 
 
-def _limits(n: Needs, target: Target, warps_share: bool = False) -> list[str]:
+def limits(n: Needs, target: Target, warps_share: bool = False) -> list[str]:
     """`warps_share`: warpgroups hand registers to each other, so that the threads do not all have as many."""
     out = []
     if n.smem_bytes > target.smem_per_block:
@@ -239,19 +244,20 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
         out.append(f"BK = {bk}: a swizzled row of 16-bit elements is 32 or 64 long")
     if bm > 256 or bn > 256:
         out.append(f"tile {bm}x{bn}: a TMA box has at most 256 rows")
-    for r in plan.registers:
-        if r % 8 or not 24 <= r <= 256:
-            out.append(f"setmaxnreg {r} is not a multiple of 8 in 24..256")
-    out += _cluster_rules(plan)
+    out += [*register_rules(plan), *_cluster_rules(plan)]
     if plan.schedule == "pingpong" and (plan.consumers != 2 or not plan.persistent or not plan.async_.epilogue_overlap):
         out.append(
             f"schedule pingpong: 2 consumers that take persistent tiles in turns, with epilogue_overlap, not {plan.consumers}"
         )
-    if plan.epilogue_store == "stmatrix_tma" and not store_columns(bn):
+    if plan.epilogue_store == "stmatrix_tma" and not span_columns(bn):
         out.append(f"epilogue_store stmatrix_tma: BN = {bn} is no multiple of 16, the columns of one stmatrix")
     if plan.wait_depth not in (0, 1):
         out.append(f"wait_depth {plan.wait_depth} is neither 0 nor 1")
     return out
+
+
+def register_rules(plan: Sm90Mma | Sm90Pair) -> list[str]:
+    return [f"setmaxnreg {r} is not a multiple of 8 in 24..256" for r in plan.registers if r % 8 or not 24 <= r <= 256]
 
 
 def _cluster_rules(plan: Sm90Mma) -> list[str]:
@@ -265,39 +271,3 @@ def _cluster_rules(plan: Sm90Mma) -> list[str]:
         if plan.multicast in (operand, "both") and count == 1:
             out.append(f"multicast {plan.multicast}: {operand} is shared along {axis}, where the cluster {cm}x{cn} has one CTA")
     return out
-
-
-# -- two products in one kernel --------------------------------------------------------------------
-
-
-def threads_of_pair(plan: Sm80Pair) -> int:
-    return 32 * (plan.tile[0] // plan.warp_rows)
-
-
-def needs_of_pair(plan: Sm80Pair, target: Target) -> Needs:
-    """Accumulators of both products, fragments of A, and addresses of fragments and copies. Shared memory: the rows of the first operand
-    once, a slot per stage of the two others, of 16-bit elements in rows of whole 64 bytes."""
-    bm, bn, bk = plan.tile
-    registers = plan.warp_rows * (bn + bk) // 32 + plan.warp_rows + 64
-    depth, columns = (-(-x // 32) * 64 for x in (plan.depth, bn))
-    smem = bm * depth + plan.stages * bk * (depth + columns)
-    return resident(target, threads_of_pair(plan), smem, registers, registers)
-
-
-def pair_rules(plan: Sm80Pair) -> list[str]:
-    bm, bn, bk = plan.tile
-    out = []
-    if plan.warp_rows not in (16, 32) or bm < 16 or bm % plan.warp_rows:
-        return [f"{bm} rows by warps of {plan.warp_rows}: a warp has 16 or 32 rows, a tile whole warps"]
-    for name, size in (("columns", bn), ("keys", bk), ("depth", plan.depth)):
-        if size < 16 or size % 16:
-            out.append(f"{size} {name}: no multiple of 16, which one ldmatrix.x4 covers")
-    if not 1 <= plan.stages <= 4:
-        out.append(f"stages {plan.stages} is outside 1..4")
-    if plan.width not in (1, 2, 4, 8):
-        out.append(f"width {plan.width} is none of 1, 2, 4, 8")
-    return out
-
-
-def pair_limits(plan: Sm80Pair, target: Target) -> list[str]:
-    return _limits(needs_of_pair(plan, target), target)

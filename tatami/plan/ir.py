@@ -253,6 +253,29 @@ class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     arch: Literal["sm80"] = "sm80"
 
 
+class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="sm90_pair"):
+    """As Sm80Pair by TMA, wgmma and warp roles: each consumer warpgroup has 64 of the tile's rows, all share the blocks of
+    keys, of which `stages` are in shared memory."""
+
+    first: str
+    second: str
+    tile: tuple[int, int, int]
+    depth: int
+    consumers: int
+    stages: int
+    predicate_tail: tuple[str, ...]
+    registers: tuple[int, int] = (24, 240)
+    """setmaxnreg of the producer and of each consumer warpgroup."""
+    overlap: bool = True
+    """The next block's scores are multiplied while this block's become weights."""
+    in_turns: bool = False
+    """Warpgroups start their products one after the other, so that one multiplies while another exponentiates."""
+    persistent: bool = True
+    section: int = 0
+    """Batches whose tiles are mixed, those of the last rows first, which see the most keys; 0: one batch after the other."""
+    arch: Literal["sm90"] = "sm90"
+
+
 class GpuSync(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_sync"):
     """The plain synchronous template of spec 5 §6: shared tiles, a register micro-tile per thread."""
 
@@ -300,6 +323,7 @@ SchedulePlan: TypeAlias = (
     | Sm80Mma
     | Sm90Mma
     | Sm80Pair
+    | Sm90Pair
     | GpuSync
     | GpuStream
 )

@@ -24,6 +24,7 @@ from tatami.plan.ir import (
     Scalar,
     SchedulePlan,
     Sm80Pair,
+    Sm90Pair,
 )
 from tatami.region.canonical_key import Renaming
 
@@ -80,7 +81,7 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
             result = replace(plan, along=axis(plan.along), across=axis(plan.across))
         case CpuStreaming():
             result = replace(plan, first=let(plan.first), second=let(plan.second))
-        case Sm80Pair():
+        case Sm80Pair() | Sm90Pair():
             tail = tuple(axis(a) for a in plan.predicate_tail)
             result = replace(plan, first=let(plan.first), second=let(plan.second), predicate_tail=tail)
         case CpuSplit():

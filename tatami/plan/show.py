@@ -25,6 +25,7 @@ from tatami.plan.ir import (
     Sm80Mma,
     Sm80Pair,
     Sm90Mma,
+    Sm90Pair,
 )
 
 
@@ -136,8 +137,8 @@ def show_plan(plan: SchedulePlan) -> list[str]:
         case CpuStreaming():
             tile = f"tile {plan.mr}x{plan.nr}, keys in blocks of {plan.keys}, width {plan.width}"
             return [f"cpu_streaming {plan.first} -> {plan.second}", f"  {tile}"]
-        case Sm80Pair():
-            return [f"sm80_pair {plan.first} -> {plan.second}", *dump_text(to_builtins(plan)).splitlines()]
+        case Sm80Pair() | Sm90Pair():
+            return [f"{plan.arch}_pair {plan.first} -> {plan.second}", *dump_text(to_builtins(plan)).splitlines()]
         case CpuSplit():
             return ["cpu_split", *(f"  part {i}: {', '.join(p)}" for i, p in enumerate(plan.parts))]
         case Sm80Mma() | Sm90Mma() | GpuSync():

@@ -9,7 +9,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
 from tatami.plan.choose_convolution import find_winograd
-from tatami.plan.gpu_limits import hard_limits, pair_limits, pair_rules, shape_rules
+from tatami.plan.gpu_limits import hard_limits, shape_rules
 from tatami.plan.ir import (
     TURNED_LANES,
     Blocks,
@@ -28,7 +28,9 @@ from tatami.plan.ir import (
     Sm80Mma,
     Sm80Pair,
     Sm90Mma,
+    Sm90Pair,
 )
+from tatami.plan.pair_limits import pair_limits, pair_rules
 from tatami.plan.passes import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
@@ -45,7 +47,7 @@ MAX_TILE = 1024
 def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
     """All faults of `plan` as the schedule of `region`."""
     is_cpu = isinstance(plan, CpuRows | CpuContraction | CpuWindow | CpuWinograd | CpuStreaming | CpuTurn | CpuSplit)
-    if (is_cpu and target.kind != "cpu") or (isinstance(plan, GpuStream | Sm80Pair) and target.kind != "cuda"):
+    if (is_cpu and target.kind != "cpu") or (isinstance(plan, GpuStream | Sm80Pair | Sm90Pair) and target.kind != "cuda"):
         return [_bad(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")]
     match plan:
         case Scalar() | CpuRows() | GpuStream():
@@ -62,7 +64,7 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             return list(_turn(plan, region, target))
         case CpuSplit():
             return list(_split(plan, region))
-        case Sm80Pair():
+        case Sm80Pair() | Sm90Pair():
             return list(_pair(plan, region, target))
         case Sm80Mma() | Sm90Mma() | GpuSync():
             return list(_gpu_kind(plan, region, target))
@@ -312,7 +314,7 @@ def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[D
     yield from _tile(plan, lets_by_name(region)[found.first.acc].dtype, (plan.keys,), region, target)
 
 
-def _pair(plan: Sm80Pair, region: Region, target: Target) -> Iterator[Diagnostic]:
+def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator[Diagnostic]:
     found = pair_view(region)
     if isinstance(found, str):
         yield _bad(region, f"no pair of products to stream: {found}", "use a gpu_stream plan")

@@ -32,7 +32,7 @@ from tatami.decisions import Decisions
 from tatami.gpu.ir import Kernel
 from tatami.plan.choose import plan_key
 from tatami.plan.choose_gpu import measurable
-from tatami.plan.ir import SchedulePlan, Sm80Mma, Sm80Pair, Sm90Mma
+from tatami.plan.ir import SchedulePlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.region.ir import Region
 from tatami.runtime.nvrtc import nvrtc_version
 from tests.cu.machine_code import compiled, machine_code, without_modifiers, wrong_counts
@@ -100,7 +100,7 @@ def examined(made: Made) -> tuple[dict[str, Any], str]:
     faults = [*cubin.warnings]
     if cubin.spill_bytes or ops["LDL"] or ops["STL"]:
         faults.append(f"spills {cubin.spill_bytes} bytes, {ops['LDL']} LDL, {ops['STL']} STL")
-    if made.kernel is not None and isinstance(made.plan, Sm80Mma | Sm90Mma | Sm80Pair):
+    if made.kernel is not None and isinstance(made.plan, Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair):
         faults += wrong_counts(made.kernel, made.plan, code)
     return entry, "; ".join(faults)
 

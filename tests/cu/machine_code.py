@@ -18,7 +18,7 @@ import pytest
 
 from tatami.cu.ir import Unit
 from tatami.gpu.ir import CpAsync, Kernel, Loop, Role, Stmt
-from tatami.plan.ir import Sm80Mma, Sm80Pair, Sm90Mma
+from tatami.plan.ir import Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.runtime.cache import default_cache
 from tatami.runtime.cuda.cubins import unit_key
 from tatami.runtime.nvrtc import Cubin, compile_cubin
@@ -81,7 +81,7 @@ def _statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from _statements(s.body)
 
 
-def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair, code: Counter[str]) -> Iterator[str]:
+def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, code: Counter[str]) -> Iterator[str]:
     """What the instructions of a product's kernel are not (notes on machine code). Counts are per block of k, in whole
     multiples: ptxas unrolls and peels as it likes."""
     ops = without_modifiers(code)
@@ -117,6 +117,11 @@ def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair, code: Count
                 yield from multiple("LDSM", (wm // 16 + wn // 16) * plan.k_steps)
             if copies := wide_copies(kernel):
                 yield from multiple("LDGSTS", copies)
+        case Sm90Pair():
+            yield from multiple("HGMMA", (plan.depth + plan.tile[2]) // 16)
+            yield from none("HMMA", "LDGSTS")
+            if ops["UTMALDG"] < 3 or ops["USETMAXREG"] != 2:
+                yield f"{ops['UTMALDG']} UTMALDG, {ops['USETMAXREG']} USETMAXREG"
         case Sm80Pair():
             yield from multiple("HMMA", plan.warp_rows // 16)
             yield from multiple("LDSM", 1)

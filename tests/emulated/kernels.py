@@ -48,12 +48,13 @@ class Built:
         change: Change = lambda t: t,
         load: bool = True,
         sms: int = 0,
+        lower: Callable[..., tuple[Kernel, Binding]] = lower_region,
     ) -> None:
         """`sms`: of a smaller GPU, on which persistent CTAs have several tiles each."""
         self.region = region
         machine = PRESETS[target]
         machine = msgspec.structs.replace(machine, sms=sms or machine.sms)
-        kernel, self.binding = lower_region(region, Guarded(conditions, plan), machine)
+        kernel, self.binding = lower(region, Guarded(conditions, plan), machine)
         self.kernel: Kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(self.binding.sizes), ""))
         unit = print_unit(self.kernel, PRESETS[target])
         self.text = change(unit.text)
@@ -78,7 +79,7 @@ class Built:
         out = self.region.outputs[0]
         shape = tuple(int(evaluate(s, env)) for s in out.memref.shape)
         dtypes = {p.name: p.memref.dtype for p in self.region.inputs}
-        buffers = {name: machine.copied(name, a, dtypes[name]) for name, a in arrays.items()}
+        buffers = {name: machine.copied(name, a, dtypes.get(name, DType.fp32)) for name, a in arrays.items()}
         buffers[out.name] = machine.make(out.name, int(np.prod(shape)), out.memref.dtype)
         try:
             found = machine.run(symbol, self.arguments(buffers, env), self.shape(env, schedule))

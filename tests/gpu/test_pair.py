@@ -60,7 +60,7 @@ def test_the_planner_takes_it_and_no_scores_are_in_memory() -> None:
     assert isinstance(stages["plan"].main.regions[0].choices[0].plan, Sm80Pair)
     bindings = stages["gpu"].main.bindings
     assert all("S*S" not in str(size) for b in bindings for _, size in b.scratch)
-    assert "tP[k] = Weigh scores, acc after tS[k]" in show(stages["gpu"])
+    assert "tP[k] = Rescale acc after tW[k]" in show(stages["gpu"])
 
 
 def test_a_causal_row_sees_the_keys_up_to_itself() -> None:

@@ -339,6 +339,10 @@ template <int PENDING> TT_DEV void tt_wgmma_wait() { asm volatile("wgmma.wait_gr
 template <int N> TT_DEV void tt_wgmma_hold(float (&d)[N]) {
   TT_UNROLL for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
+// Keeps a product's operand in its registers for as long.
+template <int N> TT_DEV void tt_wgmma_hold(tt_u32 (&a)[N]) {
+  TT_UNROLL for (int i = 0; i < N; ++i) asm volatile("" : "+r"(a[i])::"memory");
+}
 // Descriptor of a swizzled tile: `leading` and `stride` in bytes, swizzle span 128, 64 or 32 bytes.
 TT_DEV tt_u64 tt_wgmma_descriptor(tt_u32 address, tt_u32 leading, tt_u32 stride, int swizzle) {
   const tt_u64 mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;

@@ -248,6 +248,7 @@ TT_DEV void tt_wgmma_fence(TT_AT) { emu::wgmma_fence(at); }
 TT_DEV void tt_wgmma_commit(TT_AT) { emu::wgmma_commit(at); }
 template <int PENDING> TT_DEV void tt_wgmma_wait(TT_AT) { emu::wgmma_wait(PENDING, at); }
 template <int N> TT_DEV void tt_wgmma_hold(float (&)[N]) {}
+template <int N> TT_DEV void tt_wgmma_hold(tt_u32 (&)[N]) {}
 TT_DEV tt_u64 tt_wgmma_descriptor(tt_u32 address, tt_u32 leading, tt_u32 stride, int swizzle) {
   const tt_u64 mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;
   return (tt_u64)((address & 0x3ffff) >> 4) | (tt_u64)((leading & 0x3ffff) >> 4) << 16 | (tt_u64)((stride & 0x3ffff) >> 4) << 32 |

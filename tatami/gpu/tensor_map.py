@@ -1,0 +1,45 @@
+"""TMA descriptors of operands and results, and the boxes that fill a slot of a ring."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.expr import Expr, substitute, var
+from tatami.core.kernel import TensorMapSpec, is_divisible
+from tatami.core.layout import slices
+from tatami.gpu.problem import Problem
+
+MAX_RANK = 5
+
+
+def refused(p: Problem, why: str, suggestion: str = "use a plan of kind sm80_mma or sm80_pair") -> TatamiError:
+    return fail("InvalidPlan", p.region, why, suggestion)
+
+
+def tensor_map(
+    p: Problem, param: str, along: tuple[tuple[Expr, str], ...], pitch: Expr, offset: Expr, box: list[int]
+) -> tuple[TensorMapSpec, tuple[Expr, ...]]:
+    """The descriptor of a matrix and the coordinates of a block: innermost first, batch axes that move last."""
+    outer = slices(offset, {f"b{i}": size for i, size in enumerate(p.batch)})
+    if outer is None:
+        raise refused(p, f"{param} starts at element {offset} of its buffer")
+    dims = [*(size for size, _ in along), *(count for _, count, _ in outer)]
+    coords = [*(var(name) for _, name in along), *(index for index, _, _ in outer)]
+    strides = [pitch * 2, *(step * 2 for _, _, step in outer)]
+    if len(dims) > MAX_RANK:
+        raise refused(p, f"a tensor map of rank {len(dims)}; the limit is {MAX_RANK}")
+    for s in strides:
+        if not is_divisible(s, 16, tuple(p.conditions)):
+            why = f"stride {s} bytes of {param} may be no multiple of 16, which TMA needs"
+            raise refused(p, why, "guard the plan by the size, or use a plan of kind sm80_mma or sm80_pair")
+    names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
+    buffer = p.buffers[[q.name for q in p.params].index(param)]
+    sizes, steps = (tuple(substitute(e, names) for e in x) for x in (dims, strides))
+    whole = (*box, *(1 for _ in outer))
+    return TensorMapSpec(buffer, sizes, steps, whole, box[0] * 2), tuple(coords)
+
+
+def placed(maps: list[TensorMapSpec], parameters: int) -> tuple[TensorMapSpec, ...]:
+    """The maps as the kernel's parameters behind the others."""
+    return tuple(msgspec.structs.replace(s, position=parameters + i) for i, s in enumerate(maps))

@@ -1,0 +1,76 @@
+"""The time of two products in one kernel on the GPU.
+
+The time of a block of keys is that of its two products, or of fetching it from L2, and of those exponentials, one per
+score, that the products of other warps do not hide. What nothing hides is the way of the first block.
+
+This is a closed formula, not a simulation (decision 0016). Its rates are the chip's and those of instruction_figures.py;
+how much is hidden (of the exponentials a half of what is left by each warpgroup or block that multiplies meanwhile, a
+fifth of a latency) is assumed, not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.expr import product
+from tatami.core.target import Target
+from tatami.plan.instruction_figures import figures_of, l2_bytes_per_clock
+from tatami.plan.ir import Sm80Pair, Sm90Pair
+from tatami.plan.pair_limits import PairPlan, needs_of_pair
+from tatami.plan.passes import size_at
+from tatami.region.ir import Region
+from tatami.region.pair_view import PairView
+from tatami.region.walk import all_axes
+
+
+def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
+    """All terms in seconds but the efficiencies, `ctas_per_sm`, registers and bytes."""
+    extents = all_axes(region)
+    bm, bn, bk = plan.tile
+    batch = size_at(product(extents[a] for a in view.batch), sizes)
+    rows, keys = size_at(extents[view.rows], sizes), size_at(extents[view.keys], sizes)
+    need = needs_of_pair(plan, target)
+    sms, ctas = max(1, target.sms), max(1, need.ctas_per_sm)
+    tiles = batch * -(-rows // bm)
+    waves = -(-tiles // (sms * ctas))
+    wave_eff = tiles / (waves * sms * ctas)
+    seen = 0.5 if view.high and not view.low else 1.0
+    blocks = max(1.0, seen * -(-keys // bk))
+    figures = figures_of(target)
+    clock = target.clock
+    steps, turns = tiles * blocks, 1
+    exponentials = steps * bm * bk / (figures.exponentials_per_clock * clock * sms)
+    match plan:
+        case Sm80Pair():
+            peak = target.flops_fp16 * figures.mma_share
+            reads = (bm / plan.warp_rows) * (bk * (plan.depth + bn) + plan.warp_rows * plan.depth) * 2
+            turns += ctas > 1
+        case Sm90Pair():
+            # each warpgroup's products read keys and values, and its rows; the copies write them
+            peak = target.flops_fp16
+            reads = ((plan.consumers + 1) * bk * (plan.depth + bn) + bm * plan.depth) * 2
+            turns += plan.overlap + plan.in_turns
+            longest = max(1.0, keys / bk) if plan.section else blocks
+            wave_eff = min(1.0, steps / (sms * max(longest, -(-tiles // sms) * blocks)))
+    math = steps * 2.0 * bm * bk * (plan.depth + bn) / peak
+    shared = steps * reads / (figures.smem_bytes_per_clock * clock * sms)
+    fetched = steps * bk * (plan.depth + bn) * 2 / (l2_bytes_per_clock(target) * clock)
+    hidden = 1 - 0.5**turns  # of the exponentials, under the products of others
+    compute = (max(math, shared, fetched) + exponentials * (1 - hidden)) / wave_eff
+    moved = batch * (2.0 * rows * (plan.depth + bn) + 2.0 * keys * (plan.depth + bn))
+    memory = moved / target.bandwidth
+    rounds = 1 if isinstance(plan, Sm90Pair) else waves  # the next tile's first copies run under this tile's last products
+    exposed = figures.dram_latency / clock * rounds * (1 + (blocks * 0.2 if plan.stages == 1 and ctas == 1 else 0))
+    launch = target.launch_seconds * (3 if view.high or view.low else 1)
+    total = max(compute, memory) + exposed + launch
+    return {
+        "compute": compute,
+        "memory": memory,
+        "prologue": exposed,
+        "launch": launch,
+        "total": total,
+        "wave_eff": wave_eff,
+        "ctas_per_sm": float(need.ctas_per_sm),
+        "smem_bytes": float(need.smem_bytes),
+        "registers": float(need.registers),
+    }

@@ -1,0 +1,70 @@
+"""What a plan for two products in one kernel needs of the machine, and why one is refused."""
+
+from __future__ import annotations
+
+from tatami.core.target import Target
+from tatami.plan.gpu_limits import BARRIER_BYTES, Needs, limits, register_limits, register_rules, resident
+from tatami.plan.ir import Sm80Pair, Sm90Pair
+
+PairPlan = Sm80Pair | Sm90Pair
+
+
+def threads_of_pair(plan: PairPlan) -> int:
+    match plan:
+        case Sm80Pair():
+            return 32 * (plan.tile[0] // plan.warp_rows)
+        case Sm90Pair():
+            return 128 * (plan.consumers + 1)
+
+
+def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
+    """Accumulators of both products, fragments of A, and addresses. Shared memory: the rows of the first operand once, a
+    slot per stage of the two others, of 16-bit elements; in rows of whole 64 bytes, or in slots of whole swizzle atoms."""
+    bm, bn, bk = plan.tile
+    match plan:
+        case Sm80Pair():
+            registers = plan.warp_rows * (bn + bk) // 32 + plan.warp_rows + 64
+            depth, columns = (-(-x // 32) * 64 for x in (plan.depth, bn))
+            smem = bm * depth + plan.stages * bk * (depth + columns)
+            return resident(target, threads_of_pair(plan), smem, registers, registers)
+        case Sm90Pair():
+            registers = bn // 2 + bk // 2 + bk // 4 + 32
+            slots = [-(-rows * columns * 2 // 1024) * 1024 for rows, columns in ((bm, plan.depth), (bk, plan.depth), (bk, bn))]
+            smem = BARRIER_BYTES + slots[0] + plan.stages * (slots[1] + slots[2])
+            total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
+            threads = threads_of_pair(plan)
+            return resident(target, threads, smem, registers, -(-total // threads))
+
+
+def pair_rules(plan: PairPlan) -> list[str]:
+    bm, bn, bk = plan.tile
+    out = []
+    match plan:
+        case Sm80Pair():
+            if plan.warp_rows not in (16, 32) or bm < 16 or bm % plan.warp_rows:
+                return [f"{bm} rows by warps of {plan.warp_rows}: a warp has 16 or 32 rows, a tile whole warps"]
+            if plan.width not in (1, 2, 4, 8):
+                out.append(f"width {plan.width} is none of 1, 2, 4, 8")
+        case Sm90Pair():
+            if plan.consumers not in (1, 2, 3) or bm != 64 * plan.consumers:
+                return [f"{bm} rows by {plan.consumers} consumers: one to three warpgroups have 64 rows each"]
+            if max(bn, bk, plan.depth) > 256:
+                out.append(f"{bn} columns, {bk} keys, depth {plan.depth}: wgmma and a TMA box have 256 at most")
+            if plan.in_turns and plan.consumers == 1:
+                out.append("in_turns: one consumer has nobody to take turns with")
+            if plan.section < 0 or (plan.section and not plan.persistent):
+                out.append(f"section {plan.section} mixes the tiles of a persistent CTA")
+            out += register_rules(plan)
+    for name, size in (("columns", bn), ("keys", bk), ("depth", plan.depth)):
+        if size < 16 or size % 16:
+            out.append(f"{size} {name}: no multiple of 16, which one instruction covers")
+    if not 1 <= plan.stages <= 4:
+        out.append(f"stages {plan.stages} is outside 1..4")
+    return out
+
+
+def pair_limits(plan: PairPlan, target: Target) -> list[str]:
+    n = needs_of_pair(plan, target)
+    if isinstance(plan, Sm90Pair):
+        return [*limits(n, target, warps_share=True), *register_limits(plan, n, target)]
+    return limits(n, target)

@@ -30,22 +30,21 @@ NO_ENTRY_HOOKS = {
 
 
 @lru_cache(maxsize=1)
-def machine_texts() -> Mapping[str, str]:
-    """Translation units of the machine, by name."""
+def machine_files() -> Mapping[str, str]:
+    """The machine's files by name."""
     folder = files("tatami.emulated") / "machine"
-    return {f.name: f.read_text() for f in sorted(folder.iterdir(), key=lambda f: f.name) if f.name.endswith(".cpp")}
+    return {f.name: f.read_text() for f in sorted(folder.iterdir(), key=lambda f: f.name)}
 
 
-@lru_cache(maxsize=1)
-def machine_headers() -> Mapping[str, str]:
-    folder = files("tatami.emulated") / "machine"
-    return {f.name: f.read_text() for f in folder.iterdir() if f.name.endswith(".h")}
+def machine_text() -> str:
+    """All of the machine as one translation unit, which reads the standard library's headers once: half the time."""
+    return "".join(f'#include "{name}"\n' for name in machine_files() if name.endswith(".cpp"))
 
 
 def kernel_headers(shared: Mapping[str, str]) -> Mapping[str, str]:
     """What kernel text includes: the emulated PTX header, and the arithmetic it shares with the GPU."""
     own = (files("tatami.emulated") / "header" / "tatami_ptx.cuh").read_text()
-    return {**shared, "tatami_ptx.cuh": own, "emu.h": machine_headers()["emu.h"]}
+    return {**shared, "tatami_ptx.cuh": own, "emu.h": machine_files()["emu.h"]}
 
 
 def kernel_text(unit: Unit) -> str:

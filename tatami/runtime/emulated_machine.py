@@ -28,8 +28,8 @@ from tatami.emulated.sources import (
     NO_ENTRY_HOOKS,
     kernel_headers,
     kernel_text,
-    machine_headers,
-    machine_texts,
+    machine_files,
+    machine_text,
 )
 from tatami.runtime.arrays import address, out_of_memory
 from tatami.runtime.compiler import find_cxx_compiler
@@ -102,8 +102,8 @@ class LaunchShape:
 def build_machine(units: Sequence[CudaUnit], headers: Mapping[str, str], target: Target) -> EmulatedMachine:
     """Compile kernel texts with the machine, and load them. `headers`: the CUDA headers that the texts share."""
     compiler = find_cxx_compiler()
-    own, seen = machine_headers(), kernel_headers(headers)
-    parts = [Unit(text, flags=MACHINE_FLAGS, headers=tuple(own)) for text in machine_texts().values()]
+    own, seen = machine_files(), kernel_headers(headers)
+    parts = [Unit(machine_text(), flags=MACHINE_FLAGS, headers=tuple(own))]
     flags = (*KERNEL_FLAGS, *NO_ENTRY_HOOKS[compiler.kind])
     parts += [Unit(kernel_text(u), flags=flags, headers=tuple(seen)) for u in units]
     body = build(parts, target, headers={**own, **seen}, compiler=compiler)

@@ -1,5 +1,6 @@
 // The functions of the PTX header on the emulated GPU. The same kernel text includes either.
 #pragma once
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS  // C's own header: C++'s takes the compiler longer than most kernels
 #include <math.h>
 #include <string.h>
 

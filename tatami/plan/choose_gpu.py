@@ -17,7 +17,7 @@ from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
 from tatami.plan.choose_sm90 import REGISTERS, Shape, can_stage, sm90_shapes, stages_of
 from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
-from tatami.plan.gpu_limits import hard_limits, shape_rules, sm80_instruction, stop_rules
+from tatami.plan.gpu_limits import hard_limits, shape_rules, sm80_instruction, spills, stop_rules
 from tatami.plan.ir import (
     INST_K,
     Async,
@@ -83,7 +83,7 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     choices: list[Guarded] = []
     rejected: tuple[Rejected, ...] = ()
     for conditions, candidates in _groups(region, view, target):
-        best, refused = _best(region, view, candidates, target, sizes)
+        best, refused = fastest(candidates, view, target, sizes)
         rejected = rejected or refused
         choices.append(Guarded(conditions, best.plan, best.estimate))
     return tuple(choices), (Rejected("mma", why), *rejected) if why else rejected
@@ -128,27 +128,23 @@ class Candidate(msgspec.Struct, frozen=True):
                 return f"{name} {tile} block {p.block[0]}x{p.block[1]}"
 
 
-def _best(
-    region: Region, view: GemmView, candidates: list[Candidate], target: Target, sizes: Mapping[str, int]
+def fastest(
+    candidates: list[Candidate], view: GemmView, target: Target, sizes: Mapping[str, int]
 ) -> tuple[Candidate, tuple[Rejected, ...]]:
-    """The fastest of those that no STOP rule ends; when rules end all, the fastest of those that fit at all."""
+    """The fastest of those that fit and break the fewest STOP rules."""
     dims = _dims(view, sizes)
-    kept: list[Candidate] = []
-    stopped: list[tuple[Candidate, str]] = []
+    fits: list[tuple[Candidate, list[str]]] = []
     rejected: list[Rejected] = []
     for c in candidates:
         estimate = gpu_estimate(c.plan, view.lhs.dtype, dims, target)
         c = msgspec.structs.replace(c, estimate=estimate)
         if broken := [*shape_rules(c.plan), *hard_limits(c.plan, view.lhs.dtype, target)]:
             rejected.append(Rejected(c.line, broken[0], estimate))
-        elif stop := stop_rules(c.plan, view.lhs.dtype, target):
-            stopped.append((c, stop[0]))
         else:
-            kept.append(c)
-    if not kept:
-        kept = [c for c, _ in stopped]
-        stopped = []
-    rejected += [Rejected(c.line, why, c.estimate) for c, why in stopped]
+            fits.append((c, stop_rules(c.plan, view.lhs.dtype, target)))
+    fewest = min(len(stop) for _, stop in fits)
+    kept = [c for c, stop in fits if len(stop) == fewest]
+    rejected += [Rejected(c.line, "; ".join(stop), c.estimate) for c, stop in fits if len(stop) > fewest]
     kept.sort(key=lambda c: c.estimate["total"])
     best = kept[0]
     for c in kept[1:]:
@@ -182,7 +178,9 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
         return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
     dtype, dims = view.lhs.dtype, _dims(view, sizes)
     _, candidates = _groups(region, view, target)[0]
-    fits = [c for c in candidates if not [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target)]]
+    fits = [
+        c for c in candidates if not [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target), *spills(c.plan, dtype, target)]
+    ]
     offers = [Offer(c.line, c.plan, gpu_estimate(c.plan, dtype, dims, target)) for c in fits]
     return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
 

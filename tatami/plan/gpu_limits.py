@@ -1,7 +1,8 @@
 """What a GPU plan needs of the machine, and why a plan is refused: questions that a plan answers by itself.
 
 Shared memory: one slot of A and B is BM*BK + BK*BN elements (spec 5 §4.2). Registers per thread: accumulators
-BM*BN/threads, the fragments of two steps (of four for `fma`), and a constant for addresses. STOP rules of spec 3 §11 hold for SM80
+BM*BN/threads, the fragments of two steps (of four for `fma`), and addresses: some of them once, some for each step of BK
+(`tests/cu/every_plan.json` has what ptxas takes). STOP rules of spec 3 §11 hold for SM80
 (80 % of shared memory, at least 2 CTAs per SM); SM90 has the hard limits only (D2.12).
 """
 
@@ -17,6 +18,9 @@ from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma, Sm90Pair
 
 MmaPlan = Sm80Mma | Sm90Mma
 MAX_SPLIT = 32
+MOST_REGISTERS = 255
+SPILLED = 16
+"""Registers beyond those, of addresses: a plan may have them in memory, the planner offers none that does."""
 MAX_CLUSTER = 8
 BARRIER_BYTES = 1024
 """Kept in front of the rings: barriers, and the alignment of the first ring."""
@@ -87,7 +91,7 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
             wm, wn = sides(plan.warp_tile) or (64, 64)
             if plan.inst_shape == "fma":
                 return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40
-            return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 44
+            return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 34 + plan.tile[2] // 16 * 8
         case Sm90Mma():
             accumulators = bm * bn // (128 * (1 if plan.schedule == "pingpong" else plan.consumers))
             # Of exchanged operands, neighbours in a thread's registers are rows apart: each has an address of 64 bits.
@@ -99,7 +103,7 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
 
 def needs(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> Needs:
     threads, smem, registers = threads_of(plan), smem_of(plan, dtype), registers_of(plan)
-    per_thread = (168 if threads == 384 else registers) if isinstance(plan, Sm90Mma) else registers
+    per_thread = 168 if isinstance(plan, Sm90Mma) and threads == 384 else min(registers, MOST_REGISTERS)
     return resident(target, threads, smem, registers, per_thread)
 
 
@@ -116,17 +120,27 @@ def resident(target: Target, threads: int, smem: int, registers: int, per_thread
 
 def stop_rules(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
     """Rules of thumb of spec 3 §11 that end the search at this candidate; an explicit plan may break them."""
-    if isinstance(plan, Sm90Mma):
-        return []
     n = needs(plan, dtype, target)
     out = []
-    if n.smem_bytes * 5 > target.smem_per_block * 4:
-        out.append(f"shared memory {n.smem_bytes} B > 80 % of {target.smem_per_block} B")
-    if n.ctas_per_sm < 2:
-        out.append(
-            f"{n.ctas_per_sm} CTA/SM < 2 ({n.registers} registers x {n.threads} threads, {n.smem_bytes} B shared memory)"
-        )
+    if not isinstance(plan, Sm90Mma):
+        if n.smem_bytes * 5 > target.smem_per_block * 4:
+            out.append(f"shared memory {n.smem_bytes} B > 80 % of {target.smem_per_block} B")
+        if n.ctas_per_sm < 2:
+            out.append(
+                f"{n.ctas_per_sm} CTA/SM < 2 ({n.registers} registers x {n.threads} threads, {n.smem_bytes} B shared memory)"
+            )
+    out += spills(plan, dtype, target)
+    if isinstance(plan, Sm80Mma | Sm90Mma) and plan.vectorize.width * dtype.itemsize < 16:
+        out.append(f"accesses of {plan.vectorize.width * dtype.itemsize} B < 16 B")
+    if isinstance(plan, Sm80Mma) and target.isa == "sm90" and dtype.is_narrow_float:
+        out.append(f"tile {'x'.join(map(str, plan.tile))} by cp.async and mma.sync, not by TMA and wgmma")
     return out
+
+
+def spills(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
+    """Why a kernel keeps some of its registers in memory."""
+    found = needs(plan, dtype, target).registers
+    return [f"{found} registers per thread > {MOST_REGISTERS}: some spill"] if found > MOST_REGISTERS else []
 
 
 def hard_limits(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
@@ -155,8 +169,8 @@ def limits(n: Needs, target: Target, warps_share: bool = False) -> list[str]:
         out.append(f"shared memory {n.smem_bytes} B > {target.smem_per_block} B per CTA")
     if n.threads > 1024:
         out.append(f"{n.threads} threads > 1024 per CTA")
-    if n.registers > 255:
-        out.append(f"{n.registers} registers per thread > 255")
+    if n.registers > MOST_REGISTERS + SPILLED:
+        out.append(f"{n.registers} registers per thread > {MOST_REGISTERS}")
     if not warps_share and n.registers * n.threads > target.registers_per_sm:
         out.append(f"{n.registers} registers x {n.threads} threads > {target.registers_per_sm} per SM")
     return out

@@ -15,12 +15,14 @@ from tatami.core.target import PRESETS
 from tatami.explain import explain
 from tatami.frontend.graph import Graph
 from tatami.gpu.lower import lower_region, lower_split
-from tatami.plan.choose_gpu import choose_gpu, measurable
+from tatami.plan.choose_gpu import Candidate, choose_gpu, fastest, measurable
 from tatami.plan.decide import read_plan
+from tatami.plan.gpu_limits import needs, stop_rules
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, SchedulePlan, Sm80Mma, Sm90Mma
 from tatami.plan.show import show_estimate
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.ir import RegionFacts
+from tatami.region.gemm_view import GemmView, gemm_view
 from tatami.region.ir import Region
 from tests.gpu.gemm_examples import gemm, sm80, sm90
 
@@ -93,6 +95,36 @@ def test_rejections_carry_both_numbers() -> None:
     assert any("us against" in r.why for r in rejected)
     assert 10 <= len(rejected) + 1 <= 20
     assert found[0].estimate.keys() >= {"compute", "memory", "launch", "total", "wave_eff", "ctas_per_sm", "smem_bytes"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "target", "rule"),
+    [
+        (sm80((128, 128, 64), 3, warp="64x32"), "rtx3090", r"shared memory 98304 B > 80 % of 101376 B"),
+        (sm80((256, 128, 32), 2), "sm80", r"1 CTA/SM < 2 \(\d+ registers x 256 threads"),
+        (sm80((64, 64, 32), 2, warp="32x32", width=4), "sm80", r"accesses of 8 B < 16 B"),
+        (sm80((64, 64, 32), 2, warp="32x32", width=2), "sm90", r"accesses of 4 B < 16 B"),
+        (sm80((64, 64, 32), 2, warp="32x32"), "sm90", r"tile 64x64x32 by cp.async and mma.sync, not by TMA and wgmma"),
+        (sm80((128, 128, 64), 2), "sm80", r"258 registers per thread > 255: some spill"),
+    ],
+    ids=["shared memory", "CTAs", "width", "width on sm90", "off TMA", "spills"],
+)
+def test_each_stop_rule_ends_the_search_at_a_candidate(plan: Sm80Mma, target: str, rule: str) -> None:
+    (found,) = [r for r in stop_rules(plan, DType.fp16, PRESETS[target]) if re.match(rule, r)]
+    candidates = [Candidate(plan), Candidate(sm90() if target == "sm90" else sm80((64, 64, 32), 2, warp="32x32"))]
+    view = gemm_view(gemm())
+    assert isinstance(view, GemmView)
+    best, rejected = fastest(candidates, view, PRESETS[target], BIG)
+    assert best is not candidates[0] and best.plan == candidates[1].plan
+    assert [found in r.why for r in rejected] == [True]
+
+
+def test_sm90_plans_fill_the_machine_with_one_block() -> None:
+    """More than 80 % of shared memory and one CTA per SM are how they are meant."""
+    plan = sm90((128, 256, 64), 4)
+    need = needs(plan, DType.fp16, PRESETS["sm90"])
+    assert need.smem_bytes * 5 > PRESETS["sm90"].smem_per_block * 4 and need.ctas_per_sm == 1
+    assert stop_rules(plan, DType.fp16, PRESETS["sm90"]) == []
 
 
 def test_every_choice_lowers() -> None:

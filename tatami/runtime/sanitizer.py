@@ -13,7 +13,7 @@ from pathlib import Path
 from tatami.core.diagnostic import fail
 from tatami.runtime.compiler import Compiler, run_command
 
-FLAGS = ("-fsanitize=address,undefined", "-fsanitize-recover=address", "-g", "-DTATAMI_SANITIZE")
+FLAGS = ("-Og", "-fsanitize=address,undefined", "-fsanitize-recover=address", "-g", "-DTATAMI_SANITIZE")
 _LIBRARIES = {"gcc": "libasan.so", "clang": "libclang_rt.asan-x86_64.so"}
 
 

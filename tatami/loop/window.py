@@ -74,30 +74,46 @@ class _Windows(Tiles):
 
     def body(self) -> loop.Body:
         outer = product(self.extents[a] for a in self.window.outer)
-        x = self.counter(outer * self.blocks)
-        declare, at, block = self.batch_values(self.window.outer, var(x), self.blocks)
-        self.at = at
-        self.y0, d0 = self.integer(block * self.block)
-        self.y1, d1 = self.integer(minimum(self.height, (block + 1) * self.block))
-        self.scratch = loop.LocalBuffer(self.em.fresh("b"), self.seen_dtype, self.seen_rows * self.row_pitch + self.lanes)
+        items = outer * self.blocks
+        per_turn = expr(self.plan.ahead)
+        turns = ceildiv(items, per_turn)
+        x = self.counter(turns)
+        size = per_turn * self.seen_rows * self.row_pitch + self.lanes
+        self.scratch = loop.LocalBuffer(self.em.fresh("b"), self.seen_dtype, size)
         axes = ("seen_row", "seen_rest", "seen_column")
         self.em.lets[_SEEN] = FlatLet(_SEEN, axes, self.seen_dtype, "map", Const(0, self.seen_dtype))
-        sizes = (self.seen_rows, expr(self.columns.stride), self.pitch)
+        sizes = (per_turn * self.seen_rows, expr(self.columns.stride), self.pitch)
         self.em.stored[_SEEN] = Stored(self.scratch.name, self.seen_dtype, axes, sizes)
         terms = 1
         for a in self.reduce.axes:
             terms *= self.size_of(a)
-        group = 4 if terms <= 9 else 2 if terms <= 25 else 1
-        self.kept = [self.local(ceildiv(self.width, expr(self.lanes)) * self.lanes) for _ in range(group)]
+        self.group = 4 if terms <= 9 else 2 if terms <= 25 else 1
+        self.kept = [self.local(ceildiv(self.width, expr(self.lanes)) * self.lanes) for _ in range(self.group)]
+        first, d = self.integer(var(x) * per_turn)
+        count = minimum(per_turn, items - first)
+        work = grain(1 << 14, per_turn * self.block * self.width * terms)
+        stmts = (d, self.each_item(first, count, self.fill), self.each_item(first, count, self.all_rows))
+        parallel = loop.Parallel(x, turns, work, stmts, (self.scratch, *self.kept))
+        return loop.Body((parallel,), about=f"window of {terms}, blocks of {self.plan.rows} rows, {self.plan.ahead} ahead")
+
+    def each_item(self, first: Expr, count: Expr, make: Callable[[], Stmts]) -> loop.For:
+        """`make` for the blocks of rows first, first + 1, …: where each is, and which rows of the scratch it has."""
+        z = self.counter(expr(self.plan.ahead))
+        declare, self.at, block = self.batch_values(self.window.outer, first + var(z), self.blocks)
+        self.y0, d0 = self.integer(block * self.block)
+        self.y1, d1 = self.integer(minimum(self.height, (block + 1) * self.block))
+        self.own = var(z) * self.seen_rows
+        return loop.For(z, ZERO, count, (*declare, d0, d1, *make()))
+
+    def all_rows(self) -> Stmts:
+        """Rows that share what they load, then those left over."""
+        group = self.group
         main, left = self.counter(self.height), self.counter(self.height)
-        middle, d2 = self.integer(self.y0 + floordiv(self.y1 - self.y0, expr(group)) * group)
+        middle, d = self.integer(self.y0 + floordiv(self.y1 - self.y0, expr(group)) * group)
         loops: list[loop.Stmt] = [loop.For(main, self.y0, middle, self.some_rows(var(main), group), step=group)]
         if group > 1:
             loops.append(loop.For(left, middle, self.y1, self.some_rows(var(left), 1)))
-        work = grain(1 << 14, self.block * self.width * terms)
-        stmts = (*declare, d0, d1, d2, *self.fill(), *loops)
-        parallel = loop.Parallel(x, outer * self.blocks, work, stmts, (self.scratch, *self.kept))
-        return loop.Body((parallel,), about=f"window of {terms}, blocks of {self.plan.rows} rows")
+        return (d, *loops)
 
     # -- what the windows see ------------------------------------------------------------------
 
@@ -110,11 +126,11 @@ class _Windows(Tiles):
         last = self.span(top, self.y1 - self.y0) if top is not None else ONE
         if top is not None:
             values["seen_row"] = self.y0 * top.stride + var(r) + top.offset
-        row = var(r) * self.row_pitch
+        row = (self.own + var(r)) * self.row_pitch
         inside = tuple(s for rest in range(self.columns.stride) for s in self.copy_columns(values, rest, row))
         if top is not None and top.guard is not None:
             inside = (loop.If(loop.Within((Guard(values["seen_row"], top.guard),)), inside, self.clear(row, self.row_pitch)),)
-        return (loop.For(r, ZERO, last, inside), *self.clear(last * self.row_pitch, expr(self.lanes)))
+        return (loop.For(r, ZERO, last, inside), *self.clear((self.own + last) * self.row_pitch, expr(self.lanes)))
 
     def clear(self, start: Expr, count: Expr) -> Stmts:
         x = self.counter(count)
@@ -252,7 +268,7 @@ class _Windows(Tiles):
         row = ZERO
         if self.rows is not None:
             row = (var(self.rows.axis) - self.y0) * self.rows.stride + at[self.rows.window] * self.rows.dilation
-        return At(_SEEN, (row, expr(shift % c.stride), var(c.axis) + shift // c.stride))
+        return At(_SEEN, (self.own + row, expr(shift % c.stride), var(c.axis) + shift // c.stride))
 
     def finish_kept(self, kept: loop.LocalBuffer, x: str, p: Point) -> None:
         self.finish(self.em.load(kept.name, var(x), self.dtype, p), p, None)

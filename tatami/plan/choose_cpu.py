@@ -106,9 +106,13 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     extents = all_axes(region)
     itemsize = lets_by_name(region)[found.let].dtype.itemsize
     line = (size_at(extents[found.slides[-1].axis], sizes) * found.slides[-1].stride + 2 * lanes) * itemsize
-    rows = max(4, WINDOW_BYTES // (line * found.slides[0].stride) // 4 * 4) if len(found.slides) == 2 else 1
-    plan = CpuWindow(found.let, rows, lanes)
-    return Candidate(plan, f"cpu_window, blocks of {rows} rows", window_estimate(region, facts, plan, found, target, sizes))
+    step = found.slides[0].stride
+    rows = max(4, WINDOW_BYTES // (line * step) // 4 * 4) if len(found.slides) == 2 else 1
+    height = size_at(extents[found.slides[0].axis], sizes) if len(found.slides) == 2 else 1
+    ahead = min(8, max(1, WINDOW_BYTES // 3 // (line * step * max(1, min(rows, height)))))
+    plan = CpuWindow(found.let, rows, ahead, lanes)
+    how = f"cpu_window, blocks of {rows} rows, {ahead} ahead"
+    return Candidate(plan, how, window_estimate(region, facts, plan, found, target, sizes))
 
 
 TURN_TILE = 64

@@ -127,7 +127,10 @@ def show_plan(plan: SchedulePlan) -> list[str]:
             tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, mc {plan.mc}, nc {plan.nc}, width {plan.width}"
             return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
         case CpuWindow():
-            return [f"cpu_window {plan.let}", f"  blocks of {plan.rows} rows, width {plan.width}"]
+            return [
+                f"cpu_window {plan.let}",
+                f"  blocks of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}",
+            ]
         case CpuWinograd():
             blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"
             tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"

@@ -358,10 +358,9 @@ def _window(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnos
         return
     if plan.let != found.let:
         yield _bad(region, f"{plan.let!r} is not the window; {found.let} is", f"name {found.let}")
-    if plan.rows < 1 or plan.width < 1 or plan.width & (plan.width - 1):
-        yield _bad(
-            region, f"blocks of {plan.rows} rows, width {plan.width}", f"use 1 row or more, a power of two up to {target.lanes}"
-        )
+    if min(plan.rows, plan.ahead, plan.width) < 1 or plan.width & (plan.width - 1):
+        why = f"blocks of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
+        yield _bad(region, why, f"use 1 row and 1 block or more, a power of two up to {target.lanes}")
     else:
         yield from _width(plan, region, target)
 

@@ -140,10 +140,11 @@ def test_a_wrong_plan_is_refused_with_the_reason() -> None:
     target = PRESETS["cpu:avx512"]
     assert verify_plan(plan, region, target) == []
     for wrong in (
-        CpuWindow("other", 4, 16),
-        CpuWindow(plan.let, 0, 16),
-        CpuWindow(plan.let, 4, 12),
-        CpuWindow(plan.let, 4, 32),
+        CpuWindow("other", 4, 1, 16),
+        CpuWindow(plan.let, 0, 1, 16),
+        CpuWindow(plan.let, 4, 1, 12),
+        CpuWindow(plan.let, 4, 1, 32),
+        CpuWindow(plan.let, 4, 0, 16),
     ):
         assert verify_plan(wrong, region, target)
     assert verify_plan(plan, region, PRESETS["sm80"])[0].kind == "InvalidPlan"

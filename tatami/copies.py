@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tatami.core.expr import ZERO, Expr
-from tatami.core.layout import ROW_MAJOR
+from tatami.core.layout import ROW_MAJOR, layout_text
 from tatami.core.module import Module
 from tatami.execution.ir import Copy, ExecutionPlan, Instruction
 from tatami.region.ir import Program, ReadAt, Region, Step
@@ -63,6 +63,9 @@ def _why(ins: Instruction, plan: ExecutionPlan, body: Program) -> str:
             return f"the old value of {inputs.get(source, source)} is kept: two states change places"
         what = f"the input {inputs[source]}" if source in inputs else f"the output {ports.get(source, source)} too"
         return f"the output {ports[out]} is {what}, and each is an array of its own"
+    layout = info[out].layout
+    if layout not in (None, ROW_MAJOR) and out in ports:
+        return f"{ports[out]} is read as {layout_text(layout)}"
     if out in ports:
         return f"the output {ports[out]} is a row-major array of its own"
     readers = [item for item in body.body if out in _read_by(item)]
@@ -70,8 +73,8 @@ def _why(ins: Instruction, plan: ExecutionPlan, body: Program) -> str:
         if isinstance(item, Step):
             word = "the host step" if item.kind == "host" else f"the {item.kind}" if item.kind != "program" else "the call of"
             return f"{word} {', '.join(item.targets)} reads its arguments from memory, row-major"
-    if info[out].layout not in (None, ROW_MAJOR):
-        return f"{_names(readers)} reads it in layout {info[out].layout.kind}"  # type: ignore[union-attr]
+    if layout not in (None, ROW_MAJOR):
+        return f"{_names(readers)} reads it as {layout_text(layout)}"
     for item in readers:
         if isinstance(item, Region) and out in _indexed(item):
             return f"{item.name} reads it at positions that data decide, so it has to be in memory"

@@ -10,7 +10,7 @@ from tatami.compilation import Compilation
 from tatami.copies import moves
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.plan.show import name_plan, show_budget, show_estimate
+from tatami.plan.show import name_plan, show_budget, show_estimate, show_layouts
 from tatami.region.ir import Region, Step
 from tatami.tiny.ir import MOVEMENT
 
@@ -179,6 +179,7 @@ def _plans(compilation: Compilation) -> Iterator[str]:
             for rejected in r.rejected:
                 yield f"    rejected {rejected.plan}: {rejected.why}"
                 yield from _budget(rejected.estimate, compilation.target)
+        yield from show_layouts(plan.layouts)
 
 
 def _budget(estimate: dict[str, float], target: Target) -> Iterator[str]:

@@ -49,6 +49,11 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
 ROW_MAJOR = Layout()
 
 
+def layout_text(layout: Layout) -> str:
+    """Its kind, the order of the axes in memory, and blocks."""
+    return " ".join(str(part) for part in (layout.kind, layout.order, layout.blocks) if part)
+
+
 def packed_layout(rank: int, block: int) -> Layout:
     """``[batch…][N / block][K][block]`` of a logical ``[batch…, K, N]``: what a micro-kernel reads, any part of k of a sliver
     in one piece."""

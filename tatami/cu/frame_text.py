@@ -32,6 +32,8 @@ def shared_lines(k: Kernel, l: Lines) -> None:
         for r in k.smem:
             l.add(f"const tt_u32 {r.name} = tt_smem_address(smem) + {r.base};")
             l.add(f'TT_SMEM_LABEL({r.name}, {slot_pitch(k, r) * r.slots}, "{r.name}");')
+            if r.name in {o.ring for o in (k.a, k.b) if o.gather is not None}:
+                l.add(f"TT_SMEM_GATHERED({r.name}, {slot_pitch(k, r) * r.slots});")
     for b in k.barriers:
         l.add(f"const tt_u32 {b.name} = tt_smem_address(smem) + {b.base};")
         l.add(f'TT_SMEM_LABEL({b.name}, {8 * b.slots}, "{b.name}");')

@@ -29,6 +29,7 @@ from tatami.region.gemm_view import (
     major_of,
     mergeable,
     rename,
+    run_of,
     why_not_mma,
     why_not_plain,
 )
@@ -94,7 +95,7 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
 
     def operand(ring: str, o: GemmOperand, group: Group) -> Operand | None:
         if why_not_plain(o, group, view.k):
-            return _gathered(ring, o, group, words)
+            return _gathered(ring, o, group, view.k, words)
         return _plain(ring, o, group, view.k, batch_axes, words)
 
     a, b = operand("smA", lhs, m), operand("smB", rhs, n)
@@ -225,15 +226,16 @@ def _split(role: str, group: Group) -> dict[str, Expr]:
     return out
 
 
-def _gathered(ring: str, operand: GemmOperand, group: Group, words: Words) -> Operand | None:
-    """An operand copied element by element. The tile lies in shared memory as the tensor does in memory, where that is
+def _gathered(ring: str, operand: GemmOperand, group: Group, k: Group, words: Words) -> Operand | None:
+    """An operand copied by runs of neighbours along k, or element by element. The tile lies in shared memory as the tensor does in memory, where that is
     contiguous along m or n, so that neighbouring threads read neighbouring elements."""
     g = operand.gather
     if g is None:
         return None
     major: Literal["k", "mn"] = "mn" if group.axes and step_of(g.index, group.axes[-1]) == ONE else "k"
     guards = tuple(type(x)(words.index(x.index), words.index(x.size)) for x in g.guards)
-    return Operand(ring, operand.dtype, words.param_of[g.tensor], major, gather=words.index(g.index), guards=guards)
+    run = run_of(operand, k) if major == "k" else 1
+    return Operand(ring, operand.dtype, words.param_of[g.tensor], major, gather=words.index(g.index), guards=guards, run=run)
 
 
 def _plain(ring: str, operand: GemmOperand, group: Group, k: Group, batch: list[tuple[str, Expr]], words: Words) -> Operand:

@@ -161,7 +161,7 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
 def copy_width(o: Operand, size_mn: Expr, size_k: Expr, conditions: tuple[Condition, ...], wanted: int) -> int:
     """Elements of one copy: the widest legal one (16, 8, 4 bytes), or 1, which for 2 bytes is a plain load and store."""
     if o.gather is not None:
-        return 1
+        return min(o.run, wanted)
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
     along, other = (size_k, o.stride_mn) if o.major == "k" else (size_mn, o.stride_k)
     for width in (8, 4, 2):

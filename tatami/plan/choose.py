@@ -11,6 +11,8 @@ from tatami.core.expr import substitute, var
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
+from tatami.plan.choose_layouts import choose_layouts
+from tatami.plan.convert import with_layouts
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, Rejected
 from tatami.plan.rename import inverse, rename_choice
@@ -38,11 +40,13 @@ def choose(
         hints = {**program.signature.defaults, **(sizes or {})}
         constants = constant_tensors(region, name)
         facts = {f.region: f for f in poly_core.programs[name].regions}
+        layouts = choose_layouts(program, target)
+        lying = {item.name: item for item in with_layouts(program, layouts, constants)[0].body if isinstance(item, Region)}
         out: list[RegionPlan] = []
         for item in program.body:
             if isinstance(item, Region):
-                out.append(_plan_of(item, facts[item.name], target, hints, constants, decided, made))
-        plans[name] = ProgramPlan(tuple(out), {})
+                out.append(_plan_of(item, lying[item.name], facts[item.name], target, hints, constants, decided, made))
+        plans[name] = ProgramPlan(tuple(out), layouts)
     return Module(plans, region.constants, {})
 
 
@@ -61,6 +65,7 @@ def _key(renamed: Region, target: Target) -> str:
 
 def _plan_of(
     region: Region,
+    lying: Region,
     facts: RegionFacts,
     target: Target,
     sizes: Mapping[str, int],
@@ -68,9 +73,10 @@ def _plan_of(
     decided: Decided,
     made: Made,
 ) -> RegionPlan:
-    """Plans are made for the canonical Region and renamed, so equal Regions are planned once."""
-    renamed, names = canonical(region)
-    known = frozenset(names.tensors[p.name] for p in region.inputs if p.name in constants)
+    """Plans are made for the canonical Region as its values will be `lying` in memory and renamed, so equal Regions are
+    planned once. The key is of the Region without layouts."""
+    renamed, names = canonical(lying)
+    known = frozenset(names.tensors[p.name] for p in lying.inputs if p.name in constants)
     hints = {new: sizes[old] for old, new in names.symbols.items() if old in sizes}
     alike = (renamed, known, tuple(sorted(hints.items()))) if region.opaque is None else None
     if alike is None:
@@ -82,6 +88,8 @@ def _plan_of(
         canonical_choices, rejected, key = made[alike]
         back = inverse(names)
         choices = tuple(rename_choice(c, back) for c in canonical_choices)
+    if lying is not region:
+        key = plan_key(region, target)
     fixed = decided.plan_for(region, key)
     if fixed is not None:
         loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)

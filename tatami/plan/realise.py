@@ -15,6 +15,7 @@ from tatami.core.dtype import DType
 from tatami.core.layout import MemRef, packed_layout
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
+from tatami.plan.choose import constant_tensors
 from tatami.plan.convert import with_layouts
 from tatami.plan.ir import CpuSplit, ProgramPlan, SchedulePlan
 from tatami.plan.packed_operands import PackedOperand, packed_operands
@@ -26,14 +27,19 @@ from tatami.region.walk import Types, reads
 def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Module[Program]:
     """The Regions with the layouts that `plan` gives to values, and packed constant operands."""
     programs = dict(region.programs)
+    prepared: dict[str, tuple[Region, ...]] = {}
     for name in region.programs:
         if name in plan.programs and plan.programs[name].layouts:
-            programs[name] = with_layouts(programs[name], plan.programs[name].layouts)
+            constants = constant_tensors(region, name) if name == "main" else frozenset()
+            programs[name], prepared[name] = with_layouts(programs[name], plan.programs[name].layouts, constants)
     for name in region.programs:
         if name in plan.programs:
             programs[name] = _split_program(programs[name], plan.programs[name])
     if "main" in plan.programs:
-        main, packings = _pack_program(programs["main"], plan.programs["main"])
+        ports = dict(zip(programs["main"].inputs, programs["main"].signature.inputs))
+        turned = [_turned(r, ports) for r in prepared.get("main", ())]
+        main, packings = _pack_program(_with_made(programs["main"], turned), plan.programs["main"])
+        packings = turned + packings
         if packings:
             programs["main"] = main
             programs["setup"] = _with_packing(region, programs.get("setup"), packings)
@@ -79,15 +85,29 @@ def _pack_program(program: Program, plan: ProgramPlan) -> tuple[Program, list[_P
         if isinstance(item, Region) and chosen is not None:
             item = _pack_region(item, chosen, ports, taken, made)
         body.append(item)
-    if not made:
-        return program, []
     packings = list(made.values())
+    return _with_made(msgspec.structs.replace(program, body=tuple(body)), packings), packings
+
+
+def _turned(conversion: Region, ports: dict[str, Input]) -> _Packing:
+    """A constant in another layout."""
+    (source,), (target,) = conversion.inputs, conversion.outputs
+    memref = target.memref
+    made = Input(target.name, memref.dtype, memref.shape, role="const", storage="const_pool", layout=memref.layout)
+    return _Packing(ports[source.name], source.name, conversion, made, target.name)
+
+
+def _with_made(program: Program, packings: list[_Packing]) -> Program:
+    """The program with what was packed among its inputs, and without the constants that nothing reads any more."""
+    if not packings:
+        return program
+    body = program.body
     used = {n for item in body for n in (item.inputs if isinstance(item, Step) else [p.name for p in item.inputs])}
     used |= set(program.outputs) | {t.updates for item in body if isinstance(item, Region) for t in item.outputs}
     kept = [(i, p) for i, p in zip(program.inputs, program.signature.inputs) if i in used or p.storage != "const_pool"]
     kept += [(p.made_id, p.made) for p in packings]
     signature = msgspec.structs.replace(program.signature, inputs=tuple(p for _, p in kept))
-    return Program(signature, tuple(i for i, _ in kept), program.outputs, tuple(body)), packings
+    return Program(signature, tuple(i for i, _ in kept), program.outputs, body)
 
 
 def _names(program: Program) -> set[str]:

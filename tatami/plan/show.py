@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.kernel import Condition
+from tatami.core.layout import Layout, layout_text
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.ir import (
@@ -37,10 +39,12 @@ def _program(plan: ProgramPlan) -> str:
     lines = []
     for r in plan.regions:
         lines += _region(r)
-    lines += [
-        f"  layout {value}: {layout.kind} {layout.blocks or ''}".rstrip() for value, layout in sorted(plan.layouts.items())
-    ]
+    lines += show_layouts(plan.layouts)
     return "\n".join(lines) + "\n"
+
+
+def show_layouts(layouts: Mapping[str, Layout]) -> list[str]:
+    return [f"  layout {value}: {layout_text(layout)}" for value, layout in sorted(layouts.items())]
 
 
 def _region(r: RegionPlan) -> list[str]:

@@ -15,7 +15,8 @@ from typing import Literal
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, substitute, var
+from tatami.core.kernel import is_divisible
 from tatami.core.layout import address
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
@@ -123,15 +124,17 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     rounded = [inner for e in (x, y) if (inner := rounded_to_tf32(e)) is not None]
     tf32 = len(rounded) == 2
     lhs, rhs = (_operand(e, region, dtypes, tuple(let.axes) + let.expr.axes) for e in (rounded if tf32 else (x, y)))
+    m, n, k = _group(group["m"], sizes), _group(group["n"], sizes), _group(list(let.expr.axes), sizes)
+    k = max(_orders(k), key=lambda order: _bytes_together(lhs, m, order) + _bytes_together(rhs, n, order))
     if tf32:
         lhs, rhs = (msgspec.structs.replace(o, expr=e) for o, e in ((lhs, x), (rhs, y)))
     return GemmView(
         let.name,
         let.dtype,
         _group(group["b"], sizes),
-        _group(group["m"], sizes),
-        _group(group["n"], sizes),
-        _group(list(let.expr.axes), sizes),
+        m,
+        n,
+        k,
         lhs,
         rhs,
         tf32,
@@ -171,6 +174,32 @@ def rounded_to_tf32(e: RegionExpr) -> RegionExpr | None:
             return None if inner is None else msgspec.structs.replace(e, then=inner)
         case _:
             return None
+
+
+def _orders(k: Group) -> list[Group]:
+    """As the Region has it, then with each axis last."""
+    pairs = list(zip(k.axes, k.sizes))
+    turned = [[*pairs[:i], *pairs[i + 1 :], pairs[i]] for i in range(len(pairs) - 1)]
+    return [k, *(Group(tuple(a for a, _ in p), tuple(size for _, size in p)) for p in turned)]
+
+
+def _bytes_together(operand: GemmOperand, mn: Group, k: Group) -> int:
+    """That one copy of the operand can take, where sizes allow it."""
+    return 16 if not why_not_plain(operand, mn, k) else run_of(operand, k) * operand.dtype.itemsize
+
+
+def run_of(operand: GemmOperand, k: Group) -> int:
+    """Neighbours along k, from a multiple of that number on, which lie together and under the same guards: 16 bytes at most,
+    as many as the extent of the last axis of k and the steps of all others are multiples of. 1 where it is no gather."""
+    g = operand.gather
+    if g is None or not k.axes or step_of(g.index, k.axes[-1]) != ONE:
+        return 1
+    last = k.axes[-1]
+    if any(last in free_vars(x.index) for x in g.guards):
+        return 1
+    other = substitute(g.index, {last: ZERO})
+    widths = (w for w in (16, 8, 4, 2) if w * operand.dtype.itemsize <= 16)
+    return next((w for w in widths if is_divisible(k.sizes[-1], w) and is_divisible(other, w)), 1)
 
 
 def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tuple[str, ...]) -> GemmOperand:

@@ -114,7 +114,9 @@ def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, 
                 yield from none("HMMA")
             else:
                 yield from multiple("HMMA", wm // 16 * (wn // 8) * plan.k_steps)
-                yield from multiple("LDSM", (wm // 16 + wn // 16) * plan.k_steps)
+                sides = ((wm, kernel.a), (wn, kernel.b))  # ldmatrix transposes 16-bit elements only
+                if rows := sum(n for n, o in sides if o.major == "k" or o.dtype.itemsize == 2):
+                    yield from multiple("LDSM", rows // 16 * plan.k_steps)
             if copies := wide_copies(kernel):
                 yield from multiple("LDGSTS", copies)
         case Sm90Pair():

@@ -102,14 +102,17 @@ def test_sm90_plans(plan: SchedulePlan) -> None:
     compiled(gemm(b_col=True), plan, "sm90")
 
 
-def test_gathered_windows_fit_in_registers() -> None:
+@pytest.mark.parametrize("channels", [64, 63])
+def test_gathered_windows_fit_in_registers(channels: int, tmp_path: Path) -> None:
     g = tt.Graph("conv")
-    x, w = g.input("x", ("N", 64, 56, 56), tt.fp32), g.input("w", (64, 64, 3, 3), tt.fp32)
+    x, w = g.input("x", ("N", channels, 56, 56), tt.fp32), g.input("w", (64, channels, 3, 3), tt.fp32)
     g.output("y", x.conv(w, padding=((1, 1), (1, 1))).silu())
     source = prepare(g, target="sm80").stages["cu"].main
-    (unit,) = source.units
+    unit = source.units[-1]
     cubin = code.compiled(unit, source.headers)
     assert cubin.warnings == () and cubin.spill_bytes == 0 and cubin.registers <= 168
+    copies = {op for op in code.machine_code(cubin, tmp_path) if op.startswith("LDGSTS")}
+    assert copies and all(op.endswith(".128") for op in copies) == (channels == 64), copies
 
 
 def test_odd_sizes_need_no_guard() -> None:

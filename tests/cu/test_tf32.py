@@ -18,7 +18,8 @@ from tatami.gpu.lower import lower_region
 from tatami.plan.ir import Guarded, Sm80Mma
 from tatami.region.ir import Region
 from tatami.runtime.nvrtc import has_nvrtc
-from tests.cu.test_compile import compiled, sass
+from tests.cu.machine_code import sass
+from tests.cu.test_compile import compiled
 from tests.emulated.kernels import Built
 from tests.gpu.gemm_examples import gemm, sm80
 

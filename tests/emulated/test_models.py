@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import tatami as tt
 from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
+from tatami.explain import explain
 
 TARGETS = ["emulated-sm80", "emulated-sm90"]
 
@@ -60,13 +61,27 @@ def test_a_transformer_block_agrees() -> None:
     check(g, {"x": eighths(1, 9, 32)}, "emulated-sm80", 1e-4)
 
 
-def test_a_small_conv_net_agrees() -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_small_conv_net_lies_channels_last_throughout(target: str) -> None:
+    """Groups, dilation, stride, a residual, a pool between, 1x1: no transpose from the first convolution to the last."""
     g = tt.Graph("net")
-    x = g.input("x", ("N", 3, 8, 8), tt.fp32)
-    h = x.conv(g.constant(eighths(4, 3, 3, 3)), padding=1).relu().max_pool(2, 2, 0)
-    h = h.conv(g.constant(eighths(8, 4, 3, 3)), stride=2, padding=1).silu()
-    g.output("y", h.mean((2, 3)) @ g.constant(eighths(8, 5)))
-    check(g, {"x": eighths(2, 3, 8, 8)}, "emulated-sm80", 1e-4)
+    h = g.input("x", ("N", 3, "H", "W"), tt.fp16)
+
+    def conv(x: Any, to: int, size: int, **attrs: Any) -> Any:
+        each = x.shape[1].as_int() // attrs.get("groups", 1)
+        return x.conv(g.constant(eighths(to, each, size, size, seed=to, dtype=np.float16)), **attrs)
+
+    h = conv(h, 16, 3, padding=1).silu() * 0.25
+    h = conv(conv(h, 16, 3, padding=1, groups=2).relu() * 0.25, 16, 3, padding=2, dilation=2) * 0.25 + h
+    h = conv(h.relu().max_pool(2), 24, 3, padding=1, stride=2).silu() * 0.25
+    g.output("y", conv(h, 8, 1).mean((2, 3)))
+    f = tt.compile(g, target=target)
+    copies = explain(f.compilation).partition("\ncopies\n")[2]
+    assert copies.count("is read as blocked (0, 2, 3, 1)") == copies.count("convert_") == copies.count("(setup)") == 3, copies
+    reference = tt.compile(g, target="reference")
+    for n, height, width in ((2, 8, 8), (1, 5, 7), (1, 9, 13), (0, 8, 8)):
+        x = eighths(n, 3, height, width, dtype=np.float16)
+        np.testing.assert_allclose(f(x=x)["y"].astype(float), reference(x=x)["y"].astype(float), rtol=1e-2, atol=1e-2)
 
 
 def test_a_state_is_updated_in_place() -> None:

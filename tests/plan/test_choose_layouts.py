@@ -1,0 +1,82 @@
+"""Channels last: which values, what is turned and where, and what is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tatami as tt
+from tatami.api import Compilation, prepare
+from tatami.gpu.ir import CpAsync, Kernel
+from tatami.region.ir import Region
+
+
+def conv(g: tt.Graph, x: Any, to: int, size: int = 3, **attrs: Any) -> Any:
+    shape = (to, x.shape[1].as_int() // attrs.get("groups", 1), size, size)
+    return x.conv(g.constant(np.ones(shape, np.float16 if x.dtype == tt.fp16 else np.float32)), **attrs)
+
+
+def chain(d: Any = tt.fp16, channels: int = 16) -> tt.Graph:
+    g = tt.Graph("chain")
+    h = conv(g, g.input("x", ("N", 3, 8, 8), d), channels, padding=1).silu()
+    h = conv(g, h, channels, padding=1) + h
+    g.output("y", conv(g, h.relu().max_pool(2), channels, padding=1))
+    return g
+
+
+def orders(c: Compilation) -> set[tuple[int, ...]]:
+    return {layout.order for layout in c.stages["plan"].main.layouts.values()}
+
+
+def widths(c: Compilation) -> list[list[int]]:
+    """Elements of a copy of the image and of the weights, per kernel."""
+    kernels = [k for k in c.stages["gpu"].main.kernels if isinstance(k, Kernel)]
+    return [[next(s.width for s in k.body if isinstance(s, CpAsync) and s.dst_smem == r.name) for r in k.smem] for k in kernels]
+
+
+@pytest.mark.parametrize(("d", "width"), [(tt.fp16, 8), (tt.fp32, 4)])
+def test_images_and_weights_are_copied_16_bytes_at_a_time(d: Any, width: int) -> None:
+    c = prepare(chain(d), target="sm80")
+    assert orders(c) == {(0, 2, 3, 1)}
+    assert widths(c) == [[1, 1], [width, width], [width, width]], "three channels have no 16 bytes"
+    stores = [s.width for k in c.stages["gpu"].main.kernels if isinstance(k, Kernel) for s in k.body if hasattr(s, "regs")]
+    assert stores[1] == width
+
+
+def test_nothing_is_turned_between_convolutions_and_weights_once() -> None:
+    c = prepare(chain(), target="sm80")
+    made = c.stages["realised"]
+    assert [r.name for r in made.main.body if isinstance(r, Region) and r.name.startswith("convert_")] == []
+    assert len([r for r in made.programs["setup"].body if r.name.startswith("convert_")]) == 2
+
+
+def test_an_input_is_turned_once_for_all_that_read_it() -> None:
+    g = tt.Graph("two")
+    x = g.input("x", ("N", 16, 8, 8), tt.fp16)
+    g.output("y", conv(g, x, 8, padding=1))
+    g.output("z", conv(g, x, 8, padding=2, dilation=2))
+    made = prepare(g, target="sm80").stages["realised"].main.body
+    (first,) = [r for r in made if isinstance(r, Region) and r.name.startswith("convert_")]
+    assert [i.name for i in first.iters] == ["i0", "i2", "i3", "i1"], "in the order of what it writes"
+
+
+@pytest.mark.parametrize(("channels", "target"), [(12, "sm80"), (16, "cpu")])
+def test_what_gains_nothing_keeps_its_layout(channels: int, target: str) -> None:
+    assert orders(prepare(chain(channels=channels), target=target)) == set()
+
+
+def test_values_of_attention_are_no_images() -> None:
+    g = tt.Graph("mix")
+    p, v = g.input("p", (2, 4, "S", 16), tt.fp16), g.input("v", (2, 4, 16, 16), tt.fp16)
+    g.output("y", p @ v)
+    assert orders(prepare(g, target="sm80")) == set()
+
+
+def test_weights_that_come_with_the_call_are_turned_in_it() -> None:
+    g = tt.Graph("open")
+    g.output("y", g.input("x", ("N", 16, 8, 8), tt.fp16).conv(g.input("w", (8, 16, 3, 3), tt.fp16), padding=1).relu())
+    c = prepare(g, target="sm80")
+    assert [r.name for r in c.stages["realised"].main.body] == ["convert_n0", "convert_n1", "r0"]
+    assert widths(c) == [[8, 8]]

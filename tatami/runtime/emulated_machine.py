@@ -87,7 +87,7 @@ Argument: TypeAlias = Pointer | MapOver | int
 class LaunchShape:
     """`schedule` 0: what is asynchronous lands as late as allowed; else the seed of a random schedule. `resident`:
     blocks that the machine holds at the same time when some wait for others. `check_layout`: what tensor cores read
-    has to be an affine tile of one tensor."""
+    has to be an affine tile of one tensor. `count_banks`: of what `bank_turns` tells."""
 
     grid: tuple[int, int, int]
     threads: int
@@ -97,6 +97,7 @@ class LaunchShape:
     resident: int = 1
     check_layout: bool = True
     overlaps_previous: bool = False
+    count_banks: bool = False
 
 
 def build_machine(units: Sequence[CudaUnit], headers: Mapping[str, str], target: Target) -> EmulatedMachine:
@@ -126,6 +127,7 @@ class EmulatedMachine:
         library.emu_run.argtypes = [ctypes.c_double]
         library.emu_start.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         library.emu_report.restype = ctypes.c_char_p
+        library.emu_count.restype = ctypes.c_uint64
         library.emu_tensor_map_make.restype = ctypes.c_void_p
         library.emu_tensor_map_drop.argtypes = [ctypes.c_void_p]
         library.emu_tensor_map_im2col.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_int] * 2
@@ -180,7 +182,13 @@ class EmulatedMachine:
                 self._use([a for a in arguments if not isinstance(a, int)])
                 pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
                 entry = ctypes.cast(getattr(self._library, f"emu_enter_{kernel}"), ctypes.c_void_p)
-                how = (shape.schedule, int(shape.check_layout), int(shape.overlaps_previous), shape.resident)
+                how = (
+                    shape.schedule,
+                    int(shape.check_layout),
+                    int(shape.overlaps_previous),
+                    shape.resident,
+                    int(shape.count_banks),
+                )
                 numbers = (*shape.grid, shape.threads, *shape.cluster, shape.shared_bytes, *how)
                 self._library.emu_start(kernel.encode(), entry, pointers, (ctypes.c_int * len(numbers))(*numbers))
                 ended = 0
@@ -195,6 +203,11 @@ class EmulatedMachine:
             finally:
                 for made in maps:
                     self._library.emu_tensor_map_drop(made)
+
+    def bank_turns(self) -> tuple[int, int]:
+        """Of the last launch that counted: turns that its reads of shared memory take at best, and those that conflicts
+        of banks add. Reads are ldmatrix and the header's loads of shared memory."""
+        return self._library.emu_count(2), self._library.emu_count(3)
 
     def _use(self, arguments: Sequence[Pointer | MapOver]) -> None:
         used: dict[int, bool] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -72,6 +73,7 @@ class Built:
         schedule: int = 0,
         machine: EmulatedMachine | None = None,
         symbol: str = "k0",
+        count_banks: bool = False,
     ) -> tuple[Report | None, np.ndarray]:
         """What the machine says, and the output. Another `machine` has the kernel under another `symbol`."""
         machine = machine or self.machine
@@ -82,7 +84,8 @@ class Built:
         buffers = {name: machine.copied(name, a, dtypes.get(name, DType.fp32)) for name, a in arrays.items()}
         buffers[out.name] = machine.make(out.name, int(np.prod(shape)), out.memref.dtype)
         try:
-            found = machine.run(symbol, self.arguments(buffers, env), self.shape(env, schedule))
+            launch = replace(self.shape(env, schedule), count_banks=count_banks)
+            found = machine.run(symbol, self.arguments(buffers, env), launch)
             return found, buffers[out.name].reshape(shape).copy()
         finally:
             for a in buffers.values():

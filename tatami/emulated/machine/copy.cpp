@@ -11,6 +11,7 @@ void load_shared(void* to, uint32_t address, int bytes, Site site) {
   Thread* t = machine.current;
   const uint32_t offset = shared_offset(b, address, (uint32_t)bytes, (uint32_t)bytes, "ld.shared", site);
   read_shared(b, access_of(t, "ld.shared", site), offset, (uint32_t)bytes);
+  if (machine.launch.count_banks) note_read(*t, offset, bytes, site);
   memcpy(to, b.shared + offset, (size_t)bytes);
 }
 

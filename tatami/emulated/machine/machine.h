@@ -99,8 +99,13 @@ struct WarpMeeting {
   Site site;
   void* argument[32];
 };
+// What lanes of a warp read from shared memory at one place of the text, each for the same time.
+struct WarpRead {
+  uint32_t mask = 0, address[32];
+};
 struct Warp {
   std::vector<WarpMeeting> open;
+  std::map<std::pair<uintptr_t, uint32_t>, WarpRead> reads;  // by line and how often it was there before
 };
 
 struct PendingWgmma {
@@ -216,6 +221,7 @@ struct Thread {
   BulkGroup bulk_open;
   uint32_t bulk_agent = 0, bulk_base = 0, bulk_committed = 0, bulk_done = 0;
   std::vector<Held> held;
+  std::map<uintptr_t, uint32_t> reads;  // of shared memory, by line
   Record last_shared{}, last_global{};
   uint32_t last_shared_id = 0, last_global_id = 0;
 };
@@ -242,6 +248,7 @@ struct Launch {
   int schedule;    // 0: as late as allowed; else the seed of a random one
   bool check_layout, overlaps_previous;
   int resident;    // blocks that the machine holds at the same time
+  bool count_banks;
 };
 
 struct Machine {
@@ -266,6 +273,7 @@ struct Machine {
   std::chrono::steady_clock::time_point end;  // when Python wants to look whether the user interrupts
   std::string report;
   uint64_t switches = 0, accesses = 0;
+  uint64_t bank_turns = 0, bank_conflicts = 0;  // turns that reads of shared memory take at best, and those beyond
 };
 extern Machine machine;
 
@@ -318,6 +326,11 @@ void write_global(Buffer& buffer, const Access& access, size_t offset, size_t by
 uint32_t global_record(const Access& access, bool in_flight);
 uintptr_t load_address();  // of this library; addresses in its line table count from there
 void touch(uint8_t* p, uint32_t bytes, bool write, bool aligned, Site site);
+
+// ---- banks.cpp
+void count_turns(const uint32_t* address, int lanes, int bytes);
+void note_read(Thread& thread, uint32_t address, int bytes, Site site);
+void count_open_reads(const Block& block);
 
 // ---- warp.cpp
 void meet_in_warp(const Collective& op, void* argument, uint32_t mask, Site site);

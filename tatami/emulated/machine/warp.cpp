@@ -173,6 +173,7 @@ static void load_matrices(Thread** threads, void** arguments, int, Site site) {
   }
   if (machine.launch.check_layout)
     for (int m = 0; m < head.count; ++m) check_rows(b, offset + 8 * m, site);
+  if (machine.launch.count_banks) count_turns(offset, 8 * head.count, 16);
   for (int l = 0; l < 8 * head.count; ++l) {
     const int row = l % 8;
     Thread* readers[5] = {threads[l], threads[4 * row], threads[4 * row + 1], threads[4 * row + 2], threads[4 * row + 3]};

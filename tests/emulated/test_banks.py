@@ -1,0 +1,66 @@
+"""Bank conflicts counted: every address that every lane of a product's kernel reads from its rings, for each storage order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tatami.core.dtype import DType
+from tatami.poly_core.analyse import conflict_ways
+from tatami.runtime.emulated_machine import EmulatedMachine
+from tests.cu.test_compile import BY8
+from tests.emulated.kernels import NUMPY, Built, changed
+from tests.emulated.texts import eighths, machine_of
+from tests.gpu.gemm_examples import HINTS, gemm, sm80
+
+SIZES = {"M": 64, "N": 64, "K": 64}
+PLANS: dict[str, tuple[DType, Any]] = {
+    "rows of 32 B": (DType.fp16, sm80((64, 64, 16), 2, warp="32x32")),
+    "rows of 64 B": (DType.bf16, sm80((64, 64, 32), 2, warp="64x32")),
+    "rows of 128 B": (DType.fp16, sm80((64, 64, 64), 2, warp="32x64")),
+    "rows of 256 B": (DType.fp16, sm80((64, 128, 128), 2, warp="32x32")),
+    "multiply-adds": (DType.fp32, sm80((64, 64, 16), 2, warp="32x32", width=4, inst_shape="fma")),
+    "multiply-adds, rows of 128 B": (DType.fp32, sm80((64, 64, 32), 2, warp="64x32", width=4, inst_shape="fma")),
+    "tf32": (DType.fp32, sm80((64, 64, 32), 2, warp="32x32", width=4, inst_shape="m16n8k8")),
+    "A without swizzle": (DType.fp16, sm80((64, 64, 64), 2, warp="32x32", hints={**HINTS, "A_swizzle": False})),
+    "no swizzle": (DType.fp16, sm80((64, 64, 64), 2, warp="32x32", hints={**HINTS, "A_swizzle": False, "B_swizzle": False})),
+}
+ORDERS = ("nn", "nt", "tn", "tt")
+BUILT = {
+    (name, order): Built(
+        gemm(dtype=d, out=d, a_col=order[0] == "t", b_col=order[1] == "t", tf32=name == "tf32"), plan, "sm80", BY8, load=False
+    )
+    for name, (d, plan) in PLANS.items()
+    for order in ORDERS
+}
+
+
+@pytest.fixture(scope="module")
+def machine() -> EmulatedMachine:
+    return machine_of({f"k{i}_": changed("\nk0(", f"\nk{i}_(")(b.text) for i, b in enumerate(BUILT.values())})
+
+
+def turns(machine: EmulatedMachine, name: str, order: str) -> tuple[int, int]:
+    built = BUILT[name, order]
+    arrays = {n: eighths(64, *s, dtype=NUMPY[PLANS[name][0]]) for n, s in (("A", (64,)), ("B", (64,)), ("bias", ()))}
+    symbol = f"k{list(BUILT).index((name, order))}_"
+    report, _ = built.report(arrays, SIZES, machine=machine, symbol=symbol, count_banks=True)
+    assert report is None, report
+    return machine.bank_turns()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", [n for n in PLANS if "swizzle" not in n])
+def test_no_two_words_of_a_read_share_a_bank(name: str, order: str, machine: EmulatedMachine) -> None:
+    best, conflicts = turns(machine, name, order)
+    assert best >= 128 and conflicts == 0
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_without_a_swizzle_eight_rows_meet_in_four_banks(order: str, machine: EmulatedMachine) -> None:
+    """As poly_core says of rows of 128 bytes: eight ways, seven turns more for each at best."""
+    best, conflicts = turns(machine, "no swizzle", order)
+    assert conflicts == best * (conflict_ways(128) - 1) == 7 * best
+    _, of_a = turns(machine, "A without swizzle", order)
+    assert 0 < of_a < conflicts

@@ -189,8 +189,9 @@ def playback(request: Request, **options: Any) -> None:
 @click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
 @click.option("--seconds", type=click.FloatRange(0, 600), default=1.0, show_default=True, help="how long to measure")
 @click.option("--ledger", type=click.Path(), help="CSV to append to; default: ledger.csv in the cache folder")
+@click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
 def bench(request: Request, **options: Any) -> None:
-    """Time each kernel of MODEL on this machine, with the plan's estimate beside it."""
+    """Time each kernel of MODEL on this machine, beside the plan's estimate and what the machine's measured peaks allow."""
     from tatami.commands import bench_command
 
     bench_command(request, **options)

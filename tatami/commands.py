@@ -168,33 +168,48 @@ def bench_command(
     threads: int | None,
     seconds: float,
     ledger: str | None,
+    svg: str | None,
 ) -> None:
     from tatami.runtime.cache import default_cache
+    from tatami.runtime.host import thread_count
     from tatami.search.ledger import append_measurement
     from tatami.search.measure import estimate_sizes, measure
+    from tatami.search.peak import measured_peaks
+    from tatami.search.roofline import roofline_svg
 
     compilation = request.compilation()
     planned = estimate_sizes(compilation) if compilation.target.kind == "cpu" else {}
     function = build(compilation, threads, request.sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes, otherwise=planned)
-    found = measure(compilation, arrays, bound, threads, seconds)
+    peaks = measured_peaks(compilation.target, thread_count(threads))
+    found = measure(compilation, arrays, bound, threads, seconds, peaks)
     rows: list[tuple[str, ...]] = [
-        ("kernel", "kind", "ms", "share", "estimate ms", "of roofline", "flops", "bytes", "computes")
+        ("kernel", "kind", "ms", "share", "estimate ms", "GFLOP/s", "GB/s", "of roofline", "flops", "bytes", "computes")
     ]
     total = sum(t.seconds for t in found.timings) or 1.0
     for t in found.timings:
         estimate = f"{t.estimate * 1e3:.4f}" if t.estimate is not None else ""
         roof = f"{t.bound / t.seconds:.0%}" if t.bound is not None and t.seconds > 0 else ""
         names = printable(", ".join(t.sources))[:80]
+        rate = (f"{n / t.seconds / 1e9:.1f}" if n and t.seconds > 0 else "" for n in (t.flops, t.bytes))
         work = ("" if n is None else f"{n:.0f}" for n in (t.flops, t.bytes))
-        rows.append((t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", f"{t.seconds / total:.0%}", estimate, roof, *work, names))
-    widths = [max(len(row[c]) for row in rows) for c in range(8)]
+        share = f"{t.seconds / total:.0%}"
+        rows.append((t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", share, estimate, *rate, roof, *work, names))
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]) - 1)]
     for row in rows:
         cells = [cell.ljust(w) if c < 2 else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths))]
-        console.print("  ".join([*cells, row[8]]).rstrip(), markup=False)
+        console.print("  ".join([*cells, row[-1]]).rstrip(), markup=False)
     at = ", ".join(f"{n}={v}" for n, v in bound.items())
     line = f"whole program {found.whole * 1e3:.4f} ms, kernels {total * 1e3:.4f} ms, least of {found.runs} runs"
     console.print(printable(f"{line}{' at ' + at if at else ''}"), markup=False)
+    console.print(
+        f"peaks of this machine: {peaks.flops / 1e9:.0f} GFLOP/s, {peaks.memory / 1e9:.0f} GB/s from memory,"
+        f" {peaks.cache / 1e9:.0f} GB/s from cache",
+        markup=False,
+    )
+    if svg is not None:
+        write_text(Path(svg), roofline_svg(found.timings, peaks, Path(request.model).name))
+        console.print(printable(f"wrote {svg}"), markup=False)
     root = default_cache().root
     path = Path(ledger) if ledger else root / "ledger.csv" if root is not None else None
     if path is not None:

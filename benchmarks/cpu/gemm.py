@@ -38,7 +38,7 @@ def main() -> None:
 
     import numpy as np
 
-    from benchmarks.cpu.peak import Probe
+    from tatami.search.peak import Probe
     from tatami.runtime.host import detect_host
 
     target = detect_host()

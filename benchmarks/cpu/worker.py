@@ -38,7 +38,7 @@ def _measure(folder: Path, title: str, threads: int, seconds: float, names: list
 
     from benchmarks.cpu.blocks import is_parked, timed_block
     from benchmarks.cpu.cases import all_cases
-    from benchmarks.cpu.peak import Probe
+    from tatami.search.peak import Probe
 
     case = all_cases()[title]
     number = list(all_cases()).index(title)

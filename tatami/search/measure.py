@@ -22,6 +22,7 @@ from tatami.region.ir import Region
 from tatami.region.walk import all_axes
 from tatami.runtime.function import Function
 from tatami.runtime.host import thread_count
+from tatami.search.peak import Peaks
 
 MIN_RUNS = 5
 MAX_RUNS = 200
@@ -74,8 +75,9 @@ def measure(
     sizes: Mapping[str, int],
     threads: int | None,
     seconds: float = 1.0,
+    peaks: Peaks | None = None,
 ) -> Measurement:
-    """Run `main` on `inputs` for about `seconds`."""
+    """Run `main` on `inputs` for about `seconds`. peaks: of the machine; absent, those that plans are chosen by."""
     if compilation.target.kind != "cpu":
         raise fail("UnknownTarget", compilation.target.name, "only programs for the CPU are measured", "use target cpu")
     execution = compilation.stages["execution"]
@@ -122,16 +124,21 @@ def measure(
                 number_at(fact.flops, sizes),
                 number_at(fact.bytes_read, sizes) + number_at(fact.bytes_written, sizes),
             )
-            bound = _roofline(ran_on, flops, bytes_)
+            bound = _roofline(ran_on, peaks or _stated_peaks(ran_on), flops, bytes_)
         plan = type(found.plan).__name__ if found is not None else ""
         timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), bound, flops, bytes_, busy, plan))
     return Measurement(tuple(timings), whole, runs)
 
 
-def _roofline(target: Target, flops: float, bytes_: float) -> float:
-    """Seconds at the machine's peaks. What fits in the cache is there after the first run, some four times as near."""
+def _stated_peaks(target: Target) -> Peaks:
+    """Of a description: a cache is some four times as near as memory."""
     r = rates(target)
-    return max(flops / (r.flops * max(1, target.cores)), bytes_ / (r.bandwidth * (4 if bytes_ <= r.cache else 1)))
+    return Peaks(r.flops * max(1, target.cores), r.bandwidth, 4 * r.bandwidth)
+
+
+def _roofline(target: Target, peaks: Peaks, flops: float, bytes_: float) -> float:
+    """Seconds at the machine's peaks. What fits in the cache is there after the first run."""
+    return max(flops / peaks.flops, bytes_ / (peaks.cache if bytes_ <= rates(target).cache else peaks.memory))
 
 
 def _symbols(region: Region) -> set[str]:

@@ -1,0 +1,130 @@
+"""What this machine can do at its best: multiply-adds in registers, reads from memory and from cache, by all threads together.
+
+Each figure is a loop in C that does nothing else. A machine whose cores are shared changes from second to second, so the
+loops are called as often as one likes and the best is the peak.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tatami.core.target import Target
+from tatami.runtime.host import detect_host
+from tatami.runtime.objects import Unit, build, load
+
+CHAINS = 24
+"""Independent sums: enough to hide the latency of two multiply-add units."""
+COUNT = 20000
+"""Rounds of one probe: some 0.2 ms."""
+READS = 8
+"""Vectors that the reading loop has under way."""
+
+
+class Peaks(msgspec.Struct, frozen=True):
+    """Of all threads together. flops: fp32 operations per second; memory, cache: bytes per second."""
+
+    flops: float
+    memory: float
+    cache: float
+
+
+def peak_text(lanes: int) -> str:
+    """The two loops: `peak` multiplies and adds, `sweep` reads `n` times READS vectors."""
+    names = [f"c{i}" for i in range(CHAINS)]
+    body = "\n".join(f"    {n} = {n} * x + y;" for n in names)
+    total = " + ".join(names)
+    reads = "\n".join(f"    t{i} += *(const V *)(p + {i * lanes});" for i in range(READS))
+    read = " + ".join(f"t{i}" for i in range(READS))
+    return f"""
+typedef float V __attribute__((vector_size({4 * lanes})));
+static float sum(V t) {{
+  float r = 0;
+  for (int i = 0; i < {lanes}; ++i) r += t[i];
+  return r;
+}}
+__attribute__((visibility("default"))) float peak(long n, float s) {{
+  V x = s - (V){{0}}, y = x * 1e-9f;
+  V {", ".join(f"{n} = x + {i}" for i, n in enumerate(names))};
+  for (long i = 0; i < n; ++i) {{
+{body}
+    __asm__ volatile("" : "+x"(c0), "+x"(c7), "+x"(c15), "+x"(c23));
+  }}
+  return sum({total});
+}}
+__attribute__((visibility("default"))) float sweep(const float *p, long n, long times) {{
+  V {", ".join(f"t{i} = {{0}}" for i in range(READS))};
+  for (const float *first = p; times > 0; --times, p = first)
+    for (long i = 0; i < n; ++i, p += {READS * lanes}) {{
+{reads}
+    }}
+  return sum({read});
+}}
+"""
+
+
+@dataclass
+class Probe:
+    """Calling it gives GFLOP/s of `threads` threads together, now."""
+
+    threads: int
+    _library: Any = field(init=False, repr=False)
+    _lanes: int = field(init=False, repr=False)
+    _pool: ThreadPoolExecutor | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        target = detect_host()
+        self._lanes = max(target.vector_bytes // 4, 4)
+        self._library = load(build((Unit(peak_text(self._lanes), True),), target))
+        for function in (self._library.peak, self._library.sweep):
+            function.restype = ctypes.c_float
+        if self.threads > 1:
+            self._pool = ThreadPoolExecutor(self.threads)
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of one thread's loop."""
+        return 2.0 * CHAINS * self._lanes * COUNT
+
+    def loop(self, times: int = 1) -> None:
+        self._library.peak(ctypes.c_long(COUNT * times), ctypes.c_float(0.999))
+
+    def __call__(self) -> float:
+        times = 1 if self._pool is None else 10  # long beside the start of a Python thread's task
+        return self.flops * times * self.threads / self._seconds(lambda _: self.loop(times)) / 1e9
+
+    def bytes_per_second(self, arrays: list[np.ndarray], times: int) -> float:
+        """Each thread reads an array of its own, `times` times."""
+        rounds = arrays[0].nbytes // (4 * READS * self._lanes)
+
+        def sweep(i: int) -> None:
+            self._library.sweep(ctypes.c_void_p(arrays[i].ctypes.data), ctypes.c_long(rounds), ctypes.c_long(times))
+
+        return 4.0 * READS * self._lanes * rounds * times * self.threads / self._seconds(sweep)
+
+    def _seconds(self, work: Callable[[int], None]) -> float:
+        began = time.perf_counter()
+        if self._pool is None:
+            work(0)
+        else:
+            list(self._pool.map(work, range(self.threads)))
+        return time.perf_counter() - began
+
+
+def measured_peaks(target: Target, threads: int, tries: int = 20) -> Peaks:
+    """The best of some tries, in less than half a second."""
+    probe = Probe(threads)
+    near = [np.ones(max(target.l2_bytes // 2, 1 << 16) // 4, np.float32) for _ in range(threads)]
+    far = [np.ones(max(2 * target.l3_bytes, 1 << 24) // threads // 4, np.float32) for _ in range(threads)]
+    return Peaks(
+        max(probe() for _ in range(tries)) * 1e9,
+        max(probe.bytes_per_second(far, 1) for _ in range(3)),
+        max(probe.bytes_per_second(near, 50) for _ in range(tries)),
+    )

@@ -178,10 +178,10 @@ def bench_command(
     from tatami.search.roofline import roofline_svg
 
     compilation = request.compilation()
-    planned = estimate_sizes(compilation) if compilation.target.kind == "cpu" else {}
+    peaks = measured_peaks(compilation.target, thread_count(threads))
+    planned = estimate_sizes(compilation)
     function = build(compilation, threads, request.sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes, otherwise=planned)
-    peaks = measured_peaks(compilation.target, thread_count(threads))
     found = measure(compilation, arrays, bound, threads, seconds, peaks)
     rows: list[tuple[str, ...]] = [
         ("kernel", "kind", "ms", "share", "estimate ms", "GFLOP/s", "GB/s", "of roofline", "flops", "bytes", "computes")

@@ -92,6 +92,7 @@ FACE = {
     "convolution",
     "tiles",
     "turned",
+    "matrix",
     "slides",
     "frames",
     "walk",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cpu.blocks import CALLS, LEAST_CALLS, Block, Row, judge, may_decide, timed_block
+from benchmarks.cpu.blocks import CALLS, LEAST_CALLS, Block, Row, judge, may_decide, near_peers, timed_block
 from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.memory import Growth
 from benchmarks.cpu.report import Record, groups, page, plot
@@ -43,6 +43,12 @@ def test_a_block_of_long_calls_has_few_of_them(monkeypatch: pytest.MonkeyPatch) 
 def test_only_peers_near_the_best_run_alone_too() -> None:
     found = {"Tatami": blocks(1.0), "fast": blocks(3.0), "near": blocks(3.8), "slow": blocks(4.0), "failed": []}
     assert may_decide(found, "Tatami") == ["fast", "near"]
+
+
+def test_peers_far_behind_with_one_thread_are_left_out_with_more() -> None:
+    assert near_peers({"Tatami": 1.0, "ORT": 2.0, "eager": 3.9, "numpy": 4.1}, "Tatami") == ["ORT", "eager", "ORT no spin"]
+    assert near_peers({"Tatami": 1.0, "ORT": 5.0, "eager": 2.0}, "Tatami") == ["eager"]
+    assert near_peers({"Tatami": 1.0}, "Tatami") == []
 
 
 def test_the_ratio_is_the_best_peer_over_ours() -> None:

@@ -7,7 +7,9 @@
     python -m benchmarks.cpu --report           docs/performance.md from the record, without measuring
 
 With one thread all contestants take turns in one process, and each peer that comes near the best runs once more alone in a
-fresh one; with more threads every contestant has a process of its own, because pools spin.
+fresh one; with more threads every contestant has a process of its own, because pools spin, and peers that were far from the
+best with one thread are left out. What contestants compile they compile before, on all cores: so that a whole run takes
+some twenty minutes.
 """
 
 from __future__ import annotations
@@ -19,18 +21,20 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 
-from benchmarks.cpu.blocks import Block, Row, best_probe, judge, may_decide
+from benchmarks.cpu.blocks import Block, Row, best_probe, judge, may_decide, near_peers
 from benchmarks.cpu.cases import Case, all_cases, chosen
 from benchmarks.cpu.contestants import NAMES, OURS, applies
 from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.machine import describe
 from benchmarks.cpu.memory import measure_growth
 from benchmarks.cpu.report import Record, table_text, write_report
+from tatami.runtime.host import usable_cores
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "results" / "cpu.json"
@@ -55,7 +59,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--case", action="append", default=[], help="one case by its name")
     parser.add_argument("--contestant", action="append", default=[], choices=NAMES)
     parser.add_argument("--threads", type=int, action="append", default=[], help="1 and 2 when not given")
-    parser.add_argument("--seconds", type=float, default=0.4, help="per contestant and case, at least")
+    parser.add_argument("--seconds", type=float, default=0.25, help="per contestant and case, at least")
     parser.add_argument(
         "--json", type=Path, default=None, help=f"the record (default {RECORD.relative_to(ROOT)} of a full run)"
     )
@@ -80,28 +84,34 @@ def measure(args: argparse.Namespace) -> Record:
         folder.write_models(cases)
         growth = measure_growth(str(folder.path), [c.name for c in cases if c.group == "model"])
         for threads in args.threads:
-            rows += _rows(folder, cases, names, threads, args.seconds)
+            near = {r.case: near_peers(r.seconds, OURS) for r in rows if r.threads == 1} if threads > 1 else {}
+            rows += _rows(folder, cases, names, threads, args.seconds, near)
             record = Record(describe(), rows, growth)
             if args.json is not None:  # after each number of threads: a run that is ended keeps what is whole
                 args.json.write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n")
     return record
 
 
-def _rows(folder: Folder, cases: Sequence[Case], names: Sequence[str], threads: int, seconds: float) -> Iterator[Row]:
-    """Processes first, then verdicts: which peers run alone depends on what they took in company."""
+def _rows(
+    folder: Folder, cases: Sequence[Case], names: Sequence[str], threads: int, seconds: float, near: Mapping[str, Sequence[str]]
+) -> Iterator[Row]:
+    """Processes first, then verdicts: which peers run alone depends on what they took in company. `near`: by case the peers
+    that take part, where some are left out."""
     titles = [c.name for c in cases]
     together: dict[str, list[Found]] = {t: [] for t in titles}
     alone: dict[str, dict[str, list[Block]]] = {t: {} for t in titles}
-    processes = [list(names)] if threads == 1 else [[n] for n in names]
-    for process in processes:
-        for found in _worker(folder, threads, seconds, process, cases):
+    part = {n: [c for c in cases if n == OURS or c.name not in near or n in near[c.name]] for n in names}
+    _prepare(folder, threads, part)
+    processes = [(list(names), list(cases))] if threads == 1 else [([n], part[n]) for n in names]
+    for process, own in processes:
+        for found in _worker(folder, threads, seconds, process, own):
             together[found.case].append(found)
     if threads == 1 and len(names) > 1:
         for name in names:
             if name == OURS:
                 continue
-            near = [c for c in cases if any(name in may_decide(f.blocks, OURS) for f in together[c.name])]
-            for found in _worker(folder, threads, seconds / 2, [name], near):
+            again = [c for c in cases if any(name in may_decide(f.blocks, OURS) for f in together[c.name])]
+            for found in _worker(folder, threads, seconds / 2, [name], again):
                 alone[found.case].update(found.blocks)
     peak = max((best_probe(f.blocks) for all_ in together.values() for f in all_), default=0.0)
     for case in cases:
@@ -118,6 +128,16 @@ def _rows(folder: Folder, cases: Sequence[Case], names: Sequence[str], threads: 
         yield Row(
             case.name, case.group, threads, taken, peer, ratio, void, case.flops, case.bytes, peak, errors, difference, parked
         )  # fmt: skip
+
+
+def _prepare(folder: Folder, threads: int, part: Mapping[str, Sequence[Case]]) -> None:
+    """Every contestant makes what it compiles, in a process per core: what is measured later comes from its cache."""
+    cores = usable_cores()
+    for name in (n for n in part if n == OURS or n.startswith("compile")):
+        with ThreadPoolExecutor(cores) as pool:
+            shares = [part[name][k::cores] for k in range(cores)]
+            for made in [pool.submit(lambda s, n: list(_worker(folder, threads, 0.0, [n], s)), s, name) for s in shares]:
+                made.result()
 
 
 def _worker(folder: Folder, threads: int, seconds: float, names: Sequence[str], cases: Sequence[Case]) -> Iterator[Found]:

@@ -1,6 +1,6 @@
 """How a contestant is timed, and what is left out: calls in blocks, each after idle time and between two probes of the peak.
 
-A block is twenty calls; of calls that take long it is those of a second, but three at least.
+A block is twenty calls; of calls that take long it is those of half a second, but three at least.
 
 A block counts when both probes reached 0.93 of the best probe of its row (of all contestants, alone and in company: what is
 compared ran at one speed of the machine; the speed itself drifts within a run). A contestant's time is the median of the
@@ -18,10 +18,12 @@ import msgspec
 
 IDLE = 0.02
 CALLS, LEAST_CALLS = 20, 3
-LONG_BLOCK = 1.0
+LONG_BLOCK = 0.5
 QUIET = 0.93
 SAME = 0.10
-NEAR = 1.3
+NEAR, FAR = 1.3, 2.0
+WITH_THREADS = ("ORT no spin",)
+"""Settings that exist with several threads only."""
 PARKED_AFTER = 1e-3
 PARKED_CPU = 1e-3
 
@@ -89,6 +91,14 @@ def quiet_seconds(blocks: Iterable[Block], best: float) -> float | None:
     """Seconds per call over the blocks that count beside a best probe; None when there is none."""
     kept = [b.seconds for b in blocks if min(b.before, b.after) >= QUIET * best]
     return statistics.median(kept) if kept else None
+
+
+def near_peers(seconds: Mapping[str, float], ours: str) -> list[str]:
+    """The peers that with one thread came so near the best that more threads may change who it is. Those that have nothing
+    to gain with one thread come along with their kind."""
+    peers = {name: s for name, s in seconds.items() if name != ours}
+    kept = [name for name, s in peers.items() if s <= FAR * min(peers.values(), default=0.0)]
+    return [*kept, *(n for n in WITH_THREADS if n.removesuffix(" no spin") in kept)]
 
 
 def may_decide(found: Mapping[str, list[Block]], ours: str) -> list[str]:

@@ -38,8 +38,8 @@ def main() -> None:
 
     import numpy as np
 
-    from tatami.search.peak import Probe
     from tatami.runtime.host import detect_host
+    from tatami.search.peak import Probe
 
     target = detect_host()
     shapes = [tuple(int(v) for v in s.split("x")) for s in args.shape] or SHAPES

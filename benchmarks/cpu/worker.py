@@ -2,6 +2,7 @@
 
     python -m benchmarks.cpu.worker FOLDER THREADS SECONDS CONTESTANT,… CASE,…
 
+With SECONDS 0 the contestants are made and called once, so that what they compile is in their caches.
 FOLDER has <number of the case>/<contestant or model>.onnx, as `benchmarks.cpu.folder` writes them; a line is a `Found`.
 """
 
@@ -58,13 +59,13 @@ def _measure(folder: Path, title: str, threads: int, seconds: float, names: list
     probe()
     blocks: dict[str, list[object]] = {name: [] for name in runs}
     until = time.perf_counter() + seconds * max(1, len(runs))
-    for turn in range(MAX_BLOCKS):
+    for turn in range(MAX_BLOCKS if seconds > 0 else 0):
         if turn >= MIN_BLOCKS and time.perf_counter() > until:
             break
         for name, run in runs.items():
             blocks[name].append(msgspec.to_builtins(timed_block(run, probe)))
     result: dict[str, object] = {"case": title, "blocks": blocks, "errors": errors, "difference": _differences(outputs)}
-    if OURS in runs:
+    if OURS in runs and seconds > 0:
         with contextlib.suppress(OSError):
             result["parked"] = is_parked(runs[OURS])
     return result

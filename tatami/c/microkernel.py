@@ -10,6 +10,10 @@ are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 row
         and then added, whatever the threads do.
     tatami_rows_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, pitch, k0, k1
         The same, where a is no panels but [depth][pitch]: its first `rows` columns are the rows of c.
+    tatami_into_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1, pitch of b, pitch of c
+        As tatami_gemm, where b and c are nr columns of matrices with longer rows.
+    tatami_lies_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, pitch of a, k0, k1, pitch of b, pitch of c
+        As tatami_into, where a is no panels but a matrix [rows][pitch]: all three lie where they are.
     tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
         to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
 """
@@ -17,13 +21,16 @@ are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 row
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tatami.c.ir import Unit
 
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
-_NAME = re.compile(r"tatami_(gemm|rows|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
+_NAME = re.compile(r"tatami_(gemm|rows|into|lies|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
 K_UNROLL = 4
+AHEAD = 16
+"""Rows of b between the one in use and the one that is asked for."""
 _CHAIN = 8
 """Independent sums the micro-kernel keeps in flight at least: the latency of a multiply-add times its ports."""
 
@@ -37,7 +44,9 @@ def routine_unit(name: str) -> Unit | None:
     kind, element, lanes = found[1], found[2], int(found[5])
     if kind == "pack":
         return Unit(text=_pack_text(name, element, lanes))
-    return Unit(text=_gemm_text(name, element, int(found[3]), int(found[4]), lanes, kind == "gemm"), contract=True)
+    return Unit(
+        text=_gemm_text(name, element, _Tile(kind, int(found[3]), int(found[4]), lanes, _C_TYPES[element][1])), contract=True
+    )
 
 
 def _head(element: str, lanes: int) -> str:
@@ -49,81 +58,136 @@ def _head(element: str, lanes: int) -> str:
     )
 
 
-def _gemm_text(name: str, element: str, mr: int, nr: int, lanes: int, panels: bool) -> str:
-    if nr % lanes or not 1 <= mr <= 64:
-        raise ValueError(f"{name}: {nr} columns are not whole vectors of {lanes}")
-    tiles = "\n".join(_tile_text(rows, nr, lanes, panels) for rows in range(1, mr + 1))
-    pitch, step = ("r", "r * depth") if panels else ("depth", "r")
-    more = "" if panels else ", depth"
+@dataclass(frozen=True)
+class _Tile:
+    """What a micro-kernel is made for. kind: how its operands lie, the second word of its name."""
+
+    kind: str
+    mr: int
+    nr: int
+    lanes: int
+    itemsize: int
+
+    @property
+    def vectors(self) -> int:
+        return self.nr // self.lanes
+
+    @property
+    def is_pitched(self) -> bool:
+        """Are b and c columns of matrices with rows of their own length?"""
+        return self.kind in ("into", "lies")
+
+    @property
+    def lines(self) -> range:
+        """The elements of a row of b at which cache lines begin."""
+        return range(0, self.nr, max(1, 64 // self.itemsize))
+
+    def folds(self, row: int) -> bool:
+        """Do the multiply-adds of a row broadcast their element themselves? In AVX-512 one instruction does both: fewer
+        instructions, but a load for each vector. Half of the rows balances the two."""
+        return self.itemsize * self.lanes == 64 and self.vectors > 1 and row % 2 == 1 and self.kind != "lies"
+
+
+def _gemm_text(name: str, element: str, t: _Tile) -> str:
+    if t.nr % t.lanes or not 1 <= t.mr <= 64:
+        raise ValueError(f"{name}: {t.nr} columns are not whole vectors of {t.lanes}")
+    tiles = "\n".join(_tile_text(rows, t) for rows in range(1, t.mr + 1))
+    start, step, more = {
+        "gemm": ("k0 * r", "r * depth", ""),
+        "into": ("k0 * r", "r * depth", ", sizes[4], sizes[5]"),
+        "rows": ("k0 * depth", "r", ", depth"),
+        "lies": ("k0", "r * depth", ", depth, sizes[4], sizes[5]"),
+    }[t.kind]
     cases = "\n".join(
-        f"    case {rows}: tile_{rows}(k1 - k0, a + k0 * {pitch}, b, c, k0 == 0{more}); break;" for rows in range(1, mr + 1)
+        f"    case {rows}: tile_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in range(1, t.mr + 1)
     )
-    return f"""{_head(element, lanes)}
+    return f"""{_head(element, t.lanes)}
 {tiles}
 int {name}(void *const *buffers, const int64_t *sizes) {{
   const T *a = buffers[0], *b = buffers[1];
   T *c = buffers[2];
   const int64_t rows = sizes[0], depth = sizes[1], k0 = sizes[2], k1 = sizes[3];
-  int64_t panels = (rows + {mr - 1}) / {mr};
+  int64_t panels = (rows + {t.mr - 1}) / {t.mr};
   for (int64_t p = 0; p < panels; ++p) {{
     int64_t r = rows * (p + 1) / panels - rows * p / panels;
     switch (r) {{
 {cases}
     }}
     a += {step};
-    c += r * {nr};
+    c += r * {"sizes[5]" if t.is_pitched else t.nr};
   }}
   return 0;
 }}
 """
 
 
-def _tile_text(rows: int, nr: int, lanes: int, panels: bool) -> str:
+def _tile_text(rows: int, t: _Tile) -> str:
     """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them."""
-    more = "" if panels else ", int64_t pitch"
+    nr, lanes, vectors = t.nr, t.lanes, t.vectors
+    params = {"gemm": "", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[t.kind]
+    more = "".join(f", int64_t {p}" for p in params.split(", ") if p)
+    b_pitch, c_pitch = ("bp", "cp") if t.is_pitched else (str(nr), str(nr))
 
-    def down(steps: int) -> str:
-        return f"{steps * rows}" if panels else f"{steps} * pitch"
+    def element(step: int, row: int, vector: int) -> str:
+        match t.kind:
+            case "rows":
+                return f"a{vector}[{step} * pitch + {row}]"
+            case "lies":
+                return f"r{row // 3 * 3}[{row % 3} * pitch + {step}]"
+            case _:
+                return f"a{vector}[{step * rows + row}]"
 
-    def place(step: int, row: int) -> str:
-        return f"{step * rows + row}" if panels else f"{down(step)} + {row}"
-
-    vectors = nr // lanes
+    walks = {"rows": "{} * pitch", "lies": "{}"}.get(t.kind, f"{{}} * {rows}")
+    names_a = [f"r{i}" for i in range(0, rows, 3)] if t.kind == "lies" else ["a0"]
+    if any(t.folds(i) for i in range(rows)):
+        names_a += [f"a{v}" for v in range(1, vectors)]
     sets = min(K_UNROLL, max(1, _CHAIN // (rows * vectors)))
     sets = {3: 2}.get(sets, sets)
     names = [[[f"c{i}_{v}" if s == 0 else f"c{i}_{v}_{s}" for s in range(sets)] for v in range(vectors)] for i in range(rows)]
     flat = [n for row in names for vector in row for n in vector]
     out = [
-        f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first{more}) {{"
+        f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first{more}) {{",
+        "  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";",
+        f"  const T *ahead = b + {AHEAD} * {b_pitch};",
     ]
-    out.append("  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";")
+    for n in names_a:
+        out.append(f"  const T *{n} = a{f' + {n[1:]} * pitch' if n[0] == 'r' else ''};")
+        if n[0] == "a" and n != "a0":
+            out.append(f'  __asm__("" : "+r"({n}));  /* the compiler is not to know that it is a0: one broadcast a use */')
 
     def step(u: int) -> list[str]:
         lines = ["    {"]
-        lines += [f"      V b{v} = *(const U *)(b + {u * nr + v * lanes});" for v in range(vectors)]
+        lines += [f"      V b{v} = *(const U *)(b + {u} * {b_pitch} + {v * lanes});" for v in range(vectors)]
         for i in range(rows):
-            sums = " ".join(f"{names[i][v][u % sets]} += s * b{v};" for v in range(vectors))
-            lines.append(f"      {{ T s = a[{place(u, i)}]; {sums} }}")
+            sums = [f"{names[i][v][u % sets]} +=" for v in range(vectors)]
+            if t.folds(i):
+                lines.append("      " + " ".join(f"{n} {element(u, i, v)} * b{v};" for v, n in enumerate(sums)))
+            else:
+                lines.append(f"      {{ T s = {element(u, i, 0)}; {' '.join(f'{n} s * b{v};' for v, n in enumerate(sums))} }}")
         return [*lines, "    }"]
+
+    def onward(steps: int) -> str:
+        return "    " + " ".join(f"{n} += {walks.format(steps)};" for n in names_a) + f" b += {steps} * {b_pitch};\n  }}"
 
     out.append("  int64_t k = 0;")
     out.append(f"  for (; k + {K_UNROLL} <= kc; k += {K_UNROLL}) {{")
-    out.append(f"    __builtin_prefetch(b + {16 * nr}); __builtin_prefetch(b + {18 * nr});")
     for u in range(K_UNROLL):
+        out.append("    " + " ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines))
         out += step(u)
-    out.append(f"    a += {down(K_UNROLL)}; b += {K_UNROLL * nr};\n  }}")
+    out.append(f"    ahead += {K_UNROLL} * {b_pitch};")
+    out.append(onward(K_UNROLL))
     out.append("  for (; k < kc; ++k) {")
     out += step(0)
-    out.append(f"    a += {down(1)}; b += {nr};\n  }}")
+    out.append(onward(1))
     for i in range(rows):
         for v in range(vectors):
             for s in range(1, sets):
                 out.append(f"  {names[i][v][0]} += {names[i][v][s]};")
-    places = [(names[i][v][0], i * nr + v * lanes) for i in range(rows) for v in range(vectors)]
+    places = [(names[i][v][0], f"{i} * {c_pitch} + {v * lanes}") for i in range(rows) for v in range(vectors)]
     out.append("  if (first) {")
-    out += [f"    *(V *)(c + {at}) = {n};" for n, at in places]
+    out += [f"    *(U *)(c + {at}) = {n};" for n, at in places]
     out.append("  } else {")
-    out += [f"    *(V *)(c + {at}) += {n};" for n, at in places]
+    out += [f"    *(U *)(c + {at}) += {n};" for n, at in places]
     out.append("  }\n}")
     return "\n".join(out)
 

@@ -12,24 +12,29 @@ depend on the number of threads. The epilogue reads the finished [rows][nr] accu
     split batch  threads share (batch, block of rows); both operands packed by the thread itself
 
 An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
-slivers are used where they lie.
+slivers are used where they lie. So are, where the plan says so, rows of lhs that are contiguous along k, and rows of rhs
+that are contiguous along n. Sums that are the result are made in its place. The last sliver, where it has fewer than nr
+columns, goes by copies in any case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from tatami.core.bounds import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.core.target import lanes_of
+from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Read, Reduce, Region
 from tatami.region.kinds import ContractionShape, contractions
+from tatami.region.matrix import Matrix, result_matrix, side_matrix
 from tatami.region.walk import lets_by_name, nodes
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
@@ -62,10 +67,12 @@ class _Contraction(Tiles):
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
         self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes = lhs, rhs, m, n, shape.batch
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
-        self.gemm_routine = f"tatami_gemm_{element}_{self.mr}x{self.nr}_{lanes}"
+        self.tile = f"{element}_{self.mr}x{self.nr}_{lanes}"
         self.m, self.n, self.k, self.batches = (self.total(g) for g in (m, n, shape.k, shape.batch))
         self.slivers = ceildiv(self.n, expr(self.nr))
         self.ready = self.ready_operand()
+        self.rows_lie, self.columns_lie = self.lying("m", shape), self.lying("n", shape)
+        self.result = result_matrix(region, plan.acc, self.m_axes, self.n_axes)
         self.k_blocks = maximum(ONE, ceildiv(self.k, expr(plan.kc)))
 
     # -- what the Region is --------------------------------------------------------------------
@@ -97,6 +104,15 @@ class _Contraction(Tiles):
         whole = memref.shape[-2:] == (self.k, self.n) and not any(map(any, layout.padding))
         return e if whole and e.map[-2:] == wanted else None
 
+    def lying(self, side: Literal["m", "n"], shape: ContractionShape) -> Matrix | None:
+        """Where the operand of a side lies that the plan wants used in place."""
+        if side not in self.plan.in_place:
+            return None
+        found = side_matrix(self.region, shape, side, self.plan.swap)
+        if found is None:
+            raise self.refuse(f"the operand of side {side} is no matrix with contiguous rows")
+        return found
+
     def linear(self, axes: Sequence[str]) -> Expr:
         return linearize(tuple(var(a) for a in axes), tuple(self.extents[a] for a in axes))
 
@@ -116,14 +132,15 @@ class _Contraction(Tiles):
 
     def split_m(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
-        panels, sums = self.local(rows_max * self.k), self.local(rows_max * self.nr)
+        panels, sums = self.local_panels(rows_max), self.local(rows_max * self.nr)
         x = self.counter(blocks)
         i0, rows, start = self.row_range(var(x), blocks)
         work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         own = (*start, *self.pack_rows({}, panels.name, i0, rows))
-        if self.ready is not None:
-            inner = self.all_slivers({}, i0, rows, panels.name, sums.name)
-            return (loop.Parallel(x, blocks, work, (*own, *inner), (panels, sums)),)
+        if self.ready is not None or self.columns_lie is not None:
+            sliver = self.local_sliver()
+            inner = self.all_slivers({}, i0, rows, panels.name, sums.name, sliver=sliver.name)
+            return (loop.Parallel(x, blocks, work, (*own, *inner), (panels, sliver, sums)),)
         slivers, s = self.local(self.k * self.slivers * self.nr), self.counter(self.slivers)
         pack = self.each_k_block(lambda k0, k1: self.pack_sliver({}, slivers.name, self.sliver_at(k0, var(s)), var(s), k0, k1))
         inner = self.all_slivers({}, i0, rows, panels.name, sums.name, packed=slivers.name)
@@ -134,21 +151,22 @@ class _Contraction(Tiles):
         )
 
     def split_n(self) -> Stmts:
-        panels = self.local(self.m * self.k)
+        panels = self.local_panels(self.m)
         count = ceildiv(self.m, expr(self.mr))
         q, s = self.counter(count), self.counter(self.slivers)
         pack = self.each_k_block(lambda k0, k1: self.pack_panel({}, panels.name, ZERO, self.m, count, var(q), k0, k1))
+        packing = () if self.rows_lie else (loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),)
         sliver, sums = self.local_sliver(), self.local(self.m * self.nr)
         compute = self.one_sliver({}, ZERO, self.m, panels.name, sums.name, var(s), sliver=sliver.name)
         return (
             panels,
-            loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),
+            *packing,
             loop.Parallel(s, self.slivers, grain(GRAIN_FLOPS, self.m * self.k * (2 * self.nr)), compute, (sliver, sums)),
         )
 
     def split_batch(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
-        panels, sliver = self.local(rows_max * self.k), self.local_sliver()
+        panels, sliver = self.local_panels(rows_max), self.local_sliver()
         sums = self.local(rows_max * self.nr)
         x = self.counter(self.batches * blocks)
         declare, values, block = self.batch_values(self.batch_axes, var(x), blocks)
@@ -159,6 +177,10 @@ class _Contraction(Tiles):
         return (loop.Parallel(x, self.batches * blocks, work, (*declare, *start, *pack, *inner), (panels, sliver, sums)),)
 
     # -- blocks --------------------------------------------------------------------------------
+
+    def local_panels(self, rows: Expr) -> loop.LocalBuffer:
+        """Room for panels of that many rows; none when rows are used where they lie."""
+        return self.local(ZERO if self.rows_lie is not None else rows * self.k)
 
     def local_sliver(self) -> loop.LocalBuffer:
         """Room for one block of k of a sliver; none when the slivers are ready."""
@@ -195,27 +217,64 @@ class _Contraction(Tiles):
     def one_sliver(
         self, values: dict[str, Expr], i0: Expr, rows: Expr, panels: str, sums: str, s: Expr, packed: str = "", sliver: str = ""
     ) -> Stmts:
-        """Sum all of k for `rows` rows by one sliver, then the epilogue."""
+        """`rows` rows by one sliver, from sums over all of k to results."""
+        by_copies = self.sliver_sums(values, i0, rows, panels, sums, s, packed, sliver, whole=False)
+        full = floordiv(self.n, expr(self.nr))
+        if (self.columns_lie is None and self.result is None) or full == ZERO:
+            return by_copies
+        in_place = self.sliver_sums(values, i0, rows, panels, sums, s, packed, sliver, whole=True)
+        if full == self.slivers:
+            return in_place
+        return (loop.If(loop.Within((Guard(s, full),)), in_place, by_copies),)
+
+    def sliver_sums(
+        self,
+        values: dict[str, Expr],
+        i0: Expr,
+        rows: Expr,
+        panels: str,
+        sums: str,
+        s: Expr,
+        packed: str,
+        sliver: str,
+        whole: bool,
+    ) -> Stmts:
+        """The same. `whole`: the sliver has nr columns, so that what lies in place is used there."""
+        j0 = s * self.nr
+        columns_lie, result = (self.columns_lie, self.result) if whole else (None, None)
+        kind = "lies" if self.rows_lie else "into" if columns_lie or result else "gemm"
+        a, a_size = loop.Pointer(panels, ZERO), self.k
+        if self.rows_lie is not None:
+            a, a_size = self.place(self.rows_lie, values, i0, ZERO), self.rows_lie.pitch
+        c, c_pitch = loop.Pointer(sums, ZERO), expr(self.nr)
+        if result is not None:
+            c, c_pitch = self.place(result, values, i0, j0), result.pitch
 
         def block(k0: Expr, k1: Expr) -> Stmts:
             pack: Stmts = ()
+            pitch = expr(self.nr)
             if self.ready is not None:
                 memref = self.memrefs[self.ready.tensor]
                 lead = linearize(tuple(substitute(x, values) for x in self.ready.map[:-2]), memref.shape[:-2])
-                at = loop.Pointer(self.ready.tensor, lead * self.slivers * self.k * self.nr + self.sliver_at(k0, s))
+                b = loop.Pointer(self.ready.tensor, lead * self.slivers * self.k * self.nr + self.sliver_at(k0, s))
+            elif columns_lie is not None:
+                b, pitch = self.place(columns_lie, values, k0, j0), columns_lie.pitch
             elif packed:
-                at = loop.Pointer(packed, self.sliver_at(k0, s))
+                b = loop.Pointer(packed, self.sliver_at(k0, s))
             else:
-                at, pack = loop.Pointer(sliver, ZERO), self.pack_sliver(values, sliver, ZERO, s, k0, k1)
-            buffers = (loop.Pointer(panels, ZERO), at, loop.Pointer(sums, ZERO))
-            sizes = (loop.Integer(rows), loop.Integer(self.k), loop.Integer(k0), loop.Integer(k1))
-            call = loop.Call(self.gemm_routine, (*buffers, *sizes), routine=True)
+                b, pack = loop.Pointer(sliver, ZERO), self.pack_sliver(values, sliver, ZERO, s, k0, k1)
+            sizes = (rows, a_size, k0, k1, *(() if kind == "gemm" else (pitch, c_pitch)))
+            call = loop.Call(f"tatami_{kind}_{self.tile}", (a, b, c, *map(loop.Integer, sizes)), routine=True)
             return (*pack, call)
 
-        j0 = s * self.nr
         ahead = self.prefetch(values, i0, rows, j0)
         products = self.each_k_block(block)
+        if result is not None:
+            return (*ahead, *products)
         return (*ahead, *products, *self.epilogue(values, i0, i0 + rows, j0, minimum(self.n, j0 + self.nr), sums))
+
+    def place(self, matrix: Matrix, values: dict[str, Expr], row: Expr, column: Expr) -> loop.Pointer:
+        return loop.Pointer(matrix.tensor, substitute(matrix.first, values) + matrix.pitch * row + column)
 
     def prefetch(self, values: dict[str, Expr], i0: Expr, rows: Expr, j0: Expr) -> Stmts:
         """The lines that the epilogue writes, and reads beside the sums, asked for before the products. A sliver has a few
@@ -247,7 +306,9 @@ class _Contraction(Tiles):
     # -- packing -------------------------------------------------------------------------------
 
     def pack_rows(self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr) -> Stmts:
-        """All panels of a block of rows, for all of k."""
+        """All panels of a block of rows, for all of k; none where rows are used in place."""
+        if self.rows_lie is not None:
+            return ()
         count = ceildiv(rows, expr(self.mr))
         q = self.counter(count)
         return self.each_k_block(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.estimate import contraction_estimate, trips
+from tatami.plan.in_place import in_place_sides
 from tatami.plan.ir import Candidate, CpuContraction, Rejected
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
@@ -45,8 +48,10 @@ def contraction_candidate(
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
     plan = contraction_plan(c, target, (b, narrow, wide, k), swap, constants, itemsize)
+    sides = in_place_sides(region, c.acc, swap, narrow, wide, plan.mr, bool(plan.packed))
+    plan = msgspec.structs.replace(plan, in_place=sides)
     estimate = contraction_estimate(region, facts, plan, target, sizes)
-    how = f"split {plan.split}{' swap' if swap else ''}"
+    how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in sides)}"
     line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
     return Candidate(plan, line, estimate)
 
@@ -106,8 +111,8 @@ def contraction_plan(
 ) -> CpuContraction:
     """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3.
 
-    The n side is split where there are slivers enough for all threads and the packed rows stay in cache; else blocks
-    of rows, small enough that every thread gets several.
+    The n side is split where there are slivers enough for all threads and the packed rows are few or stay in L2: each
+    sliver goes through all of them. Else blocks of rows, small enough that every thread gets several.
     """
     mr, nr = register_tile(target, itemsize)
     b, narrow, wide, k = extent
@@ -115,10 +120,10 @@ def contraction_plan(
     kc = 384 if target.l2_bytes >= 512 << 10 else 256
     mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * itemsize) // mr * mr)
     nc = max(nr, min(4096, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr)
-    rows_fit = narrow * k * itemsize <= max(target.l3_bytes // 2, target.l2_bytes)
+    rows_fit = narrow * k * itemsize <= target.l2_bytes * 3 // 4
     if b >= 2 * cores:
         split = "batch"
-    elif rows_fit and (wide >= 4 * cores * nr or (narrow < 256 and wide >= 2 * nr)):
+    elif wide >= 2 * nr and (narrow < 256 or (rows_fit and wide >= 4 * cores * nr)):
         split = "n"
     else:
         split = "m"

@@ -145,7 +145,9 @@ def contraction_estimate(
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     wide, narrow = (m, n) if plan.swap else (n, m)
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
-    packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize
+    copied_rows = 0 if "m" in plan.in_place else narrow
+    copied_columns = 0 if plan.packed or "n" in plan.in_place else wide
+    packed_bytes = b * k * (copied_rows + copied_columns) * itemsize
     tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
     waste = (min(tiles_m, narrow * 1.15) * tiles_n) / max(1, narrow * wide)
     threads = max(1, target.cores)

@@ -78,7 +78,8 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     """Packed panels and a register-tiled micro-kernel of mr x nr elements over kc (notes/cpu.md).
 
     `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that
-    threads divide: batch, m, n. `packed` names operands whose panels `setup` writes once.
+    threads divide: batch, m, n. `packed` names operands whose panels `setup` writes once. `in_place` names the sides whose
+    operand is used where it lies, without a copy (region/matrix.py says when).
     """
 
     acc: str
@@ -92,6 +93,7 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     split: Literal["batch", "m", "n"]
     packed: tuple[str, ...]
     epilogue: tuple[str, ...]
+    in_place: tuple[Literal["m", "n"], ...] = ()
 
 
 class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_streaming"):

@@ -34,6 +34,7 @@ from tatami.plan.pair_limits import pair_limits, pair_rules
 from tatami.plan.passes import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
+from tatami.region.matrix import side_matrix
 from tatami.region.online import find_online
 from tatami.region.pair_view import pair_view
 from tatami.region.turned import find_turned
@@ -258,6 +259,10 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
     if wrong := [p for p in plan.packed if p not in sides]:
         operands = " and ".join(s or "-" for s in sides)
         yield _bad(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
+    for side in plan.in_place:
+        if side_matrix(region, c, side, plan.swap) is None:
+            why = f"the operand of side {side} is no matrix with contiguous rows of {c.acc}'s type"
+            yield _bad(region, why, f"leave {side} out of in_place")
 
 
 def _tile(

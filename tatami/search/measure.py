@@ -11,7 +11,6 @@ import numpy as np
 
 from tatami.api import Compilation, load_cpu_program
 from tatami.core.cost import rates
-from tatami.core.diagnostic import fail
 from tatami.core.expr import free_vars
 from tatami.core.target import Target
 from tatami.explain import kernel_origins
@@ -22,7 +21,7 @@ from tatami.region.ir import Region
 from tatami.region.walk import all_axes
 from tatami.runtime.function import Function
 from tatami.runtime.host import thread_count
-from tatami.search.peak import Peaks
+from tatami.search.peak import Peaks, check_measurable
 
 MIN_RUNS = 5
 MAX_RUNS = 200
@@ -78,8 +77,7 @@ def measure(
     peaks: Peaks | None = None,
 ) -> Measurement:
     """Run `main` on `inputs` for about `seconds`. peaks: of the machine; absent, those that plans are chosen by."""
-    if compilation.target.kind != "cpu":
-        raise fail("UnknownTarget", compilation.target.name, "only programs for the CPU are measured", "use target cpu")
+    check_measurable(compilation.target)
     execution = compilation.stages["execution"]
     plain = Function(execution, load_cpu_program(compilation, threads), sizes=sizes)
     program = load_cpu_program(compilation, threads, timed=True)

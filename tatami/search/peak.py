@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tatami.core.diagnostic import fail
 from tatami.core.target import Target
 from tatami.runtime.host import detect_host
 from tatami.runtime.objects import Unit, build, load
@@ -118,13 +119,19 @@ class Probe:
         return time.perf_counter() - began
 
 
+def check_measurable(target: Target) -> None:
+    if target.kind != "cpu":
+        raise fail("UnknownTarget", target.name, "only programs for the CPU are measured", "use target cpu")
+
+
 def measured_peaks(target: Target, threads: int, tries: int = 20) -> Peaks:
-    """The best of some tries, in less than half a second."""
+    """The best of some tries, in less than half a second. Raises UnknownTarget unless it is a CPU's."""
+    check_measurable(target)
     probe = Probe(threads)
     near = [np.ones(max(target.l2_bytes // 2, 1 << 16) // 4, np.float32) for _ in range(threads)]
     far = [np.ones(max(2 * target.l3_bytes, 1 << 24) // threads // 4, np.float32) for _ in range(threads)]
     return Peaks(
         max(probe() for _ in range(tries)) * 1e9,
-        max(probe.bytes_per_second(far, 1) for _ in range(3)),
+        max(probe.bytes_per_second(far, 1) for _ in range(8)),
         max(probe.bytes_per_second(near, 50) for _ in range(tries)),
     )

@@ -63,6 +63,25 @@ def test_every_row_count_and_depth_agrees_with_numpy(element: str, dtype: type, 
                 np.testing.assert_allclose(c, a @ b[:kc], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("element", "dtype", "mr", "nr", "lanes"), CASES)
+def test_operands_and_results_may_be_parts_of_wider_matrices(element: str, dtype: type, mr: int, nr: int, lanes: int) -> None:
+    shape = f"{element}_{mr}x{nr}_{lanes}"
+    into, lies = routine(f"tatami_into_{shape}"), routine(f"tatami_lies_{shape}")
+    rng = np.random.default_rng(0)
+    for rows in (*range(1, mr + 1), 5 * mr - 1):
+        for depth in (1, 6, 33):
+            a = rng.standard_normal((rows, depth)).astype(dtype)
+            b = rng.standard_normal((depth, nr + 7)).astype(dtype)
+            wanted = np.full((rows, nr + 5), 7, dtype)
+            wanted[:, 3 : nr + 3] = a @ b[:, 2 : nr + 2]
+            half = depth // 2
+            for run, given, size in ((into, panels(a, mr), depth), (lies, a, depth)):
+                c = np.full_like(wanted, 7)
+                for k0, k1 in ((0, half), (half, depth)) if half else ((0, depth),):
+                    assert run((given, b[k0:, 2:], c[:, 3:]), rows, size, k0, k1, b.shape[1], c.shape[1]) == 0
+                np.testing.assert_allclose(c, wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("element", "dtype", "lanes"), [("f32", np.float32, 16), ("f32", np.float32, 8), ("f64", np.float64, 8)]
 )

@@ -49,11 +49,18 @@ TILES = {"avx512": (12, 32, 16), "avx2": (6, 16, 8), "neon": (8, 12, 4), "generi
 
 
 def plan(
-    region: Region, *, split: str = "m", swap: bool = False, kc: int = 16, mc: int = 24, isa: str = HOST.isa
+    region: Region,
+    *,
+    split: str = "m",
+    swap: bool = False,
+    kc: int = 16,
+    mc: int = 24,
+    isa: str = HOST.isa,
+    in_place: tuple[str, ...] = (),
 ) -> CpuContraction:
     mr, nr, width = TILES[isa]
     acc = next(let.name for let in region.lets if isinstance(let.expr, Reduce))
-    return CpuContraction(acc, mr, nr, kc, mc, 4096, width, swap, split, (), ())  # type: ignore[arg-type]
+    return CpuContraction(acc, mr, nr, kc, mc, 4096, width, swap, split, (), (), in_place)  # type: ignore[arg-type]
 
 
 def source(kernel: loop.Kernel) -> tuple[Unit, ...]:

@@ -43,6 +43,36 @@ def test_any_size_agrees_with_numpy(split: str, swap: bool) -> None:
         assert_close(got, np.maximum(x["a"].astype(np.float64) @ x["b"] * 2 + x["bias"], 0))
 
 
+@pytest.mark.parametrize("split", ["m", "n", "batch"])
+@pytest.mark.parametrize("sides", [("m",), ("n",), ("m", "n")])
+def test_operands_and_sums_in_place(split: str, sides: tuple[str, ...]) -> None:
+    for epilogue in (False, True):
+        region = matmul("M", "N", "K", epilogue=epilogue)
+        chosen = plan(region, split=split, in_place=sides)
+        assert ("tatami_lies_" in str(kernel_of(region, chosen)[0].body)) == ("m" in sides)
+        for m, n, k in SHAPES:
+            sizes = {"M": m, "N": n, "K": k}
+            x = arrays(region, sizes)
+            wanted = x["a"].astype(np.float64) @ x["b"]
+            got = run(region, chosen, x, sizes)["y"]
+            assert_close(got, np.maximum(wanted * 2 + x["bias"], 0) if epilogue else wanted)
+
+
+def test_in_place_the_bits_are_those_of_copies() -> None:
+    region = matmul(61, 96, 100, batch=(3,))
+    x = arrays(region, {})
+    copies = run(region, plan(region), x)["y"]
+    for sides in (("m",), ("n",), ("m", "n")):
+        np.testing.assert_array_equal(run(region, plan(region, in_place=sides), x)["y"], copies)
+
+
+@pytest.mark.parametrize("side", ["m", "n"])
+def test_what_lies_otherwise_is_not_used_in_place(side: str) -> None:
+    region = matmul(45, 70, 53, transpose_a=side == "m", transpose_b=side == "n")
+    with pytest.raises(TatamiError, match="contiguous rows"):
+        kernel_of(region, plan(region, in_place=(side,)))
+
+
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_transposed_operands(transpose_a: bool, transpose_b: bool) -> None:

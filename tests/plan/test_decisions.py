@@ -56,6 +56,7 @@ def test_a_plan_without_a_key_applies_to_the_only_region_of_its_kind() -> None:
         ({"epilogue": ()}, "epilogue"),
         ({"width": 32}, "32"),
         ({"packed": ("bias",)}, "no operand"),
+        ({"swap": True, "in_place": ("m",)}, "no matrix with contiguous rows"),
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused_with_reasons(change: dict[str, object], why: str) -> None:

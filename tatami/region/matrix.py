@@ -1,0 +1,86 @@
+"""Operands and results of a contraction that lie in memory as matrices: what a kernel can use without a copy.
+
+x[b, m, k] of a contiguous tensor    rows m, columns k: at 0, pitch K        rows k, columns m: no matrix, columns lie apart
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute, var
+from tatami.core.layout import address
+from tatami.core.scalar import number
+from tatami.region.contraction import ContractionShape
+from tatami.region.ir import Read, Reduce, Region
+from tatami.region.walk import all_axes, lets_by_name
+
+
+class Matrix(msgspec.Struct, frozen=True):
+    """Element (i, j) of a block of `tensor` is at ``first + i * pitch + j``; i and j are linear over groups of axes. `first`
+    is an address over the other axes."""
+
+    tensor: str
+    first: Expr
+    pitch: Expr
+
+
+def side_matrix(region: Region, shape: ContractionShape, side: Literal["m", "n"], swap: bool) -> Matrix | None:
+    """Where the operand of one side lies, where it is read as it is in the type of the sums: rows of m, columns of k, or
+    rows of k, columns of n. `swap` exchanges the operands."""
+    is_lhs = (side == "m") != swap
+    operand, own = (shape.lhs, shape.m) if is_lhs else (shape.rhs, shape.n)
+    reduce = lets_by_name(region)[shape.acc].expr
+    assert isinstance(reduce, Reduce)
+    if not isinstance(operand, Read):
+        return None
+    memref = next(p.memref for p in region.inputs if p.name == operand.tensor)
+    if memref.dtype != reduce.dtype:
+        return None
+    rows, columns = (own, shape.k) if side == "m" else (shape.k, own)
+    return _matrix(operand.tensor, address(memref.layout, memref.shape, operand.map), rows, columns, all_axes(region))
+
+
+def result_matrix(region: Region, acc: str, rows: Sequence[str], columns: Sequence[str]) -> Matrix | None:
+    """Where the sums may be made: the only output, which is nothing but them."""
+    let = lets_by_name(region)[acc]
+    assert isinstance(let.expr, Reduce)
+    if len(region.yields) != 1 or len(region.outputs) != 1:
+        return None
+    written, target = region.yields[0], region.outputs[0]
+    plain = written.source == acc and not written.indices and written.combine == "set" and not target.updates
+    if not plain or {let.expr.dtype, let.dtype, written.cast or let.dtype, target.memref.dtype} != {let.expr.dtype}:
+        return None
+    if let.expr.init is not None and number(let.expr.init) != 0:
+        return None
+    index = tuple(var(a) for a in let.axes) if written.map is None else tuple(e for e in written.map if e is not None)
+    at = address(target.memref.layout, target.memref.shape, index)
+    return _matrix(target.name, at, rows, columns, all_axes(region))
+
+
+def _matrix(tensor: str, at: Expr, rows: Sequence[str], columns: Sequence[str], extents: Mapping[str, Expr]) -> Matrix | None:
+    pitch, step = _step(at, rows, extents), _step(at, columns, extents)
+    if pitch is None or step not in (ONE, ZERO):
+        return None
+    return Matrix(tensor, substitute(at, dict.fromkeys((*rows, *columns), ZERO)), pitch)
+
+
+def _step(at: Expr, axes: Sequence[str], extents: Mapping[str, Expr]) -> Expr | None:
+    """What one step of the linear index over `axes` adds to the address: 0 where there is one element, None where steps
+    differ."""
+    step: Expr | None = None
+    inner = ONE
+    for axis in reversed(axes):
+        if extents[axis] == ONE:
+            continue
+        own = step_of(at, axis)
+        if own is None or free_vars(own) & extents.keys():
+            return None
+        if step is None:
+            step = own
+        elif own != step * inner:
+            return None
+        inner = inner * extents[axis]
+    return ZERO if step is None else step

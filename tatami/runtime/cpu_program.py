@@ -14,6 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -26,15 +27,16 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
-from tatami.core.signature import Equation
+from tatami.core.signature import Equation, Input
 from tatami.core.tensor import numpy_dtype
 from tatami.execution.arena import ArenaPlan, Planner, pool_offsets
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import ExecutionPlan
-from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
+from tatami.runtime.arrays import CHECK_FROM, address, check_memory, empty, empty_bytes
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import PythonRun
 from tatami.runtime.results import Results
+from tatami.runtime.steady import Steady
 
 Array: TypeAlias = np.ndarray
 Entry: TypeAlias = Callable[..., int]
@@ -255,6 +257,19 @@ class CpuProgram(LoadedModule):
 
     def _new(self, program: str, position: int, shape: tuple[int, ...], dtype: DType) -> Array:
         return self._results.new(position, shape, dtype) if program == "main" else empty(shape, dtype)
+
+    def steady(self, ports: Sequence[Input], sizes: Mapping[str, int]) -> Steady | None:
+        """Calls of `main` at these sizes; None where a call is more than a call of the entry."""
+        at, face = self.sized("main", sizes), self.face("main")
+        small = at.arena.bytes + at.output_bytes < CHECK_FROM and all(math.prod(shape) for shape in at.output_shapes)
+        simple = all(p.layout is None and p.mutability != "mutable" for p in ports) and all(k < 0 for k in face.of_input)
+        if not (small and simple and self.is_prepared) or "main" in self.layouts.hosted:
+            return None
+        wanted = [(p.tensor, numpy_dtype(p.dtype), tuple(evaluate(n, sizes) for n in p.shape)) for p in ports]
+        names = [o.tensor for o in self.execution.main.signature.outputs]
+        results = enumerate(zip(names, at.output_shapes, face.dtypes))
+        made = [(name, partial(self._results.new, k, shape, dtype)) for k, (name, shape, dtype) in results]
+        return Steady(wanted, made, partial(self.call, "main", at))
 
     def call(self, program: str, at: Sized, addresses: Sequence[int]) -> None:
         """One call on bare memory: the addresses of the inputs, then of the written outputs. Nothing is checked. Not for

@@ -40,14 +40,14 @@ class Results:
         with self._lock:
             kept = self._kept.setdefault(position, [])
             for k in range(len(kept)):
-                if kept[k].nbytes == size + ALIGNMENT and sys.getrefcount(kept[k]) == _UNUSED:
+                if kept[k].size == size + ALIGNMENT and sys.getrefcount(kept[k]) == _UNUSED:
                     block = kept.pop(k)
                     break
             else:
                 del kept[: len(kept) - KEPT + 1]
                 block = empty_block(size)
             kept.append(block)
-            return np.ndarray(tuple(shape), kind, block, -address(block) % ALIGNMENT)
+            return np.ndarray(shape, kind, block, -address(block) % ALIGNMENT)
 
 
 def _unused() -> int:

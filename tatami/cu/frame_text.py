@@ -59,7 +59,7 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
     if plain:
         l.add("const int KB = (int)((K + BK - 1) / BK);")
     tile_text(k, persistent, l)
-    if k.split > 1:
+    if k.split > 1 and k.weights is None:
         l.add(f"constexpr int SPLIT = {k.split};  // parts of k, of whole blocks; K is the end of this one")
         l.add(f"const tt_i64 k_all = {index_text(k.k)}, k_part = (k_all + SPLIT * BK - 1) / (SPLIT * BK) * BK;")
         l.add("const tt_i64 k_first = split * k_part, K = tt_min_size(k_all, k_first + k_part);")

@@ -12,7 +12,16 @@ from tatami.cu.expr_text import index_text
 from tatami.cu.frame_text import prologue_lines, signature_lines
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import mma_text, ring_fma_text
-from tatami.cu.pair_text import begin_text, finish_text, rescale_text, result_text, scores_text, state_lines, weigh_text
+from tatami.cu.pair_text import (
+    begin_text,
+    finish_text,
+    rescale_text,
+    result_text,
+    rows_text,
+    scores_text,
+    state_lines,
+    weigh_text,
+)
 from tatami.cu.ring_text import barrier_text, guard_text, parity_text, slot_text
 from tatami.cu.sync_text import fma_text, load_tile_text, sync_epilogue
 from tatami.cu.tile_text import pair_tile_text
@@ -46,6 +55,7 @@ from tatami.gpu.ir import (
     StGlobalVec,
     StMatrix,
     Stmt,
+    StRows,
     SyncThreads,
     SyncWarpgroup,
     TmaLoad,
@@ -121,11 +131,11 @@ class _Printer:
             if isinstance(s, Epilogue) and isinstance(body[position + 1], Loop):
                 self.ops = s
             elif isinstance(s, Epilogue):
-                stores = []
-                while position + 1 < len(body) and isinstance(body[position + 1], StGlobalVec):
+                stores: list[StGlobalVec | StRows] = []
+                while position + 1 < len(body) and isinstance(store := body[position + 1], StGlobalVec | StRows):
                     position += 1
-                    stores.append(body[position])
-                self.epilogue(s, tuple(x for x in stores if isinstance(x, StGlobalVec)))
+                    stores.append(store)
+                self.epilogue(s, stores)
             else:
                 self.statement(s)
             self.spans.append((first, len(self.l.out), s))
@@ -186,7 +196,7 @@ class _Printer:
                 wgmma_text(self.k, s, (side_a, (ring_b, slot_text(self.k, ring_b, s.block))), l)
             case LoadTile():
                 load_tile_text(self.k, s, l)
-            case Epilogue() | StGlobalVec():
+            case Epilogue() | StGlobalVec() | StRows():
                 raise fail("InvalidDocument", s.__class__.__name__, "a store stands without its epilogue", "keep them together")
             case Loop():
                 self.loop(s)
@@ -370,7 +380,8 @@ class _Printer:
             result_text(self.k, values, slot_text(self.k, values, s.block), self.l)
 
     # -- epilogue --------------------------------------------------------------------------------
-    def epilogue(self, e: Epilogue, stores: tuple[StGlobalVec, ...]) -> None:
+    def epilogue(self, e: Epilogue, after: list[StGlobalVec | StRows]) -> None:
+        stores = tuple(s for s in after if isinstance(s, StGlobalVec))
         l, k = self.l, self.k
         with l.block():
             m0, n0 = "m0", "n0"
@@ -380,6 +391,9 @@ class _Printer:
                     l.add(f"const tt_i64 b{i} = b{i}_done;")
             if k.weights is not None:
                 finish_text(k, k.weights, l)
+            for s in after:
+                if isinstance(s, StRows):
+                    rows_text(k, s, l)
             if k.template == "sync":
                 sync_epilogue(k, e, stores, l)
             elif k.template == "fma":

@@ -17,7 +17,7 @@ from tatami.cu.epilogue_text import let_lines
 from tatami.cu.expr_text import SHORT, constant_text, factor_text, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import read_a, read_b
-from tatami.gpu.ir import Kernel, Ring, Weights
+from tatami.gpu.ir import Kernel, Ring, StRows, Weights
 from tatami.region.ir import Binary, Const, Read, Ref, RegionExpr
 from tatami.region.walk import nodes
 
@@ -70,14 +70,22 @@ def place_lines(k: Kernel, tile: str, l: Lines) -> None:
         l.add(*(("tt_i64 z = first + at % width;", names) if k.batch else ()))
         return
     l.add(f"const tt_i64 m0 = (tt_i64)(MT - 1 - {tile} % MT) * BM;")
+    if k.batch or k.split > 1:
+        l.add(f"tt_i64 z = {tile} / MT;")
+    if k.split > 1:
+        l.add(f"const tt_i64 split = z % {k.split};  // the part of the keys", f"z /= {k.split};")
     if k.batch:
-        l.add(f"tt_i64 z = {tile} / MT;", names)
+        l.add(names)
 
 
 def key_lines(k: Kernel, w: Weights, l: Lines) -> None:
     """Keys k_first .. K are visited; blocks within whole_first .. whole_end need no look at the predicate."""
+    part = k.split > 1
+    if part:
+        l.add(f"const tt_i64 k_part = (keys + {k.split} * BK - 1) / ({k.split} * BK) * BK;")
+    names = ("seen_first", "seen_end", "all_end") if part else ("k_first", "K", "whole_end")
     if not w.low and not w.high:
-        l.add("const tt_i64 k_first = 0, K = keys, whole_first = 0, whole_end = keys;")
+        l.add(f"const tt_i64 {names[0]} = 0, {names[1]} = keys, whole_first = 0, {names[2]} = keys;")
     else:
         assert w.odd_at is not None
         l.add("const tt_i64 m_last = tt_min_size(m0 + BM, M) - 1;")
@@ -89,8 +97,12 @@ def key_lines(k: Kernel, w: Weights, l: Lines) -> None:
         for e in w.high:
             end = f"tt_min_size({end}, {_at_end(e + 1, largest=True)})"
             whole_end = f"tt_min_size({whole_end}, {_at_end(e + 1, largest=False)})"
-        l.add(f"const tt_i64 k_first = {f'all ? 0 : {first} / BK * BK' if w.low else '0'}, K = all ? keys : {end};")
-        l.add(f"const tt_i64 whole_first = {whole_first}, whole_end = {whole_end};")
+        start = f"all ? 0 : {first} / BK * BK" if w.low else "0"
+        l.add(f"const tt_i64 {names[0]} = {start}, {names[1]} = all ? keys : {end};")
+        l.add(f"const tt_i64 whole_first = {whole_first}, {names[2]} = {whole_end};")
+    if part:
+        l.add("const tt_i64 k_first = tt_max_size(seen_first, split * k_part);")
+        l.add("const tt_i64 K = tt_min_size(seen_end, (split + 1) * k_part), whole_end = tt_min_size(all_end, K);")
     l.add(f"const int KB = K > k_first ? (int)((K - k_first + BK - 1) / BK) : {int(k.uneven)};")
 
 
@@ -215,12 +227,12 @@ def _score_lines(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
                         text = f"{scalar_text(w.excluded, scope)[0]} ? {text} : {NEVER}"
                     l.add(f"score = {text};")
                 l.add(f"{at} = score * {constant_text(LOG2_E, DType.fp32)};")
-    if by_blocks and (w.excluded is not None or "k" in k.tail):
+    if by_blocks and (w.excluded is not None or "k" in k.tail or k.split > 1):
         with l.block("if (key0 < whole_first || key0 + BK > whole_end)"), l.block(rows):
             l.add(row)
             with l.block(ELEMENTS):
                 l.add(KEY)
-                seen = ["key < keys"]
+                seen = ["key < K"]
                 if w.excluded is not None:
                     l.add(f"const float acc_value = {at};")
                     seen.append(scalar_text(w.excluded, let_lines(k, w.lets, l))[0])
@@ -239,10 +251,13 @@ def _scale(score: RegionExpr) -> float | None:
 
 
 def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
-    """What is left to do on a row of `acc`: its sum over the quad's lanes, and rows that see nothing, which are NaN."""
+    """What is left to do on a row of `acc`: its sum over the quad's lanes, and rows that see nothing, which are NaN. Parts
+    of the keys are joined by the kernel after this one."""
     f = fragments_of(k)
     with l.block(_rows(k)):
         l.add("total[i][h] = tt_quad_sum(total[i][h]);")
+        if k.split > 1:
+            return
         whole = "1.0f / total[i][h]" if w.divided else f"(top[i][h] == {NEVER} ? tt_bits_to_f32(0x7fc00000u) : 1.0f)"
         l.add(f"factor[i][h] = keys > 0 ? {whole} : 0.0f;")
     _scaled(k, "factor[i][h]", l)
@@ -261,3 +276,9 @@ def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
             l.add(
                 f"TT_UNROLL for (int f = 0; f < BN / 4; ++f) if (f == e) {f.element('acc', 'f / 2', '2 * h + f % 2')} = plain;"
             )
+
+
+def rows_text(k: Kernel, s: StRows, l: Lines) -> None:
+    with l.block(_rows(k)):
+        l.add(_row_line(k), f"float* const to = {s.ptr} + {index_text(s.index)};")
+        l.add("if (m < M && lane % 4 == 0) { to[0] = top[i][h]; to[1] = total[i][h]; }")

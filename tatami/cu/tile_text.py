@@ -6,6 +6,7 @@ the others' (one behind the matrix where the count is odd: TMA delivers zeros th
 
 from __future__ import annotations
 
+from tatami.core.expr import expr
 from tatami.cu.expr_text import factor_text
 from tatami.cu.lines import Lines
 from tatami.cu.pair_text import key_lines, place_lines, size_lines
@@ -20,7 +21,8 @@ def tile_text(k: Kernel, persistent: bool, l: Lines) -> None:
         return
     size_lines(k, k.weights, l)
     if persistent:
-        l.add(f"const int tiles = MT{''.join(' * (int)' + factor_text(b) for b in k.batch)};")
+        parts = [*k.batch, *((expr(k.split),) if k.split > 1 else ())]
+        l.add(f"const int tiles = MT{''.join(' * (int)' + factor_text(b) for b in parts)};")
     else:
         pair_tile_text(k, "tt_block_x()", l)
 

@@ -227,6 +227,14 @@ class StGlobalVec(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="st
     in_token: Token
 
 
+class StRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StRows"):
+    """Of each row, at `index` over m: its largest score, in units of log2(e), and behind it the sum of its weights."""
+
+    ptr: str
+    index: Expr
+    in_token: Token
+
+
 class StMatrix(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StMatrix"):
     """A chunk of `regs` (as in StGlobalVec) to the warpgroup's next slot of `dst_smem`; `pred`: outside these axes
     there is nothing to compute."""
@@ -295,6 +303,7 @@ Stmt: TypeAlias = (
     | Fma
     | Epilogue
     | StGlobalVec
+    | StRows
     | StMatrix
     | FenceAsync
     | TmaStore
@@ -429,7 +438,8 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     """Axes with predicates: exactly the plan's predicate_tail."""
     tile_order: TileOrder = "row"
     split: int = 1
-    """CTAs that share a tile's k, each with a part of whole blocks; `split` in a store's index is the part's number."""
+    """CTAs that share a tile's k, each with a part of whole blocks; `split` in a store's index is the part's number. Of two
+    products the second's rows are then neither divided by their sums nor joined."""
     cluster: tuple[int, int] = (1, 1)
     """CTAs along m and along n."""
 

@@ -20,9 +20,11 @@ from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.layout import MemRef
 from tatami.core.target import Target
 from tatami.gpu.frame import refuse
-from tatami.gpu.ir import AnyKernel, Kernel, Operand, Weights
+from tatami.gpu.ir import AnyKernel, Kernel, Operand, StRows, Token, Weights
+from tatami.gpu.pair_parts import Parts, in_parts
 from tatami.gpu.plan_words import tail_roles
 from tatami.gpu.problem import Problem, Words
+from tatami.gpu.sm80 import LAST
 from tatami.gpu.sm80_pair import lower_sm80_pair
 from tatami.gpu.sm90_pair import lower_sm90_pair
 from tatami.gpu.stream import lower_stream
@@ -47,17 +49,36 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
     if isinstance(view, str):
         raise fail("InvalidPlan", region.name, f"no pair of products to stream: {view}", "use a plan of kind gpu_stream")
     p, w = pair_problem(region, view, choice.conditions)
+    parts = _parts(region, view, p, plan.split) if plan.split > 1 else None
+    if parts is not None:
+        p = parts.problem
     at = _values_of_a_batch(region, view) if view.low or view.high else None
     if at is None:
-        return [_lower(p, msgspec.structs.replace(w, low=(), high=()), plan, target)]
+        return _joined(_lower(p, msgspec.structs.replace(w, low=(), high=()), plan, parts, target), parts, choice)
     before, index, size = at
     looking = lower_stream(before, _two_sums(before), choice.conditions)
     kernel, binding = looking[0]
     looking[0] = kernel, msgspec.structs.replace(binding, scratch=((ODD, size), *binding.scratch))
-    name = f"p{len(p.params)}"
+    name = f"p{len(p.params) + (len(region.outputs) if parts is not None else 0)}"
     p = msgspec.structs.replace(p, params=(*p.params, Param(name, DType.fp32)), buffers=(*p.buffers, ODD))
     w = msgspec.structs.replace(w, odd=name, odd_at=substitute(index, _places(region, view, p)))
-    return [*looking, _lower(p, w, plan, target)]
+    return [*looking, *_joined(_lower(p, w, plan, parts, target), parts, choice)]
+
+
+def _parts(region: Region, v: PairView, p: Problem, split: int) -> Parts:
+    if v.nan_weight is not None or not v.divided:
+        why = f"split {split}: rows that see nothing, or weights that are not divided by their sum, are not joined from parts"
+        raise fail("InvalidPlan", region.name, why, "use split 1")
+    places = _places(region, v, p) | {v.rows: var("m"), v.columns: var("n")}
+    return in_parts(region, v, p, places, split)
+
+
+def _joined(made: tuple[Kernel, Binding], parts: Parts | None, choice: Guarded) -> list[tuple[AnyKernel, Binding]]:
+    kernel, binding = made
+    if parts is None:
+        return [(kernel, binding)]
+    first = kernel, msgspec.structs.replace(binding, scratch=(*parts.scratch, *binding.scratch))
+    return [first, *lower_stream(parts.after, parts.plan, choice.conditions)]
 
 
 # -- the Region in kernel words --------------------------------------------------------------------
@@ -170,7 +191,7 @@ def _two_sums(region: Region) -> GpuStream:
 # -- the kernel ------------------------------------------------------------------------------------
 
 
-def _lower(p: Problem, w: Weights, plan: PairPlan, target: Target) -> tuple[Kernel, Binding]:
+def _lower(p: Problem, w: Weights, plan: PairPlan, parts: Parts | None, target: Target) -> tuple[Kernel, Binding]:
     bm, bn, bk = plan.tile
     refuse(p.region, "InvalidPlan", pair_rules(plan))
     refuse(p.region, "ResourceExceeded", pair_limits(plan, target))
@@ -183,8 +204,9 @@ def _lower(p: Problem, w: Weights, plan: PairPlan, target: Target) -> tuple[Kern
             why = f"axis {role} of size {size} may be no multiple of its tile {tile} and is not in predicate_tail"
             raise fail("InvalidPlan", p.region, why, f'add "{role}" to predicate_tail')
     w = msgspec.structs.replace(w, steps=plan.depth // 16)
+    rows = (StRows(parts.rows, parts.index, Token("tE", LAST)),) if parts is not None else ()
     match plan:
         case Sm80Pair():
-            return lower_sm80_pair(p, w, plan, tail)
+            return lower_sm80_pair(p, w, plan, tail, rows)
         case Sm90Pair():
-            return lower_sm90_pair(p, w, plan, tail, target)
+            return lower_sm90_pair(p, w, plan, tail, rows, target)

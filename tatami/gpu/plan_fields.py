@@ -22,6 +22,7 @@ from tatami.gpu.ir import (
     StGlobalVec,
     StMatrix,
     Stmt,
+    StRows,
     SyncThreads,
     SyncWarpgroup,
     TmaLoad,
@@ -63,6 +64,8 @@ def plan_fields(s: Stmt) -> str:
             return "layout_hints, warp_tile"
         case Mma() | Wgmma():
             return "inst_shape, k_steps, layout_hints"
+        case StRows():
+            return "split"
         case Weigh() | Rescale():
             return "tile, warp_rows, consumers"
         case ZeroAcc() | Fma():

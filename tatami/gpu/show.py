@@ -26,6 +26,7 @@ from tatami.gpu.ir import (
     StGlobalVec,
     StMatrix,
     Stmt,
+    StRows,
     SyncThreads,
     SyncWarpgroup,
     TmaLoad,
@@ -244,6 +245,8 @@ def statement_text(s: Stmt) -> str:
         case StGlobalVec():
             tail = f" if {', '.join(s.pred)} inside" if s.pred else ""
             return f"StGlobalVec {s.ptr}[{s.index}] = {s.regs}, {s.width} wide{tail} after {_t(s.in_token)}"
+        case StRows():
+            return f"StRows {s.ptr}[{s.index}] after {_t(s.in_token)}"
         case StMatrix():
             tail = f" if {', '.join(s.pred)} inside" if s.pred else ""
             return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{tail} after {_t(s.in_token)}"

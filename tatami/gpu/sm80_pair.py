@@ -28,6 +28,7 @@ from tatami.gpu.ir import (
     Ring,
     StGlobalVec,
     Stmt,
+    StRows,
     SyncThreads,
     Token,
     Wait,
@@ -59,7 +60,7 @@ def pair_body(
     steps: tuple[int, int],
     dtype: str,
     lets: tuple[Let, ...],
-    stores: tuple[StGlobalVec, ...],
+    stores: tuple[StRows | StGlobalVec, ...],
 ) -> tuple[Stmt, ...]:
     """`steps` of the instruction along d and along a block's keys. With one stage a block's B is copied under the first
     product and the next block's `right` under the second; with more, both are copied stages - 1 blocks ahead."""
@@ -110,7 +111,9 @@ def pair_body(
     return (ZeroAcc("acc"), *first, Loop("blocks", tuple(step)), *finish)
 
 
-def lower_sm80_pair(p: Problem, w: Weights, plan: Sm80Pair, tail: tuple[str, ...]) -> tuple[Kernel, Binding]:
+def lower_sm80_pair(
+    p: Problem, w: Weights, plan: Sm80Pair, tail: tuple[str, ...], joined: tuple[StRows, ...]
+) -> tuple[Kernel, Binding]:
     bm, bn, bk = plan.tile
     assert p.b is not None
     rings, copies, base = [], [], 0
@@ -137,7 +140,7 @@ def lower_sm80_pair(p: Problem, w: Weights, plan: Sm80Pair, tail: tuple[str, ...
         steps=(plan.depth // 16, bk // 16),
         dtype=f"{p.b_dtype}_fp32acc",
         lets=p.lets,
-        stores=tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0),
+        stores=(*joined, *tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0)),
     )
     kernel = contraction_kernel(
         p,
@@ -159,9 +162,10 @@ def lower_sm80_pair(p: Problem, w: Weights, plan: Sm80Pair, tail: tuple[str, ...
         bind={},
         tail=tail,
         maps=(),
+        split=plan.split,
     )
     kernel = msgspec.structs.replace(kernel, weights=w, tokens=dict(PAIR_TOKENS), grid={"x": "m", "y": "n", "z": "b"})
     kernel, binding = bind_kernel(p, kernel, {}, persistent=0)
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
-    tiles = substitute(ceildiv(p.m, bm) * product(p.batch), names)
+    tiles = substitute(ceildiv(p.m, bm) * product(p.batch) * plan.split, names)
     return kernel, msgspec.structs.replace(binding, grid=(tiles, ONE, ONE))

@@ -34,6 +34,7 @@ from tatami.gpu.ir import (
     Role,
     SetMaxNReg,
     Stmt,
+    StRows,
     SyncThreads,
     TmaLoad,
     Token,
@@ -88,7 +89,9 @@ class Feed(NamedTuple):
         return MBarrierArrive(self.empty, block, out_token=Token("tFree", block))
 
 
-def lower_sm90_pair(p: Problem, w: Weights, plan: Sm90Pair, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
+def lower_sm90_pair(
+    p: Problem, w: Weights, plan: Sm90Pair, tail: tuple[str, ...], joined: tuple[StRows, ...], target: Target
+) -> tuple[Kernel, Binding]:
     bm, bn, bk = plan.tile
     assert p.b is not None
     if not (p.k.as_int() or any(c.size == p.k and c.low > 0 for c in p.conditions)):
@@ -128,10 +131,11 @@ def lower_sm90_pair(p: Problem, w: Weights, plan: Sm90Pair, tail: tuple[str, ...
         template="pair",
         shared=needs_of_pair(plan, target).smem_bytes,
         origin="kernel",
-        body=_body(p, plan, feeds, tail),
+        body=_body(p, plan, feeds, (*joined, *tile_stores(p, tail, 8, own=2, quad=bn % 32 == 0))),
         bind={},
         tail=tail,
         maps=tuple(f.desc for f in feeds),
+        split=plan.split,
     )
     tokens = dict(PAIR_TOKENS)
     kernel = msgspec.structs.replace(kernel, weights=w, tokens=tokens, grid={}, uneven=True, section=plan.section)
@@ -161,7 +165,7 @@ def _feed(
     return Feed(ring, token, f"{token[1]}_desc", coords, boxes, o.major == "mn"), spec
 
 
-def _body(p: Problem, plan: Sm90Pair, feeds: list[Feed], tail: tuple[str, ...]) -> tuple[Stmt, ...]:
+def _body(p: Problem, plan: Sm90Pair, feeds: list[Feed], stores: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     q, k, v = feeds
     _, bn, bk = plan.tile
     dtype = f"{p.b_dtype}_fp32acc"
@@ -248,7 +252,6 @@ def _body(p: Problem, plan: Sm90Pair, feeds: list[Feed], tail: tuple[str, ...]) 
             ),
             q.free(LAST),
         )
-    stores = tile_stores(p, tail, 8, own=2, quad=bn % 32 == 0)
     consume = (*consume, Epilogue("acc", p.lets, Token("tMMA", LAST), Token("tE", LAST), True), *stores)
     per_slot = WARPS * plan.consumers
     inc, dec = SetMaxNReg(plan.registers[1], "inc"), SetMaxNReg(plan.registers[0], "dec")

@@ -44,7 +44,7 @@ def split_region(region: Region, plan: Sm80Mma | Sm90Mma, acc: str) -> Split:
     others = [x for x in region.lets if x is not let]
     first = msgspec.structs.replace(
         region,
-        inputs=tuple(p for p in region.inputs if p.name in _read((let,))),
+        inputs=tuple(p for p in region.inputs if p.name in read_tensors((let,))),
         outputs=(Target(parts, MemRef(let.dtype, shape)),),
         lets=(let,),
         yields=(Yield(acc, parts),),
@@ -54,18 +54,18 @@ def split_region(region: Region, plan: Sm80Mma | Sm90Mma, acc: str) -> Split:
         reduce_axes=(),
         inputs=(
             Param(parts, MemRef(let.dtype, (expr(plan.split_k), *shape))),
-            *(p for p in region.inputs if p.name in _read(others)),
+            *(p for p in region.inputs if p.name in read_tensors(others)),
         ),
         lets=tuple(summed if x is let else x for x in region.lets),
     )
-    return Split(first, second, _elementwise(second), (parts, product(shape) * plan.split_k * let.dtype.itemsize))
+    return Split(first, second, elementwise(second), (parts, product(shape) * plan.split_k * let.dtype.itemsize))
 
 
-def _read(lets: tuple[Let, ...] | list[Let]) -> set[str]:
+def read_tensors(lets: tuple[Let, ...] | list[Let]) -> set[str]:
     return {e.tensor for x in lets for e in nodes(x.expr) if isinstance(e, Read)}
 
 
-def _elementwise(region: Region) -> GpuStream:
+def elementwise(region: Region) -> GpuStream:
     """A pass per let that leaves; the others are computed where they are used."""
     leaving = {y.source for y in region.yields}
     used = {n for x in region.lets for n in used_lets(x.expr)}

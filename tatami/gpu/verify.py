@@ -37,6 +37,7 @@ from tatami.gpu.ir import (
     StGlobalVec,
     StMatrix,
     Stmt,
+    StRows,
     SyncThreads,
     TmaLoad,
     TmaStore,
@@ -221,7 +222,7 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
                             kernel, statement_text(s), f"the epilogue depends on {t.name}[{t.block}], not on the last block's"
                         )
                     )
-            case StGlobalVec(in_token=t) | StMatrix(in_token=t):
+            case StGlobalVec(in_token=t) | StRows(in_token=t) | StMatrix(in_token=t):
                 need(s, t, ("TokEpilogue",))
             case TmaLoad():
                 loaded[s.mbarrier] = loaded.get(s.mbarrier, 0) + s.bytes
@@ -315,7 +316,7 @@ def _bare(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 out.append(msgspec.structs.replace(s, body=_bare(s.body)))
             case Epilogue():
                 out.append(msgspec.structs.replace(s, ops=()))
-            case StGlobalVec():
+            case StGlobalVec() | StRows():
                 pass
             case TmaLoad() | TmaStore():
                 out.append(msgspec.structs.replace(s, coords=()))

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, substitute
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import address, slices
 from tatami.core.target import Target
+from tatami.plan.gpu_limits import MAX_SPLIT
 from tatami.plan.ir import Guarded, Rejected, Sm80Pair, Sm90Pair
 from tatami.plan.pair_estimate import pair_estimate
 from tatami.plan.pair_limits import PairPlan, pair_limits, pair_rules
@@ -89,6 +90,7 @@ def _candidates(
             broken.append(Rejected("sm90_pair", why_not))
         else:
             plans = [*_role_plans(region, view, sizes), *plans]
+    plans += _in_parts(region, view, plans, target, sizes)
     fits: list[Fit] = []
     for plan in plans:
         estimate = pair_estimate(region, view, plan, target, sizes)
@@ -128,6 +130,25 @@ def _role_plans(region: Region, view: PairView, sizes: Mapping[str, int]) -> lis
 
 REGISTERS = {1: (56, 224), 2: (24, 240), 3: (32, 160)}
 """setmaxnreg of producer and consumers by the number of consumers (notes: gpu §4)."""
+
+
+def _in_parts(
+    region: Region, view: PairView, plans: list[PairPlan], target: Target, sizes: Mapping[str, int]
+) -> list[PairPlan]:
+    """Those whose tiles are fewer than the SMs, with the keys of each shared out: one query and long keys, for one."""
+    if view.nan_weight is not None or not view.divided:
+        return []
+    extents = all_axes(region)
+    batch = size_at(product(extents[a] for a in view.batch), sizes)
+    rows, keys = size_at(extents[view.rows], sizes), size_at(extents[view.keys], sizes)
+    out: list[PairPlan] = []
+    for plan in plans:
+        tiles, blocks = batch * -(-rows // plan.tile[0]), -(-keys // plan.tile[2])
+        split = min(MAX_SPLIT, target.sms // max(1, tiles), blocks // 2)
+        if split > 1 and tiles == batch:
+            whole = msgspec.structs.replace(plan, section=0) if isinstance(plan, Sm90Pair) else plan
+            out.append(msgspec.structs.replace(whole, split=split))
+    return out
 
 
 def _with_tail(view: PairView, extents: Mapping[str, Expr], plan: PairPlan) -> PairPlan:
@@ -182,9 +203,10 @@ def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
 def name_pair(plan: PairPlan) -> str:
     bm, bn, bk = plan.tile
     head = f"{plan.arch}_pair {bm}x{bn}x{bk} depth {plan.depth}"
+    parts = f", keys in {plan.split} parts" if plan.split > 1 else ""
     match plan:
         case Sm80Pair():
-            return f"{head} warps of {plan.warp_rows} stages {plan.stages}"
+            return f"{head} warps of {plan.warp_rows} stages {plan.stages}{parts}"
         case Sm90Pair():
             how = f"{', in turns' if plan.in_turns else ''}{f', {plan.section} batches mixed' if plan.section else ''}"
-            return f"{head} consumers {plan.consumers} stages {plan.stages}{how}"
+            return f"{head} consumers {plan.consumers} stages {plan.stages}{how}{parts}"

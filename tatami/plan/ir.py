@@ -254,6 +254,8 @@ class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     predicate_tail: tuple[str, ...]
     width: int = 8
     """Elements of one copy at most."""
+    split: int = 1
+    """CTAs that share a tile's keys, each with a part of whole blocks; a second kernel joins their results."""
     arch: Literal["sm80"] = "sm80"
 
 
@@ -277,6 +279,8 @@ class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     persistent: bool = True
     section: int = 0
     """Batches whose tiles are mixed, those of the last rows first, which see the most keys; 0: one batch after the other."""
+    split: int = 1
+    """As in Sm80Pair."""
     arch: Literal["sm90"] = "sm90"
 
 

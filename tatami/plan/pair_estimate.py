@@ -31,11 +31,11 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
     rows, keys = size_at(extents[view.rows], sizes), size_at(extents[view.keys], sizes)
     need = needs_of_pair(plan, target)
     sms, ctas = max(1, target.sms), max(1, need.ctas_per_sm)
-    tiles = batch * -(-rows // bm)
+    tiles = batch * -(-rows // bm) * plan.split
     waves = -(-tiles // (sms * ctas))
     wave_eff = tiles / (waves * sms * ctas)
     seen = 0.5 if view.high and not view.low else 1.0
-    blocks = max(1.0, seen * -(-keys // bk))
+    blocks = max(1.0, seen * -(-keys // bk) / plan.split)
     figures = figures_of(target)
     clock = target.clock
     steps, turns = tiles * blocks, 1
@@ -58,10 +58,12 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
     hidden = 1 - 0.5**turns  # of the exponentials, under the products of others
     compute = (max(math, shared, fetched) + exponentials * (1 - hidden)) / wave_eff
     moved = batch * (2.0 * rows * (plan.depth + bn) + 2.0 * keys * (plan.depth + bn))
+    if plan.split > 1:  # parts are written and read again
+        moved += 4.0 * batch * rows * plan.split * (bn + 2)
     memory = moved / target.bandwidth
     rounds = 1 if isinstance(plan, Sm90Pair) else waves  # the next tile's first copies run under this tile's last products
     exposed = figures.dram_latency / clock * rounds * (1 + (blocks * 0.2 if plan.stages == 1 and ctas == 1 else 0))
-    launch = target.launch_seconds * (3 if view.high or view.low else 1)
+    launch = target.launch_seconds * ((3 if view.high or view.low else 1) + (plan.split > 1))
     total = max(compute, memory) + exposed + launch
     return {
         "compute": compute,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tatami.core.target import Target
-from tatami.plan.gpu_limits import BARRIER_BYTES, Needs, limits, register_limits, register_rules, resident
+from tatami.plan.gpu_limits import BARRIER_BYTES, MAX_SPLIT, Needs, limits, register_limits, register_rules, resident
 from tatami.plan.ir import Sm80Pair, Sm90Pair
 
 PairPlan = Sm80Pair | Sm90Pair
@@ -52,12 +52,16 @@ def pair_rules(plan: PairPlan) -> list[str]:
                 out.append(f"{bn} columns, {bk} keys, depth {plan.depth}: wgmma and a TMA box have 256 at most")
             if plan.in_turns and plan.consumers == 1:
                 out.append("in_turns: one consumer has nobody to take turns with")
+            if plan.section and plan.split > 1:
+                out.append(f"section {plan.section} with split {plan.split}: parts of the keys are not mixed")
             if plan.section < 0 or (plan.section and not plan.persistent):
                 out.append(f"section {plan.section} mixes the tiles of a persistent CTA")
             out += register_rules(plan)
     for name, size in (("columns", bn), ("keys", bk), ("depth", plan.depth)):
         if size < 16 or size % 16:
             out.append(f"{size} {name}: no multiple of 16, which one instruction covers")
+    if not 1 <= plan.split <= MAX_SPLIT:
+        out.append(f"split {plan.split} is outside 1..{MAX_SPLIT}")
     if not 1 <= plan.stages <= 4:
         out.append(f"stages {plan.stages} is outside 1..4")
     return out

@@ -19,10 +19,12 @@ from tatami.core.expr import var
 from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.target import PRESETS, Target
 from tatami.cu.print import headers, print_unit
+from tatami.decisions import Decisions
 from tatami.gpu import ir
 from tatami.gpu.ir import Kernel
 from tatami.gpu.pair import lower_pair
 from tatami.gpu.verify import verify_kernel
+from tatami.plan.choose import plan_key
 from tatami.plan.ir import Guarded, Sm80Pair, Sm90Pair
 from tatami.region.ir import Region
 from tatami.region.pair_view import PairView, pair_view
@@ -200,6 +202,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"keys": 40}, "40 keys: no multiple of 16"),
     ({"keys": 256, "stages": 4}, "B per CTA"),
     ({"keys": 256}, "registers per consumer thread > setmaxnreg 240"),
+    ({"split": 2, "section": 2}, "parts of the keys are not mixed"),
+    ({"split": 33}, "split 33 is outside 1..32"),
     ({"registers": (40, 240)}, "> 64512 that 384 threads start with"),
 ]
 
@@ -236,3 +240,44 @@ def test_its_machine_code_at_every_depth(width: int, keys: int, fields: dict[str
     assert ops["HGMMA"] == 2 * (width // 16 + keys // 16) and ops["UTMALDG"] >= 3
     assert ops["USETMAXREG"] == 2 and ops["STL"] == ops["LDL"] == ops["HMMA"] == ops["LDGSTS"] == 0
     assert ops["MUFU"] >= 2 * keys // 2, "an exponential a score"
+
+
+# -- keys shared out -------------------------------------------------------------------------------
+
+
+def few_rows(rows: int, keys: int, heads: int = 2, **attrs: Any) -> tt.Graph:
+    g = tt.Graph("decode")
+    q = g.input("q", (1, heads, rows, 64), tt.fp16)
+    k, v = (g.input(n, (1, 1, keys, 64), tt.fp16) for n in "kv")
+    g.output("y", q.attention(k, v, **attrs).cast(tt.fp32) * 2.0)
+    return g
+
+
+@pytest.mark.parametrize(
+    ("isa", "rows", "keys", "attrs"),
+    [("sm80", 1, 70, {}), ("sm90", 1, 70, {}), ("sm90", 70, 200, {"causal": True, "window": 50})],
+    ids=["sm80", "sm90", "sm90 window"],
+)
+def test_parts_of_the_keys_are_joined(isa: str, rows: int, keys: int, attrs: dict[str, Any]) -> None:
+    """Four parts, of which one has no key, or none that a row sees."""
+    graph = few_rows(rows, keys, **attrs)
+    compilation = prepare(graph, target=f"emulated-{isa}")
+    (region,) = (x for x in compilation.stages["region"].main.body if isinstance(x, Region))
+    v = pair_view(region)
+    assert isinstance(v, PairView), v
+    plan: Sm80Pair | Sm90Pair = Sm80Pair(v.first, v.second, (64, 64, 32), 64, 16, 2, (v.rows, v.keys), split=4)
+    if isa == "sm90":
+        plan = plan_for(region, split=4, **ONE)
+    plans = {plan_key(region, compilation.target): plan}
+    f = tt.compile(graph, target=compilation.target, decisions=Decisions(plans=plans))
+    rng = np.random.default_rng(keys)
+    shapes = {"q": (1, 2, rows, 64), "k": (1, 1, keys, 64), "v": (1, 1, keys, 64)}
+    x = {n: (rng.standard_normal(shape) / 2).astype(np.float16) for n, shape in shapes.items()}
+    np.testing.assert_allclose(f(**x)["y"], 2 * wanted(x, False, **attrs), rtol=0, atol=4e-3)
+
+
+def test_one_query_and_long_keys_are_shared_out_by_the_planner() -> None:
+    graph = few_rows(1, 65536, heads=8)
+    for target in ("a100", "h100"):
+        plan = prepare(graph, target=target).stages["plan"].main.regions[0].choices[0].plan
+        assert isinstance(plan, Sm80Pair | Sm90Pair) and plan.split > 1, plan

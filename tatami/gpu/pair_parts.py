@@ -1,0 +1,98 @@
+"""Two products whose keys are shared out: parts of the second to scratch with their rows' statistics, then their join.
+
+    t[s, m, n] = sum over part s of exp(score - top[s, m]) * values[key, n],   total[s, m] = the same without values
+    y[m, n]    = sum over s of exp(top[s, m] - top[m]) * t[s, m, n]  /  sum over s of exp(top[s, m] - top[m]) * total[s, m]
+
+where top[m] is the largest top[s, m]. The parts are added in their order, so that every run gives the same.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr, product, substitute, var
+from tatami.core.layout import Layout, MemRef, address
+from tatami.gpu.problem import Problem, Store
+from tatami.gpu.split_k import elementwise, read_tensors
+from tatami.gpu.stream_ir import Param
+from tatami.plan.ir import GpuStream
+from tatami.region.ir import Binary, Let, Read, Ref, Region, RegionExpr, Unary
+from tatami.region.ir import Param as Input
+from tatami.region.pair_view import PairView
+from tatami.region.walk import all_axes
+
+PARTS, ROWS = "parts'", "rows'"
+
+
+class Parts(msgspec.Struct, frozen=True):
+    problem: Problem
+    """Whose one store is of parts; the rows' statistics go to `rows` at `index`."""
+    rows: str
+    index: Expr
+    after: Region
+    plan: GpuStream
+    """The schedule of `after`."""
+    scratch: tuple[tuple[str, Expr], ...]
+    """Names and bytes of parts and statistics."""
+
+
+def in_parts(region: Region, v: PairView, p: Problem, places: dict[str, Expr], split: int) -> Parts:
+    """`places`: what the kernel calls the Region's axes and sizes."""
+    axes = next(x.axes for x in region.lets if x.name == v.second)
+    sizes = all_axes(region)
+    outer = tuple(a for a in axes if a != v.columns)
+    shapes = (expr(split), *(sizes[a] for a in axes)), (expr(split), *(sizes[a] for a in outer), expr(2))
+    indices = (var("split"), *map(var, axes)), (var("split"), *map(var, outer), expr(0))
+    at, rows_at = (
+        address(Layout(), tuple(substitute(e, places) for e in shape), tuple(substitute(e, places) for e in index))
+        for shape, index in zip(shapes, indices, strict=True)
+    )
+    count = len(p.params)
+    parts, rows = f"p{count}", f"p{count + 1}"
+    written = {s.param for s in p.stores}
+    kept = [(q, b) for q, b in zip(p.params, p.buffers, strict=True) if q.name not in written]
+    problem = msgspec.structs.replace(
+        p,
+        params=(*(q for q, _ in kept), Param(parts, DType.fp32, True), Param(rows, DType.fp32, True)),
+        buffers=(*(b for _, b in kept), PARTS, ROWS),
+        lets=(),
+        stores=(Store(parts, DType.fp32, "acc", at),),
+    )
+    after = _join(region, v, axes, outer, shapes, split)
+    scratch = tuple((n, product(shape) * DType.fp32.itemsize) for n, shape in zip((PARTS, ROWS), shapes, strict=True))
+    return Parts(problem, rows, rows_at, after, elementwise(after), scratch)
+
+
+def _join(
+    region: Region,
+    v: PairView,
+    axes: tuple[str, ...],
+    outer: tuple[str, ...],
+    shapes: tuple[tuple[Expr, ...], tuple[Expr, ...]],
+    split: int,
+) -> Region:
+    def total(terms: list[RegionExpr], fn: str = "add") -> RegionExpr:
+        return reduce(lambda x, y: Binary(fn, x, y), terms)
+
+    tops, sums = ([Read(ROWS, (expr(s), *map(var, outer), expr(which))) for s in range(split)] for which in (0, 1))
+    top = Let("top'", outer, DType.fp32, total(list(tops), "max"))
+    shares = [Let(f"share{s}'", outer, DType.fp32, Unary("exp2", Binary("sub", t, Ref(top.name)))) for s, t in enumerate(tops)]
+    of = [Ref(x.name) for x in shares]
+    whole = Let("sum'", outer, DType.fp32, total([Binary("mul", r, x) for r, x in zip(of, sums)]))
+    read = [Read(PARTS, (expr(s), *map(var, axes))) for s in range(split)]
+    joined = Binary("div", total([Binary("mul", r, x) for r, x in zip(of, read)]), Ref(whole.name))
+    lets = (top, *shares, whole, Let(v.second, axes, DType.fp32, joined), *v.epilogue)
+    return msgspec.structs.replace(
+        region,
+        iters=tuple(i for i in region.iters if i.name in axes),
+        reduce_axes=(),
+        inputs=(
+            Input(PARTS, MemRef(DType.fp32, shapes[0])),
+            Input(ROWS, MemRef(DType.fp32, shapes[1])),
+            *(q for q in region.inputs if q.name in read_tensors(v.epilogue)),
+        ),
+        lets=lets,
+    )

@@ -125,7 +125,7 @@ class EmulatedMachine:
         library.emu_buffer_filled.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t]
         library.emu_use_buffers.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
         library.emu_run.argtypes = [ctypes.c_double]
-        library.emu_start.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        library.emu_start.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         library.emu_report.restype = ctypes.c_char_p
         library.emu_count.restype = ctypes.c_uint64
         library.emu_tensor_map_make.restype = ctypes.c_void_p
@@ -190,7 +190,7 @@ class EmulatedMachine:
                     int(shape.count_banks),
                 )
                 numbers = (*shape.grid, shape.threads, *shape.cluster, shape.shared_bytes, *how)
-                self._library.emu_start(kernel.encode(), entry, pointers, (ctypes.c_int * len(numbers))(*numbers))
+                self._library.emu_start(entry, pointers, (ctypes.c_int * len(numbers))(*numbers))
                 ended = 0
                 while ended == 0:
                     ended = self._library.emu_run(SLICE_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from dataclasses import replace
 from importlib.resources import files
@@ -46,6 +47,23 @@ def test_nothing_of_a_launch_stays_mapped_after_it(machine: EmulatedMachine) -> 
     run(again, case, kernel, case.shape)
     run(machine, case, kernel, case.shape)
     assert len(Path("/proc/self/maps").read_text().splitlines()) < before + 64
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks the C library for what was freed last")
+def test_what_was_dropped_is_written_no_more(machine: EmulatedMachine) -> None:
+    kernel, case = next(iter(CASES.items()))
+    run(machine, case, kernel, case.shape)
+    malloc, free = ctypes.CDLL(None).malloc, ctypes.CDLL(None).free
+    malloc.restype, free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    taken = {malloc(size): size for size in range(64, 512, 16) for _ in range(16)}
+    try:
+        for place, size in taken.items():
+            ctypes.memset(place, 0xFF, size)
+        run(machine, case, kernel, case.shape)
+        assert all(ctypes.string_at(place, size) == b"\xff" * size for place, size in taken.items())
+    finally:
+        for place in taken:
+            free(place)
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")

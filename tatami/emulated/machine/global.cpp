@@ -208,9 +208,11 @@ EXPORT void emu_buffer_drop(int id) {
 EXPORT void emu_use_buffers(const int* ids, const int* written, int count) {
   using namespace emu;
   for (auto& b : buffers)
-    if (b) b->previous = b->active && b->written;
-  for (Buffer* b : machine.active) b->active = b->written = false;
-  machine.active.clear();
+    if (b) {
+      b->previous = b->active && b->written;
+      b->active = b->written = false;
+    }
+  machine.active.clear();  // some of them may be dropped by now
   for (int i = 0; i < count; ++i) {
     Buffer* b = buffers[(size_t)ids[i]].get();
     b->written |= written[i] != 0;

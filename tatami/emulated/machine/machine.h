@@ -240,7 +240,6 @@ struct TmaCopy {
 };
 
 struct Launch {
-  const char* kernel;
   void (*entry)(void* const*);
   void* const* arguments;
   int grid[3], threads, cluster[3];

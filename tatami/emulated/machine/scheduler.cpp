@@ -300,11 +300,10 @@ static int run(double seconds) {
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // numbers: grid x 3, threads, cluster x 3, shared bytes, schedule, check layout, overlaps previous, resident blocks, count banks
-EXPORT void emu_start(const char* kernel, void (*entry)(void* const*), void* const* arguments, const int* numbers) {
+EXPORT void emu_start(void (*entry)(void* const*), void* const* arguments, const int* numbers) {
   using namespace emu;
   clean();
   Launch& l = machine.launch;
-  l.kernel = kernel;
   l.entry = entry;
   l.arguments = arguments;
   memcpy(l.grid, numbers, sizeof l.grid);

@@ -24,7 +24,7 @@ from tests.gpu.gemm_examples import gemm, sm80, sm90
 @dataclass(frozen=True)
 class Bug:
     """In `kernel`, `right` is replaced by `wrong`. The report is of `check` and has `words`, unless a schedule draws
-    another of `also` first."""
+    another of `also` first. `sizes` of a product: M, N, K."""
 
     name: str
     kernel: str
@@ -33,6 +33,7 @@ class Bug:
     check: str
     words: str
     also: tuple[str, ...] = ()
+    sizes: tuple[int, int, int] = (144, 72, 296)
 
 
 FIRE = "  tt_cp_async_commit();\n    {"
@@ -56,6 +57,7 @@ BUGS = (
     Bug("an input is written", "gemm80", "tt_store_global_v4(p3 +", "tt_store_global_v4((tt_f16*)p0 +", "out of bounds", "may only read"),
     Bug("all blocks write the first rows", "gemm80", "m = m0 + warp_m", "m = warp_m", "race", "another block wrote"),
     Bug("shared memory ends before the ring", "gemm80", "smB = tt_smem_address(smem) + 12288", "smB = tt_smem_address(smem) + 16384", "out of bounds", "shared address"),
+    Bug("a copy of the prologue is lost", "gemm80", "if (1 < KB) {\n    const tt_u32 slot = smA", "if (KB < 0) {\n    const tt_u32 slot = smA", "uninitialised", "never written"),
     # TMA, mbarrier, wgmma: three stages of 128x64x64
     Bug("the wait for data is missing", "gemm90", "tt_mbarrier_wait(full + (base + k) % STAGES * 8, (base + k) / STAGES & 1);", "", "in flight", "while the TMA load issued at", ("race",)),
     Bug("the consumer waits for the phase before", "gemm90", "(base + k) / STAGES & 1);", "((base + k) / STAGES + 1) & 1);", "in flight", "TMA load", ("uninitialised", "race")),
@@ -68,7 +70,7 @@ BUGS = (
     Bug("the epilogue does not wait", "gemm90", "    tt_wgmma_wait<0>();", "", "in flight", "a register of the wgmma issued at", ("race",)),
     Bug("a stride of the descriptor is wrong", "gemm90", "16, 1024, 128)", "16, 512, 128)", "layout", "element (m"),
     Bug("the descriptor forgets the swizzle", "gemm90", "16, 1024, 128)", "16, 1024, 64)", "layout", "of A"),
-    Bug("the descriptor's offsets are exchanged", "gemm90", "BK * 128, 1024, 128)", "1024, BK * 128, 128)", "in flight", "smB", ("out of bounds", "race", "layout", "uninitialised")),
+    Bug("the descriptor's offsets are exchanged", "gemm90", "8192, 1024, 128)", "1024, 8192, 128)", "in flight", "smB", ("out of bounds", "race", "layout", "uninitialised")),
     Bug("B is not transposed", "gemm90", "BN, 0, 1>", "BN, 0, 0>", "in flight", "smB", ("race", "uninitialised")),
     Bug("the k step of B is wrong", "gemm90", "slot_b + kk * 2048", "slot_b + kk * 2056", "layout", "of B", ("misuse",)),
     Bug("fresh barriers are not fenced", "gemm90", "if (tid == 0) tt_fence_mbarrier_init();", "", "proxy fence", "is not fenced"),
@@ -88,6 +90,8 @@ BUGS = (
     Bug("the last chunk is not awaited", "pair90", "if (tid % 128 == 0) tt_bulk_wait_read<0>();", "", "in flight", "wait_group.read is missing"),
     Bug("a warpgroup never gives the turn on", "turns90", "lane == 0) tt_mbarrier_arrive(turn", "lane == 99) tt_mbarrier_arrive(turn", "deadlock", "4 of 4 arrivals missing"),
     Bug("a warpgroup does not wait for its turn", "turns90", "if (0 < KB) tt_mbarrier_wait(turn", "if (KB < 0) tt_mbarrier_wait(turn", "in flight", "TMA load", ("race", "deadlock", "uninitialised", "misuse")),
+    Bug("phases start anew with the second tile", "turns90", "(base + k) / STAGES & 1);", "k / STAGES & 1);", "in flight", "TMA load", ("deadlock",)),
+    Bug("the last slot of a tile of one block is never freed", "turns90", "if (KB > 0 && lane == 0) tt_mbarrier_arrive(empty", "if (KB > 1 && lane == 0) tt_mbarrier_arrive(empty", "deadlock", "4 of 4 arrivals missing", (), (144, 200, 64)),
     # bulk stores
     Bug("ordinary stores are not fenced for TMA", "tma_store", "    tt_fence_proxy_async();\n", "", "proxy fence", "fence.proxy.async is missing"),
     Bug("the store starts before all threads wrote", "tma_store", "    tt_fence_proxy_async();\n    tt_sync_threads();", "    tt_fence_proxy_async();", "race", "stmatrix", ("uninitialised",)),
@@ -133,7 +137,6 @@ GEMMS: dict[str, tuple[str, Any]] = {
     "pair90": ("sm90", sm90((64, 128, 64), 3, consumers=1, registers=(56, 224), cluster=(2, 1), multicast="b", **TILES)),
     "turns90": ("sm90", sm90((64, 64, 64), 3, schedule="pingpong", **TILES)),
 }
-SIZES = {"M": 144, "N": 72, "K": 296}
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +158,9 @@ BUILT = {name: Built(gemm(), plan, target, BY8, load=False, sms=2) for name, (ta
 
 def report_of(machine: EmulatedMachine, bug: Bug, symbol: str, schedule: int) -> Report | None:
     if bug.kernel in GEMMS:
-        arrays = {n: eighths(*s, dtype=np.float16) for n, s in (("A", (144, 296)), ("B", (296, 72)), ("bias", (72,)))}
-        return BUILT[bug.kernel].report(arrays, SIZES, schedule, machine, symbol)[0]
+        m, n, k = bug.sizes
+        arrays = {name: eighths(*s, dtype=np.float16) for name, s in (("A", (m, k)), ("B", (k, n)), ("bias", (n,)))}
+        return BUILT[bug.kernel].report(arrays, {"M": m, "N": n, "K": k}, schedule, machine, symbol)[0]
     case = CASES[bug.kernel]
     return run(machine, case, symbol, replace(case.shape, schedule=schedule))[0]
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+import tatami as tt
+from tatami.api import prepare
 from tatami.core.codec import dump_text, from_builtins, parse_text, to_builtins
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
@@ -165,3 +167,23 @@ def test_names_of_sizes_stay_outside_kernels() -> None:
     (kernel,) = stages_of(conv)["gpu"].main.kernels
     text = print_unit(kernel, PRESETS["sm80"]).text
     assert "/ (" in text and not any(word in text for word in ("Batch", "Height", "Width"))
+
+
+def test_batches_of_an_operand_that_is_broadcast_are_no_copies() -> None:
+    """Axes that one operand lacks are rows of the product, or a batch coordinate that does not move it."""
+    g = tt.Graph("broadcast")
+    x = g.input("x", ("B", 4, "M", 64), DType.fp16)
+    g.output("y", x @ g.input("w", ("B", 1, 64, 128), DType.fp16).expand(("B", 4, 64, 128)))
+    g.output("z", x @ g.input("v", (4, 64, 128), DType.fp16).expand(("B", 4, 64, 128)))
+    made = prepare(g, target="sm80").stages["gpu"].main
+    assert [(str(k.m), len(k.batch), str(k.b.offset)) for k in made.kernels] == [("4*s1", 1, "8192*b0"), ("s1", 2, "8192*b0")]
+    assert len(made.bindings) == 2
+
+
+def test_one_kernel_stores_every_result_of_its_epilogue() -> None:
+    g = tt.Graph("results")
+    h = g.input("x", ("M", 64), DType.fp16) @ g.input("w", (64, 128), DType.fp16)
+    g.output("plain", h)
+    g.output("activated", h.gelu())
+    (k,) = prepare(g, target="sm80").stages["gpu"].main.kernels
+    assert [(s.ptr, s.width) for s in k.body if isinstance(s, ir.StGlobalVec)] == [("p2", 8), ("p3", 8)]

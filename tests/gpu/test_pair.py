@@ -150,8 +150,8 @@ FAULTS: list[tuple[str, int, Edit, int | None, str]] = [
         None,
         "tK is a TokLoad; TokCompute is needed",
     ),
-    ("rows filled again", 2, change(ir.CpAsync, lambda s: s.dst_smem == "smK", dst_smem="smQ"), None, ""),
-    ("the first block twice", 3, change(ir.CpAsync, lambda s: str(s.block) == "1", block=expr(0)), None, ""),
+    ("rows filled again", 2, change(ir.CpAsync, lambda s: s.dst_smem == "smK", dst_smem="smQ"), None, "precedes a Wait"),
+    ("the first block twice", 3, change(ir.CpAsync, lambda s: str(s.block) == "1", block=expr(0)), None, "was never filled"),
 ]
 
 

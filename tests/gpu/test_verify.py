@@ -129,7 +129,13 @@ FAULTS: list[tuple[str, ir.Kernel, Edit, int | None, str]] = [
         None,
         "holds another block",
     ),
-    ("sm80 copy of the wrong block", SM80, change(ir.CpAsync, lambda s: str(s.block) == "1", block=expr(0)), None, ""),
+    (
+        "sm80 copy of the wrong block",
+        SM80,
+        change(ir.CpAsync, lambda s: str(s.block) == "1", block=expr(0)),
+        None,
+        "was never filled",
+    ),
     (
         "sm80 next tile over unread slots",
         SM80_TILES,
@@ -143,15 +149,15 @@ FAULTS: list[tuple[str, ir.Kernel, Edit, int | None, str]] = [
     ("sm90 last arrive dropped", SM90_TILES, drop(ir.MBarrierArrive, lambda s: s.mbarrier == "empty"), 1, "deadlock"),
     ("sm90 wrong full phase", SM90, change(ir.Wait, is_load_wait, phase=1), None, "phase of full does not match"),
     ("sm90 wrong empty phase", SM90, change(ir.Wait, is_free_wait, phase=0), None, "deadlock"),
-    ("sm90 mma waits dropped", SM90, drop(ir.Wait, is_mma_wait), None, ""),
-    ("sm90 last TokCompute wait dropped", SM90, drop(ir.Wait, is_mma_wait), 1, ""),
+    ("sm90 mma waits dropped", SM90, drop(ir.Wait, is_mma_wait), None, "the phase of empty does not match"),
+    ("sm90 last TokCompute wait dropped", SM90, drop(ir.Wait, is_mma_wait), 1, "no Wait for its TokCompute"),
     ("sm90 wait depth one too high", SM90, change(ir.Wait, lambda s: s.pending == 1, pending=2), None, "leave the MMA of tMMA"),
     (
         "sm90 slot freed under the MMA",
         SM90,
         change(ir.MBarrierArrive, lambda s: str(s.block) == "k - 1", block=var("k")),
         None,
-        "",
+        "it passes while consumer 0 may still read",
     ),
     (
         "sm90 epilogue before TokCompute",
@@ -256,9 +262,13 @@ PIPELINING: list[tuple[str, ir.Kernel, str]] = [
     (
         "the producer of warp roles starts at the second block",
         edited(SM90, change(ir.MBarrierArrive, lambda s: s.expect_tx > 0, block=expr("k + 1"))),
-        "",
+        "deadlock",
     ),
-    ("phases that start anew with the second tile", msgspec.structs.replace(SM90_TILES, ring_origin="tile"), ""),
+    (
+        "phases that start anew with the second tile",
+        msgspec.structs.replace(SM90_TILES, ring_origin="tile"),
+        "the phase of full does not match",
+    ),
     (
         "tiles of one block whose last slot is never freed",
         edited(SM90_TILES, drop(ir.MBarrierArrive, lambda s: s.mbarrier == "empty"), 1),

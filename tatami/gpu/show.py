@@ -192,8 +192,7 @@ def statement_text(s: Stmt) -> str:
     """One line."""
     match s:
         case CpAsync():
-            tail = f" if {', '.join(s.predicate)} inside" if s.predicate else ""
-            return f"{_t(s.out_token)} = CpAsync {s.dst_smem}[{s.block}] of {s.tile} tile, {s.width} elements each{tail}"
+            return f"{_t(s.out_token)} = CpAsync {s.dst_smem}[{s.block}] of {s.tile} tile, {s.width} elements each{_inside(s.predicate)}"
         case CommitGroup():
             return "CommitGroup"
         case TmaLoad():
@@ -235,21 +234,18 @@ def statement_text(s: Stmt) -> str:
         case Rescale():
             return f"{_t(s.out_token)} = Rescale {s.acc} after {_t(s.in_token)}"
         case LoadTile():
-            tail = f" if {', '.join(s.predicate)} inside" if s.predicate else ""
-            return f"{_t(s.out_token)} = LoadTile {s.dst_smem}[{s.block}]{tail}"
+            return f"{_t(s.out_token)} = LoadTile {s.dst_smem}[{s.block}]{_inside(s.predicate)}"
         case Fma():
             return f"{_t(s.out_token)} = Fma {s.acc} after {', '.join(map(_t, s.in_token))}"
         case Epilogue():
             ops = "; ".join(f"{x.name} = {show_expr(x.expr)}" for x in s.ops)
             return f"{_t(s.out_token)} = Epilogue{' async' if s.async_ else ''} after {_t(s.in_token)}: {ops or 'nothing'}"
         case StGlobalVec():
-            tail = f" if {', '.join(s.pred)} inside" if s.pred else ""
-            return f"StGlobalVec {s.ptr}[{s.index}] = {s.regs}, {s.width} wide{tail} after {_t(s.in_token)}"
+            return f"StGlobalVec {s.ptr}[{s.index}] = {s.regs}, {s.width} wide{_inside(s.pred)} after {_t(s.in_token)}"
         case StRows():
             return f"StRows {s.ptr}[{s.index}] after {_t(s.in_token)}"
         case StMatrix():
-            tail = f" if {', '.join(s.pred)} inside" if s.pred else ""
-            return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{tail} after {_t(s.in_token)}"
+            return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{_inside(s.pred)} after {_t(s.in_token)}"
         case FenceAsync():
             return "FenceAsync"
         case TmaStore():
@@ -260,6 +256,10 @@ def statement_text(s: Stmt) -> str:
             return f"Role {s.name}"
         case _:
             assert_never(s)
+
+
+def _inside(axes: tuple[str, ...]) -> str:
+    return f" if {', '.join(axes)} inside" if axes else ""
 
 
 def _t(t: Token) -> str:

@@ -20,7 +20,7 @@ columns, goes by copies in any case.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from tatami.core.bounds import linearize
 from tatami.core.diagnostic import TatamiError
@@ -30,7 +30,7 @@ from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles, misfit
-from tatami.loop.segments import collapse, walk
+from tatami.loop.segments import Group, collapse, walk
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Read, Reduce, Region
 from tatami.region.kinds import ContractionShape, contractions
@@ -42,6 +42,8 @@ GRAIN_FLOPS = 1 << 18
 """Work a thread should get at least: a few times what waking it costs."""
 GRAIN_PACK = 1 << 14
 CACHE_LINE = 64
+Part: TypeAlias = tuple[Group, Expr, Expr]
+"""lo <= linear index < hi of a group of axes."""
 
 
 def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
@@ -74,6 +76,7 @@ class _Contraction(Tiles):
         self.rows_lie, self.columns_lie = self.lying("m", shape), self.lying("n", shape)
         self.result = result_matrix(region, plan.acc, self.m_axes, self.n_axes)
         self.k_blocks = maximum(ONE, ceildiv(self.k, expr(plan.kc)))
+        self.is_turned = self.goes_down()
 
     # -- what the Region is --------------------------------------------------------------------
 
@@ -113,6 +116,13 @@ class _Contraction(Tiles):
             raise self.refuse(f"the operand of side {side} is no matrix with contiguous rows")
         return found
 
+    def goes_down(self) -> bool:
+        """Do results that follow each other in memory lie in one column of the sums? Then these are turned first."""
+        if not (self.pack_routine and self.m_axes and self.n_axes):
+            return False
+        targets = [self.target(y) for y in self.region.yields]
+        return all(step_of(t, self.m_axes[-1]) == ONE and step_of(t, self.n_axes[-1]) != ONE for t in targets)
+
     def linear(self, axes: Sequence[str]) -> Expr:
         return linearize(tuple(var(a) for a in axes), tuple(self.extents[a] for a in axes))
 
@@ -132,7 +142,7 @@ class _Contraction(Tiles):
 
     def split_m(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
-        panels, sums = self.local_panels(rows_max), self.local(rows_max * self.nr)
+        panels, sums = self.local_panels(rows_max), self.local_sums(rows_max)
         x = self.counter(blocks)
         i0, rows, start = self.row_range(var(x), blocks)
         work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
@@ -156,7 +166,7 @@ class _Contraction(Tiles):
         q, s = self.counter(count), self.counter(self.slivers)
         pack = self.each_k_block(lambda k0, k1: self.pack_panel({}, panels.name, ZERO, self.m, count, var(q), k0, k1))
         packing = () if self.rows_lie else (loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),)
-        sliver, sums = self.local_sliver(), self.local(self.m * self.nr)
+        sliver, sums = self.local_sliver(), self.local_sums(self.m)
         compute = self.one_sliver({}, ZERO, self.m, panels.name, sums.name, var(s), sliver=sliver.name)
         return (
             panels,
@@ -167,7 +177,7 @@ class _Contraction(Tiles):
     def split_batch(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
         panels, sliver = self.local_panels(rows_max), self.local_sliver()
-        sums = self.local(rows_max * self.nr)
+        sums = self.local_sums(rows_max)
         x = self.counter(self.batches * blocks)
         declare, values, block = self.batch_values(self.batch_axes, var(x), blocks)
         i0, rows, start = self.row_range(block, blocks)
@@ -185,6 +195,10 @@ class _Contraction(Tiles):
     def local_sliver(self) -> loop.LocalBuffer:
         """Room for one block of k of a sliver; none when the slivers are ready."""
         return self.local(ZERO if self.ready is not None else ceildiv(self.k, self.k_blocks) * self.nr)
+
+    def local_sums(self, rows: Expr) -> loop.LocalBuffer:
+        """Room for the sums of a sliver, and for the same turned."""
+        return self.local(rows * self.nr * (2 if self.is_turned else 1))
 
     def row_blocks(self) -> tuple[Expr, Expr]:
         """Number of row blocks, and the rows of the largest: mc, less where K is long."""
@@ -338,32 +352,38 @@ class _Contraction(Tiles):
     # -- epilogue ------------------------------------------------------------------------------
 
     def epilogue(self, values: dict[str, Expr], i0: Expr, i1: Expr, j0: Expr, j1: Expr, sums: str) -> Stmts:
-        """Lets after the accumulator and all writes, on rows i0 … i1 and columns j0 … j1 of the finished sums."""
+        """Lets after the accumulator and all writes, on rows i0 … i1 and columns j0 … j1 of the finished sums: vectors go
+        along rows, or along columns after a turn."""
         lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.plan.acc]
         uses = [substitute(a, values) for a in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
         rows = collapse(self.m_axes, self.extents, uses, f"{sums}_m")
         columns = collapse(self.n_axes, self.extents, [substitute(u, rows.values) for u in uses], f"{sums}_n")
+        if not self.is_turned:
+            return self.finish_lines((rows, i0, i1), (columns, j0, j1), values, sums, ZERO, expr(self.nr))
+        count, start = i1 - i0, (i1 - i0) * self.nr
+        sizes = tuple(map(loop.Integer, (count, count, expr(self.nr), expr(self.nr))))
+        turn = loop.Call(self.pack_routine, (loop.Pointer(sums, start), loop.Pointer(sums, ZERO), *sizes), routine=True)
+        return (turn, *self.finish_lines((columns, j0, j1), (rows, i0, i1), values, sums, start, count))
 
-        def per_row(outer_m: dict[str, Expr], mname: str, mlo: Expr, mhi: Expr, mbase: Expr) -> Stmts:
-            i = self.counter(rows.spans[-1].size)
-            bound_m = {**values, **{a: substitute(v, {**outer_m, mname: var(i)}) for a, v in rows.values.items()}}
-            row = (mbase + var(i) - i0) * self.nr
+    def finish_lines(self, lines: Part, along: Part, values: dict[str, Expr], sums: str, start: Expr, pitch: Expr) -> Stmts:
+        """The results of sums that begin at `start`, line by line of `pitch`, in vectors along them."""
+        (outer_group, outer_lo, outer_hi), (inner_group, inner_lo, inner_hi) = lines, along
+        widths = (self.lanes, self.lanes // 4, 1) if self.is_turned else (self.lanes, 1)
 
-            def across(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-                x = self.counter(columns.spans[-1].size)
-                bound = {**bound_m, **{a: substitute(v, {**outer, name: var(x)}) for a, v in columns.values.items()}}
-                return self.run_along(
-                    bound,
-                    x,
-                    jlo,
-                    jhi,
-                    lambda y, p: self.finish_sum(self.region, p, sums, row + jbase + var(y) - j0),
-                    (self.lanes, 1),
-                )
+        def per_line(outer: dict[str, Expr], line: str, lo: Expr, hi: Expr, base: Expr) -> Stmts:
+            i = self.counter(outer_group.spans[-1].size)
+            bound_line = {**values, **{a: substitute(v, {**outer, line: var(i)}) for a, v in outer_group.values.items()}}
+            at = start + (base + var(i) - outer_lo) * pitch
 
-            return (loop.For(i, mlo, mhi, walk(columns, j0, j1, self.counter, across)),)
+            def across(inner: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
+                x = self.counter(inner_group.spans[-1].size)
+                bound = {**bound_line, **{a: substitute(v, {**inner, name: var(x)}) for a, v in inner_group.values.items()}}
+                finish = lambda y, p: self.finish_sum(self.region, p, sums, at + jbase + var(y) - inner_lo)  # noqa: E731
+                return self.run_along(bound, x, jlo, jhi, finish, widths)
 
-        return walk(rows, i0, i1, self.counter, per_row)
+            return (loop.For(i, lo, hi, walk(inner_group, inner_lo, inner_hi, self.counter, across)),)
+
+        return walk(outer_group, outer_lo, outer_hi, self.counter, per_line)
 
 
 def grain(wanted: int, item: Expr) -> Expr:

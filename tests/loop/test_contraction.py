@@ -4,12 +4,14 @@ import msgspec
 import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.layout import packed_layout
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
+from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Const, Param, Reduce, Region
 from tatami.runtime.host import check_runs_here
 from tests.loop.contraction_harness import assert_close, conv, conv_reference, kernel_of, matmul, plan, run
@@ -227,3 +229,22 @@ def test_what_is_no_contraction_is_refused_by_name() -> None:
     wrong = msgspec.structs.replace(region.lets[0], expr=Const(1.0, DType.fp32))
     with pytest.raises(TatamiError, match="cpu_contraction does not fit"):
         kernel_of(msgspec.structs.replace(region, lets=(wrong,)), chosen)
+
+
+def test_results_that_follow_each_other_down_the_sums_are_turned() -> None:
+    """Weights are the wide side of a small image: vectors of the epilogue go along its pixels."""
+    rng = np.random.default_rng(5)
+    w, b = rng.standard_normal((40, 24, 1, 1)).astype(np.float32), rng.standard_normal(40).astype(np.float32)
+
+    def graph() -> tt.Graph:
+        g = tt.Graph("turned")
+        x, r = g.input("x", (2, 24, 9, 7), tt.fp32), g.input("r", (2, 40, 9, 7), tt.fp32)
+        g.output("y", (x.conv(g.constant(w), g.constant(b)) + r).relu())
+        return g
+
+    f = tt.compile(graph())
+    (chosen,) = (r.choices[-1].plan for r in f.stages["plan"].value.main.regions)
+    assert isinstance(chosen, CpuContraction) and not chosen.swap
+    assert "tatami_pack" in f.stages["loop"].text
+    x = {n: rng.standard_normal((2, c, 9, 7)).astype(np.float32) for n, c in (("x", 24), ("r", 40))}
+    assert_close(f(**x)["y"], tt.compile(graph(), target="reference")(**x)["y"].astype(np.float64))

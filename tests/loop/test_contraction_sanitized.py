@@ -25,6 +25,7 @@ CASES: list[tuple[Region, dict[str, int], str, bool]] = [
     (matmul(20, 40, 17, dtype=DType.fp16, out=DType.fp16), {}, "m", False),
     (conv(2, 2, 3, 5, (9, 7), (3, 3), 2, 1, 1), {}, "m", True),
     (conv(1, 1, 3, 5, (6, 6), (3, 3), 1, 4, 2), {}, "n", True),
+    (conv(2, 1, 3, 37, (6, 7), (3, 3), 1, 1, 1), {}, "m", False),
 ]
 
 

@@ -14,7 +14,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -27,16 +26,16 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
-from tatami.core.signature import Equation, Input
+from tatami.core.signature import Equation
 from tatami.core.tensor import numpy_dtype
 from tatami.execution.arena import ArenaPlan, Planner, pool_offsets
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import ExecutionPlan
-from tatami.runtime.arrays import CHECK_FROM, address, check_memory, empty, empty_bytes
+from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import PythonRun
+from tatami.runtime.quick_call import QuickCall
 from tatami.runtime.results import Results
-from tatami.runtime.steady import Steady
 
 Array: TypeAlias = np.ndarray
 Entry: TypeAlias = Callable[..., int]
@@ -103,7 +102,7 @@ class CpuProgram(LoadedModule):
         self._faces: dict[str, Face] = {}
         self._lock = threading.Lock()
         self._arenas: list[tuple[Array, int]] = []
-        self._results = Results()
+        self.results = Results()
         self._numbers = {name: k for k, name in enumerate(execution.programs)}
         self.is_prepared = False
         """Did `setup` run? Where it reads held inputs, each call runs it on those it gets, unless it is `prepared`."""
@@ -256,20 +255,7 @@ class CpuProgram(LoadedModule):
         return results
 
     def _new(self, program: str, position: int, shape: tuple[int, ...], dtype: DType) -> Array:
-        return self._results.new(position, shape, dtype) if program == "main" else empty(shape, dtype)
-
-    def steady(self, ports: Sequence[Input], sizes: Mapping[str, int]) -> Steady | None:
-        """Calls of `main` at these sizes; None where a call is more than a call of the entry."""
-        at, face = self.sized("main", sizes), self.face("main")
-        small = at.arena.bytes + at.output_bytes < CHECK_FROM and all(math.prod(shape) for shape in at.output_shapes)
-        simple = all(p.layout is None and p.mutability != "mutable" for p in ports) and all(k < 0 for k in face.of_input)
-        if not (small and simple and self.is_prepared) or "main" in self.layouts.hosted:
-            return None
-        wanted = [(p.tensor, numpy_dtype(p.dtype), tuple(evaluate(n, sizes) for n in p.shape)) for p in ports]
-        names = [o.tensor for o in self.execution.main.signature.outputs]
-        results = enumerate(zip(names, at.output_shapes, face.dtypes))
-        made = [(name, partial(self._results.new, k, shape, dtype)) for k, (name, shape, dtype) in results]
-        return Steady(wanted, made, partial(self.call, "main", at))
+        return self.results.new(position, shape, numpy_dtype(dtype))[0] if program == "main" else empty(shape, dtype)
 
     def call(self, program: str, at: Sized, addresses: Sequence[int]) -> None:
         """One call on bare memory: the addresses of the inputs, then of the written outputs. Nothing is checked. Not for
@@ -293,6 +279,13 @@ class CpuProgram(LoadedModule):
         values += [address(results[k]) for k in face.written]
         values += self.constant_addresses
         return (ctypes.c_void_p * max(1, len(values)))(*values)
+
+    def quick(self, sizes: Mapping[str, int], inputs: int, outputs: Sequence[str]) -> QuickCall | None:
+        """`main` at these sizes without what was settled by a call before; None where each call has more to do. `outputs`:
+        their names."""
+        if not self.is_prepared or "main" in self.layouts.hosted or max(self.face("main").of_input, default=-1) >= 0:
+            return None
+        return QuickCall(self, self.sized("main", sizes), inputs, outputs)
 
     def fast(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]

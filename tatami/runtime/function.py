@@ -13,14 +13,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature, symbols
+from tatami.core.tensor import numpy_dtype
 from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.arrays import HostArrays, Kind, Taken, arrange
+from tatami.runtime.quick_call import QuickCall
 
+KEPT_SHAPES = 256
 Array: TypeAlias = Any
 """A numpy array, or a device array for a program on a GPU."""
 
@@ -129,9 +134,9 @@ class Function:
         self._names = tuple(p.tensor for p in self.arguments)
         self._mutable = tuple(k for k, p in enumerate(self.arguments) if p.mutability == "mutable")
         self._bound: dict[tuple[tuple[int, ...], ...], dict[str, int]] = {}
-        self._last_sizes: dict[str, int] | None = None
-        self._steady: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
-        """Calls at `_last_sizes`, from the second one on."""
+        self._last_sizes: Mapping[str, int] | None = None
+        self._kinds = tuple(numpy_dtype(p.dtype) for p in self.arguments)
+        self._quick: dict[tuple[tuple[int, ...], ...], QuickCall] = {}
         self.copies: dict[str, int] = {}
         """Input or output name -> how often it had to be copied so far."""
 
@@ -139,11 +144,8 @@ class Function:
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Any]:
         """Run once; inputs in their order, by name, or as one mapping. Raises TatamiError: InputMismatch, AxisAlignmentMismatch, OutOfMemory, IndexOutOfRange, …"""
-        if self._steady is not None and not out and len(inputs) <= 1:
-            given = named if not inputs else inputs[0] if not named and type(inputs[0]) is dict else {}
-            made = self._steady(given)
-            if made is not None:
-                return made
+        if out is None and (made := self._quickly(inputs, named)) is not None:
+            return made
         taken, sizes = self._take(inputs, named)
         arrays = self._separate([t.array for t in taken])
         outputs, finish = self._given_outputs(out, arrays, sizes) if out else ((), None)
@@ -152,7 +154,41 @@ class Function:
         if finish is not None:
             for given, made in finish:
                 self.arrays.copy(given, made)
+        self._learn(taken, sizes)
         return self._give(taken, arrays, results, out)
+
+    def _quickly(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
+        """The outputs, by a call at shapes seen before; None where the arguments need a closer look."""
+        values: Sequence[Any] = inputs
+        if not inputs or (len(inputs) == 1 and type(inputs[0]) is dict and not named):
+            given = inputs[0] if inputs else named
+            try:
+                values = [given[n] for n in self._names]
+            except KeyError:
+                return None
+            named = {} if len(given) == len(values) else given
+        if named or len(values) != len(self._kinds):
+            return None
+        for value, kind in zip(values, self._kinds):
+            if type(value) is not np.ndarray or value.dtype is not kind:
+                return None
+        call = self._quick.get(tuple([v.shape for v in values]))
+        if call is None:
+            return None
+        self._last_sizes = call.sizes
+        return call(values)
+
+    def _learn(self, taken: Sequence[Taken], sizes: dict[str, int]) -> None:
+        """After a call whose arrays were all taken as they are: the next one at these shapes is quick."""
+        make = getattr(self.program, "quick", None)
+        plain = all(t.kind == "numpy" and not t.copied for t in taken) and all(p.layout is None for p in self.arguments)
+        if make is None or not plain or self._mutable:
+            return
+        call = make(sizes, len(taken), tuple(p.tensor for p in self.signature.outputs))
+        if call is not None:
+            if len(self._quick) >= KEPT_SHAPES:
+                self._quick.clear()
+            self._quick[tuple(t.original.shape for t in taken)] = call
 
     def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
         """Fix all arrays; the result is called without arguments and overwrites the same outputs."""
@@ -188,10 +224,6 @@ class Function:
         ]
         bound._write_back = (*mutable, *(finish or ()), *copies)
         return bound
-
-    def _find_steady(self, sizes: Mapping[str, int]) -> Callable[[Mapping[str, Any]], dict[str, Any] | None] | None:
-        find = getattr(self.program, "steady", None)
-        return find(self.arguments, sizes) if find is not None else None
 
     # -- inputs ----------------------------------------------------------------------------------
 
@@ -229,10 +261,6 @@ class Function:
             if len(self._bound) > 4096:
                 self._bound.clear()
             self._bound[shapes] = sizes
-        if sizes is not self._last_sizes:
-            self._steady = None
-        elif self._steady is None:
-            self._steady = self._find_steady(sizes)
         self._last_sizes = sizes
         return sizes
 

@@ -17,6 +17,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, product, var
 from tatami.core.layout import size_elements
 from tatami.indexbook.ir import Guard
+from tatami.loop.column_reduces import COLUMNS, ColumnReduces
 from tatami.loop.flatten import FlatLet, flatten, used_axes
 from tatami.loop.ir import (
     Assign,
@@ -138,6 +139,7 @@ class _Rows:
         self.lets = scheduler.lets
         self.sizes = scheduler.sizes
         self.scans = Scans(self, blocks)
+        self.columns = ColumnReduces(self)
 
     def body(self) -> tuple[Stmt, ...]:
         for tensor in overwritten_inputs(self.region, self.lets):
@@ -408,7 +410,8 @@ class _Rows:
         e = self.e
         n = self.sizes[p.vector]
         kinds = {item.kind for item in p.items}
-        block = 256 if "scan" in kinds else 64 if "reduce" in kinds else 4096
+        columns = self.columns.of(p)
+        block = COLUMNS if columns else 256 if "scan" in kinds else 64 if "reduce" in kinds else 4096
         count = floordiv(n + (block - 1), expr(block))
         work = floordiv(self.pass_work(p) * block, maximum(1, n))
         z = e.loop(count, "z")
@@ -416,9 +419,11 @@ class _Rows:
         with e.block(sealed=True) as head:
             if is_scan(p):
                 self.scans.allocate(p)
+            self.columns.allocate(columns, p.vector)
         with e.block(sealed=True) as inside:
             start = var(e.integer(IndexOf(var(z) * block, DType.i64)))
             stop = var(e.integer(IndexOf(minimum(n, start + block), DType.i64)))
+            self.columns.fill(p, columns, (start, stop))
             self.nest(p, rest, [{}], (start, stop))
         e.emit(Parallel(z, count, self.grain(work), tuple(inside), tuple(head)))
 
@@ -585,6 +590,12 @@ class _Rows:
                         self.arg_along_lanes(let, p, axis)
                     else:
                         self.arg_reduce(let, p)
+            return
+        for let in lets:
+            for p in points:
+                self.columns.take(let, p)
+        lets = [let for let in lets if let.name not in self.columns.totals]
+        if not lets:
             return
         vector = self.plan.reduce_vector[lets[0].name]
         if vector and not points[0].vector:

@@ -1,0 +1,132 @@
+"""Reduces down the columns of a matrix with long rows: row by row, so that memory is read as it lies.
+
+    column by column, each step down jumps over a row: a line of another page, which no prefetcher follows
+    here: for groups of rows      for the columns of a block, in vectors      total[column] fn= rows of the group
+
+The totals of a block of columns lie in L1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, step_of, var
+from tatami.loop.flatten import FlatLet
+from tatami.loop.ir import For, LocalBuffer, Op, Splat
+from tatami.loop.pointwise import Point, Stored, accumulator_dtype, combine, neutral_value
+from tatami.loop.schedule import Pass, lets_read, nodes
+from tatami.region.ir import Read
+
+if TYPE_CHECKING:
+    from tatami.loop.rows import _Rows
+
+COLUMNS = 1024
+"""Columns of a block: a page of each row."""
+GROUP = 8
+"""Rows that meet before they join the totals: as many streams as a prefetcher follows, and ways of L1."""
+ROWS = 512 * GROUP
+"""Rows of a float sum at most: longer ones are added up in blocks."""
+FAR = 4096
+"""Bytes from row to row from which this pays."""
+
+
+class ColumnReduces:
+    """The reduces of one kernel that go row by row. `totals`: where those of the running block of columns lie."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self.rows = rows
+        self.totals: dict[str, Stored] = {}
+
+    def of(self, p: Pass) -> list[str]:
+        """The reduces of a pass along one axis of lanes that are far from row to row and wait for nothing in the pass."""
+        inside, lets = set(p.lets), self.rows.lets
+        found: list[str] = []
+        for item in p.items:
+            waits = any(at.let in inside for name in item.lets for at in lets_read(lets[name].expr))
+            if item.kind == "reduce" and not waits and all(self.is_far(name, p.vector) for name in item.lets):
+                found += item.lets
+        return found
+
+    def is_far(self, name: str, vector: str) -> bool:
+        """Does every read go along the lanes, and jump far along the last reduced axis?"""
+        reduce, e = self.rows.reduce_of(self.rows.lets[name]), self.rows.e
+        down = reduce.axes[-1]
+        count = self.rows.sizes[down].as_int()
+        reads = [n for n in nodes(reduce.body) if isinstance(n, Read)]
+        long_sum = reduce.fn == "sum" and accumulator_dtype(reduce.dtype).is_float and (count is None or count > ROWS)
+        few = count is not None and count < 4 * GROUP
+        if few or long_sum or reduce.fn in ("argmax", "argmin") or self.rows.plan.lanes < 4 or not reads:
+            return False
+        for read in reads:
+            at = e.address(read.tensor, read.map)
+            step = step_of(at, down)
+            apart = None if step is None else step.as_int()
+            if step_of(at, vector) != ONE or apart is None or apart * e.memrefs[read.tensor].dtype.itemsize < FAR:
+                return False
+        return True
+
+    def allocate(self, names: list[str], vector: str) -> None:
+        for name in names:
+            e, dtype = self.rows.e, accumulator_dtype(self.rows.reduce_of(self.rows.lets[name]).dtype)
+            buffer = e.fresh("b")
+            e.emit(LocalBuffer(buffer, dtype, expr(COLUMNS)))
+            self.totals[name] = Stored(buffer, dtype, (vector,), (expr(COLUMNS),))
+
+    def take(self, let: FlatLet, p: Point) -> None:
+        """The total of a column, as the value of its let."""
+        total = self.totals.get(let.name)
+        if total is not None:
+            place = p.env[total.axes[0]] - total.base
+            self.rows.close(let, p, self.rows.e.declare(self.rows.e.load(total.buffer, place, total.dtype, p)))
+
+    def fill(self, p: Pass, names: list[str], span: tuple[Expr, Expr]) -> None:
+        """The totals of the columns from span[0] to span[1]."""
+        for name in names:
+            self.totals[name] = msgspec.structs.replace(self.totals[name], base=span[0])
+            self.clear(name, p.vector, span)
+            self.down(name, p.vector, self.rows.reduce_of(self.rows.lets[name]).axes, {}, span)
+
+    def clear(self, name: str, vector: str, span: tuple[Expr, Expr]) -> None:
+        start = self.rows.start(self.rows.reduce_of(self.rows.lets[name]))
+        total = self.totals[name]
+
+        def body(points: list[Point]) -> None:
+            for q in points:
+                self.rows.e.store(total.buffer, q.env[vector] - span[0], start, q)
+
+        self.rows.lane_loops(vector, span, 1, [{}], body)
+
+    def down(self, name: str, vector: str, axes: tuple[str, ...], env: dict[str, Expr], span: tuple[Expr, Expr]) -> None:
+        """Loops over the reduced axes; the last in groups of rows."""
+        e, size = self.rows.e, self.rows.sizes[axes[0]]
+        y = e.loop(size, "y")
+        if len(axes) > 1:
+            with e.block() as inside:
+                self.down(name, vector, axes[1:], {**env, axes[0]: var(y)}, span)
+            e.emit(For(y, ZERO, size, tuple(inside)))
+            return
+        whole = floordiv(size, expr(GROUP)) * GROUP
+        for first, last, step in ((ZERO, whole, GROUP), (whole, size, 1)):
+            if first == last:
+                continue
+            x = e.loop(size, "y")
+            with e.block() as body:
+                self.join(name, vector, [{**env, axes[0]: var(x) + r} for r in range(step)], span)
+            e.emit(For(x, first, last, tuple(body), step))
+
+    def join(self, name: str, vector: str, rows: list[dict[str, Expr]], span: tuple[Expr, Expr]) -> None:
+        """The rows of a group into the totals."""
+        e, reduce, total = self.rows.e, self.rows.reduce_of(self.rows.lets[name]), self.totals[name]
+        fn, none = combine(reduce.fn, total.dtype), neutral_value(reduce.fn, total.dtype)
+
+        def body(points: list[Point]) -> None:
+            for q in points:
+                part = e.declare(none if q.lanes == 1 else Splat(none, q.lanes), "a")
+                for env in rows:
+                    self.rows.join(part, reduce, Point({**env, vector: q.env[vector]}, q.vector, q.lanes))
+                place = q.env[vector] - span[0]
+                e.store(total.buffer, place, Op(fn, (e.load(total.buffer, place, total.dtype, q), part)), q)
+
+        self.rows.lane_loops(vector, span, 1, [{}], body)

@@ -1,0 +1,70 @@
+"""Reduces down the columns of long rows go row by row, with the same meaning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tatami.core.dtype import DType
+from tatami.region.ir import At, Const, Reduce, Region, Yield
+from tatami.region.run import run_region
+from tests.loop.compiled import TARGETS, has_flags, kernel_of, run_kernel, text_of
+from tests.loop.zoo import b, i0, let, r0, r1, read, region, tensor
+
+ROW_BY_ROW = "tatami_scratch(1024 * "
+
+
+def columns(rows: int, width: int, d: DType = DType.fp32) -> Region:
+    """Sum, maximum and sum of products of the columns of x [rows, width], and a map of them."""
+    x = read("x", r0, i0)
+    out = {"s": d, "m": d, "q": d}
+    return region(
+        {"i0": width},
+        {"r0": rows},
+        {"x": tensor(rows, width, d=d)},
+        {n: tensor(width, d=t) for n, t in out.items()},
+        [
+            let("s", "i0", Reduce("sum", ("r0",), None, d, x), d),
+            let("m", "i0", Reduce("max", ("r0",), None, d, x), d),
+            let("q", "i0", Reduce("sum", ("r0",), None, d, b("mul", x, x)), d),
+            let("e", "i0", b("add", At("q", (i0,)), b("mul", At("s", (i0,)), Const(0.5 if d.is_float else 2, d))), d),
+        ],
+        [Yield("s", "s"), Yield("m", "m"), Yield("e", "q")],
+    )
+
+
+def compare(r: Region, width: str, inputs: dict[str, np.ndarray]) -> None:
+    fault, got = run_kernel(r, inputs, {}, width=width)
+    assert fault == 0
+    want = run_region(r, inputs, {})
+    for name, array in got.items():
+        np.testing.assert_allclose(array, want[name], rtol=2e-5, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("width", list(TARGETS))
+@pytest.mark.parametrize(("rows", "d"), [(77, DType.fp32), (64, DType.i32)])
+def test_columns_mean_what_the_region_means(rows: int, d: DType, width: str) -> None:
+    if not has_flags(width):
+        pytest.skip(f"this machine has no {width}")
+    r = columns(rows, 2067, d)
+    assert (ROW_BY_ROW in text_of(kernel_of(r, width=width))) == (width != "scalar")
+    x = np.random.default_rng(rows).standard_normal((rows, 2067)) * 9
+    compare(r, width, {"x": x.astype(np.float32 if d.is_float else np.int32)})
+
+
+def test_several_reduced_axes_are_walked_in_order() -> None:
+    shape = (3, 40, 1100)
+    r = region(
+        {"i0": 1100},
+        {"r0": 3, "r1": 40},
+        {"x": tensor(*shape)},
+        {"y": tensor(1100)},
+        [let("s", "i0", Reduce("sum", ("r0", "r1"), None, DType.fp32, read("x", r0, r1, i0)))],
+    )
+    assert ROW_BY_ROW in text_of(kernel_of(r))
+    compare(r, "avx512" if has_flags("avx512") else "generic", {"x": np.random.default_rng(0).random(shape, np.float32)})
+
+
+@pytest.mark.parametrize(("rows", "width"), [(77, 512), (16, 2067), (5000, 1024)])
+def test_short_rows_few_rows_and_long_sums_are_not(rows: int, width: int) -> None:
+    assert ROW_BY_ROW not in text_of(kernel_of(columns(rows, width)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tatami.gpu.problem import Problem
+from tatami.plan.gpu_limits import algorithm_rules
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.region.ir import Binary, Read, Reduce, Region, Unary
 from tatami.region.walk import nodes
@@ -64,9 +65,7 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         for e in plan.local_edges
         if e.buffer != "reg"
     ]
-    algo = plan.algo_choice.get("matmul", "implicit_gemm")
-    if algo not in ("implicit_gemm", "gemm"):
-        out.append(f"algo_choice.matmul {algo!r}: only implicit_gemm is implemented")
+    out += algorithm_rules(plan.algo_choice, ("matmul", "conv"), ("implicit_gemm", "gemm"))
     return out
 
 

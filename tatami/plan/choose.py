@@ -93,6 +93,10 @@ def _plan_of(
     fixed = decided.plan_for(region, key)
     if fixed is not None:
         loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)
+        if target.kind == "cuda":
+            from tatami.plan.choose_gpu import with_algorithm
+
+            fixed = with_algorithm(fixed, lying, target, sizes)
         choices, rejected = (Guarded((), fixed),), (*loser, *rejected)
     return RegionPlan(region.name, key, choices, rejected)
 

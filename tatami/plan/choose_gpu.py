@@ -28,7 +28,9 @@ from tatami.plan.ir import (
     Rejected,
     SchedulePlan,
     Sm80Mma,
+    Sm80Pair,
     Sm90Mma,
+    Sm90Pair,
     Vectorize,
 )
 from tatami.plan.passes import size_at
@@ -159,6 +161,12 @@ def _dims(view: GemmView, sizes: Mapping[str, int]) -> tuple[int, int, int, int]
     return b, m, n, k
 
 
+def with_algorithm(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[str, int]) -> SchedulePlan:
+    """What `algo_choice` of a decided plan asks for: `direct` is the streaming template, whatever else the plan says."""
+    is_direct = isinstance(plan, Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair) and "direct" in plan.algo_choice.values()
+    return stream_plan(region, target, sizes) if is_direct else plan
+
+
 class Offer(msgspec.Struct, frozen=True):
     """A plan that fits a Region and the machine, with the line that names it."""
 
@@ -227,7 +235,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
         predicate_tail=_tail(view, tile),
         epilogue=_epilogue(region, view),
         layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
-        algo_choice={"matmul": "implicit_gemm"},
+        algo_choice={_what(view): "implicit_gemm"},
         local_edges=_edges(region, view),
         async_=Async(True, stages, False),
         tile_order="grouped" if tile[0] * tile[1] >= 128 * 128 else "row",
@@ -238,7 +246,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
 
 
 def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> list[Candidate]:
-    staged = can_stage(region, conditions)
+    staged = can_stage(region, view, conditions)
     return [Candidate(sm90_plan(region, view, shape, staged and shape.split_k == 1)) for shape in sm90_shapes(view, staged)]
 
 
@@ -255,7 +263,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool) -> Sm9
         predicate_tail=_tail(view, (bn * cn, bm * cm, bk) if shape.swap_ab else (bm * cm, bn * cn, bk)),
         epilogue=_epilogue(region, view),
         layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
-        algo_choice={"matmul": "implicit_gemm"},
+        algo_choice={_what(view): "implicit_gemm"},
         local_edges=_edges(region, view),
         async_=Async(True, stages, shape.split_k == 1),
         inst_shape=f"m64n{bn}k16",
@@ -306,6 +314,12 @@ def _tail(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
 
 def _epilogue(region: Region, view: GemmView) -> tuple[str, ...]:
     return tuple(let.name for let in view.epilogue)
+
+
+def _what(view: GemmView) -> str:
+    """A product whose operands are matrices, or windows of an image."""
+    is_window = why_not_plain(view.lhs, view.m, view.k) or why_not_plain(view.rhs, view.n, view.k)
+    return "conv" if is_window else "matmul"
 
 
 def _edges(region: Region, view: GemmView) -> tuple[LocalEdge, ...]:

@@ -12,7 +12,7 @@ import msgspec
 
 from tatami.core.kernel import Condition, is_divisible
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns
-from tatami.region.gemm_view import GemmView, major_of
+from tatami.region.gemm_view import GemmView, major_of, mergeable
 from tatami.region.ir import Region
 
 SMEM_BYTES = 227 * 1024
@@ -84,10 +84,14 @@ def stages_of(shape: Shape, staged: bool) -> int:
     return min(MAX_STAGES, (SMEM_BYTES - BARRIER_BYTES - chunks) // ((bm + bn) * bk * 2))
 
 
-def can_stage(region: Region, conditions: tuple[Condition, ...]) -> bool:
-    """Can every output leave by TMA? 16-bit elements, row by row as the Region counts them, rows of whole 16 bytes."""
+def can_stage(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> bool:
+    """Can every output leave by TMA? 16-bit elements, row by row as the Region counts them, rows of whole 16 bytes, in
+    which neither what a tile's rows run along nor its columns' axes are apart."""
     axes = {let.name: let.axes for let in region.lets}
     order = tuple(i.name for i in region.iters)
+    runs = [mergeable(g, o, view.k)[0].axes for g, o in ((view.m, view.lhs), (view.n, view.rhs))]
+    if any(order[order.index(run[0]) :][: len(run)] != run for run in runs):
+        return False
     return all(
         out.memref.dtype.is_narrow_float
         and out.memref.layout.kind == "row_major"

@@ -285,3 +285,10 @@ def _cluster_rules(plan: Sm90Mma) -> list[str]:
         if plan.multicast in (operand, "both") and count == 1:
             out.append(f"multicast {plan.multicast}: {operand} is shared along {axis}, where the cluster {cm}x{cn} has one CTA")
     return out
+
+
+def algorithm_rules(choice: dict[str, str], kinds: tuple[str, ...], own: tuple[str, ...]) -> list[str]:
+    """What a template's plan may say of its algorithm: a name of its own (`direct` has become another plan by now)."""
+    out = [f"algo_choice names {kind!r}; this plan is for {' or '.join(kinds)}" for kind in choice if kind not in kinds]
+    wrong = {kind: algo for kind, algo in choice.items() if algo not in (*own, "direct")}
+    return out + [f"algo_choice.{kind} {algo!r}: {own[0]}, direct are implemented" for kind, algo in wrong.items()]

@@ -181,7 +181,8 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
     """Spec 3 §8.1. tile = [BM, BN, BK]; warp_tile "64x64"; inst_shape m16n8k16, m16n8k8 for operands rounded to tf32, or fma:
     ordinary multiply-adds.
 
-    `split_k` CTAs share a tile's k; a second kernel adds their sums in order and runs the epilogue.
+    `split_k` CTAs share a tile's k; a second kernel adds their sums in order and runs the epilogue. `algo_choice`:
+    implicit_gemm, or direct, the streaming template, for `matmul` or `conv`.
     """
 
     tile: tuple[int, int, int]
@@ -256,6 +257,8 @@ class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """Elements of one copy at most."""
     split: int = 1
     """CTAs that share a tile's keys, each with a part of whole blocks; a second kernel joins their results."""
+    algo_choice: dict[str, str] = {}
+    """`attention`: one_pass, or direct, the streaming template."""
     arch: Literal["sm80"] = "sm80"
 
 
@@ -281,6 +284,7 @@ class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """Batches whose tiles are mixed, those of the last rows first, which see the most keys; 0: one batch after the other."""
     split: int = 1
     """As in Sm80Pair."""
+    algo_choice: dict[str, str] = {}
     arch: Literal["sm90"] = "sm90"
 
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tatami.core.target import Target
-from tatami.plan.gpu_limits import BARRIER_BYTES, MAX_SPLIT, Needs, limits, register_limits, register_rules, resident
+from tatami.plan.gpu_limits import (
+    BARRIER_BYTES,
+    MAX_SPLIT,
+    Needs,
+    algorithm_rules,
+    limits,
+    register_limits,
+    register_rules,
+    resident,
+)
 from tatami.plan.ir import Sm80Pair, Sm90Pair
 
 PairPlan = Sm80Pair | Sm90Pair
@@ -38,7 +47,7 @@ def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
 
 def pair_rules(plan: PairPlan) -> list[str]:
     bm, bn, bk = plan.tile
-    out = []
+    out = algorithm_rules(plan.algo_choice, ("attention",), ("one_pass",))
     match plan:
         case Sm80Pair():
             if plan.warp_rows not in (16, 32) or bm < 16 or bm % plan.warp_rows:

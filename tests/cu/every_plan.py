@@ -62,11 +62,12 @@ class Made:
 def points(case: Case, target: str) -> Iterator[tuple[str, Decisions]]:
     """Name of each plan of each Region of a case, and the decision that takes it."""
     compilation = prepare(case.make(), target=target)
+    lying = {item.name: item for item in compilation.stages["realised"].main.body}
     for number, region in enumerate(compilation.stages["region"].main.body):
         if not isinstance(region, Region):
             continue
         key = plan_key(region, compilation.target)
-        for offer in measurable(region, compilation.target, {}):
+        for offer in measurable(lying[region.name], compilation.target, {}):
             yield f"{target} | {case.name} | {number} {offer.line}", Decisions(plans={key: offer.plan})
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulated.grid import KINDS, Point, difference, points, prepared, tile_of
+from tests.emulated.grid import KINDS, Point, difference, points, prepared, texts_hash, tile_of
 
-RECORD = Path(__file__).parent / "grid.json"
+RECORD: dict[str, str] = json.loads((Path(__file__).parent / "grid.json").read_text())
+STALE = (
+    "was recorded with other kernels: `python -m tests.emulated.grid --record tests/emulated/grid.json` runs such points again"
+)
 Pair = frozenset[tuple[str, str]]
 
 
@@ -34,10 +37,25 @@ SAMPLE = covering([p for p in points() if p.kind in ("product", "batched", "larg
 
 @pytest.mark.parametrize("p", SAMPLE, ids=lambda p: p.name)
 def test_products_agree_at_every_tail(p: Point) -> None:
+    """Where the kernels are no longer those of the record, that is said as an expected failure: this point agrees all the
+    same, those that do not run here ask for the command."""
     compilation = prepared(p)
     assert difference(compilation, KINDS[p.kind].tails(tile_of(compilation))) == ""
+    if texts_hash(compilation) != RECORD[p.name]:
+        pytest.xfail(f"{p.name} {STALE}")
+
+
+ELSEWHERE = ("conv", "attention", "chain", "softmax", "running", "turned", "gather", "scatter", "sort")
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_the_record_of_a_kind_is_of_todays_kernels(kind: str) -> None:
+    """Of its first point; nothing runs here."""
+    p = next(p for p in points() if p.kind == kind)
+    if texts_hash(prepared(p)) != RECORD[p.name]:
+        pytest.xfail(f"{p.name} {STALE}")
 
 
 def test_the_record_has_every_point() -> None:
-    """Each agreed when it was recorded; `python -m tests.emulated.grid --record …` runs those whose kernels changed since."""
-    assert set(json.loads(RECORD.read_text())) == {p.name for p in points()}
+    """Each agreed when it was recorded."""
+    assert set(RECORD) == {p.name for p in points()}

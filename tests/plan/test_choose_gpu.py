@@ -14,6 +14,7 @@ from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.explain import explain
 from tatami.frontend.graph import Graph
+from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import lower_region, lower_split
 from tatami.plan.choose_gpu import Candidate, choose_gpu, fastest, measurable
 from tatami.plan.decide import read_plan
@@ -184,6 +185,16 @@ def test_a_plan_that_divides_by_nothing_is_refused_by_words(target: str, plan: S
 def test_unknown_words_in_the_document_are_refused(field: str, value: object, words: str) -> None:
     with pytest.raises(TatamiError, match=words):
         read_plan({**SPEC_PLAN, field: value}, "plan")
+
+
+def test_rows_of_a_tile_that_lie_apart_are_not_stored_by_tma() -> None:
+    """A 1x1 convolution whose image was turned to NHWC: its pixels are one axis of the operand, not of an NCHW result."""
+    g = Graph("conv")
+    x, w = g.input("x", (2, 64, 16, 16), DType.fp16), g.input("w", (256, 64, 1, 1), DType.fp16)
+    g.output("y", x.conv(w))
+    stages = prepare(g, target="sm90").stages
+    assert stages["plan"].main.layouts
+    assert {k.template for k in stages["gpu"].main.kernels if isinstance(k, Kernel)} == {"mma"}
 
 
 def test_a_region_without_contraction_is_streamed() -> None:

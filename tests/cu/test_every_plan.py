@@ -1,0 +1,37 @@
+"""The record of `every_plan.py`: what NVRTC 13.0 and ptxas made of every kernel that the planner can choose for the benchmark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu.cases import timed
+from tatami.core.target import PRESETS
+from tests.cu.every_plan import TARGETS, kernels_of, points
+
+RECORD: dict[str, Any] = json.loads((Path(__file__).parent / "every_plan.json").read_text())
+
+
+def test_no_kernel_of_the_record_spills_or_takes_more_than_there_is() -> None:
+    assert RECORD["nvrtc"] == "13.0"
+    most = {"sm_80": PRESETS["sm80"].smem_per_block, "sm_90a": PRESETS["sm90"].smem_per_block}
+    for name, kernel in RECORD["kernels"].items():
+        assert kernel["spilled"] == 0 and not {"LDL", "STL"} & kernel["code"].keys(), name
+        assert 0 < kernel["registers"] <= 255 and kernel["shared"] <= most[name.split()[0]], name
+
+
+def test_every_point_has_its_kernels() -> None:
+    used = {n for names in RECORD["points"].values() for n in names}
+    assert RECORD["points"] and used == RECORD["kernels"].keys()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("group", ["gemm", "memory"])
+def test_the_record_is_of_todays_kernels(group: str, target: str) -> None:
+    """Of the first plan of a group's first case. Another text is no fault of the kernel: the record asks for its command."""
+    name, decisions = next(points(timed(group)[0], target))
+    if RECORD["points"].get(name) != [m.name for m in kernels_of(timed(group)[0], target, decisions)]:
+        pytest.xfail(f"{name}: run `python -m tests.cu.every_plan --record tests/cu/every_plan.json`")

@@ -21,7 +21,7 @@ from tatami.core.layout import Layout, MemRef
 from tatami.core.target import Target
 from tatami.region.ir import Let, Program, Read, ReadAt, Region, RegionExpr, Step, Unary
 from tatami.region.kinds import contractions
-from tatami.region.slides import Refused, find_slides, guarded_read
+from tatami.region.slides import guarded_read
 from tatami.region.walk import all_axes, lets_by_name, nodes, rewrite
 
 COPY_BYTES = 16
@@ -58,7 +58,8 @@ def channels_last(rank: int, channel: int) -> Layout:
 
 
 class _Image(NamedTuple):
-    """An operand of a product whose axes of its own are images, rows and columns: a convolution, 1x1 among them."""
+    """An operand of a product whose axes of its own are images, rows and columns: a convolution, 1x1 among them, and one
+    that enlarges its image on the way. `windows` move with rows and columns."""
 
     acc: str
     read: Read
@@ -70,17 +71,14 @@ class _Image(NamedTuple):
 def _image_of(region: Region) -> _Image | None:
     """What a convolution reads, of which copies take neighbouring channels."""
     shapes = contractions(_without_rounding(region))
-    extents = all_axes(region)
     for shape in shapes if len(shapes) == 1 else ():
         for image, own, weights in ((shape.lhs, shape.m, shape.rhs), (shape.rhs, shape.n, shape.lhs)):
             found = guarded_read(image)
             if found is None:
                 continue
-            guards, read = found
-            try:
-                windows = tuple(s.window for s in find_slides(read, guards, own, shape.k, extents))
-            except Refused:
-                continue
+            read = found[1]
+            moved = {a for entry in read.map if free_vars(entry) & set(own) for a in free_vars(entry)}
+            windows = tuple(a for a in shape.k if a in moved)
             rest = [a for a in shape.k if a not in windows]
             if len(rest) == 1 and (windows or len(own) > 2) and _is_piece(region, read, rest[0]):
                 return _Image(shape.acc, read, rest[0], windows, weights)

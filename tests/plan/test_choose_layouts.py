@@ -80,3 +80,21 @@ def test_weights_that_come_with_the_call_are_turned_in_it() -> None:
     c = prepare(g, target="sm80")
     assert [r.name for r in c.stages["realised"].main.body] == ["convert_n0", "convert_n1", "r0"]
     assert widths(c) == [[8, 8]]
+
+
+def test_an_image_that_is_enlarged_on_the_way_is_copied_by_channels() -> None:
+    g = tt.Graph("up")
+    h = conv(g, g.input("x", ("N", 3, 8, 8), tt.fp16), 16, padding=1).silu()
+    up = h.reshape(("N", 16, 8, 1, 8, 1)).expand(("N", 16, 8, 2, 8, 2)).reshape(("N", 16, 16, 16))
+    g.output("y", conv(g, up, 16, padding=1))
+    assert widths(prepare(g, target="sm80")) == [[1, 1], [8, 8]]
+
+
+def test_joined_and_depthwise_images_lie_alike() -> None:
+    g = tt.Graph("joined")
+    h = conv(g, g.input("x", ("N", 3, 8, 8), tt.fp16), 16, padding=1).silu()
+    deep = conv(g, conv(g, h, 16, 1).relu(), 16, padding=1, groups=16).relu()
+    g.output("y", conv(g, g.concat((h, deep), 1), 16, 1))
+    c = prepare(g, target="sm80")
+    assert not any(r.name.startswith("convert_") for r in c.stages["realised"].main.body)
+    assert widths(c)[1:] == [[8, 8], [8, 8]]

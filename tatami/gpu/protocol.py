@@ -36,13 +36,13 @@ from tatami.gpu.ir import (
     Stmt,
     SyncThreads,
     TmaLoad,
-    Token,
     Wait,
     Weigh,
     Wgmma,
 )
 from tatami.gpu.protocol_program import Op, all_statements, ask, block_offset, flat_program
-from tatami.gpu.protocol_state import OLD, Actor, BarrierState, Hazard, Part, State
+from tatami.gpu.protocol_state import Actor, BarrierState, Hazard, Part, State
+from tatami.gpu.protocol_token import check_token
 from tatami.gpu.show import statement_text
 
 
@@ -404,9 +404,10 @@ class Machine:
                 keep = s.pending
                 ended_mma = a.mma[: max(0, len(a.mma) - keep)]
                 a.mma = a.mma[len(ended_mma) :]
+                still = frozenset(at for _, _, slots in a.mma for at in slots)
                 for _, _, slots in ended_mma:
                     for (ring, slot, _w), part in state.slots.items():
-                        if (ring, slot) in slots and me in part.reads:
+                        if (ring, slot) in slots - still and me in part.reads:
                             part.reads[me] |= self.bit[me]
             case "mbarrier":
                 assert s.block is not None
@@ -421,66 +422,6 @@ class Machine:
                 stale = b.lag[waiter] == 0
                 b.lag[waiter], b.passed[waiter] = 0, self.bit[me]
         for token in s.token:
-            self.check_token(state, i, s, token)
+            check_token(self, state, i, s, token)
         if stale:
             raise Hazard(statement_text(s), f"{me} waits for a phase of {s.mbarrier} that it has already seen")
-
-    def check_token(self, state: State, i: int, s: Wait, token: Token) -> None:
-        """After the wait the token has to be there."""
-        a, me = state.actors[i], self.names[i]
-        kind = self.kernel.tokens.get(token.name)
-        if kind == "TokCompute":
-            offset = block_offset(state, a, token.block, "this")
-            if offset is not None and any(name == token.name and n <= a.number + offset for name, n, _ in a.mma):
-                raise Hazard(
-                    statement_text(s), f"{s.pending} pending groups leave the MMA of {token.name}[{token.block}] under way"
-                )
-            return
-        if kind == "TokLoad":
-            offset = block_offset(state, a, token.block, "this")
-            ring = self.ring_of[token.name]
-            if offset is None:
-                return
-            slot = self.slot(a, ring, offset)
-            ring = self.at(ring, self.cta[i])
-            mine = [i] if s.model == "cp_async_group" else range(len(self.names))
-            for w in mine:
-                part = state.slots.get((ring, slot, w))
-                there = part is not None and part.block == self.block(a, ring, offset) and bool(part.known & self.bit[me])
-                if part is not None and not there:
-                    why = (
-                        f"the phase of {s.mbarrier} does not match: it passes before {token.name}[{token.block}] has landed"
-                        if s.model == "mbarrier"
-                        else f"{token.name}[{token.block}] is not covered: its copies are in no committed group"
-                        if (ring, slot) in a.open_group
-                        else f"{s.pending} pending groups leave {token.name}[{token.block}] under way"
-                    )
-                    raise Hazard(statement_text(s), why)
-            if s.model == "mbarrier" and not any((ring, slot, w) in state.slots for w in range(len(self.names))):
-                raise Hazard(
-                    statement_text(s),
-                    f"the phase of {s.mbarrier} does not match: it passes before {token.name}[{token.block}] has landed",
-                )
-            return
-        if kind == "TokFree" and s.model == "mbarrier":
-            assert s.block is not None
-            told = self.slots_of[s.mbarrier].ring
-            for ring in (told,) if told else self.stages:
-                offset = block_offset(state, a, s.block, "this")
-                if offset is None:
-                    return
-                slot = self.slot(a, ring, offset)
-                own = self.at(ring, self.cta[i])
-                for w in range(len(self.names)):
-                    part = state.slots.get((own, slot, w))
-                    for reader, known in part.reads.items() if part is not None else ():
-                        if not known & self.bit[me]:
-                            raise Hazard(
-                                statement_text(s),
-                                f"the phase of {s.mbarrier} does not match: it passes while {reader} may still read {ring} slot {slot}",
-                            )
-                    if part is not None and not part.reads and part.block not in (OLD, self.block(a, ring, offset)):
-                        raise Hazard(
-                            statement_text(s),
-                            f"the phase of {s.mbarrier} does not match: it passes before anybody read {ring} slot {slot}",
-                        )

@@ -24,7 +24,7 @@ from tatami.region.walk import all_axes
 
 
 def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
-    """All terms in seconds but the efficiencies, `ctas_per_sm`, registers and bytes."""
+    """All terms in seconds but the efficiencies, counts, bytes and `busy` shares."""
     extents = all_axes(region)
     bm, bn, bk = plan.tile
     batch = size_at(product(extents[a] for a in view.batch), sizes)
@@ -64,15 +64,27 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
     rounds = 1 if isinstance(plan, Sm90Pair) else waves  # the next tile's first copies run under this tile's last products
     exposed = figures.dram_latency / clock * rounds * (1 + (blocks * 0.2 if plan.stages == 1 and ctas == 1 else 0))
     launch = target.launch_seconds * ((3 if view.high or view.low else 1) + (plan.split > 1))
-    total = max(compute, memory) + exposed + launch
+    spent = max(compute, memory) + exposed
+    busy = {
+        "math": math,
+        "shared memory": shared,
+        "L2": fetched,
+        "exponentials": exponentials,
+        "memory": memory,
+    }
     return {
         "compute": compute,
         "memory": memory,
         "prologue": exposed,
         "launch": launch,
-        "total": total,
+        "total": spent + launch,
+        "waves": tiles / (sms * ctas),
         "wave_eff": wave_eff,
         "ctas_per_sm": float(need.ctas_per_sm),
         "smem_bytes": float(need.smem_bytes),
         "registers": float(need.registers),
+        "l2_traffic": steps * bk * (plan.depth + bn) * 2,
+        "smem_traffic": steps * reads,
+        "memory_traffic": moved,
+        **{f"busy.{unit}": seconds / spent for unit, seconds in busy.items()},
     }

@@ -83,7 +83,7 @@ def show_estimate(estimate: dict[str, float]) -> str:
 
 
 def show_budget(estimate: dict[str, float], target: Target) -> str:
-    """What a contraction plan takes of its chip, and what the chip is busy with; empty for an estimate without."""
+    """What a plan of products takes of its chip, and what the chip is busy with; empty for an estimate without."""
     if "smem_traffic" not in estimate:
         return ""
     e = {k: _term(k, v) for k, v in estimate.items()}
@@ -116,7 +116,7 @@ def _term(name: str, value: float) -> str:
 
 def name_plan(plan: SchedulePlan) -> str:
     """One line: the kind, and what tells it from others of its kind."""
-    if isinstance(plan, Sm80Mma | Sm90Mma | GpuSync):
+    if isinstance(plan, Sm80Mma | Sm90Mma | GpuSync | Sm80Pair | Sm90Pair):
         return f"{type(plan).__name__} tile {'x'.join(map(str, plan.tile))}"
     return show_plan(plan)[0]
 

@@ -168,10 +168,10 @@ FAULTS: list[tuple[str, str, Callable[[Any], bool], Callable[[Any], Any], str]] 
     ),
     (
         "causal, in turns, mixed",
-        "nobody waits for his turn",
+        "a warpgroup does not wait for its turn in a block",
         first(ir.Wait, mbarrier="go", block=var("k")),
         lambda s: None,
-        "go",
+        "may arrive at go while the phase before is under way",
     ),
     (
         "causal, in turns, mixed",

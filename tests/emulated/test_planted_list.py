@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.cu import test_pair_roles, test_warpgroups
 from tests.emulated.test_planted_bugs import BUGS
 from tests.gpu import test_pair, test_verify
 
@@ -28,6 +29,7 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     refused = [(n, w) for n, *_, w in (*test_verify.FAULTS, *test_verify.PIPELINING, *test_pair.FAULTS)]
+    refused += [(fault, w) for _, fault, *_, w in (*test_warpgroups.FAULTS, *test_pair_roles.FAULTS)]
     words = {**dict(refused), **{b.name: f"{b.check}: {b.words}" for b in BUGS}}
     yield "# Planted faults"
     yield ""

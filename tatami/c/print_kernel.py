@@ -275,9 +275,10 @@ class _Printer:
             case Horizontal(fn=fn, x=x):
                 t = type_of(x)
                 return f"{n.add(f'h_{fn}_{t.dtype.value}x{t.lanes}')}({self.value(x)})"
-            case Fma(x=x, y=y, z=z) if type_of(z).dtype == DType.fp32 and type_of(z).lanes in (4, 8, 16):
+            case Fma(x=x, y=y, z=z) if type_of(z).dtype == DType.fp32 and type_of(z).lanes in (1, 4, 8, 16):
                 texts = ", ".join(self.value(a) for a in (x, y, z))
-                return f"{n.add(f'fma_f32x{type_of(z).lanes}')}({texts})"
+                lanes = type_of(z).lanes
+                return f"{n.add('fmaone_f32' if lanes == 1 else f'fma_f32x{lanes}')}({texts})"
             case Fma(x=x, y=y, z=z):
                 return f"({self.value(x)} * {self.value(y)} + {self.value(z)})"
             case Within(guards=guards):

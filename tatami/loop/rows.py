@@ -666,13 +666,7 @@ class _Rows:
     def join(self, total: Reg, reduce: Reduce, p: Point, across: bool = False) -> None:
         """``total = total fn body`` at a point; a sum of products multiplies and adds in one step where it can."""
         body = reduce.body
-        if (
-            reduce.fn == "sum"
-            and total.dtype == DType.fp32
-            and total.lanes > 1
-            and isinstance(body, Binary)
-            and body.fn == "mul"
-        ):
+        if reduce.fn == "sum" and total.dtype == DType.fp32 and isinstance(body, Binary) and body.fn == "mul":
             x, y = (self.e.widen(self.e.value(v, p), total.lanes) for v in (body.x, body.y))
             if type_of(x).dtype == type_of(y).dtype == DType.fp32:
                 self.e.emit(Assign(total, Fma(x, y, total)))

@@ -113,7 +113,8 @@ class Horizontal(msgspec.Struct, frozen=True, tag_field="v", tag="horizontal"):
 
 
 class Fma(msgspec.Struct, frozen=True, tag_field="v", tag="fma"):
-    """``x * y + z``: in one rounding for fp32 where the target can, a vector as one number, else where the unit allows contraction."""
+    """``x * y + z``: in one rounding for fp32 where the target can, lanes and single numbers alike, else where the unit
+    allows contraction."""
 
     x: Value
     y: Value

@@ -10,7 +10,7 @@ program are, once, where a convolution reads them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -44,11 +44,11 @@ def choose_layouts(program: Program, target: Target) -> dict[str, Layout]:
         for one, other in _aligned(region, "" if image is None else image.acc):
             beside.join(one, other)
     fixed = _fixed(program)
-    for members in beside.groups({**{t.name: 0 for r in regions for t in r.outputs}, **wanted}):
+    ranks = {name: len(memref.shape) for r in regions for name, memref in _ports(r).items()}
+    for members in beside.groups(wanted):
         places = {wanted[name] for name in members if name in wanted}
         if len(places) == 1:
-            channel = places.pop()
-            ranks = _ranks(regions)
+            (channel,) = places
             out |= {n: channels_last(ranks[n], channel) for n in members if n in wanted or n not in fixed}
     return out
 
@@ -152,10 +152,6 @@ def _fixed(program: Program) -> set[str]:
     }
 
 
-def _ranks(regions: list[Region]) -> dict[str, int]:
-    return {name: len(memref.shape) for r in regions for name, memref in _ports(r).items()}
-
-
 def _ports(region: Region) -> dict[str, MemRef]:
     return {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
 
@@ -174,7 +170,7 @@ class _Alike:
     def join(self, one: str, other: str) -> None:
         self.parent[self.find(one)] = self.find(other)
 
-    def groups(self, names: Mapping[str, int]) -> list[list[str]]:
+    def groups(self, names: Iterable[str]) -> list[list[str]]:
         """Of the names given and all that were joined."""
         out: dict[str, list[str]] = {}
         for name in dict.fromkeys([*names, *self.parent]):

@@ -23,10 +23,10 @@ demo: $(STAMP)
 	$(PY) examples/digits/demo.py
 
 test: $(VENV)/.tested-extras
-	$(PY) -m pytest -n 2 $(SKIP)
+	$(PY) -m pytest -n 2 --dist loadgroup $(SKIP)
 
 check: $(VENV)/.tested-extras lint types
-	$(PY) -m pytest -n 2 $(SKIP)
+	$(PY) -m pytest -n 2 --dist loadgroup $(SKIP)
 
 lint: $(VENV)/.check-extras
 	$(PY) -m ruff check .

@@ -20,6 +20,8 @@ from tests.emulated.kernels import Built, changed
 from tests.emulated.texts import CASES, eighths, machine_of, run, text_of
 from tests.gpu.gemm_examples import gemm, sm80, sm90
 
+pytestmark = pytest.mark.xdist_group("planted bugs")  # one machine for all of them
+
 
 @dataclass(frozen=True)
 class Bug:

@@ -19,6 +19,7 @@ from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
 from tests.emulated.texts import CASES, machine_of, run, text_of
 
 SCHEDULES = range(21)
+pytestmark = pytest.mark.xdist_group("emulated texts")  # one machine for all of them
 
 
 @pytest.fixture(scope="module")

@@ -131,6 +131,6 @@ def _record(module: Module[Graph], file: ModelFile) -> bytes | None:
     record = Record(dict(module.programs), origins, constants, tuple(Read(*p, hashed) for p, hashed in reads.items()))
     text = encode_record(record)
     try:
-        return text if held <= _HELD and decode_record(text, Record) == record else None
+        return text if held <= _HELD and encode_record(decode_record(text, Record)) == text else None
     except ValueError:  # an expression longer than documents may have
         return None

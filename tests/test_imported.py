@@ -17,7 +17,10 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.document import ConstantRef
 from tatami.core.module import Module
 from tatami.models import open_model
+from tatami.preparation import prepare
+from tatami.program_cache import chain_parts
 from tatami.runtime.cache import default_cache
+from tatami.stages import show
 
 RANDOM = np.random.default_rng(0)
 
@@ -163,3 +166,20 @@ def test_example_inputs_decide_the_structure_of_a_file_as_of_a_model(tmp_path: P
     for axis, size in ((0, 3), (1, 2), (0, 3)):
         main = open_model(path, example_inputs={"axes": np.int64([axis])})["frontend"].main
         assert main.signature.outputs[0].shape == (size,)
+
+
+def test_attributes_of_lists_and_of_open_sizes_are_found_again(tmp_path: Path, imports: list[str]) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ("N", 1, 4, "W"))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N", "M"))
+    kernel = numpy_helper.from_array(RANDOM.normal(size=(1, 2, 2, 2)).astype(np.float32), "kernel")
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "kernel"], ["a"], strides=[2, 2]),
+        helper.make_node("Flatten", ["a"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "m", [x], [y], [kernel])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
+    first, second = prepare(path), prepare(path)
+    assert imports == ["m.onnx"]
+    assert list(chain_parts(second)) == list(chain_parts(first))
+    assert show("region", second.stages["region"]) == show("region", first.stages["region"])

@@ -5,7 +5,8 @@
 exports the models of `benchmarks/cpu/models.py` into FOLDER (what is there already is taken; default: a temporary one) and
 compiles each with an empty cache and again: by `tatami compile MODEL`, and by `tt.compile(path)` in a process that has
 imported Tatami. Wall time and processor time (of the C compilers too); of the second time the best of five.
-`--record` writes benchmarks/results/compile_models.json and the table docs/compile-time.md.
+`--record` writes benchmarks/results/compile_models.json, in which models that were not measured keep their rows, and the
+table docs/compile-time.md.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from benchmarks.cpu.models import SIX, model
 
 ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "compile_models.json"
 AGAIN = 5
 IN_PROCESS = """
 import json, os, resource, sys, time
@@ -111,7 +113,9 @@ def main() -> None:
             found[name] = measure(path)
             print(name, {n: [round(t, 3) for t in times] for n, times in found[name].items()}, flush=True)
     if options.record:
-        (ROOT / "benchmarks" / "results" / "compile_models.json").write_text(json.dumps(found, indent=1) + "\n")
+        before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        found = {n: t for n in SIX if (t := found.get(n, before.get(n)))}
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
         (ROOT / "docs" / "compile-time.md").write_text(table(found))
 
 

@@ -32,7 +32,7 @@ def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
     bm, bn, bk = plan.tile
     match plan:
         case Sm80Pair():
-            registers = plan.warp_rows * (bn + bk) // 32 + plan.warp_rows + 64
+            registers = plan.warp_rows * (bn + bk) // 32 + plan.warp_rows + 72
             depth, columns = (-(-x // 32) * 64 for x in (plan.depth, bn))
             smem = bm * depth + plan.stages * bk * (depth + columns)
             return resident(target, threads_of_pair(plan), smem, registers, registers)

@@ -42,6 +42,8 @@ GRAIN_FLOPS = 1 << 18
 """Work a thread should get at least: a few times what waking it costs."""
 GRAIN_PACK = 1 << 14
 CACHE_LINE = 64
+SHORT_SLIVER, TALL_SUMS = 20 << 10, 8 << 10
+"""Bytes of a sliver at most, and of the sums of all rows at least, for results to follow panel by panel: measured."""
 Part: TypeAlias = tuple[Group, Expr, Expr]
 """lo <= linear index < hi of a group of axes."""
 
@@ -122,6 +124,13 @@ class _Contraction(Tiles):
             return False
         targets = [self.target(y) for y in self.region.yields]
         return all(step_of(t, self.m_axes[-1]) == ONE and step_of(t, self.n_axes[-1]) != ONE for t in targets)
+
+    def goes_by_panels(self) -> bool:
+        """Does a sliver stay in L1 beside the results of a panel, where those of all rows would not?"""
+        k, m, line = self.k.as_int(), self.m.as_int(), self.nr * self.dtype.itemsize
+        if k is None or m is None or self.k_blocks != ONE or self.rows_lie is not None or self.is_turned:
+            return False
+        return 0 < k * line <= SHORT_SLIVER and m * line >= TALL_SUMS
 
     def linear(self, axes: Sequence[str]) -> Expr:
         return linearize(tuple(var(a) for a in axes), tuple(self.extents[a] for a in axes))
@@ -253,7 +262,8 @@ class _Contraction(Tiles):
         sliver: str,
         whole: bool,
     ) -> Stmts:
-        """The same. `whole`: the sliver has nr columns, so that what lies in place is used there."""
+        """The same. `whole`: the sliver has nr columns, so that what lies in place is used there. Of a short
+        sliver results follow panel by panel: a panel's sums stay in L1, and what it writes is fetched under its products."""
         j0 = s * self.nr
         columns_lie, result = (self.columns_lie, self.result) if whole else (None, None)
         kind = "lies" if self.rows_lie else "into" if columns_lie or result else "gemm"
@@ -264,7 +274,8 @@ class _Contraction(Tiles):
         if result is not None:
             c, c_pitch = self.place(result, values, i0, j0), result.pitch
 
-        def block(k0: Expr, k1: Expr) -> Stmts:
+        def block(k0: Expr, k1: Expr, first: Expr = ZERO, rows: Expr = rows) -> tuple[Stmts, loop.Call]:
+            """What packs a block of k of the sliver, and its products with some rows of the panels."""
             pack: Stmts = ()
             pitch = expr(self.nr)
             if self.ready is not None:
@@ -278,14 +289,25 @@ class _Contraction(Tiles):
             else:
                 b, pack = loop.Pointer(sliver, ZERO), self.pack_sliver(values, sliver, ZERO, s, k0, k1)
             sizes = (rows, a_size, k0, k1, *(() if kind == "gemm" else (pitch, c_pitch)))
-            call = loop.Call(f"tatami_{kind}_{self.tile}", (a, b, c, *map(loop.Integer, sizes)), routine=True)
+            own = loop.Pointer(a.buffer, a.index + first * self.k)
+            return pack, loop.Call(f"tatami_{kind}_{self.tile}", (own, b, c, *map(loop.Integer, sizes)), routine=True)
+
+        j1 = minimum(self.n, j0 + self.nr)
+        if self.goes_by_panels() and result is None:
+            count = ceildiv(rows, expr(self.mr))
+            q = self.counter(ceildiv(self.m, expr(self.mr)))
+            declare, first, r = self.panel(rows, count, var(q))
+            pack, call = block(ZERO, self.k, first, r)
+            i0 = i0 + first
+            panel = (*declare, *self.prefetch(values, i0, r, j0), call, *self.epilogue(values, i0, i0 + r, j0, j1, sums))
+            return (*pack, loop.For(q, ZERO, count, panel))
+
+        def all_rows(k0: Expr, k1: Expr) -> Stmts:
+            pack, call = block(k0, k1)
             return (*pack, call)
 
-        ahead = self.prefetch(values, i0, rows, j0)
-        products = self.each_k_block(block)
-        if result is not None:
-            return (*ahead, *products)
-        return (*ahead, *products, *self.epilogue(values, i0, i0 + rows, j0, minimum(self.n, j0 + self.nr), sums))
+        products = (*self.prefetch(values, i0, rows, j0), *self.each_k_block(all_rows))
+        return products if result is not None else (*products, *self.epilogue(values, i0, i0 + rows, j0, j1, sums))
 
     def place(self, matrix: Matrix, values: dict[str, Expr], row: Expr, column: Expr) -> loop.Pointer:
         return loop.Pointer(matrix.tensor, substitute(matrix.first, values) + matrix.pitch * row + column)
@@ -329,14 +351,19 @@ class _Contraction(Tiles):
             lambda k0, k1: (loop.For(q, ZERO, count, self.pack_panel(values, to, i0, rows, count, var(q), k0, k1)),)
         )
 
+    def panel(self, rows: Expr, count: Expr, q: Expr) -> tuple[Stmts, Expr, Expr]:
+        """First row and number of rows of panel q of `count` balanced ones, as registers."""
+        first, d0 = self.integer(floordiv(rows * q, maximum(count, ONE)))
+        r, d1 = self.integer(floordiv(rows * (q + 1), maximum(count, ONE)) - first)
+        return (d0, d1), first, r
+
     def pack_panel(
         self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr, count: Expr, q: Expr, k0: Expr, k1: Expr
     ) -> Stmts:
         """Panel q of `count` balanced ones."""
-        first, d0 = self.integer(floordiv(rows * q, maximum(count, ONE)))
-        r, d1 = self.integer(floordiv(rows * (q + 1), maximum(count, ONE)) - first)
+        declare, first, r = self.panel(rows, count, q)
         base = first * self.k + k0 * r
-        return (d0, d1, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i0 + first + r, k0, k1))
+        return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i0 + first + r, k0, k1))
 
     def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:
         """Sliver s, filled up with zeros to nr columns."""

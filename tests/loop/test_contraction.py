@@ -231,6 +231,16 @@ def test_what_is_no_contraction_is_refused_by_name() -> None:
         kernel_of(msgspec.structs.replace(region, lets=(wrong,)), chosen)
 
 
+@pytest.mark.parametrize("split", ["m", "n"])
+def test_results_follow_panel_by_panel(split: str) -> None:
+    """Of 90 rows by short slivers, the last of them narrow."""
+    region = matmul(90, 70, 53, epilogue=True)
+    chosen = plan(region, split=split, kc=64, mc=48)
+    x = arrays(region, {})
+    wanted = np.maximum(x["a"].astype(np.float64) @ x["b"] * 2 + x["bias"], 0)
+    assert_close(run(region, chosen, x)["y"], wanted)
+
+
 def test_results_that_follow_each_other_down_the_sums_are_turned() -> None:
     """Weights are the wide side of a small image: vectors of the epilogue go along its pixels."""
     rng = np.random.default_rng(5)

@@ -30,7 +30,7 @@ from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles, misfit
-from tatami.loop.segments import Group, collapse, walk
+from tatami.loop.segments import Group, collapse, cut_innermost, walk
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Read, Reduce, Region
 from tatami.region.kinds import ContractionShape, contractions
@@ -384,13 +384,28 @@ class _Contraction(Tiles):
         lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.plan.acc]
         uses = [substitute(a, values) for a in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
         rows = collapse(self.m_axes, self.extents, uses, f"{sums}_m")
-        columns = collapse(self.n_axes, self.extents, [substitute(u, rows.values) for u in uses], f"{sums}_n")
+        uses = [substitute(u, rows.values) for u in uses]
+        columns = collapse(self.n_axes, self.extents, uses, f"{sums}_n")
         if not self.is_turned:
-            return self.finish_lines((rows, i0, i1), (columns, j0, j1), values, sums, ZERO, expr(self.nr))
+            columns = cut_innermost(columns, [substitute(u, columns.values) for u in uses], self.nr)
+            known, columns, line = self.line_of(columns, j0)
+            across = (columns, j0 - line, j1 - line)
+            return (*known, *self.finish_lines((rows, i0, i1), across, values, sums, ZERO, expr(self.nr)))
         count, start = i1 - i0, (i1 - i0) * self.nr
         sizes = tuple(map(loop.Integer, (count, count, expr(self.nr), expr(self.nr))))
         turn = loop.Call(self.pack_routine, (loop.Pointer(sums, start), loop.Pointer(sums, ZERO), *sizes), routine=True)
         return (turn, *self.finish_lines((columns, j0, j1), (rows, i0, i1), values, sums, start, count))
+
+    def line_of(self, columns: Group, j0: Expr) -> tuple[Stmts, Group, Expr]:
+        """The outer spans as registers where a sliver lies in one line of the inner one; the inner one, and where the line
+        begins."""
+        *outer, inner = columns.spans
+        if not outer or (inner.size.as_int() or 1) % self.nr:
+            return (), columns, ZERO
+        line, first = self.integer(floordiv(j0, inner.size))
+        more, at = self.digits([(span.name, span.size) for span in outer], line)
+        values = {a: substitute(v, at) for a, v in columns.values.items()}
+        return (first, *more), Group((inner,), values), line * inner.size
 
     def finish_lines(self, lines: Part, along: Part, values: dict[str, Expr], sums: str, start: Expr, pitch: Expr) -> Stmts:
         """The results of sums that begin at `start`, line by line of `pitch`, in vectors along them."""

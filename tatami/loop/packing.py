@@ -83,18 +83,23 @@ class Tiles:
 
     def batch_values(self, axes: tuple[str, ...], item: Expr, blocks: Expr) -> tuple[Stmts, dict[str, Expr], Expr]:
         """Registers for the batch axes of a work item, and its block."""
+        out, values = self.digits((*((a, self.extents[a]) for a in axes), ("", blocks)), item)
+        block = values.pop("")
+        return out, values, block
+
+    def digits(self, sizes: Sequence[tuple[str, Expr]], index: Expr) -> tuple[Stmts, dict[str, Expr]]:
+        """Registers for the parts of a linear index, outermost first."""
         out: list[loop.Stmt] = []
         values: dict[str, Expr] = {}
-        rest = item
-        for axis, size in ((None, blocks), *((a, self.extents[a]) for a in reversed(axes))):
+        rest = index
+        for name, size in reversed(sizes):
             quotient, d = self.integer(floordiv(rest, size))
             remainder, e = self.integer(rest - size * quotient)
             out += [d, e]
-            values[axis or ""] = remainder
+            values[name] = remainder
             self.em.extents[_name(remainder)] = size
             rest = quotient
-        block = values.pop("")
-        return tuple(out), values, block
+        return tuple(out), values
 
     def target(self, y: Yield) -> Expr:
         """The address a yield writes, over the let's axes."""
@@ -109,7 +114,7 @@ class Tiles:
             for dtype in (y.cast, self.memrefs[y.to].dtype):
                 if dtype is not None and loop.type_of(value).dtype != dtype:
                     value = loop.Cast(value, dtype)
-            self.em.store(y.to, p.at(self.target(y)), value, p, active)
+            self.em.store(y.to, self.em.simplified(p.at(self.target(y))), value, p, active)
 
     def finish_sum(self, region: Region, p: Point, sums: str, at: Expr) -> None:
         """All outputs at one place, from the sum stored at `at`."""

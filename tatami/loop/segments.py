@@ -7,7 +7,7 @@ addresses stay affine in the innermost variable and nothing is divided per eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from tatami.core.expr import (
     ONE,
     ZERO,
     Expr,
+    Floor,
     ceildiv,
     expr,
     floordiv,
@@ -70,6 +71,33 @@ def collapse(axes: Sequence[str], sizes: Mapping[str, Expr], uses: Iterable[Expr
     if not spans:
         spans = [Span(f"{prefix}0", ONE)]
     return Group(tuple(spans), values)
+
+
+def cut_innermost(group: Group, uses: Iterable[Expr], unit: int) -> Group:
+    """The innermost span as lines, where floors of it step only at multiples of `unit`: t -> D * line + t.
+
+    >>> g = cut_innermost(Group((Span("t", expr(128)),), {"n": var("t")}), [floordiv(var("t"), expr(64))], 32)
+    >>> [(s.name, str(s.size)) for s in g.spans], str(g.values["n"])
+    ([('t_line', '2'), ('t', '64')], 't + 64*t_line')
+    """
+    inner = group.spans[-1]
+    size = inner.size.as_int()
+    steps = {f.den.as_int() or 1 for e in uses for f in _floors(e) if inner.name in free_vars(f.num)}
+    step = min(steps, default=1)
+    if size is None or size % step or step % unit or any(other % step for other in steps):
+        return group
+    line = Span(f"{inner.name}_line", expr(size // step))
+    whole = {inner.name: var(line.name) * step + var(inner.name)}
+    spans = (*group.spans[:-1], line, Span(inner.name, expr(step)))
+    return Group(spans, {a: substitute(v, whole) for a, v in group.values.items()})
+
+
+def _floors(e: Expr) -> Iterator[Floor]:
+    for mono, _ in e.terms:
+        for atom in mono:
+            if isinstance(atom, Floor):
+                yield atom
+                yield from _floors(atom.num)
 
 
 def _divides(e: Expr, name: str) -> bool:

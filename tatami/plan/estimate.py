@@ -140,14 +140,13 @@ def loops_estimate(
 def contraction_estimate(
     region: Region, facts: RegionFacts, plan: CpuContraction, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Full tiles take what useful work and waste take."""
+    """Full tiles take what useful work and waste take. What is used in place counts as copied: it slows the products, by
+    less than the copy."""
     c = facts.contractions[0]
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     wide, narrow = (m, n) if plan.swap else (n, m)
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
-    copied_rows = 0 if "m" in plan.in_place else narrow
-    copied_columns = 0 if plan.packed or "n" in plan.in_place else wide
-    packed_bytes = b * k * (copied_rows + copied_columns) * itemsize
+    packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize
     tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
     waste = (min(tiles_m, narrow * 1.15) * tiles_n) / max(1, narrow * wide)
     threads = max(1, target.cores)

@@ -8,13 +8,14 @@ import tatami as tt
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
-from tatami.core.layout import packed_layout
+from tatami.core.layout import MemRef, packed_layout
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
 from tatami.plan.ir import CpuContraction
-from tatami.region.ir import Const, Param, Reduce, Region
+from tatami.region.ir import Const, Param, Reduce, Region, Yield
+from tatami.region.ir import Target as Output
 from tatami.runtime.host import check_runs_here
-from tests.loop.contraction_harness import assert_close, conv, conv_reference, kernel_of, matmul, plan, run
+from tests.loop.contraction_harness import assert_close, conv, conv_reference, e, kernel_of, matmul, plan, run
 
 RNG = np.random.default_rng(7)
 
@@ -73,6 +74,18 @@ def test_what_lies_otherwise_is_not_used_in_place(side: str) -> None:
     region = matmul(45, 70, 53, transpose_a=side == "m", transpose_b=side == "n")
     with pytest.raises(TatamiError, match="contiguous rows"):
         kernel_of(region, plan(region, in_place=(side,)))
+
+
+def test_columns_by_heads_are_stored_by_whole_vectors() -> None:
+    region = matmul(45, 192, 53, epilogue=True)
+    heads = Output("y", MemRef(DType.fp32, e(3, 45, 64)))
+    by_head = Yield("z", "y", map=e("n//64", "m", "n - 64*(n//64)"))
+    region = msgspec.structs.replace(region, outputs=(heads,), yields=(by_head,))
+    x = arrays(region, {})
+    wanted = np.maximum(x["a"].astype(np.float64) @ x["b"] * 2 + x["bias"], 0).reshape(45, 3, 64).transpose(1, 0, 2)
+    for split in ("m", "n"):
+        assert_close(run(region, plan(region, split=split), x)["y"], wanted)
+        assert "Lane(" not in str(kernel_of(region, plan(region, split=split))[0].body)
 
 
 @pytest.mark.parametrize("transpose_a", [False, True])

@@ -6,6 +6,7 @@ from tatami.core.target import Target
 from tatami.plan.gpu_limits import (
     BARRIER_BYTES,
     MAX_SPLIT,
+    MOST_REGISTERS,
     Needs,
     algorithm_rules,
     limits,
@@ -80,4 +81,5 @@ def pair_limits(plan: PairPlan, target: Target) -> list[str]:
     n = needs_of_pair(plan, target)
     if isinstance(plan, Sm90Pair):
         return [*limits(n, target, warps_share=True), *register_limits(plan, n, target)]
-    return limits(n, target)
+    spills = [f"{n.registers} registers per thread > {MOST_REGISTERS}"] if n.registers > MOST_REGISTERS else []
+    return limits(n, target) or spills

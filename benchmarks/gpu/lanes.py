@@ -86,6 +86,14 @@ def sm80_kernels() -> Iterator[Kernel]:
     )
     fill = FILL.format(words=512, threads=32, value="p0[i]")
     yield Kernel(
+        "load_shared_v1",
+        "sm_80",
+        f"{fill}\n  for (int i = 0; i < 4; ++i) p1[4 * lane + i] = tt_load_shared_v1(base + 4 * (lane + 32 * i));",
+        ramp,
+        128,
+        shared=2048,
+    )
+    yield Kernel(
         "load_shared_v4",
         "sm_80",
         f"{fill}\n  float r[4];\n  tt_load_shared_v4(r, base + 16 * lane);\n"
@@ -115,6 +123,16 @@ def sm80_kernels() -> Iterator[Kernel]:
   tt_store_global_v1(p1 + 8 * lane + 7, (tt_u32)tt_thread());""",
         ramp,
         256,
+    )
+    fractions = np.array([0, 0xFFF, 0x1000, 0x1001, 0x2000, 0x3000, 0x7FFFFF, 0x7FEFFF], np.uint32)
+    exponents = np.array([0, 1, 2, 0x7F, 0xFE], np.uint32)[:, None] << 23
+    yield Kernel(
+        "to_tf32",  # of the result the bits that count
+        "sm_80",
+        "  for (int i = tt_thread(); i < 96; i += 32) p1[i] = tt_to_tf32(tt_bits_to_f32(p0[i])) >> 13;",
+        np.concatenate([(exponents | fractions).ravel(), np.full(8, 0x7F800000, np.uint32)] * 2)
+        | np.repeat(np.array([0, 1 << 31], np.uint32), 48),
+        96,
     )
     yield Kernel(
         "mma_tf32",

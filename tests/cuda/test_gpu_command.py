@@ -87,6 +87,8 @@ def test_every_function_of_the_header_is_asked() -> None:
     [
         "mma_bf16",
         "exp2_approx",
+        "to_tf32",
+        "load_shared_v1",
         "tma_4d_multicast",
         "im2col_0",
         "tma_store_3d",

@@ -20,32 +20,29 @@ columns, goes by copies in any case.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from tatami.core.bounds import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.packing import Stmts, Tiles, misfit
-from tatami.loop.segments import Group, collapse, cut_innermost, walk
+from tatami.loop.finished_sums import FinishedSums
+from tatami.loop.packing import Stmts, misfit
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Read, Reduce, Region
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.matrix import Matrix, result_matrix, side_matrix
-from tatami.region.walk import lets_by_name, nodes
+from tatami.region.walk import lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
 GRAIN_FLOPS = 1 << 18
 """Work a thread should get at least: a few times what waking it costs."""
 GRAIN_PACK = 1 << 14
-CACHE_LINE = 64
 SHORT_SLIVER, TALL_SUMS = 20 << 10, 8 << 10
 """Bytes of a sliver at most, and of the sums of all rows at least, for results to follow panel by panel: measured."""
-Part: TypeAlias = tuple[Group, Expr, Expr]
-"""lo <= linear index < hi of a group of axes."""
 
 
 def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
@@ -56,7 +53,7 @@ def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
     return _Contraction(region, plan).body()
 
 
-class _Contraction(Tiles):
+class _Contraction(FinishedSums):
     def __init__(self, region: Region, plan: CpuContraction) -> None:
         self.region, self.plan = region, plan
         shape = self.find_shape()
@@ -117,13 +114,6 @@ class _Contraction(Tiles):
         if found is None:
             raise self.refuse(f"the operand of side {side} is no matrix with contiguous rows")
         return found
-
-    def goes_down(self) -> bool:
-        """Do results that follow each other in memory lie in one column of the sums? Then these are turned first."""
-        if not (self.pack_routine and self.m_axes and self.n_axes):
-            return False
-        targets = [self.target(y) for y in self.region.yields]
-        return all(step_of(t, self.m_axes[-1]) == ONE and step_of(t, self.n_axes[-1]) != ONE for t in targets)
 
     def goes_by_panels(self) -> bool:
         """Does a sliver stay in L1 beside the results of a panel, where those of all rows would not?"""
@@ -312,33 +302,6 @@ class _Contraction(Tiles):
     def place(self, matrix: Matrix, values: dict[str, Expr], row: Expr, column: Expr) -> loop.Pointer:
         return loop.Pointer(matrix.tensor, substitute(matrix.first, values) + matrix.pitch * row + column)
 
-    def prefetch(self, values: dict[str, Expr], i0: Expr, rows: Expr, j0: Expr) -> Stmts:
-        """The lines that the epilogue writes, and reads beside the sums, asked for before the products. A sliver has a few
-        of each row, and rows lie far apart: nothing else foresees them."""
-        places = {(y.to, self.target(y)): True for y in self.region.yields}
-        for name in self.plan.epilogue:
-            for e in nodes(self.lets[name].expr):
-                if isinstance(e, Read):
-                    places.setdefault((e.tensor, self.address(e.tensor, e.map)), False)
-        found: list[tuple[str, Expr, str, bool]] = []
-        for (buffer, place), written in places.items():
-            at = substitute(place, values)
-            down = collapse(self.m_axes, self.extents, [at], f"{buffer}_m")
-            across = collapse(self.n_axes, self.extents, [at], f"{buffer}_n")
-            at = substitute(at, {**down.values, **across.values})
-            row, column = down.spans[-1].name, across.spans[-1].name
-            if len(down.spans) + len(across.spans) == 2 and step_of(at, column) == ONE and step_of(at, row) not in (ZERO, ONE):
-                found.append((buffer, substitute(at, {column: j0}), row, written))
-        if not found:
-            return ()
-        i = self.counter(self.m)
-        lines = tuple(
-            loop.Prefetch(buffer, substitute(at, {row: i0 + var(i)}) + x, written)
-            for buffer, at, row, written in found
-            for x in range(0, self.nr, CACHE_LINE // self.memrefs[buffer].dtype.itemsize)
-        )
-        return (loop.For(i, ZERO, rows, lines),)
-
     # -- packing -------------------------------------------------------------------------------
 
     def pack_rows(self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr) -> Stmts:
@@ -375,57 +338,6 @@ class _Contraction(Tiles):
         fill = loop.For(x, ZERO, (k1 - k0) * minimum(ONE, expr(self.nr) - (hi - lo)), (rest,))
         packed = self.pack(self.rhs, self.n_axes, values, to, base, expr(self.nr), lo, hi, k0, k1)
         return (d, *packed) if (self.n.as_int() or 1) % self.nr == 0 else (d, *packed, fill)
-
-    # -- epilogue ------------------------------------------------------------------------------
-
-    def epilogue(self, values: dict[str, Expr], i0: Expr, i1: Expr, j0: Expr, j1: Expr, sums: str) -> Stmts:
-        """Lets after the accumulator and all writes, on rows i0 … i1 and columns j0 … j1 of the finished sums: vectors go
-        along rows, or along columns after a turn."""
-        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.plan.acc]
-        uses = [substitute(a, values) for a in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
-        rows = collapse(self.m_axes, self.extents, uses, f"{sums}_m")
-        uses = [substitute(u, rows.values) for u in uses]
-        columns = collapse(self.n_axes, self.extents, uses, f"{sums}_n")
-        if not self.is_turned:
-            columns = cut_innermost(columns, [substitute(u, columns.values) for u in uses], self.nr)
-            known, columns, line = self.line_of(columns, j0)
-            across = (columns, j0 - line, j1 - line)
-            return (*known, *self.finish_lines((rows, i0, i1), across, values, sums, ZERO, expr(self.nr)))
-        count, start = i1 - i0, (i1 - i0) * self.nr
-        sizes = tuple(map(loop.Integer, (count, count, expr(self.nr), expr(self.nr))))
-        turn = loop.Call(self.pack_routine, (loop.Pointer(sums, start), loop.Pointer(sums, ZERO), *sizes), routine=True)
-        return (turn, *self.finish_lines((columns, j0, j1), (rows, i0, i1), values, sums, start, count))
-
-    def line_of(self, columns: Group, j0: Expr) -> tuple[Stmts, Group, Expr]:
-        """The outer spans as registers where a sliver lies in one line of the inner one; the inner one, and where the line
-        begins."""
-        *outer, inner = columns.spans
-        if not outer or (inner.size.as_int() or 1) % self.nr:
-            return (), columns, ZERO
-        line, first = self.integer(floordiv(j0, inner.size))
-        more, at = self.digits([(span.name, span.size) for span in outer], line)
-        values = {a: substitute(v, at) for a, v in columns.values.items()}
-        return (first, *more), Group((inner,), values), line * inner.size
-
-    def finish_lines(self, lines: Part, along: Part, values: dict[str, Expr], sums: str, start: Expr, pitch: Expr) -> Stmts:
-        """The results of sums that begin at `start`, line by line of `pitch`, in vectors along them."""
-        (outer_group, outer_lo, outer_hi), (inner_group, inner_lo, inner_hi) = lines, along
-        widths = (self.lanes, self.lanes // 4, 1) if self.is_turned else (self.lanes, 1)
-
-        def per_line(outer: dict[str, Expr], line: str, lo: Expr, hi: Expr, base: Expr) -> Stmts:
-            i = self.counter(outer_group.spans[-1].size)
-            bound_line = {**values, **{a: substitute(v, {**outer, line: var(i)}) for a, v in outer_group.values.items()}}
-            at = start + (base + var(i) - outer_lo) * pitch
-
-            def across(inner: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-                x = self.counter(inner_group.spans[-1].size)
-                bound = {**bound_line, **{a: substitute(v, {**inner, name: var(x)}) for a, v in inner_group.values.items()}}
-                finish = lambda y, p: self.finish_sum(self.region, p, sums, at + jbase + var(y) - inner_lo)  # noqa: E731
-                return self.run_along(bound, x, jlo, jhi, finish, widths)
-
-            return (loop.For(i, lo, hi, walk(inner_group, inner_lo, inner_hi, self.counter, across)),)
-
-        return walk(outer_group, outer_lo, outer_hi, self.counter, per_line)
 
 
 def grain(wanted: int, item: Expr) -> Expr:

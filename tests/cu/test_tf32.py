@@ -46,6 +46,10 @@ def test_products_of_rounded_operands(order: str) -> None:
         exact = [numerics.apply("tf32", [x], DType.fp32).astype(np.float64) for x in (a, b)]
         np.testing.assert_allclose(c, np.maximum(exact[0] @ exact[1] + bias, 0), rtol=1e-5, atol=1e-5)
         assert k == 0 or m * n < 2 or np.abs(c - np.maximum(a.astype(np.float64) @ b + bias, 0)).max() > 1e-5
+    ones = {name: np.ones(shape, np.float32) for name, shape in (("A", (4, 4)), ("B", (4, 4)), ("bias", (4,)))}
+    ones["A"].view(np.uint32)[0, 0] = 0x7F800001
+    c = built.run(ones, {"M": 4, "N": 4, "K": 4})
+    assert np.isnan(c).any(axis=1).tolist() == [True, False, False, False], "a NaN of the bits that are rounded away stays one"
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")

@@ -79,6 +79,7 @@ TT_DEV float tt_bits_to_f32(tt_u32 bits) { return __builtin_bit_cast(float, bits
 TT_DEV tt_u32 tt_f32_to_bits(float x) { return __builtin_bit_cast(tt_u32, x); }
 TT_DEV tt_u32 tt_to_tf32(float x) {  // ones in the bits that do not count: nobody may rely on them
   const tt_u32 bits = tt_f32_to_bits(x);
+  if (x != x) return 0x7fffffffu;  // a NaN may have its only ones there
   return x - x == 0.0f ? (bits + 0x1000u) | 0x1fffu : bits;
 }
 TT_DEV tt_u32 tt_pack_f16(float lo, float hi) { return emu::narrow_f16(lo) | (tt_u32)emu::narrow_f16(hi) << 16; }

@@ -279,7 +279,6 @@ class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """The next block's scores are multiplied while this block's become weights."""
     in_turns: bool = False
     """Warpgroups start their products one after the other, so that one multiplies while another exponentiates."""
-    persistent: bool = True
     section: int = 0
     """Batches whose tiles are mixed, those of the last rows first, which see the most keys; 0: one batch after the other."""
     split: int = 1

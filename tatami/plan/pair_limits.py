@@ -64,8 +64,8 @@ def pair_rules(plan: PairPlan) -> list[str]:
                 out.append("in_turns: one consumer has nobody to take turns with")
             if plan.section and plan.split > 1:
                 out.append(f"section {plan.section} with split {plan.split}: parts of the keys are not mixed")
-            if plan.section < 0 or (plan.section and not plan.persistent):
-                out.append(f"section {plan.section} mixes the tiles of a persistent CTA")
+            if plan.section < 0:
+                out.append(f"section {plan.section}: no number of batches")
             out += register_rules(plan)
     for name, size in (("columns", bn), ("keys", bk), ("depth", plan.depth)):
         if size < 16 or size % 16:

@@ -198,7 +198,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"consumers": 4}, "one to three warpgroups"),
     ({"tile": (192, 64, 32)}, "192 rows by 2 consumers"),
     ({"in_turns": True, **ONE}, "nobody to take turns with"),
-    ({"section": -1}, "section -1"),
+    ({"section": -1}, "section -1: no number"),
     ({"keys": 40}, "40 keys: no multiple of 16"),
     ({"keys": 256, "stages": 4}, "B per CTA"),
     ({"keys": 256}, "registers per consumer thread > setmaxnreg 240"),

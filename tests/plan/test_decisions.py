@@ -10,7 +10,7 @@ from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.plan.choose import choose, plan_key
 from tatami.plan.decide import stale_decisions
-from tatami.plan.ir import Condition, CpuContraction, Guarded, ProgramPlan
+from tatami.plan.ir import Condition, CpuContraction, Guarded, ProgramPlan, Sm90Pair
 from tatami.plan.show import show
 from tatami.plan.verify import verify
 from tatami.poly_core.analyse import analyse
@@ -88,6 +88,9 @@ def test_unknown_fields_and_kinds_are_named() -> None:
         plan_of(ex.gemm(), decisions={"": to_builtins(packed()) | {"tiles": 1}})
     with pytest.raises(TatamiError, match="plan kind 'magic'"):
         plan_of(ex.gemm(), decisions={"": {"kind": "magic"}})
+    pair = to_builtins(Sm90Pair("s", "o", (64, 64, 64), 64, 1, 2, ()))
+    with pytest.raises(TatamiError, match="unknown plan field 'persistent'"):
+        plan_of(ex.gemm(), decisions={"": pair | {"persistent": False}})
 
 
 def test_stale_keys_warn() -> None:

@@ -8,8 +8,8 @@ from tatami.gpu.ir import Barrier, Kernel, Ring
 
 
 def slot_pitch(kernel: Kernel, ring: Ring) -> int:
-    """Bytes from one slot to the next; TMA slots start at multiples of 1024."""
-    return -(-ring.slot_bytes // 1024) * 1024 if kernel.arch == "sm90" and kernel.maps else ring.slot_bytes
+    """Bytes from one slot to the next."""
+    return ring.tma_pitch if kernel.maps else ring.slot_bytes
 
 
 def guard_text(kernel: Kernel, block: Expr) -> str:

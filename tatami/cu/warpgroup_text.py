@@ -46,10 +46,8 @@ def hold_text(s: Wgmma, l: Lines) -> None:
     """The registers of a product stay where they are while it may be under way."""
     l.add(f"TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) tt_wgmma_hold({s.acc}[i]);")
     if not s.a_smem:
-        l.add(f"TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) TT_UNROLL for (int kk = 0; kk < {s.k_steps}; ++kk) {_KEEP}")
-
-
-_KEEP = "tt_wgmma_hold(p[i][kk]);"
+        steps = f"TT_UNROLL for (int kk = 0; kk < {s.k_steps}; ++kk)"
+        l.add(f"TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) {steps} tt_wgmma_hold(p[i][kk]);")
 
 
 def wgmma_text(k: Kernel, s: Wgmma, rings: tuple[tuple[Ring, str] | None, tuple[Ring, str]], l: Lines) -> None:

@@ -352,6 +352,11 @@ class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
     """Filled once a tile, as its block 0, then read by all of its blocks."""
 
     @property
+    def tma_pitch(self) -> int:
+        """Bytes from one slot to the next where TMA fills them: each starts at a multiple of 1024."""
+        return -(-self.slot_bytes // 1024) * 1024
+
+    @property
     def slot_bytes(self) -> int:
         return self.rows * self.row_bytes
 

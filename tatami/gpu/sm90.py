@@ -90,7 +90,7 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         rows, columns = (extent, bk) if o.major == "k" else (bk * boxes, 64)
         ring = Ring(o.ring, base, rows, columns * 2, plan.stages, columns * 2)
         rings.append(ring)
-        base += -(-ring.slot_bytes // 1024) * 1024 * ring.slots
+        base += ring.tma_pitch * ring.slots
         spec, coords = _operand_map(p, o, size, role, box)
         maps.append(spec)
         token = "tA" if role == "m" else "tB"

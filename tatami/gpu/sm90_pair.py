@@ -107,7 +107,7 @@ def lower_sm90_pair(
         feed, spec = _feed(p, o, token, rows, inner, slots, base)
         feeds.append(feed)
         maps.append(spec)
-        base += -(-feed.ring.slot_bytes // 1024) * 1024 * slots
+        base += feed.ring.tma_pitch * slots
     barriers: list[Barrier] = []
     for f in feeds:
         for name in (f.full, f.empty):

@@ -136,7 +136,7 @@ def check_memory(kernel: Kernel) -> list[Diagnostic]:
     out = []
     spans = []
     for r in kernel.smem:
-        pitch = -(-r.slot_bytes // 1024) * 1024 if kernel.maps else r.slot_bytes
+        pitch = r.tma_pitch if kernel.maps else r.slot_bytes
         spans.append((r.base, r.base + pitch * (r.slots - 1) + r.slot_bytes, r.name))
         if kernel.maps and r.base % 1024:
             out.append(_invalid(kernel, r.name, f"base {r.base} is no multiple of 1024, which a swizzled TMA tile needs"))

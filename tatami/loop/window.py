@@ -21,7 +21,7 @@ from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.contraction import grain
-from tatami.loop.flatten import FlatLet
+from tatami.loop.flatten import FlatLet, widened
 from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point, Stored, combine, lane_step, neutral_value
 from tatami.loop.segments import guard_range
@@ -50,7 +50,10 @@ class _Windows(Tiles):
         assert isinstance(e, Reduce)
         lanes = lanes_of(plan.width, e.dtype.itemsize)
         super().__init__(region, window.let, e.dtype, (), lanes, "")
-        self.region, self.plan, self.window, self.reduce = region, plan, window, e
+        self.region, self.plan, self.window = region, plan, window
+        reduce = widened(e, None, self.typer)
+        assert isinstance(reduce, Reduce)
+        self.reduce = reduce
         self.columns = window.slides[-1]
         self.rows = window.slides[0] if len(window.slides) == 2 else None
         self.width = self.extents[self.columns.axis]

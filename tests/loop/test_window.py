@@ -10,6 +10,7 @@ import pytest
 
 import tatami as tt
 from tatami.core.target import PRESETS
+from tatami.core.tensor import numpy_dtype
 from tatami.loop.verify import verify as verify_loops
 from tatami.plan.ir import CpuWindow
 from tatami.plan.verify_plan import verify_plan
@@ -104,6 +105,22 @@ def test_one_dimension() -> None:
 def test_fp64() -> None:
     make: Make = WINDOWS["largest"]
     check(tt.compile(graph(make, (1, C, 20, 20), tt.fp64)), make, sample((1, C, 20, 20), np.float64))
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [(tt.fp16, 10), (tt.bf16, 7)])
+def test_products_of_narrow_numbers_are_exact(dtype: tt.DType, bits: int) -> None:
+    """1 + e times itself less 1 + 2 e is e^2, which a product that is rounded to the operands' dtype has lost."""
+    e = 2.0**-bits
+
+    def make(g: tt.Graph, x: Any) -> Any:
+        w = g.constant(np.array([[[1 + e, -1]]] * C, np.float32)).cast(dtype)
+        return x.conv(w, None, groups=C)
+
+    x = np.array([1 + e, 1 + 2 * e] * 40, np.float32).reshape(1, 1, -1).repeat(C, axis=1)
+    f = tt.compile(graph(make, x.shape, dtype))
+    assert windows_of(f)
+    got = f(x=x.astype(numpy_dtype(dtype)))["y"].astype(np.float32)
+    assert (got[:, :, ::2] == e * e).all()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -63,7 +63,8 @@ def winograd_candidate(
     if (lanes := lanes_of(target.lanes, itemsize)) not in TURNED_LANES:
         return Rejected("cpu_winograd", f"vectors of {lanes} elements; transposing takes 4, 8 or 16")
     made: list[Candidate] = []
-    for mr, nr in (register_tile(target, itemsize), (target.vector_registers - 4, lanes)):
+    narrow = ((target.vector_registers - 4, lanes),) if target.vector_registers > 4 else ()
+    for mr, nr in (register_tile(target, itemsize), *narrow):
         plan = _winograd_plan(region, found, (mr, nr), weights, target, sizes)
         if nr == lanes:
             plan = msgspec.structs.replace(plan, mr=min(mr, -(-plan.rows * plan.columns // 4) * 4))

@@ -41,6 +41,8 @@ def with_layouts(
 ) -> tuple[Program, tuple[Region, ...]]:
     """The same program with `layouts` obeyed, and the conversions of `constants`, which are for `setup` to run. Ports keep
     the layout of the signature: a conversion stands before."""
+    if not layouts:
+        return program, ()
     fixed = set(program.inputs) | set(program.outputs)
     for item in program.body:
         if isinstance(item, Step):
@@ -54,6 +56,9 @@ def with_layouts(
 
 
 def _changed(region: Region, layouts: Mapping[str, Layout]) -> Region:
+    if not layouts.keys() & {*(p.name for p in region.inputs), *(t.name for t in region.outputs)}:
+        return region
+
     def lie(name: str, memref: MemRef) -> MemRef:
         return msgspec.structs.replace(memref, layout=layouts[name]) if name in layouts else memref
 
@@ -84,8 +89,6 @@ def _in_memory_order(region: Region) -> Region:
 
 def _convert(program: Program, layouts: Mapping[str, Layout], constants: frozenset[str]) -> tuple[Program, tuple[Region, ...]]:
     """Conversions for values whose port fixes the layout: the Regions that read them read a converted copy."""
-    if not layouts:
-        return program, ()
     copies = {n: f"{n}_c" for n in layouts}
     regions = [item for item in program.body if isinstance(item, Region)]
     known = {t.name: t.memref for r in regions for t in r.outputs} | {p.name: p.memref for r in regions for p in r.inputs}

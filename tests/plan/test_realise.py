@@ -5,19 +5,21 @@ import numpy as np
 import pytest
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr
-from tatami.core.layout import Layout, address, packed_layout
+from tatami.core.expr import expr, shape
+from tatami.core.layout import Layout, MemRef, address, packed_layout
 from tatami.core.module import Module
 from tatami.core.substitute import substitute_sizes
 from tatami.core.target import PRESETS
 from tatami.core.tensor import Tensor
 from tatami.plan.choose import choose
+from tatami.plan.convert import with_layouts
 from tatami.plan.ir import CpuContraction, CpuWinograd, ProgramPlan
 from tatami.plan.plan_realised import plan_realised
 from tatami.plan.realise import realise
 from tatami.plan.verify import verify as verify_plans
 from tatami.poly_core.analyse import analyse
-from tatami.region.ir import Program, Read, Region
+from tatami.region.ir import Let, Program, Read, Region, Yield
+from tatami.region.ir import Target as Output
 from tatami.region.run import run
 from tatami.region.verify import verify
 from tests.region import examples as ex
@@ -105,6 +107,33 @@ def test_weights_that_stream_past_few_tiles_of_an_image_pass_once(channels: int,
     assert isinstance(chosen, CpuWinograd)
     assert (chosen.mr, chosen.nr) == tile
     assert verify_plans(plan, module) == []
+
+
+def test_tiles_of_a_machine_whose_registers_are_not_told() -> None:
+    module = with_constant(
+        substitute_sizes(ex.conv(), {"Co": expr(64), "Ci": expr(8)}), "F", np.zeros((64, 8, 3, 3), np.float32)
+    )
+    bare = msgspec.structs.replace(PRESETS["cpu:avx2"], vector_registers=0)
+    chosen = choose(module, analyse(module), bare, None, {"N": 1, "H": 7, "W": 7}).main.regions[0].choices[0].plan
+    assert isinstance(chosen, CpuWinograd) and (chosen.mr, chosen.nr) == (6, 16)
+
+
+def test_without_layouts_to_obey_a_program_is_what_it_was() -> None:
+    """An output that the document lays out by columns keeps its loops: the plan is for them."""
+    program = ex.program_of(
+        Region(
+            "twice",
+            ex.iters(m="M", n="N"),
+            (),
+            (ex.param("X", "M", "N"),),
+            (Output("Y", MemRef(DType.fp32, shape("M", "N"), layout=Layout("blocked", order=(1, 0)))),),
+            (Let("y", ("m", "n"), DType.fp32, ex.add(ex.read("X", "m", "n"), ex.read("X", "m", "n"))),),
+            (Yield("y", "Y"),),
+        )
+    ).main
+    assert with_layouts(program, {}) == (program, ())
+    elsewhere, _ = with_layouts(program, {"other": Layout("blocked", order=(1, 0))})
+    assert elsewhere.body[0] is program.body[0]
 
 
 def test_a_plan_without_wishes_changes_nothing() -> None:

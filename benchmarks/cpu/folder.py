@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -69,10 +70,11 @@ class Folder:
 
 
 def _code() -> str:
-    """The commit, and what differs from it: a run goes on only with the code it began with."""
+    """Digest of the commit and of what differs from it, records and pages apart: those a run itself writes. A run goes on
+    only with the code it began with."""
     here = Path(__file__).parents[2]
     said = [
-        subprocess.run(["git", *words], capture_output=True, text=True, cwd=here, check=True).stdout
-        for words in (("rev-parse", "HEAD"), ("diff", "HEAD", "--stat"))
+        subprocess.run(["git", *words], capture_output=True, cwd=here, check=True).stdout
+        for words in (("rev-parse", "HEAD"), ("diff", "HEAD", "--", ".", ":!benchmarks/results", ":!docs"))
     ]
-    return "".join(said)
+    return hashlib.sha256(b"".join(said)).hexdigest()

@@ -42,10 +42,11 @@ def peak_text(lanes: int) -> str:
     names = [f"c{i}" for i in range(CHAINS)]
     body = "\n".join(f"    {n} = {n} * x + y;" for n in names)
     total = " + ".join(names)
-    reads = "\n".join(f"    t{i} += *(const V *)(p + {i * lanes});" for i in range(READS))
+    reads = "\n".join(f"    t{i} += *(const U *)(p + {i * lanes});" for i in range(READS))
     read = " + ".join(f"t{i}" for i in range(READS))
     return f"""
 typedef float V __attribute__((vector_size({4 * lanes})));
+typedef V U __attribute__((aligned(4), may_alias));
 static float sum(V t) {{
   float r = 0;
   for (int i = 0; i < {lanes}; ++i) r += t[i];

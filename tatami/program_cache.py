@@ -27,6 +27,7 @@ from tatami.runtime.sanitizer import sanitizer_flags
 from tatami.stages import encode_body, stage
 from tatami.stored import StoredProgram, execution_of, program_record, read_record
 
+_OWN = (".py", ".c", ".h", ".cuh")
 _RESULTS_DEPEND_ON = ("islpy", "numpy", "onnx")
 
 
@@ -99,7 +100,7 @@ def own_files() -> str:
     seed: list[object] = [platform.python_version()]
     for folder, folders, names in os.walk(root):
         folders.sort()
-        seed += (_stamp(os.path.join(folder, n), root) for n in sorted(names) if n.endswith((".py", ".c", ".h")))
+        seed += (_stamp(os.path.join(folder, n), root) for n in sorted(names) if n.endswith(_OWN))
     for package in _RESULTS_DEPEND_ON:
         spec = find_spec(package)
         if spec is not None and spec.origin is not None:

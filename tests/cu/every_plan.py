@@ -151,9 +151,10 @@ class Record:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         known = json.loads(path.read_text()) if path is not None and path.exists() else {}
-        same = known.get("nvrtc") == nvrtc_version()
-        self.points: dict[str, list[str]] = known["points"] if same else {}
-        self.kernels: dict[str, dict[str, Any]] = known["kernels"] if same else {}
+        if known and known["nvrtc"] != nvrtc_version():
+            raise SystemExit(f"{path} is of NVRTC {known['nvrtc']}, installed is {nvrtc_version()}: record to another file")
+        self.points: dict[str, list[str]] = known.get("points", {})
+        self.kernels: dict[str, dict[str, Any]] = known.get("kernels", {})
 
     def has(self, names: list[str]) -> bool:
         return all(n in self.kernels for n in names)

@@ -1,4 +1,7 @@
-"""The record of `every_plan.py`: what NVRTC 13.0 and ptxas made of every kernel that the planner can choose for the benchmark."""
+"""The record of `every_plan.py`: what NVRTC 13.0 and ptxas made of kernels that the planner can choose for the benchmark.
+
+It need not have all of them, nor those of today: the command compiles what it lacks.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ import pytest
 
 from benchmarks.gpu.cases import timed
 from tatami.core.target import PRESETS
-from tests.cu.every_plan import TARGETS, kernels_of, points
+from tests.cu import every_plan
+from tests.cu.every_plan import TARGETS, Record, kernels_of, points
 
-RECORD: dict[str, Any] = json.loads((Path(__file__).parent / "every_plan.json").read_text())
+PATH = Path(__file__).parent / "every_plan.json"
+RECORD: dict[str, Any] = json.loads(PATH.read_text())
 
 
 def test_no_kernel_of_the_record_spills_or_takes_more_than_there_is() -> None:
@@ -26,6 +31,14 @@ def test_no_kernel_of_the_record_spills_or_takes_more_than_there_is() -> None:
 def test_every_point_has_its_kernels() -> None:
     used = {n for names in RECORD["points"].values() for n in names}
     assert RECORD["points"] and used == RECORD["kernels"].keys()
+
+
+def test_another_compiler_does_not_take_the_record_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(every_plan, "nvrtc_version", lambda: "13.0")
+    assert Record(PATH).points == RECORD["points"]
+    monkeypatch.setattr(every_plan, "nvrtc_version", lambda: "13.5")
+    with pytest.raises(SystemExit, match=r"is of NVRTC 13\.0, installed is 13\.5"):
+        Record(PATH)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -13,7 +13,7 @@ from tatami.core.target import Target
 from tatami.plan.gpu_limits import MAX_SPLIT
 from tatami.plan.ir import Guarded, Rejected, Sm80Pair, Sm90Pair
 from tatami.plan.pair_estimate import pair_estimate
-from tatami.plan.pair_limits import PairPlan, pair_limits, pair_rules
+from tatami.plan.pair_limits import MAX_SECTION, PairPlan, pair_limits, pair_rules
 from tatami.plan.passes import size_at
 from tatami.region.ir import Read, Region
 from tatami.region.pair_view import PairView, pair_view
@@ -118,7 +118,7 @@ def _role_plans(region: Region, view: PairView, sizes: Mapping[str, int]) -> lis
     section = 0
     if view.low or view.high:
         bytes_of_batch = 2 * size_at(extents[view.keys], sizes) * (depth + columns)
-        section = max(1, SECTION_BYTES // max(1, bytes_of_batch))
+        section = min(MAX_SECTION, max(1, SECTION_BYTES // max(1, bytes_of_batch)))
     out: list[PairPlan] = []
     for consumers, keys in ROLE_TILES:
         for in_turns in (False, True) if consumers > 1 else (False,):

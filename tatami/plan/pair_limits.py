@@ -17,6 +17,8 @@ from tatami.plan.gpu_limits import (
 from tatami.plan.ir import Sm80Pair, Sm90Pair
 
 PairPlan = Sm80Pair | Sm90Pair
+MAX_SECTION = 1024
+"""Batches whose tiles are mixed: kernels count a section's tiles in 32 bits."""
 
 
 def threads_of_pair(plan: PairPlan) -> int:
@@ -64,8 +66,8 @@ def pair_rules(plan: PairPlan) -> list[str]:
                 out.append("in_turns: one consumer has nobody to take turns with")
             if plan.section and plan.split > 1:
                 out.append(f"section {plan.section} with split {plan.split}: parts of the keys are not mixed")
-            if plan.section < 0:
-                out.append(f"section {plan.section}: no number of batches")
+            if not 0 <= plan.section <= MAX_SECTION:
+                out.append(f"section {plan.section} is outside 0..{MAX_SECTION}")
             out += register_rules(plan)
     for name, size in (("columns", bn), ("keys", bk), ("depth", plan.depth)):
         if size < 16 or size % 16:

@@ -227,8 +227,8 @@ def _split(role: str, group: Group) -> dict[str, Expr]:
 
 
 def _gathered(ring: str, operand: GemmOperand, group: Group, k: Group, words: Words) -> Operand | None:
-    """An operand copied by runs of neighbours along k, or element by element. The tile lies in shared memory as the tensor does in memory, where that is
-    contiguous along m or n, so that neighbouring threads read neighbouring elements."""
+    """An operand copied by runs of neighbours along k, or element by element. The tile lies in shared memory as the tensor
+    does in memory, where that is contiguous along m or n, so that neighbouring threads read neighbouring elements."""
     g = operand.gather
     if g is None:
         return None

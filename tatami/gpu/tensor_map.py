@@ -1,4 +1,4 @@
-"""TMA descriptors of operands and results, and the boxes that fill a slot of a ring."""
+"""TMA descriptors of operands and results."""
 
 from __future__ import annotations
 

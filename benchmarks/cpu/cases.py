@@ -36,10 +36,10 @@ class Case:
 
 @cache
 def all_cases() -> dict[str, Case]:
-    from benchmarks.cpu import attention, convolution, gemm_cases, models, rows
+    from benchmarks.cpu import attention, convolution, gemm, models, rows
 
     found: dict[str, Case] = {}
-    for part in (gemm_cases, convolution, rows, attention, models):
+    for part in (gemm, convolution, rows, attention, models):
         for case in part.cases():
             assert case.name not in found, case.name
             found[case.name] = case

@@ -28,8 +28,8 @@ from tatami.plan.choose import plan_key
 from tatami.plan.ir import Guarded, Sm80Pair, Sm90Pair
 from tatami.region.ir import Region
 from tatami.region.pair_view import PairView, pair_view
-from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
-from tests.cu.machine_code import sass
+from tatami.runtime.nvrtc import has_nvrtc
+from tests.cu.machine_code import compiled, sass
 from tests.cu.test_pair_numbers import wanted
 from tests.cu.test_warpgroups import edited, first
 from tests.emulated.kernels import NUMPY, Built
@@ -235,7 +235,7 @@ def test_its_machine_code_at_every_depth(width: int, keys: int, fields: dict[str
     kernel, binding = last_kernel(region, Guarded(BY8, plan), SM90)
     kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(binding.sizes), ""))
     unit = print_unit(kernel, SM90)
-    cubin = compile_cubin(unit.text, unit.arch, headers((kernel,)))
+    cubin = compiled(unit, headers((kernel,)))
     assert cubin.warnings == () and cubin.spill_bytes == 0
     ops = sass(cubin, tmp_path)
     assert ops["HGMMA"] == 2 * (width // 16 + keys // 16) and ops["UTMALDG"] >= 3

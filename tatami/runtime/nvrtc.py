@@ -87,8 +87,9 @@ def _library() -> ctypes.CDLL:
     system = ctypes.util.find_library("nvrtc")
     for path in [*found, *([Path(system)] if system else [])]:
         try:
-            for builtins in path.parent.glob("libnvrtc-builtins.so.*"):
-                ctypes.CDLL(str(builtins))  # which NVRTC asks for by its name alone
+            if path in found:  # NVRTC asks for its builtins by their name alone, which the system finds beside its own
+                for builtins in path.parent.glob("libnvrtc-builtins.so.*"):
+                    ctypes.CDLL(str(builtins))
             return ctypes.CDLL(str(path))
         except OSError:
             continue

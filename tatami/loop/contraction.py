@@ -143,7 +143,7 @@ class _Contraction(FinishedSums):
         blocks, rows_max = self.row_blocks()
         panels, sums = self.local_panels(rows_max), self.local_sums(rows_max)
         x = self.counter(blocks)
-        i0, rows, start = self.row_range(var(x), blocks)
+        start, i0, rows = self.balanced(self.m, var(x), blocks)
         work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         own = (*start, *self.pack_rows({}, panels.name, i0, rows))
         if self.ready is not None or self.columns_lie is not None:
@@ -179,7 +179,7 @@ class _Contraction(FinishedSums):
         sums = self.local_sums(rows_max)
         x = self.counter(self.batches * blocks)
         declare, values, block = self.batch_values(self.batch_axes, var(x), blocks)
-        i0, rows, start = self.row_range(block, blocks)
+        start, i0, rows = self.balanced(self.m, block, blocks)
         pack = self.pack_rows(values, panels.name, i0, rows)
         inner = self.all_slivers(values, i0, rows, panels.name, sums.name, sliver=sliver.name)
         work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
@@ -207,13 +207,6 @@ class _Contraction(FinishedSums):
         )
         blocks = maximum(ONE, ceildiv(self.m, mc))
         return blocks, ceildiv(self.m, blocks)
-
-    def row_range(self, block: Expr, blocks: Expr) -> tuple[Expr, Expr, Stmts]:
-        """First row and number of rows of a block, as registers."""
-        first = floordiv(self.m * block, blocks)
-        i0, d0 = self.integer(first)
-        rows, d1 = self.integer(floordiv(self.m * (block + 1), blocks) - first)
-        return i0, rows, (d0, d1)
 
     def each_k_block(self, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
         return self.each_block(self.k, self.k_blocks, make)
@@ -286,7 +279,7 @@ class _Contraction(FinishedSums):
         if self.goes_by_panels() and result is None:
             count = ceildiv(rows, expr(self.mr))
             q = self.counter(ceildiv(self.m, expr(self.mr)))
-            declare, first, r = self.panel(rows, count, var(q))
+            declare, first, r = self.balanced(rows, var(q), count)
             pack, call = block(ZERO, self.k, first, r)
             i0 = i0 + first
             panel = (*declare, *self.prefetch(values, i0, r, j0), call, *self.epilogue(values, i0, i0 + r, j0, j1, sums))
@@ -314,17 +307,11 @@ class _Contraction(FinishedSums):
             lambda k0, k1: (loop.For(q, ZERO, count, self.pack_panel(values, to, i0, rows, count, var(q), k0, k1)),)
         )
 
-    def panel(self, rows: Expr, count: Expr, q: Expr) -> tuple[Stmts, Expr, Expr]:
-        """First row and number of rows of panel q of `count` balanced ones, as registers."""
-        first, d0 = self.integer(floordiv(rows * q, maximum(count, ONE)))
-        r, d1 = self.integer(floordiv(rows * (q + 1), maximum(count, ONE)) - first)
-        return (d0, d1), first, r
-
     def pack_panel(
         self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr, count: Expr, q: Expr, k0: Expr, k1: Expr
     ) -> Stmts:
         """Panel q of `count` balanced ones."""
-        declare, first, r = self.panel(rows, count, q)
+        declare, first, r = self.balanced(rows, q, count)
         base = first * self.k + k0 * r
         return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i0 + first + r, k0, k1))
 

@@ -130,6 +130,12 @@ class Tiles:
         self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))
         self.store_yields(region, p)
 
+    def balanced(self, total: Expr, part: Expr, parts: Expr) -> tuple[Stmts, Expr, Expr]:
+        """First and number of the items of one of `parts` parts of a range, as registers; parts differ by one item at most."""
+        first, d0 = self.integer(floordiv(total * part, maximum(parts, ONE)))
+        count, d1 = self.integer(floordiv(total * (part + 1), maximum(parts, ONE)) - first)
+        return (d0, d1), first, count
+
     def each_block(self, total: Expr, blocks: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
         """Loop over blocks of a range: make(first, stop) with the bounds in registers."""
         p = self.counter(blocks)

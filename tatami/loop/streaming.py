@@ -17,7 +17,7 @@ depend on the number of threads.
 from __future__ import annotations
 
 from tatami.core.bounds import linearize
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, maximum, minimum, product, step_of, substitute, var
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
@@ -150,9 +150,8 @@ class _Streaming(KeyBlocks):
         """A counter of the balanced panels of `count` rows; the first row of a panel and how many it has."""
         panels = ceildiv(count, expr(self.mr))
         q = self.counter(panels)
-        start, d0 = self.integer(floordiv(count * var(q), maximum(panels, ONE)))
-        r, d1 = self.integer(floordiv(count * (var(q) + 1), maximum(panels, ONE)) - start)
-        return q, start, r, (d0, d1)
+        declare, start, r = self.balanced(count, var(q), panels)
+        return q, start, r, declare
 
     def compute(self, keys: str, values: str) -> loop.Parallel:
         x = self.counter(self.batches * self.slivers)

@@ -128,19 +128,11 @@ class _Winograd(Tiles):
     def enter(self, item: Expr) -> Stmts:
         """Registers of a block of tiles: the outer axes, its first row and column of tiles, and how many it has."""
         declare, self.at, block = self.batch_values(self.outer, item, self.down * self.across)
-        out = list(declare)
-
-        def part(of: Expr, blocks: Expr, size: Expr) -> tuple[Expr, Expr]:
-            first, d0 = self.integer(floordiv(size * of, blocks))
-            count, d1 = self.integer(floordiv(size * (of + 1), blocks) - first)
-            out.extend((d0, d1))
-            return first, count
-
         row = floordiv(block, self.across)
-        self.top, self.tile_rows = part(row, self.down, self.grid_rows)
-        self.left, self.tile_columns = part(block - row * self.across, self.across, self.grid_columns)
+        down, self.top, self.tile_rows = self.balanced(self.grid_rows, row, self.down)
+        across, self.left, self.tile_columns = self.balanced(self.grid_columns, block - row * self.across, self.across)
         self.tiles, d = self.integer(self.tile_rows * self.tile_columns)
-        return (*out, d)
+        return (*declare, *down, *across, d)
 
     def spread(self, axes: tuple[str, ...], index: Expr) -> tuple[Stmts, dict[str, Expr]]:
         """Where each of `axes` is, from their linear index."""
@@ -221,15 +213,14 @@ class _Winograd(Tiles):
         """Balanced panels [channel][tile] of each position, as the micro-kernel divides rows."""
         count = ceildiv(self.tiles, expr(self.mr))
         q, y = self.counter(ceildiv(self.most, expr(self.mr))), self.counter(expr(self.mr))
-        first, d0 = self.integer(floordiv(self.tiles * var(q), maximum(count, ONE)))
-        r, d1 = self.integer(floordiv(self.tiles * (var(q) + 1), maximum(count, ONE)) - first)
+        declare, first, r = self.balanced(self.tiles, var(q), count)
         body: list[loop.Stmt] = []
         for p in range(self.products):
             value = loop.Load(self.positions, (self.most + self.lanes) * p + first + var(y), self.dtype, self.lanes)
             at = base + self.panel_step * p + first * self.channels + channel * r + var(y)
             body.append(loop.Store(panels, at, value, minimum(r - var(y), expr(self.lanes))))
         copies = loop.For(y, ZERO, r, tuple(body), self.lanes, simd=True)
-        return (loop.For(q, ZERO, count, (d0, d1, copies)),)
+        return (loop.For(q, ZERO, count, (*declare, copies)),)
 
     # -- out of the sums -----------------------------------------------------------------------
 

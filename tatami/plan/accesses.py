@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, substitute, var
+from tatami.core.expr import ONE, Expr, step_of, var
 from tatami.core.layout import MemRef, address
 from tatami.region.ir import At, Let, Read, ReadAt, Reduce, Ref, Region
 from tatami.region.walk import all_axes, free_axes, let_shape, lets_by_name, nodes
@@ -65,8 +65,8 @@ def _row(region: Region, let: Let, entries: tuple[Expr, ...]) -> Expr:
 @lru_cache(maxsize=65536)
 def stride_kind(linear: Expr, axis: str) -> StrideKind:
     """How `linear` changes when `axis` grows by one: by one, not at all, or otherwise."""
-    delta = substitute(linear, {axis: var(axis) + 1}) - linear
-    constant = delta.as_int()
+    step = step_of(linear, axis)
+    constant = None if step is None else step.as_int()
     return "none" if constant == 0 else "unit" if constant == 1 else "far"
 
 

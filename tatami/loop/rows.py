@@ -666,7 +666,8 @@ class _Rows:
     def join(self, total: Reg, reduce: Reduce, p: Point, across: bool = False) -> None:
         """``total = total fn body`` at a point; a sum of products multiplies and adds in one step where it can."""
         body = reduce.body
-        if reduce.fn == "sum" and total.dtype == DType.fp32 and isinstance(body, Binary) and body.fn == "mul":
+        narrows = across and p.lanes > total.lanes  # a narrow vector joins the scalar total of the tail
+        if not narrows and reduce.fn == "sum" and total.dtype == DType.fp32 and isinstance(body, Binary) and body.fn == "mul":
             x, y = (self.e.widen(self.e.value(v, p), total.lanes) for v in (body.x, body.y))
             if type_of(x).dtype == type_of(y).dtype == DType.fp32:
                 self.e.emit(Assign(total, Fma(x, y, total)))
@@ -674,7 +675,7 @@ class _Rows:
         value = self.e.value(reduce.body, p)
         if type_of(value).dtype != total.dtype:
             value = Cast(value, total.dtype)
-        if across and p.lanes > total.lanes:  # a narrow vector joins the scalar total of the tail
+        if narrows:
             whole = self.e.widen(value, p.lanes)
             value = Horizontal(_horizontal(reduce.fn, total.dtype), whole)
         self.e.emit(Assign(total, Op(combine(reduce.fn, total.dtype), (total, self.e.widen(value, total.lanes)))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tatami as tt
 from tests.c.ulp import FUNCTIONS, SAMPLE, TARGETS, measure, ulps
 from tests.loop.compiled import has_flags
 
@@ -15,6 +16,22 @@ def test_functions_are_within_two_units_in_the_last_place(target: str) -> None:
         pytest.skip(target)
     found = measure(list(FUNCTIONS), target, SAMPLE)
     assert {name: (w.ulps, w.at) for name, w in found.items() if not 0 < w.ulps <= 2} == {}
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_part_of_a_function_lies_high_or_low(target: str, name: str) -> None:
+    """Errors that go one way all over an interval stay in sums of many results, where others cancel."""
+    if not has_flags(target.removeprefix("cpu:")):
+        pytest.skip(target)
+    g = tt.Graph("g")
+    g.output("y", getattr(g.input("x", ("N",), tt.fp32), name)())
+    f = tt.compile(g, target=target)
+    x = np.linspace(0.3, 3.0, 1 << 16, dtype=np.float32)
+    error = f(x=x)["y"] - FUNCTIONS[name](x.astype(np.float64))
+    assert np.abs(error.reshape(64, -1).mean(1)).max() <= 2.0**-24 / 3
+    ends = np.array([np.inf, -np.inf, 30.0, -1e30], np.float32)
+    assert list(f(x=ends)["y"]) == [1.0, -1.0, 1.0, -1.0]
 
 
 def test_an_error_is_counted_in_units_of_the_exact_value() -> None:

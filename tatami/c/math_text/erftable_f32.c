@@ -1,7 +1,7 @@
 /* needs: f32x16 u32x16 i32x16 splat_f32x16 fma_f32x16 atmost_f32x16 lookup_f32x16 lookup_or_f32x16 */
 /* erf |x| by polynomials around the 16 points k w, interpolated at Chebyshev's nodes; around 0 an odd one, of which the
-   first term is added exactly, and the last goes on to where the result is 1. d0: what c0 lost when it was rounded, so that no interval lies high
-   or low as a whole. */
+   first term is added exactly, and the last goes on to where the result is 1. d0: what c0 lost when it was rounded, so
+   that no interval lies high or low as a whole. */
 #if defined(__AVX512F__)
 static inline f32x16 t_erftable_f32x16(f32x16 x) {
   u32x16 sign = (u32x16)x & 0x80000000u;

@@ -31,7 +31,7 @@ from tatami.region.pair_view import PairView, pair_view
 from tatami.runtime.nvrtc import has_nvrtc
 from tests.cu.machine_code import compiled, sass
 from tests.cu.test_pair_numbers import wanted
-from tests.cu.test_warpgroups import edited, first
+from tests.cu.test_warpgroups import assert_named, first
 from tests.emulated.kernels import NUMPY, Built
 from tests.gpu.test_pair import attention, region_of
 
@@ -187,11 +187,7 @@ FAULTS: list[tuple[str, str, Callable[[Any], bool], Callable[[Any], Any], str]] 
 def test_a_planted_fault_is_named(
     name: str, fault: str, where: Callable[[Any], bool], change: Callable[[Any], Any], words: str
 ) -> None:
-    k = kernel(name)
-    broken = msgspec.structs.replace(k, body=edited(k.body, lambda s: change(s) if where(s) else s))
-    assert broken != k
-    found = verify_kernel(broken)
-    assert found and any(words in d.why for d in found), [d.why for d in found]
+    assert_named(kernel(name), where, change, words)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -139,6 +139,14 @@ def edited(body: tuple[ir.Stmt, ...], change: Callable[[ir.Stmt], ir.Stmt | None
     return tuple(out)
 
 
+def assert_named(k: ir.Kernel, where: Callable[[Any], bool], change: Callable[[Any], Any], words: str) -> None:
+    """The kernel with its statements changed there is refused in these words."""
+    broken = msgspec.structs.replace(k, body=edited(k.body, lambda s: change(s) if where(s) else s))
+    assert broken != k
+    found = verify_kernel(broken)
+    assert found and any(words in d.why for d in found), [d.why for d in found]
+
+
 def first(kind: type, **fields: Any) -> Callable[[Any], bool]:
     """True at the first statement of the kind with these fields."""
     seen: list[Any] = []
@@ -213,11 +221,7 @@ FAULTS: list[tuple[str, str, Callable[[Any], bool], Callable[[Any], Any], str]] 
 def test_a_planted_fault_is_named(
     name: str, fault: str, where: Callable[[Any], bool], change: Callable[[Any], Any], words: str
 ) -> None:
-    k = kernel(name)
-    broken = msgspec.structs.replace(k, body=edited(k.body, lambda s: change(s) if where(s) else s))
-    assert broken != k
-    found = verify_kernel(broken)
-    assert found and any(words in d.why for d in found), [d.why for d in found]
+    assert_named(kernel(name), where, change, words)
 
 
 def test_the_cluster_ends_together() -> None:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.cpu.blocks import CALLS, LEAST_CALLS, Block, Row, judge, may_decide, near_peers, timed_block
+from benchmarks.cpu.blocks import (
+    CALLS,
+    LEAST_CALLS,
+    Block,
+    Row,
+    judge,
+    may_decide,
+    near_peers,
+    timed_block,
+    without_quiet_block,
+)
+from benchmarks.cpu.environment import environment
 from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.memory import Growth
 from benchmarks.cpu.report import Record, groups, page, plot
@@ -55,6 +68,28 @@ def test_the_ratio_is_the_best_peer_over_ours() -> None:
     found = {"Tatami": blocks(2.0, 2.0, 9.0), "slow": blocks(8.0), "fast": blocks(3.0)}
     seconds, best, ratio, void = judge(found, {"slow": blocks(8.0), "fast": blocks(3.1)}, "Tatami")
     assert (seconds["Tatami"], best, ratio, void) == (2.0, "fast", 1.5, "")
+
+
+def test_a_case_goes_on_while_who_counts_has_no_quiet_block() -> None:
+    found = {"Tatami": blocks(1.0), "fast": slow(1.0), "near": blocks(1.2), "far": slow(4.0)}
+    assert without_quiet_block(found, "Tatami") == ["fast"]
+    assert without_quiet_block({"Tatami": slow(1.0) + blocks(1.0)}, "Tatami") == []
+    assert without_quiet_block({"Tatami": blocks(1.0)}, "Tatami", 2 * QUIET) == ["Tatami"]
+
+
+def test_a_measuring_process_has_no_more_threads_than_it_is_given() -> None:
+    program = """
+import os
+from benchmarks.cpu import worker
+import numpy as np
+a = np.ones((1024, 1024), np.float32)
+a @ a
+print(len(os.listdir("/proc/self/task")))
+"""
+    if not Path("/proc/self/task").exists():
+        pytest.skip("this system does not list a process's threads")
+    told = subprocess.run([sys.executable, "-c", program], env=environment(1), capture_output=True, text=True, check=True)
+    assert told.stdout == "1\n"
 
 
 def test_blocks_of_a_noisy_machine_do_not_count() -> None:

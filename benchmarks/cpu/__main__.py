@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ import msgspec
 from benchmarks.cpu.blocks import Block, Row, best_probe, judge, may_decide, near_peers
 from benchmarks.cpu.cases import Case, all_cases, chosen
 from benchmarks.cpu.contestants import NAMES, OURS, applies
+from benchmarks.cpu.environment import environment
 from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.machine import describe
 from benchmarks.cpu.memory import measure_growth
@@ -154,7 +154,7 @@ def _worker(folder: Folder, threads: int, seconds: float, names: Sequence[str], 
             sys.executable, "-m", "benchmarks.cpu.worker", str(folder.path), str(threads), str(seconds), ",".join(names),
             "\n".join(left),
         ]  # fmt: skip
-        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=os.environ | _quiet()) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment(threads)) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 found = msgspec.json.decode(line, type=Found)
@@ -165,10 +165,6 @@ def _worker(folder: Folder, threads: int, seconds: float, names: Sequence[str], 
         if left and process.returncode != 0:
             print(f"{', '.join(names)}: {left[0]} ended the process ({process.returncode})", file=sys.stderr)
             left.pop(0)
-
-
-def _quiet() -> dict[str, str]:
-    return {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ A block is twenty calls; of calls that take long it is those of half a second, b
 A block counts when both probes reached 0.93 of the best probe of its row (of all contestants, alone and in company: what is
 compared ran at one speed of the machine; the speed itself drifts within a run). A contestant's time is the median of the
 medians of its blocks. A row is void when Tatami or a peer that could decide it has no block left, or when such a peer ran more
-than a tenth slower or faster in company than alone in a fresh process.
+than a tenth slower or faster in company than alone in a fresh process. A case takes up to three times its seconds while one
+that counts has no such block.
 """
 
 from __future__ import annotations
@@ -107,22 +108,35 @@ def may_decide(found: Mapping[str, list[Block]], ours: str) -> list[str]:
     return [name for name, seconds in peers.items() if seconds <= NEAR * min(peers.values())]
 
 
+def without_quiet_block(found: Mapping[str, list[Block]], ours: str, best: float | None = None) -> list[str]:
+    """Ours, and the peers near the best one, that have no block that counts beside the best probe (of `found` unless it is
+    given)."""
+    best = best_probe(found) if best is None else best
+    seconds = _seconds(found, best)
+    limit = NEAR * min((s for name, s in seconds.items() if name != ours), default=0.0)
+    return [n for n, s in seconds.items() if (n == ours or s <= limit) and quiet_seconds(found[n], best) is None]
+
+
+def _seconds(found: Mapping[str, list[Block]], best: float) -> dict[str, float]:
+    """Per call, of the blocks that count; of all blocks where none does."""
+    kept = {name: quiet_seconds(blocks, best) for name, blocks in found.items() if blocks}
+    return {name: statistics.median(b.seconds for b in found[name]) if s is None else s for name, s in kept.items()}
+
+
 def judge(
     found: Mapping[str, list[Block]], alone: Mapping[str, list[Block]], ours: str
 ) -> tuple[dict[str, float], str, float, str]:
     """(seconds by contestant, best peer, ratio, why the row is void). `alone`: blocks in a fresh process, by peer; empty
     where the first ones were made alone already. A contestant without a quiet block shows the time of the others."""
     probe = best_probe(found, alone)
-    kept = {name: quiet_seconds(b, probe) for name, b in found.items()}
-    seconds = {name: statistics.median(b.seconds for b in found[name]) if s is None else s for name, s in kept.items()}
+    seconds = _seconds(found, probe)
     fresh = {name: s for name, b in alone.items() if (s := quiet_seconds(b, probe)) is not None}
     peers = {name: s for name, s in seconds.items() if name != ours}
     if not peers or ours not in seconds:
         return seconds, "", 0.0, "no peer" if ours in seconds else f"{ours} did not run"
     best = min(peers, key=peers.__getitem__)
     ratio = peers[best] / seconds[ours]
-    noisy = [name for name, s in kept.items() if s is None and (name == ours or seconds[name] <= NEAR * peers[best])]
-    if noisy:
+    if noisy := without_quiet_block(found, ours, probe):
         return seconds, best, ratio, f"no quiet block for {', '.join(noisy)}"
     if alone and best not in alone:
         return seconds, best, ratio, f"{best} is the best in quiet blocks only, and did not run alone"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -94,9 +93,3 @@ def first_array(value: Any) -> np.ndarray:
     if isinstance(value, list | tuple):
         value = value[0]
     return value if isinstance(value, np.ndarray) else value.detach().contiguous().numpy()
-
-
-def limit_threads(threads: int) -> None:
-    """Before numpy and torch load their libraries."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(threads)

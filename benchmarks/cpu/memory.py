@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.cpu.environment import environment
+
 CONTESTANTS = ("Tatami", "ORT")
 THREADS = 2
 
@@ -27,7 +29,8 @@ def measure_growth(folder: str, titles: Sequence[str]) -> list[Growth]:
         found = {}
         for name in CONTESTANTS:
             command = [sys.executable, "-m", "benchmarks.cpu.memory", folder, name, title]
-            done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+            root, variables = Path(__file__).parents[2], environment(THREADS)
+            done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=variables, check=False)
             if done.returncode == 0:
                 found[name] = int(done.stdout.split()[-1])
         out.append(Growth(title, found))
@@ -44,10 +47,9 @@ def _peak() -> int:
 
 def main() -> None:
     from benchmarks.cpu.cases import all_cases
-    from benchmarks.cpu.contestants import contestant, limit_threads
+    from benchmarks.cpu.contestants import contestant
 
     folder, name, title = sys.argv[1:4]
-    limit_threads(THREADS)
     case = all_cases()[title]
     inputs = case.inputs()
     number = list(all_cases()).index(title)

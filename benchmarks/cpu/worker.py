@@ -16,14 +16,15 @@ import time
 import warnings
 from pathlib import Path
 
-from benchmarks.cpu.contestants import OURS, applies, contestant, first_array, limit_threads
+from benchmarks.cpu.contestants import OURS, applies, contestant, first_array
 
 MIN_BLOCKS, MAX_BLOCKS = 2, 25
+PATIENCE = 3
+"""How many times its seconds a case may take while a contestant that counts has no block of a quiet machine."""
 
 
 def main() -> None:
     folder, threads, seconds, names, cases = sys.argv[1:6]
-    limit_threads(int(threads))
     sink = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no result
     warnings.simplefilter("ignore")
@@ -37,7 +38,7 @@ def main() -> None:
 def _measure(folder: Path, title: str, threads: int, seconds: float, names: list[str]) -> dict[str, object]:
     import msgspec
 
-    from benchmarks.cpu.blocks import is_parked, timed_block
+    from benchmarks.cpu.blocks import Block, is_parked, timed_block, without_quiet_block
     from benchmarks.cpu.cases import all_cases
     from tatami.search.peak import Probe
 
@@ -57,14 +58,21 @@ def _measure(folder: Path, title: str, threads: int, seconds: float, names: list
             errors[name] = f"{type(problem).__name__}: {problem}"[:300]
     probe = Probe(threads)
     probe()
-    blocks: dict[str, list[object]] = {name: [] for name in runs}
-    until = time.perf_counter() + seconds * max(1, len(runs))
+    blocks: dict[str, list[Block]] = {name: [] for name in runs}
+    budget = seconds * max(1, len(runs))
+    began = time.perf_counter()
     for turn in range(MAX_BLOCKS if seconds > 0 else 0):
-        if turn >= MIN_BLOCKS and time.perf_counter() > until:
+        spent = time.perf_counter() - began
+        if turn >= MIN_BLOCKS and spent > budget and (spent > PATIENCE * budget or not without_quiet_block(blocks, OURS)):
             break
         for name, run in runs.items():
-            blocks[name].append(msgspec.to_builtins(timed_block(run, probe)))
-    result: dict[str, object] = {"case": title, "blocks": blocks, "errors": errors, "difference": _differences(outputs)}
+            blocks[name].append(timed_block(run, probe))
+    result: dict[str, object] = {
+        "case": title,
+        "blocks": msgspec.to_builtins(blocks),
+        "errors": errors,
+        "difference": _differences(outputs),
+    }
     if OURS in runs and seconds > 0:
         with contextlib.suppress(OSError):
             result["parked"] = is_parked(runs[OURS])

@@ -126,6 +126,10 @@ def test_an_ended_run_goes_on_with_what_it_measured(tmp_path: Path, monkeypatch:
     Folder(tmp_path).add(key, found)
     assert list(Folder(tmp_path).found(key)) == [found]
     assert list(Folder(tmp_path).found((2, 0.25, ("Tatami", "ORT")))) == []
+    with (tmp_path / "found.jsonl").open("ab") as file:
+        file.write(b'{"code":"')  # where a run was killed
+    Folder(tmp_path).add(key, found)
+    assert list(Folder(tmp_path).found(key)) == [found, found]
     monkeypatch.setattr("benchmarks.cpu.folder._code", lambda: "other code")
     assert list(Folder(tmp_path).found(key)) == []
 

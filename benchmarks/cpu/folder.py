@@ -41,6 +41,9 @@ class Folder:
         path.mkdir(parents=True, exist_ok=True)
         self._lines = path / "found.jsonl"
         self._code = _code()
+        if self._lines.exists():  # a run that was killed may have left half a line
+            whole, end, _ = self._lines.read_bytes().rpartition(b"\n")
+            self._lines.write_bytes(whole + end)
 
     def write_models(self, cases: Sequence[Case]) -> None:
         order = list(all_cases())

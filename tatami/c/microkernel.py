@@ -29,6 +29,10 @@ from tatami.c.ir import Unit
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
 _NAME = re.compile(r"tatami_(gemm|rows|into|lies|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
 K_UNROLL = 4
+"""Steps of k in the loop's body at most."""
+_FULL = 16
+"""Multiply-adds that fill a body: beside so many a loop's own instructions cost nothing, and more steps only compile longer.
+Pointers that walk are such instructions: so many for each two of them, where a is a matrix."""
 AHEAD = 16
 """Rows of b between the one in use and the one that is asked for."""
 _CHAIN = 8
@@ -143,6 +147,8 @@ def _tile_text(rows: int, t: _Tile) -> str:
         names_a += [f"a{v}" for v in range(1, vectors)]
     sets = min(K_UNROLL, max(1, _CHAIN // (rows * vectors)))
     sets = {3: 2}.get(sets, sets)
+    full = _FULL * max(1, len(names_a) // 2 if t.kind == "lies" else 1)
+    steps = next(s for s in (1, 2, K_UNROLL) if s * rows * vectors >= full or s == K_UNROLL)
     names = [[[f"c{i}_{v}" if s == 0 else f"c{i}_{v}_{s}" for s in range(sets)] for v in range(vectors)] for i in range(rows)]
     flat = [n for row in names for vector in row for n in vector]
     out = [
@@ -170,15 +176,16 @@ def _tile_text(rows: int, t: _Tile) -> str:
         return "    " + " ".join(f"{n} += {walks.format(steps)};" for n in names_a) + f" b += {steps} * {b_pitch};\n  }}"
 
     out.append("  int64_t k = 0;")
-    out.append(f"  for (; k + {K_UNROLL} <= kc; k += {K_UNROLL}) {{")
-    for u in range(K_UNROLL):
+    out.append(f"  for (; k + {steps} <= kc; k += {steps}) {{")
+    for u in range(steps):
         out.append("    " + " ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines))
         out += step(u)
-    out.append(f"    ahead += {K_UNROLL} * {b_pitch};")
-    out.append(onward(K_UNROLL))
-    out.append("  for (; k < kc; ++k) {")
-    out += step(0)
-    out.append(onward(1))
+    out.append(f"    ahead += {steps} * {b_pitch};")
+    out.append(onward(steps))
+    if steps > 1:
+        out.append("  for (; k < kc; ++k) {")
+        out += step(0)
+        out.append(onward(1))
     for i in range(rows):
         for v in range(vectors):
             for s in range(1, sets):

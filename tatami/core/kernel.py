@@ -40,8 +40,8 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class TensorMapSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A TMA descriptor over a buffer: dims innermost first, strides in bytes from dimension 1, box, swizzle bytes.
-    Parameter number `position` of the kernel."""
+    """A TMA descriptor over a buffer: dims innermost first, strides in bytes from dimension 1, box, swizzle bytes. `tf32`:
+    elements of fp32 arrive rounded to 10 fraction bits, ties to even. Parameter number `position` of the kernel."""
 
     buffer: str
     dims: tuple[Expr, ...]
@@ -49,6 +49,7 @@ class TensorMapSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     box: tuple[int, ...]
     swizzle: int = 0
     position: int = 0
+    tf32: bool = False
 
 
 class Binding(msgspec.Struct, frozen=True, omit_defaults=True):

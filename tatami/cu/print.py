@@ -59,6 +59,8 @@ def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:
 
 def _products(k: Kernel) -> list[tuple[str, int, Form]]:
     """Type, columns and form of the wgmma instructions of a kernel."""
-    dtype = SHORT[k.b.dtype]
+    dtype = SHORT.get(k.b.dtype, "tf32")
     _, bn, bk = k.tile
+    if dtype == "tf32":
+        return [(dtype, bn, "narrow")]
     return [(dtype, bn, "shared")] if k.weights is None else [(dtype, bk, "shared"), (dtype, bn, "registers")]

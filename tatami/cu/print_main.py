@@ -240,7 +240,7 @@ class _Main:
         strides = ", ".join(str(self.size(s)) for s in m.strides) or "0"
         box = ", ".join(map(str, m.box))
         return (
-            f"    const tt_tensor_map {name} = tensor_map(b[{self.pointer[m.buffer][1:]}], {CODES[dtype]}, {len(m.dims)}, "
+            f"    const tt_tensor_map {name} = tensor_map(b[{self.pointer[m.buffer][1:]}], {'TT_TF32' if m.tf32 else CODES[dtype]}, {len(m.dims)}, "
             f"{{{dims}}}, {{{strides}}}, {{{box}}}, {m.swizzle});"
         )
 
@@ -267,7 +267,7 @@ _HEAD = """\
 """
 
 _SUPPORT = """
-enum { TT_BOOL, TT_I8, TT_U8, TT_I16, TT_U16, TT_I32, TT_U32, TT_I64, TT_U64, TT_FP16, TT_BF16, TT_FP32, TT_FP64 };
+enum { TT_BOOL, TT_I8, TT_U8, TT_I16, TT_U16, TT_I32, TT_U32, TT_I64, TT_U64, TT_FP16, TT_BF16, TT_FP32, TT_FP64, TT_TF32 };
 static const int item_bytes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
 
 static void must(cudaError_t status, const char* what) {
@@ -405,7 +405,9 @@ struct Box { unsigned v[5]; };
   cuuint64_t d[5], s[5];
   cuuint32_t x[5], one[5] = {1, 1, 1, 1, 1};
   for (int i = 0; i < 5; ++i) d[i] = dims.v[i], s[i] = strides.v[i], x[i] = box.v[i];
-  const CUtensorMapDataType type = dtype == TT_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  const CUtensorMapDataType type = dtype == TT_BF16   ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                   : dtype == TT_TF32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+                                                      : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const CUtensorMapSwizzle mode = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
                                   : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                   : CU_TENSOR_MAP_SWIZZLE_32B;

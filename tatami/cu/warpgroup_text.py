@@ -7,6 +7,7 @@ from tatami.cu.expr_text import SHORT, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import offset_text
 from tatami.cu.ring_text import slot_pitch
+from tatami.cu.wgmma_text import OPERAND
 from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaLoad, TmaStore, Wgmma
 
 
@@ -53,7 +54,7 @@ def hold_text(s: Wgmma, l: Lines) -> None:
 def wgmma_text(k: Kernel, s: Wgmma, rings: tuple[tuple[Ring, str] | None, tuple[Ring, str]], l: Lines) -> None:
     """The steps of one block, one committed group. `rings`: of the operands in shared memory, and their slots. `group` is
     the warpgroup's part of the tile."""
-    kind, width = SHORT[k.b.dtype], "BN" if s.acc == "acc" else "BK"
+    kind, width = OPERAND[SHORT.get(k.b.dtype, "tf32")], "BN" if s.acc == "acc" else "BK"
     a, b = rings
     with l.block():
         l.add(f"const tt_u32 {f'slot_a = {a[1]}, ' if a else ''}slot_b = {b[1]};")
@@ -62,10 +63,12 @@ def wgmma_text(k: Kernel, s: Wgmma, rings: tuple[tuple[Ring, str] | None, tuple[
         l.add(f"TT_UNROLL for (int kk = 0; kk < {s.k_steps}; ++kk)")
         with l.block("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i)"):
             if a is not None:
-                l.add(f"tt_wgmma_m64k16<tt_{kind}, {width}, {int(s.trans_a)}, {int(s.trans_b)}>::run({s.acc}[i],")
+                turned = f"m64k16<{kind}, {width}, {int(s.trans_a)}, {int(s.trans_b)}>"
+                form = turned if k.b.dtype in SHORT else f"m64<{kind}, {width}>"
+                l.add(f"tt_wgmma_{form}::run({s.acc}[i],")
                 l.add(f"    {_descriptor('slot_a', a[0], s.trans_a, s.k_steps, '(group * (ROWS / 64) + i)')},")
             else:
-                l.add(f"tt_wgmma_m64k16_rs<tt_{kind}, {width}, {int(s.trans_b)}>::run({s.acc}[i], p[i][kk],")
+                l.add(f"tt_wgmma_m64k16_rs<{kind}, {width}, {int(s.trans_b)}>::run({s.acc}[i], p[i][kk],")
             l.add(f"    {_descriptor('slot_b', b[0], s.trans_b, s.k_steps)}, {'kk > 0' if s.fresh else '1'});")
         l.add("tt_wgmma_commit();")
         hold_text(s, l)

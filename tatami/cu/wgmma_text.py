@@ -10,13 +10,15 @@ from typing import Literal
 Form = Literal["shared", "registers", "narrow"]
 """Both operands from shared memory; A from registers; types other than 16 bits, whose operands have no transposed form."""
 DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
+OPERAND = {"tf32": "float"} | {d: f"tt_{d}" for d in ("f16", "bf16", "e4m3", "e5m2")}
+"""Names of the types in the header."""
 
 
 def wgmma_function(dtype: str, n: int, form: Form = "shared") -> str:
     """``tt_wgmma_m64k16<tt_f16, n, TRANS_A, TRANS_B>::run(acc, descA, descB, scale_d)``; dtype is f16 or bf16.
 
     registers: ``tt_wgmma_m64k16_rs<tt_f16, n, TRANS_B>::run(acc, a, descB, scale_d)`` with a[4];
-    narrow: ``tt_wgmma_m64<tt_e4m3, n>::run(acc, descA, descB, scale_d)``, also tf32 and e5m2.
+    narrow: ``tt_wgmma_m64<tt_e4m3, n>::run(acc, descA, descB, scale_d)``, also tf32 (whose type is float) and e5m2.
     """
     count = n // 2
     regs = [f"%{i}" for i in range(count)]
@@ -30,7 +32,7 @@ def wgmma_function(dtype: str, n: int, form: Form = "shared") -> str:
     template, name, argument, given, last, immediates = {
         "shared": (
             "int TRANS_A, int TRANS_B",
-            f"m64k16<tt_{dtype}, {n}, TRANS_A, TRANS_B>",
+            f"m64k16<{OPERAND[dtype]}, {n}, TRANS_A, TRANS_B>",
             "tt_u64 a",
             '"l"(a)',
             2,
@@ -38,13 +40,13 @@ def wgmma_function(dtype: str, n: int, form: Form = "shared") -> str:
         ),
         "registers": (
             "int TRANS_B",
-            f"m64k16_rs<tt_{dtype}, {n}, TRANS_B>",
+            f"m64k16_rs<{OPERAND[dtype]}, {n}, TRANS_B>",
             "const tt_u32 (&a)[4]",
             _A_REGISTERS,
             1,
             ', "n"(TRANS_B)',
         ),
-        "narrow": ("", f"m64<tt_{dtype}, {n}>", "tt_u64 a", '"l"(a)', 0, ""),
+        "narrow": ("", f"m64<{OPERAND[dtype]}, {n}>", "tt_u64 a", '"l"(a)', 0, ""),
     }[form]
     trans = "".join(f", %{next(place)}" for _ in range(last))
     return f"""\

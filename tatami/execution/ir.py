@@ -52,14 +52,15 @@ class SizeArg(msgspec.Struct, frozen=True, tag_field="arg", tag="size"):
     value: Expr
 
 
-class TensorMap(msgspec.Struct, frozen=True, tag_field="arg", tag="tensor_map"):
-    """A TMA descriptor over a buffer: dims innermost first, strides in bytes from dimension 1, box, swizzle bytes."""
+class TensorMap(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="arg", tag="tensor_map"):
+    """A TMA descriptor over a buffer (`TensorMapSpec`)."""
 
     buffer: str
     dims: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     box: tuple[int, ...]
     swizzle: int
+    tf32: bool = False
 
 
 Arg: TypeAlias = Ptr | SizeArg | TensorMap

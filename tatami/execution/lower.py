@@ -18,7 +18,7 @@ import msgspec
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, Shape, expr, free_vars, var
-from tatami.core.kernel import Binding
+from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, symbols
@@ -290,8 +290,7 @@ class _Lowering:
         args: list[Arg] = []
         for i, name in enumerate(b.buffers):
             if i in maps:
-                m = maps[i]
-                args.append(TensorMap(self._name(b, m.buffer), m.dims, m.strides, m.box, m.swizzle))
+                args.append(self._map(b, maps[i]))
             else:
                 args.append(Ptr(self._name(b, name)))
         if b.workspace.terms:
@@ -299,8 +298,11 @@ class _Lowering:
         args.extend(SizeArg(e) for e in b.sizes)
         # A map beside its pointer stands behind the sizes, one in its place was put above.
         later = sorted(((p, m) for p, m in maps.items() if p >= len(b.buffers)), key=lambda x: x[0])
-        args.extend(TensorMap(self._name(b, m.buffer), m.dims, m.strides, m.box, m.swizzle) for _, m in later)
+        args.extend(self._map(b, m) for _, m in later)
         return Launch(b.kernel, tuple(args), b.grid, b.block, b.cluster, b.shared_bytes)
+
+    def _map(self, b: Binding, m: TensorMapSpec) -> TensorMap:
+        return TensorMap(self._name(b, m.buffer), m.dims, m.strides, m.box, m.swizzle, m.tf32)
 
     def _name(self, b: Binding, name: str) -> str:
         return name if name in self.buffers else f"{b.region}.{name}"

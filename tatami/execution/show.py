@@ -123,8 +123,8 @@ def _arg(a: Arg) -> str:
     match a:
         case Ptr(buffer=buffer):
             return buffer
-        case TensorMap(buffer=buffer, box=box, swizzle=swizzle):
-            return f"tma {buffer} box {list(box)} swizzle {swizzle}"
+        case TensorMap(buffer=buffer, box=box, swizzle=swizzle, tf32=tf32):
+            return f"tma {buffer} box {list(box)} swizzle {swizzle}{' tf32' if tf32 else ''}"
         case SizeArg(value=value):
             return str(value)
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from tatami.core.diagnostic import fail
 from tatami.core.expr import ONE, Expr, expr, step_of, substitute, var
 from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.target import Target
@@ -44,7 +45,7 @@ from tatami.gpu.ir import (
 )
 from tatami.gpu.problem import Problem, Store
 from tatami.gpu.tensor_map import placed, refused, tensor_map
-from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns
+from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, sm90_instruction, span_columns
 from tatami.plan.ir import Sm90Mma
 
 SHARED_ALONG: dict[str, Literal["", "m", "n", "mn"]] = {"none": "", "a": "n", "b": "m", "both": "mn"}
@@ -75,6 +76,10 @@ class Load(msgspec.Struct, frozen=True):
 def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
     a, b = need_mma(p, plan)
     bm, bn, bk = plan.tile
+    kind = "tf32" if p.tf32 else str(a.dtype)
+    if (shape := sm90_instruction(a.dtype, bn)) != plan.inst_shape:
+        why = f"inst_shape {plan.inst_shape} does not multiply {kind}"
+        raise fail("InvalidPlan", p.region, why, f"use {shape}")
     rings: list[Ring] = []
     base = BARRIER_BYTES
     loads: list[Load] = []
@@ -88,7 +93,8 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
     ):
         boxes, box = _boxes(p, o, role, extent, bk, parts)
         rows, columns = (extent, bk) if o.major == "k" else (bk * boxes, 64)
-        ring = Ring(o.ring, base, rows, columns * 2, plan.stages, columns * 2)
+        span = columns * o.dtype.itemsize
+        ring = Ring(o.ring, base, rows, span, plan.stages, span)
         rings.append(ring)
         base += ring.tma_pitch * ring.slots
         spec, coords = _operand_map(p, o, size, role, box)
@@ -105,7 +111,7 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         base += ring.slot_bytes * ring.slots
         maps += more
         names += [f"C{i}_desc" for i in range(len(more))]
-    body = _body(plan, loads, f"{a.dtype}_fp32acc", (a.major == "mn", b.major == "mn"), p, stores)
+    body = _body(plan, loads, f"{kind}_fp32acc", (a.major == "mn", b.major == "mn"), p, stores)
     barriers = [Barrier("full", 0, plan.stages), Barrier("empty", 8 * plan.stages, plan.stages)]
     if _is_strict(plan):
         barriers.append(Barrier("idle", 16 * plan.stages, 1, "tiles"))
@@ -254,6 +260,8 @@ def _contiguous(p: Problem, s: Store) -> str:
 
 def _boxes(p: Problem, o: Operand, role: str, extent: int, bk: int, parts: int) -> tuple[int, list[int]]:
     """Boxes of a slot and the box, innermost first. The `parts` of a shared operand are rows of its one box, or boxes."""
+    if o.major != "k" and o.dtype.itemsize != 2:
+        raise refused(p, f"wgmma reads tf32 along k only, and {o.param} is contiguous along {role}")
     if o.major == "k":
         if extent % (8 * parts):
             raise refused(p, f"{parts} CTAs cannot share {extent} rows in parts of whole swizzle atoms of 8", "drop multicast")
@@ -268,7 +276,7 @@ def _operand_map(p: Problem, o: Operand, size_mn: Expr, role: str, box: list[int
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
     along = ((p.k, "k"), (size_mn, role))
     return (
-        tensor_map(p, o.param, along, o.stride_mn, o.offset, box)
+        tensor_map(p, o.param, along, o.stride_mn, o.offset, box, tf32=p.tf32)
         if o.major == "k"
         else tensor_map(p, o.param, along[::-1], o.stride_k, o.offset, box)
     )

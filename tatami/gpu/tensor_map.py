@@ -18,7 +18,13 @@ def refused(p: Problem, why: str, suggestion: str = "use a plan of kind sm80_mma
 
 
 def tensor_map(
-    p: Problem, param: str, along: tuple[tuple[Expr, str], ...], pitch: Expr, offset: Expr, box: list[int]
+    p: Problem,
+    param: str,
+    along: tuple[tuple[Expr, str], ...],
+    pitch: Expr,
+    offset: Expr,
+    box: list[int],
+    tf32: bool = False,
 ) -> tuple[TensorMapSpec, tuple[Expr, ...]]:
     """The descriptor of a matrix and the coordinates of a block: innermost first, batch axes that move last."""
     outer = slices(offset, {f"b{i}": size for i, size in enumerate(p.batch)})
@@ -26,7 +32,9 @@ def tensor_map(
         raise refused(p, f"{param} starts at element {offset} of its buffer")
     dims = [*(size for size, _ in along), *(count for _, count, _ in outer)]
     coords = [*(var(name) for _, name in along), *(index for index, _, _ in outer)]
-    strides = [pitch * 2, *(step * 2 for _, _, step in outer)]
+    place = [q.name for q in p.params].index(param)
+    size = p.params[place].dtype.itemsize
+    strides = [pitch * size, *(step * size for _, _, step in outer)]
     if len(dims) > MAX_RANK:
         raise refused(p, f"a tensor map of rank {len(dims)}; the limit is {MAX_RANK}")
     for s in strides:
@@ -34,10 +42,9 @@ def tensor_map(
             why = f"stride {s} bytes of {param} may be no multiple of 16, which TMA needs"
             raise refused(p, why, "guard the plan by the size, or use a plan of kind sm80_mma or sm80_pair")
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
-    buffer = p.buffers[[q.name for q in p.params].index(param)]
     sizes, steps = (tuple(substitute(e, names) for e in x) for x in (dims, strides))
     whole = (*box, *(1 for _ in outer))
-    return TensorMapSpec(buffer, sizes, steps, whole, box[0] * 2), tuple(coords)
+    return TensorMapSpec(p.buffers[place], sizes, steps, whole, box[0] * size, tf32=tf32), tuple(coords)
 
 
 def placed(maps: list[TensorMapSpec], parameters: int) -> tuple[TensorMapSpec, ...]:

@@ -14,10 +14,10 @@ from tatami.core.expr import Expr, exact_div
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
-from tatami.plan.choose_sm90 import REGISTERS, Shape, can_stage, sm90_shapes, stages_of
+from tatami.plan.choose_sm90 import REGISTERS, ROW_BYTES, Shape, can_stage, sm90_shapes, stages_of, why_not_wgmma
 from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
-from tatami.plan.gpu_limits import hard_limits, shape_rules, sm80_instruction, spills, stop_rules
+from tatami.plan.gpu_limits import hard_limits, shape_rules, sm80_instruction, sm90_depth, sm90_instruction, spills, stop_rules
 from tatami.plan.ir import (
     INST_K,
     Async,
@@ -88,7 +88,11 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
         best, refused = fastest(candidates, view, target, sizes)
         rejected = rejected or refused
         choices.append(Guarded(conditions, best.plan, best.estimate))
-    return tuple(choices), (Rejected("mma", why), *rejected) if why else rejected
+    if why:
+        rejected = (Rejected("mma", why), *rejected)
+    elif target.isa == "sm90" and (slow := why_not_wgmma(view)):
+        rejected = (Rejected("sm90_mma", slow), *rejected)
+    return tuple(choices), rejected
 
 
 def _product_of(region: Region) -> GemmView | str:
@@ -201,9 +205,7 @@ def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[
     conditions, wide = _alignment(view, width)
     out: list[tuple[tuple[Condition, ...], list[Candidate]]] = []
     if wide:
-        tensor_cores = view.lhs.dtype.is_narrow_float
-        plain = not any(why_not_plain(o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n)))
-        fast = _sm90_candidates(region, view, conditions) if target.isa == "sm90" and tensor_cores and plain else []
+        fast = _sm90_candidates(region, view, conditions) if target.isa == "sm90" and not why_not_wgmma(view) else []
         out.append((conditions, [*fast, *_sm80_candidates(region, view, width, few=bool(fast))]))
     if conditions or not wide:
         out.append(((), _sm80_candidates(region, view, min(2, width // 2), few=True)))
@@ -251,11 +253,12 @@ def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition
 
 
 def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool) -> Sm90Mma:
-    bm, bn, bk = shape.tile
+    bm, bn = shape.tile
+    bk = ROW_BYTES // view.lhs.dtype.itemsize
     stages = stages_of(shape, staged)
     cm, cn = shape.cluster
     return Sm90Mma(
-        tile=shape.tile,
+        tile=(bm, bn, bk),
         stages=stages,
         bind={"m.o": "block.y", "n.o": "block.x"},
         cache=_cache(view),
@@ -266,8 +269,8 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool) -> Sm9
         algo_choice={_what(view): "implicit_gemm"},
         local_edges=_edges(region, view),
         async_=Async(True, stages, shape.split_k == 1),
-        inst_shape=f"m64n{bn}k16",
-        k_steps=bk // 16,
+        inst_shape=sm90_instruction(view.lhs.dtype, bn),
+        k_steps=bk // sm90_depth(view.lhs.dtype),
         consumers=shape.consumers,
         schedule=shape.schedule,
         registers=REGISTERS[shape.consumers],

@@ -12,17 +12,21 @@ import msgspec
 
 from tatami.core.kernel import Condition, is_divisible
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns
-from tatami.region.gemm_view import GemmView, major_of, mergeable
+from tatami.region.gemm_view import GemmView, major_of, mergeable, why_not_plain
 from tatami.region.ir import Region
 
 SMEM_BYTES = 227 * 1024
+ROW_BYTES = 128
+"""Of a block of k: one span of the widest swizzle."""
 MAX_STAGES = 8
 REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
 """setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: the anchors of public kernels)."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    tile: tuple[int, int, int]
+    """Blocks of k are ROW_BYTES long."""
+
+    tile: tuple[int, int]
     consumers: int = 2
     schedule: Literal["cooperative", "pingpong"] = "cooperative"
     cluster: tuple[int, int] = (1, 1)
@@ -44,22 +48,34 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 SHAPES = (
-    Shape((128, 256, 64)),
-    Shape((128, 256, 64), cluster=(2, 1)),
-    Shape((256, 128, 64)),
-    Shape((256, 128, 64), cluster=(1, 2)),
-    Shape((128, 192, 64)),
-    Shape((64, 256, 64), schedule="pingpong", cluster=(2, 1)),
-    Shape((128, 128, 64)),
-    Shape((64, 128, 64), schedule="pingpong"),
-    Shape((128, 64, 64)),
-    Shape((64, 128, 64), 1),
-    Shape((64, 64, 64), 1),
-    Shape((128, 32, 64), swap_ab=True),
-    Shape((128, 16, 64), swap_ab=True),
-    Shape((64, 128, 64), 1, split_k=4),
-    Shape((64, 64, 64), 1, split_k=16),
+    Shape((128, 256)),
+    Shape((128, 256), cluster=(2, 1)),
+    Shape((256, 128)),
+    Shape((256, 128), cluster=(1, 2)),
+    Shape((128, 192)),
+    Shape((64, 256), schedule="pingpong", cluster=(2, 1)),
+    Shape((128, 128)),
+    Shape((64, 128), schedule="pingpong"),
+    Shape((128, 64)),
+    Shape((64, 128), 1),
+    Shape((64, 64), 1),
+    Shape((128, 32), swap_ab=True),
+    Shape((128, 16), swap_ab=True),
+    Shape((64, 128), 1, split_k=4),
+    Shape((64, 64), 1, split_k=16),
 )
+
+
+def why_not_wgmma(view: GemmView) -> str:
+    """Why this template does not take a product that an MMA template takes, or "": what sm80_mma is chosen for instead."""
+    if any(why_not_plain(o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n))):
+        return "an operand is a window or another view, of which a tensor map has no boxes"
+    if view.lhs.dtype.is_narrow_float:
+        return ""
+    if not view.tf32:
+        return 'wgmma multiplies fp32 rounded to tf32 only, which precision "tf32" allows'
+    turned = [o.tensor for o, g in ((view.lhs, view.m), (view.rhs, view.n)) if major_of(o, g, view.k) != "k"]
+    return f"wgmma reads tf32 along k only, and {turned[0]} is not contiguous there" if turned else ""
 
 
 def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
@@ -79,9 +95,9 @@ def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
 
 def stages_of(shape: Shape, staged: bool) -> int:
     """As many as shared memory holds beside the chunks of the epilogue."""
-    bm, bn, bk = shape.tile
+    bm, bn = shape.tile
     chunks = STORE_SLOTS * shape.consumers * STORE_ROWS * span_columns(bn) * 2 if staged else 0
-    return min(MAX_STAGES, (SMEM_BYTES - BARRIER_BYTES - chunks) // ((bm + bn) * bk * 2))
+    return min(MAX_STAGES, (SMEM_BYTES - BARRIER_BYTES - chunks) // ((bm + bn) * ROW_BYTES))
 
 
 def can_stage(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> bool:

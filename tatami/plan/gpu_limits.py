@@ -59,6 +59,16 @@ def sm80_instruction(dtype: DType, tf32: bool) -> str:
     return "m16n8k16" if dtype.is_narrow_float else "m16n8k8" if tf32 else "fma"
 
 
+def sm90_depth(dtype: DType) -> int:
+    """Elements along k of one wgmma: 32 bytes."""
+    return 32 // dtype.itemsize
+
+
+def sm90_instruction(dtype: DType, bn: int) -> str:
+    """What multiplies operands of `dtype` on SM90, fp32 rounded to tf32: `inst_shape` of a plan."""
+    return f"m64n{bn}k{sm90_depth(dtype)}"
+
+
 def threads_of(plan: MmaPlan | GpuSync) -> int:
     match plan:
         case Sm80Mma():
@@ -178,7 +188,7 @@ def limits(n: Needs, target: Target, warps_share: bool = False) -> list[str]:
 
 def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
     """Fields of a plan that contradict each other or the instructions, with the numbers."""
-    bm, bn, bk = plan.tile
+    bm, bn, _ = plan.tile
     out: list[str] = []
     if min(plan.tile) < 1:
         return [f"tile {list(plan.tile)} has a size below 1"]
@@ -197,8 +207,6 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
             out.append(f"stages {plan.stages} is outside 2..8")
         if plan.async_.enable and not 1 <= plan.async_.prefetch_depth <= plan.stages:
             out.append(f"prefetch_depth {plan.async_.prefetch_depth} is outside 1..stages = {plan.stages}")
-        if bk % 16 and isinstance(plan, Sm90Mma):
-            out.append(f"BK = {bk} is not a multiple of the instruction's k = 16")
         if plan.vectorize.width not in (1, 2, 4, 8, 16):
             out.append(f"vectorize.width {plan.vectorize.width} is none of 1, 2, 4, 8, 16")
         if not 1 <= plan.split_k <= MAX_SPLIT:
@@ -245,17 +253,17 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
     bm, bn, bk = plan.tile
     out = []
     shape = instruction(plan.inst_shape)
-    if shape is None or shape[0] != 64 or shape[2] != 16 or shape[1] % 8 or not 8 <= shape[1] <= 256:
-        out.append(f"inst_shape {plan.inst_shape} is no wgmma shape: m64, n a multiple of 8 up to 256, k16")
+    if shape is None or shape[0] != 64 or shape[2] not in (8, 16) or shape[1] % 8 or not 8 <= shape[1] <= 256:
+        out.append(f"inst_shape {plan.inst_shape} is no wgmma shape: m64, n a multiple of 8 up to 256, k16, or k8 for tf32")
     elif shape[1] != bn:
         out.append(f"inst_shape n = {shape[1]} differs from BN = {bn}")
-    if plan.k_steps * 16 != bk:
-        out.append(f"k_steps {plan.k_steps} x 16 differs from BK = {bk}")
+    elif plan.k_steps * shape[2] != bk:
+        out.append(f"k_steps {plan.k_steps} x {shape[2]} differs from BK = {bk}")
+    if plan.k_steps not in (2, 4):
+        out.append(f"BK = {bk}: a swizzled row of 64 or 128 bytes is 2 or 4 steps of the instruction, not {plan.k_steps}")
     sharing = 1 if plan.schedule == "pingpong" else plan.consumers
     if plan.consumers not in (1, 2, 3) or bm % (64 * sharing):
         out.append(f"BM = {bm} is not a multiple of 64 x {sharing} consumer warpgroups (1..3) that share it")
-    if bk not in (32, 64):
-        out.append(f"BK = {bk}: a swizzled row of 16-bit elements is 32 or 64 long")
     if bm > 256 or bn > 256:
         out.append(f"tile {bm}x{bn}: a TMA box has at most 256 rows")
     out += [*register_rules(plan), *_cluster_rules(plan)]

@@ -40,8 +40,9 @@ SLICE_SECONDS = 0.2
 """How long the machine runs before Python looks whether the user interrupts."""
 MAP_MAGIC = 0x7461746D61700001
 """By which the machine tells a tensor map from other bytes; `TENSOR_MAP` of its header."""
-REDUCED_TYPES = {DType.fp16: 1, DType.bf16: 2, DType.fp32: 3, DType.i32: 4, DType.u32: 5}
-"""What a TMA reduction adds: `TensorMap::type`."""
+ELEMENT_TYPES = {DType.fp16: 1, DType.bf16: 2, DType.fp32: 3, DType.i32: 4, DType.u32: 5}
+TF32 = 6
+"""What a TMA reduction adds, and what a load rounds to: `TensorMap::type`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Im2col:
 
 @dataclass(frozen=True)
 class MapOver:
-    """A parameter: a tensor map over an array. Dims innermost first, strides in bytes from dimension 1."""
+    """A parameter: a tensor map over an array. Dims innermost first, strides in bytes from dimension 1. `tf32`: fp32 is
+    rounded where it is loaded."""
 
     array: Array
     whole: Array
@@ -78,6 +80,7 @@ class MapOver:
     box: tuple[int, ...]
     swizzle: int
     im2col: Im2col | None = None
+    tf32: bool = False
 
 
 Argument: TypeAlias = Pointer | MapOver | int
@@ -228,7 +231,7 @@ class EmulatedMachine:
                 made = self._library.emu_tensor_map_make()
                 maps.append(made)
                 dims, strides, box = (ctypes.c_int64 * 5)(*a.dims), (ctypes.c_int64 * 5)(*a.strides), (ctypes.c_int * 5)(*a.box)
-                kind = REDUCED_TYPES.get(a.dtype, 0)
+                kind = TF32 if a.tf32 else ELEMENT_TYPES.get(a.dtype, 0)
                 self._library.emu_tensor_map_set(
                     made, address(a.array), a.dtype.itemsize, len(a.dims), a.swizzle, kind, dims, strides, box
                 )

@@ -224,7 +224,8 @@ class EmulatedRun(NumpyRun):
                 case TensorMap(buffer=id):
                     dims, strides = tuple(map(self.size, a.dims)), tuple(map(self.size, a.strides))
                     dtype, written = self.info[id].dtype, id in ins.outputs
-                    arguments.append(MapOver(self.buffer(id), self.whole(id), written, dtype, dims, strides, a.box, a.swizzle))
+                    array, whole = self.buffer(id), self.whole(id)
+                    arguments.append(MapOver(array, whole, written, dtype, dims, strides, a.box, a.swizzle, tf32=a.tf32))
         x, y, z = [*(self.size(g) for g in op.grid), 1, 1, 1][:3]
         cx, cy, cz = (*op.cluster, 1, 1, 1)[:3]
         threads = math.prod(op.block)

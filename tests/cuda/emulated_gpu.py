@@ -125,11 +125,12 @@ class EmulatedGpu(FakeDriver):
                 arguments.append(Pointer(rest, whole, written=True))
             else:
                 dtype, address, dims, strides, box, swizzle = self.maps[int.from_bytes(value[:8], "little") - 1]
-                element = _DTYPES[dtype.name.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")]
+                kind = dtype.name.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")
+                element = _DTYPES[kind]
                 mode = _SWIZZLES[swizzle.name.removeprefix("CU_TENSOR_MAP_SWIZZLE_")]
                 whole, _ = self.span(address, 1)
                 rest = whole[address - whole.ctypes.data :]
-                arguments.append(MapOver(rest, whole, True, element, dims, strides, box, mode))
+                arguments.append(MapOver(rest, whole, True, element, dims, strides, box, mode, tf32=kind == "TFLOAT32"))
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         shape = LaunchShape(launch.grid, threads, launch.cluster or (1, 1, 1), launch.shared)
         self.machine.launch(launch.symbol, arguments, shape, launch.symbol)

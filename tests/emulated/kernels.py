@@ -107,5 +107,5 @@ class Built:
         for m in b.tensor_maps:
             dims, strides = (tuple(int(evaluate(e, env)) for e in x) for x in (m.dims, m.strides))
             a = buffers[m.buffer]
-            out.append(MapOver(a, a, m.buffer in written, dtypes[m.buffer], dims, strides, m.box, m.swizzle))
+            out.append(MapOver(a, a, m.buffer in written, dtypes[m.buffer], dims, strides, m.box, m.swizzle, tf32=m.tf32))
         return out

@@ -102,6 +102,7 @@ def sm90(
     persistent=False,
     overlap=False,
     tail=TAIL,
+    depth=16,
     **other,
 ) -> Sm90Mma:  # type: ignore[no-untyped-def]
     return Sm90Mma(
@@ -116,8 +117,8 @@ def sm90(
         algo_choice={"matmul": "implicit_gemm"},
         local_edges=(),
         async_=Async(True, stages, overlap),
-        inst_shape=f"m64n{tile[1]}k16",
-        k_steps=tile[2] // 16,
+        inst_shape=f"m64n{tile[1]}k{depth}",
+        k_steps=tile[2] // depth,
         consumers=consumers,
         persistent=persistent,
         **other,

@@ -9,7 +9,6 @@ typedef long long tt_i64;
 
 struct tt_f16 { tt_u16 bits; };
 struct tt_bf16 { tt_u16 bits; };
-struct tt_tf32 { float value; };
 struct tt_e4m3 { tt_u8 bits; };
 struct tt_e5m2 { tt_u8 bits; };
 struct __align__(64) tt_tensor_map { tt_u64 words[16]; };
@@ -353,6 +352,6 @@ TT_DEV tt_u64 tt_wgmma_descriptor(tt_u32 address, tt_u32 leading, tt_u32 stride,
 template <class T, int N, int TRANS_A, int TRANS_B> struct tt_wgmma_m64k16;
 // The same with A in registers: its rows lie as in mma_m16n8k16, a warp has 16 of the 64.
 template <class T, int N, int TRANS_B> struct tt_wgmma_m64k16_rs;
-// Elements of 4 bytes (tt_tf32) and of 1 byte (tt_e4m3, tt_e5m2): both operands along k.
+// Elements of 4 bytes (float, of which tf32 counts) and of 1 byte (tt_e4m3, tt_e5m2): both operands along k.
 template <class T, int N> struct tt_wgmma_m64;
 #endif

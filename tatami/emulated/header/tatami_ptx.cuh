@@ -14,7 +14,6 @@ typedef long long tt_i64;
 
 struct tt_f16 { tt_u16 bits; };
 struct tt_bf16 { tt_u16 bits; };
-struct tt_tf32 { float value; };
 struct tt_e4m3 { tt_u8 bits; };
 struct tt_e5m2 { tt_u8 bits; };
 struct alignas(64) tt_tensor_map { tt_u64 words[16]; };
@@ -259,7 +258,7 @@ TT_DEV tt_u64 tt_wgmma_descriptor(tt_u32 address, tt_u32 leading, tt_u32 stride,
 template <class T> struct tt_type_of;
 template <> struct tt_type_of<tt_f16> { static constexpr emu::Type type = emu::Type::f16; };
 template <> struct tt_type_of<tt_bf16> { static constexpr emu::Type type = emu::Type::bf16; };
-template <> struct tt_type_of<tt_tf32> { static constexpr emu::Type type = emu::Type::tf32; };
+template <> struct tt_type_of<float> { static constexpr emu::Type type = emu::Type::tf32; };
 template <> struct tt_type_of<tt_e4m3> { static constexpr emu::Type type = emu::Type::e4m3; };
 template <> struct tt_type_of<tt_e5m2> { static constexpr emu::Type type = emu::Type::e5m2; };
 template <class T, int N, int TRANS_A, int TRANS_B> struct tt_wgmma_m64k16 {

@@ -151,7 +151,7 @@ struct TensorMap {
   int element, rank, swizzle;
   int64_t dims[5], strides[5];  // elements; bytes, strides[0] the element
   int box[5];
-  int type;                     // of the elements, for reductions: 0 raw, 1 f16, 2 bf16, 3 f32, 4 i32, 5 u32
+  int type;                     // of the elements, for reductions: 0 raw, 1 f16, 2 bf16, 3 f32, 4 i32, 5 u32; 6 tf32: loads round to it
   bool im2col;
   int lower[3], upper[3], steps[3], channels, pixels;
 };

@@ -103,15 +103,25 @@ void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, 
 
 // ---- landing
 
+// fp32 to 10 fraction bits, ties to even, as TMA does for maps of tf32 (Triton's pull request 11751 has it from a device).
+static void round_to_tf32(uint8_t* p) {
+  uint32_t bits;
+  memcpy(&bits, p, 4);
+  if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0xfffu + (bits >> 13 & 1)) & ~0x1fffu;
+  else if (bits & 0x7fffffu) bits |= 0x400000u;  // a NaN may have its only ones in the bits that do not count
+  memcpy(p, &bits, 4);
+}
+
 // Writes one row of a box; `inside` says whether the row exists at all. Elements outside arrive as zeros.
 static void put_row(Block& b, const TensorMap& m, uint32_t& linear, const uint8_t* row, int64_t first, int count, int64_t limit, bool inside, bool traced) {
   for (int i = 0; i < count; ++i, linear += (uint32_t)m.element) {
     const uint32_t offset = swizzled(linear, m.swizzle) - SHARED_BASE;
     const int64_t c = first + i;
     if (linear % 16 == 0) note_source(b, offset, traced ? row + c * m.element : nullptr);
-    if (inside && c >= 0 && c < limit)
+    if (inside && c >= 0 && c < limit) {
       memcpy(b.shared + offset, row + c * m.element, (size_t)m.element);
-    else
+      if (m.type == 6) round_to_tf32(b.shared + offset);
+    } else
       memset(b.shared + offset, 0, (size_t)m.element);
   }
 }

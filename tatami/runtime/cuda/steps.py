@@ -323,4 +323,5 @@ class Scope:
             tuple(self.size(s) for s in m.strides),
             m.box,
             m.swizzle,
+            tf32=m.tf32,
         )

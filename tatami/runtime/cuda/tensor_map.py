@@ -41,6 +41,8 @@ class Map:
     steps: tuple[int, ...] = ()
     """Elements from one to the next that is read, per dimension; none: 1."""
     corners: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    tf32: bool = False
+    """fp32 arrives rounded to tf32."""
 
     @property
     def span(self) -> int:
@@ -56,7 +58,7 @@ def encode(device: Device, map: Map, address: int, at: At) -> bytes:
     u64, u32 = api.cuuint64_t, api.cuuint32_t
     rank = len(map.dims)
     head = (
-        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[map.dtype]}"),
+        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{'TFLOAT32' if map.tf32 else _TYPES[map.dtype]}"),
         rank,
         address,
         [u64(d) for d in map.dims],

@@ -24,7 +24,7 @@ narrow(const float* __restrict__ a32, const float* __restrict__ b32, const tt_u8
   const tt_u32 base = tt_smem_address(smem);
   float wide[16], small[8];
   tt_wgmma_fence();
-  tt_wgmma_m64<struct tt_tf32, 32>::run(wide, tt_wgmma_descriptor(base, 16, 256, 32), tt_wgmma_descriptor(base + 2048, 16, 256, 32), 0);
+  tt_wgmma_m64<float, 32>::run(wide, tt_wgmma_descriptor(base, 16, 256, 32), tt_wgmma_descriptor(base + 2048, 16, 256, 32), 0);
   tt_wgmma_m64<tt_e4m3, 16>::run(small, tt_wgmma_descriptor(base + 3072, 16, 256, 32), tt_wgmma_descriptor(base + 5120, 16, 256, 32), 0);
   tt_wgmma_commit();
   tt_wgmma_wait<0>();

@@ -67,6 +67,6 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
     if k.barrier_model == "cp_async_group":
         l.add(*warp_tile_lines(k))
     if k.weights is not None and not k.maps:
-        state_lines(k, l)
+        state_lines(k, k.weights, l)
     if k.template == "sync":
         l.add(micro_tile(k), f"{VALUE_TYPE[k.acc_dtype]} acc[TM][TN];")

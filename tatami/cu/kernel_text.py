@@ -12,13 +12,12 @@ from tatami.cu.expr_text import index_text
 from tatami.cu.frame_text import prologue_lines, signature_lines
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import mma_text, ring_fma_text
+from tatami.cu.pair_product_text import result_text, scores_text
 from tatami.cu.pair_text import (
     begin_text,
     finish_text,
     rescale_text,
-    result_text,
     rows_text,
-    scores_text,
     state_lines,
     weigh_text,
 )
@@ -180,7 +179,7 @@ class _Printer:
                 self.zero()
             case LdMatrix():
                 self.fragments.append(s)  # printed with the Mma that uses the fragments
-            case Mma() if self.k.weights is not None:
+            case Mma() | Fma() if self.k.weights is not None:
                 self.pair_math(s, self.k.weights)
             case Mma() | Fma():
                 self.block_math(s)
@@ -188,7 +187,8 @@ class _Printer:
                 assert self.k.weights is not None
                 weigh_text(self.k, self.k.weights, s.block, l)
             case Rescale():
-                rescale_text(self.k, l)
+                assert self.k.weights is not None
+                rescale_text(self.k, self.k.weights, l)
             case Wgmma():
                 self.products[s.out_token.name] = s
                 ring_a, ring_b = self.rings.get(s.a_smem), self.rings[s.b_smem]
@@ -272,7 +272,7 @@ class _Printer:
                     l.add("int stored = 0;  // chunks of this warpgroup")
                 l.add("float acc[ROWS / 64][BN / 2];")
                 if k.weights is not None:
-                    state_lines(k, l)
+                    state_lines(k, k.weights, l)
             if not self.persistent:
                 l.add("constexpr int base = 0;")
             if s.elected:
@@ -371,13 +371,13 @@ class _Printer:
         else:
             ring_fma_text(k, *rings, *slots, self.l)
 
-    def pair_math(self, s: Mma, w: Weights) -> None:
+    def pair_math(self, s: Mma | Fma, w: Weights) -> None:
         left, right, values = (self.rings[o.ring] for o in (w.left, w.right, self.k.b))
         if s.acc == "scores":
             slots = slot_text(self.k, left, expr(0)), slot_text(self.k, right, s.block)
             scores_text(self.k, w, (left, right), slots, self.l)
         else:
-            result_text(self.k, values, slot_text(self.k, values, s.block), self.l)
+            result_text(self.k, w, values, slot_text(self.k, values, s.block), self.l)
 
     # -- epilogue --------------------------------------------------------------------------------
     def epilogue(self, e: Epilogue, after: list[StGlobalVec | StRows]) -> None:

@@ -16,8 +16,8 @@ from tatami.core.scalar import number
 from tatami.cu.epilogue_text import let_lines
 from tatami.cu.expr_text import SHORT, constant_text, factor_text, index_text, scalar_text
 from tatami.cu.lines import Lines
-from tatami.cu.mma_text import read_a, read_b
-from tatami.gpu.ir import Kernel, Ring, StRows, Weights
+from tatami.gpu.ir import Kernel, StRows, Weights
+from tatami.plan.ir import INST_K
 from tatami.region.ir import Binary, Const, Read, Ref, RegionExpr
 from tatami.region.walk import nodes
 
@@ -114,11 +114,14 @@ def _at_end(e: Expr, largest: bool) -> str:
     return index_text(substitute(e, {"m": var("m_last" if grows == largest else "m0")}))
 
 
-def state_lines(k: Kernel, l: Lines) -> None:
+def state_lines(k: Kernel, w: Weights, l: Lines) -> None:
     f = fragments_of(k)
     n = f"[{f.blocks}][2]"
     l.add(f"float top{n}, total{n}, factor{n};  // of a row: the largest score, this lane's part of the sum, its last change")
-    l.add(f"float {f.array('s', 'BK')};", f"tt_u32 p[{f.blocks}][BK / 16][4];  // scores and weights of a block of keys")
+    lines = [f"float {f.array('s', 'BK')};"]
+    if w.shape != "fma":
+        lines.append(f"tt_u32 p[{f.blocks}][BK / {INST_K[w.shape]}][4];")
+    l.add(*lines[:-1], f"{lines[-1]}  // scores and weights of a block of keys")
 
 
 def begin_text(k: Kernel, l: Lines) -> None:
@@ -131,39 +134,6 @@ def _rows(k: Kernel) -> str:
 
 def _row_line(k: Kernel) -> str:
     return f"const tt_i64 m = {fragments_of(k).row} + 8 * h;"
-
-
-def scores_text(k: Kernel, w: Weights, rings: tuple[Ring, Ring], slots: tuple[str, str], l: Lines) -> None:
-    """The first product of a block."""
-    l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int j = 0; j < BK / 8; ++j)")
-    l.add("  TT_UNROLL for (int e = 0; e < 4; ++e) s[i][j][e] = 0.0f;")
-    with l.block():
-        l.add(f"const tt_u32 slot_a = {slots[0]}, slot_b = {slots[1]};")
-        # Each step has addresses of its own, of which the loop over blocks would keep all in registers.
-        unroll = "TT_UNROLL" if w.steps <= 4 else "TT_UNROLL_BY(4)"
-        with l.block(f"{unroll} for (int kk = 0; kk < DEPTH / 16; ++kk)"):
-            l.add("tt_u32 a[WM / 16][4];")
-            l.add(f"TT_UNROLL for (int i = 0; i < WM / 16; ++i) {read_a(w.left, rings[0], 'a[i]')}")
-            with l.block("TT_UNROLL for (int j = 0; j < BK / 16; ++j)"):
-                l.add("tt_u32 b[4];", read_b(w.right, rings[1], "b"))
-                _multiply(k, "s[i]", "a[i]", l)
-
-
-def result_text(k: Kernel, ring: Ring, slot: str, l: Lines) -> None:
-    """The second product of a block: `p` has the weights."""
-    with l.block():
-        l.add(f"const tt_u32 slot_b = {slot};")
-        l.add("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk)")
-        with l.block("TT_UNROLL for (int j = 0; j < WN / 16; ++j)"):
-            l.add("tt_u32 b[4];", read_b(k.b, ring, "b"))
-            _multiply(k, "acc[i]", "p[i][kk]", l)
-
-
-def _multiply(k: Kernel, to: str, a: str, l: Lines) -> None:
-    with l.block("TT_UNROLL for (int i = 0; i < WM / 16; ++i)"):
-        for half in (0, 1):
-            at = f"{to}[2 * j{' + 1' if half else ''}]"
-            l.add(f"tt_mma_m16n8k16_{SHORT[k.b.dtype]}({at}, {a}, b[{2 * half}], b[{2 * half + 1}]);")
 
 
 def weigh_text(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
@@ -180,10 +150,12 @@ def weigh_text(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
                 l.add(f"{at} = tt_exp2_approx({at} - shift);", f"total[i][h] += {at};")
 
 
-def rescale_text(k: Kernel, l: Lines) -> None:
+def rescale_text(k: Kernel, w: Weights, l: Lines) -> None:
     """The accumulator by what the sums were multiplied with, and the weights as fragments."""
     f = fragments_of(k)
     _scaled(k, "factor[i][h]", l)
+    if w.shape == "fma":
+        return
     pack = f"tt_pack_{SHORT[k.b.dtype]}"
     l.add(f"TT_UNROLL for (int i = 0; i < {f.blocks}; ++i)")
     with l.block("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk) TT_UNROLL for (int q = 0; q < 4; ++q)"):

@@ -198,7 +198,7 @@ class LoadTile(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
 
 
 class Fma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Fma"):
-    """acc += A * B on ordinary cores, a micro-tile per thread."""
+    """acc += A * B on ordinary cores, a micro-tile per thread. Of the second of two products A are the weights."""
 
     acc: str
     block: Expr
@@ -390,7 +390,7 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     right: Operand
     depth: Expr
     steps: int
-    """Steps of the instruction along d."""
+    """Sixteens of d that are on chip."""
     lets: tuple[Let, ...]
     score: RegionExpr
     excluded: RegionExpr | None = None
@@ -406,6 +406,8 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     divided: bool = True
     nan_weight: Scalar | None = None
     """All weights of a row whose sum is NaN."""
+    shape: str = "m16n8k16"
+    """The instruction of both products: of the tensor cores, or fma."""
 
 
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="contraction"):

@@ -48,6 +48,7 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
     view = pair_view(region)
     if isinstance(view, str):
         raise fail("InvalidPlan", region.name, f"no pair of products to stream: {view}", "use a plan of kind gpu_stream")
+    refuse(region.name, "InvalidPlan", pair_rules(plan, view))
     p, w = pair_problem(region, view, choice.conditions)
     parts = _parts(region, view, p, plan.split) if plan.split > 1 else None
     if parts is not None:
@@ -193,7 +194,6 @@ def _two_sums(region: Region) -> GpuStream:
 
 def _lower(p: Problem, w: Weights, plan: PairPlan, parts: Parts | None, target: Target) -> tuple[Kernel, Binding]:
     bm, bn, bk = plan.tile
-    refuse(p.region, "InvalidPlan", pair_rules(plan))
     refuse(p.region, "ResourceExceeded", pair_limits(plan, target))
     if w.depth.as_int() is None or not 0 < (w.depth.as_int() or 0) <= plan.depth or (p.n.as_int() or bn + 1) > bn:
         why = f"depth {w.depth} and {p.n} columns; the plan has room for {plan.depth} and {bn}"
@@ -203,7 +203,7 @@ def _lower(p: Problem, w: Weights, plan: PairPlan, parts: Parts | None, target: 
         if role not in tail and not is_divisible(size, tile, p.conditions):
             why = f"axis {role} of size {size} may be no multiple of its tile {tile} and is not in predicate_tail"
             raise fail("InvalidPlan", p.region, why, f'add "{role}" to predicate_tail')
-    w = msgspec.structs.replace(w, steps=plan.depth // 16)
+    w = msgspec.structs.replace(w, steps=plan.depth // 16, shape=plan.inst_shape if isinstance(plan, Sm80Pair) else w.shape)
     rows = (StRows(parts.rows, parts.index, Token("tE", LAST)),) if parts is not None else ()
     match plan:
         case Sm80Pair():

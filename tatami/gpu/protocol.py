@@ -305,7 +305,10 @@ class Machine:
                 self.read(state, i, s, s.src_smem, 0, ended=True)
             case Fma():
                 for token in s.in_token:
-                    self.read(state, i, s, self.ring_of[token.name], 0, ended=True)
+                    if token.name in self.ring_of:
+                        self.read(state, i, s, self.ring_of[token.name], 0, ended=True)
+                    elif a.weights != a.number:
+                        raise Hazard(statement_text(s), f"{me} multiplies weights of another block")
             case SyncThreads():
                 state.share(self.everyone)
                 for b in state.actors:

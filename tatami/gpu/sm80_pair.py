@@ -19,6 +19,7 @@ from tatami.gpu.ir import (
     CommitGroup,
     CpAsync,
     Epilogue,
+    Fma,
     Kernel,
     LdMatrix,
     Loop,
@@ -38,7 +39,7 @@ from tatami.gpu.ir import (
 )
 from tatami.gpu.problem import Problem
 from tatami.gpu.sm80 import LAST, K, copy_width
-from tatami.plan.ir import Sm80Pair
+from tatami.plan.ir import INST_K, Sm80Pair
 from tatami.plan.pair_limits import threads_of_pair
 from tatami.region.ir import Let
 
@@ -57,12 +58,13 @@ def pair_body(
     q: Copy,
     k: Copy,
     v: Copy,
+    shape: str,
     steps: tuple[int, int],
     dtype: str,
     lets: tuple[Let, ...],
     stores: tuple[StRows | StGlobalVec, ...],
 ) -> tuple[Stmt, ...]:
-    """`steps` of the instruction along d and along a block's keys. With one stage a block's B is copied under the first
+    """`steps` of the instruction `shape` along d and along a block's keys. With one stage a block's B is copied under the first
     product and the next block's `right` under the second; with more, both are copied stages - 1 blocks ahead."""
 
     def load(c: Copy, block: Expr) -> CpAsync:
@@ -71,13 +73,15 @@ def pair_body(
     def read(c: Copy, block: Expr) -> LdMatrix:
         return LdMatrix(c.ring, block, c.trans, Token(c.token, block))
 
-    scores: list[Stmt] = [
-        read(q, expr(0)),
-        read(k, K),
-        Mma("scores", "m16n8k16", steps[0], dtype, K, Token("tS", K)),
-    ]
+    scores: list[Stmt]
+    result: list[Stmt]
+    if shape == "fma":
+        scores = [Fma("scores", K, (Token(q.token, expr(0)), Token(k.token, K)), Token("tS", K))]
+        result = [Fma("acc", K, (Token(v.token, K), Token("tP", K)), Token("tMMA", K))]
+    else:
+        scores = [read(q, expr(0)), read(k, K), Mma("scores", shape, steps[0], dtype, K, Token("tS", K))]
+        result = [read(v, K), Mma("acc", shape, steps[1], dtype, K, Token("tMMA", K))]
     weigh: list[Stmt] = [Weigh("scores", K, Token("tS", K), Token("tW", K)), Rescale("acc", K, Token("tW", K), Token("tP", K))]
-    result: list[Stmt] = [read(v, K), Mma("acc", "m16n8k16", steps[1], dtype, K, Token("tMMA", K))]
     if stages == 1:
         first: list[Stmt] = [load(q, expr(0)), load(k, expr(0)), CommitGroup()]
         step: list[Stmt] = [
@@ -125,8 +129,10 @@ def lower_sm80_pair(
         across = "k" if token == "tB" else "d"
         along = p.k if token == "tB" else w.depth
         rows, columns = (extent, inner) if o.major == "k" else (inner, extent)
-        row_bytes = -(-columns * 2 // 64) * 64
-        ring = Ring(o.ring, base, rows, row_bytes, slots, 128 if row_bytes % 128 == 0 else 64, once=token == "tQ")
+        row_bytes = -(-columns * o.dtype.itemsize // 64) * 64
+        # Multiply-adds take neighbours of one row along m, n or keys: 32 bytes, which lie in no two rows' banks.
+        swizzle = 0 if w.shape == "fma" and o.major == "mn" else 128 if row_bytes % 128 == 0 else 64
+        ring = Ring(o.ring, base, rows, row_bytes, slots, swizzle, once=token == "tQ")
         rings.append(ring)
         base += ring.slot_bytes * slots
         predicate = tuple(r for r in (role, across) if r in tail)
@@ -137,7 +143,8 @@ def lower_sm80_pair(
         q=copies[0],
         k=copies[1],
         v=copies[2],
-        steps=(plan.depth // 16, bk // 16),
+        shape=w.shape,
+        steps=(plan.depth // INST_K.get(w.shape, 4), bk // INST_K.get(w.shape, 4)),
         dtype=f"{p.b_dtype}_fp32acc",
         lets=p.lets,
         stores=(*joined, *tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0)),

@@ -209,7 +209,8 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
             case LdMatrix(in_token=t):
                 need(s, t, ("TokLoad",))
             case Wgmma(in_token=many) | Fma(in_token=many):
-                weights = ("TokCompute",) if isinstance(s, Wgmma) and not s.a_smem else ()
+                in_registers = not s.a_smem if isinstance(s, Wgmma) else kernel.template == "pair" and s.acc == "acc"
+                weights = ("TokCompute",) if in_registers else ()
                 for t in many:
                     need(s, t, ("TokLoad", *weights))
             case Weigh(in_token=t) | Rescale(in_token=t):

@@ -10,7 +10,7 @@ from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, subst
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import address, slices
 from tatami.core.target import Target
-from tatami.plan.gpu_limits import MAX_SPLIT
+from tatami.plan.gpu_limits import MAX_SPLIT, sm80_instruction
 from tatami.plan.ir import Guarded, Rejected, Sm80Pair, Sm90Pair
 from tatami.plan.pair_estimate import pair_estimate
 from tatami.plan.pair_limits import MAX_SECTION, PairPlan, pair_limits, pair_rules
@@ -21,6 +21,8 @@ from tatami.region.walk import all_axes
 
 TILES = ((128, 64, 32), (128, 32, 32), (64, 64, 16), (64, 32, 16), (128, 64, 16), (32, 64, 16), (16, 64, 16))
 """Rows, keys of a block, rows of a warp."""
+WIDE_TILES = ((128, 32, 32), (64, 32, 32), (128, 32, 16), (64, 32, 16), (64, 16, 16), (32, 32, 16), (16, 32, 16), (16, 16, 16))
+"""The same for operands of 32 bits."""
 STAGES = (1, 2)
 ROLE_TILES = ((2, 176), (2, 128), (2, 112), (2, 80), (2, 64), (3, 128), (3, 96), (3, 64), (1, 128), (1, 64))
 """Warpgroups of 64 rows, keys of a block: those of public kernels, and smaller ones (notes: gpu §4)."""
@@ -48,7 +50,7 @@ def choose_pair(
     (best, estimate), *others = fits
     total = estimate["total"]
     slower = [Rejected(name_pair(p), f"slower: {e['total'] * 1e6:.3g} us against {total * 1e6:.3g} us", e) for p, e in others]
-    even = tuple(Condition(e, 8) for e in uneven if e.as_int() is None)
+    even = tuple(Condition(e, 16 // view.dtype.itemsize) for e in uneven if e.as_int() is None)
     promised = even if len(even) == len(uneven) else ()
     if isinstance(best, Sm90Pair):
         keys = all_axes(region)[view.keys]
@@ -66,8 +68,8 @@ def pair_plans(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
 
 
 def _pair_of(region: Region) -> tuple[PairView, tuple[Expr, ...]] | str:
-    """The two products that the template takes, and which of their sizes and pitches may be no multiple of 8 elements;
-    or why there are none."""
+    """The two products that the template takes, and which of their sizes and pitches may be no multiple of 16 bytes; or why
+    there are none."""
     view = pair_view(region)
     if isinstance(view, str):
         return view
@@ -94,7 +96,7 @@ def _candidates(
     fits: list[Fit] = []
     for plan in plans:
         estimate = pair_estimate(region, view, plan, target, sizes)
-        if why := [*pair_rules(plan), *pair_limits(plan, target)]:
+        if why := [*pair_rules(plan, view), *pair_limits(plan, target)]:
             broken.append(Rejected(name_pair(plan), why[0], estimate))
         else:
             fits.append((plan, estimate))
@@ -104,9 +106,11 @@ def _candidates(
 def _warp_plans(region: Region, view: PairView) -> list[PairPlan]:
     extents = all_axes(region)
     depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
+    shape = sm80_instruction(view.dtype, tf32=False)
+    plan = Sm80Pair(view.first, view.second, (0, columns, 0), depth, 0, 0, (), inst_shape=shape)
     return [
-        _with_tail(view, extents, Sm80Pair(view.first, view.second, (rows, columns, keys), depth, warp_rows, stages, ()))
-        for rows, keys, warp_rows in TILES
+        _with_tail(view, extents, msgspec.structs.replace(plan, tile=(rows, columns, keys), warp_rows=warp_rows, stages=stages))
+        for rows, keys, warp_rows in (TILES if view.dtype.is_narrow_float else WIDE_TILES)
         for stages in STAGES
     ]
 
@@ -159,7 +163,9 @@ def _with_tail(view: PairView, extents: Mapping[str, Expr], plan: PairPlan) -> P
 
 
 def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str:
-    """Which rule of tensor maps an operand breaks; "" for none. Sizes that a guard can promise break none."""
+    """Which rule of wgmma or of tensor maps an operand breaks; "" for none. Sizes that a guard can promise break none."""
+    if not view.dtype.is_narrow_float:
+        return f"wgmma multiplies fp16 and bf16, not {view.dtype}"
     memrefs = {p.name: p.memref for p in region.inputs}
     extents = all_axes(region)
     for e in uneven:
@@ -184,7 +190,7 @@ def _operands(view: PairView) -> tuple[tuple[Read, str, str], ...]:
 
 
 def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
-    """Sizes and pitches that may be no multiple of 8 elements; or the operand that is no matrix in memory."""
+    """Sizes and pitches that may be no multiple of 16 bytes; or the operand that is no matrix in memory."""
     memrefs = {p.name: p.memref for p in region.inputs}
     extents = all_axes(region)
     out: dict[Expr, None] = {}
@@ -196,7 +202,7 @@ def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
         offset = substitute(at, dict.fromkeys(axes, ZERO))
         pitches = [extents[a] if step == ONE else step for a, step in steps.items()]
         pitches += [step_of(offset, a) or offset for a in view.batch if a in free_vars(offset)]
-        out |= {e: None for e in pitches if e is not None and not is_divisible(e, 8)}
+        out |= {e: None for e in pitches if e is not None and not is_divisible(e, 16 // view.dtype.itemsize)}
     return tuple(out)
 
 
@@ -206,7 +212,8 @@ def name_pair(plan: PairPlan) -> str:
     parts = f", keys in {plan.split} parts" if plan.split > 1 else ""
     match plan:
         case Sm80Pair():
-            return f"{head} warps of {plan.warp_rows} stages {plan.stages}{parts}"
+            with_ = "" if plan.inst_shape == "m16n8k16" else f" {plan.inst_shape}"
+            return f"{head}{with_} warps of {plan.warp_rows} stages {plan.stages}{parts}"
         case Sm90Pair():
             how = f"{', in turns' if plan.in_turns else ''}{f', {plan.section} batches mixed' if plan.section else ''}"
             return f"{head} consumers {plan.consumers} stages {plan.stages}{how}{parts}"

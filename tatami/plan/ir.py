@@ -259,6 +259,8 @@ class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """CTAs that share a tile's keys, each with a part of whole blocks; a second kernel joins their results."""
     algo_choice: dict[str, str] = {}
     """`attention`: one_pass, or direct, the streaming template."""
+    inst_shape: str = "m16n8k16"
+    """As in Sm80Mma: m16n8k16 for 16-bit operands, fma for fp32, m16n8k8 for fp32 rounded to tf32."""
     arch: Literal["sm80"] = "sm80"
 
 

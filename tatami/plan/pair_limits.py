@@ -13,8 +13,10 @@ from tatami.plan.gpu_limits import (
     register_limits,
     register_rules,
     resident,
+    sm80_instruction,
 )
 from tatami.plan.ir import Sm80Pair, Sm90Pair
+from tatami.region.pair_view import PairView
 
 PairPlan = Sm80Pair | Sm90Pair
 MAX_SECTION = 1024
@@ -29,14 +31,19 @@ def threads_of_pair(plan: PairPlan) -> int:
             return 128 * (plan.consumers + 1)
 
 
+def element_bytes(plan: PairPlan) -> int:
+    """Of an operand."""
+    return 2 if isinstance(plan, Sm90Pair) or plan.inst_shape == "m16n8k16" else 4
+
+
 def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
     """Accumulators of both products, fragments of A, and addresses. Shared memory: the rows of the first operand once, a
-    slot per stage of the two others, of 16-bit elements; in rows of whole 64 bytes, or in slots of whole swizzle atoms."""
+    slot per stage of the two others; in rows of whole 64 bytes, or in slots of whole swizzle atoms."""
     bm, bn, bk = plan.tile
     match plan:
         case Sm80Pair():
             registers = plan.warp_rows * (bn + bk) // 32 + plan.warp_rows + 72
-            depth, columns = (-(-x // 32) * 64 for x in (plan.depth, bn))
+            depth, columns = (-(-x * element_bytes(plan) // 64) * 64 for x in (plan.depth, bn))
             smem = bm * depth + plan.stages * bk * (depth + columns)
             return resident(target, threads_of_pair(plan), smem, registers, registers)
         case Sm90Pair():
@@ -48,9 +55,12 @@ def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
             return resident(target, threads, smem, registers, -(-total // threads))
 
 
-def pair_rules(plan: PairPlan) -> list[str]:
+def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
     bm, bn, bk = plan.tile
     out = algorithm_rules(plan.algo_choice, ("attention",), ("one_pass",))
+    shape = plan.inst_shape if isinstance(plan, Sm80Pair) else "m16n8k16"
+    if shape != (wanted := sm80_instruction(view.dtype, tf32=False)):
+        out.append(f"inst_shape {shape} does not multiply {view.dtype}; {wanted} does")
     match plan:
         case Sm80Pair():
             if plan.warp_rows not in (16, 32) or bm < 16 or bm % plan.warp_rows:

@@ -327,7 +327,7 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
     if (plan.first, plan.second) != (found.first, found.second):
         why = f"the pair {plan.first}, {plan.second}; the Region has {found.first}, {found.second}"
         yield _bad(region, why, "name the Region's pair")
-    yield from _rules(region, pair_rules(plan), lambda: pair_limits(plan, target))
+    yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, target))
 
 
 def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]]) -> Iterator[Diagnostic]:

@@ -72,8 +72,8 @@ def _view(region: Region, found: Online) -> PairView:
         raise _Refused(f"{len(first.k)} axes of depth and {len(second.n)} of columns; the template takes 1 each")
     left, right, values = reads = tuple(_plain_read(e) for e in (first.lhs, first.rhs, second.rhs))
     kinds = {dtypes[r.tensor] for r in reads}
-    if len(kinds) != 1 or not all(d.is_narrow_float for d in kinds):
-        raise _Refused(f"operands are {', '.join(sorted(map(str, kinds)))}; the template takes fp16 or bf16")
+    if len(kinds) != 1 or not all(d.is_narrow_float or d == DType.fp32 for d in kinds):
+        raise _Refused(f"operands are {', '.join(sorted(map(str, kinds)))}; the template takes fp16, bf16 or fp32")
     if lets[first.acc].dtype != DType.fp32:
         raise _Refused(f"it accumulates in {lets[first.acc].dtype}; the template in fp32")
     if Types(region).of(second.lhs) not in kinds:

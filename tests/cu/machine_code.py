@@ -124,6 +124,11 @@ def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, 
             yield from none("HMMA", "LDGSTS")
             if ops["UTMALDG"] < 3 or ops["USETMAXREG"] != 2:
                 yield f"{ops['UTMALDG']} UTMALDG, {ops['USETMAXREG']} USETMAXREG"
+        case Sm80Pair(inst_shape="fma"):
+            rows, (_, bn, bk) = plan.warp_rows // 8, plan.tile
+            if ops["FFMA"] < rows * (2 * bk + bk * bn // 4):  # two steps of four along the depth at least, and all keys
+                yield f"{ops['FFMA']} FFMA"
+            yield from none("HMMA", "LDSM")
         case Sm80Pair():
             yield from multiple("HMMA", plan.warp_rows // 16)
             yield from multiple("LDSM", 1)

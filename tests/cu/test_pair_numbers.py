@@ -17,13 +17,14 @@ from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
 from tatami.gpu.ir import Kernel
 from tatami.gpu.pair import lower_pair
-from tatami.plan.ir import Guarded
-from tatami.runtime.nvrtc import has_nvrtc
+from tatami.plan.ir import Guarded, Sm80Pair
+from tatami.region.ir import Region
+from tatami.runtime.nvrtc import Cubin, has_nvrtc
 from tests.cu.machine_code import compiled, sass
 from tests.gpu.test_pair import attention, plan_for, region_of
 
-NUMPY = {tt.fp16: np.float16, tt.bf16: ml_dtypes.bfloat16}
-TOLERANCE = {tt.fp16: 2e-3, tt.bf16: 1.5e-2}
+NUMPY = {tt.fp16: np.float16, tt.bf16: ml_dtypes.bfloat16, tt.fp32: np.float32}
+TOLERANCE = {tt.fp16: 2e-3, tt.bf16: 1.5e-2, tt.fp32: 3e-6}
 Arrays = dict[str, np.ndarray]
 
 
@@ -90,6 +91,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "added mask, odd widths": (72, 40, (2, 2), tt.bf16, "added", False, {}),
     "window and softcap": (32, 128, (1, 1), tt.fp16, None, False, {"causal": True, "window": 20, "softcap": 3.0}),
     "given mask, rows of nothing are 0": (16, 20, (2, 1), tt.fp16, "given", True, {}),
+    "fp32, causal, grouped heads": (32, 64, (4, 2), tt.fp32, None, False, {"causal": True}),
+    "fp32, given mask, odd widths": (30, 17, (2, 1), tt.fp32, "given", True, {}),
 }
 SIZES = ((70, 130), (1, 1), (33, 64), (5, 0))
 
@@ -111,6 +114,21 @@ def test_it_agrees_with_float64(built: Any, rows: int, keys: int) -> None:
     x = arrays(depth, columns, heads, dtype, mask, rows, keys)
     y = function(**x)["y"].astype(np.float64)
     np.testing.assert_allclose(y, wanted(x, safe, **attrs), rtol=0, atol=TOLERANCE[dtype])
+
+
+def test_every_operand_may_lie_the_other_way() -> None:
+    g = tt.Graph("attention")
+    q, k, v = (
+        g.input(n, ("B", 2, w, s), tt.fp32).transpose(-2, -1) for n, w, s in (("q", 24, "S"), ("k", 24, "T"), ("v", 40, "T"))
+    )
+    g.output("y", q.attention(k, v))
+    function = tt.compile(g, target="emulated-sm80")
+    (plan,) = {c.plan.__struct_config__.tag for c in function.stages["plan"].value.main.regions[0].choices}
+    assert plan == "sm80_pair"
+    for rows, keys in SIZES:
+        x = arrays(24, 40, (2, 2), tt.fp32, None, rows, keys)
+        y = function(**{n: np.ascontiguousarray(a.swapaxes(-1, -2)) for n, a in x.items()})["y"]
+        np.testing.assert_allclose(y, wanted(x, False), rtol=0, atol=TOLERANCE[tt.fp32])
 
 
 @pytest.mark.parametrize("place", [0, 50, 69])
@@ -141,12 +159,7 @@ def test_its_machine_code_copies_reads_and_multiplies_without_spills(
 ) -> None:
     region = region_of(attention(width, width, causal=True))
     plan = plan_for(region, tile=tile, depth=width, warp_rows=warp_rows, stages=stages)
-    kernel, binding = lower_pair(region, Guarded((), plan), PRESETS["sm80"])[-1]
-    assert isinstance(kernel, Kernel)
-    kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(binding.sizes), ""))
-    unit = print_unit(kernel, PRESETS["sm80"])
-    cubin = compiled(unit, headers((kernel,)))
-    assert cubin.warnings == () and cubin.spill_bytes == 0
+    cubin = cubin_of(region, plan)
     ops = sass(cubin, tmp_path)
     _, bn, bk = tile
     blocks = warp_rows // 16  # of 16 rows
@@ -155,3 +168,30 @@ def test_its_machine_code_copies_reads_and_multiplies_without_spills(
     assert ops["LDSM"] == steps * (blocks + bk // 16) + bk // 16 * bn // 16
     assert ops["LDGSTS"] > 0 and ops["STL"] == ops["LDL"] == 0
     assert ops["MUFU"] >= blocks * 2 * bk // 4
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize(
+    ("width", "tile", "warp_rows"), [(64, (64, 64, 32), 32), (256, (16, 256, 16), 16)], ids=lambda x: str(x)
+)
+def test_multiply_adds_are_all_of_its_machine_code_without_spills(
+    width: int, tile: tuple[int, int, int], warp_rows: int, tmp_path: Path
+) -> None:
+    region = region_of(attention(width, width, tt.fp32, causal=True))
+    plan = plan_for(region, tile=tile, depth=width, warp_rows=warp_rows, stages=2, inst_shape="fma")
+    cubin = cubin_of(region, plan)
+    ops = sass(cubin, tmp_path)
+    _, bn, bk = tile
+    rows = warp_rows // 8  # of a lane
+    assert ops["FFMA"] >= rows * (2 * 4 * bk // 4 + bk * bn // 4)  # two steps of four along the depth; all keys
+    assert ops["HMMA"] == ops["STL"] == ops["LDL"] == 0 and ops["LDGSTS"] > 0
+    assert ops["SHFL"] >= rows * bk
+
+
+def cubin_of(region: Region, plan: Sm80Pair) -> Cubin:
+    kernel, binding = lower_pair(region, Guarded((), plan), PRESETS["sm80"])[-1]
+    assert isinstance(kernel, Kernel)
+    kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(binding.sizes), ""))
+    cubin = compiled(print_unit(kernel, PRESETS["sm80"]), headers((kernel,)))
+    assert cubin.warnings == () and cubin.spill_bytes == 0
+    return cubin

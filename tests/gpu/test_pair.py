@@ -48,16 +48,18 @@ def plan_for(region: Region, **fields: Any) -> Sm80Pair:
     return msgspec.structs.replace(plan, **fields)
 
 
-def kernel(stages: int, **attrs: Any) -> ir.Kernel:
-    region = region_of(attention(**attrs))
-    made = lower_pair(region, Guarded((), plan_for(region, stages=stages)), PRESETS["sm80"])[-1][0]
+def kernel(stages: int, shape: str = "m16n8k16", **attrs: Any) -> ir.Kernel:
+    region = region_of(attention(dtype=tt.fp32 if shape == "fma" else tt.fp16, **attrs))
+    made = lower_pair(region, Guarded((), plan_for(region, stages=stages, inst_shape=shape)), PRESETS["sm80"])[-1][0]
     assert isinstance(made, ir.Kernel)
     return made
 
 
-def test_the_planner_takes_it_and_no_scores_are_in_memory() -> None:
-    stages = prepare(attention(causal=True), target="sm80").stages
-    assert isinstance(stages["plan"].main.regions[0].choices[0].plan, Sm80Pair)
+@pytest.mark.parametrize(("dtype", "shape"), [(tt.fp16, "m16n8k16"), (tt.fp32, "fma")], ids=lambda x: str(x))
+def test_the_planner_takes_it_and_no_scores_are_in_memory(dtype: Any, shape: str) -> None:
+    stages = prepare(attention(dtype=dtype, causal=True), target="sm80").stages
+    plan = stages["plan"].main.regions[0].choices[0].plan
+    assert isinstance(plan, Sm80Pair) and plan.inst_shape == shape
     bindings = stages["gpu"].main.bindings
     assert all("S*S" not in str(size) for b in bindings for _, size in b.scratch)
     assert "tP[k] = Rescale acc after tW[k]" in show(stages["gpu"])
@@ -80,10 +82,10 @@ def test_without_a_mask_no_kernel_looks_at_the_values_first() -> None:
 @pytest.mark.parametrize(
     ("graph", "why"),
     [
-        (attention(dtype=tt.fp32), "operands are fp32; the template takes fp16 or bf16"),
+        (attention(dtype=tt.fp64), "operands are fp64; the template takes fp16, bf16 or fp32"),
         (attention(depth=512), "depth 512, 64 columns: the template keeps 1 to 256 of each on chip"),
     ],
-    ids=["fp32", "deep"],
+    ids=["fp64", "deep"],
 )
 def test_what_it_does_not_take_is_streamed_and_says_why(graph: tt.Graph, why: str) -> None:
     plan = prepare(graph, target="sm80").stages["plan"].main.regions[0]
@@ -102,6 +104,7 @@ def test_what_it_does_not_take_is_streamed_and_says_why(graph: tt.Graph, why: st
         ({"first": "nothing"}, "the Region has"),
         ({"predicate_tail": ()}, "is not in predicate_tail"),
         ({"depth": 32}, "the plan has room for 32"),
+        ({"inst_shape": "fma"}, "inst_shape fma does not multiply fp16; m16n8k16 does"),
     ],
     ids=lambda x: str(x) if isinstance(x, dict) else "",
 )
@@ -116,9 +119,10 @@ def test_a_plan_that_cannot_be_is_refused_with_numbers(fields: dict[str, Any], w
     assert any(why in f for f in found), found
 
 
+@pytest.mark.parametrize("shape", ["m16n8k16", "fma"])
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
-def test_every_depth_is_free_of_hazards(stages: int) -> None:
-    assert verify_kernel(kernel(stages, causal=True)) == []
+def test_every_depth_is_free_of_hazards(stages: int, shape: str) -> None:
+    assert verify_kernel(kernel(stages, shape, causal=True)) == []
 
 
 FAULTS: list[tuple[str, int, Edit, int | None, str]] = [
@@ -153,6 +157,26 @@ FAULTS: list[tuple[str, int, Edit, int | None, str]] = [
     ("rows filled again", 2, change(ir.CpAsync, lambda s: s.dst_smem == "smK", dst_smem="smQ"), None, "precedes a Wait"),
     ("the first block twice", 3, change(ir.CpAsync, lambda s: str(s.block) == "1", block=expr(0)), None, "was never filled"),
 ]
+
+
+FAULTS_OF_FMA: list[tuple[str, int, Edit, int | None, str]] = [
+    ("keys read before their Wait", 1, drop(ir.Wait, lambda s: s.token[0].name == "tK"), None, "precedes a Wait"),
+    ("values refilled under the second product", 1, drop(ir.SyncThreads), 0, "TokFree"),
+    ("weights of the block before", 2, change(ir.Rescale, block=var("k") - 1), None, "multiplies weights of another block"),
+    (
+        "scores for weights",
+        2,
+        change(ir.Fma, lambda s: s.acc == "scores", in_token=(ir.Token("tP", var("k")),)),
+        None,
+        "TokLoad is needed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "stages", "edit", "only", "message"), FAULTS_OF_FMA, ids=[f[0] for f in FAULTS_OF_FMA])
+def test_a_planted_fault_of_multiply_adds_is_named(name: str, stages: int, edit: Edit, only: int | None, message: str) -> None:
+    found = verify_kernel(edited(kernel(stages, "fma"), edit, only))
+    assert found and message in found[0].why, (name, found)
 
 
 @pytest.mark.parametrize(("name", "stages", "edit", "only", "message"), FAULTS, ids=[f[0] for f in FAULTS])

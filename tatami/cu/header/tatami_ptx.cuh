@@ -37,6 +37,8 @@ TT_DEV int tt_grid_x() { return (int)gridDim.x; }
 TT_DEV tt_u32 tt_smem_address(const void* p) { return (tt_u32)__cvta_generic_to_shared(p); }
 TT_DEV void tt_sync_threads() { __syncthreads(); }
 TT_DEV tt_u32 tt_shuffle_xor(tt_u32 value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+// The value of lane `which` of each lane's quad.
+TT_DEV float tt_quad_at(float value, int which) { return __shfl_sync(0xffffffffu, value, which, 4); }
 // The same value for all lanes of a warp, known as such to the compiler.
 TT_DEV int tt_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
@@ -142,6 +144,10 @@ TT_DEV tt_u32 tt_load_shared_v1(tt_u32 address) {
   tt_u32 r;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r) : "r"(address) : "memory");
   return r;
+}
+// Two neighbouring floats, 8-byte aligned.
+TT_DEV void tt_load_shared_v2(float& x, float& y, tt_u32 address) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x), "=f"(y) : "r"(address) : "memory");
 }
 // Four neighbouring floats, 16-byte aligned.
 TT_DEV void tt_load_shared_v4(float (&r)[4], tt_u32 address) {

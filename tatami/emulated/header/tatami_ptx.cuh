@@ -42,6 +42,10 @@ TT_DEV void tt_sync_threads(TT_AT) { emu::sync_threads(at); }
 TT_DEV tt_u32 tt_shuffle_xor(tt_u32 value, int mask, TT_AT) {
   return emu::shuffle(value, (emu::thread_index() & 31) ^ mask, 0xffffffffu, at);
 }
+TT_DEV float tt_quad_at(float value, int which, TT_AT) {
+  const int lane = (emu::thread_index() & 31 & ~3) | which;
+  return __builtin_bit_cast(float, emu::shuffle(__builtin_bit_cast(tt_u32, value), lane, 0xffffffffu, at));
+}
 TT_DEV int tt_uniform(int value, TT_AT) { return (int)emu::shuffle((tt_u32)value, 0, 0xffffffffu, at); }
 
 TT_DEV void tt_fault(int code, TT_AT) { emu::data_fault(code, at); }
@@ -116,6 +120,11 @@ TT_DEV tt_u32 tt_load_shared_v1(tt_u32 address, TT_AT) {
   tt_u32 r;
   emu::load_shared(&r, address, 4, at);
   return r;
+}
+TT_DEV void tt_load_shared_v2(float& x, float& y, tt_u32 address, TT_AT) {
+  float r[2];
+  emu::load_shared(r, address, 8, at);
+  x = r[0], y = r[1];
 }
 TT_DEV void tt_load_shared_v4(float (&r)[4], tt_u32 address, TT_AT) { emu::load_shared(r, address, 16, at); }
 TT_DEV void tt_ldmatrix_x4(tt_u32 (&r)[4], tt_u32 address, TT_AT) { emu::ldmatrix(r, address, 4, false, at); }

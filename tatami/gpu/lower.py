@@ -67,11 +67,11 @@ def _key(kernel: AnyKernel) -> str:
 def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> list[tuple[int, AnyKernel, Binding]]:
     """(choice, kernel, binding) of every kernel of a Region, in order."""
     out: list[tuple[int, AnyKernel, Binding]] = []
-    if region.opaque is not None:
-        made = lower_sort(region, plan.choices[0].plan) if region.opaque.routine in DOWN else [lower_body(region)]
-        return [(0, k, b) for k, b in made]
     for position, choice in enumerate(plan.choices):
-        if isinstance(choice.plan, GpuStream):
+        if region.opaque is not None:
+            made = lower_sort(region, choice.plan) if region.opaque.routine in DOWN else [lower_body(region)]
+            out += [(position, k, msgspec.structs.replace(b, conditions=choice.conditions)) for k, b in made]
+        elif isinstance(choice.plan, GpuStream):
             out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]
         elif isinstance(choice.plan, Sm80Mma | Sm90Mma) and choice.plan.split_k > 1:
             out += [(position, k, b) for k, b in lower_split(region, choice, target)]

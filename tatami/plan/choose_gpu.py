@@ -87,7 +87,10 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     for conditions, candidates in _groups(region, view, target):
         best, refused = fastest(candidates, view, target, sizes)
         rejected = rejected or refused
-        choices.append(Guarded(conditions, best.plan, best.estimate))
+        if best is not None:
+            choices.append(Guarded(conditions, best.plan, best.estimate))
+    if not choices or choices[-1].conditions:
+        choices.append(Guarded((), stream_plan(region, target, sizes)))
     if why:
         rejected = (Rejected("mma", why), *rejected)
     elif target.isa == "sm90" and (slow := why_not_wgmma(view)):
@@ -136,21 +139,25 @@ class Candidate(msgspec.Struct, frozen=True):
 
 def fastest(
     candidates: list[Candidate], view: GemmView, target: Target, sizes: Mapping[str, int]
-) -> tuple[Candidate, tuple[Rejected, ...]]:
-    """The fastest of those that fit and break the fewest STOP rules."""
-    dims = _dims(view, sizes)
-    fits: list[tuple[Candidate, list[str]]] = []
+) -> tuple[Candidate | None, tuple[Rejected, ...]]:
+    """The fastest of those that fit and break the fewest STOP rules, of which a spill counts more than all others; None where
+    none fits."""
+    dims, dtype = _dims(view, sizes), view.lhs.dtype
+    fits: list[tuple[tuple[bool, int], Candidate, list[str]]] = []
     rejected: list[Rejected] = []
     for c in candidates:
-        estimate = gpu_estimate(c.plan, view.lhs.dtype, dims, target)
+        estimate = gpu_estimate(c.plan, dtype, dims, target)
         c = msgspec.structs.replace(c, estimate=estimate)
-        if broken := [*shape_rules(c.plan), *hard_limits(c.plan, view.lhs.dtype, target)]:
+        if broken := [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target)]:
             rejected.append(Rejected(c.line, broken[0], estimate))
         else:
-            fits.append((c, stop_rules(c.plan, view.lhs.dtype, target)))
-    fewest = min(len(stop) for _, stop in fits)
-    kept = [c for c, stop in fits if len(stop) == fewest]
-    rejected += [Rejected(c.line, "; ".join(stop), c.estimate) for c, stop in fits if len(stop) > fewest]
+            stop = stop_rules(c.plan, dtype, target)
+            fits.append(((bool(spills(c.plan, dtype, target)), len(stop)), c, stop))
+    if not fits:
+        return None, tuple(rejected)
+    fewest = min(rank for rank, _, _ in fits)
+    kept = [c for rank, c, _ in fits if rank == fewest]
+    rejected += [Rejected(c.line, "; ".join(stop), c.estimate) for rank, c, stop in fits if rank > fewest]
     kept.sort(key=lambda c: c.estimate["total"])
     best = kept[0]
     for c in kept[1:]:

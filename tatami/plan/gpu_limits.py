@@ -180,7 +180,7 @@ def limits(n: Needs, target: Target, warps_share: bool = False) -> list[str]:
     if n.threads > 1024:
         out.append(f"{n.threads} threads > 1024 per CTA")
     if n.registers > MOST_REGISTERS + SPILLED:
-        out.append(f"{n.registers} registers per thread > {MOST_REGISTERS}")
+        out.append(f"{n.registers} registers per thread > {MOST_REGISTERS} and {SPILLED} in memory")
     if not warps_share and n.registers * n.threads > target.registers_per_sm:
         out.append(f"{n.registers} registers x {n.threads} threads > {target.registers_per_sm} per SM")
     return out

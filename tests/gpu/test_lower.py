@@ -55,6 +55,22 @@ def test_equal_regions_share_a_kernel() -> None:
     assert "k0" in show(Module({"main": out}))
 
 
+def test_every_choice_of_a_routine_has_its_kernels() -> None:
+    g = tt.Graph("t")
+    values, at = g.input("x", ("N",), tt.fp32).sort(0)
+    g.output("values", values)
+    g.output("at", at)
+    stages = prepare(g, target="sm80").stages
+    (region,) = (r for r in stages["region"].main.body if isinstance(r, Region))
+    (whole,) = stages["plan"].main.regions[0].choices
+    few = Guarded((Condition(var("N"), low=1, high=512),), msgspec.structs.replace(whole.plan, parts=()))
+    tiles = Guarded((), msgspec.structs.replace(whole.plan, parts=(1024,)))
+    plans = ProgramPlan((RegionPlan(region.name, "", (few, tiles), ()),), {})
+    bindings = lower(program(region), Module({"main": plans}), PRESETS["sm80"]).main.bindings
+    assert [b.conditions for b in bindings if b.choice == 0] == [few.conditions]
+    assert len([b for b in bindings if b.choice == 1 and not b.conditions]) == len(bindings) - 1 > 1
+
+
 def test_layout_decides_major_and_trans() -> None:
     def trans(k: ir.Kernel) -> list[bool]:
         loop = next(s for s in k.body if isinstance(s, ir.Loop))

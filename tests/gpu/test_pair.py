@@ -99,7 +99,7 @@ def test_what_it_does_not_take_is_streamed_and_says_why(graph: tt.Graph, why: st
         ({"warp_rows": 24}, "64 rows by warps of 24"),
         ({"tile": (64, 64, 24)}, "24 keys: no multiple of 16"),
         ({"stages": 5}, "stages 5 is outside 1..4"),
-        ({"tile": (128, 64, 256), "warp_rows": 32}, "registers per thread > 255"),
+        ({"tile": (128, 64, 256), "warp_rows": 32}, "registers per thread > 255 and 16 in memory"),
         ({"tile": (512, 64, 128), "stages": 4}, "B > 166912 B per CTA"),
         ({"first": "nothing"}, "the Region has"),
         ({"predicate_tail": ()}, "is not in predicate_tail"),

@@ -18,7 +18,7 @@ from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import lower_region, lower_split
 from tatami.plan.choose_gpu import Candidate, choose_gpu, fastest, measurable
 from tatami.plan.decide import read_plan
-from tatami.plan.gpu_limits import needs, stop_rules
+from tatami.plan.gpu_limits import Needs, limits, needs, stop_rules
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, SchedulePlan, Sm80Mma, Sm90Mma
 from tatami.plan.show import show_estimate
 from tatami.plan.verify_plan import verify_plan
@@ -116,8 +116,34 @@ def test_each_stop_rule_ends_the_search_at_a_candidate(plan: Sm80Mma, target: st
     view = gemm_view(gemm())
     assert isinstance(view, GemmView)
     best, rejected = fastest(candidates, view, PRESETS[target], BIG)
-    assert best is not candidates[0] and best.plan == candidates[1].plan
+    assert best is not None and best.plan == candidates[1].plan
     assert [found in r.why for r in rejected] == [True]
+
+
+def test_a_plan_that_spills_is_not_taken_where_all_break_a_rule() -> None:
+    """It breaks one rule, the other two."""
+    spilling, slow = Candidate(sm80((128, 128, 64), 2)), Candidate(sm80((256, 128, 32), 2, width=4))
+    view = gemm_view(gemm())
+    assert isinstance(view, GemmView)
+    broken = [stop_rules(c.plan, DType.fp16, PRESETS["sm80"]) for c in (spilling, slow)]
+    assert [len(b) for b in broken] == [1, 2] and "some spill" in broken[0][0]
+    best, rejected = fastest([spilling, slow], view, PRESETS["sm80"], BIG)
+    assert best is not None and best.plan == slow.plan and "some spill" in rejected[0].why
+
+
+def test_a_product_is_streamed_where_the_machine_has_room_for_no_tile() -> None:
+    tiny = msgspec.structs.replace(PRESETS["sm80"], smem_per_block=2048)
+    for region in (gemm(), gemm(dtype=DType.fp64, out=DType.fp64)):
+        found, rejected = choose_gpu(region, FACTS, tiny, BIG)
+        assert [(type(c.plan), c.conditions) for c in found] == [(GpuStream, ())]
+        assert any("B > 2048 B per CTA" in r.why for r in rejected)
+
+
+def test_a_refusal_names_the_registers_that_it_allows() -> None:
+    at_most = Needs(128, 0, 271, 1)
+    assert limits(at_most, PRESETS["sm80"]) == []
+    (why,) = limits(msgspec.structs.replace(at_most, registers=272), PRESETS["sm80"])
+    assert why == "272 registers per thread > 255 and 16 in memory"
 
 
 def test_sm90_plans_fill_the_machine_with_one_block() -> None:

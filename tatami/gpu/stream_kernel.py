@@ -94,9 +94,9 @@ class KernelOfLets:
         if name in self.folds and not moved:
             return Ref(self.folds[name])
         if moved:
-            return self.expression(substitute_axes(self.s.widened(let.expr, let.dtype), moved, self.s.lets))
+            return self.expression(substitute_axes(self.s.exact(let), moved, self.s.lets))
         if name not in self.locals:
-            value = self.expression(self.s.widened(let.expr, let.dtype))
+            value = self.expression(self.s.exact(let))
             self.locals[name] = Let(f"v{len(self.locals)}", (), let.dtype, value)
         return Ref(self.locals[name].name)
 
@@ -143,7 +143,7 @@ class KernelOfLets:
 
     def phase(self, let: Let) -> Phase:
         own = tuple(a for a in let.axes if a not in self.points)
-        value = self.s.widened(let.expr, let.dtype)
+        value = self.s.exact(let)
         if self.late:
             stored = Ref(let.name) if let.name in self.s.in_memory else value
             write = Write(own, let.dtype, self.expression(stored), self.stores(let))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
-from tatami.core.dtype import DType
 from tatami.core.expr import var
 from tatami.core.layout import MemRef
 from tatami.gpu.stream_parts import cut_lines
 from tatami.plan.ir import GpuStream
-from tatami.region.ir import At, Binary, Cast, Let, Reduce, Region, RegionExpr, Scan, Yield
-from tatami.region.walk import Types, all_axes, is_widening, lets_by_name, lines_of, nodes, used_lets
+from tatami.region.ir import At, Let, Reduce, Region, RegionExpr, Scan, Yield
+from tatami.region.walk import Types, all_axes, lets_by_name, lines_of, nodes, used_lets, widened
 
 
 class StreamRegion:
@@ -56,15 +53,9 @@ class StreamRegion:
     def scratch_name(self, let: str) -> str:
         return f"let{list(self.lets).index(let)}"
 
-    def widened(self, e: RegionExpr, dtype: DType) -> RegionExpr:
-        """D2.21: a product of narrow operands that is wanted wide is exact: its operands are cast up."""
-        if isinstance(e, Binary) and e.fn == "mul":
-            d = self.types.of(e.x)
-            if d is not None and is_widening("mul", d, dtype):
-                return Binary("mul", Cast(e.x, dtype), Cast(e.y, dtype))
-        if isinstance(e, Reduce | Scan) and e.fn not in ("argmax", "argmin"):
-            return msgspec.structs.replace(e, body=self.widened(e.body, e.dtype))
-        return e
+    def exact(self, let: Let) -> RegionExpr:
+        """The let's expression, products that it wants wider than their operands taken so."""
+        return widened(let.expr, let.dtype, self.types)
 
 
 def stored_lets(region: Region) -> frozenset[str]:

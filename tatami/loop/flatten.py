@@ -14,7 +14,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import free_vars, var
-from tatami.core.ops import OPS, neutral, result_dtype
+from tatami.core.ops import neutral
 from tatami.core.scalar import scalar
 from tatami.indexbook.ir import Guard
 from tatami.loop.rename import index_exprs
@@ -35,7 +35,7 @@ from tatami.region.ir import (
     Unary,
     Within,
 )
-from tatami.region.walk import children, is_widening
+from tatami.region.walk import Types, children, widened
 
 Kind: TypeAlias = Literal["map", "reduce", "scan"]
 
@@ -48,37 +48,6 @@ class FlatLet(msgspec.Struct, frozen=True):
     dtype: DType
     kind: Kind
     expr: RegionExpr
-
-
-class Typer:
-    """Dtypes of expressions of one Region."""
-
-    def __init__(self, region: Region) -> None:
-        self.tensors = {p.name: p.memref.dtype for p in region.inputs}
-        self.lets: dict[str, DType] = {let.name: let.dtype for let in region.lets}
-
-    def dtype(self, e: RegionExpr) -> DType:
-        match e:
-            case Read(tensor=tensor) | ReadAt(tensor=tensor):
-                return self.tensors[tensor]
-            case At(let=let):
-                return self.lets[let]
-            case Const(dtype=dtype) | Index(dtype=dtype) | Reduce(dtype=dtype) | Scan(dtype=dtype):
-                return dtype
-            case Within():
-                return DType.bool
-            case Unary(fn=fn, x=x):
-                return result_dtype(OPS[fn], (self.dtype(x),)) or DType.unknown
-            case Binary(fn=fn, x=x, y=y):
-                return result_dtype(OPS[fn], (self.dtype(x), self.dtype(y))) or DType.unknown
-            case Select(then=then):
-                return self.dtype(then)
-            case Cast(to=to):
-                return to
-            case Random():
-                return DType.u32
-            case _:
-                raise TypeError(type(e).__name__)
 
 
 def used_axes(e: RegionExpr, let_axes: dict[str, tuple[str, ...]]) -> frozenset[str]:
@@ -97,9 +66,9 @@ def used_axes(e: RegionExpr, let_axes: dict[str, tuple[str, ...]]) -> frozenset[
     return frozenset(out)
 
 
-def flatten(region: Region) -> tuple[tuple[FlatLet, ...], Typer]:
+def flatten(region: Region) -> tuple[tuple[FlatLet, ...], Types]:
     """The lets of a renamed Region, flat, in order; new ones come before their user."""
-    typer = Typer(region)
+    typer = Types(region)
     flat = _Flattener(region, typer)
     for let in region.lets:
         e = widened(let.expr, let.dtype, typer)
@@ -116,33 +85,8 @@ def flatten(region: Region) -> tuple[tuple[FlatLet, ...], Typer]:
     return tuple(flat.out), typer
 
 
-def widened(e: RegionExpr, wanted: DType | None, typer: Typer) -> RegionExpr:
-    """`e` with the operands of its top product cast up to the let's or accumulation dtype, where the product takes it
-    (D2.21: a product may be wider than its operands); the same inside every reduce and scan."""
-    match e:
-        case Binary(fn="mul", x=x, y=y) if wanted is not None and is_widening("mul", typer.dtype(x), wanted):
-            return Binary("mul", Cast(widened(x, None, typer), wanted), Cast(widened(y, None, typer), wanted))
-        case Binary(fn=fn, x=x, y=y):
-            return Binary(fn, widened(x, None, typer), widened(y, None, typer))
-        case Unary() | Cast():
-            return msgspec.structs.replace(e, x=widened(e.x, None, typer))
-        case Select():
-            return Select(widened(e.pred, None, typer), widened(e.then, wanted, typer), widened(e.other, wanted, typer))
-        case Reduce(fn=fn):
-            inner = None if fn in ("argmax", "argmin") else e.dtype
-            return msgspec.structs.replace(e, body=widened(e.body, inner, typer))
-        case Scan():
-            return msgspec.structs.replace(e, body=widened(e.body, e.dtype, typer))
-        case ReadAt():
-            return msgspec.structs.replace(e, indices=tuple(widened(i, None, typer) for i in e.indices))
-        case Random():
-            return msgspec.structs.replace(e, key=widened(e.key, None, typer))
-        case _:
-            return e
-
-
 class _Flattener:
-    def __init__(self, region: Region, typer: Typer) -> None:
+    def __init__(self, region: Region, typer: Types) -> None:
         self.typer = typer
         self.out: list[FlatLet] = []
         self.let_axes = {let.name: let.axes for let in region.lets}

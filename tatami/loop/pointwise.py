@@ -21,7 +21,7 @@ from tatami.core.layout import MemRef, address
 from tatami.core.ops import neutral
 from tatami.core.scalar import Scalar, scalar
 from tatami.indexbook.ir import Guard
-from tatami.loop.flatten import FlatLet, Typer
+from tatami.loop.flatten import FlatLet
 from tatami.loop.ir import (
     Assign,
     Cast,
@@ -48,7 +48,7 @@ from tatami.loop.ir import (
 )
 from tatami.region import ir as region_ir
 from tatami.region.ir import Region, RegionExpr
-from tatami.region.walk import children
+from tatami.region.walk import Types, children
 from tatami.tiny.ir import Bounds
 
 
@@ -81,7 +81,7 @@ class Stored(msgspec.Struct, frozen=True):
 class Emitter:
     """Statements under construction for one kernel. Names are counters."""
 
-    def __init__(self, region: Region, lets: dict[str, FlatLet], typer: Typer) -> None:
+    def __init__(self, region: Region, lets: dict[str, FlatLet], typer: Types) -> None:
         self.region = region
         self.lets = lets
         self.typer = typer

@@ -12,14 +12,14 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, floordiv, var
-from tatami.loop.flatten import FlatLet, Typer
+from tatami.loop.flatten import FlatLet
 from tatami.loop.pointwise import accumulator_dtype, combine
 from tatami.region.ir import At, Binary, Cast, Const, Index, Iter, Reduce, Region, RegionExpr, Select, Unary
-from tatami.region.walk import substitute_axes
+from tatami.region.walk import Types, substitute_axes
 
 
 def split_reduces(
-    region: Region, lets: tuple[FlatLet, ...], typer: Typer, axis: str, size: Expr
+    region: Region, lets: tuple[FlatLet, ...], typer: Types, axis: str, size: Expr
 ) -> tuple[Region, tuple[FlatLet, ...]]:
     """The Region with the new axes, and the lets with every reduce along `axis` in blocks of `size`."""
     n = next((it.size for it in region.reduce_axes if it.name == axis), ZERO)
@@ -34,7 +34,7 @@ def split_reduces(
 
 
 class _Split:
-    def __init__(self, typer: Typer, axis: str, size: Expr, count: Expr, rest: Expr) -> None:
+    def __init__(self, typer: Types, axis: str, size: Expr, count: Expr, rest: Expr) -> None:
         self.typer = typer
         self.axis, self.size, self.count, self.rest = axis, size, count, rest
         self.block, self.inner, self.end = f"{axis}b", f"{axis}i", f"{axis}e"

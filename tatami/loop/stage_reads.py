@@ -12,16 +12,16 @@ import msgspec
 
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, var
 from tatami.core.layout import address
-from tatami.loop.flatten import FlatLet, Typer
+from tatami.loop.flatten import FlatLet
 from tatami.loop.pointwise import lane_step
 from tatami.region.ir import At, Binary, Read, Reduce, Region, RegionExpr, Select
-from tatami.region.walk import children
+from tatami.region.walk import Types, children
 
 _REUSE = 8
 """Uses of an element that pay for copying it."""
 
 
-def stage_reads(region: Region, lets: tuple[FlatLet, ...], typer: Typer, lanes: int) -> tuple[FlatLet, ...]:
+def stage_reads(region: Region, lets: tuple[FlatLet, ...], typer: Types, lanes: int) -> tuple[FlatLet, ...]:
     if lanes == 1:
         return lets
     sizes = {it.name: it.size for it in (*region.iters, *region.reduce_axes)}

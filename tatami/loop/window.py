@@ -21,7 +21,7 @@ from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.contraction import grain
-from tatami.loop.flatten import FlatLet, widened
+from tatami.loop.flatten import FlatLet
 from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point, Stored, combine, lane_step, neutral_value
 from tatami.loop.segments import guard_range
@@ -29,7 +29,7 @@ from tatami.plan.ir import CpuWindow
 from tatami.region.ir import At, Binary, Cast, Const, Read, Reduce, Region, RegionExpr
 from tatami.region.online import reads_along
 from tatami.region.slides import Slide
-from tatami.region.walk import all_axes, rewrite
+from tatami.region.walk import all_axes, rewrite, widened
 from tatami.region.window import Window, find_window
 
 _SEEN = "seen"

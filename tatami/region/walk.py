@@ -228,14 +228,15 @@ def is_widening(fn: str, operand: DType, result: DType) -> bool:
 
 
 class Types:
-    """Dtypes of the expressions of one Region. None where an op's rule is broken or a name is unknown."""
+    """Dtypes of the expressions of one Region, and of lets that are added to it."""
 
     def __init__(self, region: Region) -> None:
         self.tensors = {p.name: p.memref.dtype for p in region.inputs}
         self.lets = {let.name: let.dtype for let in region.lets}
 
     def of(self, e: RegionExpr, wanted: DType | None = None) -> DType | None:
-        """`wanted`: the accumulation or let dtype to which a top-level product may widen (D2.21)."""
+        """None where an op's rule is broken or a name is unknown. `wanted`: the accumulation or let dtype to which a
+        top-level product may widen (D2.21)."""
         match e:
             case Read(tensor=tensor) | ReadAt(tensor=tensor):
                 return self.tensors.get(tensor)
@@ -267,3 +268,29 @@ class Types:
                 return self.of(operand, wanted)
             case _:
                 assert_never(e)
+
+    def dtype(self, e: RegionExpr) -> DType:
+        """Of an expression of a verified Region."""
+        return self.of(e) or DType.unknown
+
+
+def widened(e: RegionExpr, wanted: DType | None, types: Types) -> RegionExpr:
+    """`e` with the operands of its top product cast up to the let's or accumulation dtype, where the product takes it
+    (D2.21: a product may be wider than its operands), guarded or not; the same inside every reduce and scan."""
+
+    def part(x: RegionExpr, dtype: DType | None = None) -> RegionExpr:
+        return widened(x, dtype, types)
+
+    match e:
+        case Binary(fn="mul", x=x, y=y) if wanted is not None and is_widening("mul", types.dtype(x), wanted):
+            return Binary("mul", Cast(part(x), wanted), Cast(part(y), wanted))
+        case Select(pred=pred, then=then, other=other):
+            return Select(part(pred), part(then, wanted), part(other, wanted))
+        case BroadcastInDim(operand=operand) | Transpose(operand=operand):
+            return msgspec.structs.replace(e, operand=part(operand, wanted))
+        case Reduce(fn="argmax" | "argmin", body=body):
+            return msgspec.structs.replace(e, body=part(body))
+        case Reduce(body=body, dtype=dtype) | Scan(body=body, dtype=dtype):
+            return msgspec.structs.replace(e, body=part(body, dtype))
+        case _:
+            return with_children(e, tuple(map(part, children(e))))

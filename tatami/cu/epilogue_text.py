@@ -13,7 +13,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, substitute, var
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, index_text, scalar_text
 from tatami.cu.lines import Lines
-from tatami.gpu.ir import Epilogue, Kernel, StGlobalVec, StMatrix
+from tatami.gpu.ir import Epilogue, Kernel, Ring, StGlobalVec, StMatrix
 from tatami.gpu.ir import Kernel as GpuKernel
 from tatami.region.ir import Let
 
@@ -91,32 +91,59 @@ def quad_epilogue(
 ) -> None:
     """The epilogue of the `fma` template: a thread's four neighbouring columns at a time, where `m0`, `n0` are the
     tile's first coordinates."""
-    lines.add("TT_UNROLL for (int i = 0; i < TM; ++i) TT_UNROLL for (int g = 0; g < TN / 4; ++g) {")
-    lines.depth += 1
-    lines.add(f"const tt_i64 m = {m0} + lane_m + i % 4 + i / 4 * 32, n_first = {n0} + lane_n + g * 16;")
+    with lines.block("TT_UNROLL for (int i = 0; i < TM; ++i) TT_UNROLL for (int g = 0; g < TN / 4; ++g)"):
+        lines.add(f"const tt_i64 m = {m0} + lane_m + i % 4 + i / 4 * 32, n_first = {n0} + lane_n + g * 16;")
+        neighbours(kernel, epilogue, stores, lines, 4, "acc[i][4 * g + e]")
+
+
+def exchanged_epilogue(
+    kernel: GpuKernel, epilogue: Epilogue, stores: tuple[StGlobalVec, ...], lines: Lines, ring: Ring, m0: str, n0: str
+) -> None:
+    """The epilogue of fragments that pass through a ring: 16 rows of a warp at a time are laid down as the accumulators
+    have them, and taken up again with as many neighbours of a row to a lane as one store has."""
+    width = max(s.width for s in stores)
+    pitch = ring.row_bytes // 4
+    with lines.block("TT_UNROLL for (int i = 0; i < WM / 16; ++i)"):
+        slot = f"{ring.base} + i % {ring.slots} * {ring.slot_bytes}" if ring.slots > 1 else f"{ring.base}"
+        lines.add(f"float* const own = (float*)(smem + {slot}) + warp * 16 * {pitch};")
+        if ring.slots == 1:
+            lines.add("tt_sync_warp();  // all lanes have taken the rows before")
+        lines.add("TT_UNROLL for (int j = 0; j < WN / 8; ++j) TT_UNROLL for (int e = 0; e < 4; ++e)")
+        lines.add(
+            f"  own[(lane / 4 + e / 2 * 8) * {pitch} + 8 * j + 2 * (lane % 4) + e % 2] = acc[i][j][e];", "tt_sync_warp();"
+        )
+        with lines.block(f"TT_UNROLL for (int part = lane; part < WN / {width} * 16; part += 32)"):
+            lines.add(f"const int row = part / (WN / {width}), first = part % (WN / {width}) * {width};")
+            lines.add(f"const tt_i64 m = {m0} + warp_m + 16 * i + row, n_first = {n0} + warp_n + first;")
+            neighbours(kernel, epilogue, stores, lines, width, f"own[row * {pitch} + first + e]")
+
+
+def neighbours(
+    kernel: GpuKernel, epilogue: Epilogue, stores: tuple[StGlobalVec, ...], lines: Lines, count: int, acc: str
+) -> None:
+    """The epilogue of a thread's `count` neighbouring columns from `n_first`; `acc` is column e of them."""
     for number, s in enumerate(stores):
-        lines.add(f"{VALUE_TYPE[_dtype(kernel, s)]} y{number}[4] = {{0, 0, 0, 0}};")
-    with lines.block("TT_UNROLL for (int e = 0; e < 4; ++e)"):
+        lines.add(f"{VALUE_TYPE[_dtype(kernel, s)]} y{number}[{count}] = {{{', '.join('0' * count)}}};")
+    with lines.block(f"TT_UNROLL for (int e = 0; e < {count}; ++e)"):
         lines.add("const tt_i64 n = n_first + e;")
         test = bounds_test(stores[0].pred) if epilogue.ops else ""
         with lines.block(f"if ({test})" if test else ""):
-            lines.add("const float acc_value = acc[i][4 * g + e];")
+            lines.add(f"const float acc_value = {acc};")
             _values(kernel, stores, let_lines(kernel, epilogue.ops, lines), lines)
     for number, s in enumerate(stores):
         d, y = _dtype(kernel, s), f"y{number}"
-        if s.width == 4:
-            at = f"{s.ptr} + {index_text(substitute(s.index, {'n': var('n_first')}))}"
-            words = [f"tt_f32_to_bits({y}[{e}])" for e in range(4)] if d == DType.fp32 else []
+        for first in range(0, count, s.width):
+            n = f"n_first + {first}" if first or s.width == 1 else "n_first"
+            at = index_text(substitute(s.index, {"n": var("n_first") + expr(first)}))
+            test = bounds_test(s.pred, n)
+            if s.width == 1:
+                lines.add(_guarded(test, f"{s.ptr}[{at}] = {stored((f'{y}[{first}]', d), d)};"))
+                continue
+            each = range(first, first + s.width)
+            words = [f"tt_f32_to_bits({y}[{e}])" for e in each] if d == DType.fp32 else []
             if d in SHORT:
-                words = [f"tt_pack_{SHORT[d]}({y}[{e}], {y}[{e + 1}])" for e in (0, 2)]
-            lines.add(_guarded(bounds_test(s.pred, "n_first"), f"tt_store_global_v{len(words)}({at}, {', '.join(words)});"))
-            continue
-        for e in range(4):
-            at = index_text(substitute(s.index, {"n": var("n_first") + expr(e)}))
-            test = bounds_test(s.pred, f"n_first + {e}")
-            lines.add(_guarded(test, f"{s.ptr}[{at}] = {stored((f'{y}[{e}]', d), d)};"))
-    lines.depth -= 1
-    lines.add("}")
+                words = [f"tt_pack_{SHORT[d]}({y}[{e}], {y}[{e + 1}])" for e in each[::2]]
+            lines.add(_guarded(test, f"tt_store_global_v{len(words)}({s.ptr} + {at}, {', '.join(words)});"))
 
 
 def _dtype(kernel: Kernel, s: StGlobalVec | StMatrix) -> DType:

@@ -7,7 +7,7 @@ from typing import assert_never
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, expr, var
 from tatami.cu.copy_text import Side, copy_text
-from tatami.cu.epilogue_text import fragment_epilogue, quad_epilogue
+from tatami.cu.epilogue_text import exchanged_epilogue, fragment_epilogue, quad_epilogue
 from tatami.cu.expr_text import index_text
 from tatami.cu.frame_text import prologue_lines, signature_lines
 from tatami.cu.lines import Lines
@@ -398,6 +398,8 @@ class _Printer:
                 sync_epilogue(k, e, stores, l)
             elif k.template == "fma":
                 quad_epilogue(k, e, stores, l, m0, n0)
+            elif e.ring:
+                exchanged_epilogue(k, e, stores, l, self.rings[e.ring], m0, n0)
             elif k.arch == "sm80":
                 fragment_epilogue(
                     k,

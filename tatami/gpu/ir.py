@@ -207,13 +207,15 @@ class Fma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag
 
 
 class Epilogue(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Epilogue"):
-    """`ops` element by element on the accumulator, in registers."""
+    """`ops` element by element on the accumulator, in registers. `ring`: in shared memory, through which the lanes of a
+    warp exchange 16 rows of the accumulator at a time, so that each has neighbours of one row."""
 
     acc: str
     ops: tuple[Let, ...]
     in_token: Token
     out_token: Token
     async_: bool = msgspec.field(name="async", default=False)
+    ring: str = ""
 
 
 class StGlobalVec(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StGlobalVec"):

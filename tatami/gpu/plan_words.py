@@ -60,11 +60,12 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         for hint in ("A_swizzle", "B_swizzle"):
             if not plan.layout_hints.get(hint, True):
                 out.append(f"layout_hints.{hint} false: the wgmma descriptors of this template are swizzled")
-    out += [
-        f"local_edges {e.source} -> {e.target} by {e.buffer}: only reg is implemented"
-        for e in plan.local_edges
-        if e.buffer != "reg"
-    ]
+    after = {let.name for let in region.lets} - {p.acc}
+    for e in plan.local_edges:
+        if e.buffer != "reg" and isinstance(plan, Sm90Mma):
+            out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: on sm90 epilogue_store says how results leave")
+        elif e.buffer != "reg" and e.source in after:
+            out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: only what leaves the accumulator is exchanged")
     out += algorithm_rules(plan.algo_choice, ("matmul", "conv"), ("implicit_gemm", "gemm"))
     return out
 

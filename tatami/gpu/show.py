@@ -239,7 +239,8 @@ def statement_text(s: Stmt) -> str:
             return f"{_t(s.out_token)} = Fma {s.acc} after {', '.join(map(_t, s.in_token))}"
         case Epilogue():
             ops = "; ".join(f"{x.name} = {show_expr(x.expr)}" for x in s.ops)
-            return f"{_t(s.out_token)} = Epilogue{' async' if s.async_ else ''} after {_t(s.in_token)}: {ops or 'nothing'}"
+            how = f"{' async' if s.async_ else ''}{f' by {s.ring}' if s.ring else ''}"
+            return f"{_t(s.out_token)} = Epilogue{how} after {_t(s.in_token)}: {ops or 'nothing'}"
         case StGlobalVec():
             return f"StGlobalVec {s.ptr}[{s.index}] = {s.regs}, {s.width} wide{_inside(s.pred)} after {_t(s.in_token)}"
         case StRows():

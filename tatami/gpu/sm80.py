@@ -33,7 +33,7 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.problem import Problem
-from tatami.plan.gpu_limits import needs, sides, sm80_instruction
+from tatami.plan.gpu_limits import edge_ring, needs, sides, sm80_instruction
 from tatami.plan.ir import INST_K, Sm80Mma
 from tatami.region.ir import Let
 
@@ -52,9 +52,10 @@ def sm80_body(
     lets: tuple[Let, ...],
     stores: tuple[StGlobalVec, ...],
     overlap: bool,
+    edge: str = "",
 ) -> tuple[Stmt, ...]:
     """`copies`: (ring, token, predicated axes, width) of A and B. `depth`: blocks ahead. `overlap`: a persistent CTA
-    whose next tile's first copies start before the epilogue (spec 3 §9.2)."""
+    whose next tile's first copies start before the epilogue (spec 3 §9.2). `edge`: the ring that the accumulators take."""
 
     def load(block: Expr, tile: str = "this") -> list[Stmt]:
         out: list[Stmt] = [
@@ -79,7 +80,7 @@ def sm80_body(
     else:
         step += [LdMatrix(ring, K, trans[ring], Token(token, K)) for ring, token, _, _ in copies]
         step += [Mma("acc", shape, k_steps, dtype, K, Token("tMMA", K))]
-    finish: list[Stmt] = [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), overlap), *stores]
+    finish: list[Stmt] = [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), overlap, edge), *stores]
     loop = Loop("blocks", tuple(step))
     if not overlap:
         return (ZeroAcc("acc"), *first, loop, *finish)
@@ -115,6 +116,10 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
     )
     if plan.split_k > 1:
         p = split_stores(p)
+    slots, rows, row_bytes = edge_ring(plan)
+    if slots:
+        rings.append(Ring("smE", base, rows, row_bytes, slots, 0))
+        base += rings[-1].slot_bytes * slots
     overlap = plan.async_.epilogue_overlap
     depth = min(plan.async_.prefetch_depth, plan.stages) - 1
     body = sm80_body(
@@ -125,10 +130,11 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         k_steps=bk // INST_K.get(shape, 16),
         dtype=f"{'tf32' if p.tf32 else a.dtype}_fp32acc",
         lets=p.lets,
-        stores=tile_stores(p, tail, plan.vectorize.width, own=4)
-        if shape == "fma"
+        stores=tile_stores(p, tail, plan.vectorize.width, own=4, quad=slots > 0)
+        if shape == "fma" or slots
         else tile_stores(p, tail, plan.vectorize.width, own=2, quad=warp[1] % 32 == 0),
         overlap=overlap,
+        edge="smE" if slots else "",
     )
     kernel = contraction_kernel(
         p,

@@ -144,6 +144,14 @@ def check_memory(kernel: Kernel) -> list[Diagnostic]:
         spans.append((b.base, b.base + 8 * b.slots, b.name))
         if b.base % 8:
             out.append(_invalid(kernel, b.name, f"base {b.base} is no multiple of 8"))
+    rings = {r.name: r for r in kernel.smem}
+    for s in all_statements(kernel.body):
+        if isinstance(s, Epilogue) and s.ring:
+            row = kernel.tile[1] // kernel.cols * 4
+            ring = rings.get(s.ring)
+            if ring is None or ring.rows < kernel.threads // 2 or ring.row_bytes < row:
+                why = f"the epilogue lays down {kernel.threads // 2} rows of {row} bytes, which the ring does not hold"
+                out.append(_invalid(kernel, s.ring, why))
     spans.sort()
     for (_, end, name), (start, _, other) in pairwise(spans):
         if start < end:

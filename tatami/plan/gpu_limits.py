@@ -9,6 +9,7 @@ BM*BN/threads, the fragments of two steps (of four for `fma`), and addresses: so
 from __future__ import annotations
 
 import re
+from math import prod
 
 import msgspec
 
@@ -22,6 +23,7 @@ MOST_REGISTERS = 255
 SPILLED = 16
 """Registers beyond those, of addresses: a plan may have them in memory, the planner offers none that does."""
 MAX_CLUSTER = 8
+MAX_EDGE_DEPTH = 4
 BARRIER_BYTES = 1024
 """Kept in front of the rings: barriers, and the alignment of the first ring."""
 
@@ -69,6 +71,13 @@ def sm90_instruction(dtype: DType, bn: int) -> str:
     return f"m64n{bn}k{sm90_depth(dtype)}"
 
 
+def edge_ring(plan: Sm80Mma) -> tuple[int, int, int]:
+    """(slots, rows, bytes of a row) through which accumulators reach the epilogue; no slots: in registers. A slot has
+    16 rows of each warp, a row 16 bytes more than it holds, so that rows begin in other banks."""
+    depth = next((e.depth for e in plan.local_edges if e.buffer == "smem_ring"), 0)
+    return depth, threads_of(plan) // 32 * 16, (sides(plan.warp_tile) or (64, 64))[1] * 4 + 16
+
+
 def threads_of(plan: MmaPlan | GpuSync) -> int:
     match plan:
         case Sm80Mma():
@@ -84,7 +93,7 @@ def smem_of(plan: MmaPlan | GpuSync, dtype: DType) -> int:
     bm, bn, bk = plan.tile
     match plan:
         case Sm80Mma():
-            return plan.stages * (bm + bn) * bk * dtype.itemsize
+            return plan.stages * (bm + bn) * bk * dtype.itemsize + prod(edge_ring(plan))
         case Sm90Mma():
             staged = STORE_SLOTS * plan.consumers * STORE_ROWS * span_columns(bn) * 2
             ring = plan.stages * (bm + bn) * bk * dtype.itemsize
@@ -246,6 +255,16 @@ def _sm80_rules(plan: Sm80Mma) -> list[str]:
             )
     if any(x & (x - 1) for x in (bm, bn)) and (bm % 64 or bn % 64):
         out.append(f"tile {bm}x{bn}: each side is a power of two or a multiple of 64")
+    for e in plan.local_edges:
+        edge = f"local_edges {e.source} -> {e.target}"
+        if e.buffer not in ("reg", "smem_ring"):
+            out.append(f"{edge} by {e.buffer}: reg and smem_ring are implemented")
+        elif e.buffer == "smem_ring" and not 1 <= e.depth <= MAX_EDGE_DEPTH:
+            out.append(f"{edge} by smem_ring: depth {e.depth} is outside 1..{MAX_EDGE_DEPTH}")
+        elif e.buffer == "smem_ring" and (plan.inst_shape == "fma" or not plan.async_.enable):
+            out.append(f"{edge} by smem_ring: only fragments of mma are exchanged, a thread of this kernel has neighbours")
+        elif e.buffer == "reg" and e.depth != 1:
+            out.append(f"{edge} by reg: depth {e.depth}, registers hold one")
     return out
 
 

@@ -65,11 +65,12 @@ def without_modifiers(code: Counter[str]) -> Counter[str]:
 
 
 def wide_copies(kernel: Kernel) -> int | None:
-    """Copies of 16 bytes that a thread starts per block of k; None where others are among them."""
+    """Copies of 16 bytes that a thread starts per block of k; None where others are among them, or where they are
+    gathered (several taps' copies stand in one block, and ptxas shares what they have in common)."""
     rings = {r.name: r for r in kernel.smem}
     operands = [(o, rings[o.ring]) for o in (kernel.a, kernel.b) if o.ring in rings]
     widths = {s.dst_smem: s.width for s in _statements(kernel.body) if isinstance(s, CpAsync)}
-    if any(widths.get(ring.name, 0) * o.dtype.itemsize != 16 for o, ring in operands):
+    if any(o.gather is not None or widths.get(ring.name, 0) * o.dtype.itemsize != 16 for o, ring in operands):
         return None
     return sum(ring.slot_bytes // 16 // kernel.threads for _, ring in operands)
 

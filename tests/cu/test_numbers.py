@@ -13,7 +13,8 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, expr
 from tatami.core.layout import MemRef
 from tatami.gpu.split_k import split_region
-from tatami.region.ir import Region
+from tatami.region.ir import Read, Region
+from tatami.region.walk import nodes
 from tests.cu.test_compile import BY8
 from tests.emulated.kernels import NUMPY, Built, Change, changed
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
@@ -57,7 +58,7 @@ def compare(
 
 def _reads(region: Region) -> list[Any]:
     body = region.lets[0].expr.body  # type: ignore[union-attr]
-    return [body.x, body.y]
+    return [next(n for n in nodes(side) if isinstance(n, Read)) for side in (body.x, body.y)]
 
 
 TAILS = {"M": 100, "N": 88, "K": 72, "B": 2}

@@ -224,12 +224,29 @@ def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
     if half == 1:
         combined = op_text(_COMBINE[fn], dtype, 1, [_lane(dtype, "x", "0"), _lane(dtype, "x", "1")], needs)
         return f"static inline {scalar} t_{key}({v} x) {{ return {combined}; }}"
+    if short(dtype) == "f32" and lanes == 4:
+        return _horizontal4(key, _COMBINE[fn], dtype, needs)
     inner = needs.add(f"h_{fn}_{dtype_name}x{half}")
     combined = op_text(_COMBINE[fn], dtype, half, ["u.h[0]", "u.h[1]"], needs)
     return (
         f"static inline {scalar} t_{key}({v} x) {{\n  union {{ {v} v; {h} h[2]; }} u = {{x}};\n"
         f"  return {inner}({combined});\n}}"
     )
+
+
+def _horizontal4(key: str, fn: str, dtype: DType, needs: Needs) -> str:
+    """Four floats by two exchanges of lanes, in registers. (Lanes taken out one by one are compared by branches.)"""
+    v, index = needs.vector("f32", 4), needs.vector("i32", 4)
+
+    def turned(order: str) -> str:
+        return f"__builtin_shufflevector(x, x, {order});\n#else\n  y = __builtin_shuffle(x, ({index}){{{order}}});\n#endif\n"
+
+    joined = op_text(fn, dtype, 4, ["x", "y"], needs)
+    steps = "".join(
+        f"#if defined(__clang__) || __GNUC__ >= 12\n  y = {turned(order)}  x = {joined};\n"
+        for order in ("2, 3, 0, 1", "1, 0, 3, 2")
+    )
+    return f"static inline float t_{key}({v} x) {{\n  {v} y;\n{steps}  return x[0];\n}}"
 
 
 _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
@@ -359,13 +376,18 @@ def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
         order = ">" if fn == "max" else "<"
         nan, beyond = mask("!=", "b", "b"), mask(order, "b", "a")
         body = f"  return {where(f'({beyond} | {nan})', 'b', 'a')};"
-        quick = {
-            ("f32", 16): ("__AVX512F__", f"__builtin_ia32_{fn}ps512_mask(b, a, b, {_ORDERED_PS512}, 4)"),
-            ("f32", 8): ("__AVX__", where(nan, "b", f"__builtin_ia32_{fn}ps256(b, a)")),
-        }
-        if (element, n) in quick:
-            macro, text = quick[element, n]
-            body = f"#if defined({macro}) && !defined(__clang__)\n  return {text};\n#else\n{body}\n#endif"
+        if element == "f32" and n == 1:  # a comparison of numbers that nobody foresees: no branch
+            wide, lane = needs.add(f"{fn}_f32x4"), needs.add("splat_f32x4")
+            body = f"  return {wide}({lane}(a), {lane}(b))[0];"
+        if (element, n) in _MAX_REGISTER:
+            masked, register = _MAX_REGISTER[element, n]
+            order = f"__builtin_ia32_cmpps{register}_mask(b, b, 7, -1{', 4' if n == 16 else ''})"
+            name = f"__builtin_ia32_{fn}ps{register if n > 4 else ''}"
+            texts = [(masked, f"{name}_mask(b, a, b, {order}{', 4' if n == 16 else ''})")]
+            if n < 16:
+                texts.append(("__AVX__" if n == 8 else "__SSE__", where(nan, "b", f"{name}(b, a)")))
+            for macro, text in reversed(texts):
+                body = f"#if defined({macro}) && !defined(__clang__)\n  return {text};\n#else\n{body}\n#endif"
         return f"static inline {t} t_{key}({t} a, {t} b) {{\n{body}\n}}"
     if fn == "isinf":
         high, low = (mask("==", "a", value(x)) for x in (infinity, "-" + infinity))
@@ -428,9 +450,9 @@ def _lane(dtype: DType, x: str, lane: str) -> str:
 
 
 _COMPARE_NAME = {op: name for name, op in COMPARE.items()}
-_ORDERED_PS512 = "__builtin_ia32_cmpps512_mask(b, b, 7, (uint16_t)-1, 4)"
-"""gcc's text for the lanes where b is a number. The instructions for max and min give their second operand of two zeros and
-where one is NaN; so a maximum that is carried on as `a` waits for one instruction."""
+_MAX_REGISTER = {("f32", 16): ("__AVX512F__", 512), ("f32", 8): ("__AVX512VL__", 256), ("f32", 4): ("__AVX512VL__", 128)}
+"""Where gcc has masks, and its names for a register's width. The instructions for max and min give their second operand of
+two zeros and where one is NaN; so a maximum that is carried on as `a` waits for one instruction where `b` is a number."""
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 _OWN_F32 = {"exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "trunc"}

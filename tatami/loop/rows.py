@@ -18,6 +18,7 @@ from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum
 from tatami.core.layout import size_elements
 from tatami.indexbook.ir import Guard
 from tatami.loop.column_reduces import COLUMNS, ColumnReduces
+from tatami.loop.fetch_ahead import fetched_ahead
 from tatami.loop.flatten import FlatLet, flatten, used_axes
 from tatami.loop.ir import (
     Assign,
@@ -350,7 +351,10 @@ class _Rows:
             body(env)
             if steps:
                 e.emit(*_advance(steps))
-        e.emit(Parallel(z, count, self.grain(work), tuple(inside), tuple(head)))
+        along = env[axes[-1]].as_name()
+        assert along is not None
+        rows = fetched_ahead(tuple(inside), along, self.sizes[axes[-1]], e.fresh("i"))
+        e.emit(Parallel(z, count, self.grain(work), rows, tuple(head)))
 
     def lone_pass(self, p: Pass) -> None:
         """A pass without outer loops: its own axes are shared by the threads."""

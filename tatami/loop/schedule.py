@@ -436,12 +436,16 @@ def cost(e: RegionExpr) -> int:
     total = 0
     for x in nodes(e):
         if isinstance(x, (Unary, Binary)):
-            total += 10 if x.fn in _COSTLY else 1
+            total += op_cost(x.fn)
         elif isinstance(x, ReadAt):
             total += 10
         elif isinstance(x, Read):
             total += 1
     return total
+
+
+def op_cost(fn: str) -> int:
+    return 10 if fn in _COSTLY else 1
 
 
 def is_trivial(e: RegionExpr) -> bool:

@@ -67,7 +67,7 @@ def rows_candidate(
     if best is None:
         return Rejected("cpu_rows", "0 axes to vectorise; 1 is needed")
     outer, passes, vector = best
-    serial = rows_estimate(facts, best_cycles, 1, target, sizes)
+    serial = rows_estimate(facts, best_cycles * width / target.lanes, 1, target, sizes)  # the same answer for every width
     parallel = _parallel(region, outer, vector, serial["total"], target, sizes)
     blocks = scan_blocks(region, vector, target, sizes) or reduce_blocks(region, vector, target, sizes)
     where = "the last outer axis" if vector in outer else "pass axes"

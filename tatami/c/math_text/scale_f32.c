@@ -6,6 +6,12 @@ static inline f32x@W t_scale_f32x@W(f32x@W p, f32x@W z, f32x@W x, float low) {
 #if defined(__AVX512F__) && @W == 16
   unsigned short some = __builtin_ia32_cmpps512_mask(x, t_splat_f32x@W(low), 5, (unsigned short)-1, 4);
   return (f32x@W)__builtin_ia32_scalefps512_mask(p, z - 12582912.0f, (f32x@W){0}, some, 4);
+#elif defined(__AVX512VL__) && @W == 8
+  unsigned char some = __builtin_ia32_cmpps256_mask(x, t_splat_f32x@W(low), 5, (unsigned char)-1);
+  return (f32x@W)__builtin_ia32_scalefps256_mask(p, z - 12582912.0f, (f32x@W){0}, some);
+#elif defined(__AVX512VL__) && @W == 4
+  unsigned char some = __builtin_ia32_cmpps128_mask(x, t_splat_f32x@W(low), 5, (unsigned char)-1);
+  return (f32x@W)__builtin_ia32_scalefps128_mask(p, z - 12582912.0f, (f32x@W){0}, some);
 #else
   i32x@W none = (i32x@W)(x < low);
   i32x@W k = (i32x@W)((u32x@W)z - 0x4b400000u) & ~none;

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, substitute, var
-from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, index_text, scalar_text
+from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, Value, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.gpu.ir import Epilogue, Kernel, Ring, StGlobalVec, StMatrix
 from tatami.gpu.ir import Kernel as GpuKernel
@@ -23,9 +23,10 @@ def bounds_test(pred: tuple[str, ...], n: str = "n") -> str:
     return " && ".join(tests)
 
 
-def let_lines(kernel: Kernel, lets: tuple[Let, ...], lines: Lines) -> Scope:
-    """Each let as a C constant, where `acc_value` and what they index with are in scope."""
-    scope = Scope({p.name: p.dtype for p in kernel.params}, {"acc": ("acc_value", kernel.acc_dtype)})
+def let_lines(kernel: Kernel, lets: tuple[Let, ...], lines: Lines, known: dict[str, Value] | None = None) -> Scope:
+    """Each let as a C constant, where `acc_value`, or what is `known` instead, and what they index with are in scope."""
+    given = {"acc": ("acc_value", kernel.acc_dtype)} if known is None else known
+    scope = Scope({p.name: p.dtype for p in kernel.params}, given)
     for let in lets:
         text, _ = scalar_text(let.expr, scope)
         lines.add(f"const {VALUE_TYPE[let.dtype]} {let.name} = {text};")

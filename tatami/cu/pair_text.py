@@ -13,15 +13,18 @@ from typing import NamedTuple
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, step_of, substitute, var
 from tatami.core.scalar import number
-from tatami.cu.epilogue_text import let_lines
+from tatami.cu.epilogue_text import let_lines, stored
 from tatami.cu.expr_text import SHORT, constant_text, factor_text, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.gpu.ir import Kernel, StRows, Weights
 from tatami.plan.ir import INST_K
 from tatami.region.ir import Binary, Const, Read, Ref, RegionExpr
-from tatami.region.walk import nodes
+from tatami.region.walk import nodes, used_lets
 
 LOG2_E = 1.4426950408889634
+LN_2 = 0.6931471805599453
+INFINITE = "tt_bits_to_f32(0x7f800000u)"
+NAN = "tt_bits_to_f32(0x7fc00000u)"
 NEVER = "tt_bits_to_f32(0xff800000u)"
 """Minus infinity: the score of a key that is not seen."""
 
@@ -144,7 +147,10 @@ def weigh_text(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
         with l.block(_rows(k)):
             l.add("float best = top[i][h];")
             l.add(f"{ELEMENTS} best = fmaxf(best, {at});", "best = tt_quad_max(best);")
-            l.add(f"const float shift = best == {NEVER} ? 0.0f : best;", "factor[i][h] = tt_exp2_approx(top[i][h] - shift);")
+            none, factor = f"best == {NEVER}", "tt_exp2_approx(top[i][h] - shift)"
+            if w.by_rows:  # what a lane has summed may be 0, which infinity must not multiply
+                none, factor = f"fabsf(best) == {INFINITE}", f"top[i][h] == best ? 1.0f : {factor}"
+            l.add(f"const float shift = {none} ? 0.0f : best;", f"factor[i][h] = {factor};")
             l.add("top[i][h] = best;", "total[i][h] *= factor[i][h];")
             with l.block(ELEMENTS):
                 l.add(f"{at} = tt_exp2_approx({at} - shift);", f"total[i][h] += {at};")
@@ -230,7 +236,9 @@ def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
         l.add("total[i][h] = tt_quad_sum(total[i][h]);")
         if k.split > 1:
             return
-        whole = "1.0f / total[i][h]" if w.divided else f"(top[i][h] == {NEVER} ? tt_bits_to_f32(0x7fc00000u) : 1.0f)"
+        whole = "1.0f / total[i][h]" if w.divided else f"(top[i][h] == {NEVER} ? {NAN} : 1.0f)"
+        if w.by_rows:
+            whole = f"(top[i][h] == {INFINITE} ? {NAN} : {whole})"
         l.add(f"factor[i][h] = keys > 0 ? {whole} : 0.0f;")
     _scaled(k, "factor[i][h]", l)
     if w.nan_weight is None:
@@ -239,7 +247,8 @@ def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
     at = k.b
     assert at.offset is not None and at.stride_mn is not None and at.stride_k is not None
     place = f"{at.param}[{index_text(at.offset)} + n * {factor_text(at.stride_mn)} + key * {factor_text(at.stride_k)}]"
-    with l.block(_rows(k)), l.block("if (!(total[i][h] > 0.0f) && keys > 0)"):
+    nan = f"!(total[i][h] > 0.0f && top[i][h] < {INFINITE})" if w.by_rows else "!(total[i][h] > 0.0f)"
+    with l.block(_rows(k)), l.block(f"if ({nan} && keys > 0)"):
         l.add("// the sum is NaN, or of no key at all: all weights of the row are one number", _row_line(k))
         with l.block("TT_ROLLED for (int e = 0; e < BN / 4; ++e)"):
             l.add("const tt_i64 n = 8 * (e / 2) + 2 * (lane % 4) + e % 2;", "float plain = 0.0f;")
@@ -251,6 +260,17 @@ def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
 
 
 def rows_text(k: Kernel, s: StRows, l: Lines) -> None:
+    """By one lane of the quad that has the row. The sum is NaN where a score is; the largest of the others is in `top`."""
+    known = {
+        "top": f"total[i][h] == total[i][h] ? top[i][h] * {constant_text(LN_2, DType.fp32)} : {NAN}",
+        "total": "total[i][h]",
+        "sum": f"fabsf(top[i][h]) == {INFINITE} && keys > 0 ? {NAN} : total[i][h]",
+    }
+    used = {s.regs} | {n for x in s.ops for n in used_lets(x.expr)}
     with l.block(_rows(k)):
-        l.add(_row_line(k), f"float* const to = {s.ptr} + {index_text(s.index)};")
-        l.add("if (m < M && lane % 4 == 0) { to[0] = top[i][h]; to[1] = total[i][h]; }")
+        l.add(_row_line(k))
+        with l.block("if (m < M && lane % 4 == 0)"):
+            l.add(*(f"const float {name}_value = {text};" for name, text in known.items() if name in used))
+            scope = let_lines(k, s.ops, l, {name: (f"{name}_value", DType.fp32) for name in known})
+            to = next(p.dtype for p in k.params if p.name == s.ptr)
+            l.add(f"{s.ptr}[{index_text(s.index)}] = {stored(scope.lets[s.regs], to)};")

@@ -230,10 +230,13 @@ class StGlobalVec(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="st
 
 
 class StRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StRows"):
-    """Of each row, at `index` over m: its largest score, in units of log2(e), and behind it the sum of its weights."""
+    """`regs` of each row, at `index` over m: one of `ops`, or what those use: `top`, the row's largest score; `total`, the
+    sum of exp(score - top), where an infinite top counts as 0; `sum`, which is NaN there instead."""
 
     ptr: str
     index: Expr
+    ops: tuple[Let, ...]
+    regs: str
     in_token: Token
 
 
@@ -410,6 +413,8 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     """All weights of a row whose sum is NaN."""
     shape: str = "m16n8k16"
     """The instruction of both products: of the tensor cores, or fma."""
+    by_rows: bool = False
+    """A row's sum is written: weights are of score - 0 where the largest score is infinite, of either sign."""
 
 
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="contraction"):

@@ -49,13 +49,14 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
     if isinstance(view, str):
         raise fail("InvalidPlan", region.name, f"no pair of products to stream: {view}", "use a plan of kind gpu_stream")
     refuse(region.name, "InvalidPlan", pair_rules(plan, view))
-    p, w = pair_problem(region, view, choice.conditions)
+    p, w, beside = pair_problem(region, view, choice.conditions)
     parts = _parts(region, view, p, plan.split) if plan.split > 1 else None
+    rows = beside if parts is None else parts.rows
     if parts is not None:
         p = parts.problem
     at = _values_of_a_batch(region, view) if view.low or view.high else None
     if at is None:
-        return _joined(_lower(p, msgspec.structs.replace(w, low=(), high=()), plan, parts, target), parts, choice)
+        return _joined(_lower(p, msgspec.structs.replace(w, low=(), high=()), plan, rows, target), parts, choice)
     before, index, size = at
     looking = lower_stream(before, _two_sums(before), choice.conditions)
     kernel, binding = looking[0]
@@ -63,7 +64,7 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
     name = f"p{len(p.params) + (len(region.outputs) if parts is not None else 0)}"
     p = msgspec.structs.replace(p, params=(*p.params, Param(name, DType.fp32)), buffers=(*p.buffers, ODD))
     w = msgspec.structs.replace(w, odd=name, odd_at=substitute(index, _places(region, view, p)))
-    return [*looking, *_joined(_lower(p, w, plan, parts, target), parts, choice)]
+    return [*looking, *_joined(_lower(p, w, plan, rows, target), parts, choice)]
 
 
 def _parts(region: Region, v: PairView, p: Problem, split: int) -> Parts:
@@ -85,8 +86,9 @@ def _joined(made: tuple[Kernel, Binding], parts: Parts | None, choice: Guarded) 
 # -- the Region in kernel words --------------------------------------------------------------------
 
 
-def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...]) -> tuple[Problem, Weights]:
-    """The second product as a Problem whose A is the Weights. Axes become m, key, d, n and b0, …"""
+def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...]) -> tuple[Problem, Weights, tuple[StRows, ...]]:
+    """The second product as a Problem whose A is the Weights, and what is written of its rows. Axes become m, key, d, n and
+    b0, …"""
     sizes = all_axes(region)
     words = Words(region, {*v.batch, v.rows, v.keys, v.depth, v.columns}, list(sizes.values()))
     words.place |= {a: var(f"b{i}") for i, a in enumerate(v.batch)}
@@ -113,9 +115,16 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
         for e in (v.score, v.excluded)
     )
     assert score is not None
+    of_rows = {x.name: f"r{i}" for i, x in enumerate(v.beside)} | v.of_rows
+    ops = words.lets(v.beside, of_rows, ("m",))
+    written = [y for y in region.yields if y.source in of_rows]
+    rows = tuple(
+        StRows(s.param, s.index, ops, s.value, Token("tE", LAST)) for s in words.stores({*v.batch, v.rows}, of_rows, written)
+    )
     depth = words.index(sizes[v.depth])
     low, high = (tuple(words.index(e) for e in ends) for ends in (v.low, v.high))
     w = Weights(left, right, depth, 0, lets, score, excluded, low, high, divided=v.divided, nan_weight=v.nan_weight)
+    w = msgspec.structs.replace(w, by_rows=bool(rows))
     roles = {v.rows: "m", v.keys: "k", v.depth: "d", v.columns: "n"} | dict.fromkeys(v.batch, "b")
     p = Problem(
         region=region.name,
@@ -137,10 +146,10 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
         buffers=tuple(words.param_of),
         symbols=words.symbols,
         lets=words.lets(v.epilogue, after, ("m", "n")),
-        stores=words.stores({*v.batch, v.rows, v.columns}, after),
+        stores=words.stores({*v.batch, v.rows, v.columns}, after, [y for y in region.yields if y not in written]),
         conditions=words.conditions(conditions),
     )
-    return p, w
+    return p, w, rows
 
 
 def _places(region: Region, v: PairView, p: Problem) -> dict[str, Expr]:
@@ -192,7 +201,7 @@ def _two_sums(region: Region) -> GpuStream:
 # -- the kernel ------------------------------------------------------------------------------------
 
 
-def _lower(p: Problem, w: Weights, plan: PairPlan, parts: Parts | None, target: Target) -> tuple[Kernel, Binding]:
+def _lower(p: Problem, w: Weights, plan: PairPlan, rows: tuple[StRows, ...], target: Target) -> tuple[Kernel, Binding]:
     bm, bn, bk = plan.tile
     refuse(p.region, "ResourceExceeded", pair_limits(plan, target))
     if w.depth.as_int() is None or not 0 < (w.depth.as_int() or 0) <= plan.depth or (p.n.as_int() or bn + 1) > bn:
@@ -204,7 +213,6 @@ def _lower(p: Problem, w: Weights, plan: PairPlan, parts: Parts | None, target: 
             why = f"axis {role} of size {size} may be no multiple of its tile {tile} and is not in predicate_tail"
             raise fail("InvalidPlan", p.region, why, f'add "{role}" to predicate_tail')
     w = msgspec.structs.replace(w, steps=plan.depth // 16, shape=plan.inst_shape if isinstance(plan, Sm80Pair) else w.shape)
-    rows = (StRows(parts.rows, parts.index, Token("tE", LAST)),) if parts is not None else ()
     match plan:
         case Sm80Pair():
             return lower_sm80_pair(p, w, plan, tail, rows)

@@ -15,11 +15,13 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, product, substitute, var
 from tatami.core.layout import Layout, MemRef, address
+from tatami.gpu.ir import StRows, Token
 from tatami.gpu.problem import Problem, Store
+from tatami.gpu.sm80 import LAST
 from tatami.gpu.split_k import elementwise, read_tensors
 from tatami.gpu.stream_ir import Param
 from tatami.plan.ir import GpuStream
-from tatami.region.ir import Binary, Let, Read, Ref, Region, RegionExpr, Unary
+from tatami.region.ir import Binary, Const, Let, Read, Ref, Region, RegionExpr, Select, Unary
 from tatami.region.ir import Param as Input
 from tatami.region.pair_view import PairView
 from tatami.region.walk import all_axes
@@ -29,9 +31,9 @@ PARTS, ROWS = "parts'", "rows'"
 
 class Parts(msgspec.Struct, frozen=True):
     problem: Problem
-    """Whose one store is of parts; the rows' statistics go to `rows` at `index`."""
-    rows: str
-    index: Expr
+    """Whose one store is of parts."""
+    rows: tuple[StRows, ...]
+    """The rows' largest score and sum."""
     after: Region
     plan: GpuStream
     """The schedule of `after`."""
@@ -52,7 +54,7 @@ def in_parts(region: Region, v: PairView, p: Problem, places: dict[str, Expr], s
     )
     count = len(p.params)
     parts, rows = f"p{count}", f"p{count + 1}"
-    written = {s.param for s in p.stores}
+    written = {q.name for q in p.params if q.written}
     kept = [(q, b) for q, b in zip(p.params, p.buffers, strict=True) if q.name not in written]
     problem = msgspec.structs.replace(
         p,
@@ -63,7 +65,8 @@ def in_parts(region: Region, v: PairView, p: Problem, places: dict[str, Expr], s
     )
     after = _join(region, v, axes, outer, shapes, split)
     scratch = tuple((n, product(shape) * DType.fp32.itemsize) for n, shape in zip((PARTS, ROWS), shapes, strict=True))
-    return Parts(problem, rows, rows_at, after, elementwise(after), scratch)
+    statistics = tuple(StRows(rows, rows_at + i, (), which, Token("tE", LAST)) for i, which in enumerate(("top", "total")))
+    return Parts(problem, statistics, after, elementwise(after), scratch)
 
 
 def _join(
@@ -78,13 +81,27 @@ def _join(
         return reduce(lambda x, y: Binary(fn, x, y), terms)
 
     tops, sums = ([Read(ROWS, (expr(s), *map(var, outer), expr(which))) for s in range(split)] for which in (0, 1))
-    top = Let("top'", outer, DType.fp32, total(list(tops), "max"))
-    shares = [Let(f"share{s}'", outer, DType.fp32, Unary("exp2", Binary("sub", t, Ref(top.name)))) for s, t in enumerate(tops)]
+
+    def row(name: str, value: RegionExpr) -> Let:
+        return Let(name, outer, DType.fp32, value)
+
+    top = row("top'", total(list(tops), "max"))
+    infinite, zero = Unary("isinf", Ref(top.name)), Const(0, DType.fp32)
+    shift = row("shift'", Select(infinite, zero, Ref(top.name)))
+    shares = [row(f"share{s}'", Unary("exp", Binary("sub", t, Ref(shift.name)))) for s, t in enumerate(tops)]
     of = [Ref(x.name) for x in shares]
-    whole = Let("sum'", outer, DType.fp32, total([Binary("mul", r, x) for r, x in zip(of, sums)]))
+    whole = row("sum'", total([Binary("mul", r, x) for r, x in zip(of, sums)]))
+    known: dict[str, RegionExpr] = {
+        "top": Ref(top.name),
+        "total": Ref(whole.name),
+        "sum": Select(infinite, Const("NAN", DType.fp32), Ref(whole.name)),
+    }
+    beside = [*(row(n, known[what]) for n, what in v.of_rows.items()), *v.beside]
+    if all(let.name not in {y.source for y in region.yields} for let in beside):
+        beside = []
     read = [Read(PARTS, (expr(s), *map(var, axes))) for s in range(split)]
     joined = Binary("div", total([Binary("mul", r, x) for r, x in zip(of, read)]), Ref(whole.name))
-    lets = (top, *shares, whole, Let(v.second, axes, DType.fp32, joined), *v.epilogue)
+    lets = (top, shift, *shares, whole, *beside, Let(v.second, axes, DType.fp32, joined), *v.epilogue)
     return msgspec.structs.replace(
         region,
         iters=tuple(i for i in region.iters if i.name in axes),

@@ -190,10 +190,13 @@ class Words:
 
         return tuple(Let(names[x.name], axes, x.dtype, named(x.expr)) for x in lets)
 
-    def stores(self, axes: set[str], names: Mapping[str, str]) -> tuple[Store, ...]:
+    def stores(
+        self, axes: set[str], names: Mapping[str, str], yields: Iterable[region_ir.Yield] | None = None
+    ) -> tuple[Store, ...]:
+        """Of all yields, or of some."""
         out = []
         let_axes = {x.name: x.axes for x in self.region.lets}
-        for y in self.region.yields:
+        for y in self.region.yields if yields is None else yields:
             if set(let_axes[y.source]) != axes:
                 why = f"output {y.to} does not run over all axes of the contraction"
                 raise _refuse(self.region, why, "cut the Region there")

@@ -244,7 +244,8 @@ def statement_text(s: Stmt) -> str:
         case StGlobalVec():
             return f"StGlobalVec {s.ptr}[{s.index}] = {s.regs}, {s.width} wide{_inside(s.pred)} after {_t(s.in_token)}"
         case StRows():
-            return f"StRows {s.ptr}[{s.index}] after {_t(s.in_token)}"
+            ops = "".join(f"; {x.name} = {show_expr(x.expr)}" for x in s.ops)
+            return f"StRows {s.ptr}[{s.index}] = {s.regs} after {_t(s.in_token)}{ops}"
         case StMatrix():
             return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{_inside(s.pred)} after {_t(s.in_token)}"
         case FenceAsync():

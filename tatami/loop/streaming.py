@@ -16,6 +16,8 @@ depend on the number of threads.
 
 from __future__ import annotations
 
+import msgspec
+
 from tatami.core.bounds import linearize
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, maximum, minimum, product, step_of, substitute, var
 from tatami.core.scalar import number
@@ -54,6 +56,9 @@ class _Streaming(KeyBlocks):
         self.depth, self.batches = (product(self.extents[a] for a in g) for g in (self.depth_axes, self.batch_axes))
         self.blocks, self.slivers = ceildiv(self.key_count, self.block), ceildiv(self.row_count, expr(self.nr))
         self.plain = self.find_plain_values()
+        of_rows = tuple(y for y in region.yields if online.is_of_a_row(y.source))
+        self.of_rows = msgspec.structs.replace(region, yields=of_rows)
+        self.results = msgspec.structs.replace(region, yields=tuple(y for y in region.yields if y not in of_rows))
 
     def find_plain_values(self) -> tuple[str, Expr, int] | None:
         """Values that the micro-kernel reads in place: a buffer, the address of the first column over the batch axes and the
@@ -253,8 +258,9 @@ class _Streaming(KeyBlocks):
         with self.em.block() as row:
             p = Point(values)
             factors = self.row_state(p, var(i) - self.q0)
-            lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
-            uses = [substitute(a, values) for a in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
+            self.store_yields(self.of_rows, p)
+            lets = [self.lets[y.source].expr for y in self.results.yields if y.source != self.acc]
+            uses = [substitute(a, values) for a in (*self.addresses(lets), *(self.target(y) for y in self.results.yields))]
             columns = collapse(self.column_axes, self.extents, uses, f"{self.turned.name}_n")
 
             def across(outer: dict[str, Expr], name: str, lo: Expr, hi: Expr, base: Expr) -> Stmts:
@@ -279,6 +285,8 @@ class _Streaming(KeyBlocks):
             top = em.declare(em.load(self.state[online.top].name, at, self.dtype, p))
             em.remember(self.key_of(online.top, p), top)
             none = loop.Op("eq", (top, loop.Const("-INF", self.dtype)))
+            if self.of_rows.yields and not self.key_count.as_int():  # of no key the sum is 0
+                none = loop.Op("and", (none, loop.Within((Guard(ZERO, self.key_count),))))
             nowhere = em.declare(loop.Op("where", (none, loop.Op("sub", (top, top)), loop.Const(0, self.dtype))))
         shifted = {n for n in online.sums if online.top and depends_on(n, online.top, self.lets)}
         for name in online.sums:
@@ -286,6 +294,12 @@ class _Streaming(KeyBlocks):
             if nowhere is not None and name in shifted:
                 total = loop.Op("add", (total, nowhere))
             em.remember(self.key_of(name, p), em.declare(total))
+        for name, same in online.finite.items():
+            total = em.load(self.state[same].name, at, self.dtype, p)
+            infinite = loop.Op(
+                "eq", (em.value(identity(online.top, self.lets[online.top].axes), p), loop.Const("INF", self.dtype))
+            )
+            em.remember(self.key_of(name, p), em.declare(loop.Op("where", (infinite, loop.Const("INF", self.dtype), total))))
         out: list[tuple[str, loop.Value]] = []
         if nowhere is not None and any(depends_on(u, online.top, self.lets) for u in self.weight_lets()):
             out.append(("add", nowhere))
@@ -314,7 +328,7 @@ class _Streaming(KeyBlocks):
         if let.dtype != self.dtype:
             total = loop.Cast(total, let.dtype)
         em.remember(self.key_of(self.acc, p), em.declare(total))
-        self.store_yields(self.region, p)
+        self.store_yields(self.results, p)
 
     def with_exception(self, total: loop.Reg, p: Point) -> loop.Value:
         """In rows whose sum is NaN all weights are one number: rare, so added up plainly."""

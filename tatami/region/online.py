@@ -4,7 +4,8 @@
 
 A sum over n whose terms hold M only as a factor exp(X - M) can be made block by block: when the maximum grows from M to
 M', what has been added so far is multiplied by exp(M - M'). Factors that are the same for a whole row (1 / Z) leave the
-second product. The rule is about sums, products and exp; nothing here asks for softmax (DESIGN §3 region).
+second product. The rule is about sums, products and exp; nothing here asks for softmax (DESIGN §3 region). What is made
+of M and Z alone can be written beside O, a value of each row: L = log(Z) + M is what a gradient needs to make A again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ class Online(msgspec.Struct, frozen=True):
     weight: the product of the factors that differ along a row; `times` and `over` are the others. In rows where the sum
     `nan_sum` is NaN every weight is `nan_weight` instead. excluded: (predicate, scores where it holds), when the scores
     are minus infinity elsewhere and the predicate does not depend on the product.
+
+    finite: sums that are one of `sums`, but subtract 0 in place of a maximum that is infinite. beside: lets of a row that
+    are made of its maximum and sums.
     """
 
     first: ContractionShape
@@ -43,6 +47,12 @@ class Online(msgspec.Struct, frozen=True):
     nan_sum: str
     nan_weight: Scalar
     excluded: tuple[RegionExpr, RegionExpr] | None
+    finite: Mapping[str, str]
+    beside: tuple[str, ...]
+
+    def is_of_a_row(self, let: str) -> bool:
+        """Is it known of a row once all of its keys have been seen?"""
+        return let in (self.top, *self.sums, *self.finite, *self.beside)
 
 
 class _Product(msgspec.Struct, frozen=True):
@@ -104,20 +114,25 @@ class _Finder:
         between = self.between()
         self.top = self.find_top()
         scores = self.scores()
-        sums = tuple(n for n in self.reduces if n != self.top)
-        for name in sums:
-            self.check_sum(name, scores)
+        for name in self.reduces:
+            if name != self.top:
+                self.check_sum(name, scores)
+        finite = self.finite_sums()
+        sums = tuple(n for n in self.reduces if n != self.top and n not in finite)
         product = self.product_of(second.lhs)
         for factor in product.tile:
             self.check_tile(factor, scores)
+            self.check_whole(factor)
         for let in between:
             if {*let.axes} - {*first.batch, rows, self.keys}:
                 raise _Refused(f"{let.name} has axes of its own")
-        self.check_rest(second)
+        beside = self.beside(between, first.batch, rows)
+        self.check_rest(second, {self.top, *self.reduces, *beside})
         self.check_numbers(scores)
         return Online(
             first, second, rows, self.keys, scores, self.top, sums,
             product.tile, product.times, product.over, product.nan_sum, product.nan_weight, self.exclusion(scores),
+            finite, beside,
         )  # fmt: skip
 
     def oriented(self) -> tuple[ContractionShape, ContractionShape]:
@@ -169,6 +184,24 @@ class _Finder:
             raise _Refused(f"{self.top} is not the maximum of a let")
         return name
 
+    def finite_sums(self) -> dict[str, str]:
+        """A sum of exp(score - (0 where isinf(top) else top)) -> the sum of exp(score - top), which is the same where the
+        maximum is finite."""
+        found = [n for n, e in self.reduces.items() if self.is_shifted(e.body, finite=True)]
+        plain = next((n for n, e in self.reduces.items() if self.is_shifted(e.body)), "")
+        if found and not plain:
+            raise _Refused(f"{found[0]} subtracts finite maxima only, and no sum subtracts all")
+        return dict.fromkeys(found, plain)
+
+    def beside(self, between: list[Let], batch: tuple[str, ...], rows: str) -> tuple[str, ...]:
+        known = {self.top, *self.reduces}
+        out: list[str] = []
+        for let in between:
+            of_row = let.name not in known and set(let.axes) == {*batch, rows}
+            if of_row and all(u in {*known, *out} for u in used_lets(let.expr)):
+                out.append(let.name)
+        return tuple(out)
+
     def exclusion(self, scores: str) -> tuple[RegionExpr, RegionExpr] | None:
         e: RegionExpr = self.lets[scores].expr
         while (name := let_of(e, self.lets)) and name != self.first.acc:
@@ -193,6 +226,12 @@ class _Finder:
             raise _Refused(f"{name} is a sum of what other sums of the row give")
         for factor in (*product.tile, *outside):
             self.check_tile(factor, scores)
+            if len(product.tile) > 1 or outside:
+                self.check_whole(factor)
+
+    def check_whole(self, factor: RegionExpr) -> None:
+        if self.is_shifted(factor, finite=True):
+            raise _Refused("a weight subtracts finite maxima only")
 
     def check_tile(self, factor: RegionExpr, scores: str) -> None:
         """Only the scores are kept, so everything has to come from them."""
@@ -204,11 +243,11 @@ class _Finder:
             if name != scores and name in self.lets:
                 stack.extend(used_lets(self.lets[name].expr))
 
-    def check_rest(self, second: ContractionShape) -> None:
-        """What follows the second contraction is its epilogue; nothing else of the Region depends on either."""
+    def check_rest(self, second: ContractionShape, of_rows: set[str]) -> None:
+        """What follows the second contraction is its epilogue; nothing else of the Region depends on either but `of_rows`."""
         after = {second.acc, *epilogue_of(self.region, second.acc)}
         for y in self.region.yields:
-            if y.source not in after:
+            if y.source not in after | of_rows:
                 raise _Refused(f"{y.source} is written, and is not made from the second contraction in place")
         for let in self.region.lets:
             if let.name not in after and depends_on(let.name, second.acc, self.lets) and let.name != second.acc:
@@ -232,7 +271,7 @@ class _Finder:
         """`e` as factors of the tile, and factors of the row."""
         if self.keys not in free_axes(e, self.lets, self.axes):
             return _Product(times=(e,))
-        if not self.needs_reduce(e) or self.is_shifted(e):
+        if not self.needs_reduce(e) or self.is_shifted(e) or self.is_shifted(e, finite=True):
             return _Product(tile=(e,))
         match self.through(e):
             case Binary(fn="mul", x=x, y=y):
@@ -252,13 +291,22 @@ class _Finder:
             case _:
                 raise _Refused("a weight is no product of row factors and exp(score - maximum)")
 
-    def is_shifted(self, e: RegionExpr) -> bool:
-        """Is `e` exp(x - top), with top the maximum of x? Then it is from 0 to 1."""
+    def is_shifted(self, e: RegionExpr, finite: bool = False) -> bool:
+        """Is `e` exp(x - top), with top the maximum of x? Then it is from 0 to 1. `finite`: 0 in place of an infinite top."""
         match self.through(e):
             case Unary(fn="exp", x=inner):
                 match self.through(inner):
-                    case Binary(fn="sub", x=x, y=y) if self.top and let_of(y, self.lets) == self.top:
+                    case Binary(fn="sub", x=x, y=y) if self.top and (self.is_finite_top(y) if finite else self.is_top(y)):
                         return let_of(x, self.lets) == let_of(self.reduces[self.top].body, self.lets) != ""
+        return False
+
+    def is_top(self, e: RegionExpr) -> bool:
+        return let_of(e, self.lets) == self.top
+
+    def is_finite_top(self, e: RegionExpr) -> bool:
+        match self.through(e):
+            case Select(pred=Unary(fn="isinf", x=tested), then=Const(value=value), other=other) if number(value) == 0:
+                return self.is_top(tested) and self.is_top(other)
         return False
 
     def without_nan(self, tested: RegionExpr, value: Scalar, other: RegionExpr) -> _Product:

@@ -9,6 +9,7 @@ registers, and which keys a row can see at all.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -47,6 +48,11 @@ class PairView(msgspec.Struct, frozen=True):
     divided: bool
     nan_weight: Scalar | None
     epilogue: tuple[Let, ...]
+    beside: tuple[Let, ...]
+    """Lets of a row, over `of_rows`."""
+    of_rows: dict[str, Literal["top", "sum", "total"]]
+    """What a let is of its row: the largest score; the sum of exp(score - largest), NaN where that is infinite; the same
+    with 0 in place of an infinite largest score."""
 
 
 class _Refused(Exception):
@@ -107,10 +113,19 @@ def _view(region: Region, found: Online) -> PairView:
         low, high = _seen_keys(excluded, found.rows, found.keys, {x.name: x.expr for x in between})
     inside = epilogue_of(region, second.acc)
     epilogue = tuple(msgspec.structs.replace(x, expr=own(x.expr)) for x in region.lets if x.name in inside)
+    for let in epilogue:
+        if any(found.is_of_a_row(u) for u in used_lets(let.expr)):
+            raise _Refused(f"{let.name} follows the second product and reads what is known of its rows")
+    beside = tuple(msgspec.structs.replace(lets[n], expr=own(lets[n].expr)) for n in found.beside)
+    of_rows: dict[str, Literal["top", "sum", "total"]] = {
+        found.top: "top",
+        **dict.fromkeys(found.sums, "sum"),
+        **dict.fromkeys(found.finite, "total"),
+    }
     return PairView(
         first.acc, second.acc, first.batch, found.rows, found.keys, first.k[0], second.n[0],
         left, right, values, next(iter(kinds)), between, score, excluded, low, high,
-        divided, found.nan_weight if found.nan_sum else None, epilogue,
+        divided, found.nan_weight if found.nan_sum else None, epilogue, beside, of_rows,
     )  # fmt: skip
 
 

@@ -254,7 +254,8 @@ class _Partitioner:
         if edge.rule not in ("pointwise", "reshape") or self.statements[edge.consumer].kind not in ("elementwise", "copy"):
             return "epilogue_shape"
         assert producer.acc is not None
-        return None if self.numel(edge.consumer) == self.numel(producer.acc) else "epilogue_shape"
+        whole = self.numel(producer.acc)  # a streaming pair has values of its rows beside them
+        return None if self.numel(edge.producer) == self.numel(edge.consumer) == whole else "epilogue_shape"
 
     def _rows_refusal(self, edge: Edge, producer: _Shape, consumer: _Shape) -> str | None:
         if edge.rule == "pointwise":

@@ -3,12 +3,13 @@
     S = sum_d Q*K ;  M = max_n S ;  A = exp(S - M) ;  Z = sum_n A ;  P = A / Z ;  O = sum_n P * V
 
 One Region holds all of it (D2.9): the reduces over n can run online while the second contraction streams. Attention
-is the known case; nothing here asks for softmax.
+is the known case; nothing here asks for softmax. What else is made of the rows' reduces comes along and is written beside
+the result, a value of each row: ``L = M + log Z``, which a gradient reads.
 """
 
 from __future__ import annotations
 
-from tatami.core.expr import ONE
+from tatami.core.expr import ONE, Expr, free_vars
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 
 MAX_COLUMNS = 512
@@ -58,13 +59,21 @@ def _pair(
     inner = _depending_on(first, values, statements)
     if not any(statements[v].kind == "reduce" for v in inner):
         return None
+    key = next((d for d, at in enumerate(operand.map) if _names(at) & set(second.k)), -1)
+    inner += _beside({first, *inner}, key, statements)
     unit = [pattern.product, first, *inner, second.product, second.value]
-    inside = set(unit)
+    inside, order = set(unit), {v: k for k, v in enumerate(statements)}
     for v in unit[:-1]:
-        if v in resident or not uses[v] <= inside:
+        apart = uses.get(v, set()) - inside
+        if not apart and v not in resident:
+            continue
+        of_a_row = v in inner and _rank(statements[v]) < _rank(statements[first])
+        if not of_a_row or any(order[u] < order[second.value] for u in apart):
             return None
-    if any(edges[p, v].rule != "pointwise" for v in unit for a in statements[v].reads if (p := a.tensor) in inside):
-        return None
+    for v in unit:
+        rules = ("pointwise", "reshape") if statements[v].kind == "copy" else ("pointwise",)
+        if any(edges[p, v].rule not in rules for a in statements[v].reads if (p := a.tensor) in inside):
+            return None
     return unit if _same_rows(pattern, second, operand, inner, statements) else None
 
 
@@ -101,6 +110,32 @@ def _depending_on(first: str, values: list[str], statements: dict[str, Statement
     return out
 
 
+def _beside(made: set[str], key: int, statements: dict[str, Statement]) -> list[str]:
+    """What else is made of these values alone, in program order; a reduce removes their axis number `key`."""
+    made = set(made)
+    out: list[str] = []
+    for v, s in statements.items():
+        own = [a for a in s.reads if a.tensor in made]
+        others = {a.tensor for a in s.reads} - made
+        if v in made or not own or any(o not in statements or statements[o].kind != "generate" for o in others):
+            continue
+        reduced = {a.name for a in s.reduced}
+        along = s.kind == "reduce" and all(key < len(a.map) and _names(a.map[key]) & reduced for a in own)
+        moved = s.kind == "copy" and _rank(s) == min(_rank(statements[a.tensor]) for a in own)
+        if (s.kind == "elementwise" or along or moved) and len(out) < MAX_VALUES:
+            made.add(v)
+            out.append(v)
+    return out
+
+
+def _names(at: Expr | None) -> frozenset[str]:
+    return free_vars(at) if at is not None else frozenset()
+
+
+def _rank(s: Statement) -> int:
+    return sum(a.size != ONE for a in s.axes)
+
+
 def _same_rows(
     first: ContractionPattern,
     second: ContractionPattern,
@@ -117,7 +152,7 @@ def _same_rows(
         s = statements[v]
         if s.kind == "reduce" and len([a for a in s.reduced if a.size != ONE]) != 1:
             return False
-        if s.kind not in ("elementwise", "reduce"):
+        if s.kind not in ("elementwise", "reduce", "copy"):
             return False
     sizes = {a.name: a.size for a in statements[first.value].axes}
     widths = {sizes[a] for a in (*first.n, *first.m)}

@@ -34,7 +34,7 @@ def attention(
     if dropout_p:
         raise Refusal("attention with dropout")
     scores, _ = _scores(m, _wide(q), _wide(k), attn_mask, is_causal, scale)
-    out = scores.softmax(-1) @ _wide(v)
+    out = scores.softmax(-1).cast(v.dtype) @ v  # weights as narrow as the values, as PyTorch multiplies them
     total = scores.one("reduce_log_sum_exp", axes=(scores.rank - 1,))
     return m.cast(out, q.dtype), m.cast(total, m.dtype_at(1))
 

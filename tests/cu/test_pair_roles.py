@@ -30,7 +30,7 @@ from tatami.region.ir import Region
 from tatami.region.pair_view import PairView, pair_view
 from tatami.runtime.nvrtc import has_nvrtc
 from tests.cu.machine_code import compiled, sass
-from tests.cu.test_pair_numbers import wanted
+from tests.cu.test_pair_numbers import scores_of, wanted
 from tests.cu.test_warpgroups import assert_named, first
 from tests.emulated.kernels import NUMPY, Built
 from tests.gpu.test_pair import attention, region_of
@@ -246,7 +246,13 @@ def few_rows(rows: int, keys: int, heads: int = 2, **attrs: Any) -> tt.Graph:
     g = tt.Graph("decode")
     q = g.input("q", (1, heads, rows, 64), tt.fp16)
     k, v = (g.input(n, (1, 1, keys, 64), tt.fp16) for n in "kv")
-    g.output("y", q.attention(k, v, **attrs).cast(tt.fp32) * 2.0)
+    if attrs:
+        g.output("y", q.attention(k, v, **attrs).cast(tt.fp32) * 2.0)
+        return g
+    k, v = (x.expand((1, heads, keys, 64)) for x in (k, v))
+    scores = (q @ k.permute((0, 1, 3, 2))).cast(tt.fp32) * 0.125
+    g.output("y", (scores.softmax(axis=3).cast(tt.fp16) @ v).cast(tt.fp32) * 2.0)
+    g.output("l", scores.logsumexp(axis=3, keepdims=True))
     return g
 
 
@@ -256,7 +262,7 @@ def few_rows(rows: int, keys: int, heads: int = 2, **attrs: Any) -> tt.Graph:
     ids=["sm80", "sm90", "sm90 window"],
 )
 def test_parts_of_the_keys_are_joined(isa: str, rows: int, keys: int, attrs: dict[str, Any]) -> None:
-    """Four parts, of which one has no key, or none that a row sees."""
+    """Four parts, of which one has no key, or none that a row sees; the log of the sum of exp(score) too."""
     graph = few_rows(rows, keys, **attrs)
     compilation = prepare(graph, target=f"emulated-{isa}")
     (region,) = (x for x in compilation.stages["region"].main.body if isinstance(x, Region))
@@ -270,7 +276,11 @@ def test_parts_of_the_keys_are_joined(isa: str, rows: int, keys: int, attrs: dic
     rng = np.random.default_rng(keys)
     shapes = {"q": (1, 2, rows, 64), "k": (1, 1, keys, 64), "v": (1, 1, keys, 64)}
     x = {n: (rng.standard_normal(shape) / 2).astype(np.float16) for n, shape in shapes.items()}
-    np.testing.assert_allclose(f(**x)["y"], 2 * wanted(x, False, **attrs), rtol=0, atol=4e-3)
+    made = f(**x)
+    np.testing.assert_allclose(made["y"], 2 * wanted(x, False, **attrs), rtol=0, atol=4e-3)
+    if "l" in made:
+        sums = np.log(np.exp(scores_of(x, False)).sum(-1, keepdims=True))
+        np.testing.assert_allclose(made["l"], sums, rtol=0, atol=4e-3)
 
 
 def test_one_query_and_long_keys_are_shared_out_by_the_planner() -> None:

@@ -190,6 +190,33 @@ def test_grouped_heads() -> None:
     assert np.abs(f(x)["y"] - reference(whole, "")).max() < 2e-6
 
 
+@pytest.mark.parametrize(("rows", "keys", "value"), [(5, 0, 0.0), (19, 70, 0.0), (19, 70, np.inf), (19, 70, np.nan)])
+def test_what_is_made_of_a_rows_sum_is_written_beside_the_result(rows: int, keys: int, value: float) -> None:
+    """Of no key, of a mask that excludes all, of scores that are infinite or NaN: as formulas over whole rows say."""
+    g = tt.Graph("sums")
+    q, k, v = (g.input(n, (2, s, 16), tt.fp32) for n, s in zip("qkv", ("S", "T", "T")))
+    full = (2, "S", "T")
+    scores = (g.iota(full, 2) < g.iota(full, 1)).where(q @ k.permute((0, 2, 1)), -np.inf)
+    top = scores.max(2, keepdims=True)
+    g.output("y", scores.softmax(2) @ v)
+    g.output("l", scores.logsumexp(2))
+    g.output("z", (scores - top.expand(full)).exp().sum(2) * 2.0)
+    g.output("m", top)
+    f = tt.compile(g)
+    (plan,) = f.stages["plan"].value.main.regions
+    assert isinstance(plan.choices[0].plan, CpuStreaming)
+    rng = np.random.default_rng(keys)
+    x = {n: rng.standard_normal((2, s, 16)).astype(np.float32) for n, s in zip("qkv", (rows, keys, keys))}
+    if value:
+        x["k"][0, 3] = 0
+        x["k"][0, 3, 0] = value
+    with np.errstate(invalid="ignore"):
+        want = tt.compile(g, target="reference")(**x)
+    made = f(**x)
+    for name in want:
+        np.testing.assert_allclose(made[name], want[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def test_weights_without_a_maximum_stream_too() -> None:
     """The rule is about sums of products: here relu(scores) over their sum."""
     g = tt.Graph("relu_attention")

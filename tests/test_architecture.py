@@ -91,6 +91,7 @@ FACE = {
     "window",
     "convolution",
     "tiles",
+    "planes",
     "turned",
     "matrix",
     "slides",

@@ -14,6 +14,8 @@ are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 row
         As tatami_gemm, where b and c are nr columns of matrices with longer rows.
     tatami_lies_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, pitch of a, k0, k1, pitch of b, pitch of c
         As tatami_into, where a is no panels but a matrix [rows][pitch]: all three lie where they are.
+    tatami_table_<t>_<mr>x<nr>_<lanes>   buffers a, b, c, table; sizes rows, depth, k0, k1
+        As tatami_gemm, where row k of b begins at b[table[k]]; k counts from 0, not from k0.
     tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
         to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
 """
@@ -27,7 +29,7 @@ from functools import lru_cache
 from tatami.c.ir import Unit
 
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
-_NAME = re.compile(r"tatami_(gemm|rows|into|lies|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
+_NAME = re.compile(r"tatami_(gemm|rows|into|lies|table|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
 K_UNROLL = 4
 """Steps of k in the loop's body at most."""
 _FULL = 16
@@ -98,6 +100,7 @@ def _gemm_text(name: str, element: str, t: _Tile) -> str:
     tiles = "\n".join(_tile_text(rows, t) for rows in range(1, t.mr + 1))
     start, step, more = {
         "gemm": ("k0 * r", "r * depth", ""),
+        "table": ("k0 * r", "r * depth", ", (const int64_t *)buffers[3] + k0"),
         "into": ("k0 * r", "r * depth", ", sizes[4], sizes[5]"),
         "rows": ("k0 * depth", "r", ", depth"),
         "lies": ("k0", "r * depth", ", depth, sizes[4], sizes[5]"),
@@ -128,8 +131,8 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
 def _tile_text(rows: int, t: _Tile) -> str:
     """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them."""
     nr, lanes, vectors = t.nr, t.lanes, t.vectors
-    params = {"gemm": "", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[t.kind]
-    more = "".join(f", int64_t {p}" for p in params.split(", ") if p)
+    params = {"gemm": "", "table": "*at", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[t.kind]
+    more = "".join(f", {'const ' if p[0] == '*' else ''}int64_t {p}" for p in params.split(", ") if p)
     b_pitch, c_pitch = ("bp", "cp") if t.is_pitched else (str(nr), str(nr))
 
     def element(step: int, row: int, vector: int) -> str:
@@ -154,8 +157,9 @@ def _tile_text(rows: int, t: _Tile) -> str:
     out = [
         f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first{more}) {{",
         "  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";",
-        f"  const T *ahead = b + {AHEAD} * {b_pitch};",
     ]
+    if is_ahead := t.kind != "table":
+        out.append(f"  const T *ahead = b + {AHEAD} * {b_pitch};")
     for n in names_a:
         out.append(f"  const T *{n} = a{f' + {n[1:]} * pitch' if n[0] == 'r' else ''};")
         if n[0] == "a" and n != "a0":
@@ -163,7 +167,8 @@ def _tile_text(rows: int, t: _Tile) -> str:
 
     def step(u: int) -> list[str]:
         lines = ["    {"]
-        lines += [f"      V b{v} = *(const U *)(b + {u} * {b_pitch} + {v * lanes});" for v in range(vectors)]
+        begin = f"at[{u}]" if t.kind == "table" else f"{u} * {b_pitch}"
+        lines += [f"      V b{v} = *(const U *)(b + {begin} + {v * lanes});" for v in range(vectors)]
         for i in range(rows):
             sums = [f"{names[i][v][u % sets]} +=" for v in range(vectors)]
             if t.folds(i):
@@ -173,14 +178,17 @@ def _tile_text(rows: int, t: _Tile) -> str:
         return [*lines, "    }"]
 
     def onward(steps: int) -> str:
-        return "    " + " ".join(f"{n} += {walks.format(steps)};" for n in names_a) + f" b += {steps} * {b_pitch};\n  }}"
+        b = f"at += {steps}" if t.kind == "table" else f"b += {steps} * {b_pitch}"
+        return "    " + " ".join(f"{n} += {walks.format(steps)};" for n in names_a) + f" {b};\n  }}"
 
     out.append("  int64_t k = 0;")
     out.append(f"  for (; k + {steps} <= kc; k += {steps}) {{")
     for u in range(steps):
-        out.append("    " + " ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines))
+        if is_ahead:
+            out.append("    " + " ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines))
         out += step(u)
-    out.append(f"    ahead += {steps} * {b_pitch};")
+    if is_ahead:
+        out.append(f"    ahead += {steps} * {b_pitch};")
     out.append(onward(steps))
     if steps > 1:
         out.append("  for (; k < kc; ++k) {")

@@ -13,8 +13,7 @@ from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles
 from tatami.loop.segments import Group, collapse, cut_innermost, walk
 from tatami.plan.ir import CpuContraction
-from tatami.region.ir import Read, Region
-from tatami.region.walk import nodes
+from tatami.region.ir import Region
 
 CACHE_LINE = 64
 Part: TypeAlias = tuple[Group, Expr, Expr]
@@ -91,13 +90,8 @@ class FinishedSums(Tiles):
     def prefetch(self, values: dict[str, Expr], i0: Expr, rows: Expr, j0: Expr) -> Stmts:
         """The lines that the epilogue writes, and reads beside the sums, asked for before the products. A sliver has a few
         of each row, and rows lie far apart: nothing else foresees them."""
-        places = {(y.to, self.target(y)): True for y in self.region.yields}
-        for name in self.plan.epilogue:
-            for e in nodes(self.lets[name].expr):
-                if isinstance(e, Read):
-                    places.setdefault((e.tensor, self.address(e.tensor, e.map)), False)
         found: list[tuple[str, Expr, str, bool]] = []
-        for (buffer, place), written in places.items():
+        for buffer, place, written in self.finished_places(self.region):
             at = substitute(place, values)
             down = collapse(self.m_axes, self.extents, [at], f"{buffer}_m")
             across = collapse(self.n_axes, self.extents, [at], f"{buffer}_n")

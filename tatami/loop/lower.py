@@ -18,6 +18,7 @@ from tatami.core.target import Target
 from tatami.loop import ir
 from tatami.loop.contraction import lower_contraction
 from tatami.loop.opaque import lower_opaque
+from tatami.loop.planes import lower_planes
 from tatami.loop.rename import Names, rename, rename_plan
 from tatami.loop.rows import lower_rows
 from tatami.loop.streaming import lower_streaming
@@ -26,6 +27,7 @@ from tatami.loop.window import lower_window
 from tatami.loop.winograd import lower_winograd
 from tatami.plan.ir import (
     CpuContraction,
+    CpuPlanes,
     CpuRows,
     CpuStreaming,
     CpuTurn,
@@ -112,6 +114,8 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
             return lower_window(region, plan)
         case CpuWinograd():
             return lower_winograd(region, plan)
+        case CpuPlanes():
+            return lower_planes(region, plan)
         case CpuTurn():
             return lower_turn(region, plan)
         case CpuStreaming():
@@ -121,7 +125,7 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
                 "InvalidPlan",
                 at,
                 f"a plan of kind {type(plan).__name__} is for another target",
-                "choose a plan of kind scalar, cpu_rows, cpu_contraction, cpu_streaming, cpu_turn, cpu_window or cpu_winograd",
+                "choose a plan of kind scalar, cpu_rows, cpu_contraction, cpu_planes, cpu_streaming, cpu_turn, cpu_window or cpu_winograd",
             )
 
 

@@ -21,8 +21,9 @@ from tatami.loop import ir as loop
 from tatami.loop.flatten import flatten
 from tatami.loop.pointwise import Emitter, Point
 from tatami.loop.segments import Group, collapse, guard_range, walk
-from tatami.plan.ir import CpuContraction, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
+from tatami.plan.ir import CpuContraction, CpuPlanes, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
 from tatami.region.ir import At, Cast, Const, Read, Reduce, Region, RegionExpr, Select, Within, Yield
+from tatami.region.kinds import epilogue_of
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
 
 Stmts: TypeAlias = tuple[loop.Stmt, ...]
@@ -30,7 +31,9 @@ Direct: TypeAlias = tuple[str, Expr, Expr]
 """A plain read: buffer, address, stride along the inner axis of j."""
 
 
-def misfit(plan: CpuContraction | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, let: str, why: str) -> TatamiError:
+def misfit(
+    plan: CpuContraction | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, let: str, why: str
+) -> TatamiError:
     """The diagnostic of a plan whose template does not take the Region."""
     other = "cpu_split" if isinstance(plan, CpuStreaming) else "cpu_rows"
     kind = plan.__struct_config__.tag
@@ -115,6 +118,15 @@ class Tiles:
                 if dtype is not None and loop.type_of(value).dtype != dtype:
                     value = loop.Cast(value, dtype)
             self.em.store(y.to, self.em.simplified(p.at(self.target(y))), value, p, active)
+
+    def finished_places(self, region: Region) -> list[tuple[str, Expr, bool]]:
+        """What becoming results touches: buffer, address over the axes of the sum, and is it written?"""
+        places = {(y.to, self.target(y)): True for y in region.yields}
+        for name in epilogue_of(region, self.acc):
+            for e in nodes(self.lets[name].expr):
+                if isinstance(e, Read):
+                    places.setdefault((e.tensor, self.address(e.tensor, e.map)), False)
+        return [(buffer, place, written) for (buffer, place), written in places.items()]
 
     def finish_sum(self, region: Region, p: Point, sums: str, at: Expr) -> None:
         """All outputs at one place, from the sum stored at `at`."""

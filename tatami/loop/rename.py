@@ -13,7 +13,18 @@ import msgspec
 from tatami.core.expr import ZERO, Expr, free_vars, substitute, var
 from tatami.core.layout import MemRef
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd, Pass, Scalar, SchedulePlan
+from tatami.plan.ir import (
+    CpuContraction,
+    CpuPlanes,
+    CpuRows,
+    CpuStreaming,
+    CpuTurn,
+    CpuWindow,
+    CpuWinograd,
+    Pass,
+    Scalar,
+    SchedulePlan,
+)
 from tatami.region.ir import (
     At,
     Binary,
@@ -99,7 +110,7 @@ def rename_plan(plan: P, names: Names) -> P:
             )
         case CpuWindow():
             plan = msgspec.structs.replace(plan, let=let(plan.let))
-        case CpuWinograd():
+        case CpuWinograd() | CpuPlanes():
             packed = tuple(names.inputs.get(t, t) for t in plan.packed)
             plan = msgspec.structs.replace(plan, acc=let(plan.acc), packed=packed)
         case CpuTurn():

@@ -21,20 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
-from tatami.core.layout import packed_layout
-from tatami.core.target import lanes_of
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, var
 from tatami.loop import ir as loop
-from tatami.loop.contraction import ELEMENT, GRAIN_FLOPS, GRAIN_PACK, grain
-from tatami.loop.packing import Stmts, Tiles, misfit, split_guards
-from tatami.loop.pointwise import Point
-from tatami.loop.segments import collapse, walk
+from tatami.loop.contraction import GRAIN_FLOPS, GRAIN_PACK, grain
+from tatami.loop.image_blocks import ImageBlocks
+from tatami.loop.packing import Stmts, misfit, split_guards
 from tatami.plan.ir import CpuWinograd
 from tatami.region.convolution import Convolution, find_convolution
-from tatami.region.ir import Reduce, Region
+from tatami.region.ir import Region
 from tatami.region.slides import Slide
-from tatami.region.tiles import MATRICES, WINDOW, Sum, products_of, tiles_of
-from tatami.region.walk import lets_by_name, reads
+from tatami.region.tiles import MATRICES, RESULTS, WINDOW, Sum, products_of, tiles_of
 
 
 def lower_winograd(region: Region, plan: CpuWinograd) -> loop.Body:
@@ -45,45 +41,23 @@ def lower_winograd(region: Region, plan: CpuWinograd) -> loop.Body:
     return _Winograd(region, plan, found).body()
 
 
-class _Winograd(Tiles):
+class _Winograd(ImageBlocks):
     def __init__(self, region: Region, plan: CpuWinograd, conv: Convolution) -> None:
-        acc = lets_by_name(region)[plan.acc].expr
-        assert isinstance(acc, Reduce)
-        element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
-        super().__init__(region, plan.acc, acc.dtype, conv.channels, lanes, f"tatami_pack_{element}_{lanes}")
-        self.region, self.plan, self.conv = region, plan, conv
-        self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
-        self.gemm_routine = f"tatami_gemm_{element}_{self.mr}x{self.nr}_{lanes}"
-        self.rows, self.columns = conv.slides
+        super().__init__(region, plan, conv, RESULTS)
+        self.plan = plan
+        self.rows, _ = conv.slides
+        self.gemm_routine = f"tatami_gemm_{self.element}_{self.mr}x{self.nr}_{self.lanes}"
         self.row_tile, self.column_tile = tiles_of(conv.slides)
         self.products = products_of(conv.slides)
-        self.height, self.width = self.extents[self.rows.axis], self.extents[self.columns.axis]
-        self.channels, self.filters = (product(self.extents[a] for a in g) for g in (conv.channels, conv.filters))
         self.slivers = ceildiv(self.filters, expr(self.nr))
-        self.grid_rows, self.grid_columns = ceildiv(self.height, expr(2)), ceildiv(self.width, expr(2))
-        self.block_rows = minimum(expr(plan.rows), maximum(ONE, self.grid_rows))
-        self.block_columns = minimum(expr(plan.columns), maximum(ONE, self.grid_columns))
-        self.down = ceildiv(self.grid_rows, self.block_rows)
-        self.across = ceildiv(self.grid_columns, self.block_columns)
         self.most = self.block_rows * self.block_columns
-        self.outer = (*conv.shape.batch, *conv.images)
-        self.items = product(self.extents[a] for a in self.outer) * self.down * self.across
-        self.panel_step, self.sum_step = self.channels * self.most + 5 * lanes, self.most * self.nr + 5 * lanes
+        apart = 5 * self.lanes
+        self.panel_step, self.sum_step = self.channels * self.most + apart, self.most * self.nr + apart
         """From position to position: a few lines more than needed, so that they do not share the sets of a cache."""
         self.pitch = self.block_columns * 2 + 2
         """Of the columns of one remainder."""
-        self.weights = self.transformed()
+        self.weights = self.packed_weights(plan, (expr(MATRICES**2), self.channels, self.filters), self.nr, "transformed")
         self.has_even_rows = (self.width.as_int() or 1) % 2 == 0 and self.across == ONE
-
-    def transformed(self) -> str:
-        """The tensor of transformed weights: checked by its shape and its layout."""
-        (name,) = {r.tensor for r in reads(self.conv.weights)} & set(self.plan.packed) or {""}
-        lead = tuple(self.extents[a] for a in self.conv.shape.batch)
-        memref = self.memrefs.get(name)
-        shape = (*lead, expr(MATRICES**2), self.channels, self.filters)
-        if memref is None or memref.shape != shape or memref.layout != packed_layout(len(shape), self.nr):
-            raise misfit(self.plan, self.plan.acc, "its weights are not transformed in setup")
-        return name
 
     # -- the kernel ----------------------------------------------------------------------------
 
@@ -126,20 +100,9 @@ class _Winograd(Tiles):
         return loop.Parallel(x, self.items * count, work, stmts, scratch)
 
     def enter(self, item: Expr) -> Stmts:
-        """Registers of a block of tiles: the outer axes, its first row and column of tiles, and how many it has."""
-        declare, self.at, block = self.batch_values(self.outer, item, self.down * self.across)
-        row = floordiv(block, self.across)
-        down, self.top, self.tile_rows = self.balanced(self.grid_rows, row, self.down)
-        across, self.left, self.tile_columns = self.balanced(self.grid_columns, block - row * self.across, self.across)
-        self.tiles, d = self.integer(self.tile_rows * self.tile_columns)
-        return (*declare, *down, *across, d)
-
-    def spread(self, axes: tuple[str, ...], index: Expr) -> tuple[Stmts, dict[str, Expr]]:
-        """Where each of `axes` is, from their linear index."""
-        if len(axes) == 1:
-            return (), {axes[0]: index}
-        declare, values, _ = self.batch_values(axes, index, ONE)
-        return declare, values
+        declare = super().enter(item)
+        self.tiles, d = self.integer(self.own_rows * self.own_columns)
+        return (*declare, d)
 
     # -- into panels ---------------------------------------------------------------------------
 
@@ -163,7 +126,7 @@ class _Winograd(Tiles):
     def fill(self, values: dict[str, Expr]) -> Stmts:
         """The part of the image that the block's tiles see: what some result depends on, no more."""
         top, left, stride = self.top * 2, self.left * 2, self.columns.stride
-        height, width = minimum(self.tile_rows * 2, self.height - top), minimum(self.tile_columns * 2, self.width - left)
+        height, width = minimum(self.own_rows * 2, self.height - top), minimum(self.own_columns * 2, self.width - left)
         r, x = self.counter(self.seen_along(self.rows, self.height)), self.counter(self.width + 2)
         guards, inside, outside = split_guards(self.conv.image)
         body: list[loop.Stmt] = []
@@ -194,10 +157,10 @@ class _Winograd(Tiles):
             down = [self.sums_of(self.row_tile.into, [line[j] for line in d]) for j in range(self.column_tile.samples)]
             spread = (value for line in zip(*down, strict=True) for value in self.sums_of(self.column_tile.into, line))
             for p, value in enumerate(spread):
-                at = (self.most + self.lanes) * p + var(row) * self.tile_columns + var(column)
+                at = (self.most + self.lanes) * p + var(row) * self.own_columns + var(column)
                 self.em.emit(loop.Store(self.positions, at, value))
-        across = loop.For(column, ZERO, self.tile_columns, tuple(body), self.lanes, simd=True)
-        return (loop.For(row, ZERO, self.tile_rows, (across,)),)
+        across = loop.For(column, ZERO, self.own_columns, tuple(body), self.lanes, simd=True)
+        return (loop.For(row, ZERO, self.own_rows, (across,)),)
 
     def sums_of(self, sums: tuple[Sum, ...], x: Sequence[loop.Value]) -> list[loop.Value]:
         """Sums and differences of `x`, whose first terms are positive."""
@@ -233,13 +196,10 @@ class _Winograd(Tiles):
     def multiply(self, panels: str, base: Expr, sliver: Expr) -> Stmts:
         """All of a block's tiles by one sliver of filters: the products, the results, their epilogue."""
         p = self.counter(expr(self.products))
-        lead = ZERO
-        for axis in self.conv.shape.batch:
-            lead = lead * self.extents[axis] + self.at[axis]
         across = len(self.column_tile.into)
         row = floordiv(var(p), expr(across))
         matrix = self.row_tile.matrix_of(row) * MATRICES + self.column_tile.matrix_of(var(p) - row * across)
-        weights = ((lead * MATRICES**2 + matrix) * self.slivers + sliver) * self.channels * self.nr
+        weights = ((self.group() * MATRICES**2 + matrix) * self.slivers + sliver) * self.channels * self.nr
 
         def block(k0: Expr, k1: Expr) -> Stmts:
             pointers = (
@@ -262,7 +222,7 @@ class _Winograd(Tiles):
         """[pixel][filter] of the block, lanes are filters."""
         row, column = self.counter(self.grid_rows), self.counter(self.grid_columns)
         x = self.counter(expr(self.nr))
-        tile = var(row) * self.tile_columns + var(column)
+        tile = var(row) * self.own_columns + var(column)
         with self.em.block() as body:
             m = [
                 self.em.declare(loop.Load(self.sums, self.sum_step * p + tile * self.nr + var(x), self.dtype, self.lanes))
@@ -272,10 +232,10 @@ class _Winograd(Tiles):
             down = [self.sums_of(self.row_tile.back, m[j::across]) for j in range(across)]
             for i, line in enumerate(zip(*down, strict=True)):
                 for j, value in enumerate(self.sums_of(self.column_tile.back, line)):
-                    pixel = (var(row) * 2 + i) * (self.tile_columns * 2) + var(column) * 2 + j
+                    pixel = (var(row) * 2 + i) * (self.own_columns * 2) + var(column) * 2 + j
                     self.em.emit(loop.Store(self.results, pixel * self.nr + var(x), value))
         filters = loop.For(x, ZERO, expr(self.nr), tuple(body), self.lanes, simd=True)
-        return (loop.For(row, ZERO, self.tile_rows, (loop.For(column, ZERO, self.tile_columns, (filters,)),)),)
+        return (loop.For(row, ZERO, self.own_rows, (loop.For(column, ZERO, self.own_columns, (filters,)),)),)
 
     def epilogue(self, sliver: Expr) -> Stmts:
         """Filter by filter, along rows of pixels; along all pixels where memory has them in one piece."""
@@ -286,29 +246,12 @@ class _Winograd(Tiles):
         rows, columns = self.rows.axis, self.columns.axis
         start = var(f) * self.tiles * 4
         top, left = self.top * 2, self.left * 2
-        bottom = minimum(top + self.tile_rows * 2, self.height)
-        right = minimum(left + self.tile_columns * 2, self.width)
+        bottom = minimum(top + self.own_rows * 2, self.height)
+        right = minimum(left + self.own_columns * 2, self.width)
         if self.has_even_rows:
-            body = self.along((rows, columns), at, top * self.width, bottom * self.width, start)
+            body = self.along((rows, columns), at, top * self.width, bottom * self.width, self.turned, start)
         else:
             y = self.counter(self.height)
-            row = start + (var(y) - top) * (self.tile_columns * 2)
-            body = (loop.For(y, top, bottom, self.along((columns,), {**at, rows: var(y)}, left, right, row)),)
+            row = start + (var(y) - top) * (self.own_columns * 2)
+            body = (loop.For(y, top, bottom, self.along((columns,), {**at, rows: var(y)}, left, right, self.turned, row)),)
         return (loop.For(f, ZERO, count, (*declare, *body)),)
-
-    def along(self, axes: tuple[str, ...], at: dict[str, Expr], lo: Expr, hi: Expr, start: Expr) -> Stmts:
-        """The epilogue at ``lo <= linear index of axes < hi``, whose sums begin at `start`."""
-        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
-        uses = [substitute(u, at) for u in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
-        group = collapse(axes, self.extents, uses, f"{self.turned}_g")
-
-        def across(outer: dict[str, Expr], name: str, first: Expr, stop: Expr, base: Expr) -> Stmts:
-            x = self.counter(group.spans[-1].size)
-            bound = {**at, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
-
-            def finish(y: str, p: Point) -> None:
-                self.finish_sum(self.region, p, self.turned, start + base + var(y) - lo)
-
-            return self.run_along(bound, x, first, stop, finish, (self.lanes, self.lanes // 2, self.lanes // 4, 1))
-
-        return walk(group, lo, hi, self.counter, across)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import msgspec
 
@@ -10,13 +11,14 @@ from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
 from tatami.plan.choose_contraction import register_tile
 from tatami.plan.estimate import PEAK_SHARE_CONTRACTION, SECONDS_PER_PACKED_BYTE, clock, operations, roofline, trips
-from tatami.plan.ir import TURNED_LANES, Candidate, CpuWinograd, Rejected
+from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Rejected
 from tatami.plan.packed_operands import is_packable
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.convolution import Convolution, find_convolution
 from tatami.region.ir import Region
 from tatami.region.kinds import epilogue_of, operand_tensor
+from tatami.region.planes import panel_of, planes_of, reach_of
 from tatami.region.tiles import MATRICES, RESULTS, TILES, WINDOW, products_of
 from tatami.region.walk import all_axes, lets_by_name
 
@@ -27,38 +29,69 @@ NARROW_SHARE = 0.92
 def find_winograd(region: Region) -> Convolution | str:
     """The convolution that tiles apply to, or why they do not, in numbers."""
     found = find_convolution(region)
-    return found if isinstance(found, str) else _refusal(region, found) or found
+    return found if isinstance(found, str) else _not_tiles(region, found) or _refusal(region, found) or found
+
+
+def find_planes(region: Region) -> Convolution | str:
+    """The convolution that planes apply to, or why they do not, in numbers."""
+    found = find_convolution(region)
+    return found if isinstance(found, str) else _not_planes(region, found) or _refusal(region, found) or found
 
 
 def _refusal(region: Region, found: Convolution) -> str:
-    extents = all_axes(region)
+    """Why no template of convolutions takes this one."""
     acc = lets_by_name(region)[found.shape.acc]
     if acc.dtype not in (DType.fp32, DType.fp64):
-        return f"it accumulates in {acc.dtype}; transforms take fp32 and fp64"
-    windows = " x ".join(str(extents[s.window]) for s in found.slides)
-    if len(found.slides) != 2 or any(extents[s.window].as_int() != WINDOW for s in found.slides):
-        return f"a window of {windows}; the template takes 3 x 3"
-    if wrong := next((s for s in found.slides if s.stride not in TILES or s.dilation != 1), None):
-        return f"stride {wrong.stride}, dilation {wrong.dilation}; the template takes strides 1 and 2, dilation 1"
+        return f"it accumulates in {acc.dtype}; the template takes fp32 and fp64"
     if any(y.source not in (acc.name, *epilogue_of(region, acc.name)) for y in region.yields):
         return "an output is not made from the accumulator in place"
     return ""
 
 
-def winograd_candidate(
+def _not_planes(region: Region, found: Convolution) -> str:
+    extents = all_axes(region)
+    windows = " x ".join(str(extents[s.window]) for s in found.slides)
+    if len(found.slides) > 2 or any(extents[s.window].as_int() is None for s in found.slides):
+        return f"a window of {windows}; the template takes 1 or 2 known extents"
+    return ""
+
+
+def _not_tiles(region: Region, found: Convolution) -> str:
+    extents = all_axes(region)
+    windows = " x ".join(str(extents[s.window]) for s in found.slides)
+    if len(found.slides) != 2 or any(extents[s.window].as_int() != WINDOW for s in found.slides):
+        return f"a window of {windows}; the template takes 3 x 3"
+    if wrong := next((s for s in found.slides if s.stride not in TILES or s.dilation != 1), None):
+        return f"stride {wrong.stride}, dilation {wrong.dilation}; the template takes strides 1 and 2, dilation 1"
+    return ""
+
+
+def convolution_candidates(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
-) -> Candidate | Rejected | None:
-    """Fewer products for a 3x3 convolution; None where there is no convolution."""
+) -> list[Candidate | Rejected]:
+    """Tiles and planes; none where there is no convolution."""
     found = find_convolution(region)
     if isinstance(found, str):
-        return None
-    if why := _refusal(region, found):
-        return Rejected("cpu_winograd", why)
+        return []
+    made: list[Candidate | Rejected] = []
     weights = operand_tensor(found.weights)
-    if weights not in constants or not is_packable(
-        region, found.weights, (*found.shape.batch, *found.channels, *found.filters)
+    axes = (*found.shape.batch, *found.shape.k, *found.filters)
+    for kind, why, candidate in (
+        ("cpu_winograd", _not_tiles(region, found), winograd_candidate),
+        ("cpu_planes", _not_planes(region, found), planes_candidate),
     ):
-        return Rejected("cpu_winograd", "its weights are no constant of known extents; setup transforms those only")
+        why = why or _refusal(region, found)
+        if not why and (weights not in constants or not is_packable(region, found.weights, axes)):
+            why = "its weights are no constant of known extents; setup packs those only"
+        made.append(Rejected(kind, why) if why else candidate(region, facts, found, target, sizes))
+    return made
+
+
+def winograd_candidate(
+    region: Region, facts: RegionFacts, found: Convolution, target: Target, sizes: Mapping[str, int]
+) -> Candidate | Rejected:
+    """Fewer products for a 3x3 convolution."""
+    weights = operand_tensor(found.weights)
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     if (lanes := lanes_of(target.lanes, itemsize)) not in TURNED_LANES:
         return Rejected("cpu_winograd", f"vectors of {lanes} elements; transposing takes 4, 8 or 16")
@@ -126,3 +159,74 @@ def winograd_estimate(
     far = 0.0 if is_near else blocks * products * matrix * SECONDS_PER_PACKED_BYTE / 2 / threads
     far = max(0.0, far - compute / -(-min(tiles, plan.rows * plan.columns) // plan.mr))
     return roofline({"compute": compute, "transform": (into + panels + back) / rate, "weights": far}, facts, target, sizes)
+
+
+def planes_candidate(
+    region: Region, facts: RegionFacts, found: Convolution, target: Target, sizes: Mapping[str, int]
+) -> Candidate:
+    """The image copied once, then products that find it by a table."""
+    plan = _planes_plan(region, found, target, sizes)
+    line = f"cpu_planes {plan.mr}x{plan.nr}, blocks of {plan.rows}x{plan.columns}"
+    return Candidate(plan, line, planes_estimate(region, facts, plan, found, target, sizes))
+
+
+def _reaches(region: Region, found: Convolution) -> tuple[tuple[int, int], int]:
+    """Entries that a result sees after its own, down and across; and the planes of a channel."""
+    extents = all_axes(region)
+    windows = [(s, size_at(extents[s.window], {})) for s in found.slides]
+    down, across = [0, *(reach_of(s, size) for s, size in windows)][-2:]
+    return (down, across), prod(len(planes_of(s, size)) for s, size in windows)
+
+
+def _image(region: Region, found: Convolution, sizes: Mapping[str, int]) -> tuple[int, int]:
+    extents = all_axes(region)
+    height, width = [1, *(size_at(extents[s.axis], sizes) for s in found.slides)][-2:]
+    return height, width
+
+
+def _planes_plan(region: Region, found: Convolution, target: Target, sizes: Mapping[str, int]) -> CpuPlanes:
+    """Blocks whose planes fill half of L2: whole rows where some fit, two blocks for each core at least."""
+    itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
+    mr, nr = register_tile(target, itemsize)
+    (down, across), planes = _reaches(region, found)
+    height, width = _image(region, found, sizes)
+    room = target.l2_bytes // 2 // (trips(region, found.channels, sizes) * planes * itemsize)
+    least = min(height, 2 * down + 1)
+    parts = -(-width // max(2 * nr, room // (least + down) - across))
+    columns = -(-width // parts)
+    rows = max(1, min(height, room // (columns + across) - down))
+    cores = max(1, target.cores)
+    if cores > 1:
+        items = trips(region, (*found.shape.batch, *found.images), sizes) * parts
+        rows = max(1, min(rows, items * height // (2 * cores)))
+    rows = -(-height // -(-height // rows))
+    kc = 384 if target.l2_bytes >= 512 << 10 else 256
+    return CpuPlanes(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, (operand_tensor(found.weights),))
+
+
+CYCLES_PER_COPY = 24.0
+"""Of a row of an image on its way to a plane, beside its vectors: the guards' ranges."""
+
+
+def planes_estimate(
+    region: Region, facts: RegionFacts, plan: CpuPlanes, found: Convolution, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """The products of whole slivers, the ends of rows among them, and of whole panels; the copies, by vectors; the epilogue."""
+    lanes = lanes_of(plan.width, lets_by_name(region)[plan.acc].dtype.itemsize)
+    (down, across), planes = _reaches(region, found)
+    height, width = _image(region, found, sizes)
+    rows, columns = min(plan.rows, height), min(plan.columns, width)
+    outer = trips(region, (*found.shape.batch, *found.images), sizes)
+    channels, filters = trips(region, found.channels, sizes), trips(region, found.filters, sizes)
+    blocks = outer * -(-height // rows) * -(-width // columns)
+    slivers = -(-((rows - 1) * (columns + across) + columns) // plan.nr)
+    panel = panel_of(filters, plan.mr)
+    padded = -(-filters // panel) * panel
+    threads = max(1, target.cores) if blocks > 1 else 1
+    rate = clock(target) * threads
+    work = 2.0 * blocks * slivers * plan.nr * padded * trips(region, found.shape.k, sizes)
+    compute = work / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    copies = blocks * channels * planes * (rows + down) * (CYCLES_PER_COPY + 3.0 * -(-(columns + across) // lanes))
+    after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
+    back = outer * height * -(-width // lanes) * filters * (4.0 + after)
+    return roofline({"compute": compute, "copies": (copies + back) / rate}, facts, target, sizes)

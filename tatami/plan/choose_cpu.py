@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from tatami.core.expr import free_vars, product
 from tatami.core.target import Target, lanes_of
 from tatami.plan.choose_contraction import contraction_candidate, register_tile
-from tatami.plan.choose_convolution import find_winograd, winograd_candidate, winograd_estimate
+from tatami.plan.choose_convolution import (
+    convolution_candidates,
+    find_planes,
+    find_winograd,
+    planes_estimate,
+    winograd_estimate,
+)
 from tatami.plan.choose_rows import rows_candidate, scalar_candidate, vector_widths
 from tatami.plan.estimate import (
     contraction_estimate,
@@ -22,6 +28,7 @@ from tatami.plan.ir import (
     TURNED_LANES,
     Candidate,
     CpuContraction,
+    CpuPlanes,
     CpuRows,
     CpuSplit,
     CpuStreaming,
@@ -60,8 +67,8 @@ def choose_cpu(
             break
     made.append(contraction_candidate(region, facts, target, sizes, constants))
     kind = kind_of(region)
-    if kind == "contraction" and (winograd := winograd_candidate(region, facts, target, sizes, constants)) is not None:
-        made.append(winograd)
+    if kind == "contraction":
+        made += convolution_candidates(region, facts, target, sizes, constants)
     if kind == "map":
         made.append(turn_candidate(region, facts, target, sizes))
     if kind == "stencil":
@@ -203,6 +210,9 @@ def plan_estimate(
         case CpuWinograd():
             tiled = find_winograd(region)
             return {} if isinstance(tiled, str) else winograd_estimate(region, facts, plan, tiled, target, sizes)
+        case CpuPlanes():
+            seen = find_planes(region)
+            return {} if isinstance(seen, str) else planes_estimate(region, facts, plan, seen, target, sizes)
         case CpuWindow():
             sliding = find_window(region)
             return {} if isinstance(sliding, str) else window_estimate(region, facts, plan, sliding, target, sizes)

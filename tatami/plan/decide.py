@@ -13,6 +13,7 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.ir import (
     CpuContraction,
+    CpuPlanes,
     CpuRows,
     CpuSplit,
     CpuStreaming,
@@ -93,7 +94,7 @@ def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[
 
 def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
     match plan:
-        case CpuWinograd():
+        case CpuWinograd() | CpuPlanes():
             return frozenset({"contraction"})
         case CpuContraction() | Sm80Mma() | Sm90Mma() | GpuSync():
             return frozenset({"contraction", "streaming_pair"})

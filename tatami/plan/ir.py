@@ -136,6 +136,22 @@ class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winogr
     packed: tuple[str, ...]
 
 
+class CpuPlanes(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_planes"):
+    """A convolution whose image is copied once, without guards and strides, to planes (region/planes.py): at each place of the
+    window the products find their operand where a table says, and nothing is packed. Blocks of `rows` x `columns` results;
+    the tile is mr filters, weights that `setup` has packed (`packed` names them), by nr neighbours along the rows of the
+    block, which follow each other."""
+
+    acc: str
+    rows: int
+    columns: int
+    mr: int
+    nr: int
+    kc: int
+    width: int
+    packed: tuple[str, ...]
+
+
 class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
     """A map that reads along `across` and writes along `along`, by square tiles of `tile` elements a side
     (region/turned.py says when); `width` in elements of fp32."""
@@ -332,6 +348,7 @@ SchedulePlan: TypeAlias = (
     | CpuWindow
     | CpuTurn
     | CpuWinograd
+    | CpuPlanes
     | CpuSplit
     | Sm80Mma
     | Sm90Mma

@@ -4,6 +4,7 @@ A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N
 in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
 
     cpu_contraction   the wide operand itself, slivers of nr columns
+    cpu_planes        the weights of a convolution, panels of as many filters each
     cpu_winograd      3x3 weights transformed to 16 matrices (region/tiles.py): [batch…, 16, C, F], slivers of nr filters
 
 What the realised Region reads means the operand. Of transformed weights that is their inverse, which is short: weights
@@ -20,10 +21,11 @@ from tatami.core.bounds import linearize
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, floordiv, product, var
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import CpuContraction, CpuWinograd, SchedulePlan
+from tatami.plan.ir import CpuContraction, CpuPlanes, CpuWinograd, SchedulePlan
 from tatami.region.convolution import find_convolution
 from tatami.region.ir import Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Within
 from tatami.region.kinds import ContractionShape, contractions, operand_tensor
+from tatami.region.planes import panel_of
 from tatami.region.slides import Slide
 from tatami.region.tiles import MATRICES, WINDOW, Tile, tiles_of
 from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads, substitute_axes
@@ -46,13 +48,15 @@ class PackedOperand(msgspec.Struct, frozen=True):
 
 def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, ...]:
     """The operands that `plan` wants packed and that can be: their extents are numbers, and they read one tensor."""
-    if not isinstance(plan, CpuContraction | CpuWinograd):
+    if not isinstance(plan, CpuContraction | CpuPlanes | CpuWinograd):
         return ()
     shape = next((c for c in contractions(region) if c.acc == plan.acc), None)
     if shape is None:
         return ()
     if isinstance(plan, CpuWinograd):
         found = _transformed(region, plan)
+    elif isinstance(plan, CpuPlanes):
+        found = _panels(region, plan)
     else:
         wide, own = (shape.lhs, shape.m) if plan.swap else (shape.rhs, shape.n)
         found = _slivers(region, plan, shape, wide, own, plan.nr)
@@ -74,7 +78,12 @@ def _value(region: Region, acc: str, operand: RegionExpr) -> tuple[RegionExpr, D
 
 
 def _slivers(
-    region: Region, plan: CpuContraction, shape: ContractionShape, operand: RegionExpr, own: tuple[str, ...], block: int
+    region: Region,
+    plan: CpuContraction | CpuPlanes,
+    shape: ContractionShape,
+    operand: RegionExpr,
+    own: tuple[str, ...],
+    block: int,
 ) -> PackedOperand | None:
     axes = (*shape.batch, *shape.k, *own)
     if operand_tensor(operand) not in plan.packed or not is_packable(region, operand, axes):
@@ -88,6 +97,14 @@ def _slivers(
     return PackedOperand(
         plan.acc, operand, tensor, (Let("v", axes, dtype, e),), axis_sizes, sizes, index, block, lambda name: Read(name, index)
     )
+
+
+def _panels(region: Region, plan: CpuPlanes) -> PackedOperand | None:
+    found = find_convolution(region)
+    if isinstance(found, str):
+        return None
+    filters = product(all_axes(region)[a] for a in found.filters).as_int() or 1
+    return _slivers(region, plan, found.shape, found.weights, found.filters, panel_of(filters, plan.mr))
 
 
 def _linear(extents: dict[str, Expr], axes: tuple[str, ...]) -> Expr:

@@ -9,7 +9,7 @@ import msgspec
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.choose import choose
-from tatami.plan.ir import CpuContraction, CpuWinograd, Guarded, ProgramPlan, RegionPlan
+from tatami.plan.ir import CpuContraction, CpuPlanes, CpuWinograd, Guarded, ProgramPlan, RegionPlan
 from tatami.poly_core.ir import PolyCore
 from tatami.region.ir import Program, Region
 
@@ -64,7 +64,7 @@ def _with_names(plan: RegionPlan, region: Region) -> RegionPlan:
     changed = False
     choices: list[Guarded] = []
     for c in plan.choices:
-        if isinstance(c.plan, CpuContraction | CpuWinograd) and any(t not in inputs for t in c.plan.packed):
+        if isinstance(c.plan, CpuContraction | CpuPlanes | CpuWinograd) and any(t not in inputs for t in c.plan.packed):
             changed = True
             c = msgspec.structs.replace(c, plan=msgspec.structs.replace(c.plan, packed=tuple(map(tensor, c.plan.packed))))
         choices.append(c)

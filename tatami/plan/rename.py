@@ -11,6 +11,7 @@ from tatami.core.expr import substitute, var
 from tatami.core.kernel import Condition
 from tatami.plan.ir import (
     CpuContraction,
+    CpuPlanes,
     CpuRows,
     CpuSplit,
     CpuStreaming,
@@ -75,7 +76,7 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
             )
         case CpuWindow():
             result = replace(plan, let=let(plan.let))
-        case CpuWinograd():
+        case CpuWinograd() | CpuPlanes():
             result = replace(plan, acc=let(plan.acc), packed=tuple(tensor(t) for t in plan.packed))
         case CpuTurn():
             result = replace(plan, along=axis(plan.along), across=axis(plan.across))

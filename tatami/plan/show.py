@@ -12,6 +12,7 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.ir import (
     CpuContraction,
+    CpuPlanes,
     CpuRows,
     CpuSplit,
     CpuStreaming,
@@ -140,6 +141,9 @@ def show_plan(plan: SchedulePlan) -> list[str]:
             blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"
             tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"
             return [f"cpu_winograd {plan.acc}", f"  {blocks}", f"  {tile}"]
+        case CpuPlanes():
+            blocks = f"blocks of {plan.rows}x{plan.columns}, packed {', '.join(plan.packed)}"
+            return [f"cpu_planes {plan.acc}", f"  {blocks}", f"  tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"]
         case CpuTurn():
             return [f"cpu_turn {plan.across} -> {plan.along}", f"  tiles of {plan.tile}, width {plan.width}"]
         case CpuStreaming():

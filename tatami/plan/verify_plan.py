@@ -8,12 +8,13 @@ from typing import assert_never
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
-from tatami.plan.choose_convolution import find_winograd
+from tatami.plan.choose_convolution import find_planes, find_winograd
 from tatami.plan.gpu_limits import hard_limits, shape_rules
 from tatami.plan.ir import (
     TURNED_LANES,
     Blocks,
     CpuContraction,
+    CpuPlanes,
     CpuRows,
     CpuSplit,
     CpuStreaming,
@@ -47,7 +48,9 @@ MAX_TILE = 1024
 
 def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diagnostic]:
     """All faults of `plan` as the schedule of `region`."""
-    is_cpu = isinstance(plan, CpuRows | CpuContraction | CpuWindow | CpuWinograd | CpuStreaming | CpuTurn | CpuSplit)
+    is_cpu = isinstance(
+        plan, CpuRows | CpuContraction | CpuWindow | CpuWinograd | CpuPlanes | CpuStreaming | CpuTurn | CpuSplit
+    )
     if (is_cpu and target.kind != "cpu") or (isinstance(plan, GpuStream | Sm80Pair | Sm90Pair) and target.kind != "cuda"):
         return [_bad(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")]
     match plan:
@@ -57,8 +60,8 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             return list(_contraction(plan, region, target))
         case CpuWindow():
             return list(_window(plan, region, target))
-        case CpuWinograd():
-            return list(_winograd(plan, region, target))
+        case CpuWinograd() | CpuPlanes():
+            return list(_image_blocks(plan, region, target))
         case CpuStreaming():
             return list(_streaming(plan, region, target))
         case CpuTurn():
@@ -266,14 +269,18 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
 
 
 def _tile(
-    plan: CpuContraction | CpuStreaming | CpuWinograd, acc: DType, blocks: tuple[int, ...], region: Region, target: Target
+    plan: CpuContraction | CpuPlanes | CpuStreaming | CpuWinograd,
+    acc: DType,
+    blocks: tuple[int, ...],
+    region: Region,
+    target: Target,
 ) -> Iterator[Diagnostic]:
     """Sizes, lanes and registers of the micro-kernel, which accumulates in `acc`."""
     if min(plan.mr, plan.nr, plan.width, *blocks) < 1 or plan.nr % (lanes := lanes_of(plan.width, acc.itemsize)):
         why = f"a tile of {plan.mr}x{plan.nr}, vectors of width {plan.width}, blocks of {', '.join(map(str, blocks))}"
         yield _bad(region, why, "all sizes are positive, nr is a multiple of the vector's elements")
         return
-    if not isinstance(plan, CpuContraction) and lanes not in TURNED_LANES:
+    if isinstance(plan, CpuStreaming | CpuWinograd) and lanes not in TURNED_LANES:
         yield _bad(region, f"vectors of {lanes} elements of {acc}", "transposing takes 4, 8 or 16: change the width")
         return
     yield from _width(plan, region, target)
@@ -289,17 +296,18 @@ def _tile(
 
 
 def _width(
-    plan: CpuContraction | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, region: Region, target: Target
+    plan: CpuContraction | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, region: Region, target: Target
 ) -> Iterator[Diagnostic]:
     if plan.width > target.lanes:
         why, suggestion = f"width {plan.width}; {target.name} has {target.lanes} lanes", f"use width {target.lanes}"
         yield diagnostic("ResourceExceeded", region.name, why, suggestion)
 
 
-def _winograd(plan: CpuWinograd, region: Region, target: Target) -> Iterator[Diagnostic]:
-    found = find_winograd(region)
+def _image_blocks(plan: CpuWinograd | CpuPlanes, region: Region, target: Target) -> Iterator[Diagnostic]:
+    found = find_winograd(region) if isinstance(plan, CpuWinograd) else find_planes(region)
     if isinstance(found, str):
-        yield _bad(region, f"no 3x3 convolution to transform: {found}", "use a cpu_contraction plan")
+        what = "3x3 convolution to transform" if isinstance(plan, CpuWinograd) else "convolution to copy to planes"
+        yield _bad(region, f"no {what}: {found}", "use a cpu_contraction plan")
         return
     if plan.acc != found.shape.acc:
         yield _bad(region, f"{plan.acc!r} is not the convolution; {found.shape.acc} is", f"name {found.shape.acc}")

@@ -82,6 +82,22 @@ def test_operands_and_results_may_be_parts_of_wider_matrices(element: str, dtype
                 np.testing.assert_allclose(c, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("element", "dtype", "mr", "nr", "lanes"), CASES)
+def test_rows_may_begin_where_a_table_says(element: str, dtype: type, mr: int, nr: int, lanes: int) -> None:
+    run = routine(f"tatami_table_{element}_{mr}x{nr}_{lanes}")
+    rng = np.random.default_rng(0)
+    b = rng.standard_normal(400).astype(dtype)
+    for rows in (*range(1, mr + 1), 5 * mr - 1):
+        for depth in (1, 6, 33):
+            a = rng.standard_normal((rows, depth)).astype(dtype)
+            table = rng.integers(0, 400 - nr, depth)
+            wanted = a @ np.stack([b[at : at + nr] for at in table])
+            c = np.full((rows, nr), 7, dtype)
+            for k0, k1 in ((0, depth // 2), (depth // 2, depth)) if depth > 1 else ((0, depth),):
+                assert run((panels(a, mr), b, c, table), rows, depth, k0, k1) == 0
+            np.testing.assert_allclose(c, wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("element", "dtype", "lanes"), [("f32", np.float32, 16), ("f32", np.float32, 8), ("f64", np.float64, 8)]
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,33 +11,11 @@ import pytest
 import tatami as tt
 from tatami.core.codec import to_builtins
 from tatami.core.target import PRESETS
-from tatami.loop.verify import verify as verify_loops
 from tatami.plan.ir import CpuWinograd
 from tatami.plan.realise import realise
 from tatami.plan.verify_plan import verify_plan
 from tests.loop.compiled import kernel_of, run_sanitized, sanitizer_program
-
-Make = Callable[[tt.Graph, Any], Any]
-
-
-def weights(filters: int, channels: int, size: int = 3, dtype: Any = np.float32) -> np.ndarray:
-    made = np.random.default_rng(filters + channels).standard_normal((filters, channels, size, size))
-    return (made / (size * channels**0.5)).astype(dtype)
-
-
-def convolution(filters: int, channels: int, **attributes: Any) -> Make:
-    def make(g: tt.Graph, x: Any) -> Any:
-        w = weights(filters, channels // attributes.get("groups", 1))
-        b = np.random.default_rng(1).standard_normal(filters).astype(np.float32)
-        return x.conv(g.constant(w), g.constant(b), **attributes).relu()
-
-    return make
-
-
-def with_residual(g: tt.Graph, x: Any) -> Any:
-    """An epilogue that reads along the pixels."""
-    return (convolution(24, 24, padding=1)(g, x) + x).tanh()
-
+from tests.loop.convolutions import Make, check, convolution, graph, plan_of, sample, weights, with_residual
 
 CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "even": (convolution(40, 24, padding=1), (1, 24, 14, 14)),
@@ -59,38 +36,10 @@ CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
 }
 
 
-def graph(make: Make, shape: tuple[Any, ...], dtype: Any = tt.fp32) -> tt.Graph:
-    g = tt.Graph("winograd")
-    g.output("y", make(g, g.input("x", shape, dtype)))
-    return g
-
-
-def plan_of(f: Any) -> tuple[Any, str, CpuWinograd]:
-    """The Region, the key and the plan of the one convolution."""
-    (region,) = (r for r in f.stages["region"].value.main.body)
-    (chosen,) = f.stages["plan"].value.main.regions
-    plan = chosen.choices[-1].plan
-    assert isinstance(plan, CpuWinograd)
-    return region, chosen.key, plan
-
-
-def sample(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
-
-
-def check(f: Any, make: Make, x: np.ndarray, tolerance: float = 2e-6) -> None:
-    plan_of(f)
-    assert verify_loops(f.stages["loop"].value) == []
-    wanted = tt.compile(graph(make, x.shape, f.stages["frontend"].value.main.signature.inputs[0].dtype), target="reference")
-    got, want = f(x=x)["y"], wanted(x=x)["y"]
-    assert got.shape == want.shape
-    assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_tiles_give_the_convolution(name: str) -> None:
     make, shape = CASES[name]
-    check(tt.compile(graph(make, shape)), make, sample(shape))
+    check(tt.compile(graph(make, shape)), CpuWinograd, make, sample(shape))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +54,7 @@ def test_tiles_give_the_convolution(name: str) -> None:
 )
 def test_shorter_vectors(name: str, target: str) -> None:
     make, shape = CASES[name]
-    check(tt.compile(graph(make, shape), target=target), make, sample(shape))
+    check(tt.compile(graph(make, shape), target=target), CpuWinograd, make, sample(shape))
 
 
 @pytest.mark.parametrize("split", ["tiles", "channels"])
@@ -113,12 +62,12 @@ def test_shorter_vectors(name: str, target: str) -> None:
 @pytest.mark.parametrize("name", ["uneven", "stride 2, uneven"])
 def test_any_block_and_either_split(name: str, split: str, blocks: tuple[int, int]) -> None:
     make, shape = CASES[name]
-    _, key, plan = plan_of(tt.compile(graph(make, shape)))
+    _, key, plan = plan_of(tt.compile(graph(make, shape)), CpuWinograd)
     mr, nr = (8, plan.width) if blocks[0] == 100 else (plan.mr, plan.nr)
     mine = msgspec.structs.replace(plan, rows=blocks[0], columns=blocks[1], split=split, mr=mr, nr=nr)
     f = tt.compile(graph(make, shape), decisions={"plans": {key: to_builtins(mine)}})
-    check(f, make, sample(shape))
-    assert plan_of(f)[2] == mine
+    check(f, CpuWinograd, make, sample(shape))
+    assert plan_of(f, CpuWinograd)[2] == mine
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -129,7 +78,7 @@ def test_sizes_known_when_it_runs(stride: int) -> None:
     for b, h, w in ((1, 7, 7), (2, 14, 30), (1, 1, 70), (0, 5, 5)):
         x = sample((b, 16, h, w))
         want = tt.compile(graph(make, x.shape), target="reference")(x=x)["y"]
-        plan_of(f)
+        plan_of(f, CpuWinograd)
         np.testing.assert_allclose(f(x=x)["y"], want, rtol=1e-5, atol=1e-5)
 
 
@@ -138,15 +87,15 @@ def test_wide_and_narrow_floats() -> None:
         return x.conv(g.constant(weights(24, 16, dtype=np.float64)), None, padding=1)
 
     f = tt.compile(graph(make, (1, 16, 12, 12), tt.fp64))
-    check(f, make, sample((1, 16, 12, 12), np.float64), 1e-14)
-    region, _, plan = plan_of(f)
+    check(f, CpuWinograd, make, sample((1, 16, 12, 12), np.float64), 1e-14)
+    region, _, plan = plan_of(f, CpuWinograd)
     narrow = msgspec.structs.replace(plan, width=4)
     assert "vectors of 2 elements" in verify_plan(narrow, region, PRESETS["cpu:avx512"])[0].why
 
     def narrow(g: tt.Graph, x: Any) -> Any:
         return x.conv(g.constant(weights(24, 16, dtype=np.float16)), None, padding=1)
 
-    check(tt.compile(graph(narrow, (1, 16, 12, 12), tt.fp16)), narrow, sample((1, 16, 12, 12), np.float16), 1e-3)
+    check(tt.compile(graph(narrow, (1, 16, 12, 12), tt.fp16)), CpuWinograd, narrow, sample((1, 16, 12, 12), np.float16), 1e-3)
 
 
 def test_an_image_is_rounded_before_it_is_transformed() -> None:
@@ -156,7 +105,7 @@ def test_an_image_is_rounded_before_it_is_transformed() -> None:
     x = np.ones((1, 32, 14, 14), np.float32)
     x[:, 1::2] += 2.0**-12
     f = tt.compile(graph(lambda g, x: x.cast(tt.fp16).conv(g.constant(signs), None, padding=1), x.shape))
-    plan_of(f)
+    plan_of(f, CpuWinograd)
     assert not f(x=x)["y"].any()
 
 
@@ -174,7 +123,7 @@ def test_the_error_is_within_its_bound(shift: float, stride: int) -> None:
     shape = (1, channels, 24, 24)
     x = sample(shape) + np.float32(shift)
     f = tt.compile(graph(make, shape))
-    plan_of(f)
+    plan_of(f, CpuWinograd)
     want = tt.compile(graph(make, shape), target="reference")(x=x)["y"]
     seen = tt.compile(graph(magnitudes, shape), target="reference")(x=np.abs(x))["y"]
     assert (np.abs(f(x=x)["y"] - want) / seen.max()).max() <= 2.0**-22
@@ -203,7 +152,7 @@ def test_nothing_outside_the_tensors_is_read_or_written(name: str, split: str) -
     make, shape = CASES[name]
     f = tt.compile(graph(make, shape), target="cpu:avx2")
     (region,) = realise(f.stages["region"].value, f.stages["plan"].value).main.body
-    _, _, plan = plan_of(f)
+    _, _, plan = plan_of(f, CpuWinograd)
     plan = msgspec.structs.replace(plan, split=split, packed=(f"{plan.packed[0].removesuffix('_p')}_p",))
     finished = run_sanitized(sanitizer_program(region, kernel_of(region, plan, "avx2"), [{}]))
     if finished is None:
@@ -232,7 +181,7 @@ def test_other_convolutions_say_why_not() -> None:
 
 def test_a_wrong_plan_is_refused_with_the_reason() -> None:
     make, shape = CASES["even"]
-    region, _, plan = plan_of(tt.compile(graph(make, shape)))
+    region, _, plan = plan_of(tt.compile(graph(make, shape)), CpuWinograd)
     target = PRESETS["cpu:avx512"]
     assert verify_plan(plan, region, target) == []
     for change in ({"acc": "other"}, {"packed": ()}, {"rows": 0}, {"width": 12}, {"width": 32, "nr": 64}, {"mr": 40}):

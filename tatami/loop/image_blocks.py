@@ -1,0 +1,89 @@
+"""What the templates of convolutions share: blocks of an image's results as items of work, and the epilogue along them.
+
+Results lie in a grid of `step` x `step` each (tiles of Winograd's sums; 1: the results themselves). A block has `own_rows` x
+`own_columns` entries of it, from (`top`, `left`) on.
+"""
+
+from __future__ import annotations
+
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.layout import packed_layout
+from tatami.core.target import lanes_of
+from tatami.loop.contraction import ELEMENT
+from tatami.loop.packing import Stmts, Tiles, misfit
+from tatami.loop.pointwise import Point
+from tatami.loop.segments import collapse, walk
+from tatami.plan.ir import CpuPlanes, CpuWinograd
+from tatami.region.convolution import Convolution
+from tatami.region.ir import Reduce, Region
+from tatami.region.walk import lets_by_name, reads
+
+
+class ImageBlocks(Tiles):
+    """A convolution of a renamed Region whose weights `setup` has packed."""
+
+    def __init__(self, region: Region, plan: CpuWinograd | CpuPlanes, conv: Convolution, step: int) -> None:
+        acc = lets_by_name(region)[plan.acc].expr
+        assert isinstance(acc, Reduce)
+        self.element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
+        super().__init__(region, plan.acc, acc.dtype, conv.channels, lanes, f"tatami_pack_{self.element}_{lanes}")
+        self.region, self.conv = region, conv
+        self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
+        self.columns = conv.slides[-1]
+        self.height, self.width = (ONE, *(self.extents[s.axis] for s in conv.slides))[-2:]
+        self.channels, self.filters = (product(self.extents[a] for a in g) for g in (conv.channels, conv.filters))
+        self.grid_rows, self.grid_columns = (ceildiv(x, expr(step)) for x in (self.height, self.width))
+        self.block_rows = minimum(expr(plan.rows), maximum(ONE, self.grid_rows))
+        self.block_columns = minimum(expr(plan.columns), maximum(ONE, self.grid_columns))
+        self.down = ceildiv(self.grid_rows, self.block_rows)
+        self.across = ceildiv(self.grid_columns, self.block_columns)
+        self.outer = (*conv.shape.batch, *conv.images)
+        self.items = product(self.extents[a] for a in self.outer) * self.down * self.across
+
+    def packed_weights(self, plan: CpuWinograd | CpuPlanes, matrix: tuple[Expr, ...], block: int, how: str) -> str:
+        """The tensor of packed weights, `matrix` after the batch: checked by its shape and its layout."""
+        (name,) = {r.tensor for r in reads(self.conv.weights)} & set(plan.packed) or {""}
+        memref = self.memrefs.get(name)
+        shape = (*(self.extents[a] for a in self.conv.shape.batch), *matrix)
+        if memref is None or memref.shape != shape or memref.layout != packed_layout(len(shape), block):
+            raise misfit(plan, plan.acc, f"its weights are not {how} in setup")
+        return name
+
+    def enter(self, item: Expr) -> Stmts:
+        """Registers of a block: the outer axes, its first row and column of the grid, and how many it has."""
+        declare, self.at, block = self.batch_values(self.outer, item, self.down * self.across)
+        row = floordiv(block, self.across)
+        down, self.top, self.own_rows = self.balanced(self.grid_rows, row, self.down)
+        across, self.left, self.own_columns = self.balanced(self.grid_columns, block - row * self.across, self.across)
+        return (*declare, *down, *across)
+
+    def group(self) -> Expr:
+        """Which matrix of weights the block takes."""
+        lead = ZERO
+        for axis in self.conv.shape.batch:
+            lead = lead * self.extents[axis] + self.at[axis]
+        return lead
+
+    def spread(self, axes: tuple[str, ...], index: Expr) -> tuple[Stmts, dict[str, Expr]]:
+        """Where each of `axes` is, from their linear index."""
+        if len(axes) == 1:
+            return (), {axes[0]: index}
+        declare, values, _ = self.batch_values(axes, index, ONE)
+        return declare, values
+
+    def along(self, axes: tuple[str, ...], at: dict[str, Expr], lo: Expr, hi: Expr, sums: str, start: Expr) -> Stmts:
+        """The epilogue at ``lo <= linear index of axes < hi``, whose sums begin at `start`."""
+        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
+        uses = [substitute(u, at) for u in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
+        group = collapse(axes, self.extents, uses, f"{sums}_g")
+
+        def across(outer: dict[str, Expr], name: str, first: Expr, stop: Expr, base: Expr) -> Stmts:
+            x = self.counter(group.spans[-1].size)
+            bound = {**at, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
+
+            def finish(y: str, p: Point) -> None:
+                self.finish_sum(self.region, p, sums, start + base + var(y) - lo)
+
+            return self.run_along(bound, x, first, stop, finish, (self.lanes, self.lanes // 2, self.lanes // 4, 1))
+
+        return walk(group, lo, hi, self.counter, across)

@@ -98,6 +98,7 @@ FACE = {
     "frames",
     "walk",
     "gemm_view",
+    "pixels",
     "pair_view",
     "gpu_limits",
     "pair_limits",

@@ -39,9 +39,18 @@ class Condition(msgspec.Struct, frozen=True):
     high: int = 0
 
 
+class Window(msgspec.Struct, frozen=True):
+    """The walk of an im2col map over w and h: from `lower` on, in `steps`, below the tensor's size + `upper`."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
 class TensorMapSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """A TMA descriptor over a buffer: dims innermost first, strides in bytes from dimension 1, box, swizzle bytes. `tf32`:
-    elements of fp32 arrive rounded to 10 fraction bits, ties to even. Parameter number `position` of the kernel."""
+    elements of fp32 arrive rounded to 10 fraction bits, ties to even. `window`: of an im2col map,
+    whose box is (channels of a pixel, pixels). Parameter number `position` of the kernel."""
 
     buffer: str
     dims: tuple[Expr, ...]
@@ -50,6 +59,7 @@ class TensorMapSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     swizzle: int = 0
     position: int = 0
     tf32: bool = False
+    window: Window | None = None
 
 
 class Binding(msgspec.Struct, frozen=True, omit_defaults=True):

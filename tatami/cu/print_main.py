@@ -239,9 +239,13 @@ class _Main:
         dims = ", ".join(str(self.size(d)) for d in m.dims)
         strides = ", ".join(str(self.size(s)) for s in m.strides) or "0"
         box = ", ".join(map(str, m.box))
+        walk = ""
+        if m.window is not None:
+            sides = ((*m.window.lower, *m.window.upper), m.window.steps)
+            walk = ", Walk{" + ", ".join(f"{{{', '.join(map(str, x))}}}" for x in sides) + "}"
         return (
             f"    const tt_tensor_map {name} = tensor_map(b[{self.pointer[m.buffer][1:]}], {'TT_TF32' if m.tf32 else CODES[dtype]}, {len(m.dims)}, "
-            f"{{{dims}}}, {{{strides}}}, {{{box}}}, {m.swizzle});"
+            f"{{{dims}}}, {{{strides}}}, {{{box}}}, {m.swizzle}{walk});"
         )
 
 
@@ -388,19 +392,20 @@ static int check(int k, const void* device, int dtype, long long count, const lo
 
 struct Five { unsigned long long v[5]; };
 struct Box { unsigned v[5]; };
+// Of an im2col map over w and h, whose box is channels and pixels: lower and upper corner; no steps: a tiled map.
+struct Walk { int corners[4], steps[2]; };
 
-// The TMA descriptor of a tensor, through the driver's own encoder (found at run time, so that nothing links libcuda).
-[[maybe_unused]] static tt_tensor_map tensor_map(void* base, int dtype, int rank, Five dims, Five strides, Box box, int swizzle) {
-  typedef CUresult (*Encode)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
-                             const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                             CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-  static Encode encode = nullptr;
-  if (!encode) {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult how;
-    must(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &how), "tensor map");
-    encode = (Encode)found;
-  }
+// One of the driver's own encoders, found at run time, so that nothing links libcuda.
+template <class Encode> static Encode encoder(const char* name) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult how;
+  must(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how), "tensor map");
+  return (Encode)found;
+}
+
+// The TMA descriptor of a tensor.
+[[maybe_unused]] static tt_tensor_map tensor_map(void* base, int dtype, int rank, Five dims, Five strides, Box box, int swizzle,
+                                                 Walk walk = {}) {
   CUtensorMap map;
   cuuint64_t d[5], s[5];
   cuuint32_t x[5], one[5] = {1, 1, 1, 1, 1};
@@ -411,8 +416,20 @@ struct Box { unsigned v[5]; };
   const CUtensorMapSwizzle mode = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
                                   : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                   : CU_TENSOR_MAP_SWIZZLE_32B;
-  if (encode(&map, type, (cuuint32_t)rank, base, d, s, x, one, CU_TENSOR_MAP_INTERLEAVE_NONE, mode,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) {
+  const auto promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+  const auto fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+  const auto plain = CU_TENSOR_MAP_INTERLEAVE_NONE;
+  CUresult result;
+  if (walk.steps[0]) {
+    const int *lower = walk.corners, *upper = walk.corners + 2;
+    for (int i = 0; i < 2; ++i) one[1 + i] = (cuuint32_t)walk.steps[i];
+    static const auto encode = encoder<decltype(&cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
+    result = encode(&map, type, (cuuint32_t)rank, base, d, s, lower, upper, x[0], x[1], one, plain, mode, promotion, fill);
+  } else {
+    static const auto encode = encoder<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
+    result = encode(&map, type, (cuuint32_t)rank, base, d, s, x, one, plain, mode, promotion, fill);
+  }
+  if (result != CUDA_SUCCESS) {
     fprintf(stderr, "a tensor map was refused\\n");
     exit(2);
   }

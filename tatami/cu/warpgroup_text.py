@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tatami.core.expr import substitute, var
 from tatami.cu.epilogue_text import fragment_pair
 from tatami.cu.expr_text import SHORT, factor_text, index_text
 from tatami.cu.lines import Lines
@@ -14,6 +15,16 @@ from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaLoad, TmaStore, W
 def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l: Lines) -> None:
     """Of a shared operand each CTA loads its part: rows of the one box, or some of the boxes, to the same place in all."""
     first = "(int)k_first + " if k.split > 1 or k.weights is not None else ""
+    if s.offsets:
+        with l.block():
+            l.add(
+                f"const int pixel = (int){'m0' if s.dst_smem == k.a.ring else 'n0'}, element = {first}({index_text(s.block)}) * BK;"
+            )
+            place = {"m": var("pixel"), "n": var("pixel"), "k": var("element")}
+            walk = [f"(int)({index_text(substitute(c, place))})" for c in s.coords]
+            walk += [f"(tt_u16)({index_text(substitute(c, place))})" for c in s.offsets]
+            l.add(f"tt_tma_load_im2col_4d({slot}, &{s.desc}, {', '.join(walk)}, {barrier});")
+        return
     at = {"k": f"{first}({index_text(s.block)}) * BK", "m": "(int)m0", "n": "(int)n0", "d": "0"}
     coords = [at.get(index_text(c), f"(int){factor_text(c)}") for c in s.coords]
     call, to, boxes = f"tt_tma_load_{len(coords)}d", "", s.boxes

@@ -15,7 +15,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape
-from tatami.core.kernel import Condition
+from tatami.core.kernel import Condition, Window
 from tatami.core.layout import Layout
 from tatami.core.scalar import Scalar
 from tatami.core.signature import Signature
@@ -61,6 +61,7 @@ class TensorMap(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="arg"
     box: tuple[int, ...]
     swizzle: int
     tf32: bool = False
+    window: Window | None = None
 
 
 Arg: TypeAlias = Ptr | SizeArg | TensorMap

@@ -302,7 +302,7 @@ class _Lowering:
         return Launch(b.kernel, tuple(args), b.grid, b.block, b.cluster, b.shared_bytes)
 
     def _map(self, b: Binding, m: TensorMapSpec) -> TensorMap:
-        return TensorMap(self._name(b, m.buffer), m.dims, m.strides, m.box, m.swizzle, m.tf32)
+        return TensorMap(self._name(b, m.buffer), m.dims, m.strides, m.box, m.swizzle, m.tf32, m.window)
 
     def _name(self, b: Binding, name: str) -> str:
         return name if name in self.buffers else f"{b.region}.{name}"

@@ -123,8 +123,9 @@ def _arg(a: Arg) -> str:
     match a:
         case Ptr(buffer=buffer):
             return buffer
-        case TensorMap(buffer=buffer, box=box, swizzle=swizzle, tf32=tf32):
-            return f"tma {buffer} box {list(box)} swizzle {swizzle}{' tf32' if tf32 else ''}"
+        case TensorMap(buffer=buffer, box=box, swizzle=swizzle, tf32=tf32, window=w):
+            walk = "" if w is None else f" im2col {list(w.lower)} to {list(w.upper)} by {list(w.steps)}"
+            return f"tma {buffer} box {list(box)} swizzle {swizzle}{' tf32' if tf32 else ''}{walk}"
         case SizeArg(value=value):
             return str(value)
 

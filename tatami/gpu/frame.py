@@ -34,9 +34,9 @@ def need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
     if isinstance(plan, Sm90Mma) and not (p.a_dtype.is_narrow_float or p.tf32):
         why = f"wgmma multiplies fp16, bf16 and fp32 rounded to tf32, not {p.a_dtype}"
         raise fail("InvalidPlan", p.region, why, "use a plan of kind sm80_mma")
-    if isinstance(plan, Sm90Mma) and (p.a.gather is not None or p.b.gather is not None):
-        why = "a tensor map of this template covers a matrix; an operand is a window or another view"
-        raise fail("InvalidPlan", p.region, why, "use a plan of kind sm80_mma")
+    for o, walk in ((p.a, p.a_walk), (p.b, p.b_walk)):
+        if isinstance(plan, Sm90Mma) and o.stride_k is None and isinstance(walk, str):
+            raise fail("InvalidPlan", p.region, f"no tensor map covers an operand: {walk}", "use a plan of kind sm80_mma")
     return p.a, p.b
 
 

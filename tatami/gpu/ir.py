@@ -66,7 +66,8 @@ class CommitGroup(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="st
 
 
 class TmaLoad(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="TmaLoad"):
-    """One thread asks for boxes of the tensor map `desc`; elements outside the tensor arrive as 0. `share`: the CTAs
+    """One thread asks for boxes of the tensor map `desc`; elements outside the tensor arrive as 0. Of an im2col map,
+    `offsets` shift the walk that starts at `coords`, over m or n, k and b of the block's first element. `share`: the CTAs
     of the cluster along that axis load a part each, and every part lands in all of them. `bytes` land in each CTA."""
 
     dst_smem: str
@@ -78,6 +79,7 @@ class TmaLoad(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt",
     boxes: int
     out_token: Token
     share: Literal["", "m", "n"] = ""
+    offsets: tuple[Expr, ...] = ()
 
 
 class MBarrierInit(msgspec.Struct, frozen=True, tag_field="stmt", tag="MBarrierInit"):

@@ -21,6 +21,7 @@ from tatami.core.kernel import Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import Operand
 from tatami.gpu.stream_ir import Param
+from tatami.gpu.walk import Walk, walk_of
 from tatami.region.gemm_view import (
     GemmOperand,
     Group,
@@ -34,6 +35,7 @@ from tatami.region.gemm_view import (
     why_not_plain,
 )
 from tatami.region.ir import Let, Read, Ref, Region, RegionExpr
+from tatami.region.pixels import Pixels, pixels_of
 from tatami.region.walk import rewrite
 
 
@@ -71,6 +73,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     stores: tuple[Store, ...]
     conditions: tuple[Condition, ...]
     """Over s0, s1, …: what the guard of this kernel promises."""
+    a_walk: Walk | str = ""
+    b_walk: Walk | str = ""
+    """Of a gathered operand: how TMA walks over it, or why it cannot."""
     tf32: bool = False
     """`a` and `b` are rounded to 10 fraction bits before they are multiplied (`GemmView.tf32`)."""
 
@@ -98,6 +103,10 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
             return _gathered(ring, o, group, view.k, words)
         return _plain(ring, o, group, view.k, batch_axes, words)
 
+    def walk(o: GemmOperand, group: Group) -> Walk | str:
+        found = pixels_of(region, o, group, view.k) if why_not_plain(o, group, view.k) else ""
+        return walk_of(found, words.memrefs[found.read.tensor], words.index) if isinstance(found, Pixels) else found
+
     a, b = operand("smA", lhs, m), operand("smB", rhs, n)
     roles = {x: "b" for x, _ in batch_axes} | {x: r for r, g in (("m", m), ("n", n), ("k", view.k)) for x in g.axes}
     return Problem(
@@ -122,6 +131,8 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
         lets=lets,
         stores=stores,
         conditions=words.conditions(conditions),
+        a_walk=walk(lhs, m),
+        b_walk=walk(rhs, n),
         tf32=view.tf32,
     )
 
@@ -143,6 +154,9 @@ def swapped(p: Problem) -> Problem:
             guards=tuple(type(g)(turn(g.index), turn(g.size)) for g in o.guards),
         )
 
+    def walk(w: Walk | str) -> Walk | str:
+        return w if isinstance(w, str) else msgspec.structs.replace(w, coords=tuple(map(turn, w.coords)))
+
     return msgspec.structs.replace(
         p,
         roles={axis: {"m": "n", "n": "m"}.get(role, role) for axis, role in p.roles.items()},
@@ -150,6 +164,8 @@ def swapped(p: Problem) -> Problem:
         n=p.m,
         a=operand(p.b, "smA"),
         b=operand(p.a, "smB"),
+        a_walk=walk(p.b_walk),
+        b_walk=walk(p.a_walk),
         a_value=rename(p.b_value, str, turn),
         b_value=rename(p.a_value, str, turn),
         a_dtype=p.b_dtype,

@@ -196,7 +196,7 @@ def statement_text(s: Stmt) -> str:
         case CommitGroup():
             return "CommitGroup"
         case TmaLoad():
-            at = ", ".join(map(str, s.coords))
+            at = ", ".join(map(str, s.coords)) + (f" shifted by {', '.join(map(str, s.offsets))}" if s.offsets else "")
             return f"{_t(s.out_token)} = TmaLoad {s.dst_smem}[{s.block}] <- {s.desc}({at}), {s.bytes} B on {s.mbarrier}" + (
                 f", a part by each CTA along {s.share}" if s.share else ""
             )

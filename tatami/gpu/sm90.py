@@ -44,7 +44,8 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.problem import Problem, Store
-from tatami.gpu.tensor_map import placed, refused, tensor_map
+from tatami.gpu.tensor_map import placed, refused, tensor_map, walk_map
+from tatami.gpu.walk import Walk
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, sm90_instruction, span_columns
 from tatami.plan.ir import Sm90Mma
 
@@ -66,11 +67,11 @@ class Load(msgspec.Struct, frozen=True):
     bytes: int
     boxes: int
     share: Literal["", "m", "n"]
+    offsets: tuple[Expr, ...]
 
     def statement(self) -> TmaLoad:
-        return TmaLoad(
-            self.ring, self.desc, self.coords, "full", K, self.bytes, self.boxes, Token(self.token, K), share=self.share
-        )
+        token = Token(self.token, K)
+        return TmaLoad(self.ring, self.desc, self.coords, "full", K, self.bytes, self.boxes, token, self.share, self.offsets)
 
 
 def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
@@ -87,9 +88,9 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
     names = ["A_desc", "B_desc"]
     shared_a: Literal["", "n"] = "n" if plan.multicast in ("a", "both") else ""
     shared_b: Literal["", "m"] = "m" if plan.multicast in ("b", "both") else ""
-    for o, extent, size, role, share, parts in (
-        (a, bm, p.m, "m", shared_a, plan.cluster[1] if shared_a else 1),
-        (b, bn, p.n, "n", shared_b, plan.cluster[0] if shared_b else 1),
+    for o, walk, extent, size, role, share, parts in (
+        (a, p.a_walk, bm, p.m, "m", shared_a, plan.cluster[1] if shared_a else 1),
+        (b, p.b_walk, bn, p.n, "n", shared_b, plan.cluster[0] if shared_b else 1),
     ):
         boxes, box = _boxes(p, o, role, extent, bk, parts)
         rows, columns = (extent, bk) if o.major == "k" else (bk * boxes, 64)
@@ -97,10 +98,16 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         ring = Ring(o.ring, base, rows, span, plan.stages, span)
         rings.append(ring)
         base += ring.tma_pitch * ring.slots
-        spec, coords = _operand_map(p, o, size, role, box)
+        offsets: tuple[Expr, ...] = ()
+        if isinstance(walk, Walk):
+            if share:
+                raise refused(p, f"{parts} CTAs cannot share the pixels of {o.param}", "drop its multicast")
+            spec, coords, offsets = walk_map(p, o.param, walk, bk, extent), walk.coords, walk.offsets
+        else:
+            spec, coords = _operand_map(p, o, size, role, box)
         maps.append(spec)
         token = "tA" if role == "m" else "tB"
-        loads.append(Load(o.ring, names[len(loads)], token, coords, ring.slot_bytes, boxes, share))
+        loads.append(Load(o.ring, names[len(loads)], token, coords, ring.slot_bytes, boxes, share, offsets))
     if plan.split_k > 1:
         p = split_stores(p)
     stores: tuple[Stmt, ...] = tile_stores(p, tail, plan.vectorize.width, own=2, quad=bn % 32 == 0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.core.expr import Expr, substitute, var
+from tatami.core.expr import Expr, expr, substitute, var
 from tatami.core.kernel import TensorMapSpec, is_divisible
 from tatami.core.layout import slices
 from tatami.gpu.problem import Problem
+from tatami.gpu.walk import Walk
 
 MAX_RANK = 5
 
@@ -41,12 +42,30 @@ def tensor_map(
         if not is_divisible(s, 16, tuple(p.conditions)):
             why = f"stride {s} bytes of {param} may be no multiple of 16, which TMA needs"
             raise refused(p, why, "guard the plan by the size, or use a plan of kind sm80_mma or sm80_pair")
-    names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
-    sizes, steps = (tuple(substitute(e, names) for e in x) for x in (dims, strides))
+    sizes, steps = in_symbols(p, tuple(dims)), in_symbols(p, tuple(strides))
     whole = (*box, *(1 for _ in outer))
     return TensorMapSpec(p.buffers[place], sizes, steps, whole, box[0] * size, tf32=tf32), tuple(coords)
+
+
+def in_symbols(p: Problem, sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Over the program's symbols."""
+    names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
+    return tuple(substitute(e, names) for e in sizes)
 
 
 def placed(maps: list[TensorMapSpec], parameters: int) -> tuple[TensorMapSpec, ...]:
     """The maps as the kernel's parameters behind the others."""
     return tuple(msgspec.structs.replace(s, position=parameters + i) for i, s in enumerate(maps))
+
+
+def walk_map(p: Problem, param: str, walk: Walk, channels: int, pixels: int) -> TensorMapSpec:
+    """Boxes of `channels` neighbours of `pixels` pixels each."""
+    if walk.depth % channels:
+        raise refused(p, f"blocks of {channels} channels do not divide the {walk.depth} that {param} sums over")
+    place = [q.name for q in p.params].index(param)
+    size = p.params[place].dtype.itemsize
+    for s in walk.strides:
+        if not is_divisible(s, 16 // size, p.conditions):
+            raise refused(p, f"a stride of {s} elements of {param} may be no multiple of 16 bytes, which TMA needs")
+    dims, strides = in_symbols(p, walk.dims), in_symbols(p, tuple(s * expr(size) for s in walk.strides))
+    return TensorMapSpec(p.buffers[place], dims, strides, (channels, pixels), channels * size, tf32=p.tf32, window=walk.window)

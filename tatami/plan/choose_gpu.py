@@ -14,7 +14,7 @@ from tatami.core.expr import Expr, exact_div
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
-from tatami.plan.choose_sm90 import REGISTERS, ROW_BYTES, Shape, can_stage, sm90_shapes, stages_of, why_not_wgmma
+from tatami.plan.choose_sm90 import REGISTERS, Shape, can_stage, row_bytes, sm90_shapes, stages_of, why_not_wgmma
 from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
 from tatami.plan.gpu_limits import hard_limits, shape_rules, sm80_instruction, sm90_depth, sm90_instruction, spills, stop_rules
@@ -93,7 +93,7 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
         choices.append(Guarded((), stream_plan(region, target, sizes)))
     if why:
         rejected = (Rejected("mma", why), *rejected)
-    elif target.isa == "sm90" and (slow := why_not_wgmma(view)):
+    elif target.isa == "sm90" and (slow := why_not_wgmma(region, view)):
         rejected = (Rejected("sm90_mma", slow), *rejected)
     return tuple(choices), rejected
 
@@ -212,7 +212,7 @@ def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[
     conditions, wide = _alignment(view, width)
     out: list[tuple[tuple[Condition, ...], list[Candidate]]] = []
     if wide:
-        fast = _sm90_candidates(region, view, conditions) if target.isa == "sm90" and not why_not_wgmma(view) else []
+        fast = _sm90_candidates(region, view, conditions) if target.isa == "sm90" and not why_not_wgmma(region, view) else []
         out.append((conditions, [*fast, *_sm80_candidates(region, view, width, few=bool(fast))]))
     if conditions or not wide:
         out.append(((), _sm80_candidates(region, view, min(2, width // 2), few=True)))
@@ -261,8 +261,9 @@ def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition
 
 def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool) -> Sm90Mma:
     bm, bn = shape.tile
-    bk = ROW_BYTES // view.lhs.dtype.itemsize
-    stages = stages_of(shape, staged)
+    row = row_bytes(region, view)
+    bk = row // view.lhs.dtype.itemsize
+    stages = stages_of(shape, staged, row)
     cm, cn = shape.cluster
     return Sm90Mma(
         tile=(bm, bn, bk),

@@ -10,14 +10,18 @@ from typing import Literal
 
 import msgspec
 
+from tatami.core.expr import ONE, step_of, var
 from tatami.core.kernel import Condition, is_divisible
+from tatami.core.layout import address
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns
-from tatami.region.gemm_view import GemmView, major_of, mergeable, why_not_plain
+from tatami.region.gemm_view import GemmView, is_even, major_of, mergeable, why_not_plain
 from tatami.region.ir import Region
+from tatami.region.pixels import Pixels, is_last, pixels_of
 
 SMEM_BYTES = 227 * 1024
 ROW_BYTES = 128
-"""Of a block of k: one span of the widest swizzle."""
+SHORT_ROW_BYTES = 64
+"""Of a block of k: one span of the widest swizzle, or of the next where an image has fewer channels."""
 MAX_STAGES = 8
 REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
 """setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: the anchors of public kernels)."""
@@ -66,16 +70,34 @@ SHAPES = (
 )
 
 
-def why_not_wgmma(view: GemmView) -> str:
+def why_not_wgmma(region: Region, view: GemmView) -> str:
     """Why this template does not take a product that an MMA template takes, or "": what sm80_mma is chosen for instead."""
-    if any(why_not_plain(o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n))):
-        return "an operand is a window or another view, of which a tensor map has no boxes"
+    for o, g in ((view.lhs, view.m), (view.rhs, view.n)):
+        if why_not_plain(o, g, view.k):
+            pixels = pixels_of(region, o, g, view.k)
+            if isinstance(pixels, str):
+                return f"no tensor map covers an operand: {pixels}"
+            if pixels.depth * o.dtype.itemsize % SHORT_ROW_BYTES:
+                return (
+                    f"{pixels.depth} channels are no whole blocks of {SHORT_ROW_BYTES} bytes, each at one place of the filter"
+                )
+            if not is_last(region, pixels):
+                return f"{pixels.read.tensor} does not lie with its channels last"
     if view.lhs.dtype.is_narrow_float:
         return ""
     if not view.tf32:
         return 'wgmma multiplies fp32 rounded to tf32 only, which precision "tf32" allows'
-    turned = [o.tensor for o, g in ((view.lhs, view.m), (view.rhs, view.n)) if major_of(o, g, view.k) != "k"]
+    turned = [o.tensor for o, g in ((view.lhs, view.m), (view.rhs, view.n)) if major_of(o, g, view.k) == "mn"]
     return f"wgmma reads tf32 along k only, and {turned[0]} is not contiguous there" if turned else ""
+
+
+def row_bytes(region: Region, view: GemmView) -> int:
+    """Of a block of k, which lies at one place of a filter."""
+    walks = (
+        pixels_of(region, o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n)) if why_not_plain(o, g, view.k)
+    )
+    even = all(isinstance(w, Pixels) and w.depth * view.lhs.dtype.itemsize % ROW_BYTES == 0 for w in walks)
+    return ROW_BYTES if even else SHORT_ROW_BYTES
 
 
 def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
@@ -88,33 +110,39 @@ def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
         boxes = ((a, shape.tile[0] // shape.cluster[1]), (b, shape.tile[1] // shape.cluster[0]))
         sharing = 1 if shape.schedule == "pingpong" else shape.consumers
         crowded = shape.tile[0] * shape.tile[1] // (128 * sharing) > 128
+        walked = (shape.cluster[1] > 1, shape.cluster[0] > 1)
+        if any(many and major is None for many, major in zip(walked, (a, b))):
+            continue  # CTAs do not share the pixels of a walk
         if (staged or not crowded) and all(extent % (64 if major == "mn" else 8) == 0 for major, extent in boxes):
             out.append(shape)
     return out
 
 
-def stages_of(shape: Shape, staged: bool) -> int:
+def stages_of(shape: Shape, staged: bool, row: int) -> int:
     """As many as shared memory holds beside the chunks of the epilogue."""
     bm, bn = shape.tile
     chunks = STORE_SLOTS * shape.consumers * STORE_ROWS * span_columns(bn) * 2 if staged else 0
-    return min(MAX_STAGES, (SMEM_BYTES - BARRIER_BYTES - chunks) // ((bm + bn) * ROW_BYTES))
+    return min(MAX_STAGES, (SMEM_BYTES - BARRIER_BYTES - chunks) // ((bm + bn) * row))
 
 
 def can_stage(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> bool:
-    """Can every output leave by TMA? 16-bit elements, row by row as the Region counts them, rows of whole 16 bytes, in
-    which neither what a tile's rows run along nor its columns' axes are apart."""
+    """Can every output leave by TMA? 16-bit elements that a tile's rows and columns step through evenly, along the same one
+    of them neighbour by neighbour, all others by whole 16 bytes."""
     axes = {let.name: let.axes for let in region.lets}
-    order = tuple(i.name for i in region.iters)
-    runs = [mergeable(g, o, view.k)[0].axes for g, o in ((view.m, view.lhs), (view.n, view.rhs))]
-    if any(order[order.index(run[0]) :][: len(run)] != run for run in runs):
-        return False
-    return all(
-        out.memref.dtype.is_narrow_float
-        and out.memref.layout.kind == "row_major"
-        and y.map is None
-        and axes[y.source] == order
-        and is_divisible(out.memref.shape[-1], 8, conditions)
-        for y in region.yields
-        for out in region.outputs
-        if out.name == y.to
-    )
+    runs = [mergeable(g, o, view.k)[0] for g, o in ((view.m, view.lhs), (view.n, view.rhs))]
+    inner = set()
+    for y in region.yields:
+        out = next(o.memref for o in region.outputs if o.name == y.to)
+        entries = tuple(map(var, axes[y.source])) if y.map is None else tuple(e for e in y.map if e is not None)
+        at = address(out.layout, out.shape, entries)
+        strides = {a: s for a in axes[y.source] if (s := step_of(at, a)) is not None}
+        if not out.dtype.is_narrow_float or len(strides) < len(axes[y.source]):
+            return False
+        if not all(is_even(run, strides, i) for run in runs for i in range(len(run.axes) - 1)):
+            return False
+        rest = [a for run in runs for a in run.axes[-1:] if strides[a] != ONE]
+        steps = [s for a, s in strides.items() if a in rest or not any(a in run.axes for run in runs)]
+        if len(rest) != 1 or not all(is_divisible(s, 8, conditions) for s in steps):
+            return False
+        inner |= {run.axes[-1] for run in runs} - set(rest)
+    return len(inner) == 1

@@ -17,6 +17,7 @@ import numpy as np
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
+from tatami.core.kernel import Window
 from tatami.core.target import Target
 from tatami.core.tensor import numpy_dtype
 from tatami.cu.ir import Unit as CudaUnit
@@ -64,6 +65,10 @@ class Im2col:
     steps: tuple[int, ...]
     channels: int
     pixels: int
+
+    @classmethod
+    def of(cls, window: Window | None, box: tuple[int, ...]) -> Im2col | None:
+        return None if window is None else cls(window.lower, window.upper, window.steps, *box)
 
 
 @dataclass(frozen=True)

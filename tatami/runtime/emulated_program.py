@@ -24,7 +24,7 @@ from tatami.execution.frames import Layouts
 from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch, Ptr, SizeArg, TensorMap
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import check_memory
-from tatami.runtime.emulated_machine import Argument, EmulatedMachine, LaunchShape, MapOver, Pointer
+from tatami.runtime.emulated_machine import Argument, EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import NumpyRun
 
@@ -225,7 +225,8 @@ class EmulatedRun(NumpyRun):
                     dims, strides = tuple(map(self.size, a.dims)), tuple(map(self.size, a.strides))
                     dtype, written = self.info[id].dtype, id in ins.outputs
                     array, whole = self.buffer(id), self.whole(id)
-                    arguments.append(MapOver(array, whole, written, dtype, dims, strides, a.box, a.swizzle, tf32=a.tf32))
+                    walk = Im2col.of(a.window, a.box)
+                    arguments.append(MapOver(array, whole, written, dtype, dims, strides, a.box, a.swizzle, walk, a.tf32))
         x, y, z = [*(self.size(g) for g in op.grid), 1, 1, 1][:3]
         cx, cy, cz = (*op.cluster, 1, 1, 1)[:3]
         threads = math.prod(op.block)

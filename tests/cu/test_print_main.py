@@ -22,7 +22,8 @@ from tatami.execution.lower import lower as lower_to_execution
 from tatami.gpu.lower import lower
 from tatami.plan.choose_gpu import choose_gpu
 from tatami.plan.ir import ProgramPlan, RegionPlan
-from tatami.region.ir import Program
+from tatami.region.ir import Program, Region
+from tests.cu.test_im2col import Conv
 from tests.gpu.gemm_examples import gemm
 
 SIZES = {"M": 200, "N": 136, "K": 328}
@@ -35,13 +36,13 @@ class Wanted(msgspec.Struct):
     absolute: float = 1e-3
 
 
-def program(target: str) -> tuple[dict[str, str], Module[ExecutionPlan]]:
-    region = gemm()
+def program(target: str, region: Region | None = None) -> tuple[dict[str, str], Module[ExecutionPlan]]:
+    region = region or gemm()
     signature = Signature(
         tuple(Input(p.name, p.memref.dtype, p.memref.shape) for p in region.inputs),
         tuple(Output(p.name, p.memref.dtype, p.memref.shape) for p in region.outputs),
     )
-    regions = Module({"main": Program(signature, ("A", "B", "bias"), ("C",), (region,))})
+    regions = Module({"main": Program(signature, tuple(p.name for p in region.inputs), ("C",), (region,))})
     choices, rejected = choose_gpu(region, None, PRESETS[target], SIZES)  # type: ignore[arg-type]
     plan = Module({"main": ProgramPlan((RegionPlan(region.name, "", choices, rejected),), {})})
     gpu = lower(regions, plan, PRESETS[target])
@@ -59,10 +60,19 @@ def test_the_fixed_sizes_decide_the_plan() -> None:
     assert "check(0, b[" in text
 
 
+def test_a_walk_over_pixels_says_its_corners() -> None:
+    text = program("sm90", Conv(stride=(2, 1)).region())[0]["main.cu"]
+    assert "{64, 11, 9, 2}" in text and "Walk{{-1, -1, -1, -1}, {1, 2}}" in text
+
+
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-@pytest.mark.parametrize(("target", "arch"), [("sm80", "80"), ("sm90", "90a")])
-def test_it_builds_alone(target: str, arch: str, tmp_path: Path) -> None:
-    for name, text in program(target)[0].items():
+@pytest.mark.parametrize(
+    ("target", "arch", "region"),
+    [("sm80", "80", gemm()), ("sm90", "90a", gemm()), ("sm90", "90a", Conv(stride=(2, 1)).region())],
+    ids=["sm80", "sm90", "an image's pixels"],
+)
+def test_it_builds_alone(target: str, arch: str, region: Region, tmp_path: Path) -> None:
+    for name, text in program(target, region)[0].items():
         (tmp_path / name).write_text(text)
     command = [
         "nvcc",

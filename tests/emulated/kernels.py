@@ -21,7 +21,7 @@ from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import lower_region
 from tatami.plan.ir import Guarded
 from tatami.region.ir import Region
-from tatami.runtime.emulated_machine import Argument, EmulatedMachine, LaunchShape, MapOver, Pointer, build_machine
+from tatami.runtime.emulated_machine import Argument, EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer, build_machine
 
 NUMPY = {DType.fp16: np.float16, DType.bf16: ml_dtypes.bfloat16, DType.fp32: np.float32}
 Change = Callable[[str], str]
@@ -107,5 +107,6 @@ class Built:
         for m in b.tensor_maps:
             dims, strides = (tuple(int(evaluate(e, env)) for e in x) for x in (m.dims, m.strides))
             a = buffers[m.buffer]
-            out.append(MapOver(a, a, m.buffer in written, dtypes[m.buffer], dims, strides, m.box, m.swizzle, tf32=m.tf32))
+            walk = Im2col.of(m.window, m.box)
+            out.append(MapOver(a, a, m.buffer in written, dtypes[m.buffer], dims, strides, m.box, m.swizzle, walk, m.tf32))
         return out

@@ -323,5 +323,7 @@ class Scope:
             tuple(self.size(s) for s in m.strides),
             m.box,
             m.swizzle,
-            tf32=m.tf32,
+            () if m.window is None else (1, *m.window.steps, 1),
+            None if m.window is None else (m.window.lower, m.window.upper),
+            m.tf32,
         )

@@ -1,7 +1,7 @@
 """A streaming pair as one pass over blocks of keys (notes: cpu §5; region/online.py has the algebra).
 
     threads share blocks of keys      both operands that move with the keys are packed into panels, once; values that lie
-                                      row by row in memory stay there
+                                      row by row in memory stay there, and keys where few rows read them
     threads share slivers of rows     for each block of keys, for nr rows:
         scores  = panels of keys x sliver of rows          micro-kernel, [keys][rows]
         weights = exp(scores - maximum so far), in place   lanes are rows, so that no lane waits for another
@@ -44,43 +44,47 @@ def lower_streaming(region: Region, plan: CpuStreaming) -> loop.Body:
 
 
 PLAIN_PITCH = 1 << 10
-"""Bytes from key to key up to which values are read in place: further apart their lines share few sets of L1."""
+"""Bytes from key to key up to which keys and values are read in place: further apart their lines share few sets of L1."""
+FEW_ROWS = 256
+"""Rows up to which keys are: panels of them pay when many slivers of rows read them."""
 
 
 class _Streaming(KeyBlocks):
     def __init__(self, region: Region, plan: CpuStreaming, online: Online) -> None:
         super().__init__(region, plan, online)
         shape = f"{ELEMENT[self.dtype]}_{self.mr}x{self.nr}_{self.lanes}"
-        self.gemm_routine, self.rows_routine = f"tatami_gemm_{shape}", f"tatami_rows_{shape}"
+        self.gemm_routine, self.rows_routine, self.lies_routine = (f"tatami_{k}_{shape}" for k in ("gemm", "rows", "lies"))
         self.batch_axes, self.depth_axes = online.second.batch, online.first.k
         self.depth, self.batches = (product(self.extents[a] for a in g) for g in (self.depth_axes, self.batch_axes))
         self.blocks, self.slivers = ceildiv(self.key_count, self.block), ceildiv(self.row_count, expr(self.nr))
-        self.plain = self.find_plain_values()
         of_rows = tuple(y for y in region.yields if online.is_of_a_row(y.source))
         self.of_rows = msgspec.structs.replace(region, yields=of_rows)
         self.results = msgspec.structs.replace(region, yields=tuple(y for y in region.yields if y not in of_rows))
+        self.plain = self.in_place(online.second.rhs, self.column_axes)
+        rows = self.row_count.as_int()
+        self.plain_keys = self.in_place(online.first.rhs, self.depth_axes) if rows is not None and rows <= FEW_ROWS else None
 
-    def find_plain_values(self) -> tuple[str, Expr, int] | None:
-        """Values that the micro-kernel reads in place: a buffer, the address of the first column over the batch axes and the
-        keys, elements from key to key. The columns are contiguous, and one key is close to the next."""
-        rhs = self.online.second.rhs
-        if not isinstance(rhs, Read) or self.memrefs[rhs.tensor].dtype != self.dtype or len(self.column_axes) != 1:
+    def in_place(self, operand: RegionExpr, axes: tuple[str, ...]) -> tuple[str, Expr, int] | None:
+        """Keys or values that a micro-kernel reads where they lie: a buffer, the address of the first element over the batch
+        axes and the keys, elements from key to key. Those of one key are contiguous, and one key is close to the next."""
+        if not isinstance(operand, Read) or self.memrefs[operand.tensor].dtype != self.dtype or len(axes) != 1:
             return None
-        (column,) = self.column_axes
-        at = self.address(rhs.tensor, rhs.map)
+        (axis,) = axes
+        at = self.address(operand.tensor, operand.map)
         pitch = step_of(at, self.keys)
         apart = None if pitch is None else pitch.as_int()
-        if step_of(at, column) != ONE or apart is None or not 0 < apart * self.dtype.itemsize <= PLAIN_PITCH:
+        if step_of(at, axis) != ONE or apart is None or not 0 < apart * self.dtype.itemsize <= PLAIN_PITCH:
             return None
-        return rhs.tensor, substitute(at, {column: ZERO}), apart
+        return operand.tensor, substitute(at, {axis: ZERO}), apart
 
     # -- the kernel ----------------------------------------------------------------------------
 
     def body(self) -> loop.Body:
-        keys = self.local(self.batches * self.key_count * self.depth)
+        keys = self.local(ZERO if self.plain_keys else self.batches * self.key_count * self.depth)
         values = self.local(ZERO if self.plain else self.batches * self.key_count * self.columns)
         self.odd = self.local(self.batches * self.blocks if self.excluded else ZERO)
-        stmts = (keys, values, self.odd, self.pack_all(keys.name, values.name), self.compute(keys.name, values.name))
+        packed = () if self.plain_keys and self.plain and not self.excluded else (self.pack_all(keys.name, values.name),)
+        stmts = (keys, values, self.odd, *packed, self.compute(keys.name, values.name))
         return loop.Body(stmts, about=f"streaming pair {self.mr}x{self.nr}, keys in blocks of {self.plan.keys}")
 
     def pack_all(self, keys: str, values: str) -> loop.Parallel:
@@ -88,11 +92,13 @@ class _Streaming(KeyBlocks):
         declare, at, block = self.batch_values(self.batch_axes, var(x), self.blocks)
         k0, k1, bounds = self.key_range(block)
         lead = self.batch_index(at)
-        pack_keys = self.pack_panels(
-            self.online.first.rhs, (self.keys,), self.depth_axes, at, keys,
-            (lead * self.key_count + k0) * self.depth, (k0, k1 - k0), self.depth, (ZERO, self.depth),
-        )  # fmt: skip
+        pack_keys: Stmts = ()
         pack_values: Stmts = ()
+        if self.plain_keys is None:
+            pack_keys = self.pack_panels(
+                self.online.first.rhs, (self.keys,), self.depth_axes, at, keys,
+                (lead * self.key_count + k0) * self.depth, (k0, k1 - k0), self.depth, (ZERO, self.depth),
+            )  # fmt: skip
         if self.plain is None:
             pack_values = self.pack_panels(
                 self.online.second.rhs, self.column_axes, (self.keys,), at, values,
@@ -181,8 +187,14 @@ class _Streaming(KeyBlocks):
         lead = self.batch_index(at)
         b = self.counter(self.blocks)
         k0, k1, bounds = self.key_range(var(b))
-        first_key = loop.Pointer(keys, (lead * self.key_count + k0) * self.depth)
-        gemm = self.gemm(self.gemm_routine, first_key, self.query, self.tile, k1 - k0, self.depth, ZERO, self.depth)
+        if self.plain_keys is None:
+            first_key = loop.Pointer(keys, (lead * self.key_count + k0) * self.depth)
+            gemm = self.gemm(self.gemm_routine, first_key, self.query, self.tile, k1 - k0, self.depth, ZERO, self.depth)
+        else:
+            buffer, place, pitch = self.plain_keys
+            first_key = loop.Pointer(buffer, substitute(place, {**at, self.keys: k0}))
+            sizes = (k1 - k0, expr(pitch), ZERO, self.depth, one, one)
+            gemm = self.gemm(self.lies_routine, first_key, self.query, self.tile, *sizes)
         if self.plain is None:
             first_value = loop.Pointer(values, lead * self.key_count * self.columns)
             gemm2 = self.gemm(self.gemm_routine, first_value, self.tile, self.result, self.columns, self.key_count, k0, k1)
@@ -203,7 +215,7 @@ class _Streaming(KeyBlocks):
         return loop.Parallel(x, self.batches * self.slivers, work, body, buffers)
 
     def gemm(self, routine: str, a: loop.Pointer, b: loop.LocalBuffer, c: loop.LocalBuffer, *sizes: Expr) -> loop.Call:
-        """`sizes`: rows, depth or pitch, k0, k1 (c/microkernel.py)."""
+        """`sizes`: rows, depth or pitch, k0, k1, pitches where the routine has them (c/microkernel.py)."""
         buffers = (a, loop.Pointer(b.name, ZERO), loop.Pointer(c.name, ZERO))
         return loop.Call(routine, (*buffers, *(loop.Integer(e) for e in sizes)), routine=True)
 

@@ -155,7 +155,7 @@ def test_memory_is_linear_in_the_sequence() -> None:
 
 @pytest.mark.parametrize("mask", ["", "causal"])
 @pytest.mark.parametrize(("width", "in_place"), [(16, True), (80, False)])
-def test_values_are_read_in_place_unless_one_key_is_far_from_the_next(width: int, in_place: bool, mask: str) -> None:
+def test_keys_and_values_are_read_in_place_unless_one_key_is_far_from_the_next(width: int, in_place: bool, mask: str) -> None:
     """As transformers keep them: [keys, heads, width], so that keys lie 4 * width elements apart."""
     g = tt.Graph("heads_inside")
     shape = (1, 4, 64, 150)
@@ -173,6 +173,7 @@ def test_values_are_read_in_place_unless_one_key_is_far_from_the_next(width: int
     assert np.array_equal(np.isnan(got), np.isnan(wanted))
     assert np.nanmax(np.abs(got - wanted)) <= 5e-6
     assert ("tatami_rows" in f.stages["loop"].text) == in_place
+    assert ("tatami_lies" in f.stages["loop"].text) == in_place
 
 
 def test_grouped_heads() -> None:

@@ -3,14 +3,18 @@
 Tensor cores read fragments from shared memory (`mma_text.py`) and weights from registers. Ordinary multiply-adds (`fma`)
 keep to the same places: of every eight columns a lane has two, 2 * (lane % 4) and the one after, in rows lane / 4 and + 8
 of every sixteen. So a weight that a lane lacks is in another lane of its quad.
+
+A fragment of m16n8k8 (tf32) has lane % 4 and + 4 of eight keys. The sum does not ask for their order: those two stand for
+the keys that the lane has weights of, and the values are read in the same order.
 """
 
 from __future__ import annotations
 
 from tatami.cu.expr_text import SHORT
 from tatami.cu.lines import Lines
-from tatami.cu.mma_text import offset_text, read_a, read_b
+from tatami.cu.mma_text import WORDS, offset_text, read_a, read_b
 from tatami.gpu.ir import Kernel, Operand, Ring, Weights
+from tatami.plan.ir import INST_K
 
 ROWS_OF_LANE = "TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int h = 0; h < 2; ++h)"
 STEPS = "TT_UNROLL for (int q = 0; q < 4; ++q)"
@@ -30,13 +34,18 @@ def scores_text(k: Kernel, w: Weights, rings: tuple[Ring, Ring], slots: tuple[st
                 _multiply_add(w.right, rings[1], "s", "BK", l)
             return
         # Each step has addresses of its own, of which the loop over blocks would keep all in registers.
-        unroll = "TT_UNROLL" if w.steps <= 4 else "TT_UNROLL_BY(4)"
-        with l.block(f"{unroll} for (int kk = 0; kk < DEPTH / 16; ++kk)"):
+        deep = INST_K[w.shape]
+        unroll = "TT_UNROLL" if 16 * w.steps <= 4 * deep else "TT_UNROLL_BY(4)"
+        with l.block(f"{unroll} for (int kk = 0; kk < DEPTH / {deep}; ++kk)"):
             l.add("tt_u32 a[WM / 16][4];")
             l.add(f"TT_UNROLL for (int i = 0; i < WM / 16; ++i) {read_a(w.left, rings[0], 'a[i]')}")
+            if w.shape == "m16n8k8":
+                l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) tt_round_words(a[i]);")
             with l.block("TT_UNROLL for (int j = 0; j < BK / 16; ++j)"):
                 l.add("tt_u32 b[4];", read_b(w.right, rings[1], "b"))
-                _multiply(k, "s[i]", "a[i]", l)
+                if w.shape == "m16n8k8":
+                    l.add("tt_round_words(b);")
+                _multiply(k, w, "s[i]", "a[i]", l)
 
 
 def result_text(k: Kernel, w: Weights, ring: Ring, slot: str, l: Lines) -> None:
@@ -49,17 +58,34 @@ def result_text(k: Kernel, w: Weights, ring: Ring, slot: str, l: Lines) -> None:
                 l.add("  a[i][h][q] = tt_quad_at(s[i][kk / 8][2 * h + q % 2], kk % 8 / 2 + q / 2);")
                 _multiply_add(k.b, ring, "acc", "WN", l)
             return
-        l.add("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk)")
+        l.add(f"TT_UNROLL for (int kk = 0; kk < BK / {INST_K[w.shape]}; ++kk)")
         with l.block("TT_UNROLL for (int j = 0; j < WN / 16; ++j)"):
-            l.add("tt_u32 b[4];", read_b(k.b, ring, "b"))
-            _multiply(k, "acc[i]", "p[i][kk]", l)
+            l.add("tt_u32 b[4];", *([read_b(k.b, ring, "b")] if w.shape == "m16n8k16" else _keys_of_lane(k.b, ring)))
+            _multiply(k, w, "acc[i]", "p[i][kk]", l)
 
 
-def _multiply(k: Kernel, to: str, a: str, l: Lines) -> None:
+def _keys_of_lane(o: Operand, ring: Ring) -> list[str]:
+    """Columns 16 * j .. and keys 8 * kk + 2 * (lane % 4) and + 1 of `slot_b`, as two B fragments of m16n8k8."""
+    offset = offset_text(ring)
+    if o.major == "mn":
+        # of 128 bytes, which a swizzle stays in, the same few addresses for all columns
+        at = f"{offset}(8 * kk + 2 * (lane % 4) + r % 2, j % 2 * 4 + r / 2 * 2 + lane / 16)"
+        return [f"{WORDS} b[r] = tt_load_shared_v1(slot_b + {at} + j / 2 * 128 + lane / 4 % 4 * 4);", "tt_round_words(b);"]
+    at = f"{offset}(16 * j + 8 * half + lane / 4, 2 * kk + lane % 4 / 2) + lane % 2 * 8"
+    return [
+        "TT_UNROLL for (int half = 0; half < 2; ++half) {",
+        f"  float x, y; tt_load_shared_v2(x, y, slot_b + {at});",
+        "  b[2 * half] = tt_to_tf32(x), b[2 * half + 1] = tt_to_tf32(y);",
+        "}",
+    ]
+
+
+def _multiply(k: Kernel, w: Weights, to: str, a: str, l: Lines) -> None:
+    kind = SHORT.get(k.b.dtype, "tf32")
     with l.block("TT_UNROLL for (int i = 0; i < WM / 16; ++i)"):
         for half in (0, 1):
             at = f"{to}[2 * j{' + 1' if half else ''}]"
-            l.add(f"tt_mma_m16n8k16_{SHORT[k.b.dtype]}({at}, {a}, b[{2 * half}], b[{2 * half + 1}]);")
+            l.add(f"tt_mma_{w.shape}_{kind}({at}, {a}, b[{2 * half}], b[{2 * half + 1}]);")
 
 
 def _row_of_four(o: Operand, ring: Ring) -> str:

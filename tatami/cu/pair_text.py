@@ -162,8 +162,12 @@ def rescale_text(k: Kernel, w: Weights, l: Lines) -> None:
     _scaled(k, "factor[i][h]", l)
     if w.shape == "fma":
         return
-    pack = f"tt_pack_{SHORT[k.b.dtype]}"
     l.add(f"TT_UNROLL for (int i = 0; i < {f.blocks}; ++i)")
+    if w.shape == "m16n8k8":
+        l.add("  TT_UNROLL for (int kk = 0; kk < BK / 8; ++kk) TT_UNROLL for (int q = 0; q < 4; ++q)")
+        l.add(f"    p[i][kk][q] = tt_to_tf32({f.element('s', 'kk', 'q % 2 * 2 + q / 2')});")
+        return
+    pack = f"tt_pack_{SHORT[k.b.dtype]}"
     with l.block("TT_UNROLL for (int kk = 0; kk < BK / 16; ++kk) TT_UNROLL for (int q = 0; q < 4; ++q)"):
         pair = [f.element("s", "2 * kk + q / 2", f"q % 2 * 2{more}") for more in ("", " + 1")]
         l.add(f"p[i][kk][q] = {pack}({', '.join(pair)});")

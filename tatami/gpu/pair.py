@@ -148,6 +148,7 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
         lets=words.lets(v.epilogue, after, ("m", "n")),
         stores=words.stores({*v.batch, v.rows, v.columns}, after, [y for y in region.yields if y not in written]),
         conditions=words.conditions(conditions),
+        tf32=v.tf32,
     )
     return p, w, rows
 

@@ -40,7 +40,7 @@ from tatami.gpu.ir import (
 from tatami.gpu.problem import Problem
 from tatami.gpu.sm80 import LAST, K, copy_width
 from tatami.plan.ir import INST_K, Sm80Pair
-from tatami.plan.pair_limits import threads_of_pair
+from tatami.plan.pair_limits import row_bytes_of, threads_of_pair
 from tatami.region.ir import Let
 
 
@@ -129,10 +129,12 @@ def lower_sm80_pair(
         across = "k" if token == "tB" else "d"
         along = p.k if token == "tB" else w.depth
         rows, columns = (extent, inner) if o.major == "k" else (inner, extent)
-        row_bytes = -(-columns * o.dtype.itemsize // 64) * 64
+        row_bytes = row_bytes_of(w.shape, columns)
         # Multiply-adds take neighbours of one row along m, n or keys: 32 bytes, which lie in no two rows' banks.
         swizzle = 0 if w.shape == "fma" and o.major == "mn" else 128 if row_bytes % 128 == 0 else 64
-        ring = Ring(o.ring, base, rows, row_bytes, slots, swizzle, once=token == "tQ")
+        # Lanes of tf32 read eight neighbours of four rows, or (values along keys) two neighbours of eight: two chunks.
+        apart = 2 if w.shape == "m16n8k8" and (o.major == "mn") != (token == "tB") else 1
+        ring = Ring(o.ring, base, rows, row_bytes, slots, swizzle, swizzle_step=apart, once=token == "tQ")
         rings.append(ring)
         base += ring.slot_bytes * slots
         predicate = tuple(r for r in (role, across) if r in tail)
@@ -145,7 +147,7 @@ def lower_sm80_pair(
         v=copies[2],
         shape=w.shape,
         steps=(plan.depth // INST_K.get(w.shape, 4), bk // INST_K.get(w.shape, 4)),
-        dtype=f"{p.b_dtype}_fp32acc",
+        dtype=f"{'tf32' if p.tf32 else p.b_dtype}_fp32acc",
         lets=p.lets,
         stores=(*joined, *tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0)),
     )

@@ -106,7 +106,7 @@ def _candidates(
 def _warp_plans(region: Region, view: PairView) -> list[PairPlan]:
     extents = all_axes(region)
     depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
-    shape = sm80_instruction(view.dtype, tf32=False)
+    shape = sm80_instruction(view.dtype, view.tf32)
     plan = Sm80Pair(view.first, view.second, (0, columns, 0), depth, 0, 0, (), inst_shape=shape)
     return [
         _with_tail(view, extents, msgspec.structs.replace(plan, tile=(rows, columns, keys), warp_rows=warp_rows, stages=stages))

@@ -36,14 +36,21 @@ def element_bytes(plan: PairPlan) -> int:
     return 2 if isinstance(plan, Sm90Pair) or plan.inst_shape == "m16n8k16" else 4
 
 
+def row_bytes_of(shape: str, elements: int) -> int:
+    """Bytes of a row of shared memory, by the instruction that reads it: tf32 reads every other row in turn."""
+    size, whole = {"m16n8k16": (2, 64), "m16n8k8": (4, 128)}.get(shape, (4, 64))
+    return -(-elements * size // whole) * whole
+
+
 def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
     """Accumulators of both products, fragments of A, and addresses. Shared memory: the rows of the first operand once, a
-    slot per stage of the two others; in rows of whole 64 bytes, or in slots of whole swizzle atoms."""
+    slot per stage of the two others; in rows of whole 64 or 128 bytes, or in slots of whole swizzle atoms."""
     bm, bn, bk = plan.tile
     match plan:
         case Sm80Pair():
             registers = plan.warp_rows * (bn + bk) // 32 + plan.warp_rows + 72
-            depth, columns = (-(-x * element_bytes(plan) // 64) * 64 for x in (plan.depth, bn))
+            registers += plan.warp_rows * bk // 32 if plan.inst_shape == "m16n8k8" else 0
+            depth, columns = (row_bytes_of(plan.inst_shape, x) for x in (plan.depth, bn))
             smem = bm * depth + plan.stages * bk * (depth + columns)
             return resident(target, threads_of_pair(plan), smem, registers, registers)
         case Sm90Pair():
@@ -59,8 +66,9 @@ def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
     bm, bn, bk = plan.tile
     out = algorithm_rules(plan.algo_choice, ("attention",), ("one_pass",))
     shape = plan.inst_shape if isinstance(plan, Sm80Pair) else "m16n8k16"
-    if shape != (wanted := sm80_instruction(view.dtype, tf32=False)):
-        out.append(f"inst_shape {shape} does not multiply {view.dtype}; {wanted} does")
+    if shape != (wanted := sm80_instruction(view.dtype, view.tf32)):
+        kind = f"{view.dtype} rounded to tf32" if view.tf32 else str(view.dtype)
+        out.append(f"inst_shape {shape} does not multiply {kind}; {wanted} does")
     match plan:
         case Sm80Pair():
             if plan.warp_rows not in (16, 32) or bm < 16 or bm % plan.warp_rows:

@@ -288,6 +288,8 @@ class _Finder:
                 return self.without_nan(tested, value, other)
             case Cast(x=x, to=to, bits=False) if to.is_narrow_float:
                 return self.rounded(x)
+            case Unary(fn="tf32", x=x):
+                return self.rounded(x)
             case _:
                 raise _Refused("a weight is no product of row factors and exp(score - maximum)")
 
@@ -321,7 +323,7 @@ class _Finder:
         return _Product(p.tile, p.times, p.over, let_of(p.over[0], self.lets), value)
 
     def rounded(self, x: RegionExpr) -> _Product:
-        """A weight from 0 to 1 in a narrower type. Whoever multiplies by row factors last may round the weight before them,
+        """A weight from 0 to 1 with fewer digits. Whoever multiplies by row factors last may round the weight before them,
         or not at all: exp(score - maximum) is at least exp(score - maximum) / sum, and loses no more."""
         p = self.product_of(x)
         if p.times or len(p.tile) != 1 or not self.is_shifted(p.tile[0]) or any(not self.is_total(z, p) for z in p.over):

@@ -17,7 +17,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, step_of, substitute
 from tatami.core.scalar import Scalar, number
 from tatami.region.gemm_view import not_elementwise
-from tatami.region.ir import At, Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan
+from tatami.region.ir import At, Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan, Unary
 from tatami.region.kinds import epilogue_of
 from tatami.region.online import Online, find_online, let_of
 from tatami.region.walk import Types, lets_by_name, rewrite, used_lets
@@ -37,6 +37,8 @@ class PairView(msgspec.Struct, frozen=True):
     right: Read
     values: Read
     dtype: DType
+    tf32: bool
+    """Rows, keys, weights and values are rounded to 10 fraction bits before they are multiplied."""
     lets: tuple[Let, ...]
     """What `score` and `excluded` use of other lets, in order; Refs only."""
     score: RegionExpr
@@ -76,7 +78,12 @@ def _view(region: Region, found: Online) -> PairView:
     first, second = found.first, found.second
     if len(first.k) != 1 or len(second.n) != 1:
         raise _Refused(f"{len(first.k)} axes of depth and {len(second.n)} of columns; the template takes 1 each")
-    left, right, values = reads = tuple(_plain_read(e) for e in (first.lhs, first.rhs, second.rhs))
+    operands = [first.lhs, first.rhs, _through(second.lhs, lets), second.rhs]
+    rounded = [isinstance(e, Unary) and e.fn == "tf32" for e in operands]
+    if any(rounded) and not all(rounded):
+        raise _Refused("some operands are rounded to tf32, some are not")
+    first_, second_, _, third = (e.x if isinstance(e, Unary) and e.fn == "tf32" else e for e in operands)
+    left, right, values = reads = tuple(map(_plain_read, (first_, second_, third)))
     kinds = {dtypes[r.tensor] for r in reads}
     if len(kinds) != 1 or not all(d.is_narrow_float or d == DType.fp32 for d in kinds):
         raise _Refused(f"operands are {', '.join(sorted(map(str, kinds)))}; the template takes fp16, bf16 or fp32")
@@ -124,9 +131,15 @@ def _view(region: Region, found: Online) -> PairView:
     }
     return PairView(
         first.acc, second.acc, first.batch, found.rows, found.keys, first.k[0], second.n[0],
-        left, right, values, next(iter(kinds)), between, score, excluded, low, high,
+        left, right, values, next(iter(kinds)), all(rounded), between, score, excluded, low, high,
         divided, found.nan_weight if found.nan_sum else None, epilogue, beside, of_rows,
     )  # fmt: skip
+
+
+def _through(e: RegionExpr, lets: Mapping[str, Let]) -> RegionExpr:
+    """The expression behind a plain reference."""
+    name = let_of(e, lets)
+    return lets[name].expr if name else e
 
 
 def _plain_read(e: RegionExpr) -> Read:

@@ -52,6 +52,11 @@ class Value:
     def rank(self) -> int:
         return len(self.shape)
 
+    @property
+    def is_tf32(self) -> bool:
+        """Has it just been rounded to 10 fraction bits?"""
+        return next(n for n in self.builder.nodes if n.id == self.id).op == Elementwise("tf32")
+
     # -- elementwise -------------------------------------------------------------------------------
     def fn(self, name: str, *others: Value | Scalar) -> Value:
         """A scalar op of `core.ops` with this value first."""

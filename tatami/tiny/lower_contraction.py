@@ -229,7 +229,8 @@ def attention(use: Use[Attention]) -> Value:
     s = _causal(s, a)
     e = (s - s.max((s.rank - 1,), keepdims=True)).fn("exp")
     p = e / e.sum((s.rank - 1,), keepdims=True)
-    return product_sum(p.cast(q.dtype), last_axes_swapped(v), a.acc_dtype).cast(use.dtype)
+    weights = p.fn("tf32") if q.is_tf32 else p.cast(q.dtype)  # rounded as the rows were
+    return product_sum(weights, last_axes_swapped(v), a.acc_dtype).cast(use.dtype)
 
 
 def _repeated_heads(x: Value, heads: Expr) -> Value:

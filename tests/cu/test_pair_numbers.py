@@ -17,14 +17,15 @@ from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
 from tatami.gpu.ir import Kernel
 from tatami.gpu.pair import lower_pair
-from tatami.plan.ir import Guarded, Sm80Pair
+from tatami.plan.ir import INST_K, Guarded, Sm80Pair
 from tatami.region.ir import Region
 from tatami.runtime.nvrtc import Cubin, has_nvrtc
 from tests.cu.machine_code import compiled, sass
-from tests.gpu.test_pair import attention, plan_for, region_of
+from tests.gpu.test_pair import attention, plan_for, region_for
 
 NUMPY = {tt.fp16: np.float16, tt.bf16: ml_dtypes.bfloat16, tt.fp32: np.float32}
 TOLERANCE = {tt.fp16: 2e-3, tt.bf16: 1.5e-2, tt.fp32: 3e-6}
+OF_PRECISION = {"fp32": 3e-6, "tf32": 4e-3}
 Arrays = dict[str, np.ndarray]
 
 
@@ -139,19 +140,15 @@ def test_a_score_that_is_not_finite_is_in_its_row(built: Any, value: float, plac
     assert_agrees(function(**x), x, safe, TOLERANCE[dtype], **attrs)
 
 
-def test_every_operand_may_lie_the_other_way() -> None:
-    g = tt.Graph("attention")
-    q, k, v = (
-        g.input(n, ("B", 2, w, s), tt.fp32).transpose(-2, -1) for n, w, s in (("q", 24, "S"), ("k", 24, "T"), ("v", 40, "T"))
-    )
-    g.output("y", q.attention(k, v))
-    function = tt.compile(g, target="emulated-sm80")
+@pytest.mark.parametrize(("precision", "turned"), [("fp32", True), ("tf32", False), ("tf32", True)])
+def test_operands_of_fp32_may_lie_either_way(precision: str, turned: bool) -> None:
+    function = tt.compile(attention(24, 40, tt.fp32, turned=turned), target="emulated-sm80", precision=precision)
     (plan,) = {c.plan.__struct_config__.tag for c in function.stages["plan"].value.main.regions[0].choices}
     assert plan == "sm80_pair"
     for rows, keys in SIZES:
         x = arrays(24, 40, (2, 2), tt.fp32, None, rows, keys)
-        y = function(**{n: np.ascontiguousarray(a.swapaxes(-1, -2)) for n, a in x.items()})["y"]
-        np.testing.assert_allclose(y, wanted(x, False), rtol=0, atol=TOLERANCE[tt.fp32])
+        given = {n: np.ascontiguousarray(a.swapaxes(-1, -2)) if turned else a for n, a in x.items()}
+        np.testing.assert_allclose(function(**given)["y"], wanted(x, False), rtol=0, atol=OF_PRECISION[precision])
 
 
 @pytest.mark.parametrize("place", [0, 50, 69])
@@ -173,34 +170,42 @@ def test_a_score_that_is_nan_makes_its_row_nan(built: Any) -> None:
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 @pytest.mark.parametrize(
-    ("width", "tile", "warp_rows", "stages"),
-    [(64, (128, 64, 64), 32, 1), (128, (64, 128, 64), 16, 2), (256, (64, 256, 64), 16, 1)],
+    ("width", "tile", "warp_rows", "stages", "shape"),
+    [
+        (64, (128, 64, 64), 32, 1, "m16n8k16"),
+        (128, (64, 128, 64), 16, 2, "m16n8k16"),
+        (256, (64, 256, 64), 16, 1, "m16n8k16"),
+        (64, (64, 64, 32), 32, 2, "m16n8k8"),
+        (256, (32, 256, 32), 16, 1, "m16n8k8"),
+    ],
     ids=lambda x: str(x),
 )
 def test_its_machine_code_copies_reads_and_multiplies_without_spills(
-    width: int, tile: tuple[int, int, int], warp_rows: int, stages: int, tmp_path: Path
+    width: int, tile: tuple[int, int, int], warp_rows: int, stages: int, shape: str, tmp_path: Path
 ) -> None:
-    region = region_of(attention(width, width, causal=True))
-    plan = plan_for(region, tile=tile, depth=width, warp_rows=warp_rows, stages=stages)
+    region = region_for(shape, width, causal=True)
+    plan = plan_for(region, tile=tile, depth=width, warp_rows=warp_rows, stages=stages, inst_shape=shape)
     cubin = cubin_of(region, plan)
     ops = sass(cubin, tmp_path)
     _, bn, bk = tile
     blocks = warp_rows // 16  # of 16 rows
-    steps = min(width // 16, 4)  # along the depth, four at a time where there are more
-    assert ops["HMMA"] == blocks * (steps * bk // 8 + bk // 16 * bn // 8)
-    assert ops["LDSM"] == steps * (blocks + bk // 16) + bk // 16 * bn // 16
+    deep = INST_K[shape]
+    steps = min(width // deep, 4)  # along the depth, four at a time where there are more
+    assert ops["HMMA"] == blocks * (steps * bk // 8 + bk // deep * bn // 8)
+    of_values = bk // 16 * bn // 16 if shape == "m16n8k16" else 0  # fp32 is not transposed by ldmatrix
+    assert ops["LDSM"] == steps * (blocks + bk // 16) + of_values
     assert ops["LDGSTS"] > 0 and ops["STL"] == ops["LDL"] == 0
     assert ops["MUFU"] >= blocks * 2 * bk // 4
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 @pytest.mark.parametrize(
-    ("width", "tile", "warp_rows"), [(64, (64, 64, 32), 32), (256, (16, 256, 16), 16)], ids=lambda x: str(x)
+    ("width", "tile", "warp_rows"), [(64, (64, 64, 16), 16), (128, (16, 128, 16), 16)], ids=lambda x: str(x)
 )
 def test_multiply_adds_are_all_of_its_machine_code_without_spills(
     width: int, tile: tuple[int, int, int], warp_rows: int, tmp_path: Path
 ) -> None:
-    region = region_of(attention(width, width, tt.fp32, causal=True))
+    region = region_for("fma", width, causal=True)
     plan = plan_for(region, tile=tile, depth=width, warp_rows=warp_rows, stages=2, inst_shape="fma")
     cubin = cubin_of(region, plan)
     ops = sass(cubin, tmp_path)

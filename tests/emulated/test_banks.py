@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tatami.core.dtype import DType
+from tatami.gpu.pair import lower_pair
 from tatami.poly_core.analyse import conflict_ways
 from tatami.runtime.emulated_machine import EmulatedMachine
 from tests.cu.test_compile import BY8
 from tests.emulated.kernels import NUMPY, Built, changed
 from tests.emulated.texts import eighths, machine_of
 from tests.gpu.gemm_examples import HINTS, gemm, sm80
+from tests.gpu.test_pair import PRECISION, plan_for, region_for
 
 SIZES = {"M": 64, "N": 64, "K": 64}
 PLANS: dict[str, tuple[DType, Any]] = {
@@ -36,16 +39,30 @@ BUILT = {
 }
 
 
+def pair(shape: str, turned: bool, width: int) -> Built:
+    region = region_for(shape, width, turned=turned)
+    plan = plan_for(region, tile=(32, -(-width // 16) * 16, 32), depth=width, inst_shape=shape)
+    return Built(region, plan, "sm80", load=False, lower=lambda *given: lower_pair(*given)[-1])
+
+
+PAIRS = {(s, turned, width): pair(s, turned, width) for s in PRECISION for turned, width in ((False, 64), (True, 48))}
+
+
 @pytest.fixture(scope="module")
 def machine() -> EmulatedMachine:
-    return machine_of({f"k{i}_": changed("\nk0(", f"\nk{i}_(")(b.text) for i, b in enumerate(BUILT.values())})
+    built = (*BUILT.values(), *PAIRS.values())
+    return machine_of({f"k{i}_": changed("\nk0(", f"\nk{i}_(")(b.text) for i, b in enumerate(built)})
 
 
 def turns(machine: EmulatedMachine, name: str, order: str) -> tuple[int, int]:
-    built = BUILT[name, order]
     arrays = {n: eighths(64, *s, dtype=NUMPY[PLANS[name][0]]) for n, s in (("A", (64,)), ("B", (64,)), ("bias", ()))}
-    symbol = f"k{list(BUILT).index((name, order))}_"
-    report, _ = built.report(arrays, SIZES, machine=machine, symbol=symbol, count_banks=True)
+    return counted(machine, BUILT[name, order], list(BUILT).index((name, order)), arrays, SIZES)
+
+
+def counted(
+    machine: EmulatedMachine, built: Built, number: int, arrays: dict[str, np.ndarray], sizes: dict[str, int]
+) -> tuple[int, int]:
+    report, _ = built.report(arrays, sizes, machine=machine, symbol=f"k{number}_", count_banks=True)
     assert report is None, report
     return machine.bank_turns()
 
@@ -55,6 +72,19 @@ def turns(machine: EmulatedMachine, name: str, order: str) -> tuple[int, int]:
 def test_no_two_words_of_a_read_share_a_bank(name: str, order: str, machine: EmulatedMachine) -> None:
     best, conflicts = turns(machine, name, order)
     assert best >= 128 and conflicts == 0
+
+
+@pytest.mark.parametrize(("shape", "turned", "width"), PAIRS, ids=str)
+def test_no_two_words_of_a_read_of_two_products_share_a_bank(
+    shape: str, turned: bool, width: int, machine: EmulatedMachine
+) -> None:
+    built = PAIRS[shape, turned, width]
+    dtype = np.float16 if shape == "m16n8k16" else np.float32
+    sides = (1, 2, width, 64) if turned else (1, 2, 64, width)
+    arrays = {p.name: np.ones(sides, dtype) for p in built.region.inputs}
+    number = len(BUILT) + list(PAIRS).index((shape, turned, width))
+    best, conflicts = counted(machine, built, number, arrays, {"B": 1, "S": 64, "T": 64})
+    assert best > 0 and conflicts == 0
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -23,15 +23,24 @@ from tatami.region.pair_view import PairView, pair_view
 from tests.gpu.test_verify import Edit, change, drop, edited
 
 
-def attention(depth: Any = 64, columns: Any = 64, dtype: Any = tt.fp16, heads: int = 2, **attrs: Any) -> tt.Graph:
+def attention(
+    depth: Any = 64, columns: Any = 64, dtype: Any = tt.fp16, heads: int = 2, turned: bool = False, **attrs: Any
+) -> tt.Graph:
+    """S rows, T keys; `turned`: rows and keys are contiguous."""
     g = tt.Graph("attention")
-    q, k = g.input("q", ("B", 2, "S", depth), dtype), g.input("k", ("B", heads, "S", depth), dtype)
-    g.output("y", q.attention(k, g.input("v", ("B", heads, "S", columns), dtype), **attrs))
+
+    def operand(name: str, count: int, size: str, width: Any) -> Any:
+        if turned:
+            return g.input(name, ("B", count, width, size), dtype).transpose(-2, -1)
+        return g.input(name, ("B", count, size, width), dtype)
+
+    q, k, v = operand("q", 2, "S", depth), operand("k", heads, "T", depth), operand("v", heads, "T", columns)
+    g.output("y", q.attention(k, v, **attrs))
     return g
 
 
-def region_of(g: tt.Graph) -> Region:
-    (found,) = (x for x in prepare(g, target="sm80").stages["region"].main.body if isinstance(x, Region))
+def region_of(g: tt.Graph, **options: Any) -> Region:
+    (found,) = (x for x in prepare(g, target="sm80", **options).stages["region"].main.body if isinstance(x, Region))
     return found
 
 
@@ -48,20 +57,30 @@ def plan_for(region: Region, **fields: Any) -> Sm80Pair:
     return msgspec.structs.replace(plan, **fields)
 
 
+PRECISION = {"m16n8k16": "fp32", "fma": "fp32", "m16n8k8": "tf32"}
+
+
+def region_for(shape: str, width: int = 64, **attrs: Any) -> Region:
+    """An attention whose operands the instruction multiplies."""
+    dtype = tt.fp16 if shape == "m16n8k16" else tt.fp32
+    return region_of(attention(width, width, dtype, **attrs), precision=PRECISION[shape])
+
+
 def kernel(stages: int, shape: str = "m16n8k16", **attrs: Any) -> ir.Kernel:
-    region = region_of(attention(dtype=tt.fp32 if shape == "fma" else tt.fp16, **attrs))
+    region = region_for(shape, **attrs)
     made = lower_pair(region, Guarded((), plan_for(region, stages=stages, inst_shape=shape)), PRESETS["sm80"])[-1][0]
     assert isinstance(made, ir.Kernel)
     return made
 
 
-@pytest.mark.parametrize(("dtype", "shape"), [(tt.fp16, "m16n8k16"), (tt.fp32, "fma")], ids=lambda x: str(x))
-def test_the_planner_takes_it_and_no_scores_are_in_memory(dtype: Any, shape: str) -> None:
-    stages = prepare(attention(dtype=dtype, causal=True), target="sm80").stages
+@pytest.mark.parametrize("shape", PRECISION)
+def test_the_planner_takes_it_and_no_scores_are_in_memory(shape: str) -> None:
+    graph = attention(dtype=tt.fp16 if shape == "m16n8k16" else tt.fp32, causal=True)
+    stages = prepare(graph, target="sm80", precision=PRECISION[shape]).stages
     plan = stages["plan"].main.regions[0].choices[0].plan
     assert isinstance(plan, Sm80Pair) and plan.inst_shape == shape
     bindings = stages["gpu"].main.bindings
-    assert all("S*S" not in str(size) for b in bindings for _, size in b.scratch)
+    assert all("S*T" not in str(size) for b in bindings for _, size in b.scratch)
     assert "tP[k] = Rescale acc after tW[k]" in show(stages["gpu"])
 
 
@@ -119,7 +138,7 @@ def test_a_plan_that_cannot_be_is_refused_with_numbers(fields: dict[str, Any], w
     assert any(why in f for f in found), found
 
 
-@pytest.mark.parametrize("shape", ["m16n8k16", "fma"])
+@pytest.mark.parametrize("shape", PRECISION)
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 def test_every_depth_is_free_of_hazards(stages: int, shape: str) -> None:
     assert verify_kernel(kernel(stages, shape, causal=True)) == []

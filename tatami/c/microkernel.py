@@ -16,6 +16,8 @@ are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 row
         As tatami_into, where a is no panels but a matrix [rows][pitch]: all three lie where they are.
     tatami_table_<t>_<mr>x<nr>_<lanes>   buffers a, b, c, table; sizes rows, depth, k0, k1
         As tatami_gemm, where row k of b begins at b[table[k]]; k counts from 0, not from k0.
+    tatami_wide_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1, pitch of b, pitch of c, columns
+        As tatami_into for at most mr rows and any number of columns: memory is read row by row of b, as it lies.
     tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
         to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
 """
@@ -29,12 +31,14 @@ from functools import lru_cache
 from tatami.c.ir import Unit
 
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
-_NAME = re.compile(r"tatami_(gemm|rows|into|lies|table|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
+_NAME = re.compile(r"tatami_(gemm|rows|into|lies|table|wide|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
 K_UNROLL = 4
 """Steps of k in the loop's body at most."""
 _FULL = 16
 """Multiply-adds that fill a body: beside so many a loop's own instructions cost nothing, and more steps only compile longer.
 Pointers that walk are such instructions: so many for each two of them, where a is a matrix."""
+GROUP = 8
+"""Rows of b that the wide kernel reads side by side: as many streams as a prefetcher follows, and ways of L1."""
 AHEAD = 16
 """Rows of b between the one in use and the one that is asked for."""
 _CHAIN = 8
@@ -50,9 +54,8 @@ def routine_unit(name: str) -> Unit | None:
     kind, element, lanes = found[1], found[2], int(found[5])
     if kind == "pack":
         return Unit(text=_pack_text(name, element, lanes))
-    return Unit(
-        text=_gemm_text(name, element, _Tile(kind, int(found[3]), int(found[4]), lanes, _C_TYPES[element][1])), contract=True
-    )
+    text = _wide_text if kind == "wide" else _gemm_text
+    return Unit(text=text(name, element, _Tile(kind, int(found[3]), int(found[4]), lanes, _C_TYPES[element][1])), contract=True)
 
 
 def _head(element: str, lanes: int) -> str:
@@ -205,6 +208,69 @@ def _tile_text(rows: int, t: _Tile) -> str:
     out += [f"    *(U *)(c + {at}) += {n};" for n, at in places]
     out.append("  }\n}")
     return "\n".join(out)
+
+
+def _wide_text(name: str, element: str, t: _Tile) -> str:
+    """Groups of rows of b, each along all columns: in vectors as many as a tile has, then one by one."""
+    bands = "\n".join(_band_text(rows, t) for rows in range(1, t.mr + 1))
+    cases = "\n".join(
+        f"    case {rows}: band_{rows}(steps, columns, a + k * {rows}, b, c, k == 0, bp, cp); break;"
+        for rows in range(1, t.mr + 1)
+    )
+    return f"""{_head(element, t.lanes)}
+{bands}
+int {name}(void *const *buffers, const int64_t *sizes) {{
+  const T *a = buffers[0], *b = buffers[1];
+  T *c = buffers[2];
+  const int64_t k0 = sizes[2], k1 = sizes[3], bp = sizes[4], cp = sizes[5], columns = sizes[6];
+  int64_t k = k0;
+  do {{
+    const int64_t steps = k1 - k < {GROUP} ? k1 - k : {GROUP};
+    switch (sizes[0]) {{
+{cases}
+    }}
+    k += {GROUP};
+    b += {GROUP} * bp;
+  }} while (k < k1);
+  return 0;
+}}
+"""
+
+
+def _band_text(rows: int, t: _Tile) -> str:
+    """`steps` rows of b into `rows` rows of c."""
+    widths = {"V": (t.nr, [v * t.lanes for v in range(t.vectors)]), "T": (1, [0])}
+
+    def columns(kind: str, steps: str) -> str:
+        width, at = widths[kind]
+        of = "U" if kind == "V" else "T"
+        sums = ", ".join(f"c{i}_{x} = {{0}}" for i in range(rows) for x in at)
+        loads = "\n".join(f"      {kind} b{x} = *(const {of} *)(b + k * bp + j + {x});" for x in at)
+        adds = "\n".join(
+            f"      {{ T s = a[k * {rows} + {i}]; {' '.join(f'c{i}_{x} += s * b{x};' for x in at)} }}" for i in range(rows)
+        )
+
+        def stores(how: str) -> str:
+            return " ".join(f"*({of} *)(c + {i} * cp + j + {x}) {how} c{i}_{x};" for i in range(rows) for x in at)
+
+        return f"""  for (; j + {width} <= columns; j += {width}) {{
+    {kind} {sums};
+#pragma GCC unroll {GROUP}
+    for (int64_t k = 0; k < {steps}; ++k) {{
+{loads}
+{adds}
+    }}
+    if (first) {{ {stores("=")} }} else {{ {stores("+=")} }}
+  }}"""
+
+    return f"""static __attribute__((noinline)) void band_{rows}(
+    int64_t steps, int64_t columns, const T *a, const T *b, T *c, int64_t first, int64_t bp, int64_t cp) {{
+  int64_t j = 0;
+  if (steps == {GROUP})
+{columns("V", str(GROUP))}
+{columns("V", "steps")}
+{columns("T", "steps")}
+}}"""
 
 
 def _pack_text(name: str, element: str, lanes: int) -> str:

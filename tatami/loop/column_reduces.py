@@ -50,7 +50,8 @@ class ColumnReduces:
         return found
 
     def is_far(self, name: str, vector: str) -> bool:
-        """Does every read go along the lanes, and jump far along the last reduced axis?"""
+        """Do reads jump far along the last reduced axis, and go along the lanes? Others may stay where they are along these:
+        the vector of a product with a matrix."""
         reduce, e = self.rows.reduce_of(self.rows.lets[name]), self.rows.e
         down = reduce.axes[-1]
         count = self.rows.sizes[down].as_int()
@@ -59,13 +60,14 @@ class ColumnReduces:
         few = count is not None and count < 4 * GROUP
         if few or long_sum or reduce.fn in ("argmax", "argmin") or self.rows.plan.lanes < 4 or not reads:
             return False
-        for read in reads:
-            at = e.address(read.tensor, read.map)
+        places = [(read.tensor, e.address(read.tensor, read.map)) for read in reads]
+        moving = [(tensor, at) for tensor, at in places if step_of(at, vector) != ZERO]
+        for tensor, at in moving:
             step = step_of(at, down)
             apart = None if step is None else step.as_int()
-            if step_of(at, vector) != ONE or apart is None or apart * e.memrefs[read.tensor].dtype.itemsize < FAR:
+            if step_of(at, vector) != ONE or apart is None or apart * e.memrefs[tensor].dtype.itemsize < FAR:
                 return False
-        return True
+        return bool(moving)
 
     def allocate(self, names: list[str], vector: str) -> None:
         for name in names:

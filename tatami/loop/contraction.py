@@ -14,7 +14,8 @@ depend on the number of threads. The epilogue reads the finished [rows][nr] accu
 An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
 slivers are used where they lie. So are, where the plan says so, rows of lhs that are contiguous along k, and rows of rhs
 that are contiguous along n. Sums that are the result are made in its place. The last sliver, where it has fewer than nr
-columns, goes by copies in any case.
+columns, goes by copies in any case. One panel of rows and long rows of rhs in place: slivers are a page wide, and each
+row of rhs is read as it lies.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u
 GRAIN_FLOPS = 1 << 18
 """Work a thread should get at least: a few times what waking it costs."""
 GRAIN_PACK = 1 << 14
+FAR, COLUMNS = 1024, 1024
+"""Bytes from row to row, from which on rows of columns are read as they lie; and how many of their columns at a time."""
 SHORT_SLIVER, TALL_SUMS = 20 << 10, 8 << 10
 """Bytes of a sliver at most, and of the sums of all rows at least, for results to follow panel by panel: measured."""
 
@@ -70,9 +73,12 @@ class _Contraction(FinishedSums):
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
         self.tile = f"{element}_{self.mr}x{self.nr}_{lanes}"
         self.m, self.n, self.k, self.batches = (self.total(g) for g in (m, n, shape.k, shape.batch))
+        self.rows_lie, self.columns_lie = self.lying("m", shape), self.lying("n", shape)
+        self.is_wide = self.goes_by_rows()
+        if self.is_wide:
+            self.nr = COLUMNS
         self.slivers = ceildiv(self.n, expr(self.nr))
         self.ready = self.ready_operand()
-        self.rows_lie, self.columns_lie = self.lying("m", shape), self.lying("n", shape)
         self.result = result_matrix(region, plan.acc, self.m_axes, self.n_axes)
         self.k_blocks = maximum(ONE, ceildiv(self.k, expr(plan.kc)))
         self.is_turned = self.goes_down()
@@ -114,6 +120,15 @@ class _Contraction(FinishedSums):
         if found is None:
             raise self.refuse(f"the operand of side {side} is no matrix with contiguous rows")
         return found
+
+    def goes_by_rows(self) -> bool:
+        """Is there one panel of rows, and do long rows of columns lie in place? A tile of them at a time would jump from page
+        to page."""
+        m, lie = self.m.as_int(), self.columns_lie
+        pitch = None if lie is None else lie.pitch.as_int()
+        if m is None or m > self.mr or pitch is None or self.rows_lie is not None:
+            return False
+        return pitch * self.dtype.itemsize >= FAR
 
     def goes_by_panels(self) -> bool:
         """Does a sliver stay in L1 beside the results of a panel, where those of all rows would not?"""
@@ -224,6 +239,8 @@ class _Contraction(FinishedSums):
         self, values: dict[str, Expr], i0: Expr, rows: Expr, panels: str, sums: str, s: Expr, packed: str = "", sliver: str = ""
     ) -> Stmts:
         """`rows` rows by one sliver, from sums over all of k to results."""
+        if self.is_wide:
+            return self.sliver_sums(values, i0, rows, panels, sums, s, packed, sliver, whole=True)
         by_copies = self.sliver_sums(values, i0, rows, panels, sums, s, packed, sliver, whole=False)
         full = floordiv(self.n, expr(self.nr))
         if (self.columns_lie is None and self.result is None) or full == ZERO:
@@ -249,7 +266,8 @@ class _Contraction(FinishedSums):
         sliver results follow panel by panel: a panel's sums stay in L1, and what it writes is fetched under its products."""
         j0 = s * self.nr
         columns_lie, result = (self.columns_lie, self.result) if whole else (None, None)
-        kind = "lies" if self.rows_lie else "into" if columns_lie or result else "gemm"
+        kind = "wide" if self.is_wide else "lies" if self.rows_lie else "into" if columns_lie or result else "gemm"
+        j1 = minimum(self.n, j0 + self.nr)
         a, a_size = loop.Pointer(panels, ZERO), self.k
         if self.rows_lie is not None:
             a, a_size = self.place(self.rows_lie, values, i0, ZERO), self.rows_lie.pitch
@@ -271,11 +289,11 @@ class _Contraction(FinishedSums):
                 b = loop.Pointer(packed, self.sliver_at(k0, s))
             else:
                 b, pack = loop.Pointer(sliver, ZERO), self.pack_sliver(values, sliver, ZERO, s, k0, k1)
-            sizes = (rows, a_size, k0, k1, *(() if kind == "gemm" else (pitch, c_pitch)))
+            more = {"gemm": (), "wide": (pitch, c_pitch, j1 - j0)}.get(kind, (pitch, c_pitch))
+            sizes = (rows, a_size, k0, k1, *more)
             own = loop.Pointer(a.buffer, a.index + first * self.k)
             return pack, loop.Call(f"tatami_{kind}_{self.tile}", (own, b, c, *map(loop.Integer, sizes)), routine=True)
 
-        j1 = minimum(self.n, j0 + self.nr)
         if self.goes_by_panels() and result is None:
             count = ceildiv(rows, expr(self.mr))
             q = self.counter(ceildiv(self.m, expr(self.mr)))
@@ -289,7 +307,8 @@ class _Contraction(FinishedSums):
             pack, call = block(k0, k1)
             return (*pack, call)
 
-        products = (*self.prefetch(values, i0, rows, j0), *self.each_k_block(all_rows))
+        ahead = () if self.is_wide else self.prefetch(values, i0, rows, j0)
+        products = (*ahead, *self.each_k_block(all_rows))
         return products if result is not None else (*products, *self.epilogue(values, i0, i0 + rows, j0, j1, sums))
 
     def place(self, matrix: Matrix, values: dict[str, Expr], row: Expr, column: Expr) -> loop.Pointer:

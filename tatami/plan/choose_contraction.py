@@ -41,14 +41,15 @@ def contraction_candidate(
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     swap = _wants_swap(region, c, m, n, target, constants)
     wide, narrow = (m, n) if swap else (n, m)
-    least = 2 if (c.lhs if swap else c.rhs) in constants else 4
+    itemsize = lets_by_name(region)[c.acc].dtype.itemsize
+    packed = (c.lhs if swap else c.rhs) in constants
+    sides = in_place_sides(region, c.acc, swap, narrow, wide, register_tile(target, itemsize)[0], packed)
+    least = 2 if packed or "n" in sides else 4
     if narrow < least or wide < 8 or k < 8:
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
-    itemsize = lets_by_name(region)[c.acc].dtype.itemsize
     plan = contraction_plan(c, target, (b, narrow, wide, k), swap, constants, itemsize)
-    sides = in_place_sides(region, c.acc, swap, narrow, wide, plan.mr, bool(plan.packed))
     plan = msgspec.structs.replace(plan, in_place=sides)
     estimate = contraction_estimate(region, facts, plan, target, sizes)
     how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in sides)}"

@@ -98,6 +98,24 @@ def test_rows_may_begin_where_a_table_says(element: str, dtype: type, mr: int, n
             np.testing.assert_allclose(c, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("element", "dtype", "mr", "nr", "lanes"), CASES)
+def test_one_panel_of_rows_meets_any_number_of_columns(element: str, dtype: type, mr: int, nr: int, lanes: int) -> None:
+    wide = routine(f"tatami_wide_{element}_{mr}x{nr}_{lanes}")
+    rng = np.random.default_rng(0)
+    for rows in range(1, mr + 1):
+        for depth, columns in ((1, nr), (8, 1), (33, 3 * nr + 5), (19, 0), (0, nr + 1)):
+            a = rng.standard_normal((rows, depth)).astype(dtype)
+            b = rng.standard_normal((depth + 1, columns + 7)).astype(dtype)
+            wanted = np.full((rows, columns + 5), 7, dtype)
+            wanted[:, 3 : columns + 3] = a @ b[:depth, 2 : columns + 2]
+            half = depth // 2
+            c = np.full_like(wanted, 7)
+            for k0, k1 in ((0, half), (half, depth)) if half else ((0, depth),):
+                sizes = (rows, depth, k0, k1, b.shape[1], c.shape[1], columns)
+                assert wide((panels(a, mr), b[k0:, 2:], c[:, 3:]), *sizes) == 0
+            np.testing.assert_allclose(c, wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("element", "dtype", "lanes"), [("f32", np.float32, 16), ("f32", np.float32, 8), ("f64", np.float64, 8)]
 )

@@ -65,6 +65,21 @@ def test_several_reduced_axes_are_walked_in_order() -> None:
     compare(r, "avx512" if has_flags("avx512") else "generic", {"x": np.random.default_rng(0).random(shape, np.float32)})
 
 
+def test_a_vector_meets_the_rows_of_a_matrix_as_they_lie() -> None:
+    """What stays where it is along the lanes does not keep a reduce from going row by row."""
+    r = region(
+        {"i0": 2067},
+        {"r0": 77},
+        {"x": tensor(77, 2067), "v": tensor(77)},
+        {"y": tensor(2067)},
+        [let("s", "i0", Reduce("sum", ("r0",), None, DType.fp32, b("mul", read("v", r0), read("x", r0, i0))))],
+    )
+    assert ROW_BY_ROW in text_of(kernel_of(r))
+    rng = np.random.default_rng(0)
+    inputs = {"x": rng.random((77, 2067), np.float32), "v": rng.random(77, np.float32)}
+    compare(r, "avx512" if has_flags("avx512") else "generic", inputs)
+
+
 @pytest.mark.parametrize(("rows", "width"), [(77, 512), (16, 2067), (5000, 1024)])
 def test_short_rows_few_rows_and_long_sums_are_not(rows: int, width: int) -> None:
     assert ROW_BY_ROW not in text_of(kernel_of(columns(rows, width)))

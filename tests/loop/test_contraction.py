@@ -69,6 +69,18 @@ def test_in_place_the_bits_are_those_of_copies() -> None:
         np.testing.assert_array_equal(run(region, plan(region, in_place=sides), x)["y"], copies)
 
 
+@pytest.mark.parametrize("split", ["m", "n", "batch"])
+@pytest.mark.parametrize(("m", "k"), [(4, 45), (2, 0)])
+def test_few_rows_meet_long_rows_of_columns_as_they_lie(m: int, k: int, split: str) -> None:
+    for epilogue in (False, True):
+        region = matmul(m, 1333, k, batch=(2,), epilogue=epilogue)
+        chosen = plan(region, split=split, in_place=("n",))
+        assert "tatami_wide_" in str(kernel_of(region, chosen)[0].body)
+        x = arrays(region, {})
+        wanted = x["a"].astype(np.float64) @ x["b"]
+        assert_close(run(region, chosen, x)["y"], np.maximum(wanted * 2 + x["bias"], 0) if epilogue else wanted)
+
+
 @pytest.mark.parametrize("side", ["m", "n"])
 def test_what_lies_otherwise_is_not_used_in_place(side: str) -> None:
     region = matmul(45, 70, 53, transpose_a=side == "m", transpose_b=side == "n")

@@ -37,6 +37,8 @@ K_UNROLL = 4
 _FULL = 16
 """Multiply-adds that fill a body: beside so many a loop's own instructions cost nothing, and more steps only compile longer.
 Pointers that walk are such instructions: so many for each two of them, where a is a matrix."""
+PARTS = 4
+"""Panels that share the fetching of the next block: a row of it in so many steps."""
 GROUP = 8
 """Rows of b that the wide kernel reads side by side: as many streams as a prefetcher follows, and ways of L1."""
 AHEAD = 16
@@ -109,7 +111,7 @@ def _gemm_text(name: str, element: str, t: _Tile) -> str:
         "lies": ("k0", "r * depth", ", depth, sizes[4], sizes[5]"),
     }[t.kind]
     cases = "\n".join(
-        f"    case {rows}: tile_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in range(1, t.mr + 1)
+        f"    case {rows}: tile_{rows}(k1 - k0, a + {start}, b, c, k0 == 0, next{more}); break;" for rows in range(1, t.mr + 1)
     )
     return f"""{_head(element, t.lanes)}
 {tiles}
@@ -120,6 +122,8 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
   int64_t panels = (rows + {t.mr - 1}) / {t.mr};
   for (int64_t p = 0; p < panels; ++p) {{
     int64_t r = rows * (p + 1) / panels - rows * p / panels;
+    /* what follows b, a part of it under each panel: the next block of k, or the next sliver */
+    const T *next = b + (k1 - k0 + p % {PARTS} * (k1 - k0) / {PARTS}) * {"sizes[4]" if t.is_pitched else t.nr};
     switch (r) {{
 {cases}
     }}
@@ -132,7 +136,8 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
 
 
 def _tile_text(rows: int, t: _Tile) -> str:
-    """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them."""
+    """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them. Two prefetchers:
+    `ahead` of the rows of b in use, into L1; and `next`, a row in some steps, of those that the next call uses, into L2."""
     nr, lanes, vectors = t.nr, t.lanes, t.vectors
     params = {"gemm": "", "table": "*at", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[t.kind]
     more = "".join(f", {'const ' if p[0] == '*' else ''}int64_t {p}" for p in params.split(", ") if p)
@@ -158,7 +163,7 @@ def _tile_text(rows: int, t: _Tile) -> str:
     names = [[[f"c{i}_{v}" if s == 0 else f"c{i}_{v}_{s}" for s in range(sets)] for v in range(vectors)] for i in range(rows)]
     flat = [n for row in names for vector in row for n in vector]
     out = [
-        f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first{more}) {{",
+        f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first, const T *next{more}) {{",
         "  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";",
     ]
     if is_ahead := t.kind != "table":
@@ -189,6 +194,9 @@ def _tile_text(rows: int, t: _Tile) -> str:
     for u in range(steps):
         if is_ahead:
             out.append("    " + " ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines))
+            if u == 0:
+                fetch = " ".join(f"__builtin_prefetch(next + {x}, 0, 2);" for x in t.lines) + f" next += {b_pitch};"
+                out.append(f"    {fetch}" if steps == PARTS else f"    if (k % {PARTS} == 0) {{ {fetch} }}")
         out += step(u)
     if is_ahead:
         out.append(f"    ahead += {steps} * {b_pitch};")

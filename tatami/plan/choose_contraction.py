@@ -118,7 +118,7 @@ def contraction_plan(
     mr, nr = register_tile(target, itemsize)
     b, narrow, wide, k = extent
     cores = max(1, target.cores)
-    kc = 384 if target.l2_bytes >= 512 << 10 else 256
+    kc = 512 if target.l2_bytes >= 2 << 20 else 384 if target.l2_bytes >= 512 << 10 else 256
     mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * itemsize) // mr * mr)
     nc = max(nr, min(4096, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr)
     rows_fit = narrow * k * itemsize <= target.l2_bytes * 3 // 4

@@ -113,7 +113,7 @@ def exchanged_epilogue(
         lines.add(
             f"  own[(lane / 4 + e / 2 * 8) * {pitch} + 8 * j + 2 * (lane % 4) + e % 2] = acc[i][j][e];", "tt_sync_warp();"
         )
-        with lines.block(f"TT_UNROLL for (int part = lane; part < WN / {width} * 16; part += 32)"):
+        with lines.block(f"TT_ROLLED for (int part = lane; part < WN / {width} * 16; part += 32)"):
             lines.add(f"const int row = part / (WN / {width}), first = part % (WN / {width}) * {width};")
             lines.add(f"const tt_i64 m = {m0} + warp_m + 16 * i + row, n_first = {n0} + warp_n + first;")
             neighbours(kernel, epilogue, stores, lines, width, f"own[row * {pitch} + first + e]")

@@ -11,43 +11,30 @@ a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 
 from tatami.core.dtype import DType
 from tatami.core.expr import substitute, var
-from tatami.core.ops import neutral
 from tatami.cu.epilogue_text import stored
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Value, constant_text, factor_text, index_text
+from tatami.cu.join_text import SHARED, join_of, start_of
 from tatami.cu.lines import Lines
+from tatami.cu.scan_text import scan_text
 from tatami.cu.values_text import Values
 from tatami.gpu.stream_ir import Fold, Part, Phase, Running, StreamKernel, StreamStore, Tile, Write
-from tatami.region.ir import Read, Ref, RegionExpr
+from tatami.region.ir import Read, Ref
 
 _ARG = {"argmax": "tt_first_most", "argmin": "tt_first_least"}
-_SHARED = "smem"
 
 
 def stream_text(kernel: StreamKernel) -> str:
-    return _Printer(kernel).text()
+    return StreamText(kernel).text()
 
 
-def join_of(fn: str, dtype: DType) -> str:
-    """The struct of tatami_stream.cuh that joins two results."""
-    if dtype == DType.bool:
-        return "tt_any" if fn in ("sum", "max", "or") else "tt_all"
-    if fn in ("sum", "prod") and dtype.is_int:
-        return f"tt_int_{fn}"
-    return {"sum": "tt_sum", "prod": "tt_prod", "max": "tt_most", "min": "tt_least", "and": "tt_all", "or": "tt_any"}[fn]
+class StreamText:
+    """A kernel being printed: statements for one form of it at a time."""
 
-
-def start_of(fn: str, dtype: DType) -> str:
-    if dtype == DType.bool:
-        return "true" if fn in ("prod", "min", "and") else "false"
-    return constant_text(neutral(fn, dtype), dtype)
-
-
-class _Printer:
     def __init__(self, kernel: StreamKernel) -> None:
         self.k = kernel
         self.l = Lines()
@@ -70,7 +57,7 @@ class _Printer:
         l.add(f"TT_KERNEL({k.threads}, 1)", f"{k.face.symbol}({', '.join(params)}) {{")
         l.depth += 1
         if k.shared_bytes:
-            l.add(f"TT_DYNAMIC_SMEM({_SHARED});")
+            l.add(f"TT_DYNAMIC_SMEM({SHARED});")
         even = " && ".join(f"{factor_text(e)} % {k.width} == 0" for e in k.even)
         forms: list[tuple[str, int, bool]] = [(even, k.width, False)]
         if k.kept:
@@ -213,7 +200,7 @@ class _Printer:
                 case Fold():
                     self.fold(p)
                 case Running():
-                    self.running(p)
+                    scan_text(self, p)
                 case Write():
                     self.write(p)
 
@@ -318,7 +305,7 @@ class _Printer:
         for number, r in enumerate(t.reads):
             d = self.params[r.tensor]
             tiles[r] = f"tile{number}"
-            l.add(f"{STORED_TYPE[d]}* const tile{number} = ({STORED_TYPE[d]}*)({_SHARED} + {at});")
+            l.add(f"{STORED_TYPE[d]}* const tile{number} = ({STORED_TYPE[d]}*)({SHARED} + {at});")
             at += t.size * t.size * d.itemsize
         slots, line = t.size * t.size // n, t.size // n
         place = f"tt_turned<{t.size}, {t.chunk}>"
@@ -366,10 +353,10 @@ class _Printer:
                 text = f"({VALUE_TYPE[d]}){text}"
             l.add(f"{one} = {join}::join({one}, {text});")
         if k.across:
-            each = f"tt_joined_across<{join}, {k.group}, {k.threads}>({one}, {_SHARED})"
+            each = f"tt_joined_across<{join}, {k.group}, {k.threads}>({one}, {SHARED})"
             l.add(f"TT_UNROLL for (int q = 0; q < {self.width}; ++q) {one} = {each};" if per_lane else f"{one} = {each};")
         elif k.group > 1:
-            l.add(f"{acc} = tt_joined<{join}, {k.group}>({acc}, {_SHARED if k.shared_bytes else 'nullptr'});")
+            l.add(f"{acc} = tt_joined<{join}, {k.group}>({acc}, {SHARED if k.shared_bytes else 'nullptr'});")
         result = _result(p)
         if per_lane:
             l.add(f"{VALUE_TYPE[result]} {p.name}[{self.width}];")
@@ -381,7 +368,7 @@ class _Printer:
             alone = f"if ({'live && ' if self.live else ''}member == 0)"
             with self.v.block(alone) if k.group > 1 else nullcontext():
                 if per_lane:
-                    self.write_lanes(p, p.stores, None)
+                    self.write_lanes(p, lambda: self.v.value(Ref(p.name)), reads=False)
                 else:
                     self.store(p.stores, (p.name, result))
 
@@ -401,25 +388,24 @@ class _Printer:
                 place, number = index_text(p.share.place), factor_text(p.share.number)
                 self.l.add(f"if ((tt_u64)({place}) % {p.share.count} != (tt_u64){number}) continue;")
             if p.lane and self.width > 1:
-                self.write_lanes(p, p.stores, p.value)
+                self.write_lanes(p, lambda: self.v.value(p.value))
             else:
                 self.store(p.stores, self.v.value(p.value))
 
-    def write_lanes(self, p: Fold | Write, stores: tuple[StreamStore, ...], value: RegionExpr | None) -> None:
-        """All lanes of `value` (of a fold: of its result), then the stores: wide ones at once."""
+    def write_lanes(self, p: Phase, value: Callable[[], Value], reads: bool = True) -> None:
+        """All lanes of `value`, then the stores: wide ones at once."""
         n = self.width
-        body = value if value is not None else Ref(p.name) if isinstance(p, Fold) else p.value
         made: list[tuple[StreamStore, str]] = []
-        for s in stores:
+        for s in p.stores:
             if s.wide:
                 name = self.v.fresh("o")
                 self.l.add(f"tt_lanes<{STORED_TYPE[self.params[s.param]]}, {n}> {name}{' = {}' if self.ragged(p) else ''};")
                 made.append((s, name))
-        with self.lanes(p, reads=value is not None):
-            result = self.v.value(body)
+        with self.lanes(p, reads):
+            result = value()
             for s, name in made:
                 self.l.add(f"{name}.at[q] = {stored(result, self.params[s.param])};")
-            self.store(tuple(s for s in stores if not s.wide), result)
+            self.store(tuple(s for s in p.stores if not s.wide), result)
         for s, name in made:
             at = substitute(s.index, {p.lane: var(f"{p.lane}_0")})
             inside = [x for x in self.v.places(at) if self.v.positions[x].bounds != "assume"]
@@ -437,43 +423,6 @@ class _Printer:
             if inside:
                 text = f"if ({self.v.inside_text(inside)}) {text}{self.v.fault_text(inside)}"
             self.l.add(text)
-
-    # -- scans -------------------------------------------------------------------------------------
-    def running(self, p: Running) -> None:
-        k, l, s = self.k, self.l, p.scan
-        d = s.dtype
-        kind, join, start = VALUE_TYPE[d], join_of(s.fn, d), start_of(s.fn, d)
-        size = factor_text(self.sizes[s.axis])
-        before = start if p.start is None else self.converted(self.v.value(p.start), d)
-        here = f"{size} - 1 - step" if s.reverse else "step"
-        if p.part is not None:
-            self.begin(p, p.part)
-            l.add(f"const tt_i64 end = {self.part_end(p, p.part, f'(tt_i64){size}')}, count = end - {self.first(p)};")
-            size = "count"
-            here = "end - 1 - step" if s.reverse else f"{self.first(p)} + step"
-        l.add(f"{kind} total = {before};")
-        if k.group == 1:
-            with self.v.block(f"for (tt_i64 step = 0; step < {size}; ++step)"):
-                l.add(f"const tt_i64 {s.axis} = {here};")
-                text = self.converted(self.v.value(s.body), d)
-                l.add(f"const {kind} next = {join}::join(total, {text});")
-                self.store(p.stores, self.grid(("total" if s.exclusive else "next", d)))
-                l.add("total = next;")
-            return
-        with self.v.block(f"for (tt_i64 first = 0; first < {size}; first += {k.group})"):
-            l.add("const tt_i64 step = first + member;", f"const tt_i64 {s.axis} = {here};")
-            l.add(f"const bool inside = {'live && ' if self.live else ''}step < {size};", f"{kind} own = {start};")
-            with self.v.block("if (inside)"):
-                l.add(f"own = {self.converted(self.v.value(s.body), d)};")
-            l.add(f"{kind} all;", f"const {kind} before = tt_before<{join}, {k.group}>(own, {start}, &all, {_SHARED});")
-            l.add(f"const {kind} below = {join}::join(total, before);")
-            with self.v.block("if (inside)"):
-                self.store(p.stores, self.grid(("below" if s.exclusive else f"{join}::join(below, own)", d)))
-            l.add(f"total = {join}::join(total, all);")
-
-    def grid(self, value: Value) -> Value:
-        text, d = value
-        return (f"tt_round_{SHORT[d]}({text})" if d in SHORT else text), d
 
     def converted(self, value: Value, d: DType) -> str:
         return value[0] if VALUE_TYPE[value[1]] == VALUE_TYPE[d] else f"({VALUE_TYPE[d]}){value[0]}"

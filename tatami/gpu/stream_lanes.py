@@ -1,6 +1,7 @@
 """How threads share the work of a streaming kernel: which neighbours they are, and what one takes at once.
 
 p1[i0] = relu(p0[i0])                       lanes: a thread takes 4 neighbours along i0
+p1[i0] = sum of p0[0 … i0]                  lanes too: of its neighbours, then of the threads before it (not backwards)
 f0 = sum over i0 of p0[i0*8 + i1]           across: neighbouring threads have neighbouring i1
 m = max of a row; s = sum of exp(row - m)   kept: the row is loaded once, then held in registers
 """
@@ -66,7 +67,7 @@ def lane_of(k: StreamKernel, p: Phase) -> str:
     """The axis along which a thread takes neighbours, if any."""
     if k.lanes_are_points:
         return k.points[-1].name if k.points else ""
-    return p.axes[-1] if p.axes and not isinstance(p, Running) else ""
+    return p.axes[-1] if p.axes and not (isinstance(p, Running) and p.scan.reverse) else ""
 
 
 def _with_width(k: StreamKernel, width: int, kinds: dict[str, int]) -> StreamKernel | None:
@@ -83,7 +84,7 @@ def _with_width(k: StreamKernel, width: int, kinds: dict[str, int]) -> StreamKer
     useful = False
     for p in k.phases:
         lane = lane_of(k, p)
-        if isinstance(p, Running) or not lane:
+        if not lane or (isinstance(p, Running) and k.lanes_are_points):
             phases.append(p)
             if k.group == 1:
                 return None
@@ -140,6 +141,8 @@ def with_kept_rows(k: StreamKernel) -> StreamKernel:
     """The kernel with what several phases read of a row loaded once, where a group has the registers."""
     loops = [p for p in k.phases if p.axes]
     if k.group == 1 or k.across or k.width == 1 or len(loops) < 2 or len({(p.axes, p.lane) for p in loops}) > 1:
+        return k
+    if any(isinstance(p, Running) for p in loops):
         return k
     axes = loops[0].axes
     often = [r for r in dict.fromkeys(r for p in loops for r in p.wide) if sum(r in p.wide for p in loops) > 1]

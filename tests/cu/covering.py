@@ -7,7 +7,7 @@ together stand in one of them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import combinations
 from typing import Any
@@ -23,12 +23,13 @@ from tatami.cu.ir import Source
 from tatami.cu.print import headers, print_unit
 from tatami.gpu.ir import AnyKernel
 from tatami.gpu.lower import lower_region, lower_split
-from tatami.plan.ir import Guarded, Sm80Mma, Sm90Mma
+from tatami.plan.ir import Guarded, LocalEdge, Sm80Mma, Sm90Mma
 from tatami.region.ir import Region
+from tests import pairwise
 from tests.gpu.gemm_examples import gemm, sm80, sm90
+from tests.pairwise import Pair
 
 Row = dict[str, Any]
-Pair = frozenset[tuple[str, Any]]
 COMMON: dict[str, tuple[Any, ...]] = {
     "order": ("nn", "nt", "tn", "tt"),
     "epilogue": ("plain", "bias, relu", "bias, residual"),
@@ -37,7 +38,7 @@ COMMON: dict[str, tuple[Any, ...]] = {
 FAMILIES: dict[str, dict[str, tuple[Any, ...]]] = {
     "sm80": {
         "tile": ("64x64x32 32x32", "64x64x64 32x32", "128x64x64 64x32", "128x128x32 64x64", "256x128x32 64x64"),
-        "how": ("plain", "overlap", "split", "synchronous", "unswizzled"),
+        "how": ("plain", "overlap", "split", "synchronous", "unswizzled", "exchanged"),
         "stages": (2, 3, 4),
         "dtype": (DType.fp16, DType.bf16),
         "width": (8, 2),
@@ -48,6 +49,13 @@ FAMILIES: dict[str, dict[str, tuple[Any, ...]]] = {
         "how": ("plain", "overlap", "split"),
         "stages": (2, 3, 4),
         "width": (4, 2),
+        **COMMON,
+    },
+    "tf32": {
+        "tile": ("64x64x16 32x32", "128x64x16 64x32", "128x128x32 64x64"),
+        "how": ("plain", "overlap", "split", "exchanged"),
+        "stages": (2, 3),
+        "width": (4, 1),
         **COMMON,
     },
     "sm90": {
@@ -61,7 +69,8 @@ FAMILIES: dict[str, dict[str, tuple[Any, ...]]] = {
         **COMMON,
     },
 }
-TARGET = {"sm80": "sm80", "fma": "sm80", "sm90": "sm90"}
+TARGET = {"sm80": "sm80", "fma": "sm80", "tf32": "sm80", "sm90": "sm90"}
+INSTRUCTION = {"sm80": "m16n8k16", "fma": "fma", "tf32": "m16n8k8"}
 REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
 HOW90: dict[str, Row] = {
     "plain": {},
@@ -88,17 +97,17 @@ def plan_of(family: str, row: Row) -> Sm80Mma | Sm90Mma:
         "overlap": {"overlap": True},
         "split": {"split_k": 4},
         "synchronous": {"enable": False},
+        "exchanged": {"edges": (LocalEdge("acc", "relu", "smem_ring", 2),)},
         "unswizzled": {"hints": {"A_swizzle": False, "B_swizzle": False, "C_stride": "row"}},
     }[row["how"]]
-    instruction = {"inst_shape": "fma"} if family == "fma" else {}
-    return sm80(tile, row["stages"], warp=last, width=row["width"], **how, **instruction)
+    return sm80(tile, row["stages"], warp=last, width=row["width"], inst_shape=INSTRUCTION[family], **how)
 
 
 def region_of(family: str, row: Row) -> Region:
     dtype = row.get("dtype", DType.fp32)
     a_col, b_col = (side == "t" for side in row["order"])
     of = {"bias": "bias" in row["epilogue"], "relu": "relu" in row["epilogue"], "residual": "residual" in row["epilogue"]}
-    return gemm(dtype=dtype, out=dtype, a_col=a_col, b_col=b_col, batch=row["batch"], **of)
+    return gemm(dtype=dtype, out=dtype, a_col=a_col, b_col=b_col, batch=row["batch"], tf32=family == "tf32", **of)
 
 
 def kernels_of(family: str, row: Row) -> tuple[AnyKernel, ...]:
@@ -129,31 +138,17 @@ def is_legal(family: str, row: Row) -> bool:
     return not _refusal(family, tuple(row.values()))
 
 
-def pairs_of(row: Row) -> Iterator[Pair]:
-    return map(frozenset, combinations(row.items(), 2))
-
-
 @cache
-def covering(family: str, tries: int = 12) -> tuple[tuple[Row, ...], frozenset[Pair]]:
+def covering(family: str, tries: int = 60) -> tuple[tuple[Row, ...], frozenset[Pair]]:
     """Rows, and the pairs that no legal row was found for."""
     factors = FAMILIES[family]
     rng = random.Random(family)
-    names = list(factors)
-    open_ = {p: None for a, b in combinations(names, 2) for p in map(frozenset, _product(a, factors[a], b, factors[b]))}
-    rows: list[Row] = []
-    impossible: set[Pair] = set()
-    while open_:
-        pair = next(iter(open_))
-        drawn = [_draw(factors, pair, open_, rng.choice, greedy=k % 3 < 2) for k in range(tries * 5)]
-        drawn.sort(key=lambda row: -sum(p in open_ for p in pairs_of(row)))
-        best = next((row for row in drawn if is_legal(family, row)), None)
-        if best is None:
-            impossible.add(pair)
-            del open_[pair]
-            continue
-        rows.append(best)
-        for p in pairs_of(best):
-            open_.pop(p, None)
+    pairs = [p for a, b in combinations(factors, 2) for p in map(frozenset, _product(a, factors[a], b, factors[b]))]
+
+    def drawn(pair: Pair, open_: Collection[Pair]) -> list[Row]:
+        return [_draw(factors, pair, open_, rng.choice, greedy=k % 3 < 2) for k in range(tries)]
+
+    rows, impossible = pairwise.covering(pairs, drawn, dict, lambda row: is_legal(family, row))
     return tuple(rows), frozenset(impossible)
 
 
@@ -164,7 +159,7 @@ def _product(
 
 
 def _draw(
-    factors: dict[str, tuple[Any, ...]], pair: Pair, open_: dict[Pair, None], choice: Callable[[Any], Any], greedy: bool
+    factors: dict[str, tuple[Any, ...]], pair: Pair, open_: Collection[Pair], choice: Callable[[Any], Any], greedy: bool
 ) -> Row:
     """A row with this pair; each further value by chance, or the one that meets most open pairs."""
     row = dict(pair)

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from tatami.runtime.nvrtc import has_nvrtc
-from tests.cu.covering import FAMILIES, covering, kernels_of, pairs_of, plan_of, source_of
+from tests.cu.covering import FAMILIES, covering, kernels_of, plan_of, source_of
 from tests.cu.machine_code import compiled, machine_code, without_modifiers, wrong_counts
+from tests.pairwise import pairs_of
 
 ROWS = [(family, row) for family in FAMILIES for row in covering(family)[0]]
 IMPOSSIBLE = {
     "sm80": set(),
     "fma": set(),
+    "tf32": set(),
     "sm90": {
         # ping-pong: two consumers, each with a whole tile in its registers
         *(("how", "pingpong", "tile", t) for t in FAMILIES["sm90"]["tile"] if t not in ("128x192x64 2", "128x64x64 2")),

@@ -31,8 +31,8 @@ from tests.emulated.kernels import Built, changed
 from tests.gpu.gemm_examples import gemm, sm80, sm90
 
 
-def by_ring(plan: Any, depth: int = 2, source: str = "sum_k", **other: Any) -> Any:
-    return msgspec.structs.replace(plan, local_edges=(LocalEdge(source, "relu", "smem_ring", depth),), **other)
+def by_ring(plan: Any, depth: int = 2, source: str = "acc") -> Any:
+    return msgspec.structs.replace(plan, local_edges=(LocalEdge(source, "relu", "smem_ring", depth),))
 
 
 SMALL = sm80((64, 64, 32), warp="32x32")

@@ -33,13 +33,26 @@ def long_line(g: Graph) -> None:
     g.output("y", g.input("x", (1 << 20,), DType.fp32).sum(0))
 
 
+def scan(g: Graph) -> None:
+    g.output("y", g.input("x", ("M", 512), DType.fp16).cumsum(-1))
+
+
 def long_columns(g: Graph) -> None:
     g.output("y", g.input("x", (1 << 16, 16), DType.fp16).sum(0))
 
 
 @pytest.mark.parametrize(
     ("make", "loads", "stores"),
-    [(chain, 1, 1), (softmax, 3, 1), (columns, 1, 1), (lookup, 1, 1), (turn, 1, 1), (long_line, 1, 0), (long_columns, 1, 1)],
+    [
+        (chain, 1, 1),
+        (softmax, 3, 1),
+        (columns, 1, 1),
+        (lookup, 1, 1),
+        (turn, 1, 1),
+        (long_line, 1, 0),
+        (long_columns, 1, 1),
+        (scan, 1, 1),
+    ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
 def test_accesses_take_16_bytes(make: Callable[[Graph], None], loads: int, stores: int, tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ def positions(g: Graph) -> None:
 def running(g: Graph) -> None:
     x = g.input("x", ("M", "K"), DType.fp32)
     g.output("y", x.cumsum(-1))
+    h = g.input("h", ("M", 520), DType.fp16)
+    g.output("below", h.cumsum(-1, exclusive=True).relu())
+    g.output("after", h.cumsum(-1, reverse=True))
+    g.output("total", h.cummax(-1) + h.sum(-1).unsqueeze(-1).expand(("M", 520)))
 
 
 def convolution(g: Graph) -> None:

@@ -69,17 +69,21 @@ class Kind:
 # -- kinds -----------------------------------------------------------------------------------------
 
 
-def product(g: tt.Graph, d: DType, order: str, batch: tuple[str, ...] = ()) -> Any:
+def product(g: tt.Graph, d: DType, order: str, batch: tuple[str, ...] = (), rounds: bool = False) -> Any:
     def operand(name: str, rows: str, columns: str, turned: bool) -> Any:
-        if not turned:
-            return g.input(name, (*batch, rows, columns), d)
-        return g.input(name, (*batch, columns, rows), d).transpose(-2, -1)
+        x = g.input(name, (*batch, *((columns, rows) if turned else (rows, columns))), d)
+        x = x.tf32() if rounds else x
+        return x.transpose(-2, -1) if turned else x
 
     return operand("x", "M", "K", order[0] == "t") @ operand("w", "K", "N", order[1] == "t")
 
 
 def batched(g: tt.Graph, d: DType, order: str) -> Any:
     return product(g, d, order, ("B",))
+
+
+def rounded(g: tt.Graph, d: DType, order: str) -> Any:
+    return product(g, d, order, rounds=True)
 
 
 def conv(g: tt.Graph, d: DType, order: str) -> Any:
@@ -179,6 +183,7 @@ AFTER = ("none", "bias", "relu", "residual", "cast")
 KINDS = {
     "product": Kind(product, FLOATS, ORDERS, AFTER, 48, of_tiles, True),
     "batched": Kind(batched, FLOATS, ORDERS, ("none", "residual"), 48, of_tiles, True),
+    "tf32": Kind(rounded, (FULL,), ORDERS, AFTER, 48, of_tiles, True),
     "large": Kind(product, FLOATS, ("nn", "tt"), ("none", "residual"), 2048, of_tiles, True),
     "integers": Kind(product, (WHOLE,), ORDERS, ("none", "relu"), 48, of_tiles, True),
     "conv": Kind(conv, FLOATS, ("same", "stride", "dilation"), ("none", "relu"), 12, of_planes, True),

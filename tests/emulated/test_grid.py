@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import json
-from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from tests.emulated.grid import KINDS, Point, difference, points, prepared, texts_hash, tile_of
+from tests.pairwise import covering, pairs_of
 
 RECORD: dict[str, str] = json.loads((Path(__file__).parent / "grid.json").read_text())
 STALE = (
     "was recorded with other kernels: `python -m tests.emulated.grid --record tests/emulated/grid.json` runs such points again"
 )
-Pair = frozenset[tuple[str, str]]
 
 
-def pairs(p: Point) -> set[Pair]:
-    parts = (("kind", p.kind), ("dtype", str(p.dtype)), ("order", p.order), ("epilogue", p.epilogue), ("target", p.target))
-    return {frozenset(two) for two in combinations(parts, 2)}
+def choices(p: Point) -> dict[str, str]:
+    return {"kind": p.kind, "dtype": str(p.dtype), "order": p.order, "epilogue": p.epilogue, "target": p.target}
 
 
-def covering(every: list[Point]) -> list[Point]:
-    """Points that have every pair of choices which stands in `every`: each time the one with most of those that lack."""
-    missing = set[Pair]().union(*map(pairs, every))
-    out = []
-    while missing:
-        out.append(max(every, key=lambda p: len(pairs(p) & missing)))
-        missing -= pairs(out[-1])
-    return out
+def sample(every: list[Point]) -> list[Point]:
+    """Points that have every pair of choices which stands in `every`."""
+    pairs = dict.fromkeys(pair for p in every for pair in sorted(pairs_of(choices(p)), key=sorted))
+    return covering(pairs, lambda pair, open_: [p for p in every if pair in pairs_of(choices(p))], choices)[0]
 
 
-SAMPLE = covering([p for p in points() if p.kind in ("product", "batched", "large")])
+SAMPLE = sample([p for p in points() if p.kind in ("product", "batched", "large", "tf32")])
 
 
 @pytest.mark.parametrize("p", SAMPLE, ids=lambda p: p.name)

@@ -86,7 +86,7 @@ def sm80(tile=(128, 64, 64), stages=2, *, warp="64x64", width=8, depth=None, ove
         epilogue=other.pop("epilogue", ()),
         layout_hints=other.pop("hints", HINTS),
         algo_choice={"matmul": "implicit_gemm"},
-        local_edges=(LocalEdge("sum_k", "relu", "reg"),),
+        local_edges=other.pop("edges", (LocalEdge("sum_k", "relu", "reg"),)),
         async_=Async(other.pop("enable", True), stages if depth is None else depth, overlap),
         k_steps=tile[2] // 16,
         **other,

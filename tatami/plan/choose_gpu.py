@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import Expr, exact_div
+from tatami.core.expr import Expr, exact_div, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
@@ -84,8 +84,9 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     why = why_not_mma(view)
     choices: list[Guarded] = []
     rejected: tuple[Rejected, ...] = ()
+    distinct = _distinct(region, view, sizes)
     for conditions, candidates in _groups(region, view, target):
-        best, refused = fastest(candidates, view, target, sizes)
+        best, refused = fastest(candidates, view, target, sizes, distinct)
         rejected = rejected or refused
         if best is not None:
             choices.append(Guarded(conditions, best.plan, best.estimate))
@@ -138,7 +139,11 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def fastest(
-    candidates: list[Candidate], view: GemmView, target: Target, sizes: Mapping[str, int]
+    candidates: list[Candidate],
+    view: GemmView,
+    target: Target,
+    sizes: Mapping[str, int],
+    distinct: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[Candidate | None, tuple[Rejected, ...]]:
     """The fastest of those that fit and break the fewest STOP rules, of which a spill counts more than all others; None where
     none fits."""
@@ -146,7 +151,7 @@ def fastest(
     fits: list[tuple[tuple[bool, int], Candidate, list[str]]] = []
     rejected: list[Rejected] = []
     for c in candidates:
-        estimate = gpu_estimate(c.plan, dtype, dims, target)
+        estimate = gpu_estimate(c.plan, dtype, dims, target, distinct)
         c = msgspec.structs.replace(c, estimate=estimate)
         if broken := [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target)]:
             rejected.append(Rejected(c.line, broken[0], estimate))
@@ -172,6 +177,21 @@ def _dims(view: GemmView, sizes: Mapping[str, int]) -> tuple[int, int, int, int]
     return b, m, n, k
 
 
+def _distinct(region: Region, view: GemmView, sizes: Mapping[str, int]) -> tuple[float, float]:
+    """Of the elements of each operand that the product reads, those that its tensor has: windows of an image overlap, and
+    batches may share an operand."""
+    shapes = {p.name: p.memref.shape for p in region.inputs}
+    batch, m, n, k = _dims(view, sizes)
+
+    def share(operand: GemmOperand, own: int) -> float:
+        read = batch * own * k
+        if operand.gather is None or not read:
+            return 1.0
+        return min(1.0, size_at(product(shapes[operand.gather.tensor]), sizes) / read)
+
+    return share(view.lhs, m), share(view.rhs, n)
+
+
 def with_algorithm(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[str, int]) -> SchedulePlan:
     """What `algo_choice` of a decided plan asks for: `direct` is the streaming template, whatever else the plan says."""
     is_direct = isinstance(plan, Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair) and "direct" in plan.algo_choice.values()
@@ -195,12 +215,12 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     if isinstance(view, str):
         pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
         return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
-    dtype, dims = view.lhs.dtype, _dims(view, sizes)
+    dtype, dims, distinct = view.lhs.dtype, _dims(view, sizes), _distinct(region, view, sizes)
     _, candidates = _groups(region, view, target)[0]
     fits = [
         c for c in candidates if not [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target), *spills(c.plan, dtype, target)]
     ]
-    offers = [Offer(c.line, c.plan, gpu_estimate(c.plan, dtype, dims, target)) for c in fits]
+    offers = [Offer(c.line, c.plan, gpu_estimate(c.plan, dtype, dims, target, distinct)) for c in fits]
     return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
 
 

@@ -22,13 +22,17 @@ from tatami.plan.simulate import simulate
 
 
 def gpu_estimate(
-    plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, dims: tuple[int, int, int, int], target: Target
+    plan: Sm80Mma | Sm90Mma | GpuSync,
+    dtype: DType,
+    dims: tuple[int, int, int, int],
+    target: Target,
+    distinct: tuple[float, float] = (1.0, 1.0),
 ) -> dict[str, float]:
-    """`dims` are batch, m, n, k. Seconds, but for efficiencies, counts, bytes and `busy` shares."""
+    """`dims` are batch, m, n, k; `distinct` as `pipeline_of` takes it. Seconds, but for efficiencies, counts, bytes and `busy` shares."""
     b, m, n, k = dims
     bm, bn, bk = plan.tile
     need = needs(plan, dtype, target)
-    p = pipeline_of(plan, dtype, dims, target)
+    p = pipeline_of(plan, dtype, dims, target, distinct)
     found = simulate(p, target)
     waves = p.tiles / (target.sms * p.ctas_per_sm)
     wave_eff = p.tiles / (target.sms * -(-p.tiles // target.sms))
@@ -42,7 +46,7 @@ def gpu_estimate(
     peak = tensor_flops(dtype, target) if p.tensor else target.flops_fp32
     compute = max(seconds + gain - prologue, 0.0)
     split = 1 if isinstance(plan, GpuSync) else plan.split_k
-    memory = b * ((m * k + k * n) + m * n) * dtype.itemsize / target.bandwidth
+    memory = b * (m * k * distinct[0] + k * n * distinct[1] + m * n) * dtype.itemsize / target.bandwidth
     parts = 0.0
     launch = target.launch_seconds
     if split > 1:  # written, and read once more by a second kernel, in fp32

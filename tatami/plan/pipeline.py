@@ -59,18 +59,25 @@ class Pipeline(msgspec.Struct, frozen=True):
     """Results through shared memory and an asynchronous store."""
 
 
-def pipeline_of(plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, dims: tuple[int, int, int, int], target: Target) -> Pipeline:
-    """`dims` are batch, m, n, k."""
+def pipeline_of(
+    plan: Sm80Mma | Sm90Mma | GpuSync,
+    dtype: DType,
+    dims: tuple[int, int, int, int],
+    target: Target,
+    distinct: tuple[float, float] = (1.0, 1.0),
+) -> Pipeline:
+    """`dims` are batch, m, n, k. `distinct`: of the m x k and k x n elements that the product reads, those that memory has:
+    windows of an image overlap."""
     b, m, n, k = dims
     if isinstance(plan, Sm90Mma) and plan.swap_ab:
-        m, n = n, m
+        m, n, distinct = n, m, distinct[::-1]
     bm, bn, bk = plan.tile
     split = 1 if isinstance(plan, GpuSync) else plan.split_k
     rows, columns, blocks = -(-m // bm), -(-n // bn), max(1, -(-k // (split * bk)))
     ctas = max(1, needs(plan, dtype, target).ctas_per_sm)
     size = dtype.itemsize
     result = bm * bn * (size if split == 1 else 4)
-    panels = (bm * bk * blocks * size, bn * bk * blocks * size)
+    panels = (bm * bk * blocks * size * distinct[0], bn * bk * blocks * size * distinct[1])
     order = "row" if isinstance(plan, GpuSync) else plan.tile_order
     missed = missed_bytes(order, (rows, columns), panels, result, target.sms * ctas, target.l2_bytes)
     width = 1 if isinstance(plan, GpuSync) else plan.vectorize.width

@@ -21,6 +21,7 @@ from tatami.core.target import PRESETS
 from tatami.gpu.lower import lower_region
 from tatami.gpu.verify import verify_kernel
 from tatami.indexbook.ir import Guard
+from tatami.plan.choose_gpu import choose_gpu
 from tatami.plan.ir import Guarded, Sm80Mma, Sm90Mma
 from tatami.region.gemm_view import GemmView, gemm_view
 from tatami.region.ir import (
@@ -45,7 +46,7 @@ from tatami.runtime.nvrtc import has_nvrtc
 from tests.cu.machine_code import machine_code
 from tests.cu.test_compile import compiled
 from tests.emulated.kernels import NUMPY, Built, changed
-from tests.gpu.gemm_examples import sm90
+from tests.gpu.gemm_examples import gemm, sm90
 
 F32 = DType.fp32
 
@@ -249,6 +250,19 @@ def test_tf32_convolutions_take_them_too() -> None:
     regions = prepare(net(tt.fp32), target="sm90", precision="tf32").stages["plan"].main.regions
     shapes = [p.inst_shape for r in regions if isinstance(p := r.choices[0].plan, Sm90Mma)]
     assert len(shapes) == 3 and all(s.endswith("k8") for s in shapes)
+
+
+def test_an_image_is_read_from_memory_once() -> None:
+    """Of 3x3 windows in steps of 1 memory has a ninth, in steps of 2 four ninths; of a matrix all."""
+    for stride, share in ((1, 1 / 9), (2, 4 / 9)):
+        conv = Conv(images=16, size=(64, 64), stride=(stride, stride), out=64)
+        choices, _ = choose_gpu(conv.region(), None, PRESETS["sm90"], {})  # type: ignore[arg-type]
+        pixels = 16 * (64 // stride) ** 2
+        elements = pixels * 9 * 64 * share + 9 * 64 * 64 + pixels * 64
+        assert choices[0].estimate["memory"] == pytest.approx(2 * elements / PRESETS["sm90"].bandwidth)
+        assert choices[0].estimate["memory_traffic"] < 1.1 * 2 * elements
+    (product, *_), _ = choose_gpu(gemm(4096, 4096, 4096), None, PRESETS["sm90"], {})  # type: ignore[arg-type]
+    assert product.estimate["memory"] == pytest.approx(6 * 4096**2 / PRESETS["sm90"].bandwidth)
 
 
 def test_the_window_is_kept_in_the_plan_of_the_program() -> None:

@@ -33,6 +33,7 @@ from tatami.plan.ir import (
 )
 from tatami.plan.pair_limits import pair_limits, pair_rules
 from tatami.plan.passes import nest_of, stored_moves
+from tatami.region.gemm_view import gemm_view
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
 from tatami.region.matrix import side_matrix
@@ -385,7 +386,8 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
     if not contractions(region):
         yield _bad(region, "the plan is for a contraction; the Region has 0", "use a gpu_stream plan")
         return
-    dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32
+    view = gemm_view(region)  # what lies in shared memory is not yet cast
+    dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32 if isinstance(view, str) else view.lhs.dtype
     yield from _rules(region, shape_rules(plan), lambda: hard_limits(plan, dtype, target))
     known = {*all_axes(region), "m", "n", "k", "b"}
     for axis in (*plan.bind, *plan.predicate_tail):

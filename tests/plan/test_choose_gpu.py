@@ -154,6 +154,15 @@ def test_sm90_plans_fill_the_machine_with_one_block() -> None:
     assert stop_rules(plan, DType.fp16, PRESETS["sm90"]) == []
 
 
+def test_a_plan_is_verified_by_the_operands_that_lie_in_shared_memory() -> None:
+    """fp16 there, though the product is of fp32: a ring of eight stages has room."""
+    g = Graph("wide")
+    q, k = (g.input(n, (2, 72, 64), DType.fp16).cast(DType.fp32) for n in "qk")
+    g.output("y", q @ k.transpose(-2, -1))
+    (plan,) = prepare(g, target="sm90").stages["plan"].main.regions
+    assert isinstance(plan.choices[0].plan, Sm90Mma) and plan.choices[0].plan.stages == 8
+
+
 def test_every_choice_lowers() -> None:
     for region in (gemm(), gemm(100, 75, 130), gemm(batch="B", a_col=True), gemm(dtype=DType.fp32, out=DType.fp32)):
         for target in ("sm80", "sm90"):

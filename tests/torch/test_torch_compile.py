@@ -11,6 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tatami import backends  # noqa: E402
+from tatami.api import prepare  # noqa: E402
+from tatami.backends import torch_compile  # noqa: E402
 from tests.torch.modules import CASES  # noqa: E402
 
 OPTIONS = {"fallback": False}
@@ -259,3 +261,25 @@ def test_a_ratio_of_sizes_reaches_the_parts_of_a_graph_that_was_cut() -> None:
         torch.testing.assert_close(run(x), f(x))
     assert all(not r.refused for r in backends.torch_reports())
     assert [u.operator for r in backends.torch_reports() for u in r.unsupported] == ["aten._linalg_eigh.default"]
+
+
+def test_training_of_16_bits_keeps_no_scores_of_the_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel for the attention with its log-sum-exp, on the CPU and on both architectures; gradients as float64's."""
+    forward: list[list[str]] = []
+
+    def prepared(module: Any, **options: Any) -> Any:
+        plans = [prepare(module, target=t).stages["plan"].main.regions for t in ("sm80", "sm90", "cpu")]
+        forward.append([type(c.plan).__name__ for regions in plans for r in regions for c in r.choices[:1]])
+        return prepare(module, **options)
+
+    monkeypatch.setattr(torch_compile, "prepare", prepared)
+    make, inputs = CASES["attention"]
+    module = make().to(torch.bfloat16).train()
+    reference = copy.deepcopy(module).double()
+    (x,) = inputs(3, torch.bfloat16)
+    compiled(module)(x).float().square().sum().backward()
+    reference(x.double()).square().sum().backward()
+    assert {"CpuStreaming", "Sm80Pair"} <= set(forward[0]), forward
+    for got, wanted in zip(module.parameters(), reference.parameters(), strict=True):
+        error = (got.grad.double() - wanted.grad).norm() / wanted.grad.norm()
+        assert error < 2e-2

@@ -83,6 +83,7 @@ def place_lines(k: Kernel, tile: str, l: Lines) -> None:
 
 def key_lines(k: Kernel, w: Weights, l: Lines) -> None:
     """Keys k_first .. K are visited; blocks within whole_first .. whole_end need no look at the predicate."""
+    l.add(*(f"const tt_i64 {x.name} = (tt_i64){x.param}[{index_text(x.index)}];" for x in w.known))
     part = k.split > 1
     if part:
         l.add(f"const tt_i64 k_part = (keys + {k.split} * BK - 1) / ({k.split} * BK) * BK;")

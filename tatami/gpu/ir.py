@@ -385,6 +385,14 @@ class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.counts in ("turns", "rounds")
 
 
+class Known(msgspec.Struct, frozen=True):
+    """`name` is the integer at `index` of `param` throughout a tile."""
+
+    name: str
+    param: str
+    index: Expr
+
+
 class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     """Operand A of the product over the keys, made block by block from a first product (region/online.py):
 
@@ -406,6 +414,8 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     high: tuple[Expr, ...] = ()
     """The first and the last key that a row `m` sees: the largest of `low`, the smallest of `high`, where `excluded` says
     no more than that."""
+    known: tuple[Known, ...] = ()
+    """Integers in memory that these use: how many keys there are of a batch."""
     odd: str = ""
     """A parameter that is 0 where all values of `odd_at`'s batch are finite; else no block may be passed over, since 0
     times infinity is NaN."""

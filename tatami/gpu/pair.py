@@ -20,7 +20,7 @@ from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.layout import MemRef
 from tatami.core.target import Target
 from tatami.gpu.frame import refuse
-from tatami.gpu.ir import AnyKernel, Kernel, Operand, StRows, Token, Weights
+from tatami.gpu.ir import AnyKernel, Kernel, Known, Operand, StRows, Token, Weights
 from tatami.gpu.pair_parts import Parts, in_parts
 from tatami.gpu.plan_words import tail_roles
 from tatami.gpu.problem import Problem, Words
@@ -107,6 +107,8 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
 
     left, right = operand("smQ", v.left, v.rows, v.depth), operand("smK", v.right, v.keys, v.depth)
     values = operand("smB", v.values, v.columns, v.keys)
+    words.place |= {name: var(name.removesuffix("'")) for name in v.known}
+    known = tuple(Known(n.removesuffix("'"), words.param_of[r.tensor], words.index(words.at(r))) for n, r in v.known.items())
     between = {v.first: "acc"} | {x.name: f"w{i}" for i, x in enumerate(v.lets)}
     after = {v.second: "acc"} | {x.name: f"v{i}" for i, x in enumerate(v.epilogue)}
     lets = words.lets(v.lets, between, ("m", "key"))
@@ -124,7 +126,7 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
     depth = words.index(sizes[v.depth])
     low, high = (tuple(words.index(e) for e in ends) for ends in (v.low, v.high))
     w = Weights(left, right, depth, 0, lets, score, excluded, low, high, divided=v.divided, nan_weight=v.nan_weight)
-    w = msgspec.structs.replace(w, by_rows=bool(rows))
+    w = msgspec.structs.replace(w, by_rows=bool(rows), known=known)
     roles = {v.rows: "m", v.keys: "k", v.depth: "d", v.columns: "n"} | dict.fromkeys(v.batch, "b")
     p = Problem(
         region=region.name,

@@ -101,6 +101,7 @@ def _weights(w: Weights) -> list[str]:
     for o, name in ((w.left, "left"), (w.right, "right")):
         row = "m" if name == "left" else "key"
         out.append(f"    {name} {o.dtype} {o.param}[{o.offset} + {row}*({o.stride_mn}) + d*({o.stride_k})], {o.major}-major")
+    out += [f"    {x.name} = {x.param}[{x.index}]" for x in w.known]
     lets = "; ".join(f"{x.name} = {show_expr(x.expr)}" for x in w.lets)
     out.append(f"    acc = sum over d < {w.depth} of left * right{'; ' + lets if lets else ''}; score = {show_expr(w.score)}")
     if w.excluded is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.expr import product
+from tatami.core.expr import ZERO, product, step_of
 from tatami.core.target import Target
 from tatami.plan.instruction_figures import figures_of, l2_bytes_per_clock
 from tatami.plan.ir import Sm80Pair, Sm90Pair
@@ -34,7 +34,7 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
     tiles = batch * -(-rows // bm) * plan.split
     waves = -(-tiles // (sms * ctas))
     wave_eff = tiles / (waves * sms * ctas)
-    seen = 0.5 if view.high and not view.low else 1.0
+    seen = 0.5 if any(step_of(e, view.rows) != ZERO for e in view.high) and not view.low else 1.0
     blocks = max(1.0, seen * -(-keys // bk) / plan.split)
     figures = figures_of(target)
     clock = target.clock

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, step_of, substitute
+from tatami.core.expr import Expr, expr, free_vars, step_of, substitute, var
 from tatami.core.scalar import Scalar, number
 from tatami.region.gemm_view import not_elementwise
 from tatami.region.ir import At, Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan, Unary
@@ -47,6 +47,8 @@ class PairView(msgspec.Struct, frozen=True):
     high: tuple[Expr, ...]
     """The first and the last key that a row sees: the largest of `low`, the smallest of `high`, where `excluded` says just
     that."""
+    known: dict[str, Read]
+    """What `low`, `high`, `score` and `excluded` call integers in memory that are the same for all rows and keys: lengths."""
     divided: bool
     nan_weight: Scalar | None
     epilogue: tuple[Let, ...]
@@ -111,6 +113,21 @@ def _view(region: Region, found: Online) -> PairView:
         score = Ref(first.acc)
     between = _pointwise([score, *([excluded] if excluded else [])], first.acc, lets)
     between = tuple(msgspec.structs.replace(x, expr=own(x.expr)) for x in between)
+    known: dict[str, Read] = {}
+
+    def named(e: RegionExpr) -> RegionExpr:
+        def name(x: RegionExpr) -> RegionExpr:
+            moved = isinstance(x, Read) and {found.rows, found.keys} & frozenset().union(*map(free_vars, x.map))
+            if not isinstance(x, Read) or moved or dtypes[x.tensor] not in (DType.i32, DType.i64):
+                return x
+            at = next((n for n, r in known.items() if r == x), f"known{len(known)}'")
+            known[at] = x
+            return Index(var(at), dtypes[x.tensor])
+
+        return rewrite(e, name)
+
+    between = tuple(msgspec.structs.replace(x, expr=named(x.expr)) for x in between)
+    score, excluded = named(score), named(excluded) if excluded is not None else None
     for let in (*between, Let("score", (), DType.fp32, score)):
         if why := not_elementwise(let):
             raise _Refused(why)
@@ -131,7 +148,7 @@ def _view(region: Region, found: Online) -> PairView:
     }
     return PairView(
         first.acc, second.acc, first.batch, found.rows, found.keys, first.k[0], second.n[0],
-        left, right, values, next(iter(kinds)), all(rounded), between, score, excluded, low, high,
+        left, right, values, next(iter(kinds)), all(rounded), between, score, excluded, low, high, known,
         divided, found.nan_weight if found.nan_sum else None, epilogue, beside, of_rows,
     )  # fmt: skip
 

@@ -37,7 +37,12 @@ def graph(
     q = g.input("q", ("B", heads[0], "S", depth), dtype)
     k, v = (g.input(n, ("B", heads[1], "T", w), dtype) for n, w in (("k", depth), ("v", columns)))
     full = ("B", heads[0], "S", "T")
-    m = g.input("m", ("B", 1, "S", "T"), dtype if mask == "added" else tt.bool).expand(full) if mask else None
+    m = None
+    if mask == "lengths":
+        few = ("B", 1, 1, "T")
+        m = (g.iota(few, 3, dtype=tt.i32) < g.input("n", ("B",), tt.i32).reshape("B", 1, 1, 1).expand(few)).expand(full)
+    elif mask:
+        m = g.input("m", ("B", 1, "S", "T"), dtype if mask == "added" else tt.bool).expand(full)
     if safe:
         assert m is not None
         scores = m.where((q @ k.permute((0, 1, 3, 2))).cast(tt.fp32), -np.inf)
@@ -63,6 +68,8 @@ def arrays(depth: int, columns: int, heads: tuple[int, int], dtype: Any, mask: A
     }
     if mask == "added":
         x["m"] = some(1, 1, rows, keys)
+    elif mask == "lengths":
+        x["n"] = np.array([-(-keys * 2 // 3)], np.int32)
     elif mask:
         x["m"] = rng.random((1, 1, rows, keys)) < 0.5
         x["m"][:, :, : rows // 2 : 3] = False
@@ -80,7 +87,8 @@ def scores_of(
         s = np.where(x["m"], s, -np.inf) if x["m"].dtype == np.bool_ else s + x["m"].astype(np.float64)
     i, j = np.arange(q.shape[2])[:, None], np.arange(k.shape[2])
     s = np.where((j <= i) | (not causal), s, -np.inf)
-    return np.where((j > i - window) | (not window), s, -np.inf)
+    s = np.where((j > i - window) | (not window), s, -np.inf)
+    return np.where(j < x["n"][:, None, None, None], s, -np.inf) if "n" in x else s
 
 
 def wanted(x: Arrays, safe: bool, **attrs: Any) -> np.ndarray:
@@ -98,13 +106,14 @@ CASES: dict[str, tuple[Any, ...]] = {
     "added mask, odd widths": (72, 40, (2, 2), tt.bf16, "added", False, {}),
     "window and softcap": (32, 128, (1, 1), tt.fp16, None, False, {"causal": True, "window": 20, "softcap": 3.0}),
     "given mask, rows of nothing are 0": (16, 24, (2, 1), tt.fp16, "given", True, {}),
+    "as many keys as an input says": (64, 64, (2, 1), tt.fp16, "lengths", False, {"causal": True}),
     "fp32, causal, grouped heads": (32, 64, (4, 2), tt.fp32, None, False, {"causal": True}),
     "fp32, given mask, odd widths": (30, 17, (2, 1), tt.fp32, "given", True, {}),
 }
 SIZES = ((70, 130), (1, 1), (33, 64), (5, 0))
 
 
-@pytest.fixture(scope="module", params=[*((c, "sm80") for c in CASES), *((c, "sm90") for c in list(CASES)[:4])], ids="-".join)
+@pytest.fixture(scope="module", params=[*((c, "sm80") for c in CASES), *((c, "sm90") for c in list(CASES)[:5])], ids="-".join)
 def built(request: Any) -> tuple[tuple[Any, ...], Any]:
     """Of fp32 both targets have the same kernel."""
     case, isa = request.param

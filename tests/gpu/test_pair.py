@@ -20,6 +20,7 @@ from tatami.plan.ir import GpuStream, Guarded, Sm80Pair
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Region
 from tatami.region.pair_view import PairView, pair_view
+from tatami.region.walk import reads
 from tests.gpu.test_verify import Edit, change, drop, edited
 
 
@@ -92,6 +93,22 @@ def test_a_causal_row_sees_the_keys_up_to_itself() -> None:
 def test_a_window_bounds_the_keys_from_both_sides() -> None:
     view = view_of(attention(causal=True, window=8))
     assert view.low == (var(view.rows) - 7,) and view.high == (var(view.rows),)
+
+
+def test_keys_up_to_a_length_in_memory_are_bounded_by_it() -> None:
+    """The length is read once a tile: blocks behind it are passed over, and only the block that it cuts is masked."""
+    g = tt.Graph("lengths")
+    q, k, v = (g.input(n, ("B", 2, "S", 64), tt.fp16) for n in "qkv")
+    full = ("B", 2, "S", "S")
+    lengths = g.input("n", ("B",), tt.i64).reshape("B", 1, 1, 1).expand(full)
+    g.output("y", q.attention(k, v, (g.iota(full, 3) < lengths) & (g.iota(full, 3) <= g.iota(full, 2))))
+    view = view_of(g)
+    assert set(view.high) == {var("known0'") - 1, var(view.rows)} and [r.tensor for r in view.known.values()] == ["n3"]
+    assert view.excluded is not None and not reads(view.excluded)
+    made = prepare(g, target="sm80").stages
+    assert "known0 = p0[b0]" in show(made["gpu"])
+    (unit,) = (u for u in made["cu"].main.units if "known0" in u.text)
+    assert "tt_min_size(tt_min_size(keys, m_last + 1), known0)" in unit.text
 
 
 def test_without_a_mask_no_kernel_looks_at_the_values_first() -> None:

@@ -228,7 +228,8 @@ def test_its_machine_code_at_every_depth(width: int, keys: int, fields: dict[str
     """Two products twice, in the loop and around it; one wait each; copies by TMA; nothing spills."""
     region = region_of(attention(width, width, causal=True))
     plan = plan_for(region, (width, width), keys, in_turns=True, section=4, **fields)
-    kernel, binding = last_kernel(region, Guarded(BY8, plan), SM90)
+    some_keys = Condition(var("T"), low=1)
+    kernel, binding = last_kernel(region, Guarded((*BY8, some_keys), plan), SM90)
     kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(binding.sizes), ""))
     unit = print_unit(kernel, SM90)
     cubin = compiled(unit, headers((kernel,)))

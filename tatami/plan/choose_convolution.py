@@ -185,25 +185,27 @@ def _image(region: Region, found: Convolution, sizes: Mapping[str, int]) -> tupl
 
 
 def _planes_plan(region: Region, found: Convolution, target: Target, sizes: Mapping[str, int]) -> CpuPlanes:
-    """Blocks whose planes fill half of L2: whole rows where some fit, two blocks for each core at least."""
+    """Blocks whose planes fill half of L2: whole rows where some fit, two blocks for each core at least. What kc places of a
+    sliver take lies in more lines than a packed one has, and stays in L1 for all filters."""
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     mr, nr = register_tile(target, itemsize)
     (down, across), planes = _reaches(region, found)
     height, width = _image(region, found, sizes)
     room = target.l2_bytes // 2 // (trips(region, found.channels, sizes) * planes * itemsize)
     least = min(height, 2 * down + 1)
-    parts = -(-width // max(2 * nr, room // (least + down) - across))
-    columns = -(-width // parts)
-    rows = max(1, min(height, room // (columns + across) - down))
     cores = max(1, target.cores)
-    if cores > 1:
-        items = trips(region, (*found.shape.batch, *found.images), sizes) * parts
-        rows = max(1, min(rows, items * height // (2 * cores)))
+    images = trips(region, (*found.shape.batch, *found.images), sizes)
+    wanted = 2 * cores if cores > 1 else 1
+    parts = max(-(-width // max(2 * nr, room // (least + down) - across)), -(-wanted // max(1, images * height)))
+    columns = -(-width // parts)
+    rows = max(1, min(height, room // (columns + across) - down, images * parts * height // wanted))
     rows = -(-height // -(-height // rows))
-    kc = 384 if target.l2_bytes >= 512 << 10 else 256
+    kc = max(64, target.l1_bytes * 3 // 4 // (nr * itemsize))
     return CpuPlanes(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, (operand_tensor(found.weights),))
 
 
+TABLE_SHARE = 0.9
+"""Of the micro-kernel's rate: rows of a table lie across cache lines."""
 CYCLES_PER_COPY = 24.0
 """Of a row of an image on its way to a plane, beside its vectors: the guards' ranges."""
 
@@ -222,10 +224,10 @@ def planes_estimate(
     slivers = -(-((rows - 1) * (columns + across) + columns) // plan.nr)
     panel = panel_of(filters, plan.mr)
     padded = -(-filters // panel) * panel
-    threads = max(1, target.cores) if blocks > 1 else 1
+    threads = max(1, min(target.cores, blocks))
     rate = clock(target) * threads
     work = 2.0 * blocks * slivers * plan.nr * padded * trips(region, found.shape.k, sizes)
-    compute = work / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    compute = work / (target.flops_fp32 * PEAK_SHARE_CONTRACTION * TABLE_SHARE) / threads
     copies = blocks * channels * planes * (rows + down) * (CYCLES_PER_COPY + 3.0 * -(-(columns + across) // lanes))
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
     back = outer * height * -(-width // lanes) * filters * (4.0 + after)

@@ -52,8 +52,8 @@ def chosen(groups: tuple[str, ...], names: tuple[str, ...], quick: bool) -> list
     return [c for c in out if c.quick or names] if quick else out
 
 
-def save_model(path: str, nodes: list[Any], inputs: Arrays, weights: Arrays, output: str = "y") -> None:
-    """An ONNX file of `nodes` with fixed shapes and one fp32 output."""
+def save_model(path: str, nodes: list[Any], inputs: Arrays, weights: Arrays, output: str = "y", kind: Any = np.float32) -> None:
+    """An ONNX file of `nodes` with fixed shapes and one output of a `kind`."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -62,7 +62,7 @@ def save_model(path: str, nodes: list[Any], inputs: Arrays, weights: Arrays, out
         nodes,
         "case",
         [helper.make_tensor_value_info(n, kinds[a.dtype], a.shape) for n, a in inputs.items()],
-        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info(output, kinds[np.dtype(kind)], None)],
         [numpy_helper.from_array(a, n) for n, a in weights.items()],
     )
     domains = {n.domain for n in nodes}

@@ -28,8 +28,9 @@ def _case(
     torch_of: Callable[[Any], Callable[[Any], Any]],
     numpy: Callable[[np.ndarray], np.ndarray] | None,
     moved: float = 2.0,
+    kind: Any = np.float32,
 ) -> Case:
-    """`moved`: elements read and written per element of the input."""
+    """`moved`: elements read and written per element of the input. kind: of the output."""
 
     def inputs() -> Arrays:
         return {"x": random(*shape)}
@@ -47,7 +48,7 @@ def _case(
     return Case(
         title,
         "rows",
-        lambda p: save_model(p, [node], inputs(), weights),
+        lambda p: save_model(p, [node], inputs(), weights, kind=kind),
         inputs,
         module,
         by_numpy if numpy is not None else None,
@@ -106,6 +107,55 @@ def transpose(name: str, shape: tuple[int, ...]) -> Case:
     )
 
 
+def argmax(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    node = helper.make_node("ArgMax", ["x"], ["y"], axis=1, keepdims=0)
+    return _case(name, shape, node, {}, lambda t: lambda x: x.argmax(1), lambda x: x.argmax(1), 1.0, np.int64)
+
+
+def cumulative_sum(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    weights = {"axis": np.array(1, np.int64)}
+    node = helper.make_node("CumSum", ["x", "axis"], ["y"])
+    return _case(name, shape, node, weights, lambda t: lambda x: x.cumsum(1), lambda x: x.cumsum(1))
+
+
+def take_rows(name: str, shape: tuple[int, ...]) -> Case:
+    """As an embedding does: the rows at places that are in no order."""
+    from onnx import helper
+
+    places = np.random.default_rng(1).integers(0, shape[0], shape[0])
+    node = helper.make_node("Gather", ["x", "places"], ["y"], axis=0)
+
+    def of(torch: Any) -> Callable[[Any], Any]:
+        at = torch.from_numpy(places)
+        return lambda x: x.index_select(0, at)
+
+    return _case(name, shape, node, {"places": places}, of, lambda x: x.take(places, 0))
+
+
+def largest(name: str, shape: tuple[int, ...]) -> Case:
+    """The ten largest of each row."""
+    from onnx import helper
+
+    node = helper.make_node("TopK", ["x", "k"], ["y", "places"], axis=1)
+    return _case(name, shape, node, {"k": np.array([10], np.int64)}, lambda t: lambda x: x.topk(10, 1)[0], None, 1.0)
+
+
+def sine(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    return _case(name, shape, helper.make_node("Sin", ["x"], ["y"]), {}, lambda t: t.sin, np.sin)
+
+
+def logarithm(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    return _case(name, shape, helper.make_node("Log", ["x"], ["y"]), {}, lambda t: t.log, None)
+
+
 def sum_rows(name: str, shape: tuple[int, ...]) -> Case:
     return _sum(name, shape, 1)
 
@@ -130,4 +180,10 @@ KINDS: dict[str, Callable[[str, tuple[int, ...]], Case]] = {
     "transpose": transpose,
     "sum of rows": sum_rows,
     "sum of columns": sum_columns,
+    "argmax": argmax,
+    "cumulative sum": cumulative_sum,
+    "take rows": take_rows,
+    "top ten": largest,
+    "sin": sine,
+    "log": logarithm,
 }

@@ -192,10 +192,14 @@ def argsort(use: Use[Sort]) -> Value:
 
 
 def topk(use: Use[TopK]) -> tuple[Value, ...]:
-    """The whole axis sorted, then its first k. That a symbolic axis has k elements is checked when sizes are bound."""
+    """The first k in order; of a k that is no number, the whole axis sorted, then its first k. That a symbolic axis has k
+    elements is checked when sizes are bound."""
     x = use[0]
     axis = use.axis(use.attrs.axis, x.rank)
-    x.builder.assume_at_most(expr(use.attrs.k), x.shape[axis])
+    count = expr(use.attrs.k)
+    x.builder.assume_at_most(count, x.shape[axis])
+    if (k := count.as_int()) is not None:
+        return _routine(use, "topk", list(use.types), axis=axis, largest=use.attrs.largest, k=k)
     types = [TensorType(x.dtype, x.shape), TensorType(DType.i64, x.shape)]
     both = _routine(use, "sort", types, axis=axis, descending=use.attrs.largest)
     return tuple(part(v, axis, expr(0), use.attrs.k) for v in both)

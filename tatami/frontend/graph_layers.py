@@ -30,6 +30,11 @@ class Layers(Value):
         """x @ weight^T + bias, weight [out, in]."""
         return self.one("linear", weight, bias)
 
+    def grouped_matmul(self, weights: Tensor, ends: Tensor) -> Tensor:
+        """Rows [T, K] in groups, each times a matrix of its own: rows ends[g - 1] up to ends[g] @ weights[g], weights
+        [G, K, N]. `ends` do not fall; rows from the last on are multiplied by 0."""
+        return self.one("grouped_matmul", weights, ends)
+
     def conv(
         self,
         weight: Tensor,

@@ -137,6 +137,17 @@ def _linear(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, 
     return (TensorType(operand_dtype(types, attrs.out_dtype, site), (*x.shape[:-1], w.shape[0])),)
 
 
+def _grouped_matmul(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    x, w, ends = need(operands)
+    shapes = f"grouped_matmul of {text(x.shape)}, {text(w.shape)}, {text(ends.shape)}"
+    ranks = (len(x.shape), len(w.shape), len(ends.shape))
+    want(ranks == (2, 3, 1), shapes, "give rows [T, K], weights [G, K, N], ends [G]", site, "BroadcastMismatch")
+    same_size(x.shape[1], w.shape[1], "grouped_matmul, contracted axis", site)
+    same_size(w.shape[0], ends.shape[0], "grouped_matmul, groups", site)
+    want(ends.dtype.is_int or ends.dtype == DType.unknown, f"ends of {ends.dtype}", "give integers", site, "UnsupportedDType")
+    return (TensorType(operand_dtype([x, w], attrs.out_dtype, site), (x.shape[0], w.shape[2])),)
+
+
 def conv_padding(padding: Pads, rank: int) -> Pads:
     return padding or ((expr(0), expr(0)),) * rank
 
@@ -307,6 +318,9 @@ CONTRACTION: tuple[Operation, ...] = (
     Operation("matmul", Matmul, 2, 2, _matmul, "numpy's matmul: rank 1 and batch axes included", True),
     Operation("gemm", Gemm, 2, 3, _gemm, "alpha * A @ B + beta * C; C broadcasts to [M, N]", True),
     Operation("linear", Matmul, 2, 3, _linear, "x @ weight^T + bias, weight [out, in]", True),
+    Operation(
+        "grouped_matmul", Matmul, 3, 3, _grouped_matmul, "row t of [T, K] @ weights[g], g the number of ends up to t", True
+    ),
     Operation("conv", Conv, 2, 3, _conv, "cross-correlation of (N, C, L..) or (C, L..) with (Cout, C/g, k..)", True),
     Operation("conv_transpose", ConvTranspose, 2, 3, _conv_transpose, "gradient of conv; weight (C, Cout/g, k..)", True),
     Operation("einsum", Einsum, 1, -1, _einsum, "sum of products by letters", True),

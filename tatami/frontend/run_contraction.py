@@ -48,6 +48,17 @@ def linear(s: Scope, attrs: Any) -> Array:
         return y if bias is None else y + wide(bias)
 
 
+def grouped_matmul(s: Scope, attrs: Any) -> Array:
+    x, w, ends = factor(s, 0, attrs), factor(s, 1, attrs), s[2]
+    group = (ends <= np.arange(x.shape[0])[:, None]).sum(1)
+    w = np.concatenate([w, np.zeros_like(w, shape=(1, *w.shape[1:]))])
+    y = np.zeros((x.shape[0], w.shape[2]), np.result_type(x, w))
+    with np.errstate(all="ignore"):
+        for g in np.unique(group):
+            y[group == g] = x[group == g] @ w[g]
+    return y
+
+
 def conv(s: Scope, attrs: Any) -> Array:
     x, w = factor(s, 0, attrs), factor(s, 1, attrs)
     n = w.ndim - 2
@@ -136,6 +147,7 @@ CONTRACTION: dict[str, Callable[[Scope, Any], Array]] = {
     "matmul": matmul,
     "gemm": gemm,
     "linear": linear,
+    "grouped_matmul": grouped_matmul,
     "conv": conv,
     "conv_transpose": conv_transpose,
     "einsum": einsum,

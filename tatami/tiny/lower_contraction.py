@@ -75,6 +75,20 @@ def linear(use: Use[Matmul]) -> Value:
     return out.cast(use.dtype)
 
 
+def grouped_matmul(use: Use[Matmul]) -> Value:
+    """y[t, n] = sum over k of x[t, k] * w[group[t], k, n], where group[t] counts the ends up to t."""
+    x, w, ends = use[0], use[1], use[2]
+    rows, (groups, inner, columns) = x.shape[0], w.shape
+    row = x.builder.iota((rows, groups), 0)
+    over = ends.cast(row.dtype).reshape((1, groups)).expand((rows, groups)) <= row
+    group = over.cast(row.dtype).sum((1,))
+    full = (rows, columns, inner)
+    _, n, k = axis_vars(3)
+    own = w.gather(full, (None, k, n), group.reshape((rows, 1, 1)), bounds="zero")
+    left = x.reshape((rows, 1, inner)).expand(full)
+    return (left * own).sum((2,), accumulation(x.dtype, use.attrs.acc_dtype)).cast(use.dtype)
+
+
 def convolved(
     x: Value, w: Value, out: Shape, stride: tuple[int, ...], dilation: tuple[int, ...], groups: int, acc: DType | None
 ) -> Value:
@@ -262,6 +276,7 @@ CONTRACTION: dict[str, Rule] = {
     "matmul": matmul,
     "gemm": gemm,
     "linear": linear,
+    "grouped_matmul": grouped_matmul,
     "conv": conv,
     "conv_transpose": conv_transpose,
     "einsum": einsum,

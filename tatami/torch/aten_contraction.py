@@ -196,6 +196,15 @@ def trilinear(
     return m.graph.einsum(f"{','.join(terms)}->{out}", a, b, c)
 
 
+def grouped_mm(
+    m: Importer, a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Tensor:
+    """Groups of rows, each times a matrix of its own."""
+    if offs is None or bias is not None or (a.rank, b.rank) != (2, 3):
+        raise Refusal("grouped_mm of other operands than rows [T, K], matrices [G, K, N] and offs")
+    return a.grouped_matmul(b, offs)
+
+
 def cdist(m: Importer, a: Tensor, b: Tensor, p: float, mode: int | None = None) -> Tensor:
     """The p-norm of every difference of a row of `a` and a row of `b`."""
     if a.shape[-1] == ZERO:
@@ -217,6 +226,7 @@ CONTRACTION: dict[str, Handler] = {
     "aten.baddbmm.default": addmm,
     "aten.addmv.default": addmm,
     "aten.addbmm.default": addbmm,
+    "aten._grouped_mm.default": grouped_mm,
     "aten._trilinear.default": trilinear,
     "aten._cdist_forward.default": cdist,
     "aten._pdist_forward.default": distances_of_pairs,

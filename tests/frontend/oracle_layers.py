@@ -46,6 +46,10 @@ def products(o: Oracle) -> None:
     o.same("gemm", o.given(a).gemm(o.given(b), o.given(c), alpha=0.5, beta=2.0), 0.5 * (a @ b) + 2 * c)
     o.same("gemm turned", o.given(a.T.copy()).gemm(o.given(b.T.copy()), trans_a=True, trans_b=True), a @ b)
     o.same("linear", o.given(a).linear(o.given(b.T.copy()), o.given(c)), a @ b + c)
+    rows, matrices = drawn((7, 6)), drawn((3, 6, 5), seed=1)
+    grouped = o.given(rows).grouped_matmul(o.given(matrices), o.given(np.array([2, 2, 6])))
+    want = np.concatenate([rows[:2] @ matrices[0], rows[2:6] @ matrices[2], np.zeros((1, 5), np.float32)])
+    o.same("groups, one of no rows, and a row behind the last", grouped, want)
 
 
 EINSUMS = [

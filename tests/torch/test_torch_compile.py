@@ -283,3 +283,11 @@ def test_training_of_16_bits_keeps_no_scores_of_the_forward_pass(monkeypatch: py
     for got, wanted in zip(module.parameters(), reference.parameters(), strict=True):
         error = (got.grad.double() - wanted.grad).norm() / wanted.grad.norm()
         assert error < 2e-2
+
+
+def test_each_group_of_rows_is_multiplied_by_a_matrix_of_its_own() -> None:
+    x, w = torch.randn(16, 32, dtype=torch.bfloat16), torch.randn(3, 32, 16, dtype=torch.bfloat16)
+    ends = torch.tensor([2, 2, 16], dtype=torch.int32)
+    grouped = torch.nn.functional.grouped_mm
+    got = compiled(lambda x, w, ends: grouped(x, w, offs=ends))(x, w, ends)
+    torch.testing.assert_close(got, grouped(x, w, offs=ends))

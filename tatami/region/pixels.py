@@ -8,6 +8,8 @@ reads neighbouring channels at one place (i, j) of the filter, which shifts all 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, free_vars, step_of, substitute, var
@@ -74,7 +76,7 @@ def pixels_of(region: Region, operand: GemmOperand, own: Group, k: Group) -> Pix
         return f"{len(own.axes)} axes of pixels; a tensor map walks over 3"
     places: list[Place] = []
     for axis, size in list(zip(own.axes, own.sizes))[::-1]:
-        place = _place(read, axis, size, k.axes[:-1], shape)
+        place = _place(read, axis, size, dict(zip(k.axes[:-1], k.sizes)), shape)
         if isinstance(place, str):
             return place
         places.append(place)
@@ -94,7 +96,7 @@ def _entry_of(read: Read, index: Expr) -> int:
     return next((d for d, entry in enumerate(read.map) if entry == index), -1)
 
 
-def _place(read: Read, axis: str, size: Expr, windows: tuple[str, ...], shape: tuple[Expr, ...]) -> Place | str:
+def _place(read: Read, axis: str, size: Expr, windows: Mapping[str, Expr], shape: tuple[Expr, ...]) -> Place | str:
     dims = [d for d, entry in enumerate(read.map) if axis in free_vars(entry)]
     if len(dims) != 1:
         return f"{len(dims)} entries of {read.tensor} move with {axis}"
@@ -107,6 +109,9 @@ def _place(read: Read, axis: str, size: Expr, windows: tuple[str, ...], shape: t
     step, first, apart = (None if x is None else x.as_int() for x in (stride, lower, dilation))
     if step is None or first is None or apart is None or not 1 <= step <= MOST_STEP or first not in CORNERS or apart < 1:
         return f"an entry of {read.tensor} moves backwards, unevenly, or by more than a tensor map can"
+    farthest = (windows[window[0]] - ONE) * apart if window else ZERO
+    if (moved := farthest.as_int()) is None or moved > MOST_SHIFT:
+        return f"the filter shifts {axis} by {farthest} at most; a tensor map holds {MOST_SHIFT}"
     end = shape[dims[0]]
     upper = next((u for u in CORNERS if ceildiv(end + expr(u - first), expr(step)) == size), None)
     if upper is None:

@@ -202,6 +202,15 @@ def test_a_walk_has_the_corners_of_its_borders() -> None:
     assert isinstance(pixels := walk(Conv(stride=(9, 1))), str) and "more than a tensor map can" in pixels
 
 
+def test_a_filter_shifts_the_walk_no_further_than_an_instruction_says() -> None:
+    """Corners of -128 and borders of a hundred hold it either way; the shift of the last tap is 254 or 256."""
+    shifts = {127: Pixels, 128: str}
+    for apart, kind in shifts.items():
+        found = walk(Conv(size=(9, 9), dilation=(1, apart), padding=((1, 1), (apart, apart))))
+        assert isinstance(found, kind)
+    assert isinstance(found, str) and "by 256 at most" in found
+
+
 @pytest.mark.parametrize(
     ("conv", "plan", "words"),
     [

@@ -103,7 +103,8 @@ void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, 
 
 // ---- landing
 
-// fp32 to 10 fraction bits, ties to even, as TMA does for maps of tf32 (Triton's pull request 11751 has it from a device).
+// fp32 to 10 fraction bits, ties to even, as TMA does for maps of tf32: Triton's pull request 11751 has it from a device of
+// compute capability 12.0. Unchecked on Hopper.
 static void round_to_tf32(uint8_t* p) {
   uint32_t bits;
   memcpy(&bits, p, 4);

@@ -34,6 +34,18 @@ def test_no_part_of_a_function_lies_high_or_low(target: str, name: str) -> None:
     assert list(f(x=ends)["y"]) == [1.0, -1.0, 1.0, -1.0]
 
 
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_a_lane_has_its_own_bits_beside_a_number_that_is_reduced_otherwise(name: str) -> None:
+    g = tt.Graph("g")
+    g.output("y", getattr(g.input("x", ("N",), tt.fp32), name)())
+    f = tt.compile(g)
+    near = np.linspace(-40, 40, 1 << 12, dtype=np.float32)
+    x = np.stack([near, np.geomspace(1e5, 3e38, 1 << 12).astype(np.float32)], 1).reshape(-1)
+    assert (f(x=x)["y"][::2] == f(x=near)["y"]).all()
+    zeros = f(x=np.array([0.0, -0.0] * 8, np.float32))["y"]
+    assert list(np.signbit(zeros)) == ([False, True] if name == "sin" else [False, False]) * 8
+
+
 def test_an_error_is_counted_in_units_of_the_exact_value() -> None:
     one = np.float32(1)
     got = np.array([one, np.nextafter(one, 2 * one), np.inf, np.nan, 0.0, np.inf], np.float32)

@@ -97,7 +97,7 @@ class _Partitioner:
         for s in view.statements:
             for a in s.reads:
                 self.uses.setdefault(a.tensor, set()).add(s.value)
-        self.streaming = streaming_units(self.statements, self.patterns, self.edges, self.uses, self.resident)
+        self.streaming = streaming_units(self.nodes, self.statements, self.patterns, self.edges, self.uses, self.resident)
         self.dots = {p.value: p.product for p in view.patterns if p.pattern == "dot"}
         self.graph = GroupGraph()
         self.shapes: dict[int, _Shape] = {}

@@ -3,14 +3,17 @@
     S = sum_d Q*K ;  M = max_n S ;  A = exp(S - M) ;  Z = sum_n A ;  P = A / Z ;  O = sum_n P * V
 
 One Region holds all of it (D2.9): the reduces over n can run online while the second contraction streams. Attention
-is the known case; nothing here asks for softmax. What else is made of the rows' reduces comes along and is written beside
-the result, a value of each row: ``L = M + log Z``, which a gradient reads.
+is the known case; nothing here asks for softmax. What else is made of the rows' reduces, and of such sums, comes along and
+is written beside the result, a value of each row: ``L = M + log Z``, which a gradient reads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tatami.core.expr import ONE, Expr, free_vars
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
+from tatami.tiny.ir import Elementwise, Node, ReduceOp
 
 MAX_COLUMNS = 512
 """Columns of the second result that a tile may keep on chip."""
@@ -18,6 +21,7 @@ MAX_VALUES = 48
 
 
 def streaming_units(
+    nodes: Mapping[str, Node],
     statements: dict[str, Statement],
     patterns: dict[str, ContractionPattern],
     edges: dict[tuple[str, str], Edge],
@@ -31,7 +35,7 @@ def streaming_units(
         if second.pattern == "dot" or second.value in taken:
             continue
         for access in (second.lhs, second.rhs):
-            unit = _pair(second, access, statements, patterns, edges, uses, resident)
+            unit = _pair(second, access, nodes, statements, patterns, edges, uses, resident)
             if unit is not None and taken.isdisjoint(unit):
                 out[second.value] = unit
                 taken.update(unit)
@@ -42,6 +46,7 @@ def streaming_units(
 def _pair(
     second: ContractionPattern,
     operand: PolyAccess,
+    nodes: Mapping[str, Node],
     statements: dict[str, Statement],
     patterns: dict[str, ContractionPattern],
     edges: dict[tuple[str, str], Edge],
@@ -60,7 +65,7 @@ def _pair(
     if not any(statements[v].kind == "reduce" for v in inner):
         return None
     key = next((d for d, at in enumerate(operand.map) if _names(at) & set(second.k)), -1)
-    inner += _beside({first, *inner}, key, statements)
+    inner += _beside(first, inner, key, nodes, statements)
     unit = [pattern.product, first, *inner, second.product, second.value]
     inside, order = set(unit), {v: k for k, v in enumerate(statements)}
     for v in unit[:-1]:
@@ -110,9 +115,10 @@ def _depending_on(first: str, values: list[str], statements: dict[str, Statement
     return out
 
 
-def _beside(made: set[str], key: int, statements: dict[str, Statement]) -> list[str]:
-    """What else is made of these values alone, in program order; a reduce removes their axis number `key`."""
-    made = set(made)
+def _beside(first: str, inner: list[str], key: int, nodes: Mapping[str, Node], statements: dict[str, Statement]) -> list[str]:
+    """What else is made of these values alone, in program order; a sum of weights removes their axis number `key`. With other
+    reduces no template would take the Region."""
+    made = {first, *inner}
     out: list[str] = []
     for v, s in statements.items():
         own = [a for a in s.reads if a.tensor in made]
@@ -120,12 +126,32 @@ def _beside(made: set[str], key: int, statements: dict[str, Statement]) -> list[
         if v in made or not own or any(o not in statements or statements[o].kind != "generate" for o in others):
             continue
         reduced = {a.name for a in s.reduced}
-        along = s.kind == "reduce" and all(key < len(a.map) and _names(a.map[key]) & reduced for a in own)
+        along = all(key < len(a.map) and _names(a.map[key]) & reduced for a in own)
+        along = along and _is_sum_of_weights(v, made - {first}, nodes, statements)
         moved = s.kind == "copy" and _rank(s) == min(_rank(statements[a.tensor]) for a in own)
         if (s.kind == "elementwise" or along or moved) and len(out) < MAX_VALUES:
             made.add(v)
             out.append(v)
     return out
+
+
+def _is_sum_of_weights(v: str, made: set[str], nodes: Mapping[str, Node], statements: dict[str, Statement]) -> bool:
+    """Is it a sum of exp(x), where x is made of scores and their maximum?"""
+    operand = statements[v].reads[0].tensor
+    if not _is_reduce(nodes[v], "sum") or operand not in made or nodes[operand].op != Elementwise("exp"):
+        return False
+    behind: set[str] = set()
+    stack = [operand]
+    while stack:
+        if (x := stack.pop()) in made - behind:
+            behind.add(x)
+            stack.extend(a.tensor for a in statements[x].reads)
+    reduces = [x for x in behind if statements[x].kind == "reduce"]
+    return bool(reduces) and all(_is_reduce(nodes[x], "max") for x in reduces)
+
+
+def _is_reduce(node: Node, op: str) -> bool:
+    return isinstance(node.op, ReduceOp) and node.op.op == op
 
 
 def _names(at: Expr | None) -> frozenset[str]:

@@ -21,6 +21,31 @@ def test_the_examples_are_one_group_each(build) -> None:
     assert len(partitioned(build()).groups) == 1
 
 
+@pytest.mark.parametrize(
+    ("beside", "groups"), [("log_sum", 1), ("min", 4), ("sum", 4), ("sum_of_squares", 4), ("max_of_doubles", 4)]
+)
+def test_what_streams_beside_attention_is_what_its_template_takes(beside: str, groups: int) -> None:
+    """The sum of exp(score - maximum). With another reduce of the scores they go through memory, kernel by kernel."""
+    b = Builder()
+    q, k, v = b.input("q", (70, 16)), b.input("k", (16, 90)), b.input("v", (90, 16))
+    s = b.matmul(q, k)
+    top = b.reduce("max", s, 1)
+    e = b.op("exp", b.op("sub", s, b.along_rows(top, b[s].shape)))
+    total = b.reduce("sum", e, 1)
+    b.output("y", b.matmul(e, v))
+    match beside:
+        case "log_sum":
+            row = b.op("add", top, b.op("log", total))
+        case "sum_of_squares":
+            row = b.reduce("sum", b.op("mul", s, s), 1)
+        case "max_of_doubles":
+            row = b.reduce("max", b.op("add", s, s), 1)
+        case fn:
+            row = b.reduce(fn, s, 1)
+    b.output("row", row)
+    assert len(partitioned(b.module()).groups) == groups
+
+
 def test_two_matmuls_are_two_groups_and_the_activation_goes_with_the_first() -> None:
     b = Builder()
     x, w1, w2 = b.input("x", ("B", 784)), b.input("w1", (784, 1000)), b.input("w2", (1000, 10))

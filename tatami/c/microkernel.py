@@ -89,6 +89,11 @@ class _Tile:
         return self.kind in ("into", "lies")
 
     @property
+    def fetches(self) -> bool:
+        """Do rows of b follow each other, so that a tile can ask for those to come?"""
+        return self.kind != "table"
+
+    @property
     def lines(self) -> range:
         """The elements of a row of b at which cache lines begin."""
         return range(0, self.nr, max(1, 64 // self.itemsize))
@@ -104,15 +109,18 @@ def _gemm_text(name: str, element: str, t: _Tile) -> str:
         raise ValueError(f"{name}: {t.nr} columns are not whole vectors of {t.lanes}")
     tiles = "\n".join(_tile_text(rows, t) for rows in range(1, t.mr + 1))
     start, step, more = {
-        "gemm": ("k0 * r", "r * depth", ""),
+        "gemm": ("k0 * r", "r * depth", ", next"),
         "table": ("k0 * r", "r * depth", ", (const int64_t *)buffers[3] + k0"),
-        "into": ("k0 * r", "r * depth", ", sizes[4], sizes[5]"),
-        "rows": ("k0 * depth", "r", ", depth"),
-        "lies": ("k0", "r * depth", ", depth, sizes[4], sizes[5]"),
+        "into": ("k0 * r", "r * depth", ", next, sizes[4], sizes[5]"),
+        "rows": ("k0 * depth", "r", ", next, depth"),
+        "lies": ("k0", "r * depth", ", next, depth, sizes[4], sizes[5]"),
     }[t.kind]
     cases = "\n".join(
-        f"    case {rows}: tile_{rows}(k1 - k0, a + {start}, b, c, k0 == 0, next{more}); break;" for rows in range(1, t.mr + 1)
+        f"    case {rows}: tile_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in range(1, t.mr + 1)
     )
+    follows = f"""
+    /* what follows b, a part of it under each panel: the next block of k, or the next sliver */
+    const T *next = b + (k1 - k0 + p % {PARTS} * (k1 - k0) / {PARTS}) * {"sizes[4]" if t.is_pitched else t.nr};"""
     return f"""{_head(element, t.lanes)}
 {tiles}
 int {name}(void *const *buffers, const int64_t *sizes) {{
@@ -121,9 +129,7 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
   const int64_t rows = sizes[0], depth = sizes[1], k0 = sizes[2], k1 = sizes[3];
   int64_t panels = (rows + {t.mr - 1}) / {t.mr};
   for (int64_t p = 0; p < panels; ++p) {{
-    int64_t r = rows * (p + 1) / panels - rows * p / panels;
-    /* what follows b, a part of it under each panel: the next block of k, or the next sliver */
-    const T *next = b + (k1 - k0 + p % {PARTS} * (k1 - k0) / {PARTS}) * {"sizes[4]" if t.is_pitched else t.nr};
+    int64_t r = rows * (p + 1) / panels - rows * p / panels;{follows if t.fetches else ""}
     switch (r) {{
 {cases}
     }}
@@ -139,8 +145,9 @@ def _tile_text(rows: int, t: _Tile) -> str:
     """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them. Two prefetchers:
     `ahead` of the rows of b in use, into L1; and `next`, a row in some steps, of those that the next call uses, into L2."""
     nr, lanes, vectors = t.nr, t.lanes, t.vectors
-    params = {"gemm": "", "table": "*at", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[t.kind]
-    more = "".join(f", {'const ' if p[0] == '*' else ''}int64_t {p}" for p in params.split(", ") if p)
+    sizes = {"gemm": "", "table": "", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[t.kind]
+    more = ", const T *next" if t.fetches else ", const int64_t *at"
+    more += "".join(f", int64_t {p}" for p in sizes.split(", ") if p)
     b_pitch, c_pitch = ("bp", "cp") if t.is_pitched else (str(nr), str(nr))
 
     def element(step: int, row: int, vector: int) -> str:
@@ -163,10 +170,10 @@ def _tile_text(rows: int, t: _Tile) -> str:
     names = [[[f"c{i}_{v}" if s == 0 else f"c{i}_{v}_{s}" for s in range(sets)] for v in range(vectors)] for i in range(rows)]
     flat = [n for row in names for vector in row for n in vector]
     out = [
-        f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first, const T *next{more}) {{",
+        f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first{more}) {{",
         "  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";",
     ]
-    if is_ahead := t.kind != "table":
+    if t.fetches:
         out.append(f"  const T *ahead = b + {AHEAD} * {b_pitch};")
     for n in names_a:
         out.append(f"  const T *{n} = a{f' + {n[1:]} * pitch' if n[0] == 'r' else ''};")
@@ -192,13 +199,13 @@ def _tile_text(rows: int, t: _Tile) -> str:
     out.append("  int64_t k = 0;")
     out.append(f"  for (; k + {steps} <= kc; k += {steps}) {{")
     for u in range(steps):
-        if is_ahead:
+        if t.fetches:
             out.append("    " + " ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines))
             if u == 0:
                 fetch = " ".join(f"__builtin_prefetch(next + {x}, 0, 2);" for x in t.lines) + f" next += {b_pitch};"
                 out.append(f"    {fetch}" if steps == PARTS else f"    if (k % {PARTS} == 0) {{ {fetch} }}")
         out += step(u)
-    if is_ahead:
+    if t.fetches:
         out.append(f"    ahead += {steps} * {b_pitch};")
     out.append(onward(steps))
     if steps > 1:

@@ -105,13 +105,14 @@ class _Planes(ImageBlocks):
 
     def fill(self, channel: Expr) -> Stmts:
         """All planes of one channel: what results of the block depend on, and zeros, since a number that happens to lie
-        there could be one that multiplies slowly."""
+        there could be one that multiplies slowly: slivers run into what follows a plane, one that no place meets too."""
         declare, values = self.spread(self.conv.channels, channel)
         *above, across = self.planes
         out: list[loop.Stmt] = [*declare]
         for number, (down, right) in enumerate(itertools.product(above[0] if above else (WHOLE,), across)):
             start, d = self.integer((channel * self.planes_each + number) * self.plane)
             if down is None or right is None:
+                out += [d, self.clear(start, self.plane)]
                 continue
             r = self.counter(self.block_rows + down.reach)
             place = {s.axis: self.top + var(r) - down.back for s in self.conv.slides[:-1]}

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.api import prepare
 from tatami.core.codec import to_builtins
 from tatami.core.target import PRESETS
+from tatami.plan.choose_contraction import register_tile
 from tatami.plan.ir import CpuPlanes
 from tatami.plan.realise import realise
 from tatami.plan.verify_plan import verify_plan
@@ -42,10 +44,15 @@ def test_planes_give_the_convolution(name: str) -> None:
     check(tt.compile(graph(make, shape)), CpuPlanes, make, sample(shape))
 
 
-@pytest.mark.parametrize("target", ["cpu:avx2"])
+@pytest.mark.parametrize("target", ["cpu:avx2", "cpu:generic"])
 def test_shorter_vectors(target: str) -> None:
+    """By planes, whatever the estimates of a target prefer."""
     make, shape = CASES["groups and a batch"]
-    check(tt.compile(graph(make, shape), target=target), CpuPlanes, make, sample(shape))
+    (long,), (short,) = (prepare(graph(make, shape), target=t).stages["plan"].main.regions for t in ("cpu:avx512", target))
+    mr, nr = register_tile(PRESETS[target], 4)
+    mine = msgspec.structs.replace(long.choices[-1].plan, mr=mr, nr=nr, width=PRESETS[target].lanes)
+    f = tt.compile(graph(make, shape), target=target, decisions={"plans": {short.key: to_builtins(mine)}})
+    check(f, CpuPlanes, make, sample(shape))
 
 
 @pytest.mark.parametrize("blocks", [(1, 1), (3, 20), (100, 100)])

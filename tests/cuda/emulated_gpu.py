@@ -20,7 +20,7 @@ from tatami.core.target import PRESETS
 from tatami.cu.ir import Unit
 from tatami.execution.ir import Choose, ExecutionPlan, Launch, Ptr, SizeArg
 from tatami.runtime.cuda import cubins, device, driver
-from tatami.runtime.emulated_machine import EmulatedMachine, LaunchShape, MapOver, Pointer, build_machine
+from tatami.runtime.emulated_machine import EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer, build_machine
 from tatami.runtime.nvrtc import Cubin
 from tests.cuda import fake_driver
 from tests.cuda.fake_driver import FakeDriver
@@ -28,6 +28,7 @@ from tests.cuda.fake_driver import FakeDriver
 _DTYPES = {
     "FLOAT16": DType.fp16, "BFLOAT16": DType.bf16, "FLOAT32": DType.fp32, "UINT8": DType.u8, "UINT16": DType.u16,
     "UINT32": DType.u32, "INT32": DType.i32, "FLOAT64": DType.fp64, "INT64": DType.i64, "UINT64": DType.u64,
+    "TFLOAT32": DType.fp32,
 }  # fmt: skip
 _SWIZZLES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}
 
@@ -124,13 +125,13 @@ class EmulatedGpu(FakeDriver):
                 rest = whole[part.ctypes.data - whole.ctypes.data :]
                 arguments.append(Pointer(rest, whole, written=True))
             else:
-                dtype, address, dims, strides, box, swizzle = self.maps[int.from_bytes(value[:8], "little") - 1]
-                kind = dtype.name.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")
-                element = _DTYPES[kind]
+                dtype, address, dims, strides, box, swizzle, window = self.maps[int.from_bytes(value[:8], "little") - 1]
+                element = _DTYPES[dtype.name.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")]
                 mode = _SWIZZLES[swizzle.name.removeprefix("CU_TENSOR_MAP_SWIZZLE_")]
                 whole, _ = self.span(address, 1)
                 rest = whole[address - whole.ctypes.data :]
-                arguments.append(MapOver(rest, whole, True, element, dims, strides, box, mode, tf32=kind == "TFLOAT32"))
+                walk, rounds = Im2col.of(window, box), dtype.name.endswith("_TFLOAT32")
+                arguments.append(MapOver(rest, whole, True, element, dims, strides, box, mode, walk, rounds))
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         shape = LaunchShape(launch.grid, threads, launch.cluster or (1, 1, 1), launch.shared)
         self.machine.launch(launch.symbol, arguments, shape, launch.symbol)

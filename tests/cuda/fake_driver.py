@@ -16,6 +16,8 @@ from typing import Any
 
 import cuda.bindings.driver as real
 
+from tatami.core.kernel import Window
+
 OK = real.CUresult.CUDA_SUCCESS
 INVALID = real.CUresult.CUDA_ERROR_INVALID_VALUE
 GUARD = 64
@@ -474,7 +476,7 @@ class FakeDriver:
         assert all(isinstance(x, real.cuuint64_t) for x in (*dims, *strides))
         assert all(isinstance(x, real.cuuint32_t) for x in (*box, *steps))
         assert len(dims) == len(box) == len(steps) == rank == len(strides) + 1
-        return status, self.encoded(dtype, address, *(tuple(int(v) for v in x) for x in (dims, strides, box)), modes[1])
+        return status, self.encoded(dtype, address, *(tuple(int(v) for v in x) for x in (dims, strides, box)), modes[1], None)
 
     def cuTensorMapEncodeIm2col(
         self, dtype: Any, rank: int, address: int, dims: Any, strides: Any, lower: Any, upper: Any, channels: int, pixels: int,
@@ -484,4 +486,6 @@ class FakeDriver:
         assert isinstance(dtype, real.CUtensorMapDataType) and len(lower) == len(upper) == rank - 2 == len(dims) - 2
         assert all(isinstance(x, int) for x in (*lower, *upper, channels, pixels)) and len(modes) == 4
         assert all(isinstance(x, real.cuuint32_t) for x in steps)
-        return status, self.encoded(dtype, address, tuple(lower), tuple(upper), channels, pixels)
+        sizes, pitches, apart = (tuple(int(v) for v in x) for x in (dims, strides, steps))
+        window = Window(tuple(lower), tuple(upper), apart[1:-1])
+        return status, self.encoded(dtype, address, sizes, pitches, (channels, pixels), modes[1], window)

@@ -12,8 +12,10 @@ from tatami.decisions import Decisions
 from tests.cuda.emulated_gpu import EmulatedGpu
 
 
-def on_gpu(gpu: EmulatedGpu, g: tt.Graph, target: str = "cuda", decisions: Decisions | None = None) -> CompiledFunction:
-    compilation = prepare(g, target=target, decisions=decisions)
+def on_gpu(
+    gpu: EmulatedGpu, g: tt.Graph, target: str = "cuda", decisions: Decisions | None = None, precision: str = "fp32"
+) -> CompiledFunction:
+    compilation = prepare(g, target=target, decisions=decisions, precision=precision)
     gpu.describe(compilation.stages["execution"].programs)
     return build(compilation)
 

@@ -30,6 +30,19 @@ def test_layers_of_any_batch_replay_one_graph(isa: str) -> None:
         assert gpu.contexts == []
 
 
+def test_images_are_walked_over_by_maps_that_round() -> None:
+    """im2col maps and maps of tf32 reach the driver with their corners and steps; eighths are tf32 as they are."""
+    with emulated_gpu("sm90") as gpu:
+        g = tt.Graph("image")
+        x = g.input("x", ("B", 32, 9, 10), tt.fp32)
+        g.output("y", x.conv(g.constant(eighths(16, 32, 3, 3)), stride=2, padding=1))
+        f = on_gpu(gpu, g, precision="tf32")
+        for batch in (2, 1):
+            same_as_reference(f, g, x=eighths(batch, 32, 9, 10, seed=batch))
+        assert gpu.counts["cuTensorMapEncodeIm2col"] == 2
+        assert {what[0].name.rsplit("_", 1)[1] for what in gpu.maps if what[-1] is not None} == {"TFLOAT32"}
+
+
 def test_an_empty_batch_launches_nothing() -> None:
     with emulated_gpu() as gpu:
         f = on_gpu(gpu, doubled())

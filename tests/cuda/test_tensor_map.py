@@ -9,6 +9,7 @@ import pytest
 
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
+from tatami.core.kernel import Window
 from tatami.runtime.cuda.device import get_device
 from tatami.runtime.cuda.tensor_map import Map, check, encode
 from tests.cuda.emulated_gpu import gpu
@@ -27,10 +28,10 @@ def words(map: Map, version: int) -> tuple[int, ...]:
 def test_the_driver_gets_sizes_innermost_first() -> None:
     with gpu(FakeDriver()) as fake:
         encode(get_device(0), TILE, 4096, "k0")
-    dtype, address, dims, strides, box, swizzle = fake.maps[0]
+    dtype, address, dims, strides, box, swizzle, window = fake.maps[0]
     assert dtype == real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
     assert (address, dims, strides, box) == (4096, (64, 32), (128,), (64, 32))
-    assert swizzle == real.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
+    assert swizzle == real.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B and window is None
 
 
 @pytest.mark.parametrize("map, version, word", [(TILE, 13000, ALL & ~(1 << 21)), (TILE, 13020, ALL), (LARGE, 13000, ALL)])
@@ -43,7 +44,9 @@ def test_an_im2col_map_gives_corners_and_counts() -> None:
     map = Map(tt.fp16, (64, 14, 14, 8), (128, 1792, 25088), (64, 128), 128, (1, 2, 2, 1), ((-1, -1), (-1, -1)))
     with gpu(FakeDriver()) as fake:
         assert len(encode(get_device(0), map, 1024, "k0")) == 128
-    assert fake.maps[0][1:] == (1024, (-1, -1), (-1, -1), 64, 128)
+    _, address, dims, strides, box, _, window = fake.maps[0]
+    assert (address, dims, strides, box) == (1024, map.dims, map.strides, map.box)
+    assert window == Window((-1, -1), (-1, -1), (2, 2))
 
 
 BROKEN: list[tuple[str, dict[str, Any], int]] = [

@@ -94,6 +94,15 @@ def sm80_kernels() -> Iterator[Kernel]:
         shared=2048,
     )
     yield Kernel(
+        "load_shared_v2",
+        "sm_80",
+        f"{fill}\n  float x, y;\n  tt_load_shared_v2(x, y, base + 8 * (lane ^ 5));\n"
+        "  p1[2 * lane] = tt_f32_to_bits(x);\n  p1[2 * lane + 1] = tt_f32_to_bits(y);",
+        ramp,
+        64,
+        shared=2048,
+    )
+    yield Kernel(
         "load_shared_v4",
         "sm_80",
         f"{fill}\n  float r[4];\n  tt_load_shared_v4(r, base + 16 * lane);\n"
@@ -107,10 +116,11 @@ def sm80_kernels() -> Iterator[Kernel]:
         "sm_80",
         """\
   const int lane = tt_thread();
-  for (int i = 0; i < 5; ++i) p1[6 * lane + i] = tt_shuffle_xor(p0[lane], 1 << i);
-  p1[6 * lane + 5] = (tt_u32)tt_uniform((int)p0[lane]);""",
+  for (int i = 0; i < 5; ++i) p1[10 * lane + i] = tt_shuffle_xor(p0[lane], 1 << i);
+  p1[10 * lane + 5] = (tt_u32)tt_uniform((int)p0[lane]);
+  for (int i = 0; i < 4; ++i) p1[10 * lane + 6 + i] = tt_f32_to_bits(tt_quad_at(tt_bits_to_f32(p0[lane]), i));""",
         ramp,
-        192,
+        320,
     )
     yield Kernel(
         "stores",

@@ -287,6 +287,15 @@ def product(name, m, x):
     return x.clamp(-4.0, 4.0) @ m.fresh((x.shape[-1], m.size(small=True)), x.dtype) if x.rank >= 1 and floats(x) else None
 
 
+@step("grouped_matmul")
+def product_by_groups(name, m, x):
+    if x.rank != 2 or not floats(x):
+        return None
+    groups = m.r.choice([1, 2, 3])
+    ends = m.g.constant(np.array(sorted(m.r.randint(0, 6) for _ in range(groups)), np.int64))
+    return x.clamp(-4.0, 4.0).grouped_matmul(m.fresh((expr(groups), x.shape[1], m.size(small=True)), x.dtype), ends)
+
+
 @step("gemm", "linear")
 def affine(name, m, x):
     if x.rank != 2 or not floats(x):

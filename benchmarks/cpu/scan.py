@@ -1,6 +1,6 @@
 """Prefix sums and reduces to few results: time and error of compiled programs beside numpy and torch.
 
-    python benchmarks/cpu/scan.py [--threads 2] [--seconds 3] [--json benchmarks/results/scan.json]
+    python -m benchmarks.cpu.scan [--threads 2] [--seconds 3] [--json benchmarks/results/scan.json]
 
 Contestants take turns call by call, each into memory of its own that it has used before. `ratio` is the median over the
 rounds of tatami's time over the other's in the same round, so that a busy machine slows both; errors are the largest
@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.cpu.environment import environment
 
 SCANS = [
     ((10**7,), 0), ((10, 10**6), 1), ((100, 1000, 100), 1), ((1000, 100, 100), 1), ((3163, 3162), 0), ((10**6, 10), 0),
@@ -37,8 +39,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="per case")
     parser.add_argument("--json", type=Path, default=Path(__file__).parents[1] / "results" / "scan.json")
     args = parser.parse_args()
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(args.threads)
+    os.environ.update(environment(args.threads))
 
     from tatami.runtime.host import detect_host
 

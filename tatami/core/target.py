@@ -52,6 +52,10 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
         return max(1, self.vector_bytes // 4)
 
 
+CACHE_LINE = 64
+"""Bytes, on every CPU there is a preset for."""
+
+
 def lanes_of(width: int, itemsize: int) -> int:
     """Elements of `itemsize` bytes in a vector as wide as `width` elements of fp32 (`Target.lanes`)."""
     return max(1, width * 4 // itemsize)

@@ -79,6 +79,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     tf32: bool = False
     """`a` and `b` are rounded to 10 fraction bits before they are multiplied (`GemmView.tf32`)."""
 
+    @property
+    def multiplied(self) -> str:
+        """What the instruction takes both operands for: their dtype, or tf32."""
+        return "tf32" if self.tf32 else str(self.b_dtype)
+
 
 def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Problem:
     """Raises InvalidPlan where the Region is no contraction."""

@@ -128,7 +128,7 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         trans={"smA": a.major == "mn", "smB": b.major == "mn"},
         shape=shape,
         k_steps=bk // INST_K.get(shape, 16),
-        dtype=f"{'tf32' if p.tf32 else a.dtype}_fp32acc",
+        dtype=f"{p.multiplied}_fp32acc",
         lets=p.lets,
         stores=tile_stores(p, tail, plan.vectorize.width, own=4, quad=slots > 0)
         if shape == "fma" or slots

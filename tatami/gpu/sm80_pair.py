@@ -147,7 +147,7 @@ def lower_sm80_pair(
         v=copies[2],
         shape=w.shape,
         steps=(plan.depth // INST_K.get(w.shape, 4), bk // INST_K.get(w.shape, 4)),
-        dtype=f"{'tf32' if p.tf32 else p.b_dtype}_fp32acc",
+        dtype=f"{p.multiplied}_fp32acc",
         lets=p.lets,
         stores=(*joined, *tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0)),
     )

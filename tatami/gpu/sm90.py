@@ -77,9 +77,8 @@ class Load(msgspec.Struct, frozen=True):
 def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
     a, b = need_mma(p, plan)
     bm, bn, bk = plan.tile
-    kind = "tf32" if p.tf32 else str(a.dtype)
     if (shape := sm90_instruction(a.dtype, bn)) != plan.inst_shape:
-        why = f"inst_shape {plan.inst_shape} does not multiply {kind}"
+        why = f"inst_shape {plan.inst_shape} does not multiply {p.multiplied}"
         raise fail("InvalidPlan", p.region, why, f"use {shape}")
     rings: list[Ring] = []
     base = BARRIER_BYTES
@@ -118,7 +117,7 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         base += ring.slot_bytes * ring.slots
         maps += more
         names += [f"C{i}_desc" for i in range(len(more))]
-    body = _body(plan, loads, f"{kind}_fp32acc", (a.major == "mn", b.major == "mn"), p, stores)
+    body = _body(plan, loads, f"{p.multiplied}_fp32acc", (a.major == "mn", b.major == "mn"), p, stores)
     barriers = [Barrier("full", 0, plan.stages), Barrier("empty", 8 * plan.stages, plan.stages)]
     if _is_strict(plan):
         barriers.append(Barrier("idle", 16 * plan.stages, 1, "tiles"))

@@ -33,8 +33,7 @@ def tensor_map(
         raise refused(p, f"{param} starts at element {offset} of its buffer")
     dims = [*(size for size, _ in along), *(count for _, count, _ in outer)]
     coords = [*(var(name) for _, name in along), *(index for index, _, _ in outer)]
-    place = [q.name for q in p.params].index(param)
-    size = p.params[place].dtype.itemsize
+    buffer, size = _memory(p, param)
     strides = [pitch * size, *(step * size for _, _, step in outer)]
     if len(dims) > MAX_RANK:
         raise refused(p, f"a tensor map of rank {len(dims)}; the limit is {MAX_RANK}")
@@ -44,7 +43,13 @@ def tensor_map(
             raise refused(p, why, "guard the plan by the size, or use a plan of kind sm80_mma or sm80_pair")
     sizes, steps = in_symbols(p, tuple(dims)), in_symbols(p, tuple(strides))
     whole = (*box, *(1 for _ in outer))
-    return TensorMapSpec(p.buffers[place], sizes, steps, whole, box[0] * size, tf32=tf32), tuple(coords)
+    return TensorMapSpec(buffer, sizes, steps, whole, box[0] * size, tf32=tf32), tuple(coords)
+
+
+def _memory(p: Problem, param: str) -> tuple[str, int]:
+    """The buffer of a parameter, and the bytes of its elements."""
+    place = [q.name for q in p.params].index(param)
+    return p.buffers[place], p.params[place].dtype.itemsize
 
 
 def in_symbols(p: Problem, sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -62,10 +67,9 @@ def walk_map(p: Problem, param: str, walk: Walk, channels: int, pixels: int) -> 
     """Boxes of `channels` neighbours of `pixels` pixels each."""
     if walk.depth % channels:
         raise refused(p, f"blocks of {channels} channels do not divide the {walk.depth} that {param} sums over")
-    place = [q.name for q in p.params].index(param)
-    size = p.params[place].dtype.itemsize
+    buffer, size = _memory(p, param)
     for s in walk.strides:
         if not is_divisible(s, 16 // size, p.conditions):
             raise refused(p, f"a stride of {s} elements of {param} may be no multiple of 16 bytes, which TMA needs")
     dims, strides = in_symbols(p, walk.dims), in_symbols(p, tuple(s * expr(size) for s in walk.strides))
-    return TensorMapSpec(p.buffers[place], dims, strides, (channels, pixels), channels * size, tf32=p.tf32, window=walk.window)
+    return TensorMapSpec(buffer, dims, strides, (channels, pixels), channels * size, tf32=p.tf32, window=walk.window)

@@ -19,12 +19,12 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, minimum, step_of, substitute, var
+from tatami.core.target import CACHE_LINE
 from tatami.loop.ir import Declare, For, IndexOf, Load, Op, Prefetch, Reg, Stmt, Store, type_of
 from tatami.loop.schedule import op_cost
 
 SHORTEST, LONGEST = 512, 1 << 16
 """Elements of a row: shorter ones share a page; of longer ones the first lines would be gone before they are used."""
-CACHE_LINE = 64
 
 
 def fetched_ahead(body: tuple[Stmt, ...], row: str, rows: Expr, name: str) -> tuple[Stmt, ...]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, step_of, substitute, var
+from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles
 from tatami.loop.segments import Group, collapse, cut_innermost, walk
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Region
 
-CACHE_LINE = 64
 Part: TypeAlias = tuple[Group, Expr, Expr]
 """lo <= linear index < hi of a group of axes."""
 

@@ -6,7 +6,8 @@ Results lie in a grid of `step` x `step` each (tiles of Winograd's sums; 1: the 
 
 from __future__ import annotations
 
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.bounds import linearize
+from tatami.core.expr import ONE, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
 from tatami.core.layout import packed_layout
 from tatami.core.target import lanes_of
 from tatami.loop.contraction import ELEMENT
@@ -59,10 +60,8 @@ class ImageBlocks(Tiles):
 
     def group(self) -> Expr:
         """Which matrix of weights the block takes."""
-        lead = ZERO
-        for axis in self.conv.shape.batch:
-            lead = lead * self.extents[axis] + self.at[axis]
-        return lead
+        batch = self.conv.shape.batch
+        return linearize(tuple(self.at[a] for a in batch), tuple(self.extents[a] for a in batch))
 
     def spread(self, axes: tuple[str, ...], index: Expr) -> tuple[Stmts, dict[str, Expr]]:
         """Where each of `axes` is, from their linear index."""

@@ -275,13 +275,14 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
 
 
 def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> list[Candidate]:
-    staged = can_stage(region, view, conditions)
-    return [Candidate(sm90_plan(region, view, shape, staged and shape.split_k == 1)) for shape in sm90_shapes(view, staged)]
+    staged, row = can_stage(region, view, conditions), row_bytes(region, view)
+    shapes = sm90_shapes(view, staged)
+    return [Candidate(sm90_plan(region, view, shape, staged and shape.split_k == 1, row)) for shape in shapes]
 
 
-def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool) -> Sm90Mma:
+def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: int) -> Sm90Mma:
+    """`row`: bytes of a block of k."""
     bm, bn = shape.tile
-    row = row_bytes(region, view)
     bk = row // view.lhs.dtype.itemsize
     stages = stages_of(shape, staged, row)
     cm, cn = shape.cluster

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.cpu.blocks import (
@@ -23,6 +24,7 @@ from benchmarks.cpu.environment import environment
 from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.memory import Growth
 from benchmarks.cpu.report import Record, groups, page, plot
+from benchmarks.cpu.worker import differences
 
 QUIET, NOISY = 100.0, 80.0
 
@@ -167,3 +169,10 @@ def test_void_rows_stay_out_of_the_means_and_are_named() -> None:
     assert "| a | 1 | 1 | ORT | 2 | 2.00 | 0.50 |  |" in text
     assert "eager: no <kernel>" in text and "void: too / noisy" in text and "| m | 1.0 MB |  |" in text
     assert plot(rows).count("<circle") == 3
+
+
+def test_what_is_no_number_is_still_a_difference_that_a_line_of_json_can_say() -> None:
+    nan, inf = float("nan"), float("inf")
+    outputs = {"a": np.array([nan, 2.0, inf]), "same": np.array([nan, 2.0, inf]), "near": np.array([nan, 1.0, inf])}
+    outputs |= {"nan": np.array([nan, nan, inf]), "inf": np.array([nan, 2.0, -inf]), "number": np.array([1.0, 2.0, inf])}
+    assert differences(outputs) == {"a": 0.0, "same": 0.0, "near": 0.5, "nan": 1.0, "inf": 1.0, "number": 1.0}

@@ -29,11 +29,12 @@ def _case(
     numpy: Callable[[np.ndarray], np.ndarray] | None,
     moved: float = 2.0,
     kind: Any = np.float32,
+    drawn: Callable[..., np.ndarray] = random,
 ) -> Case:
-    """`moved`: elements read and written per element of the input. kind: of the output."""
+    """`moved`: elements read and written per element of the input. kind: of the output. drawn: the input, of a shape."""
 
     def inputs() -> Arrays:
-        return {"x": random(*shape)}
+        return {"x": drawn(*shape)}
 
     def module() -> Any:
         import torch
@@ -153,7 +154,12 @@ def sine(name: str, shape: tuple[int, ...]) -> Case:
 def logarithm(name: str, shape: tuple[int, ...]) -> Case:
     from onnx import helper
 
-    return _case(name, shape, helper.make_node("Log", ["x"], ["y"]), {}, lambda t: t.log, None)
+    return _case(name, shape, helper.make_node("Log", ["x"], ["y"]), {}, lambda t: t.log, np.log, drawn=positive)
+
+
+def positive(*shape: int) -> np.ndarray:
+    """What has a logarithm: of a number below zero nobody computes one, and what peers return can't be compared."""
+    return np.exp(random(*shape))
 
 
 def sum_rows(name: str, shape: tuple[int, ...]) -> Case:

@@ -71,7 +71,7 @@ def _measure(folder: Path, title: str, threads: int, seconds: float, names: list
         "case": title,
         "blocks": msgspec.to_builtins(blocks),
         "errors": errors,
-        "difference": _differences(outputs),
+        "difference": differences(outputs),
     }
     if OURS in runs and seconds > 0:
         with contextlib.suppress(OSError):
@@ -79,14 +79,24 @@ def _measure(folder: Path, title: str, threads: int, seconds: float, names: list
     return result
 
 
-def _differences(outputs: dict[str, object]) -> dict[str, float]:
+def differences(outputs: dict[str, object]) -> dict[str, float]:
+    """To the first output, in units of its largest value: numbers, so that a line of JSON can say them; what only one of two
+    calls no number or infinite is 1 apart."""
     import numpy as np
 
     if not outputs:
         return {}
     first = np.asarray(next(iter(outputs.values())), np.float64)
-    scale = float(np.abs(first).max()) or 1.0
-    return {n: float(np.abs(np.asarray(o, np.float64).reshape(first.shape) - first).max()) / scale for n, o in outputs.items()}
+    scale = float(np.abs(first[np.isfinite(first)]).max(initial=0.0)) or 1.0
+
+    def difference(output: object) -> float:
+        other = np.asarray(output, np.float64).reshape(first.shape)
+        same = (other == first) | np.isnan(other) & np.isnan(first)
+        with np.errstate(invalid="ignore"):
+            apart = np.where(same, 0.0, np.abs(other - first) / scale)
+        return float(np.nan_to_num(apart, nan=1.0, posinf=1.0).max(initial=0.0))
+
+    return {name: difference(output) for name, output in outputs.items()}
 
 
 if __name__ == "__main__":

@@ -128,6 +128,7 @@ BUGS = (
     Bug("warps exchange over a warp's barrier", "exchange", "  tt_sync_threads();\n  y[tid]", "  tt_sync_warp();\n  y[tid]", "race", "no barrier orders", ("uninitialised",)),
     Bug("a vote by half a warp", "exchange", "const tt_u32 positive = tt_ballot(value > 0);", "tt_u32 positive = 0; if (lane < 16) positive = tt_ballot(value > 0);", "deadlock", "vote.sync", ("divergence",)),
     Bug("a tile of other rank than its map", "im2col", "&image, 0, -1, -1, 0, (tt_u16)(tap % 2), (tt_u16)(tap / 2), bar)", "&image, 0, -1, -1, 0, (tt_u16)(tap % 2), (tt_u16)(tap / 2), bar + 8)", "misuse", "no barrier was initialised"),
+    Bug("the filter shifts further than an instruction holds", "im2col", "(tt_u16)(tap / 2), bar)", "(tt_u16)(tap / 2 * 255), bar)", "misuse", "shifts coordinate 2 by 255"),
     Bug("a phase is waited for twice", "im2col", "tt_mbarrier_wait(bar, tap & 1)", "tt_mbarrier_wait(bar, 0)", "race", "TMA im2col load", ("in flight", "deadlock")),
 )  # fmt: skip
 

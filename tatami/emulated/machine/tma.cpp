@@ -75,13 +75,19 @@ void tma_load(uint32_t to, const void* map, const int* at, int rank, uint32_t ba
   start(c, to, "TMA load");
 }
 
+// Of a walk over two coordinates; what is above, the instruction cuts off.
+const uint16_t MOST_SHIFT = 254;
+
 void tma_load_im2col(uint32_t to, const void* map, const int* at, int rank, const uint16_t* offsets, uint32_t barrier, uint32_t mask, Site site) {
   TmaCopy c{};
   c.map = map_of(map, rank, "TMA im2col load", site);
   if (!c.map->im2col) fault("misuse", site, "TMA im2col load at %s with a tiled tensor map", where(site).c_str());
   c.bytes = (uint32_t)(c.map->element * c.map->channels * c.map->pixels);
   for (int i = 0; i < rank; ++i) c.at[i] = at[i];
-  for (int i = 0; i < rank - 2; ++i) c.offsets[i] = offsets[i];
+  for (int i = 0; i < rank - 2; ++i) {
+    if (offsets[i] > MOST_SHIFT) fault("misuse", site, "TMA im2col load at %s shifts coordinate %d by %u; an instruction holds 0 to %u", where(site).c_str(), i + 1, (unsigned)offsets[i], (unsigned)MOST_SHIFT);
+    c.offsets[i] = offsets[i];
+  }
   c.barrier = barrier;
   c.mask = mask;
   c.site = site;

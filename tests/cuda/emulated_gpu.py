@@ -87,12 +87,13 @@ class EmulatedGpu(FakeDriver):
     def guards(self, block: fake_driver.Block) -> bytes:
         return b""  # the machine reports who writes outside
 
-    def cuMemFreeAsync(self, pointer: Any, stream: Any) -> tuple[Any]:
-        out = super().cuMemFreeAsync(pointer, stream)
-        assert self.machine is not None
-        self.machine.drop(self.wholes.pop(int(pointer)))
-        del self.blocks[int(pointer)]  # the machine gives the address again
-        return out
+    def free(self, name: str, pointer: Any) -> tuple[Any]:
+        (status,) = super().free(name, pointer)
+        if status == fake_driver.OK:
+            assert self.machine is not None
+            self.machine.drop(self.wholes.pop(int(pointer)))
+            del self.blocks[int(pointer)]  # the machine gives the address again
+        return (status,)
 
     def cuMemcpyHtoDAsync(self, target: Any, source: int, size: int, stream: Any) -> tuple[Any]:
         out = super().cuMemcpyHtoDAsync(target, source, size, stream)

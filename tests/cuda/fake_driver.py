@@ -189,8 +189,20 @@ class FakeDriver:
         return status, real.CUdeviceptr(self.allocate(size) if status == OK else 0)
 
     def cuMemFreeAsync(self, pointer: Any, stream: Any) -> tuple[Any]:
-        assert isinstance(pointer, real.CUdeviceptr) and isinstance(stream, real.CUstream)
-        self.begin("cuMemFreeAsync")
+        assert isinstance(stream, real.CUstream)
+        return self.free("cuMemFreeAsync", pointer)
+
+    def cuMemFree(self, pointer: Any) -> tuple[Any]:
+        assert self.log[-1] == "cuCtxSynchronize", "of a pool it waits for nothing"
+        return self.free("cuMemFree", pointer)
+
+    def cuCtxSynchronize(self) -> tuple[Any]:
+        return (self.begin("cuCtxSynchronize"),)
+
+    def free(self, name: str, pointer: Any) -> tuple[Any]:
+        assert isinstance(pointer, real.CUdeviceptr)
+        if (status := self.begin(name)) != OK:
+            return (status,)
         block = self.blocks[int(pointer)]
         assert not block.freed, "freed twice"
         assert all(x == 0xEE for x in self.guards(block)), "something wrote outside an allocation"

@@ -24,7 +24,7 @@ from tatami.runtime.cuda.device import Device, get_device
 from tatami.runtime.cuda.device_array import DeviceArray, upload
 from tatami.runtime.cuda.exchange import find
 from tests.cuda.emulated_gpu import gpu
-from tests.cuda.fake_driver import FakeDriver
+from tests.cuda.fake_driver import FakeDriver, real
 
 torch = pytest.importorskip("torch")
 
@@ -73,6 +73,14 @@ def test_dlpack_gives_the_same_memory_and_keeps_it(fake: FakeDriver, device: Dev
     del by_torch
     gc.collect()
     assert fake.alive == 0
+
+
+def test_memory_of_a_stream_that_its_owner_destroyed_is_freed(fake: FakeDriver, device: Device) -> None:
+    made = upload(device, np.zeros(4, np.float32), tt.fp32)
+    fake.fail_next["cuMemFreeAsync"] = real.CUresult.CUDA_ERROR_INVALID_HANDLE
+    del made
+    gc.collect()
+    assert fake.alive == 0 and fake.log[-3:] == ["cuMemFreeAsync", "cuCtxSynchronize", "cuMemFree"]
 
 
 def test_a_capsule_nobody_takes_lets_go(fake: FakeDriver, device: Device) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.tensor import numpy_dtype
 from tatami.runtime.cuda.device import Device
@@ -28,8 +29,13 @@ class Block:
 
 
 def _free(device: Device, handle: Any, stream: int) -> None:
+    """In the order of its stream; where its owner has destroyed that one, when everything on the device is done."""
     with device:
-        device.driver.call("cuMemFreeAsync", handle, device.stream(stream))
+        try:
+            device.driver.call("cuMemFreeAsync", handle, device.stream(stream))
+        except TatamiError:
+            device.driver.call("cuCtxSynchronize")
+            device.driver.call("cuMemFree", handle)  # waits for nothing where the memory is of a pool
 
 
 class DeviceArray:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.view import View, compose, contiguous
-from tests.core.view_steps import Array, of_shape, read, steps
+from tests.core.view_steps import Array, alone, of_shape, read, steps
 
 SHAPES = [(4,), (2, 3), (3, 3), (1, 4), (2, 1, 3), (2, 2, 2), (2, 0)]
 
@@ -54,24 +54,23 @@ def test_the_pairs_cover_every_constructor() -> None:
 def test_composition_of_every_pair_is_pointwise(shape: tuple[int, ...]) -> None:
     """Also: a step applied to the view itself is the composition, unless it asks for contiguous elements."""
     x = data(shape)
-    for first in steps(shape):
-        inner = of_shape(first, shape)
+    for first, inner in alone(shape):
         middle = first.meaning(x)
         below = [] if first.index is None else [first.index]
-        for second in steps(middle.shape):
-            outer = of_shape(second, middle.shape)
+        for second, outer in alone(middle.shape):
             want = second.meaning(middle)
             above = [] if second.index is None else [second.index]
             both = compose(outer, inner)
-            where = f"{second.name} of {first.name} of {shape}: {both}"
-            assert tuple(map(str, both.shape)) == tuple(map(str, want.shape)), where
-            assert np.array_equal(read(both, x, [*above, *below]), want), where
+            where = f"{second.name} of {first.name} of {shape}"
+            assert tuple(map(str, both.shape)) == tuple(map(str, want.shape)), f"{where}: {both}"
+            assert np.array_equal(read(both, x, [*above, *below]), want), f"{where}: {both}"
             try:
                 applied = second.apply(inner)
             except TatamiError:
                 assert second.name.startswith(("reshape", "unfold")), where
                 continue
-            assert np.array_equal(read(applied, x, [*above, *below]), want), where
+            if applied != both:
+                assert np.array_equal(read(applied, x, [*above, *below]), want), where
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import permutations, product
 from math import prod
 from typing import Any, NamedTuple
@@ -167,3 +168,9 @@ def _indexed(shape: tuple[int, ...]) -> Iterator[Step]:
 def of_shape(step: Step, shape: Sequence[int]) -> View:
     """The step alone, over a tensor of `shape`."""
     return step.apply(contiguous(shape))
+
+
+@cache
+def alone(shape: tuple[int, ...]) -> list[tuple[Step, View]]:
+    """Every step that suits `shape`, and its view over a tensor of that shape."""
+    return [(step, of_shape(step, shape)) for step in steps(shape)]

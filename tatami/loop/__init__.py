@@ -6,7 +6,8 @@
     flatten        lets with at most one loop-carried node
     schedule       phases of parallel loops, passes, storage; legal whatever the plan says
     pointwise      the value of an expression at one point or at neighbouring points
-    rows           nests, reduces, scans, scatters
+    rows           phases: what runs in parallel, and what is stored between
+    nest           one pass: loops, lanes, items (reduces, arg_reduces, scans); scatters after all of them
 
 Invariants (`verify`): registers have one type and one declaration; a Parallel sees no register from outside and is never
 nested; no access leaves its buffer (a guarded read stands in its If, an index tensor is checked, D2.16); the order of

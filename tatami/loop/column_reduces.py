@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, step_of, var
-from tatami.loop.flatten import FlatLet
+from tatami.loop.flatten import FlatLet, reduce_of
 from tatami.loop.ir import For, LocalBuffer, Op, Splat
 from tatami.loop.pointwise import Point, Stored, accumulator_dtype, combine, neutral_value
 from tatami.loop.schedule import Pass, lets_read, nodes
 from tatami.region.ir import Read
 
 if TYPE_CHECKING:
-    from tatami.loop.rows import _Rows
+    from tatami.loop.reduces import Reduces
 
 COLUMNS = 1024
 """Columns of a block: a page of each row."""
@@ -35,13 +35,15 @@ FAR = 4096
 class ColumnReduces:
     """The reduces of one kernel that go row by row. `totals`: where those of the running block of columns lie."""
 
-    def __init__(self, rows: _Rows) -> None:
-        self.rows = rows
+    def __init__(self, reduces: Reduces) -> None:
+        self.r = reduces
+        self.n = reduces.n
+        self.e = reduces.e
         self.totals: dict[str, Stored] = {}
 
     def of(self, p: Pass) -> list[str]:
         """The reduces of a pass along one axis of lanes that are far from row to row and wait for nothing in the pass."""
-        inside, lets = set(p.lets), self.rows.lets
+        inside, lets = set(p.lets), self.n.lets
         found: list[str] = []
         for item in p.items:
             waits = any(at.let in inside for name in item.lets for at in lets_read(lets[name].expr))
@@ -52,13 +54,13 @@ class ColumnReduces:
     def is_far(self, name: str, vector: str) -> bool:
         """Do reads jump far along the last reduced axis, and go along the lanes? Others may stay where they are along these:
         the vector of a product with a matrix."""
-        reduce, e = self.rows.reduce_of(self.rows.lets[name]), self.rows.e
+        reduce, e = reduce_of(self.n.lets[name]), self.e
         down = reduce.axes[-1]
-        count = self.rows.sizes[down].as_int()
+        count = self.n.sizes[down].as_int()
         reads = [n for n in nodes(reduce.body) if isinstance(n, Read)]
         long_sum = reduce.fn == "sum" and accumulator_dtype(reduce.dtype).is_float and (count is None or count > ROWS)
         few = count is not None and count < 4 * GROUP
-        if few or long_sum or reduce.fn in ("argmax", "argmin") or self.rows.plan.lanes < 4 or not reads:
+        if few or long_sum or reduce.fn in ("argmax", "argmin") or self.n.plan.lanes < 4 or not reads:
             return False
         places = [(read.tensor, e.address(read.tensor, read.map)) for read in reads]
         moving = [(tensor, at) for tensor, at in places if step_of(at, vector) != ZERO]
@@ -71,7 +73,7 @@ class ColumnReduces:
 
     def allocate(self, names: list[str], vector: str) -> None:
         for name in names:
-            e, dtype = self.rows.e, accumulator_dtype(self.rows.reduce_of(self.rows.lets[name]).dtype)
+            e, dtype = self.e, accumulator_dtype(reduce_of(self.n.lets[name]).dtype)
             buffer = e.fresh("b")
             e.emit(LocalBuffer(buffer, dtype, expr(COLUMNS)))
             self.totals[name] = Stored(buffer, dtype, (vector,), (expr(COLUMNS),))
@@ -81,28 +83,28 @@ class ColumnReduces:
         total = self.totals.get(let.name)
         if total is not None:
             place = p.env[total.axes[0]] - total.base
-            self.rows.close(let, p, self.rows.e.declare(self.rows.e.load(total.buffer, place, total.dtype, p)))
+            self.n.finish(let, p, self.e.declare(self.e.load(total.buffer, place, total.dtype, p)))
 
     def fill(self, p: Pass, names: list[str], span: tuple[Expr, Expr]) -> None:
         """The totals of the columns from span[0] to span[1]."""
         for name in names:
             self.totals[name] = msgspec.structs.replace(self.totals[name], base=span[0])
             self.clear(name, p.vector, span)
-            self.down(name, p.vector, self.rows.reduce_of(self.rows.lets[name]).axes, {}, span)
+            self.down(name, p.vector, reduce_of(self.n.lets[name]).axes, {}, span)
 
     def clear(self, name: str, vector: str, span: tuple[Expr, Expr]) -> None:
-        start = self.rows.start(self.rows.reduce_of(self.rows.lets[name]))
+        start = self.r.start(reduce_of(self.n.lets[name]))
         total = self.totals[name]
 
         def body(points: list[Point]) -> None:
             for q in points:
-                self.rows.e.store(total.buffer, q.env[vector] - span[0], start, q)
+                self.e.store(total.buffer, q.env[vector] - span[0], start, q)
 
-        self.rows.lane_loops(vector, span, 1, [{}], body)
+        self.n.lane_loops(vector, span, 1, [{}], body)
 
     def down(self, name: str, vector: str, axes: tuple[str, ...], env: dict[str, Expr], span: tuple[Expr, Expr]) -> None:
         """Loops over the reduced axes; the last in groups of rows."""
-        e, size = self.rows.e, self.rows.sizes[axes[0]]
+        e, size = self.e, self.n.sizes[axes[0]]
         y = e.loop(size, "y")
         if len(axes) > 1:
             with e.block() as inside:
@@ -120,15 +122,15 @@ class ColumnReduces:
 
     def join(self, name: str, vector: str, rows: list[dict[str, Expr]], span: tuple[Expr, Expr]) -> None:
         """The rows of a group into the totals."""
-        e, reduce, total = self.rows.e, self.rows.reduce_of(self.rows.lets[name]), self.totals[name]
+        e, reduce, total = self.e, reduce_of(self.n.lets[name]), self.totals[name]
         fn, none = combine(reduce.fn, total.dtype), neutral_value(reduce.fn, total.dtype)
 
         def body(points: list[Point]) -> None:
             for q in points:
                 part = e.declare(none if q.lanes == 1 else Splat(none, q.lanes), "a")
                 for env in rows:
-                    self.rows.join(part, reduce, Point({**env, vector: q.env[vector]}, q.vector, q.lanes))
+                    self.r.join(part, reduce, Point({**env, vector: q.env[vector]}, q.vector, q.lanes))
                 place = q.env[vector] - span[0]
                 e.store(total.buffer, place, Op(fn, (e.load(total.buffer, place, total.dtype, q), part)), q)
 
-        self.rows.lane_loops(vector, span, 1, [{}], body)
+        self.n.lane_loops(vector, span, 1, [{}], body)

@@ -50,6 +50,12 @@ class FlatLet(msgspec.Struct, frozen=True):
     expr: RegionExpr
 
 
+def reduce_of(let: FlatLet) -> Reduce:
+    """The reduce at the root of a let of that kind."""
+    assert isinstance(let.expr, Reduce)
+    return let.expr
+
+
 def used_axes(e: RegionExpr, let_axes: dict[str, tuple[str, ...]]) -> frozenset[str]:
     """Names in the index expressions of `e`, without the axes its own reduces run over."""
     out: set[str] = set()

@@ -12,7 +12,7 @@ lanes, never on threads. What follows the scan at the same point is computed whe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -36,10 +36,13 @@ from tatami.loop.ir import (
     Value,
     type_of,
 )
-from tatami.loop.pointwise import Emitter, Point, accumulator_dtype, combine, neutral_value
+from tatami.loop.pointwise import Point, accumulator_dtype, combine, neutral_value
 from tatami.loop.schedule import Pass
 from tatami.plan.ir import Blocks
 from tatami.region.ir import Scan
+
+if TYPE_CHECKING:
+    from tatami.loop.nest import Nest
 
 _TILE = 1024
 """Lanes of a row of running totals: it stays in L1 with what it meets."""
@@ -47,23 +50,6 @@ Span = tuple[Expr, Expr]
 Env = dict[str, Expr]
 Use = Callable[[Point, list[Value]], None]
 """What happens to the prefixes (one per scan of the pass) at a point."""
-
-
-class Nest(Protocol):
-    """What a scan takes of the loops around it (`loop/rows.py`)."""
-
-    e: Emitter
-    sizes: dict[str, Expr]
-    lets: dict[str, FlatLet]
-
-    def width(self, axis: str) -> int: ...
-    def pass_work(self, p: Pass) -> Expr: ...
-    def grain(self, work: Expr) -> Expr: ...
-    def map_let(self, let: FlatLet, p: Point) -> None: ...
-    def finish(self, let: FlatLet, p: Point, value: Value) -> None: ...
-    def lane_loops(
-        self, axis: str, span: Span | None, several: int, envs: list[Env], body: Callable[[list[Point]], None], costly: bool
-    ) -> None: ...
 
 
 class _Line(msgspec.Struct, frozen=True):

@@ -1,0 +1,194 @@
+"""One pass of a phase as a nest: loops over its axes, a vector loop with its narrower and scalar tails, items inside.
+
+for the axes of the pass            emit_pass, one environment for each outer point that is computed together
+  for vectors, then what is left    lane_loops
+    reduces, maps, folds            items; what is known at a point is kept, stored, yielded (finish)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, product, var
+from tatami.loop.arg_reduces import ArgReduces, is_arg_reduce
+from tatami.loop.flatten import FlatLet
+from tatami.loop.ir import Cast, Const, For, IndexOf, Reg, Value, type_of
+from tatami.loop.pointwise import Emitter, Point
+from tatami.loop.reduces import Fold, Reduces
+from tatami.loop.scans import Scans
+from tatami.loop.schedule import Pass, Scheduler, cost, is_scan
+from tatami.plan.ir import Blocks
+from tatami.region.ir import Reduce, Yield
+
+WORK = 1 << 14
+"""Element operations worth a task of their own (about 5 us)."""
+
+
+class Nest:
+    """The passes of one kernel. `reduces`, `args` and `scans` make the items that are more than a value at a point."""
+
+    def __init__(self, emitter: Emitter, scheduler: Scheduler, blocks: Blocks | None) -> None:
+        self.e = emitter
+        self.s = scheduler
+        self.plan = scheduler.schedule()
+        self.lets = scheduler.lets
+        self.sizes = scheduler.sizes
+        self.reduces = Reduces(self)
+        self.args = ArgReduces(self)
+        self.scans = Scans(self, blocks)
+
+    # -- work ------------------------------------------------------------------------------------
+    def pass_work(self, p: Pass) -> Expr:
+        points = product(self.sizes[a] for a in p.axes)
+        total = ZERO
+        for name in p.lets:
+            reduce = self.lets[name].expr
+            inner = product(self.sizes[a] for a in reduce.axes) if isinstance(reduce, Reduce) and name not in p.folds else ONE
+            total = total + points * inner * (1 + cost(reduce) // 4)
+        return total
+
+    def grain(self, work: Expr) -> Expr:
+        """Points of `work` operations each that make a task."""
+        return maximum(1, floordiv(expr(WORK), maximum(1, work)))
+
+    # -- one pass --------------------------------------------------------------------------------
+    def emit_pass(
+        self,
+        p: Pass,
+        axes: tuple[str, ...],
+        envs: list[dict[str, Expr]],
+        lanes_range: tuple[Expr, Expr] | None = None,
+    ) -> None:
+        """Loops over `axes` (those of the pass not yet in `envs`) and the items inside, at every outer point given."""
+        if is_scan(p):
+            for env in envs:
+                self.scans.nest(p, axes, env, lanes_range)
+            return
+        folds = [fold for row, env in enumerate(envs) for fold in self.reduces.open_folds(p, row)]
+        self.loops(p, tuple(a for a in axes if a != p.vector), envs, folds, lanes_range)
+        self.reduces.close_folds(folds, envs)
+
+    def loops(
+        self,
+        p: Pass,
+        axes: tuple[str, ...],
+        envs: list[dict[str, Expr]],
+        folds: list[Fold],
+        lanes_range: tuple[Expr, Expr] | None,
+    ) -> None:
+        e = self.e
+        if axes:
+            x = e.loop(self.sizes[axes[0]])
+            with e.block() as body:
+                self.loops(p, axes[1:], [{**env, axes[0]: var(x)} for env in envs], folds, lanes_range)
+            e.emit(For(x, ZERO, self.sizes[axes[0]], tuple(body)))
+            return
+        if not p.vector:
+            self.items(p, [Point(env, row=row) for row, env in enumerate(envs)], folds)
+            return
+        several = 4 if any(item.kind == "reduce" for item in p.items) else 1
+        if len(envs) > 1:
+            registers = 16 if self.plan.lanes >= 16 else 8
+            several = max(1, min(several, registers // len(envs)))
+        costly = self.is_costly(p.lets) and len(envs) == 1
+        self.lane_loops(p.vector, lanes_range, several, envs, lambda points: self.items(p, points, folds), costly)
+
+    def width(self, axis: str) -> int:
+        """Lanes along an axis: the plan's, or the largest power of two that fits a short axis."""
+        n = self.sizes[axis].as_int()
+        lanes = self.plan.lanes
+        while n is not None and lanes > n and lanes > 1:
+            lanes //= 2
+        return lanes
+
+    def narrower(self, axis: str, lanes: int, whole: bool) -> list[int]:
+        """Widths between the lanes and one that leave at most three scalar steps."""
+        n = self.sizes[axis].as_int()
+        if n is None or not whole:
+            return [4] if lanes > 4 else []
+        out: list[int] = []
+        rest, width = n % lanes, lanes // 2
+        while width >= 4:
+            if rest >= width:
+                out.append(width)
+                rest -= width
+            width //= 2
+        return out
+
+    def is_costly(self, names: list[str]) -> bool:
+        return sum(cost(self.lets[n].expr) for n in names) >= 10
+
+    def lane_loops(
+        self,
+        axis: str,
+        span: tuple[Expr, Expr] | None,
+        several: int,
+        envs: list[dict[str, Expr]],
+        body: Callable[[list[Point]], None],
+        costly: bool = False,
+    ) -> None:
+        """A loop over `several` vectors at once (when more than one), over single vectors, and a scalar tail. A costly
+        body gets narrower vectors before the tail."""
+        e = self.e
+        start, stop = span or (ZERO, self.sizes[axis])
+        lanes = self.width(axis)
+        steps = [lanes * several, lanes] if several > 1 else [lanes]
+        steps += [*(self.narrower(axis, lanes, span is None) if costly else ()), 1]
+        for step in dict.fromkeys(steps):
+            trip = stop - start
+            end = stop if step == 1 else start + floordiv(trip, expr(step)) * step
+            if end == start:
+                continue
+            x = e.loop(self.sizes[axis])
+            count = max(step // lanes, 1)
+            width = min(step, lanes)
+            if all(coef % width == 0 for _, coef in start.terms):
+                e.aligned[x] = width
+            points = [
+                Point({**env, axis: var(x) + i * width}, x if width > 1 else "", width, row)
+                for row, env in enumerate(envs)
+                for i in range(count)
+            ]
+            with e.block() as inside:
+                body(points)
+            e.emit(For(x, start, end, tuple(inside), step, simd=width > 1))
+            if end == stop:
+                break
+            start = end if span is None else var(e.integer(IndexOf(end, DType.i64)))
+
+    def items(self, p: Pass, points: list[Point], folds: list[Fold]) -> None:
+        for item in p.items:
+            if item.kind == "reduce":
+                (self.args if is_arg_reduce(self.lets[item.lets[0]]) else self.reduces).emit_item(item, points)
+            else:
+                for point in points:
+                    self.map_let(self.lets[item.lets[0]], point)
+        self.reduces.join_folds(folds, points)
+
+    def map_let(self, let: FlatLet, p: Point) -> None:
+        value = self.e.value(let.expr, p)
+        if not isinstance(value, (Reg, Const)):
+            value = self.e.declare(value)
+        self.finish(let, p, value)
+
+    def finish(self, let: FlatLet, p: Point, value: Value) -> None:
+        """The value of a let at a point is known: keep it, store it, yield it."""
+        e = self.e
+        if type_of(value).dtype != let.dtype:
+            value = e.declare(Cast(value, let.dtype))
+        index = tuple(p.env[a] for a in let.axes)
+        e.remember(e.let_key(let.name, index, p), value)
+        stored = e.stored.get(let.name)
+        if stored is not None:
+            e.store(stored.buffer, e.stored_address(stored, let, index), value, p)
+        for y in self.s.yields.get(let.name, ()):
+            entries = y.map if y.map is not None else tuple(var(a) for a in let.axes)
+            place = tuple(p.at(x) for x in entries if x is not None)
+            e.store(y.to, e.address(y.to, place), self.converted(y, value), p)
+
+    def converted(self, y: Yield, value: Value) -> Value:
+        for to in (y.cast, self.e.memrefs[y.to].dtype):
+            if to is not None and type_of(value).dtype != to:
+                value = Cast(value, to)
+        return value

@@ -1,0 +1,215 @@
+"""Reduces of a pass: by serial loops, with lanes along a reduced axis, or folded over the loops of the pass itself.
+
+Reduces along the lanes keep several vector accumulators and end in a horizontal tree; reduces across them keep one
+accumulator per lane. Long float sums are added up in blocks. The order of additions depends on sizes alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ZERO, Expr, free_vars, minimum, var
+from tatami.loop.column_reduces import ColumnReduces
+from tatami.loop.flatten import FlatLet, reduce_of, used_axes
+from tatami.loop.ir import Assign, Cast, Const, Fma, For, Horizontal, Op, Reg, Splat, Value, type_of
+from tatami.loop.pointwise import Point, accumulator_dtype, combine, neutral_value
+from tatami.loop.schedule import Item, Pass, cost
+from tatami.region.ir import Binary, Reduce
+
+if TYPE_CHECKING:
+    from tatami.loop.nest import Nest
+
+_BLOCK = 512
+"""Terms of a float sum added up one after the other before they join the total."""
+
+
+class _Accumulator(msgspec.Struct):
+    """One running reduce of one let at one point."""
+
+    let: FlatLet
+    point: Point
+    total: Reg
+
+
+class Fold(msgspec.Struct):
+    """A reduce over the loops of its pass: one accumulator for vectors, one for the tail."""
+
+    let: FlatLet
+    one: Reg
+    lanes: Reg
+    row: int = 0
+
+
+def differs_by_lane(let: FlatLet, p: Point) -> bool:
+    """Has every lane of a point a value of its own?"""
+    return any(p.vector in free_vars(p.env[a]) for a in used_axes(let.expr, {}) if a in p.env)
+
+
+class Reduces:
+    def __init__(self, nest: Nest) -> None:
+        self.n = nest
+        self.e = nest.e
+        self.columns = ColumnReduces(self)
+
+    def emit_item(self, item: Item, points: list[Point]) -> None:
+        lets = [self.n.lets[n] for n in item.lets]
+        for let in lets:
+            for p in points:
+                self.columns.take(let, p)
+        lets = [let for let in lets if let.name not in self.columns.totals]
+        if not lets:
+            return
+        vector = self.n.plan.reduce_vector[lets[0].name]
+        if vector and not points[0].vector:
+            for p in points:
+                self.along_lanes(lets, p, vector)
+            return
+        totals = [self.open(let, p) for p in points for let in lets]
+        self.loops(totals, reduce_of(lets[0]).axes, {})
+        for t in totals:
+            self.n.finish(t.let, t.point, t.total)
+
+    def open(self, let: FlatLet, p: Point) -> _Accumulator:
+        reduce = reduce_of(let)
+        lanes = p.lanes if p.vector and differs_by_lane(let, p) else 1
+        start = self.start(reduce)
+        total = self.e.declare(start if lanes == 1 else Splat(start, lanes), "a")
+        return _Accumulator(let, p, total)
+
+    def start(self, reduce: Reduce) -> Const:
+        dtype = accumulator_dtype(reduce.dtype)
+        return Const(reduce.init, dtype) if reduce.init is not None else neutral_value(reduce.fn, dtype)
+
+    def loops(self, totals: list[_Accumulator], axes: tuple[str, ...], env: dict[str, Expr]) -> None:
+        """Serial loops over the reduce axes with one accumulator per let and point; float sums in blocks."""
+        e = self.e
+        size = self.n.sizes[axes[0]]
+        x = e.loop(size)
+        inner_env = {**env, axes[0]: var(x)}
+        if len(axes) > 1:
+            with e.block() as body:
+                self.loops(totals, axes[1:], inner_env)
+            e.emit(For(x, ZERO, size, tuple(body)))
+            return
+        known = size.as_int()
+        blocked = [t for t in totals if self.in_blocks(t)] if known is None or known > 2 * _BLOCK else []
+        if not blocked:
+            with e.block() as body:
+                for t in totals:
+                    self.step(t.total, t, inner_env)
+            e.emit(For(x, ZERO, size, tuple(body)))
+            return
+        y = e.loop(size, "y")
+        with e.block() as outer:
+            parts = {id(t): self.part(t) for t in blocked}
+            with e.block() as body:
+                for t in totals:
+                    self.step(parts.get(id(t), t.total), t, inner_env)
+            e.emit(For(x, var(y), minimum(size, var(y) + _BLOCK), tuple(body)))
+            for t in blocked:
+                e.emit(Assign(t.total, Op("add", (t.total, parts[id(t)]))))
+        e.emit(For(y, ZERO, size, tuple(outer), _BLOCK))
+
+    def in_blocks(self, t: _Accumulator) -> bool:
+        return reduce_of(t.let).fn == "sum" and t.total.dtype.is_float
+
+    def part(self, t: _Accumulator) -> Reg:
+        zero = Const(0, t.total.dtype)
+        return self.e.declare(zero if t.total.lanes == 1 else Splat(zero, t.total.lanes), "a")
+
+    def step(self, total: Reg, t: _Accumulator, env: dict[str, Expr]) -> None:
+        reduce = reduce_of(t.let)
+        p = msgspec.structs.replace(t.point, env={**t.point.env, **env})
+        self.join(total, reduce, p)
+
+    def join(self, total: Reg, reduce: Reduce, p: Point, across: bool = False) -> None:
+        """``total = total fn body`` at a point; a sum of products multiplies and adds in one step where it can."""
+        body = reduce.body
+        narrows = across and p.lanes > total.lanes  # a narrow vector joins the scalar total of the tail
+        if not narrows and reduce.fn == "sum" and total.dtype == DType.fp32 and isinstance(body, Binary) and body.fn == "mul":
+            x, y = (self.e.widen(self.e.value(v, p), total.lanes) for v in (body.x, body.y))
+            if type_of(x).dtype == type_of(y).dtype == DType.fp32:
+                self.e.emit(Assign(total, Fma(x, y, total)))
+                return
+        value = self.e.value(reduce.body, p)
+        if type_of(value).dtype != total.dtype:
+            value = Cast(value, total.dtype)
+        if narrows:
+            whole = self.e.widen(value, p.lanes)
+            value = Horizontal(_horizontal(reduce.fn, total.dtype), whole)
+        self.e.emit(Assign(total, Op(combine(reduce.fn, total.dtype), (total, self.e.widen(value, total.lanes)))))
+
+    def along_lanes(self, lets: list[FlatLet], p: Point, axis: str) -> None:
+        """Lanes run along a reduce axis: vector accumulators, a scalar one for the tail, a horizontal tree."""
+        e = self.e
+        lanes = self.n.width(axis)
+        reduces = [reduce_of(let) for let in lets]
+        several = 4 if sum(cost(r.body) for r in reduces) < 12 else 2
+        known = self.n.sizes[axis].as_int()
+        while several > 1 and known is not None and known < several * lanes * 2:
+            several //= 2
+        ones = [e.declare(self.start(r), "a") for r in reduces]
+        many = [
+            [e.declare(Splat(neutral_value(r.fn, t.dtype), lanes), "a") for _ in range(several)] for r, t in zip(reduces, ones)
+        ]
+
+        def inside(points: list[Point]) -> None:
+            for i, point in enumerate(points):
+                for r, one, vectors in zip(reduces, ones, many, strict=True):
+                    self.join(vectors[i] if point.lanes == lanes else one, r, point, across=True)
+
+        def run(axes: tuple[str, ...], env: dict[str, Expr]) -> None:
+            if not axes:
+                self.n.lane_loops(axis, None, several, [env], inside, self.n.is_costly([let.name for let in lets]))
+                return
+            x = e.loop(self.n.sizes[axes[0]])
+            with e.block() as body:
+                run(axes[1:], {**env, axes[0]: var(x)})
+            e.emit(For(x, ZERO, self.n.sizes[axes[0]], tuple(body)))
+
+        run(tuple(a for a in reduces[0].axes if a != axis), dict(p.env))
+        for let, r, one, vectors in zip(lets, reduces, ones, many, strict=True):
+            fn = combine(r.fn, one.dtype)
+            joined: Value = vectors[0]
+            for v in vectors[1:]:
+                joined = Op(fn, (joined, v))
+            total = e.declare(Op(fn, (one, Horizontal(_horizontal(r.fn, one.dtype), joined))))
+            self.n.finish(let, p, total)
+
+    # -- folds: reduces over the loops of a pass ----------------------------------------------------
+    def open_folds(self, p: Pass, row: int) -> list[Fold]:
+        out: list[Fold] = []
+        for name in p.folds:
+            let = self.n.lets[name]
+            reduce = reduce_of(let)
+            one = self.e.declare(self.start(reduce), "a")
+            lanes = self.n.width(p.vector) if p.vector else 1
+            many = self.e.declare(Splat(neutral_value(reduce.fn, one.dtype), lanes), "a") if lanes > 1 else one
+            out.append(Fold(let, one, many, row))
+        return out
+
+    def join_folds(self, folds: list[Fold], points: list[Point]) -> None:
+        for fold in folds:
+            for point in points:
+                if point.row != fold.row:
+                    continue
+                whole = point.vector and point.lanes == fold.lanes.lanes
+                self.join(fold.lanes if whole else fold.one, reduce_of(fold.let), point, across=True)
+
+    def close_folds(self, folds: list[Fold], envs: list[dict[str, Expr]]) -> None:
+        for fold in folds:
+            r = reduce_of(fold.let)
+            total: Value = fold.one
+            if fold.lanes.lanes > 1:
+                fn = combine(r.fn, fold.one.dtype)
+                total = self.e.declare(Op(fn, (fold.one, Horizontal(_horizontal(r.fn, fold.one.dtype), fold.lanes))))
+            self.n.finish(fold.let, Point(envs[fold.row], row=fold.row), total)
+
+
+def _horizontal(fn: str, dtype: DType) -> str:
+    if dtype == DType.bool:
+        return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
+    return fn

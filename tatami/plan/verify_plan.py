@@ -1,8 +1,8 @@
-"""Does a plan fit its Region and its target? Every rule of `plan/passes.py`, tile sizes, and resources with numbers."""
+"""Does a plan fit its Region and its target? Its schedule (`schedule_rules`), tile sizes, and resources with numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
@@ -12,7 +12,6 @@ from tatami.plan.choose_convolution import find_planes, find_winograd
 from tatami.plan.gpu_limits import hard_limits, shape_rules
 from tatami.plan.ir import (
     TURNED_LANES,
-    Blocks,
     CpuContraction,
     CpuPlanes,
     CpuRows,
@@ -23,7 +22,6 @@ from tatami.plan.ir import (
     CpuWinograd,
     GpuStream,
     GpuSync,
-    Pass,
     Scalar,
     SchedulePlan,
     Sm80Mma,
@@ -32,9 +30,9 @@ from tatami.plan.ir import (
     Sm90Pair,
 )
 from tatami.plan.pair_limits import pair_limits, pair_rules
-from tatami.plan.passes import nest_of, stored_moves
+from tatami.plan.schedule_rules import invalid_plan, schedule_rules
 from tatami.region.gemm_view import gemm_view
-from tatami.region.ir import Reduce, Region, Scan
+from tatami.region.ir import Region
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
 from tatami.region.matrix import side_matrix
 from tatami.region.online import find_online
@@ -53,10 +51,12 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
         plan, CpuRows | CpuContraction | CpuWindow | CpuWinograd | CpuPlanes | CpuStreaming | CpuTurn | CpuSplit
     )
     if (is_cpu and target.kind != "cpu") or (isinstance(plan, GpuStream | Sm80Pair | Sm90Pair) and target.kind != "cuda"):
-        return [_bad(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")]
+        return [
+            invalid_plan(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")
+        ]
     match plan:
         case Scalar() | CpuRows() | GpuStream():
-            return list(_schedule(plan, region, target))
+            return list(schedule_rules(plan, region, target))
         case CpuContraction():
             return list(_contraction(plan, region, target))
         case CpuWindow():
@@ -77,196 +77,48 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             assert_never(plan)
 
 
-def _bad(region: Region, why: str, suggestion: str) -> Diagnostic:
-    return diagnostic("InvalidPlan", region.name, why, suggestion)
-
-
 def _split(plan: CpuSplit, region: Region) -> Iterator[Diagnostic]:
     """Every let in one part, and used in the same or a later one."""
     lets = lets_by_name(region)
     listed = [n for p in plan.parts for n in p]
     if sorted(listed) != sorted(lets):
-        yield _bad(region, f"the parts have {len(listed)} lets, the Region {len(lets)}", "put each let in exactly one part")
+        yield invalid_plan(
+            region, f"the parts have {len(listed)} lets, the Region {len(lets)}", "put each let in exactly one part"
+        )
         return
     if any(y.indices or y.combine != "set" for y in region.yields) or any(t.updates for t in region.outputs):
-        yield _bad(region, "the Region writes at computed positions or in place", "use a scalar plan")
+        yield invalid_plan(region, "the Region writes at computed positions or in place", "use a scalar plan")
     order = {n: i for i, n in enumerate(listed)}
     for n in lets:
         if wrong := [u for u in used_lets(lets[n].expr) if order[u] > order[n]]:
-            yield _bad(region, f"{n} stands before {wrong[0]}, which it uses", "order the parts by use")
-
-
-def _schedule(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
-    if region.opaque is not None:
-        parts = plan.parts if isinstance(plan, GpuStream) else ()
-        why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
-        if parts and region.opaque.routine not in ("sort", "topk"):
-            yield _bad(region, why, "give none: only sorts have parts")
-        elif len(parts) > 1 or any(p not in (1 << n for n in range(4, 11)) for p in parts):
-            yield _bad(region, why, "give one part, a power of two from 16 to 1024, or none")
-        return
-    axes, lets = all_axes(region), lets_by_name(region)
-    unknown = [a for a in (*plan.outer, *(a for p in plan.passes for a in p.axes)) if a not in axes]
-    unknown += [n for n in (*plan.storage, *(n for p in plan.passes for n in p.lets)) if n not in lets]
-    if unknown:
-        yield _bad(
-            region,
-            f"{unknown[0]!r} is neither an axis nor a let of the Region",
-            f"axes: {', '.join(axes)}; lets: {', '.join(lets)}",
-        )
-        return
-    place: dict[str, int] = {}
-    for i, p in enumerate(plan.passes):
-        for n in p.lets:
-            if n in place:
-                yield _bad(region, f"let {n} is in pass {place[n]} and in pass {i}", "put each let in exactly one pass")
-            place[n] = i
-    for n in lets:
-        stored = plan.storage.get(n)
-        if stored is None:
-            yield _bad(region, f"let {n} has no storage", "give it register, row, workspace or recompute")
-        elif (stored == "recompute") == (n in place):
-            how = "is recomputed and in a pass" if n in place else "is in no pass and not recomputed"
-            yield _bad(region, f"let {n} {how}", "put it in one pass, or recompute it")
-        elif stored == "recompute" and isinstance(lets[n].expr, Reduce | Scan):
-            yield _bad(region, f"let {n} is a reduce and recomputed", "store it")
-    if any(n not in place and plan.storage.get(n) != "recompute" for n in lets):
-        return
-    for i, p in enumerate(plan.passes):
-        yield from _pass(region, plan.outer, i, p)
-    yield from _order(region, plan.outer, plan.storage, place)
-    if isinstance(plan, CpuRows):
-        yield from _vectors(region, plan, target)
-    if isinstance(plan, GpuStream):
-        yield from _parts(region, plan)
-
-
-def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
-    """Lines over several blocks: of what reduces or scans, by groups, each part whole vectors. Owners of elements."""
-    lets = lets_by_name(region)
-    if not 1 <= plan.owners <= 1024:
-        yield _bad(region, f"{plan.owners} owners of what is written", "give 1 to 1024")
-    for name, row in (("groups", plan.groups), ("parts", plan.parts)):
-        if row and len(row) != len(plan.passes):
-            yield _bad(region, f"{len(row)} {name} for {len(plan.passes)} passes", "give one entry per pass, or none")
-            return
-    for i, (p, part) in enumerate(zip(plan.passes, plan.parts)):
-        if part == 0:
-            continue
-        if plan.fused or any(not isinstance(lets[n].expr, Reduce | Scan) for n in p.lets):
-            yield _bad(region, f"pass {i} in parts of {part}: it is fused, or holds more than reduces and scans", "use 0")
-        elif part < 16 or part % 16 or not plan.groups or plan.groups[i] < 2:
-            why = f"pass {i} in parts of {part} by groups of {plan.groups[i] if plan.groups else 1}"
-            yield _bad(region, why, "a part has a multiple of 16 elements and a group of 2 threads or more")
-
-
-def _pass(region: Region, outer: tuple[str, ...], number: int, p: Pass) -> Iterator[Diagnostic]:
-    lets = lets_by_name(region)
-    for n in p.lets:
-        point, inner, _ = nest_of(lets[n], outer)
-        if point | set(inner) != set(p.axes):
-            needs = ", ".join(sorted(point | set(inner))) or "nothing"
-            yield _bad(
-                region,
-                f"pass {number} loops over {', '.join(p.axes) or 'nothing'}, let {n} needs {needs}",
-                "give the pass exactly the axes of its lets",
-            )
-        elif inner and set(p.axes[len(p.axes) - len(inner) :]) != set(inner):
-            yield _bad(
-                region, f"pass {number} does not end with {', '.join(inner)}, which {n} reduces", "put reduced axes innermost"
-            )
-
-
-def _order(
-    region: Region, outer: tuple[str, ...], storage: Mapping[str, str], place: Mapping[str, int]
-) -> Iterator[Diagnostic]:
-    """Uses come after definitions, registers do not outlive their point, moved axes are not outer."""
-    lets = lets_by_name(region)
-    position = {n: i for i, n in enumerate(lets)}
-    recompute = {n for n, how in storage.items() if how == "recompute"}
-    anchored = {n for y in region.yields for n in (y.source, *y.indices)}
-    for let in region.lets:
-        if (let.name in anchored or isinstance(let.expr, Reduce | Scan)) and (
-            missing := [a for a in outer if a not in let.axes]
-        ):
-            yield _bad(
-                region,
-                f"outer axis {missing[0]} is no axis of {let.name}, which would be computed again",
-                f"take {missing[0]} out of outer",
-            )
-        if storage[let.name] == "recompute":
-            continue
-        for name, moved in stored_moves(let.expr, lets, recompute):
-            if wrong := [a for a in outer if a in moved]:
-                why = f"{let.name} reads {name} elsewhere along outer axis {wrong[0]}"
-                yield _bad(region, why, f"take {wrong[0]} out of outer, or recompute {name}")
-            here, there = place[let.name], place[name]
-            if there > here or (there == here and position[name] > position[let.name]):
-                yield _bad(region, f"{let.name} in pass {here} uses {name} of pass {there}", "order the passes by use")
-            elif there == here and (isinstance(lets[name].expr, Reduce) or moved):
-                yield _bad(region, f"{let.name} uses {name}, not complete in pass {here}", "put it in a later pass")
-            elif there != here and storage[name] == "register" and set(lets[name].axes) - set(outer):
-                yield _bad(region, f"{name} is in a register of pass {there} and used in pass {here}", "store it as a row")
-
-
-def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnostic]:
-    lanes = target.lanes
-    if plan.width > lanes:
-        yield diagnostic(
-            "ResourceExceeded",
-            region.name,
-            f"vectors of {plan.width} elements; {target.name} has {target.vector_bytes} bytes, {lanes} elements",
-            f"use width {lanes}",
-        )
-    if plan.width < 1 or plan.width & (plan.width - 1):
-        yield _bad(region, f"vectors of {plan.width} elements", f"use a power of two up to {lanes}")
-    if not 0 <= plan.parallel <= len(plan.outer):
-        yield _bad(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
-    if plan.blocks is not None:
-        yield from _blocks(region, plan.blocks)
-    for i, p in enumerate(plan.passes):
-        if p.vector and p.vector not in p.axes and p.vector not in plan.outer[-1:]:
-            yield _bad(
-                region,
-                f"pass {i} steps along {p.vector}, which is not one of its loops",
-                "use a pass axis or the last outer axis",
-            )
-
-
-def _blocks(region: Region, blocks: Blocks) -> Iterator[Diagnostic]:
-    along = {a for let in region.lets for a in nest_of(let, ())[1]}
-    if blocks.axis not in along:
-        which = ", ".join(sorted(along)) or "none"
-        yield _bad(region, f"blocks of {blocks.axis!r}, along which nothing reduces or scans", f"such axes: {which}")
-    if blocks.size < 1 or blocks.round < 0:
-        yield _bad(
-            region,
-            f"blocks of {blocks.size} elements, {blocks.round} at a time",
-            "use a size of 1 or more, a round of 0 or more",
-        )
+            yield invalid_plan(region, f"{n} stands before {wrong[0]}, which it uses", "order the parts by use")
 
 
 def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterator[Diagnostic]:
     found = {c.acc: c for c in contractions(region)}
     if plan.acc not in found:
-        yield _bad(region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}")
+        yield invalid_plan(
+            region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}"
+        )
         return
     c = found[plan.acc]
     yield from _tile(plan, lets_by_name(region)[c.acc].dtype, (plan.kc, plan.mc, plan.nc), region, target)
     if min(plan.mr, plan.nr) > 0 and (plan.mc % plan.mr or plan.nc % plan.nr):
-        yield _bad(region, f"mc {plan.mc}, nc {plan.nc} for a tile of {plan.mr}x{plan.nr}", "mc is a multiple of mr, nc of nr")
+        yield invalid_plan(
+            region, f"mc {plan.mc}, nc {plan.nc} for a tile of {plan.mr}x{plan.nr}", "mc is a multiple of mr, nc of nr"
+        )
     after = epilogue_of(region, c.acc)
     if tuple(plan.epilogue) != after:
         why = f"epilogue {list(plan.epilogue)}; the accumulator's owner applies {list(after)}"
-        yield _bad(region, why, "list all of them in order")
+        yield invalid_plan(region, why, "list all of them in order")
     sides = tuple(operand_tensor(x) for x in (c.lhs, c.rhs))
     if wrong := [p for p in plan.packed if p not in sides]:
         operands = " and ".join(s or "-" for s in sides)
-        yield _bad(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
+        yield invalid_plan(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
     for side in plan.in_place:
         if side_matrix(region, c, side, plan.swap) is None:
             why = f"the operand of side {side} is no matrix with contiguous rows of {c.acc}'s type"
-            yield _bad(region, why, f"leave {side} out of in_place")
+            yield invalid_plan(region, why, f"leave {side} out of in_place")
 
 
 def _tile(
@@ -279,10 +131,10 @@ def _tile(
     """Sizes, lanes and registers of the micro-kernel, which accumulates in `acc`."""
     if min(plan.mr, plan.nr, plan.width, *blocks) < 1 or plan.nr % (lanes := lanes_of(plan.width, acc.itemsize)):
         why = f"a tile of {plan.mr}x{plan.nr}, vectors of width {plan.width}, blocks of {', '.join(map(str, blocks))}"
-        yield _bad(region, why, "all sizes are positive, nr is a multiple of the vector's elements")
+        yield invalid_plan(region, why, "all sizes are positive, nr is a multiple of the vector's elements")
         return
     if isinstance(plan, CpuStreaming | CpuWinograd) and lanes not in TURNED_LANES:
-        yield _bad(region, f"vectors of {lanes} elements of {acc}", "transposing takes 4, 8 or 16: change the width")
+        yield invalid_plan(region, f"vectors of {lanes} elements of {acc}", "transposing takes 4, 8 or 16: change the width")
         return
     yield from _width(plan, region, target)
     vectors = plan.nr // lanes
@@ -308,41 +160,43 @@ def _image_blocks(plan: CpuWinograd | CpuPlanes, region: Region, target: Target)
     found = find_winograd(region) if isinstance(plan, CpuWinograd) else find_planes(region)
     if isinstance(found, str):
         what = "3x3 convolution to transform" if isinstance(plan, CpuWinograd) else "convolution to copy to planes"
-        yield _bad(region, f"no {what}: {found}", "use a cpu_contraction plan")
+        yield invalid_plan(region, f"no {what}: {found}", "use a cpu_contraction plan")
         return
     if plan.acc != found.shape.acc:
-        yield _bad(region, f"{plan.acc!r} is not the convolution; {found.shape.acc} is", f"name {found.shape.acc}")
+        yield invalid_plan(region, f"{plan.acc!r} is not the convolution; {found.shape.acc} is", f"name {found.shape.acc}")
     if plan.packed != (weights := operand_tensor(found.weights),):
-        yield _bad(region, f"packed {', '.join(plan.packed) or 'none'}; the weights are {weights}", f"pack {weights}")
+        yield invalid_plan(region, f"packed {', '.join(plan.packed) or 'none'}; the weights are {weights}", f"pack {weights}")
     yield from _tile(plan, lets_by_name(region)[found.shape.acc].dtype, (plan.rows, plan.columns, plan.kc), region, target)
 
 
 def _streaming(plan: CpuStreaming, region: Region, target: Target) -> Iterator[Diagnostic]:
     found = find_online(region)
     if isinstance(found, str):
-        yield _bad(region, f"no pair to stream: {found}", "use a cpu_split plan")
+        yield invalid_plan(region, f"no pair to stream: {found}", "use a cpu_split plan")
         return
     pair = (found.first.acc, found.second.acc)
     if (plan.first, plan.second) != pair:
-        yield _bad(region, f"the pair {plan.first}, {plan.second}; the Region has {', '.join(pair)}", "name the Region's pair")
+        yield invalid_plan(
+            region, f"the pair {plan.first}, {plan.second}; the Region has {', '.join(pair)}", "name the Region's pair"
+        )
     yield from _tile(plan, lets_by_name(region)[found.first.acc].dtype, (plan.keys,), region, target)
 
 
 def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator[Diagnostic]:
     found = pair_view(region)
     if isinstance(found, str):
-        yield _bad(region, f"no pair of products to stream: {found}", "use a gpu_stream plan")
+        yield invalid_plan(region, f"no pair of products to stream: {found}", "use a gpu_stream plan")
         return
     if (plan.first, plan.second) != (found.first, found.second):
         why = f"the pair {plan.first}, {plan.second}; the Region has {found.first}, {found.second}"
-        yield _bad(region, why, "name the Region's pair")
+        yield invalid_plan(region, why, "name the Region's pair")
     yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, target))
 
 
 def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]]) -> Iterator[Diagnostic]:
     """The rules that a plan breaks; what it takes of the machine is known only where it breaks none."""
     for why in broken:
-        yield _bad(region, why, "change the tile, or leave the plan to the compiler")
+        yield invalid_plan(region, why, "change the tile, or leave the plan to the compiler")
     for why in () if broken else exceeded():
         yield diagnostic("ResourceExceeded", region.name, why, "use a smaller tile or fewer stages")
 
@@ -350,17 +204,17 @@ def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]])
 def _turn(plan: CpuTurn, region: Region, target: Target) -> Iterator[Diagnostic]:
     found = find_turned(region)
     if isinstance(found, str):
-        yield _bad(region, f"nothing to turn: {found}", "use a cpu_rows plan")
+        yield invalid_plan(region, f"nothing to turn: {found}", "use a cpu_rows plan")
         return
     if (plan.across, plan.along) != (found.across, found.along):
-        yield _bad(
+        yield invalid_plan(
             region, f"it turns {plan.across} to {plan.along}", f"reads lie along {found.across}, writes along {found.along}"
         )
     itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
     lanes = lanes_of(plan.width, itemsize)
     if not 1 <= plan.tile <= MAX_TILE or lanes not in TURNED_LANES:
         why = f"tiles of {plan.tile}, vectors of {lanes} elements"
-        yield _bad(region, why, f"tiles are 1 to {MAX_TILE} elements, vectors 4, 8 or 16")
+        yield invalid_plan(region, why, f"tiles are 1 to {MAX_TILE} elements, vectors 4, 8 or 16")
     else:
         yield from _width(plan, region, target)
 
@@ -368,23 +222,23 @@ def _turn(plan: CpuTurn, region: Region, target: Target) -> Iterator[Diagnostic]
 def _window(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnostic]:
     found = find_window(region)
     if isinstance(found, str):
-        yield _bad(region, f"no window to slide: {found}", "use a cpu_rows plan")
+        yield invalid_plan(region, f"no window to slide: {found}", "use a cpu_rows plan")
         return
     if plan.let != found.let:
-        yield _bad(region, f"{plan.let!r} is not the window; {found.let} is", f"name {found.let}")
+        yield invalid_plan(region, f"{plan.let!r} is not the window; {found.let} is", f"name {found.let}")
     if min(plan.rows, plan.ahead, plan.width) < 1 or plan.width & (plan.width - 1):
         why = f"blocks of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
-        yield _bad(region, why, f"use 1 row and 1 block or more, a power of two up to {target.lanes}")
+        yield invalid_plan(region, why, f"use 1 row and 1 block or more, a power of two up to {target.lanes}")
     else:
         yield from _width(plan, region, target)
 
 
 def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target) -> Iterator[Diagnostic]:
     if target.kind != "cuda" or (isinstance(plan, Sm90Mma) and target.isa != "sm90"):
-        yield _bad(region, f"a plan for {plan.arch} on target {target.name}", "use a plan of the target's kind")
+        yield invalid_plan(region, f"a plan for {plan.arch} on target {target.name}", "use a plan of the target's kind")
         return
     if not contractions(region):
-        yield _bad(region, "the plan is for a contraction; the Region has 0", "use a gpu_stream plan")
+        yield invalid_plan(region, "the plan is for a contraction; the Region has 0", "use a gpu_stream plan")
         return
     view = gemm_view(region)  # what lies in shared memory is not yet cast
     dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32 if isinstance(view, str) else view.lhs.dtype
@@ -392,12 +246,12 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
     known = {*all_axes(region), "m", "n", "k", "b"}
     for axis in (*plan.bind, *plan.predicate_tail):
         if axis.split(".")[0] not in known:
-            yield _bad(
+            yield invalid_plan(
                 region, f"{axis!r} is no axis of the Region", f"the axes are {', '.join(all_axes(region))}, with .o and .i"
             )
     if isinstance(plan, Sm80Mma | Sm90Mma):
         wanted = "cp_async_group" if isinstance(plan, Sm80Mma) else "mbarrier"
         if plan.barrier_model != wanted:
-            yield _bad(region, f"barrier_model {plan.barrier_model} on {plan.arch}", f"use {wanted}")
+            yield invalid_plan(region, f"barrier_model {plan.barrier_model} on {plan.arch}", f"use {wanted}")
         if not 1 <= plan.stages <= 8:
-            yield _bad(region, f"{plan.stages} stages", "use 2 … 8")
+            yield invalid_plan(region, f"{plan.stages} stages", "use 2 … 8")

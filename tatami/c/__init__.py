@@ -1,6 +1,7 @@
 """C text of CPU programs: gnu17 with compiler vector extensions, for gcc, clang and zig cc (D§3 loop → c).
 
-    print_kernel   one unit per kernel; print_index and scalar_ops give the text of indices, ops and casts
+    print_kernel   one unit per kernel; print_index, scalar_ops, casts and literals give the text of what stands in it
+    needs          the definitions that this text calls: made for a type and lanes (definitions), or files of math_text
     math_text      functions in vector form (exp, log, tanh, erf, …; 16-bit conversions; Philox); `@W` is the lanes
     print_entry    the entry file: kernels wave by wave on an arena and a pool
     microkernel, routines, runtime_text      what kernels call: packs, micro-kernels, sort, the thread pool

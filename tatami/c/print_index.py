@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tatami.c.scalar_ops import Needs
+from tatami.c.needs import Needs
 from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
 
 

@@ -10,21 +10,13 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from tatami.c.c_types import memory_short, memory_type, register_type, short
+from tatami.c.casts import bits_text, cast_text, narrow_text, widen_text
 from tatami.c.ir import Unit
+from tatami.c.literals import constant_text
+from tatami.c.needs import Needs
 from tatami.c.print_index import index_text
-from tatami.c.scalar_ops import (
-    Needs,
-    bits_text,
-    cast_text,
-    constant_text,
-    memory_short,
-    memory_type,
-    narrow_text,
-    op_text,
-    register_type,
-    short,
-    widen_text,
-)
+from tatami.c.scalar_ops import op_text
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.numerics import constant

@@ -9,8 +9,8 @@ is seen, wherever the tensor lies in the arena.
 
 from __future__ import annotations
 
+from tatami.c.c_types import memory_type
 from tatami.c.ir import Unit
-from tatami.c.scalar_ops import memory_type
 from tatami.loop.ir import BufferParam, UserRoutine
 
 USER_FILE = "body"

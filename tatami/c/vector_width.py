@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tatami.c.c_types import SHORT_SIZE, short
+from tatami.core.dtype import DType
+
 if TYPE_CHECKING:
-    from tatami.c.scalar_ops import Needs
+    from tatami.c.needs import Needs
 
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-
-
-def _bytes(element: str) -> int:
-    return int(element[1:]) // 8
+_COMPARE_NAME = {op: name for name, op in COMPARE.items()}
 
 
 def convert_text(x: str, source: str, target: str, lanes: int, needs: Needs) -> str:
@@ -32,15 +32,29 @@ def _steps(source: str, target: str) -> list[str]:
     >>> _steps("u8", "f32"), _steps("i64", "u8"), _steps("i32", "f64")
     (['u16', 'i32', 'f32'], ['i32', 'i16', 'u8'], ['f64'])
     """
-    if source[0] == "f" and _bytes(target) < 4:
+    if source[0] == "f" and SHORT_SIZE[target] < 4:
         return ["i32", *_steps("i32", target)]
-    if target[0] == "f" and _bytes(source) < 4:
+    if target[0] == "f" and SHORT_SIZE[source] < 4:
         return [*_steps(source, "i32"), target]
-    sizes = [_bytes(source)]
+    sizes = [SHORT_SIZE[source]]
     if "f" not in (source[0], target[0]):
-        while sizes[-1] != _bytes(target):
-            sizes.append(sizes[-1] * 2 if sizes[-1] < _bytes(target) else sizes[-1] // 2)
+        while sizes[-1] != SHORT_SIZE[target]:
+            sizes.append(sizes[-1] * 2 if sizes[-1] < SHORT_SIZE[target] else sizes[-1] // 2)
     return [*(f"{source[0]}{8 * n}" for n in sizes[1:-1]), target]
+
+
+def compare_text(dtype: DType, lanes: int, op: str, a: str, b: str, needs: Needs) -> str:
+    """A comparison as a bool register."""
+    if lanes == 1:
+        return f"({a} {op} {b})"
+    m = needs.vector("i32", lanes)
+    match SHORT_SIZE[short(dtype)]:
+        case 4:
+            return f"(({m})({a} {op} {b}))"
+        case 8 if lanes >= 4:
+            return f"{needs.add(f'compare_{_COMPARE_NAME[op]}_{short(dtype)}x{lanes}')}({a}, {b})"
+        case _:
+            return f"__builtin_convertvector(({a} {op} {b}), {m})"
 
 
 def compare_halves(key: str, base: str, lanes: int, needs: Needs) -> str:

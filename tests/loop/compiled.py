@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tatami.c.c_types import memory_type
 from tatami.c.print_kernel import print_kernel
 from tatami.c.routines import routine_units
-from tatami.c.scalar_ops import memory_type
 from tatami.core.expr import evaluate
 from tatami.core.layout import size_elements
 from tatami.core.module import Module

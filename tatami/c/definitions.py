@@ -1,0 +1,297 @@
+"""Definitions that are made for an element type and a number of lanes: each a C function named by its key (`needs`).
+
+Meaning: `core/numerics.py`; integers wrap through unsigned arithmetic, nothing is undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tatami.c.c_types import SHORT_C, SHORT_SIZE, short
+from tatami.c.literals import float_literal, int_literal
+from tatami.c.scalar_ops import op_text, where_text
+from tatami.c.vector_width import compare_halves, compare_text, convert_text
+from tatami.core.dtype import DType
+from tatami.core.ops import highest, lowest
+
+if TYPE_CHECKING:
+    from tatami.c.needs import Needs
+
+
+def _splat(key: str, base: str, lanes: int, needs: Needs) -> str:
+    element = base.removeprefix("splat_")
+    v = needs.vector(element, lanes)
+    return f"static inline {v} t_{key}({SHORT_C[element]} x) {{ return ({v}){{{', '.join(['x'] * lanes)}}}; }}"
+
+
+def _iota(key: str, base: str, lanes: int, needs: Needs) -> str:
+    element = base.removeprefix("iota_")
+    v = needs.vector(element, lanes)
+    return f"static inline {v} t_{key}(void) {{ return ({v}){{{', '.join(str(i) for i in range(lanes))}}}; }}"
+
+
+def _blend(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """blend_<element>x<W>(mask, a, b): a where the mask, else b."""
+    element = base.removeprefix("blend_")
+    v, m = needs.vector(element, lanes), needs.vector("i32", lanes)
+    same = needs.vector(f"i{8 * SHORT_SIZE[element]}", lanes)
+    mask = "m" if same == m else convert_text("m", "i32", same.removesuffix(f"x{lanes}"), lanes, needs)
+    return (
+        f"static inline {v} t_{key}({m} m, {v} a, {v} b) {{\n"
+        f"  {same} k = {mask};\n  return ({v})((({same})a & k) | (({same})b & ~k));\n}}"
+    )
+
+
+def _shift(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """shift_up<k>_<element>x<W>(x, fill): lane i is lane i-k of x (down: i+k), of fill where there is none."""
+    _, way, element = base.split("_")
+    v = needs.vector(element, lanes)
+    index = needs.vector(f"i{8 * SHORT_SIZE[element]}", lanes)
+    by = int(way.removeprefix("up")) if way.startswith("up") else -int(way.removeprefix("down"))
+    order = ", ".join(str(i - by if 0 <= i - by < lanes else lanes + i) for i in range(lanes))
+    return (
+        f"static inline {v} t_{key}({v} x, {v} fill) {{\n"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n  return __builtin_shufflevector(x, fill, {order});\n"
+        f"#else\n  return __builtin_shuffle(x, fill, ({index}){{{order}}});\n#endif\n}}"
+    )
+
+
+def _active(key: str, base: str, lanes: int, needs: Needs) -> str:
+    element = base.removeprefix("active_")
+    v = needs.vector(element, lanes)
+    c = SHORT_C[element]
+    return (
+        f"static inline {v} t_{key}(const {c}* p, int64_t n) {{\n  {v} r = {{0}};\n"
+        f"  for (int64_t i = 0; i < n; ++i) r[i] = p[i];\n  return r;\n}}"
+    )
+
+
+def _second(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """second_<element>x<W>(p): p[0], p[2], …: two loads that meet, so that nothing past the last of them is read."""
+    element = base.removeprefix("second_")
+    v = needs.vector(element, lanes)
+    order = ", ".join(str(2 * i if 2 * i < lanes else 2 * i + 1) for i in range(lanes))
+    elements = ", ".join(f"p[{2 * i}]" for i in range(lanes))
+    return (
+        f"static inline {v} t_{key}(const {SHORT_C[element]}* p) {{\n"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n"
+        f"  return __builtin_shufflevector(*(const {v}_u*)p, *(const {v}_u*)(p + {lanes - 1}), {order});\n"
+        f"#else\n  return ({v}){{{elements}}};\n#endif\n}}"
+    )
+
+
+def _strided(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """strided_<element>x<W>(p, step): p[0], p[step], … One address with offsets: C compilers take minutes over loops in
+    which each lane has an address of its own."""
+    element = base.removeprefix("strided_")
+    v = needs.vector(element, lanes)
+    elements = ", ".join(f"p[{i} * step]" for i in range(lanes))
+    return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step) {{ return ({v}){{{elements}}}; }}"
+
+
+_COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
+
+
+def _lane(dtype: DType, x: str, lane: str) -> str:
+    return f"({x}[{lane}] & 1)" if dtype == DType.bool else f"{x}[{lane}]"
+
+
+def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """h_<fn>_<dtype>x<W>."""
+    _, fn, dtype_name = base.split("_")
+    dtype = DType(dtype_name)
+    v = needs.register(dtype, lanes)
+    half = lanes // 2
+    h = needs.register(dtype, half)
+    scalar = SHORT_C[short(dtype)]
+    if half == 1:
+        combined = op_text(_COMBINE[fn], dtype, 1, [_lane(dtype, "x", "0"), _lane(dtype, "x", "1")], needs)
+        return f"static inline {scalar} t_{key}({v} x) {{ return {combined}; }}"
+    if short(dtype) == "f32" and lanes == 4:
+        return _horizontal4(key, _COMBINE[fn], dtype, needs)
+    inner = needs.add(f"h_{fn}_{dtype_name}x{half}")
+    combined = op_text(_COMBINE[fn], dtype, half, ["u.h[0]", "u.h[1]"], needs)
+    return (
+        f"static inline {scalar} t_{key}({v} x) {{\n  union {{ {v} v; {h} h[2]; }} u = {{x}};\n"
+        f"  return {inner}({combined});\n}}"
+    )
+
+
+def _horizontal4(key: str, fn: str, dtype: DType, needs: Needs) -> str:
+    """Four floats by two exchanges of lanes, in registers. (Lanes taken out one by one are compared by branches.)"""
+    v, index = needs.vector("f32", 4), needs.vector("i32", 4)
+
+    def turned(order: str) -> str:
+        return f"__builtin_shufflevector(x, x, {order});\n#else\n  y = __builtin_shuffle(x, ({index}){{{order}}});\n#endif\n"
+
+    joined = op_text(fn, dtype, 4, ["x", "y"], needs)
+    steps = "".join(
+        f"#if defined(__clang__) || __GNUC__ >= 12\n  y = {turned(order)}  x = {joined};\n"
+        for order in ("2, 3, 0, 1", "1, 0, 3, 2")
+    )
+    return f"static inline float t_{key}({v} x) {{\n  {v} y;\n{steps}  return x[0];\n}}"
+
+
+def _lanes_call(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """each_<scalar function>_<arity>_<element>x<W>: a scalar function lane by lane."""
+    words = base.removeprefix("each_").split("_")
+    element, arity, function = words[-1], int(words[-2]), "_".join(words[:-2])
+    v = needs.vector(element, lanes)
+    names = "abc"[:arity]
+    call = f"{function}({', '.join(f'u{n}.s[i]' for n in names)})"
+    declared = "\n".join(f"  union {{ {v} v; {SHORT_C[element]} s[{lanes}]; }} u{n} = {{{n}}};" for n in names)
+    return (
+        f"static inline {v} t_{key}({', '.join(f'{v} {n}' for n in names)}) {{\n{declared}\n"
+        f"  for (int i = 0; i < {lanes}; ++i) ua.s[i] = {call};\n  return ua.v;\n}}"
+    )
+
+
+def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """toint_<f32|f64>_<int>x<W>: truncate, saturate, NaN to 0."""
+    _, source, target = base.split("_")
+    s, d = needs.vector(source, lanes), needs.vector(target, lanes)
+    dtype = DType(target)
+    low, high = lowest(dtype), highest(dtype)
+    high_text = float_literal(float(high), source)
+    low_text = float_literal(float(low), source)
+    if lanes == 1:
+        return (
+            f"static inline {d} t_{key}({s} x) {{\n  if (x != x) return 0;\n"
+            f"  if (x >= {high_text}) return {int_literal(high, dtype)};\n"
+            f"  if (x <= {low_text}) return {int_literal(low, dtype)};\n  return ({d})x;\n}}"
+        )
+    i = needs.vector("i64" if source == "f64" else "i32", lanes)
+    m = needs.vector("i32", lanes)
+    blend_s, blend_d = needs.add(f"blend_{source}x{lanes}"), needs.add(f"blend_{target}x{lanes}")
+    splat_s, splat_d = needs.add(f"splat_{source}x{lanes}"), needs.add(f"splat_{target}x{lanes}")
+
+    def mask(e: str) -> str:
+        return f"({e})" if i == m else f"__builtin_convertvector(({e}), {m})"
+
+    return (
+        f"static inline {d} t_{key}({s} x) {{\n"
+        f"  {m} high = {mask(f'x >= {splat_s}({high_text})')}, low = {mask(f'x <= {splat_s}({low_text})')};\n"
+        f"  {m} inside = {mask('x == x')} & ~high & ~low;\n"
+        f"  {d} r = {convert_text(f'{blend_s}(inside, x, {splat_s}(0))', source, target, lanes, needs)};\n"
+        f"  r = {blend_d}(high, {splat_d}({int_literal(high, dtype)}), r);\n"
+        f"  return {blend_d}(low, {splat_d}({int_literal(low, dtype)}), r);\n}}"
+    )
+
+
+def _integer_function(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """int_<op>_<dtype>: division, remainder, power and shifts, total over all operands."""
+    _, op, name = key.split("_")
+    c = SHORT_C[name]
+    u = SHORT_C["u" + name[1:]]
+    bits = SHORT_SIZE[name] * 8
+    signed = name[0] == "i"
+    wide = "uint32_t" if bits < 32 else u
+    head = f"static inline {c} t_{key}({c} x, {c} y) {{ "
+    minus = f"if (y == -1) return ({c})(0 - ({wide})x); " if signed else ""
+    match op:
+        case "idiv":
+            return head + f"if (y == 0) return 0; {minus}return ({c})(x / y); }}"
+        case "rem":
+            return head + f"if (y == 0) return 0; {'if (y == -1) return 0; ' if signed else ''}return ({c})(x % y); }}"
+        case "mod":
+            rem = needs.add(f"int_rem_{name}")
+            fix = f"if (r != 0 && (r < 0) != (y < 0)) r = ({c})(r + y); " if signed else ""
+            return head + f"{c} r = {rem}(x, y); {fix}return r; }}"
+        case "pow":
+            low = "if (y < 0) return x == 1 ? 1 : x == -1 ? ((y & 1) ? -1 : 1) : 0; " if signed else ""
+            return (
+                head + f"{low}{wide} b = ({wide})x, r = 1; {u} n = ({u})y; "
+                f"while (n) {{ if (n & 1) r = ({wide})(r * b); b = ({wide})(b * b); n >>= 1; }} return ({c})({u})r; }}"
+            )
+        case "shl":
+            inside = f"y >= 0 && y < {bits}" if signed else f"y < {bits}"
+            return head + f"return ({inside}) ? ({c})({u})(({wide})x << y) : 0; }}"
+        case "shr":
+            inside = f"y >= 0 && y < {bits}" if signed else f"y < {bits}"
+            outside = f"(x < 0 ? ({c})-1 : 0)" if signed else "0"
+            return head + f"return ({inside}) ? ({c})(x >> y) : {outside}; }}"
+    raise KeyError(key)
+
+
+_MAX_REGISTER = {("f32", 16): ("__AVX512F__", 512), ("f32", 8): ("__AVX512VL__", 256), ("f32", 4): ("__AVX512VL__", 128)}
+"""Where gcc has masks, and its names for a register's width. The instructions for max and min give their second operand of
+two zeros and where one is NaN; so a maximum that is carried on as `a` waits for one instruction where `b` is a number."""
+
+
+def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """abs, sign, relu, tf32, max, min, isinf of floats: NaN goes through all of them."""
+    fn, element = base.split("_")
+    n = max(lanes, 1)
+    t, m = needs.vector(element, n), needs.vector("i32", n)
+    dtype = DType.fp32 if element == "f32" else DType.fp64
+    infinity = f"__builtin_inf{'f' if element == 'f32' else ''}()"
+
+    def where(mask: str, a: str, b: str) -> str:
+        return where_text(dtype, n, [mask, a, b], needs)
+
+    def mask(op: str, a: str, b: str) -> str:
+        return compare_text(dtype, n, op, a, b, needs)
+
+    def value(text: str) -> str:
+        return text if n == 1 else f"{needs.add(f'splat_{element}x{n}')}({text})"
+
+    if fn in ("max", "min"):
+        order = ">" if fn == "max" else "<"
+        nan, beyond = mask("!=", "b", "b"), mask(order, "b", "a")
+        body = f"  return {where(f'({beyond} | {nan})', 'b', 'a')};"
+        if element == "f32" and n == 1:  # a comparison of numbers that nobody foresees: no branch
+            wide, lane = needs.add(f"{fn}_f32x4"), needs.add("splat_f32x4")
+            body = f"  return {wide}({lane}(a), {lane}(b))[0];"
+        if (element, n) in _MAX_REGISTER:
+            masked, register = _MAX_REGISTER[element, n]
+            order = f"__builtin_ia32_cmpps{register}_mask(b, b, 7, -1{', 4' if n == 16 else ''})"
+            name = f"__builtin_ia32_{fn}ps{register if n > 4 else ''}"
+            texts = [(masked, f"{name}_mask(b, a, b, {order}{', 4' if n == 16 else ''})")]
+            if n < 16:
+                texts.append(("__AVX__" if n == 8 else "__SSE__", where(nan, "b", f"{name}(b, a)")))
+            for macro, text in reversed(texts):
+                body = f"#if defined({macro}) && !defined(__clang__)\n  return {text};\n#else\n{body}\n#endif"
+        return f"static inline {t} t_{key}({t} a, {t} b) {{\n{body}\n}}"
+    if fn == "isinf":
+        high, low = (mask("==", "a", value(x)) for x in (infinity, "-" + infinity))
+        return f"static inline {m} t_{key}({t} a) {{ return ({high} | {low}); }}"
+    if fn == "relu":
+        body = where(mask("<=", "a", value("0")), value("0"), "a")
+    elif fn == "sign":
+        body = where(mask(">", "a", value("0")), value("1"), where(mask("<", "a", value("0")), value("-1"), "a"))
+    elif fn == "tf32":
+        bits, dropped = needs.vector(f"u{element[1:]}", n), 13 if element == "f32" else 42
+        body = f"({t})(((({bits})a + {1 << (dropped - 1):#x}u) >> {dropped}) << {dropped})"
+        body = where(mask("==", "(a - a)", value("0")), body, "a")  # neither infinite nor NaN
+    else:  # abs
+        unsigned = needs.vector(f"u{element[1:]}", n)
+        magnitude = "0x7fffffffu" if element == "f32" else "0x7fffffffffffffffu"
+        body = f"({t})(({unsigned})a & {magnitude})"
+    return f"static inline {t} t_{key}({t} a) {{ return {body}; }}"
+
+
+def _lib(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """lib_<libm function>_f32: through double, so that one rounding remains."""
+    function = key.split("_")[1]
+    two = function in ("pow", "atan2")
+    params = "float x, float y" if two else "float x"
+    return f"static inline float t_{key}({params}) {{ return (float){function}({'x, y' if two else 'x'}); }}"
+
+
+MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
+    "splat": _splat,
+    "iota": _iota,
+    "blend": _blend,
+    "active": _active,
+    "shift": _shift,
+    "second": _second,
+    "strided": _strided,
+    "h": _horizontal,
+    "each": _lanes_call,
+    "toint": _to_int,
+    "int": _integer_function,
+    "compare": compare_halves,
+    "lib": _lib,
+    **dict.fromkeys(("abs", "sign", "relu", "tf32", "max", "min", "isinf"), _simple),
+}

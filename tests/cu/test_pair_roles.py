@@ -87,6 +87,9 @@ CASES: dict[str, tuple[tt.Graph, dict[str, Any], dict[str, Any]]] = {
     "turned operands": (stored("ttt", tt.bf16), {"keys": 64, "in_turns": True}, {}),
     "turned rows": (stored("tnt"), ONE, {}),
     "depth 96": (stored("nnn", width=(96, 96)), {"keys": 48, "width": (96, 96), **ONE}, {}),
+    "depth 128": (stored("ntn", tt.bf16, width=(128, 128)), {"keys": 64, "width": (128, 128), "in_turns": True}, {}),
+    "depth 192": (stored("nnt", width=(192, 192), causal=True), {"keys": 64, "width": (192, 192), **ONE}, {"causal": True}),
+    "depth 256": (stored("nnn", width=(256, 256)), {"keys": 32, "width": (256, 256), "stages": 3, **ONE}, {}),
     "odd widths": (stored("ntn", width=(72, 40)), {"keys": 48, "width": (72, 40), **ONE}, {}),
 }
 ODD = "odd'"

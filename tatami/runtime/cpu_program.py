@@ -110,6 +110,7 @@ class CpuProgram(LoadedModule):
         self.constant_bytes = 0
         if not self.layouts.held:
             self._set_up(())
+            self._reserve()
 
     # -- constants -------------------------------------------------------------------------------
 
@@ -157,6 +158,17 @@ class CpuProgram(LoadedModule):
         self.constants = arrays
         found = [arrays.get(n) for n in self.layouts.constants]
         self.constant_addresses = [0 if a is None else address(a) for a in found]
+
+    def _reserve(self) -> None:
+        """Memory for `main`, its pages included, where its sizes are known before a call: the first call finds it as the second
+        does. No more than the constants take: a program that is never called holds at most twice what it has to."""
+        if self.face("main").symbols or "main" in self.layouts.hosted:
+            return
+        size = self.sized("main", {}).arena.bytes
+        if size <= self.constant_bytes:
+            arena, start = self.take_arena(size)
+            arena[:] = 0
+            self.give_arena(arena, start)
 
     # -- sizes -----------------------------------------------------------------------------------
 

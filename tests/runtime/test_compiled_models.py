@@ -46,6 +46,12 @@ def test_layers_at_several_sizes_with_one_pool_of_constants() -> None:
     assert f.memory["constants"] > 0 and f.memory["arena"] <= f.memory["arena_without_reuse"]
 
 
+def test_memory_of_known_sizes_is_there_before_the_first_call() -> None:
+    f = tt.compile(layers(), target="cpu", sizes={"B": 8})
+    kept = [arena.nbytes for arena, _ in f.program._arenas]  # type: ignore[attr-defined]
+    assert kept == [f.memory["arena"]] and kept[0] > 0
+
+
 def test_threads_share_one_function() -> None:
     f = tt.compile(layers(), target="cpu")
     want = {b: f(x=floats(b, 32))["y"] for b in range(1, 9)}

@@ -250,7 +250,7 @@ def load_stored(compilation: Compilation, program: StoredProgram, threads: int |
     from tatami.runtime.sanitizer import is_asked_for
 
     library = load(program.library, keep=is_asked_for())
-    pool = get_pool(threads, runtime=program.runtime)
+    pool = get_pool(threads, library=library)
     return CpuProgram(program.execution, library, pool, thread_count(threads), where=_where(compilation))
 
 

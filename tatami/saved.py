@@ -4,7 +4,7 @@
     <stage>.json    the documents the program was compiled from (the frontend's, normally), constants by name
     constants/…     their bytes, once each
     program.json    the record of the compiled program (`stored`)
-    program.so      its machine code, and runtime.so, the thread pool
+    program.so      its machine code, the thread pool among it
 
 Documents are data: they are checked like any other and compiled again, by way of the caches. Machine code runs only
 with `trust=True`, on a machine it was made for, by the version of Tatami that made it; else the documents are used.
@@ -74,12 +74,10 @@ def save(path: Path, compilation: Compilation, sizes: Mapping[str, int]) -> Path
             blocks[file_constant(tensor).file] = tensor.data
     code = ""
     if program is not None:
-        from tatami.runtime.pool import runtime_object
-
         text = program_record(program, [t for m in given.values() for t in m.constants.values()])
         if text is not None:
             code = code_stamp()
-            blocks |= {"program.json": text, "program.so": program.library, "runtime.so": runtime_object()}
+            blocks |= {"program.json": text, "program.so": program.library}
     manifest = Manifest(compilation.target, tuple(given), compilation.decisions, dict(compilation.hints), dict(sizes), code)
     return write_pieces(path, contained(to_builtins(manifest), blocks))
 
@@ -131,8 +129,8 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
     execution = execution_of(record, by_content)
     if execution is None:
         raise fail("InvalidDocument", path.name, "the program reads constants that are not there", "save it again")
-    library, runtime = bytes(container["program.so"]), bytes(container["runtime.so"])
-    return Saved(manifest, given, StoredProgram(execution, library, record.library, record.warnings, runtime))
+    library = bytes(container["program.so"])
+    return Saved(manifest, given, StoredProgram(execution, library, record.library, record.warnings))
 
 
 @lru_cache(maxsize=1)

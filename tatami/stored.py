@@ -22,14 +22,12 @@ from tatami.execution.ir import ExecutionPlan
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """`warnings`: what the verifiers said when the program was made. `runtime`: the thread pool's object, where it came
-    with the program."""
+    """`warnings`: what the verifiers said when the program was made."""
 
     execution: Module[ExecutionPlan]
     library: bytes
     library_key: str
     warnings: tuple[Diagnostic, ...] = ()
-    runtime: bytes | None = None
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,11 +20,15 @@ are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 row
         As tatami_into for at most mr rows and any number of columns: memory is read row by row of b, as it lies.
     tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
         to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
+
+Each height of a panel is a function of its own. Where the calls of a program say what their rows may be, few heights occur,
+and only those are compiled (`panel_units`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -43,6 +47,8 @@ GROUP = 8
 """Rows of b that the wide kernel reads side by side: as many streams as a prefetcher follows, and ways of L1."""
 AHEAD = 16
 """Rows of b between the one in use and the one that is asked for."""
+_REFUSED = 3
+"""TATAMI_ARGUMENT of tatami.h."""
 _CHAIN = 8
 """Independent sums the micro-kernel keeps in flight at least: the latency of a multiply-add times its ports."""
 
@@ -56,8 +62,30 @@ def routine_unit(name: str) -> Unit | None:
     kind, element, lanes = found[1], found[2], int(found[5])
     if kind == "pack":
         return Unit(text=_pack_text(name, element, lanes))
+    t = _tile_of(found)
     text = _wide_text if kind == "wide" else _gemm_text
-    return Unit(text=text(name, element, _Tile(kind, int(found[3]), int(found[4]), lanes, _C_TYPES[element][1])), contract=True)
+    return Unit(text=text(name, element, t, range(1, t.mr + 1)), contract=True)
+
+
+def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
+    """The units of a micro-kernel for calls with so many `rows`, by file: each height of their panels is a unit, which
+    programs share, and the routine refuses others. None for a name that is no micro-kernel, and for calls without rows."""
+    found = _NAME.fullmatch(name)
+    if found is None or found[1] == "pack" or found[2] not in _C_TYPES:
+        return {}
+    t, element = _tile_of(found), found[2]
+    heights = sorted({h for n in rows if n for p in [-(-n // t.mr)] for h in (n // p, -(-n // p))})
+    if not heights:
+        return {}
+    if t.kind == "wide":
+        return {f"{name}.c": Unit(text=_wide_text(name, element, t, heights), contract=True)}
+    tiles = {f"{name}_{h}": f"{_head(element, t.lanes)}\n{_tile_text(f'{name}_{h}', h, t)}\n" for h in heights}
+    texts = {name: _gemm_text(name, element, t, heights, apart=True), **tiles}
+    return {f"{file}.c": Unit(text=text, contract=True) for file, text in texts.items()}
+
+
+def _tile_of(found: re.Match[str]) -> _Tile:
+    return _Tile(found[1], int(found[3]), int(found[4]), int(found[5]), _C_TYPES[found[2]][1])
 
 
 def _head(element: str, lanes: int) -> str:
@@ -98,16 +126,29 @@ class _Tile:
         """The elements of a row of b at which cache lines begin."""
         return range(0, self.nr, max(1, 64 // self.itemsize))
 
+    @property
+    def parameters(self) -> str:
+        """Of the function of one panel."""
+        sizes = {"gemm": "", "table": "", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[self.kind]
+        more = ", const T *next" if self.fetches else ", const int64_t *at"
+        more += "".join(f", int64_t {p}" for p in sizes.split(", ") if p)
+        return f"int64_t kc, const T *a, const T *b, T *c, int64_t first{more}"
+
     def folds(self, row: int) -> bool:
         """Do the multiply-adds of a row broadcast their element themselves? In AVX-512 one instruction does both: fewer
         instructions, but a load for each vector. Half of the rows balances the two."""
         return self.itemsize * self.lanes == 64 and self.vectors > 1 and row % 2 == 1 and self.kind != "lies"
 
 
-def _gemm_text(name: str, element: str, t: _Tile) -> str:
+def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart: bool = False) -> str:
+    """The routine for panels of these heights, whose tiles stand in it, or `apart` in units of their own."""
     if t.nr % t.lanes or not 1 <= t.mr <= 64:
         raise ValueError(f"{name}: {t.nr} columns are not whole vectors of {t.lanes}")
-    tiles = "\n".join(_tile_text(rows, t) for rows in range(1, t.mr + 1))
+    tile = name if apart else "tile"
+    if apart:
+        tiles = "\n".join(f"void {tile}_{rows}({t.parameters});" for rows in heights)
+    else:
+        tiles = "\n".join(f"static __attribute__((noinline)) {_tile_text(f'{tile}_{rows}', rows, t)}" for rows in heights)
     start, step, more = {
         "gemm": ("k0 * r", "r * depth", ", next"),
         "table": ("k0 * r", "r * depth", ", (const int64_t *)buffers[3] + k0"),
@@ -115,9 +156,7 @@ def _gemm_text(name: str, element: str, t: _Tile) -> str:
         "rows": ("k0 * depth", "r", ", next, depth"),
         "lies": ("k0", "r * depth", ", next, depth, sizes[4], sizes[5]"),
     }[t.kind]
-    cases = "\n".join(
-        f"    case {rows}: tile_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in range(1, t.mr + 1)
-    )
+    cases = "\n".join(f"    case {rows}: {tile}_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in heights)
     follows = f"""
     /* what follows b, a part of it under each panel: the next block of k, or the next sliver */
     const T *next = b + (k1 - k0 + p % {PARTS} * (k1 - k0) / {PARTS}) * {"sizes[4]" if t.is_pitched else t.nr};"""
@@ -132,6 +171,7 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
     int64_t r = rows * (p + 1) / panels - rows * p / panels;{follows if t.fetches else ""}
     switch (r) {{
 {cases}
+    default: return {_REFUSED};
     }}
     a += {step};
     c += r * {"sizes[5]" if t.is_pitched else t.nr};
@@ -141,13 +181,10 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
 """
 
 
-def _tile_text(rows: int, t: _Tile) -> str:
+def _tile_text(function: str, rows: int, t: _Tile) -> str:
     """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them. Two prefetchers:
     `ahead` of the rows of b in use, into L1; and `next`, a row in some steps, of those that the next call uses, into L2."""
     nr, lanes, vectors = t.nr, t.lanes, t.vectors
-    sizes = {"gemm": "", "table": "", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[t.kind]
-    more = ", const T *next" if t.fetches else ", const int64_t *at"
-    more += "".join(f", int64_t {p}" for p in sizes.split(", ") if p)
     b_pitch, c_pitch = ("bp", "cp") if t.is_pitched else (str(nr), str(nr))
 
     def element(step: int, row: int, vector: int) -> str:
@@ -170,7 +207,7 @@ def _tile_text(rows: int, t: _Tile) -> str:
     names = [[[f"c{i}_{v}" if s == 0 else f"c{i}_{v}_{s}" for s in range(sets)] for v in range(vectors)] for i in range(rows)]
     flat = [n for row in names for vector in row for n in vector]
     out = [
-        f"static __attribute__((noinline)) void tile_{rows}(int64_t kc, const T *a, const T *b, T *c, int64_t first{more}) {{",
+        f"void {function}({t.parameters}) {{",
         "  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";",
     ]
     if t.fetches:
@@ -225,12 +262,11 @@ def _tile_text(rows: int, t: _Tile) -> str:
     return "\n".join(out)
 
 
-def _wide_text(name: str, element: str, t: _Tile) -> str:
+def _wide_text(name: str, element: str, t: _Tile, heights: Sequence[int]) -> str:
     """Groups of rows of b, each along all columns: in vectors as many as a tile has, then one by one."""
-    bands = "\n".join(_band_text(rows, t) for rows in range(1, t.mr + 1))
+    bands = "\n".join(_band_text(rows, t) for rows in heights)
     cases = "\n".join(
-        f"    case {rows}: band_{rows}(steps, columns, a + k * {rows}, b, c, k == 0, bp, cp); break;"
-        for rows in range(1, t.mr + 1)
+        f"    case {rows}: band_{rows}(steps, columns, a + k * {rows}, b, c, k == 0, bp, cp); break;" for rows in heights
     )
     return f"""{_head(element, t.lanes)}
 {bands}
@@ -242,7 +278,9 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
   do {{
     const int64_t steps = k1 - k < {GROUP} ? k1 - k : {GROUP};
     switch (sizes[0]) {{
+    case 0: break;
 {cases}
+    default: return {_REFUSED};
     }}
     k += {GROUP};
     b += {GROUP} * bp;

@@ -24,5 +24,5 @@ def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module
             file = f"{symbol}.c"
             if file not in units:
                 units[file] = print_kernel(kernel)
-        units.update(routine_units(program.kernels.values()))
+    units |= routine_units(kernel for program in loop.programs.values() for kernel in program.kernels.values())
     return Module({"main": Source(units, print_entry(execution), abi())})

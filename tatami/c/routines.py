@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 from tatami.c.ir import Unit
-from tatami.c.microkernel import routine_unit
+from tatami.c.microkernel import panel_units, routine_unit
 from tatami.c.user_routine import user_unit
 from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt, UserRoutine
 
 
 def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
     """File name -> unit of every routine that the kernels call, each once: generated ones (micro-kernels, packs), a
-    user's own, and the fixed text of the others (sort, topk)."""
-    names: set[str] = set()
+    user's own, and the fixed text of the others (sort, topk). A micro-kernel whose rows all calls say has the panels for them
+    only."""
+    called: dict[str, set[tuple[int, ...]]] = {}
     users: dict[str, UserRoutine] = {}
     for kernel in kernels:
         if kernel.user is not None:
@@ -23,8 +24,8 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
         while stack:
             s = stack.pop()
             match s:
-                case Call(function=function, routine=True):
-                    names.add(function)
+                case Call(function=function, routine=True, rows=rows):
+                    called.setdefault(function, set()).add(rows)
                 case For(body=body):
                     stack.extend(body)
                 case If(then=then, otherwise=otherwise):
@@ -34,10 +35,13 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
                 case _:
                     pass
     units: dict[str, Unit] = {}
-    for name in sorted(names):
+    for name, all_rows in sorted(called.items()):
+        of_rows = {} if () in all_rows else panel_units(name, {n for rows in all_rows for n in rows})
         unit = user_unit(users[name]) if name in users else routine_unit(name)
-        if unit is None:
-            units["routines.c"] = Unit((files("tatami.c.runtime_text") / "routines.c").read_text(encoding="utf-8"))
-        else:
+        if of_rows:
+            units |= of_rows
+        elif unit is not None:
             units[f"{name}.c"] = unit
+        else:
+            units["routines.c"] = Unit((files("tatami.c.runtime_text") / "routines.c").read_text(encoding="utf-8"))
     return units

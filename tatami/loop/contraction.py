@@ -290,9 +290,9 @@ class _Contraction(FinishedSums):
             else:
                 b, pack = loop.Pointer(sliver, ZERO), self.pack_sliver(values, sliver, ZERO, s, k0, k1)
             more = {"gemm": (), "wide": (pitch, c_pitch, j1 - j0)}.get(kind, (pitch, c_pitch))
-            sizes = (rows, a_size, k0, k1, *more)
+            sizes = map(loop.Integer, (rows, a_size, k0, k1, *more))
             own = loop.Pointer(a.buffer, a.index + first * self.k)
-            return pack, loop.Call(f"tatami_{kind}_{self.tile}", (own, b, c, *map(loop.Integer, sizes)), routine=True)
+            return pack, loop.Call(f"tatami_{kind}_{self.tile}", (own, b, c, *sizes), True, self.counts(rows))
 
         if self.goes_by_panels() and result is None:
             count = ceildiv(rows, expr(self.mr))

@@ -242,6 +242,8 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="s", tag="
     function: str
     args: tuple[Pointer | Integer, ...]
     routine: bool = False
+    rows: tuple[int, ...] = ()
+    """Of a micro-kernel: the numbers of rows that it is called with, where they are known. It refuses others."""
 
 
 class Prefetch(msgspec.Struct, frozen=True, tag_field="s", tag="prefetch"):

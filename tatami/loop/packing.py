@@ -8,12 +8,13 @@ transposing routine; guards that move with j become ranges of j, the others a te
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, evaluate, expr, floordiv, free_vars, maximum, minimum, step_of, substitute, var
 from tatami.core.layout import address
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
@@ -50,6 +51,8 @@ class Tiles:
         self.memrefs = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
         flat, self.typer = flatten(region)
         self.em = Emitter(region, {let.name: let for let in flat}, self.typer)
+        self.known: dict[str, set[int]] = {}
+        """What registers may hold; nothing for one of which that is not known."""
 
     def counter(self, extent: Expr) -> str:
         """A new loop variable below `extent`."""
@@ -79,7 +82,18 @@ class Tiles:
 
     def integer(self, value: Expr) -> tuple[Expr, loop.Stmt]:
         name = self.em.fresh("i")
+        self.known[name] = {n for (n,) in self.together(value)}
         return var(name), loop.Declare(loop.Reg(name, DType.i64), loop.IndexOf(value, DType.i64), integer=True)
+
+    def together(self, *sizes: Expr) -> list[tuple[int, ...]]:
+        """What sizes may be at the same time; nothing where that is not known."""
+        names = sorted(set().union(*map(free_vars, sizes)))
+        found = itertools.product(*(sorted(self.known.get(n, ())) for n in names))
+        return [tuple(evaluate(e, dict(zip(names, values))) for e in sizes) for values in found]
+
+    def counts(self, size: Expr) -> tuple[int, ...]:
+        """What a number of rows may be; nothing where that is not known."""
+        return tuple(sorted(n for (n,) in set(self.together(size))))
 
     def local(self, elements: Expr) -> loop.LocalBuffer:
         return loop.LocalBuffer(self.em.fresh("b"), self.dtype, elements)
@@ -146,6 +160,8 @@ class Tiles:
         """First and number of the items of one of `parts` parts of a range, as registers; parts differ by one item at most."""
         first, d0 = self.integer(floordiv(total * part, maximum(parts, ONE)))
         count, d1 = self.integer(floordiv(total * (part + 1), maximum(parts, ONE)) - first)
+        whole = self.together(total, maximum(parts, ONE))
+        self.known[_name(count)] = {n for items, among in whole for n in (items // among, -(-items // among))}
         return (d0, d1), first, count
 
     def each_block(self, total: Expr, blocks: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:

@@ -150,7 +150,7 @@ class _Planes(ImageBlocks):
             )
             sizes = tuple(map(loop.Integer, (self.padded, self.k, k0, k1)))
             routine = f"tatami_table_{self.element}_{self.mr}x{self.nr}_{self.lanes}"
-            return (loop.Call(routine, (*pointers, *sizes), routine=True),)
+            return (loop.Call(routine, (*pointers, *sizes), True, self.counts(self.padded)),)
 
         blocks = maximum(ONE, ceildiv(self.k, expr(self.plan.kc)))
         return (d, *self.prefetch(q), *self.each_block(self.k, blocks, block), *self.epilogue(q))

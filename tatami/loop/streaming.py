@@ -19,7 +19,7 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.bounds import linearize
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, maximum, minimum, product, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
@@ -189,19 +189,22 @@ class _Streaming(KeyBlocks):
         k0, k1, bounds = self.key_range(var(b))
         if self.plain_keys is None:
             first_key = loop.Pointer(keys, (lead * self.key_count + k0) * self.depth)
-            gemm = self.gemm(self.gemm_routine, first_key, self.query, self.tile, k1 - k0, self.depth, ZERO, self.depth)
+            sizes: tuple[Expr, ...] = (k1 - k0, self.depth, ZERO, self.depth)
+            gemm = self.gemm(self.gemm_routine, first_key, self.query, self.tile, sizes, self.key_counts())
         else:
             buffer, place, pitch = self.plain_keys
             first_key = loop.Pointer(buffer, substitute(place, {**at, self.keys: k0}))
             sizes = (k1 - k0, expr(pitch), ZERO, self.depth, one, one)
-            gemm = self.gemm(self.lies_routine, first_key, self.query, self.tile, *sizes)
+            gemm = self.gemm(self.lies_routine, first_key, self.query, self.tile, sizes, self.key_counts())
         if self.plain is None:
             first_value = loop.Pointer(values, lead * self.key_count * self.columns)
-            gemm2 = self.gemm(self.gemm_routine, first_value, self.tile, self.result, self.columns, self.key_count, k0, k1)
+            sizes = (self.columns, self.key_count, k0, k1)
+            gemm2 = self.gemm(self.gemm_routine, first_value, self.tile, self.result, sizes, self.counts(self.columns))
         else:
             buffer, place, pitch = self.plain
             first_value = loop.Pointer(buffer, substitute(place, {**at, self.keys: ZERO}))
-            gemm2 = self.gemm(self.rows_routine, first_value, self.tile, self.result, self.columns, expr(pitch), k0, k1)
+            sizes = (self.columns, expr(pitch), k0, k1)
+            gemm2 = self.gemm(self.rows_routine, first_value, self.tile, self.result, sizes, self.counts(self.columns))
         stage = tuple(s for read in self.staged for s in self.stage(read, self.added[read], k0, k1))
         before, after = (gemm, *stage), (*self.rescale(), gemm2)
         if self.excluded is None:
@@ -214,10 +217,24 @@ class _Streaming(KeyBlocks):
         )  # fmt: skip
         return loop.Parallel(x, self.batches * self.slivers, work, body, buffers)
 
-    def gemm(self, routine: str, a: loop.Pointer, b: loop.LocalBuffer, c: loop.LocalBuffer, *sizes: Expr) -> loop.Call:
-        """`sizes`: rows, depth or pitch, k0, k1, pitches where the routine has them (c/microkernel.py)."""
+    def gemm(
+        self,
+        routine: str,
+        a: loop.Pointer,
+        b: loop.LocalBuffer,
+        c: loop.LocalBuffer,
+        sizes: tuple[Expr, ...],
+        rows: tuple[int, ...],
+    ) -> loop.Call:
+        """`sizes`: rows, depth or pitch, k0, k1, pitches where the routine has them (c/microkernel.py). `rows`: what the first
+        may be."""
         buffers = (a, loop.Pointer(b.name, ZERO), loop.Pointer(c.name, ZERO))
-        return loop.Call(routine, (*buffers, *(loop.Integer(e) for e in sizes)), routine=True)
+        return loop.Call(routine, (*buffers, *map(loop.Integer, sizes)), True, rows)
+
+    def key_counts(self) -> tuple[int, ...]:
+        """How many keys a block may have."""
+        rest = self.key_count - floordiv(self.key_count, self.block) * self.block
+        return (*self.counts(minimum(self.block, self.key_count)), *self.counts(rest))
 
     def batch_index(self, values: dict[str, Expr]) -> Expr:
         return linearize(tuple(values[a] for a in self.batch_axes), tuple(self.extents[a] for a in self.batch_axes))

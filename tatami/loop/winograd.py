@@ -208,7 +208,7 @@ class _Winograd(ImageBlocks):
                 loop.Pointer(self.sums, self.sum_step * var(p)),
             )
             sizes = (loop.Integer(self.tiles), loop.Integer(self.channels), loop.Integer(k0), loop.Integer(k1))
-            return (loop.Call(self.gemm_routine, (*pointers, *sizes), routine=True),)
+            return (loop.Call(self.gemm_routine, (*pointers, *sizes), True, self.counts(self.tiles)),)
 
         k_blocks = maximum(ONE, ceildiv(self.channels, expr(self.plan.kc)))
         products = loop.For(p, ZERO, expr(self.products), self.each_block(self.channels, k_blocks, block))

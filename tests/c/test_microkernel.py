@@ -3,7 +3,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from tatami.c.microkernel import routine_unit
+from tatami.c.microkernel import panel_units, routine_unit
 from tatami.runtime.host import detect_host
 from tatami.runtime.objects import Unit, build, load
 
@@ -18,8 +18,13 @@ CASES = [
 def routine(name: str):
     unit = routine_unit(name)
     assert unit is not None
-    text = unit.text.replace(f"int {name}", f'__attribute__((visibility("default"))) int {name}')
-    function = getattr(load(build((Unit(text, unit.contract),), detect_host())), name)
+    return exported(name, (Unit(unit.text, unit.contract),))
+
+
+def exported(name: str, units: tuple[Unit, ...]):
+    texts = [u.text.replace(f"int {name}(", f'__attribute__((visibility("default"))) int {name}(') for u in units]
+    built = build(tuple(Unit(t, u.contract) for t, u in zip(texts, units)), detect_host())
+    function = getattr(load(built), name)
 
     def call(arrays: tuple[np.ndarray, ...], *sizes: int) -> int:
         pointers = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
@@ -136,3 +141,19 @@ def test_pack_transposes_and_writes_nothing_else(element: str, dtype: type, lane
 
 def test_other_names_are_not_ours() -> None:
     assert routine_unit("tatami_sort") is None
+
+
+def test_rows_that_are_known_need_few_heights_of_panels() -> None:
+    name = "tatami_gemm_f32_4x8_4"
+    units = panel_units(name, {0, 5, 9})
+    assert list(units) == [f"{name}.c", f"{name}_2.c", f"{name}_3.c"]
+    run = exported(name, tuple(Unit(u.text, u.contract) for u in units.values()))
+    rng = np.random.default_rng(0)
+    b = rng.standard_normal((6, 8)).astype(np.float32)
+    for rows in (5, 9):
+        a, c = rng.standard_normal((rows, 6)).astype(np.float32), np.zeros((rows, 8), np.float32)
+        assert run((panels(a, 4), b, c), rows, 6, 0, 6) == 0
+        np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-5)
+    refused = 3
+    assert run((panels(b, 4), b, b), 4, 6, 0, 6) == refused
+    assert panel_units(name, {0}) == panel_units("tatami_sort", {5}) == panel_units("tatami_pack_f32_16", {5}) == {}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.c.routines import routine_units
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
@@ -283,3 +284,14 @@ def test_results_that_follow_each_other_down_the_sums_are_turned() -> None:
     assert "tatami_pack" in f.stages["loop"].text
     x = {n: rng.standard_normal((2, c, 9, 7)).astype(np.float32) for n, c in (("x", 24), ("r", 40))}
     assert_close(f(**x)["y"], tt.compile(graph(), target="reference")(**x)["y"].astype(np.float64))
+
+
+@pytest.mark.parametrize(("split", "sides"), [("m", ()), ("n", ()), ("batch", ("m",)), ("m", ("n",))])
+def test_a_kernel_of_known_rows_comes_with_the_panels_for_them(split: str, sides: tuple[str, ...]) -> None:
+    def micro_kernels(rows: int | str) -> int:
+        region = matmul(rows, 96, 100)
+        units = routine_units([kernel_of(region, plan(region, split=split, in_place=sides))[0]])
+        return sum(unit.contract for unit in units.values())
+
+    assert 2 <= micro_kernels(61) <= 4
+    assert micro_kernels("M") == 1

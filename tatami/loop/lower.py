@@ -23,7 +23,7 @@ from tatami.loop.rename import Names, rename, rename_plan
 from tatami.loop.rows import lower_rows
 from tatami.loop.streaming import lower_streaming
 from tatami.loop.turn import lower_turn
-from tatami.loop.window import lower_window
+from tatami.loop.whole_planes import lower_window
 from tatami.loop.winograd import lower_winograd
 from tatami.plan.ir import (
     CpuContraction,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import product as places
+from math import prod
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
@@ -22,7 +23,7 @@ from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.contraction import grain
 from tatami.loop.flatten import FlatLet
-from tatami.loop.packing import Stmts, Tiles, misfit
+from tatami.loop.packing import Stmts, Tiles
 from tatami.loop.pointwise import Point, Stored, combine, lane_step, neutral_value
 from tatami.loop.segments import guard_range
 from tatami.plan.ir import CpuWindow
@@ -30,21 +31,15 @@ from tatami.region.ir import At, Binary, Cast, Const, Read, Reduce, Region, Regi
 from tatami.region.online import reads_along
 from tatami.region.slides import Slide
 from tatami.region.walk import all_axes, rewrite, widened
-from tatami.region.window import Window, find_window
+from tatami.region.window import Window
 
-_SEEN = "seen"
+SEEN = "seen"
 """The let that stands for the scratch: [row][remainder][column]."""
 
 
-def lower_window(region: Region, plan: CpuWindow) -> loop.Body:
-    """The kernel body of a renamed Region whose one reduce is a sliding window. Raises InvalidPlan when it is not."""
-    found = find_window(region)
-    if isinstance(found, str):
-        raise misfit(plan, plan.let, found)
-    return _Windows(region, plan, found).body()
+class Windows(Tiles):
+    """Blocks of rows, whose rows of scratch keep the columns by remainder."""
 
-
-class _Windows(Tiles):
     def __init__(self, region: Region, plan: CpuWindow, window: Window) -> None:
         e = next(let.expr for let in region.lets if let.name == window.let)
         assert isinstance(e, Reduce)
@@ -81,23 +76,33 @@ class _Windows(Tiles):
         per_turn = expr(self.plan.ahead)
         turns = ceildiv(items, per_turn)
         x = self.counter(turns)
-        size = per_turn * self.seen_rows * self.row_pitch + self.lanes
-        self.scratch = loop.LocalBuffer(self.em.fresh("b"), self.seen_dtype, size)
-        axes = ("seen_row", "seen_rest", "seen_column")
-        self.em.lets[_SEEN] = FlatLet(_SEEN, axes, self.seen_dtype, "map", Const(0, self.seen_dtype))
-        sizes = (per_turn * self.seen_rows, expr(self.columns.stride), self.pitch)
-        self.em.stored[_SEEN] = Stored(self.scratch.name, self.seen_dtype, axes, sizes)
-        terms = 1
-        for a in self.reduce.axes:
-            terms *= self.size_of(a)
-        self.group = 4 if terms <= 9 else 2 if terms <= 25 else 1
+        self.scratch, prologue = self.lay_out(per_turn)
+        terms = prod(self.size_of(a) for a in self.reduce.axes)
+        self.group = self.rows_together(terms)
         self.kept = [self.local(ceildiv(self.width, expr(self.lanes)) * self.lanes) for _ in range(self.group)]
         first, d = self.integer(var(x) * per_turn)
         count = minimum(per_turn, items - first)
         work = grain(1 << 14, per_turn * self.block * self.width * terms)
         stmts = (d, self.each_item(first, count, self.fill), self.each_item(first, count, self.all_rows))
-        parallel = loop.Parallel(x, turns, work, stmts, (self.scratch, *self.kept))
-        return loop.Body((parallel,), about=f"window of {terms}, blocks of {self.plan.rows} rows, {self.plan.ahead} ahead")
+        parallel = loop.Parallel(x, turns, work, stmts, (self.scratch, *prologue, *self.kept))
+        what = "whole planes" if self.plan.whole else f"blocks of {self.plan.rows} rows"
+        return loop.Body((parallel,), about=f"window of {terms}, {what}, {self.plan.ahead} ahead")
+
+    def lay_out(self, per_turn: Expr) -> tuple[loop.LocalBuffer, Stmts]:
+        """The scratch of so many blocks, and what is stored there once for all of them."""
+        sizes = (per_turn * self.seen_rows, expr(self.columns.stride), self.pitch)
+        return self.scratch_of(sizes, product(sizes) + self.lanes), ()
+
+    def scratch_of(self, sizes: tuple[Expr, ...], elements: Expr) -> loop.LocalBuffer:
+        buffer = loop.LocalBuffer(self.em.fresh("b"), self.seen_dtype, elements)
+        axes = ("seen_row", "seen_rest", "seen_column")[-len(sizes) :]
+        self.em.lets[SEEN] = FlatLet(SEEN, axes, self.seen_dtype, "map", Const(0, self.seen_dtype))
+        self.em.stored[SEEN] = Stored(buffer.name, self.seen_dtype, axes, sizes)
+        return buffer
+
+    def rows_together(self, terms: int) -> int:
+        """Rows that share what they load."""
+        return 4 if terms <= 9 else 2 if terms <= 25 else 1
 
     def each_item(self, first: Expr, count: Expr, make: Callable[[], Stmts]) -> loop.For:
         """`make` for the blocks of rows first, first + 1, …: where each is, and which rows of the scratch it has."""
@@ -105,8 +110,12 @@ class _Windows(Tiles):
         declare, self.at, block = self.batch_values(self.window.outer, first + var(z), self.blocks)
         self.y0, d0 = self.integer(block * self.block)
         self.y1, d1 = self.integer(minimum(self.height, (block + 1) * self.block))
-        self.own = var(z) * self.seen_rows
+        self.own = self.place(var(z))
         return loop.For(z, ZERO, count, (*declare, d0, d1, *make()))
+
+    def place(self, z: Expr) -> Expr:
+        """Where block z of the scratch begins: its first row."""
+        return z * self.seen_rows
 
     def all_rows(self) -> Stmts:
         """Rows that share what they load, then those left over."""
@@ -114,8 +123,10 @@ class _Windows(Tiles):
         main, left = self.counter(self.height), self.counter(self.height)
         middle, d = self.integer(self.y0 + floordiv(self.y1 - self.y0, expr(group)) * group)
         loops: list[loop.Stmt] = [loop.For(main, self.y0, middle, self.some_rows(var(main), group), step=group)]
-        if group > 1:
-            loops.append(loop.For(left, middle, self.y1, self.some_rows(var(left), 1)))
+        height = self.height.as_int()
+        rest = height % group if height is not None and self.blocks == ONE else 1
+        if group > 1 and rest:
+            loops.append(loop.For(left, middle, self.y1, self.some_rows(var(left), rest), step=rest))
         return (d, *loops)
 
     # -- what the windows see ------------------------------------------------------------------
@@ -197,9 +208,9 @@ class _Windows(Tiles):
             return self.direct_rows(y, count)
         x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
         with self.em.block() as body:
-            for i in range(count):
-                p = self.point(y + i, var(x), x, self.lanes)
-                self.em.store(self.kept[i].name, var(x), self.total(p), p)
+            points = [self.point(y + i, var(x), x, self.lanes) for i in range(count)]
+            for p, total, kept in zip(points, self.totals(points), self.kept):
+                self.em.store(kept.name, var(x), total, p)
         out: list[loop.Stmt] = [loop.For(x, ZERO, self.width, tuple(body), self.lanes, simd=True)]
         for i in range(count):
             z = self.counter(self.width)
@@ -225,8 +236,7 @@ class _Windows(Tiles):
             x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
             with self.em.block() as body:
                 points = [self.point(y + i, var(x), x, self.lanes) for i in range(count)]
-                totals = [self.total(p) for p in points]
-                for p, total in zip(points, totals, strict=True):
+                for p, total in zip(points, self.totals(points), strict=True):
                     self.finish(total, p, self.width - whole if is_last else None)
             out.append(loop.For(x, start, stop, tuple(body), self.lanes, simd=True))
         return tuple(out)
@@ -237,18 +247,27 @@ class _Windows(Tiles):
             env[self.rows.axis] = y
         return Point(env, vector, lanes)
 
-    def total(self, p: Point) -> loop.Reg:
-        """The reduce at the lanes of `p`, all places in order."""
-        axes = self.reduce.axes
-        init = self.reduce.init
+    def totals(self, points: list[Point]) -> list[loop.Reg]:
+        """The reduce at the lanes of neighbouring rows, of each all places in order; what several rows see is used while it
+        is in a register."""
+        axes, init = self.reduce.axes, self.reduce.init
         first: loop.Value = neutral_value(self.reduce.fn, self.dtype) if init is None else loop.Const(init, self.dtype)
-        total = self.em.declare(self.em.widen(first, p.lanes))
-        for place in places(*(range(self.size_of(a)) for a in axes)):
-            at = dict(zip(axes, place))
+        totals = [self.em.declare(self.em.widen(first, p.lanes)) for p in points]
+        every = [dict(zip(axes, place)) for place in places(*(range(self.size_of(a)) for a in axes))]
+        steps = [(k, at) for k in range(len(points)) for at in every]
+        if self.rows is not None:
+            s = self.rows
+            steps.sort(key=lambda step: step[0] * s.stride + step[1][s.window] * s.dilation)
+        for k, at in steps:
+            p = points[k]
             body = rewrite(self.reduce.body, self.replacing(at))
             q = Point({**p.env, **{a: expr(v) for a, v in at.items()}}, p.vector, p.lanes)
-            self.em.emit(loop.Assign(total, self.joined(total, body, q)))
-        return total
+            self.look(at, q)
+            self.em.emit(loop.Assign(totals[k], self.joined(totals[k], body, q)))
+        return totals
+
+    def look(self, at: dict[str, int], p: Point) -> None:
+        """What has to be done before the scratch is read at one place of the window: nothing."""
 
     def joined(self, total: loop.Reg, body: RegionExpr, p: Point) -> loop.Value:
         em = self.em
@@ -271,7 +290,7 @@ class _Windows(Tiles):
         row = ZERO
         if self.rows is not None:
             row = (var(self.rows.axis) - self.y0) * self.rows.stride + at[self.rows.window] * self.rows.dilation
-        return At(_SEEN, (self.own + row, expr(shift % c.stride), var(c.axis) + shift // c.stride))
+        return At(SEEN, (self.own + row, expr(shift % c.stride), var(c.axis) + shift // c.stride))
 
     def finish_kept(self, kept: loop.LocalBuffer, x: str, p: Point) -> None:
         self.finish(self.em.load(kept.name, var(x), self.dtype, p), p, None)

@@ -15,6 +15,7 @@ from tatami.plan.choose_convolution import (
     winograd_estimate,
 )
 from tatami.plan.choose_rows import rows_candidate, scalar_candidate, vector_widths
+from tatami.plan.choose_window import window_candidate, window_estimate
 from tatami.plan.estimate import (
     contraction_estimate,
     loops_estimate,
@@ -22,7 +23,6 @@ from tatami.plan.estimate import (
     streaming_estimate,
     trips,
     turn_estimate,
-    window_estimate,
 )
 from tatami.plan.ir import (
     TURNED_LANES,
@@ -96,30 +96,6 @@ def _at_sizes(region: Region, estimate: dict[str, float], sizes: Mapping[str, in
         for n in sorted(free_vars(size)):
             names.setdefault(n)
     return estimate | {f"at.{n}": float(sizes.get(n, 128)) for n in names}
-
-
-WINDOW_BYTES = 24 << 10
-"""Of what a block of rows sees: stays in L1."""
-
-
-def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
-    """What the windows of a block of rows see, copied without guards; then vectors along the columns."""
-    found = find_window(region)
-    if isinstance(found, str):
-        return Rejected("cpu_window", found)
-    lanes = target.lanes
-    if lanes < 4:
-        return Rejected("cpu_window", f"vectors of {lanes} elements; the template takes 4 or more")
-    extents = all_axes(region)
-    itemsize = lets_by_name(region)[found.let].dtype.itemsize
-    line = (size_at(extents[found.slides[-1].axis], sizes) * found.slides[-1].stride + 2 * lanes) * itemsize
-    step = found.slides[0].stride
-    rows = max(4, WINDOW_BYTES // (line * step) // 4 * 4) if len(found.slides) == 2 else 1
-    height = size_at(extents[found.slides[0].axis], sizes) if len(found.slides) == 2 else 1
-    ahead = min(8, max(1, WINDOW_BYTES // 3 // (line * step * max(1, min(rows, height)))))
-    plan = CpuWindow(found.let, rows, ahead, lanes)
-    how = f"cpu_window, blocks of {rows} rows, {ahead} ahead"
-    return Candidate(plan, how, window_estimate(region, facts, plan, found, target, sizes))
 
 
 TURN_TILE = 64

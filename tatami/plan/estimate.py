@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.target import Target, lanes_of
 from tatami.plan.accesses import AccessMove, accesses, stride_kind
-from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuTurn, CpuWindow, Pass, Scalar
+from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuTurn, Pass, Scalar
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
 from tatami.region.online import Online
 from tatami.region.turned import Turned
 from tatami.region.walk import all_axes, lets_by_name, nodes
-from tatami.region.window import Window
 
 CHAIN = 4.0
 """Cycles from one addition to the next that needs it."""
@@ -184,27 +183,4 @@ def turn_estimate(
     turned = len(found.reads) * (lanes.bit_length() + 1.0)
     cycles = elements / lanes * (turned + operations(region, tuple(lets_by_name(region))) / 2)
     threads = max(1, target.cores) if elements > plan.tile**2 else 1
-    return rows_estimate(facts, cycles, threads, target, sizes)
-
-
-def window_estimate(
-    region: Region, facts: RegionFacts, plan: CpuWindow, found: Window, target: Target, sizes: Mapping[str, int]
-) -> dict[str, float]:
-    """Cycles of whole vectors along the columns: a load and half a multiply-add per place of the window, a few for the
-    epilogue; and of the copy, which a stride along the columns does element by element."""
-    extents = all_axes(region)
-    columns = found.slides[-1]
-    width = trips(region, (columns.axis,), sizes)
-    height = trips(region, tuple(s.axis for s in found.slides[:-1]), sizes)
-    outer = trips(region, found.outer, sizes)
-    terms = trips(region, tuple(s.window for s in found.slides), sizes)
-    lanes = lanes_of(plan.width, lets_by_name(region)[found.let].dtype.itemsize)
-    vectors = -(-width // lanes)
-    epilogue = operations(region, tuple(n for n in lets_by_name(region) if n != found.let))
-    cycles = outer * height * vectors * (0.75 * terms + 4.0 + epilogue)
-    seen_rows = height * found.slides[0].stride if len(found.slides) == 2 else 1
-    per_row = (vectors + 1) * 3.0 if columns.stride == 1 else 1.5 * width * columns.stride
-    again = 1.0 + size_at(extents[found.slides[0].window], sizes) / max(1.0, plan.rows * found.slides[0].stride)
-    cycles += outer * seen_rows * per_row * min(again, 2.0)
-    threads = max(1, target.cores) if outer > 1 else 1
     return rows_estimate(facts, cycles, threads, target, sizes)

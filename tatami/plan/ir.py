@@ -111,12 +111,14 @@ class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_strea
 class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window"):
     """A window that slides over a plane: blocks of `rows` rows of results, what they see copied without guards to scratch
     (region/window.py says when). What `ahead` blocks see is copied before the first of them is computed, so that no
-    load waits for stores. `let` is the reduce; `width` in elements of fp32."""
+    load waits for stores. `let` is the reduce; `width` in elements of fp32. `whole`: a block is a plane, whose rows are
+    copied as they lie; of two vectors a row at most, which know their columns outside."""
 
     let: str
     rows: int
     ahead: int
     width: int
+    whole: bool = False
 
 
 class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winograd"):

@@ -135,7 +135,7 @@ def show_plan(plan: SchedulePlan) -> list[str]:
         case CpuWindow():
             return [
                 f"cpu_window {plan.let}",
-                f"  blocks of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}",
+                f"  {'whole planes' if plan.whole else 'blocks'} of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}",
             ]
         case CpuWinograd():
             blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"

@@ -11,7 +11,8 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import free_vars
+from tatami.core.expr import ONE, free_vars, step_of, var
+from tatami.core.layout import address
 from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard
 from tatami.region.contraction import depends_on, epilogue_of
@@ -33,6 +34,17 @@ class Window(msgspec.Struct, frozen=True):
     outside: Scalar
     slides: tuple[Slide, ...]
     outer: tuple[str, ...]
+
+
+class Plane(msgspec.Struct, frozen=True):
+    """Rows `first` … of a tensor that the windows of one result plane see, `rows` of them, as they lie: `pitch` elements each.
+    The windows see `seen` rows, `above` of them before the first one: what is no row of the tensor is outside."""
+
+    first: int
+    rows: int
+    pitch: int
+    above: int
+    seen: int
 
 
 def find_window(region: Region) -> Window | str:
@@ -80,6 +92,30 @@ def _find(region: Region) -> Window:
         if other.name not in after and depends_on(other.name, let.name, lets):
             raise Refused(f"{other.name} follows the window and is no epilogue")
     return Window(let.name, moving, read, outside, slides, tuple(a for a in let.axes if a not in spatial))
+
+
+def find_plane(region: Region, window: Window) -> Plane | str:
+    """What a window sees of a plane whose rows lie one after the other, or why that is not known."""
+    if len(window.slides) != 2:
+        return f"{len(window.slides)} dimensions slide; a plane has 2"
+    extents = all_axes(region)
+    memref = next(p.memref for p in region.inputs if p.name == window.read.tensor)
+    down, across = window.slides
+    entries = list(window.read.map)
+    entries[down.dim], entries[across.dim] = var("row"), var("column")
+    at = address(memref.layout, memref.shape, tuple(entries))
+    pitch = step_of(at, "row")
+    if step_of(at, "column") != ONE or pitch is None or pitch != memref.shape[across.dim]:
+        return "the rows of the tensor do not follow each other"
+    height, offset = extents[down.axis].as_int(), down.offset.as_int()
+    size = (memref.shape[down.dim] if down.guard is None else down.guard).as_int()
+    width, place = extents[across.axis].as_int(), across.offset.as_int()
+    known = pitch.as_int()
+    if not height or not width or not known or not size or offset is None or place is None:
+        return f"a plane of {extents[down.axis]} x {extents[across.axis]} of {pitch}; the sizes have to be known"
+    seen = (height - 1) * down.stride + ((extents[down.window].as_int() or 1) - 1) * down.dilation + 1
+    first, stop = max(0, offset), min(size, offset + seen)
+    return Plane(first, max(0, stop - first), known, first - offset, seen)
 
 
 def _moving(body: RegionExpr, let: Let, window: tuple[str, ...]) -> tuple[RegionExpr, tuple[Guard, ...], Read, Scalar]:

@@ -89,6 +89,20 @@ def test_windows_of_constant_sizes(name: str, target: str) -> None:
         check(tt.compile(graph(WINDOWS[name], (1, C, h, w)), target=target), WINDOWS[name], sample((1, C, h, w)))
 
 
+@pytest.mark.parametrize("shape", [(1, C, 7, 7), (2, C, 18, 31)], ids=str)
+@pytest.mark.parametrize("name", [n for n in WINDOWS if n != "depthwise without borders"])
+def test_small_planes_are_copied_whole(name: str, shape: tuple[int, ...]) -> None:
+    f = tt.compile(graph(WINDOWS[name], shape))
+    check(f, WINDOWS[name], sample(shape))
+    (plan,) = windows_of(f)
+    assert plan.whole == (name not in ("largest of 3x3", "depthwise stride 3, uneven borders"))
+
+
+def test_planes_of_many_columns_are_not_copied_whole() -> None:
+    shape = (1, C, 33, 3 * PRESETS["cpu:avx512"].lanes)
+    assert not windows_of(tt.compile(graph(WINDOWS["depthwise 3x3"], shape), target="cpu:avx512"))[0].whole
+
+
 def test_an_empty_plane() -> None:
     f = tt.compile(graph(WINDOWS["depthwise 3x3"], ("B", C, "H", 9)), sizes={"B": (0, 1, 64), "H": (0, 28, 64)})
     assert f(x=np.zeros((0, C, 4, 9), np.float32))["y"].shape == (0, C, 4, 9)
@@ -127,8 +141,9 @@ def test_products_of_narrow_numbers_are_exact(dtype: tt.DType, bits: int) -> Non
 def test_a_window_with_a_special_value(value: float) -> None:
     """NaN wins, and a border is no number that could."""
     x = sample((1, C, 14, 14))
-    x[0, 2, 0, 0] = x[0, 3, 13, 13] = x[0, 4, 6, 7] = value
-    check(tt.compile(graph(WINDOWS["largest"], x.shape)), WINDOWS["largest"], x)
+    x[0, 2, 0, 0] = x[0, 3, 13, 13] = x[0, 4, 6, 7] = x[0, 1, 5, 13] = value
+    for name in ("largest", "depthwise 3x3"):
+        check(tt.compile(graph(WINDOWS[name], x.shape)), WINDOWS[name], x)
 
 
 def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
@@ -137,13 +152,14 @@ def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
     assert np.array_equal(one, three)
 
 
+@pytest.mark.parametrize("shape", [("B", C, "H", "W"), (2, C, 7, 6)], ids=["unknown", "whole"])
 @pytest.mark.parametrize("name", ["depthwise 3x3", "depthwise stride 2", "depthwise with a residual", "largest of 3x3"])
-def test_nothing_outside_the_tensors_is_read_or_written(name: str) -> None:
-    f = tt.compile(graph(WINDOWS[name], ("B", C, "H", "W")), target="cpu:avx2", sizes=RANGES)
+def test_nothing_outside_the_tensors_is_read_or_written(name: str, shape: tuple[Any, ...]) -> None:
+    f = tt.compile(graph(WINDOWS[name], shape), target="cpu:avx2", sizes=RANGES if "B" in shape else {})
     plans = f.stages["plan"].value.main.regions
     for region, plan in zip(f.stages["region"].value.main.body, plans, strict=True):
         kernel = kernel_of(region, plan.choices[-1].plan, "avx2")
-        cases = [{"B": b, "H": h, "W": w} for b, h, w in SIZES]
+        cases = [{"B": b, "H": h, "W": w} for b, h, w in SIZES] if "B" in shape else [{}]
         finished = run_sanitized(sanitizer_program(region, kernel, cases))
         if finished is None:
             pytest.skip("the compiler has no sanitizers")
@@ -162,6 +178,9 @@ def test_a_wrong_plan_is_refused_with_the_reason() -> None:
         CpuWindow(plan.let, 4, 1, 12),
         CpuWindow(plan.let, 4, 1, 32),
         CpuWindow(plan.let, 4, 0, 16),
+        CpuWindow(plan.let, 4, 1, 16, whole=True),
+        CpuWindow(plan.let, 14, 1, 4, whole=True),
     ):
         assert verify_plan(wrong, region, target)
+    assert verify_plan(CpuWindow(plan.let, 4, 1, 16), region, target) == []
     assert verify_plan(plan, region, PRESETS["sm80"])[0].kind == "InvalidPlan"

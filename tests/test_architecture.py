@@ -99,6 +99,7 @@ FACE = {
     "walk",
     "gemm_view",
     "pixels",
+    "row_groups",
     "pair_view",
     "gpu_limits",
     "pair_limits",

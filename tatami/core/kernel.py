@@ -39,6 +39,17 @@ class Condition(msgspec.Struct, frozen=True):
     high: int = 0
 
 
+def condition_text(c: Condition) -> str:
+    parts = []
+    if c.divisor != 1:
+        parts.append(f"{c.size} % {c.divisor} == 0")
+    if c.low:
+        parts.append(f"{c.low} <= {c.size}")
+    if c.high:
+        parts.append(f"{c.size} <= {c.high}")
+    return " and ".join(parts) or "always"
+
+
 class Window(msgspec.Struct, frozen=True):
     """The walk of an im2col map over w and h: from `lower` on, in `steps`, below the tensor's size + `upper`."""
 

@@ -47,6 +47,8 @@ def copy_text(k: Kernel, s: CpAsync, o: Operand, mn: Side, inner: Side, ring: Ri
         at = {row_axis: "g_row", column_axis: "g_column"}
         l.add(f"const tt_i64 g_row = {first_row} + row, g_column = {first_column} + column;")
         tests = [f"{at[axis]} < {LIMIT[axis]}" for axis in (row_axis, column_axis) if axis in s.predicate]
+        if k.groups is not None and o.ring == k.b.ring:
+            tests.append(f"matrix < {factor_text(k.groups.matrices)}")
         if o.gather is None:
             pitch = o.stride_mn if o.major == "k" else o.stride_k
             assert pitch is not None

@@ -23,7 +23,7 @@ from tatami.cu.pair_text import (
 )
 from tatami.cu.ring_text import barrier_text, guard_text, parity_text, slot_text
 from tatami.cu.sync_text import fma_text, load_tile_text, sync_epilogue
-from tatami.cu.tile_text import pair_tile_text
+from tatami.cu.tile_text import pair_tile_text, part_lines
 from tatami.cu.warpgroup_text import (
     chunk_head,
     hold_text,
@@ -106,7 +106,7 @@ class _Printer:
         """Of the chunks that follow."""
         self.products: dict[str, Wgmma] = {}
         """By the token that their Waits name."""
-        self.persistent = any(
+        self.persistent = kernel.groups is None and any(
             isinstance(s, Loop) and s.over == "tiles"
             for x in kernel.body
             for s in ((x,) if not isinstance(x, Role) else x.body)
@@ -219,6 +219,16 @@ class _Printer:
             with l.block(columns):
                 self.statements(s.body)
             return
+        if self.k.groups is not None:
+            l.add("const tt_i64 m_end = tt_min_size(m_first + BM, M);")
+            counted = self.k.ring_origin == "kernel"
+            if counted:
+                l.add("int base = 0;  // blocks before this part")
+            with l.block(f"for (tt_i64 m0 = m_first; m0 < m_end;{' base += KB' if counted else ''})"):
+                part_lines(self.k.groups, l)
+                self.statements(s.body)
+                l.add("m0 = M;")
+            return
         if self.k.weights is not None:
             l.add("int base = 0;  // blocks before this tile")
             with l.block("for (int done = 0; done * tt_grid_x() < tiles; ++done)"):
@@ -273,7 +283,7 @@ class _Printer:
                 l.add("float acc[ROWS / 64][BN / 2];")
                 if k.weights is not None:
                     state_lines(k, k.weights, l)
-            if not self.persistent:
+            if not self.persistent and self.k.groups is None:
                 l.add("constexpr int base = 0;")
             if s.elected:
                 with l.block(f"if (tid == {128 * s.first})"):

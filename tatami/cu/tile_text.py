@@ -7,10 +7,10 @@ the others' (one behind the matrix where the count is odd: TMA delivers zeros th
 from __future__ import annotations
 
 from tatami.core.expr import expr
-from tatami.cu.expr_text import factor_text
+from tatami.cu.expr_text import factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.pair_text import key_lines, place_lines, size_lines
-from tatami.gpu.ir import Kernel
+from tatami.gpu.ir import Groups, Kernel
 from tatami.plan.ir import TILE_GROUP
 
 
@@ -68,14 +68,15 @@ def _counts(k: Kernel, l: Lines) -> None:
 
 def _of_block(k: Kernel, l: Lines) -> None:
     names = [f"b{i}" for i in range(len(k.batch))]
+    first_row = "m0" if k.groups is None else "m_first"
     at = {role: f"tt_block_{c}()" for c, role in k.grid.items()}
     if k.tile_order != "row" and {k.grid["x"], k.grid["y"]} == {"m", "n"}:
         _counts(k, l)
         l.add(f"int t = tt_block_y() * {'NT' if k.grid['x'] == 'n' else 'MT'} + tt_block_x();")
         m, n = _grouped(k, l)
-        l.add(f"const tt_i64 m0 = (tt_i64)({m}) * BM, n0 = (tt_i64)({n}) * BN;")
+        l.add(f"const tt_i64 {first_row} = (tt_i64)({m}) * BM, n0 = (tt_i64)({n}) * BN;")
     else:
-        l.add(f"const tt_i64 m0 = (tt_i64){at['m']} * BM, n0 = (tt_i64){at['n']} * BN;")
+        l.add(f"const tt_i64 {first_row} = (tt_i64){at['m']} * BM, n0 = (tt_i64){at['n']} * BN;")
     if k.split > 1:
         count = " * ".join(factor_text(b) for b in k.batch) or "1"
         l.add(f"tt_i64 z = {at['b']};", f"const tt_i64 split = z / ({count});")
@@ -85,6 +86,14 @@ def _of_block(k: Kernel, l: Lines) -> None:
     elif k.batch:
         l.add(f"tt_i64 z = {at['b']};", f"tt_i64 {', '.join(names)};")
         _split_batch(k, l)
+
+
+def part_lines(g: Groups, l: Lines) -> None:
+    """The rows m0 .. M of the tile's rows m_first .. m_end, all of one group: those from m0 on before the next end."""
+    l.add("tt_i64 matrix = 0, M = m_end;")
+    with l.block(f"TT_ROLLED for (tt_i64 e = 0; e < {factor_text(g.count)}; ++e)"):
+        l.add(f"const tt_i64 end = (tt_i64){g.ends}[{index_text(g.index)}];")
+        l.add("if (end <= m0) ++matrix; else M = tt_min_size(M, end);")
 
 
 def _grouped(k: Kernel, l: Lines) -> tuple[str, str]:

@@ -10,7 +10,7 @@ program main (x: fp32[B, 64], w: fp32[64, 8]) -> (y: fp32[B, 8])
 
 from __future__ import annotations
 
-from tatami.core.kernel import Condition
+from tatami.core.kernel import Condition, condition_text
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
@@ -131,15 +131,7 @@ def _arg(a: Arg) -> str:
 
 
 def _conditions(conditions: tuple[Condition, ...]) -> str:
-    parts: list[str] = []
-    for c in conditions:
-        if c.divisor != 1:
-            parts.append(f"{c.size} % {c.divisor} == 0")
-        if c.low:
-            parts.append(f"{c.size} >= {c.low}")
-        if c.high:
-            parts.append(f"{c.size} <= {c.high}")
-    return f"when {' and '.join(parts)}: " if parts else ""
+    return f"when {' and '.join(map(condition_text, conditions))}: " if conditions else ""
 
 
 def _named(sizes: object) -> str:

@@ -118,6 +118,7 @@ def contraction_kernel(
         tile_order=order,
         split=split,
         cluster=cluster,
+        groups=p.groups,
     )
 
 

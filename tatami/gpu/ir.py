@@ -268,8 +268,8 @@ class TmaStore(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
 
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Loop"):
-    """`over` blocks: the k loop, var k, from block `first` (0 or 1) on. `over` tiles: the tiles of a persistent CTA. `over`
-    chunks: 64 rows and some columns of a warpgroup's accumulator at a time, as a slot of the epilogue's ring holds them."""
+    """`over` blocks: the k loop, var k, from block `first` (0 or 1) on. `over` tiles: the tiles of a persistent CTA, or
+    the parts of its tile (`Kernel.groups`). `over` chunks: 64 rows and some columns of a warpgroup's accumulator at a time, as a slot of the epilogue's ring holds them."""
 
     over: Literal["blocks", "tiles", "chunks"]
     body: tuple[Stmt, ...]
@@ -429,6 +429,16 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     """A row's sum is written: weights are of score - 0 where the largest score is infinite, of either sign."""
 
 
+class Groups(msgspec.Struct, frozen=True):
+    """Row m is of the group number `matrix`: how many of the `count` integers `ends`[`index`], over e, are at most m. Operand B
+    is the group's own, zeros where it has none: there are `matrices`."""
+
+    ends: str
+    index: Expr
+    count: Expr
+    matrices: Expr
+
+
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="contraction"):
     """`rows` x `cols` threads of the synchronous template, or warps of the others, divide the tile. `fma` is the ring of
     the MMA template with ordinary multiply-adds behind it: a warp's 8 x 4 lanes share its part of the tile. `pair`: A is
@@ -474,6 +484,8 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     section: int = 0
     """Batches whose tiles a persistent CTA mixes, the last rows of all first; 0: one batch after the other."""
     weights: Weights | None = None
+    groups: Groups | None = None
+    """The loop over tiles then goes through the parts of the CTA's tile whose rows are of one group each."""
 
     @property
     def ctas(self) -> int:

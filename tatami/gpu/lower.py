@@ -27,7 +27,7 @@ from tatami.gpu.sort import DOWN, lower_sort
 from tatami.gpu.split_k import split_region
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.sync import lower_sync
-from tatami.plan.gpu_limits import hard_limits, shape_rules
+from tatami.plan.gpu_limits import group_rules, hard_limits, shape_rules
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 
 
@@ -96,6 +96,8 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
         raise fail("InvalidPlan", region.name, "split_k makes two kernels of this Region", "lower it by lower_split")
     p = problem(region, plan.acc, choice.conditions)
     refuse(region.name, "InvalidPlan", shape_rules(plan))
+    if p.groups is not None:
+        refuse(region.name, "InvalidPlan", group_rules(plan))
     refuse(region.name, "InvalidPlan", check_words(plan, region, p))
     refuse(region.name, "ResourceExceeded", hard_limits(plan, p.a_dtype, target))
     if plan.arch != target.isa and not (plan.arch == "sm80" and target.isa == "sm90"):
@@ -109,7 +111,8 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
     cluster = plan.cluster if isinstance(plan, Sm90Mma) else (1, 1)
     steps = (plan.tile[0] * cluster[0], plan.tile[1] * cluster[1], plan.tile[2])
     for role, size, tile in zip("mnk", (p.m, p.n, p.k), steps):
-        if role not in tail and not is_divisible(size, tile, p.conditions) and not (isinstance(plan, Sm90Mma) and role == "k"):
+        whole = is_divisible(size, tile, p.conditions) and not (role == "m" and p.groups is not None)
+        if role not in tail and not whole and not (isinstance(plan, Sm90Mma) and role == "k"):
             raise fail(
                 "InvalidPlan",
                 region.name,
@@ -134,9 +137,11 @@ def lower_split(region: region_ir.Region, choice: Guarded, target: Target) -> li
     """The kernels of split-K: the parts of the product, then their sum and the epilogue."""
     plan = choice.plan
     assert isinstance(plan, Sm80Mma | Sm90Mma)
-    acc = problem(region, plan.acc, choice.conditions).acc
-    split = split_region(region, plan, acc)
-    first = msgspec.structs.replace(choice, plan=msgspec.structs.replace(plan, epilogue=(), acc=acc))
+    p = problem(region, plan.acc, choice.conditions)
+    if p.groups is not None:
+        refuse(region.name, "InvalidPlan", group_rules(plan))
+    split = split_region(region, plan, p.acc)
+    first = msgspec.structs.replace(choice, plan=msgspec.structs.replace(plan, epilogue=(), acc=p.acc))
     kernel, binding = lower_region(split.product, first, target)
     parts = msgspec.structs.replace(binding, scratch=(split.scratch,))
     return [(kernel, parts), *lower_stream(split.after, split.plan, choice.conditions)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tatami.gpu.problem import Problem
 from tatami.plan.gpu_limits import algorithm_rules
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
-from tatami.region.ir import Binary, Read, Reduce, Region, Unary
-from tatami.region.walk import nodes
+from tatami.region.ir import Binary, Reduce, Region, Unary
+from tatami.region.walk import nodes, reads
 
 PLACES = ("block.x", "block.y", "block.z", "warp.x", "warp.y", "lane", "thread.x", "thread.y")
 
@@ -66,7 +66,7 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
             out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: on sm90 epilogue_store says how results leave")
         elif e.buffer != "reg" and e.source in after:
             out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: only what leaves the accumulator is exchanged")
-    out += algorithm_rules(plan.algo_choice, ("matmul", "conv"), ("implicit_gemm", "gemm"))
+    out += algorithm_rules(plan.algo_choice, ("matmul", "conv", "grouped_matmul"), ("implicit_gemm", "gemm"))
     return out
 
 
@@ -91,5 +91,5 @@ def _operands(region: Region, acc: str) -> tuple[str, str]:
     let = next(x for x in region.lets if x.name == acc)
     assert isinstance(let.expr, Reduce) and isinstance(let.expr.body, Binary)
     sides = (let.expr.body.x, let.expr.body.y)
-    names = [next((e.tensor for e in nodes(s) if isinstance(e, Read)), "") for s in sides]
+    names = [next((e.tensor for e in reads(s)), "") for s in sides]
     return names[0], names[1]

@@ -19,7 +19,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, floordiv, free_vars, step_of, substitute, var
 from tatami.core.kernel import Condition
 from tatami.core.layout import address
-from tatami.gpu.ir import Operand
+from tatami.gpu.ir import Groups, Operand
 from tatami.gpu.stream_ir import Param
 from tatami.gpu.walk import Walk, walk_of
 from tatami.region.gemm_view import (
@@ -36,6 +36,7 @@ from tatami.region.gemm_view import (
 )
 from tatami.region.ir import Let, Read, Ref, Region, RegionExpr
 from tatami.region.pixels import Pixels, pixels_of
+from tatami.region.row_groups import GROUP, RowGroups
 from tatami.region.walk import rewrite
 
 
@@ -76,8 +77,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     a_walk: Walk | str = ""
     b_walk: Walk | str = ""
     """Of a gathered operand: how TMA walks over it, or why it cannot."""
+    groups: Groups | None = None
     tf32: bool = False
     """`a` and `b` are rounded to 10 fraction bits before they are multiplied (`GemmView.tf32`)."""
+
+    @property
+    def matrices(self) -> dict[str, Expr]:
+        """What counts matrices beside the batch: the number of the rows' group."""
+        return {} if self.groups is None else {"matrix": self.groups.matrices}
 
     @property
     def multiplied(self) -> str:
@@ -95,10 +102,12 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     n, outer_n = mergeable(view.n, rhs, view.k)
     batch_axes = [*zip(view.batch.axes, view.batch.sizes), *outer_m, *outer_n]
     groups = (view.batch, view.m, view.n, view.k)
-    words = Words(region, {a for g in groups for a in g.axes}, [size for g in groups for size in g.sizes])
+    own = {GROUP, view.groups.counter} if view.groups is not None else set()
+    words = Words(region, own | {a for g in groups for a in g.axes}, [size for g in groups for size in g.sizes])
     words.place |= {a: var(f"b{i}") for i, (a, _) in enumerate(batch_axes)}
     for role, group in (("m", m), ("n", n), ("k", view.k)):
         words.place |= _split(role, Group(group.axes, tuple(words.index(size) for size in group.sizes)))
+    row_groups = None if view.groups is None else _groups(view.groups, words)
     let_name = {view.acc: "acc"} | {x.name: f"v{i}" for i, x in enumerate(view.epilogue)}
     lets = words.lets(view.epilogue, let_name, ("m", "n"))
     stores = words.stores({*view.batch.axes, *view.m.axes, *view.n.axes}, let_name)
@@ -138,8 +147,16 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
         conditions=words.conditions(conditions),
         a_walk=walk(lhs, m),
         b_walk=walk(rhs, n),
+        groups=row_groups,
         tf32=view.tf32,
     )
+
+
+def _groups(g: RowGroups, words: Words) -> Groups:
+    """In kernel words, which the addresses of the second operand have too: its number of the group."""
+    words.place |= {GROUP: var("matrix"), g.counter: var("e")}
+    param = words.param_of[g.ends.tensor]
+    return Groups(param, words.index(words.at(g.ends)), words.index(g.count), words.index(g.matrices))
 
 
 def swapped(p: Problem) -> Problem:

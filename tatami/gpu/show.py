@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from tatami.core.kernel import condition_text
 from tatami.core.module import Module
 from tatami.gpu.ir import (
     BodyKernel,
@@ -57,9 +58,7 @@ def show(module: Module[Program]) -> str:
                 case BodyKernel():
                     lines += body_lines(k)
         for b in program.bindings:
-            when = " and ".join(
-                f"{c.size} % {c.divisor} == 0" if c.divisor > 1 else f"{c.low} <= {c.size}" for c in b.conditions
-            )
+            when = " and ".join(map(condition_text, b.conditions))
             lines.append(
                 f"  run {b.kernel} for {b.region}({', '.join(b.buffers)}) sizes=[{', '.join(map(str, b.sizes))}] "
                 f"grid=[{', '.join(map(str, b.grid))}] block={list(b.block)} shared={b.shared_bytes}"
@@ -78,6 +77,11 @@ def kernel_lines(k: Kernel) -> list[str]:
         f"    tail {', '.join(k.tail) or 'none'}; grid {', '.join(f'{c}={r}' for c, r in sorted(k.grid.items()))}; "
         f"shared {k.shared_bytes} B; barriers {k.barrier_model}",
     ]
+    if k.groups is not None:
+        g = k.groups
+        out.append(
+            f"    matrix = how many of {g.ends}[{g.index}], e < {g.count}, are <= m; B is 0 unless matrix < {g.matrices}"
+        )
     if k.weights is not None:
         out += _weights(k.weights)
     for o, name in ((k.a, "A"), (k.b, "B")):

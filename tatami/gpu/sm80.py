@@ -53,9 +53,11 @@ def sm80_body(
     stores: tuple[StGlobalVec, ...],
     overlap: bool,
     edge: str = "",
+    by_groups: bool = False,
 ) -> tuple[Stmt, ...]:
     """`copies`: (ring, token, predicated axes, width) of A and B. `depth`: blocks ahead. `overlap`: a persistent CTA
-    whose next tile's first copies start before the epilogue (spec 3 §9.2). `edge`: the ring that the accumulators take."""
+    whose next tile's first copies start before the epilogue (spec 3 §9.2). `edge`: the ring that the accumulators take.
+    `by_groups`: all of it for the rows of one group after the other."""
 
     def load(block: Expr, tile: str = "this") -> list[Stmt]:
         out: list[Stmt] = [
@@ -82,6 +84,8 @@ def sm80_body(
         step += [Mma("acc", shape, k_steps, dtype, K, Token("tMMA", K))]
     finish: list[Stmt] = [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), overlap, edge), *stores]
     loop = Loop("blocks", tuple(step))
+    if by_groups:
+        return (Loop("tiles", (ZeroAcc("acc"), *first, loop, SyncThreads((Token("tFree", LAST),)), *finish)),)
     if not overlap:
         return (ZeroAcc("acc"), *first, loop, *finish)
     following: list[Stmt] = [s for j in range(depth) for s in load(expr(j), "next")]
@@ -110,9 +114,11 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         ring = Ring(o.ring, base, rows, row_bytes, plan.stages, swizzle, shared, apart)
         rings.append(ring)
         base += ring.slot_bytes * ring.slots
+    # Rows of a group begin anywhere: neighbours along m may lie at any address.
+    rows_wanted = 1 if p.groups is not None and a.major == "mn" else plan.vectorize.width
     copies = tuple(
-        (o.ring, t, tuple(r for r in (role, "k") if r in tail), copy_width(o, size, p.k, p.conditions, plan.vectorize.width))
-        for o, t, role, size in ((a, "tA", "m", p.m), (b, "tB", "n", p.n))
+        (o.ring, t, tuple(r for r in (role, "k") if r in tail), copy_width(o, size, p.k, p.conditions, wanted))
+        for o, t, role, size, wanted in ((a, "tA", "m", p.m, rows_wanted), (b, "tB", "n", p.n, plan.vectorize.width))
     )
     if plan.split_k > 1:
         p = split_stores(p)
@@ -135,6 +141,7 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         else tile_stores(p, tail, plan.vectorize.width, own=2, quad=warp[1] % 32 == 0),
         overlap=overlap,
         edge="smE" if slots else "",
+        by_groups=p.groups is not None,
     )
     kernel = contraction_kernel(
         p,

@@ -205,7 +205,7 @@ def _body(
         barriers.append(MBarrierInit("idle", per_slot))
         produce = [Wait((Token("tE", LAST),), "mbarrier", mbarrier="idle", block=expr(0), phase=1), *produce]
         consume.append(MBarrierArrive("idle", LAST))
-    if plan.persistent:
+    if plan.persistent or p.groups is not None:
         produce, consume = [Loop("tiles", tuple(produce))], [Loop("tiles", tuple(consume))]
     if plan.epilogue_store == "stmatrix_tma":
         consume.append(Wait((), "bulk_group"))

@@ -28,7 +28,7 @@ def tensor_map(
     tf32: bool = False,
 ) -> tuple[TensorMapSpec, tuple[Expr, ...]]:
     """The descriptor of a matrix and the coordinates of a block: innermost first, batch axes that move last."""
-    outer = slices(offset, {f"b{i}": size for i, size in enumerate(p.batch)})
+    outer = slices(offset, {f"b{i}": size for i, size in enumerate(p.batch)} | p.matrices)
     if outer is None:
         raise refused(p, f"{param} starts at element {offset} of its buffer")
     dims = [*(size for size, _ in along), *(count for _, count, _ in outer)]

@@ -313,6 +313,7 @@ def _skeleton(kernel: Kernel) -> Kernel:
         b=Operand(kernel.b.ring, kernel.b.dtype),
         tail=(),
         weights=None,
+        groups=None,
         body=_bare(kernel.body),
     )
 

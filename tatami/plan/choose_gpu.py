@@ -14,10 +14,27 @@ from tatami.core.expr import Expr, exact_div, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
-from tatami.plan.choose_sm90 import REGISTERS, Shape, can_stage, row_bytes, sm90_shapes, stages_of, why_not_wgmma
+from tatami.plan.choose_sm90 import (
+    REGISTERS,
+    Shape,
+    can_stage,
+    mapped_sizes,
+    row_bytes,
+    sm90_shapes,
+    stages_of,
+    why_not_wgmma,
+)
 from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
-from tatami.plan.gpu_limits import hard_limits, shape_rules, sm80_instruction, sm90_depth, sm90_instruction, spills, stop_rules
+from tatami.plan.gpu_limits import (
+    hard_limits,
+    shape_rules,
+    sm80_instruction,
+    sm90_depth,
+    sm90_instruction,
+    spills,
+    stop_rules,
+)
 from tatami.plan.ir import (
     INST_K,
     Async,
@@ -102,7 +119,11 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
 def _product_of(region: Region) -> GemmView | str:
     """The matrix product that a template takes, or why there is none."""
     view = gemm_view(region)
-    if isinstance(view, str) or (view.m.axes and view.n.axes):
+    if isinstance(view, str):
+        return view
+    if view.groups is not None and (why := why_not_mma(view)):
+        return why
+    if view.m.axes and view.n.axes:
         return view
     return "one side of the product has no axis of its own: memory decides"
 
@@ -147,11 +168,11 @@ def fastest(
 ) -> tuple[Candidate | None, tuple[Rejected, ...]]:
     """The fastest of those that fit and break the fewest STOP rules, of which a spill counts more than all others; None where
     none fits."""
-    dims, dtype = _dims(view, sizes), view.lhs.dtype
+    dtype = view.lhs.dtype
     fits: list[tuple[tuple[bool, int], Candidate, list[str]]] = []
     rejected: list[Rejected] = []
     for c in candidates:
-        estimate = gpu_estimate(c.plan, dtype, dims, target, distinct)
+        estimate = gpu_estimate(c.plan, dtype, _dims(view, sizes, c.plan.tile[0]), target, distinct)
         c = msgspec.structs.replace(c, estimate=estimate)
         if broken := [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target)]:
             rejected.append(Rejected(c.line, broken[0], estimate))
@@ -172,9 +193,11 @@ def fastest(
     return best, tuple(rejected)
 
 
-def _dims(view: GemmView, sizes: Mapping[str, int]) -> tuple[int, int, int, int]:
+def _dims(view: GemmView, sizes: Mapping[str, int], rows: int = 1) -> tuple[int, int, int, int]:
+    """Batch, m, n, k. Of rows in groups each end cuts a tile of `rows` in two, which are computed one after the other."""
     b, m, n, k = (size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k))
-    return b, m, n, k
+    cuts = 0 if view.groups is None else max(0, size_at(view.groups.count, sizes) - 1)
+    return b, m + cuts * rows, n, k
 
 
 def _distinct(region: Region, view: GemmView, sizes: Mapping[str, int]) -> tuple[float, float]:
@@ -215,12 +238,14 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     if isinstance(view, str):
         pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
         return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
-    dtype, dims, distinct = view.lhs.dtype, _dims(view, sizes), _distinct(region, view, sizes)
+    dtype, distinct = view.lhs.dtype, _distinct(region, view, sizes)
     _, candidates = _groups(region, view, target)[0]
     fits = [
         c for c in candidates if not [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target), *spills(c.plan, dtype, target)]
     ]
-    offers = [Offer(c.line, c.plan, gpu_estimate(c.plan, dtype, dims, target, distinct)) for c in fits]
+    offers = [
+        Offer(c.line, c.plan, gpu_estimate(c.plan, dtype, _dims(view, sizes, c.plan.tile[0]), target, distinct)) for c in fits
+    ]
     return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
 
 
@@ -232,7 +257,10 @@ def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[
     conditions, wide = _alignment(view, width)
     out: list[tuple[tuple[Condition, ...], list[Candidate]]] = []
     if wide:
-        fast = _sm90_candidates(region, view, conditions) if target.isa == "sm90" and not why_not_wgmma(region, view) else []
+        fast: list[Candidate] = []
+        if target.isa == "sm90" and not why_not_wgmma(region, view):
+            conditions = _not_empty(conditions, mapped_sizes(region, view))
+            fast = _sm90_candidates(region, view, conditions)
         out.append((conditions, [*fast, *_sm80_candidates(region, view, width, few=bool(fast))]))
     if conditions or not wide:
         out.append(((), _sm80_candidates(region, view, min(2, width // 2), few=True)))
@@ -246,7 +274,7 @@ def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = Fal
         for stages in (2,) if few else (2, 3, 4):
             out.append(Candidate(sm80_plan(region, view, tile, warp, stages, width)))
     tile, warp = split
-    for parts in SPLITS:
+    for parts in SPLITS if view.groups is None else ():
         plan = sm80_plan(region, view, tile, warp, 3, width)
         out.append(Candidate(msgspec.structs.replace(plan, split_k=parts)))
     return out
@@ -286,6 +314,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
     bk = row // view.lhs.dtype.itemsize
     stages = stages_of(shape, staged, row)
     cm, cn = shape.cluster
+    whole = shape.split_k == 1 and view.groups is None
     return Sm90Mma(
         tile=(bm, bn, bk),
         stages=stages,
@@ -297,7 +326,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
         layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
         algo_choice={_what(view): "implicit_gemm"},
         local_edges=_edges(region, view),
-        async_=Async(True, stages, shape.split_k == 1),
+        async_=Async(True, stages, whole),
         inst_shape=sm90_instruction(view.lhs.dtype, bn),
         k_steps=bk // sm90_depth(view.lhs.dtype),
         consumers=shape.consumers,
@@ -305,7 +334,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
         registers=REGISTERS[shape.consumers],
         cluster=shape.cluster,
         multicast=shape.multicast,
-        persistent=shape.split_k == 1,
+        persistent=whole,
         epilogue_store="stmatrix_tma" if staged else "direct",
         split_k=shape.split_k,
         swap_ab=shape.swap_ab,
@@ -341,7 +370,8 @@ def _tail(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
     """Axes whose size is not known to be a multiple of the tile."""
     m, n = mergeable(view.m, view.lhs, view.k)[0], mergeable(view.n, view.rhs, view.k)[0]
     groups = (("m", m), ("n", n), ("k", view.k))
-    return tuple(f"{r}.i.i" for (r, g), t in zip(groups, tile) if not is_divisible(g.size, t))
+    ragged = view.groups is not None
+    return tuple(f"{r}.i.i" for (r, g), t in zip(groups, tile) if (r == "m" and ragged) or not is_divisible(g.size, t))
 
 
 def _epilogue(region: Region, view: GemmView) -> tuple[str, ...]:
@@ -349,7 +379,9 @@ def _epilogue(region: Region, view: GemmView) -> tuple[str, ...]:
 
 
 def _what(view: GemmView) -> str:
-    """A product whose operands are matrices, or windows of an image."""
+    """A product whose operands are matrices, of rows in groups or not, or windows of an image."""
+    if view.groups is not None:
+        return "grouped_matmul"
     is_window = why_not_plain(view.lhs, view.m, view.k) or why_not_plain(view.rhs, view.n, view.k)
     return "conv" if is_window else "matmul"
 
@@ -376,6 +408,13 @@ def _alignment(view: GemmView, width: int) -> tuple[tuple[Condition, ...], bool]
         return (), False
     minimal = [e for e in open_ if not any(f is not e and exact_div(e, f) is not None for f in open_)]
     return tuple(Condition(e, width) for e in minimal), True
+
+
+def _not_empty(conditions: tuple[Condition, ...], sizes: tuple[Expr, ...]) -> tuple[Condition, ...]:
+    """With the promise that none of `sizes` is 0."""
+    promised = tuple(msgspec.structs.replace(c, low=1) if c.size in sizes else c for c in conditions)
+    known = {c.size for c in conditions}
+    return (*promised, *(Condition(s, low=1) for s in sizes if s.as_int() is None and s not in known))
 
 
 def _strides(operand: GemmOperand) -> list[tuple[str, Expr]]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.expr import ONE, step_of, var
+from tatami.core.expr import ONE, ZERO, Expr, step_of, substitute, var
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import address
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns
@@ -83,12 +83,26 @@ def why_not_wgmma(region: Region, view: GemmView) -> str:
                 )
             if not is_last(region, pixels):
                 return f"{pixels.read.tensor} does not lie with its channels last"
+    if ZERO in mapped_sizes(region, view):
+        return "a tensor map has no dimension of size 0; there is nothing to multiply"
     if view.lhs.dtype.is_narrow_float:
         return ""
     if not view.tf32:
         return 'wgmma multiplies fp32 rounded to tf32 only, which precision "tf32" allows'
     turned = [o.tensor for o, g in ((view.lhs, view.m), (view.rhs, view.n)) if major_of(o, g, view.k) == "mn"]
     return f"wgmma reads tf32 along k only, and {turned[0]} is not contiguous there" if turned else ""
+
+
+def mapped_sizes(region: Region, view: GemmView) -> tuple[Expr, ...]:
+    """Dimensions of the operands' tensor maps that could be 0 while there are results, which no dimension of a map may be: k,
+    the sides of an image with a wide border, the matrices of groups."""
+    shapes = {p.name: p.memref.shape for p in region.inputs}
+    sizes = [view.k.size, *(() if view.groups is None else (view.groups.matrices,))]
+    for o, g in ((view.lhs, view.m), (view.rhs, view.n)):
+        if isinstance(walk := pixels_of(region, o, g, view.k) if why_not_plain(o, g, view.k) else "", Pixels):
+            sizes += shapes[walk.read.tensor]
+    results = view.batch.size * view.m.size * view.n.size
+    return tuple(s for s in dict.fromkeys(sizes) if (name := s.as_name()) is None or substitute(results, {name: ZERO}) != ZERO)
 
 
 def row_bytes(region: Region, view: GemmView) -> int:
@@ -106,6 +120,8 @@ def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
     majors = major_of(view.lhs, view.m, view.k), major_of(view.rhs, view.n, view.k)
     out = []
     for shape in SHAPES:
+        if view.groups is not None and shape != Shape(shape.tile, shape.consumers):
+            continue  # parts of a tile are computed by one CTA
         a, b = majors[::-1] if shape.swap_ab else majors
         boxes = ((a, shape.tile[0] // shape.cluster[1]), (b, shape.tile[1] // shape.cluster[0]))
         sharing = 1 if shape.schedule == "pingpong" else shape.consumers
@@ -127,7 +143,9 @@ def stages_of(shape: Shape, staged: bool, row: int) -> int:
 
 def can_stage(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> bool:
     """Can every output leave by TMA? 16-bit elements that a tile's rows and columns step through evenly, along the same one
-    of them neighbour by neighbour, all others by whole 16 bytes."""
+    of them neighbour by neighbour, all others by whole 16 bytes; and no group of rows that ends within a tile."""
+    if view.groups is not None:
+        return False
     axes = {let.name: let.axes for let in region.lets}
     runs = [mergeable(g, o, view.k)[0] for g, o in ((view.m, view.lhs), (view.n, view.rhs))]
     inner = set()

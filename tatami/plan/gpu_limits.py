@@ -227,6 +227,24 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
     return out
 
 
+def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
+    """Why a plan does not take rows in groups: a tile is then computed in parts that begin and end where a group does."""
+    if isinstance(plan, GpuSync):
+        return ["gpu_sync does not take rows in groups"]
+    fields = {"split_k": plan.split_k > 1, "async.epilogue_overlap": plan.async_.epilogue_overlap}
+    if isinstance(plan, Sm80Mma):
+        fields["async.enable false"] = not plan.async_.enable
+    else:
+        fields |= {
+            "persistent": plan.persistent,
+            "epilogue_store stmatrix_tma": plan.epilogue_store == "stmatrix_tma",
+            "swap_ab": plan.swap_ab,
+        }
+    return [
+        f"{field}: rows in groups are computed group by group, within a tile of one CTA" for field, on in fields.items() if on
+    ]
+
+
 def _sm80_rules(plan: Sm80Mma) -> list[str]:
     bm, bn, bk = plan.tile
     out = []

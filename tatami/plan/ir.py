@@ -200,7 +200,7 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
     ordinary multiply-adds.
 
     `split_k` CTAs share a tile's k; a second kernel adds their sums in order and runs the epilogue. `algo_choice`:
-    implicit_gemm, or direct, the streaming template, for `matmul` or `conv`.
+    implicit_gemm, or direct, the streaming template, for `matmul`, `conv` or `grouped_matmul`, whose rows are in groups.
     """
 
     tile: tuple[int, int, int]

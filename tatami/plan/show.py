@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from tatami.core.codec import dump_text, to_builtins
-from tatami.core.kernel import Condition
+from tatami.core.kernel import condition_text
 from tatami.core.layout import Layout, layout_text
 from tatami.core.module import Module
 from tatami.core.target import Target
@@ -51,24 +51,13 @@ def show_layouts(layouts: Mapping[str, Layout]) -> list[str]:
 def _region(r: RegionPlan) -> list[str]:
     lines = [f"  region {r.region}  key {r.key}"]
     for c in r.choices:
-        when = " and ".join(_condition(x) for x in c.conditions)
+        when = " and ".join(condition_text(x) for x in c.conditions)
         lines.append(f"    plan{f' when {when}' if when else ''}")
         lines += [f"      {line}" for line in show_plan(c.plan)]
         if c.estimate:
             lines.append(f"      estimate {show_estimate(c.estimate)}")
     lines += [f"    rejected {x.plan}: {x.why}" for x in r.rejected]
     return lines
-
-
-def _condition(c: Condition) -> str:
-    parts = []
-    if c.divisor != 1:
-        parts.append(f"{c.size} % {c.divisor} == 0")
-    if c.low:
-        parts.append(f"{c.low} <= {c.size}")
-    if c.high:
-        parts.append(f"{c.size} <= {c.high}")
-    return " and ".join(parts) or "always"
 
 
 UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "waves": "", "wave_eff": "", "pipeline_eff": ""}
@@ -118,7 +107,8 @@ def _term(name: str, value: float) -> str:
 def name_plan(plan: SchedulePlan) -> str:
     """One line: the kind, and what tells it from others of its kind."""
     if isinstance(plan, Sm80Mma | Sm90Mma | GpuSync | Sm80Pair | Sm90Pair):
-        return f"{type(plan).__name__} tile {'x'.join(map(str, plan.tile))}"
+        groups = isinstance(plan, Sm80Mma | Sm90Mma) and "grouped_matmul" in plan.algo_choice
+        return f"{type(plan).__name__} tile {'x'.join(map(str, plan.tile))}{', rows in groups' if groups else ''}"
     return show_plan(plan)[0]
 
 

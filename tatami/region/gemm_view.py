@@ -41,6 +41,7 @@ from tatami.region.ir import (
     Unary,
     Within,
 )
+from tatami.region.row_groups import RowGroups, within_a_group
 from tatami.region.walk import nodes, used_lets
 
 
@@ -90,12 +91,15 @@ class GemmView(msgspec.Struct, frozen=True):
     what is rounded, their `expr` what is multiplied."""
     epilogue: tuple[Let, ...]
     """All other lets: each can be computed where one element of the accumulator lives."""
+    groups: RowGroups | None = None
+    """Each group of rows of m has a matrix of its own: `rhs` is that of one group, whose number stands in its addresses."""
 
 
 def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     """The view, or the reason why there is none. `acc` names the contraction's let when a Region has several."""
     if region.opaque is not None:
         return "the Region is a named routine"
+    region, groups = within_a_group(region) or (region, None)
     found = [let for let in region.lets if is_product_reduce(let.expr) and acc in ("", let.name)]
     if not found:
         return "no let is a sum of products" if not acc else f"let {acc} is not a sum of products"
@@ -125,6 +129,8 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     tf32 = len(rounded) == 2
     lhs, rhs = (_operand(e, region, dtypes, tuple(let.axes) + let.expr.axes) for e in (rounded if tf32 else (x, y)))
     m, n, k = _group(group["m"], sizes), _group(group["n"], sizes), _group(list(let.expr.axes), sizes)
+    if groups is not None and m.axes != (groups.rows,):
+        return f"rows in groups run over {', '.join(m.axes) or 'no axis'}, not over {groups.rows} alone"
     k = max(_orders(k), key=lambda order: _bytes_together(lhs, m, order) + _bytes_together(rhs, n, order))
     if tf32:
         lhs, rhs = (msgspec.structs.replace(o, expr=e) for o, e in ((lhs, x), (rhs, y)))
@@ -139,6 +145,7 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
         rhs,
         tf32,
         tuple(other for other in region.lets if other is not let),
+        groups,
     )
 
 

@@ -53,9 +53,14 @@ class Value:
         return len(self.shape)
 
     @property
-    def is_tf32(self) -> bool:
-        """Has it just been rounded to 10 fraction bits?"""
-        return next(n for n in self.builder.nodes if n.id == self.id).op == Elementwise("tf32")
+    def unrounded(self) -> Value | None:
+        """What it has just rounded to 10 fraction bits."""
+        by_id = {n.id: n for n in self.builder.nodes}
+        node = by_id[self.id]
+        if node.op != Elementwise("tf32"):
+            return None
+        source = by_id[node.src[0]]
+        return Value(self.builder, source.id, Type(source.dtype, source.shape))
 
     # -- elementwise -------------------------------------------------------------------------------
     def fn(self, name: str, *others: Value | Scalar) -> Value:

@@ -84,7 +84,11 @@ def grouped_matmul(use: Use[Matmul]) -> Value:
     group = over.cast(row.dtype).sum((1,))
     full = (rows, columns, inner)
     _, n, k = axis_vars(3)
-    own = w.gather(full, (None, k, n), group.reshape((rows, 1, 1)), bounds="zero")
+    at = (None, k, n), group.reshape((rows, 1, 1))
+    if w.unrounded is None:
+        own = w.gather(full, *at, bounds="zero")
+    else:  # what is indexed lies in memory: it is rounded where it is multiplied
+        own = w.unrounded.gather(full, *at, bounds="zero").fn("tf32")
     left = x.reshape((rows, 1, inner)).expand(full)
     return (left * own).sum((2,), accumulation(x.dtype, use.attrs.acc_dtype)).cast(use.dtype)
 
@@ -243,7 +247,7 @@ def attention(use: Use[Attention]) -> Value:
     s = _causal(s, a)
     e = (s - s.max((s.rank - 1,), keepdims=True)).fn("exp")
     p = e / e.sum((s.rank - 1,), keepdims=True)
-    weights = p.fn("tf32") if q.is_tf32 else p.cast(q.dtype)  # rounded as the rows were
+    weights = p.fn("tf32") if q.unrounded is not None else p.cast(q.dtype)  # rounded as the rows were
     return product_sum(weights, last_axes_swapped(v), a.acc_dtype).cast(use.dtype)
 
 

@@ -43,6 +43,20 @@ def test_images_are_walked_over_by_maps_that_round() -> None:
         assert {what[0].name.rsplit("_", 1)[1] for what in gpu.maps if what[-1] is not None} == {"TFLOAT32"}
 
 
+def test_a_sum_of_nothing_needs_no_tensor_map() -> None:
+    """No dimension of a map is 0: the plan's second choice computes it."""
+    with emulated_gpu("sm90") as gpu:
+        g = tt.Graph("sums")
+        x, w = g.input("x", ("M", "K"), tt.fp16), g.input("w", ("K", "N"), tt.fp16)
+        g.output("y", x @ w + g.input("bias", ("N",), tt.fp16).expand(("M", "N")))
+        f = on_gpu(gpu, g)
+        for m, n, k in ((9, 16, 0), (0, 16, 8), (9, 0, 8), (9, 16, 8)):
+            assert "cuTensorMapEncodeTiled" not in gpu.counts, "only the last has elements to load"
+            same_as_reference(
+                f, g, x=eighths(m, k, dtype=np.float16), w=eighths(k, n, dtype=np.float16), bias=np.ones(n, np.float16)
+            )
+
+
 def test_an_empty_batch_launches_nothing() -> None:
     with emulated_gpu() as gpu:
         f = on_gpu(gpu, doubled())

@@ -6,7 +6,23 @@ from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape, var
 from tatami.core.layout import MemRef
 from tatami.plan.ir import Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
-from tatami.region.ir import Binary, Cast, Iter, Let, Param, Read, Reduce, Ref, Region, Target, Unary, Yield
+from tatami.region.ir import (
+    Binary,
+    Cast,
+    Index,
+    Iter,
+    Let,
+    Param,
+    Read,
+    ReadAt,
+    Reduce,
+    Ref,
+    Region,
+    RegionExpr,
+    Target,
+    Unary,
+    Yield,
+)
 
 F16 = DType.fp16
 F32 = DType.fp32
@@ -127,3 +143,32 @@ def sm90(
 
 def sync(tile=(64, 64, 32), block=(16, 16), *, tail=TAIL) -> GpuSync:  # type: ignore[no-untyped-def]
     return GpuSync(tile, block, BIND, tail, ())
+
+
+def rows_in_groups(dtype: DType = F16, order: str = "nn", *, tf32: bool = False, relu: bool = True) -> Region:
+    """C = relu(A by groups of rows @ their own of the matrices B); `order` as the letters of cuBLAS, "t" for [K, M] and [N, K]."""
+    dims, index = shape("G", "K", "N"), (None, var("k"), var("n"))
+    if order[1] == "t":
+        dims, index = shape("G", "N", "K"), (None, var("n"), var("k"))
+    a_dims, a_index = shape("M", "K"), (var("m"), var("k"))
+    if order[0] == "t":
+        a_dims, a_index = a_dims[::-1], a_index[::-1]
+    ended = Binary("le", Cast(Read("ends", (var("g"),)), DType.i64), Index(var("m"), DType.i64))
+    sides: tuple[RegionExpr, ...] = (Read("A", a_index), ReadAt("B", index, (Ref("group"),), "zero"))
+    product = Binary("mul", *(Unary("tf32", e) if tf32 else e for e in sides))
+    lets = [
+        Let("group", ("m",), DType.i64, Reduce("sum", ("g",), None, DType.i64, Cast(ended, DType.i64))),
+        Let("acc", ("m", "n"), F32, Reduce("sum", ("k",), None, F32, product)),
+    ]
+    if relu:
+        lets.append(Let("c", ("m", "n"), F32, Unary("relu", Ref("acc"))))
+    inputs = (("ends", DType.i32, shape("G")), ("A", dtype, a_dims), ("B", dtype, dims))
+    return Region(
+        "groups",
+        (Iter("m", expr("M")), Iter("n", expr("N"))),
+        (Iter("g", expr("G")), Iter("k", expr("K"))),
+        tuple(Param(name, MemRef(d, s)) for name, d, s in inputs),
+        (Target("C", MemRef(dtype, shape("M", "N"))),),
+        tuple(lets),
+        (Yield(lets[-1].name, "C", cast=dtype),),
+    )

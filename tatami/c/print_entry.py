@@ -7,6 +7,7 @@
     result      0, or fault code + 256 * instruction number (Layouts.first_instruction + position); FAULT_SIZES counts
                 equations instead (Layouts.equations), and `tatami_sides` then has the values of both sides
 
+`tatami_call` is the same with one argument: a block of sizes, offsets, arena and pool, and then the buffers.
 `tatami_setup` is the same for `setup`. Programs that are called are static functions, compiled once. A program with
 Python steps has one function per segment, `tatami_segment_<program>_<segment>`, and what Python calls by itself is
 `tatami_program_<program>`. No name of a user reaches this text: programs and symbols are numbered.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tatami.c.entry_text import BESIDE, CALL, CLOCK, HEAD, SIDES
 from tatami.core.expr import ONE, Atom, Expr, Extreme, Floor, Var, product
 from tatami.core.kernel import THREADS, Condition
 from tatami.core.module import Module
@@ -40,33 +42,12 @@ FAULT_SIZES = 7
 """Faults of the entry itself, after those of kernels: recursion too deep; a loop that ran another number of times
 than its scanned results have room for; a call with sizes that break an equation of the callee."""
 
-_SIDES = """\
-static _Thread_local int64_t sides[2];
-EXPORT const int64_t* tatami_sides(void) { return sides; }
-static inline int differ(int64_t lhs, int64_t rhs) { sides[0] = lhs; sides[1] = rhs; return lhs != rhs; }"""
-"""The two sides of the equation that was checked last in this thread: a fault's caller reads them."""
-
-_BESIDE = """\
-typedef struct {
-    void* const* b; void* const* c; const int64_t* s; const int64_t* o; char* arena; tatami_pool* pool; int64_t* faults;
-} beside_t;"""
-"""What kernels of one wave share that run at the same time."""
 
 PART = 64
 """Instructions per C function: compilers take more than linear time over one long function."""
 
 PROGRAM_ARGUMENTS = "void* const* b, void* const* c, const int64_t* s, const int64_t* o, char* arena, tatami_pool* pool"
 ENTRY_ARGUMENTS = "void* const* buffers, const int64_t* sizes, const int64_t* offsets, void* arena, tatami_pool* pool"
-_HEAD = """\
-#include <string.h>
-#include "tatami.h"
-
-#define EXPORT __attribute__((visibility("default")))
-static inline int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline void copy(void* to, const void* from, int64_t bytes) { if (bytes > 0 && to != from) memmove(to, from, (size_t)bytes); }
-"""
 
 
 def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
@@ -81,16 +62,16 @@ def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
     for plan in execution.programs.values():
         for ins in plan.instructions:
             kernels.update(dict.fromkeys(_kernels(ins)))
-    lines = [_HEAD]
+    lines = [HEAD]
     if timed:
         count = sum(len(plan.instructions) for plan in execution.programs.values())
-        lines.append(_CLOCK.replace("COUNT", str(max(1, count))))
+        lines.append(CLOCK.replace("COUNT", str(max(1, count))))
     lines += [f"int {k}(void* const* buffers, const int64_t* sizes, tatami_pool* pool);" for k in kernels]
     printers = [_Program(execution, layouts, numbers, name, timed) for name in execution.programs]
     if any(p.groups(begin, end) for p in printers for begin, end in p.parts()):
-        lines.append(_BESIDE)
+        lines.append(BESIDE)
     if layouts.equations:
-        lines.append(_SIDES)
+        lines.append(SIDES)
     for p in printers:
         lines += [f"static int64_t {f}({PROGRAM_ARGUMENTS});" for f in p.functions]
     for p in printers:
@@ -99,13 +80,6 @@ def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
     for p in printers:
         lines += _exports(layouts, p)
     return "\n".join(lines) + "\n"
-
-
-_CLOCK = """\
-#include <time.h>
-EXPORT double tatami_times[COUNT];
-static inline double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec; }
-"""
 
 
 def _exports(layouts: Layouts, p: _Program) -> list[str]:
@@ -118,11 +92,12 @@ def _exports(layouts: Layouts, p: _Program) -> list[str]:
             public["tatami_entry" if p.name == "main" else "tatami_setup"] = p.functions[0]
         elif layouts.hosted:
             public[f"tatami_{p.functions[0]}"] = p.functions[0]
-    return [
+    out = [
         f"EXPORT int64_t {symbol}({ENTRY_ARGUMENTS}) {{\n"
         f"    return {function}(buffers, buffers + {count}, sizes, offsets, (char*)arena, pool);\n}}"
         for symbol, function in public.items()
     ]
+    return [*out, CALL] if "tatami_entry" in public else out
 
 
 def _kernels(ins: Instruction) -> tuple[str, ...]:

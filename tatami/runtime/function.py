@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ from tatami.core.signature import Input, Output, Signature, symbols
 from tatami.core.tensor import numpy_dtype
 from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.arrays import HostArrays, Kind, Taken, arrange
-from tatami.runtime.quick_call import QuickCall
+from tatami.runtime.quick_call import QuickCall, Shapes
 
 KEPT_SHAPES = 256
 Array: TypeAlias = Any
@@ -133,10 +134,13 @@ class Function:
         self._argument_ids = tuple(id for id, _ in pairs if kinds[id] == "input")
         self._names = tuple(p.tensor for p in self.arguments)
         self._mutable = tuple(k for k, p in enumerate(self.arguments) if p.mutability == "mutable")
-        self._bound: dict[tuple[tuple[int, ...], ...], dict[str, int]] = {}
+        self._bound: dict[Shapes, dict[str, int]] = {}
         self._last_sizes: Mapping[str, int] | None = None
         self._kinds = tuple(numpy_dtype(p.dtype) for p in self.arguments)
-        self._quick: dict[tuple[tuple[int, ...], ...], QuickCall] = {}
+        self._in_order = _picker(self._names)
+        self._quick: dict[Shapes, QuickCall] = {}
+        self._recent: QuickCall | None = None
+        """Of `_quick` the one that ran last: tried first."""
         self.copies: dict[str, int] = {}
         """Input or output name -> how often it had to be copied so far."""
 
@@ -159,24 +163,29 @@ class Function:
 
     def _quickly(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
         """The outputs, by a call at shapes seen before; None where the arguments need a closer look."""
+        recent = self._recent
+        if recent is None:
+            return None
         values: Sequence[Any] = inputs
         if not inputs or (len(inputs) == 1 and type(inputs[0]) is dict and not named):
             given = inputs[0] if inputs else named
             try:
-                values = [given[n] for n in self._names]
+                values = self._in_order(given)
             except KeyError:
                 return None
             named = {} if len(given) == len(values) else given
-        if named or len(values) != len(self._kinds):
+        if named or len(values) != len(self._names):
             return None
-        for value, kind in zip(values, self._kinds):
-            if type(value) is not np.ndarray or value.dtype is not kind:
+        made = recent(values)
+        if made is None:
+            if any(type(v) is not np.ndarray for v in values):
                 return None
-        call = self._quick.get(tuple([v.shape for v in values]))
-        if call is None:
-            return None
-        self._last_sizes = call.sizes
-        return call(values)
+            other = self._quick.get(tuple([v.shape for v in values]))
+            if other is None or other is recent or (made := other(values)) is None:
+                return None
+            self._recent = recent = other
+        self._last_sizes = recent.sizes
+        return made
 
     def _learn(self, taken: Sequence[Taken], sizes: dict[str, int]) -> None:
         """After a call whose arrays were all taken as they are: the next one at these shapes is quick."""
@@ -184,11 +193,12 @@ class Function:
         plain = all(t.kind == "numpy" and not t.copied for t in taken) and all(p.layout is None for p in self.arguments)
         if make is None or not plain or self._mutable:
             return
-        call = make(sizes, len(taken), tuple(p.tensor for p in self.signature.outputs))
+        shapes = tuple(t.original.shape for t in taken)
+        call = make(sizes, shapes, self._kinds, tuple(p.tensor for p in self.signature.outputs))
         if call is not None:
             if len(self._quick) >= KEPT_SHAPES:
                 self._quick.clear()
-            self._quick[tuple(t.original.shape for t in taken)] = call
+            self._quick[shapes] = self._recent = call
 
     def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
         """Fix all arrays; the result is called without arguments and overwrites the same outputs."""
@@ -356,6 +366,13 @@ class Function:
             sizes = decided if needed <= decided.keys() else None
         found: dict[str, Any] = dict(self.program.memory(sizes)) if sizes is not None else {}
         return {**found, "copies": dict(self.copies)}
+
+
+def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+    """The values of a mapping in the order of the names. Raises KeyError."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda given: [given[name] for name in names]
 
 
 def _kind(taken: Sequence[Taken]) -> Kind:

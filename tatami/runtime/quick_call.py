@@ -18,64 +18,77 @@ from tatami.runtime.arrays import CHECK_FROM, check_memory
 if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram, Sized
 
-Pointers: TypeAlias = ctypes.Array[ctypes.c_void_p]
+Block: TypeAlias = tuple[memoryview, ctypes.c_void_p]
+"""The words of the block that the entry takes (kept by the view), and a pointer to it."""
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+_ndarray = np.ndarray
 _char_of = ctypes.c_char.from_buffer
 _address_of = ctypes.addressof
+_ARENA, _BUFFERS = 2, 4
+"""Where the block of `tatami_call` (c.print_entry) has the arena, and the first of the buffers."""
 
 
 class QuickCall:
-    """`main` of a prepared CPU program without Python steps, whose outputs are all its own."""
+    """`main` of a prepared CPU program without Python steps, whose outputs are all its own, for inputs of given shapes."""
 
-    def __init__(self, program: CpuProgram, at: Sized, inputs: int, outputs: Sequence[str]) -> None:
-        face = program.face("main")
+    def __init__(
+        self, program: CpuProgram, at: Sized, shapes: Shapes, kinds: Sequence[np.dtype], outputs: Sequence[str]
+    ) -> None:
+        made = [numpy_dtype(d) for d in program.face("main").dtypes]
+        first = _BUFFERS + len(shapes)
         self.sizes: Mapping[str, int] = at.sizes
-        self._program, self._at, self._inputs = program, at, inputs
-        kinds = [numpy_dtype(d) for d in face.dtypes]
-        self._outputs = tuple(zip(range(len(kinds)), outputs, at.output_shapes, kinds))
-        self._entry = program.entry(program.symbol("main"))
-        self._fixed = tuple(ctypes.c_void_p(ctypes.addressof(x)) for x in (at.size_vector, at.offsets))
+        self._program, self._at = program, at
+        self._inputs = tuple(zip(shapes, kinds, [k.itemsize for k in kinds], range(_BUFFERS, first)))
+        self._outputs = tuple(zip(range(len(made)), outputs, at.output_shapes, made, range(first, first + len(made))))
+        self._entry, self._new_result = program.entry("tatami_call", 1), program.results.new
         self._arena = at.arena.bytes
         self._bytes = at.arena.bytes + at.output_bytes
-        self._idle: list[tuple[Pointers, ctypes.c_void_p]] = []
-        """The entry's `buffers` of calls that are over: each call has one to itself."""
+        self._idle: list[Block] = []
+        """The entry's block of calls that are over: each call has one to itself."""
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> dict[str, Any] | None:
-        """The outputs by name; None when an array has to go the long way."""
+        """The outputs by name; None when an array is of another shape, or has to go the long way."""
         try:
-            pointers, boxed = self._idle.pop()
+            used = self._idle.pop()
         except IndexError:
-            pointers, boxed = self._new_pointers()
-        k = 0
+            used = self._new_block()
+        block, boxed = used
+        fits = False
         try:
-            for array in arrays:
-                pointers[k] = place = _address_of(_char_of(array))  # type: ignore[arg-type]
-                if place % array.itemsize:
-                    return None
-                k += 1
+            for array, (shape, kind, itemsize, k) in zip(arrays, self._inputs):
+                if type(array) is not _ndarray or array.dtype is not kind or array.shape != shape:
+                    break
+                block[k] = place = _address_of(_char_of(array))  # type: ignore[arg-type]
+                if place % itemsize:
+                    break
+            else:
+                fits = True
         except (TypeError, ValueError, BufferError):
+            pass
+        if not fits:
+            self._idle.append(used)
             return None
-        program = self._program
         if self._bytes >= CHECK_FROM:
             check_memory(self._bytes)
         made: dict[str, Any] = {}
-        for position, name, shape, kind in self._outputs:
-            made[name], pointers[k] = program.results.new(position, shape, kind)
-            k += 1
+        for position, name, shape, kind, k in self._outputs:
+            made[name], block[k] = self._new_result(position, shape, kind)
         if self._arena:
-            arena, start = program.take_arena(self._arena)
+            arena, block[_ARENA] = self._program.take_arena(self._arena)
             try:
-                code = self._entry(boxed, *self._fixed, start, program.pool)
+                code = self._entry(boxed)
             finally:
-                program.give_arena(arena, start)
+                self._program.give_arena(arena, block[_ARENA])
         else:
-            code = self._entry(boxed, *self._fixed, 0, program.pool)
-        self._idle.append((pointers, boxed))
+            code = self._entry(boxed)
+        self._idle.append(used)
         if code:
-            raise program.fault(code)
+            raise self._program.fault(code)
         return made
 
-    def _new_pointers(self) -> tuple[Pointers, ctypes.c_void_p]:
+    def _new_block(self) -> Block:
         constants = self._program.constant_addresses
-        free = self._inputs + len(self._outputs)
-        pointers = (ctypes.c_void_p * max(1, free + len(constants)))(*[0] * free, *constants)
-        return pointers, ctypes.c_void_p(ctypes.addressof(pointers))
+        fixed = (ctypes.addressof(self._at.size_vector), ctypes.addressof(self._at.offsets), 0, self._program.pool.value or 0)
+        values = (*fixed, *[0] * (len(self._inputs) + len(self._outputs)), *constants)
+        block = (ctypes.c_uint64 * len(values))(*values)
+        return memoryview(block).cast("B").cast("Q"), ctypes.c_void_p(ctypes.addressof(block))

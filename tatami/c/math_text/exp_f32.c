@@ -10,7 +10,11 @@ static inline f32x@W t_exp_f32x@W(f32x@W x) {
   p = t_fma_f32x@W(p, r, t_splat_f32x@W(0x1.555518p-5f));
   p = t_fma_f32x@W(p, r, t_splat_f32x@W(0x1.5554dcp-3f));
   p = t_fma_f32x@W(p, r, t_splat_f32x@W(0x1p-1f));
+#ifdef T_FUSED_@W
   p = t_fma_f32x@W(p, r, t_splat_f32x@W(1.0f));
   p = t_fma_f32x@W(p, r, t_splat_f32x@W(1.0f));
+#else  /* products round too: first the sum with r, which is small */
+  p = (p * (r * r) + r) + 1.0f;
+#endif
   return t_scale_f32x@W(p, z, x, -104.0f);
 }

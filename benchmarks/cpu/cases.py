@@ -52,8 +52,17 @@ def chosen(groups: tuple[str, ...], names: tuple[str, ...], quick: bool) -> list
     return [c for c in out if c.quick or names] if quick else out
 
 
-def save_model(path: str, nodes: list[Any], inputs: Arrays, weights: Arrays, output: str = "y", kind: Any = np.float32) -> None:
-    """An ONNX file of `nodes` with fixed shapes and one output of a `kind`."""
+def save_model(
+    path: str,
+    nodes: list[Any],
+    inputs: Arrays,
+    weights: Arrays,
+    output: str = "y",
+    kind: Any = np.float32,
+    result: tuple[int, ...] | None = None,
+    opset: int = 20,
+) -> None:
+    """An ONNX file of `nodes` with fixed shapes and one output of a `kind`; the shape of its `result` where ONNX does not infer it."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -62,11 +71,11 @@ def save_model(path: str, nodes: list[Any], inputs: Arrays, weights: Arrays, out
         nodes,
         "case",
         [helper.make_tensor_value_info(n, kinds[a.dtype], a.shape) for n, a in inputs.items()],
-        [helper.make_tensor_value_info(output, kinds[np.dtype(kind)], None)],
+        [helper.make_tensor_value_info(output, kinds[np.dtype(kind)], result)],
         [numpy_helper.from_array(a, n) for n, a in weights.items()],
     )
     domains = {n.domain for n in nodes}
-    opsets = [helper.make_opsetid("", 20)] + [helper.make_opsetid(d, 1) for d in sorted(domains) if d]
+    opsets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in sorted(domains) if d]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     onnx.save(onnx.shape_inference.infer_shapes(model), path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -30,8 +31,10 @@ def _case(
     moved: float = 2.0,
     kind: Any = np.float32,
     drawn: Callable[..., np.ndarray] = random,
+    **model: Any,
 ) -> Case:
-    """`moved`: elements read and written per element of the input. kind: of the output. drawn: the input, of a shape."""
+    """`moved`: elements read and written per element of the input. kind: of the output. drawn: the input, of a shape. model:
+    what else `save_model` takes."""
 
     def inputs() -> Arrays:
         return {"x": drawn(*shape)}
@@ -49,12 +52,12 @@ def _case(
     return Case(
         title,
         "rows",
-        lambda p: save_model(p, [node], inputs(), weights, kind=kind),
+        lambda p: save_model(p, [node], inputs(), weights, kind=kind, **model),
         inputs,
         module,
         by_numpy if numpy is not None else None,
         bytes=4.0 * moved * float(np.prod(shape)),
-        quick=shape == SHAPES[1],
+        quick=math.prod(shape) == math.prod(SHAPES[1]),
     )
 
 
@@ -81,6 +84,59 @@ def layer_norm(name: str, shape: tuple[int, ...]) -> Case:
         return lambda x: torch.nn.functional.layer_norm(x, (n,), g, b, 1e-5)
 
     return _case(name, shape, helper.make_node("LayerNormalization", ["x", "g", "b"], ["y"], epsilon=1e-5), weights, of, None)
+
+
+def rms_norm(name: str, shape: tuple[int, ...]) -> Case:
+    from onnx import helper
+
+    n = shape[-1]
+    weights = {"g": random(n, seed=1)}
+
+    def of(torch: Any) -> Callable[[Any], Any]:
+        g = torch.from_numpy(weights["g"])
+        return lambda x: torch.nn.functional.rms_norm(x, (n,), g, 1e-5)
+
+    return _case(
+        name, shape, helper.make_node("RMSNormalization", ["x", "g"], ["y"], epsilon=1e-5), weights, of, None, opset=23
+    )
+
+
+def group_norm(name: str, shape: tuple[int, ...]) -> Case:
+    """Of an image whose channels are the rows, in 32 groups."""
+    from onnx import helper
+
+    image = _image(shape)
+    weights = {"g": random(image[1], seed=1), "b": random(image[1], seed=2)}
+    node = helper.make_node("GroupNormalization", ["x", "g", "b"], ["y"], num_groups=32, epsilon=1e-5)
+
+    def of(torch: Any) -> Callable[[Any], Any]:
+        g, b = torch.from_numpy(weights["g"]), torch.from_numpy(weights["b"])
+        return lambda x: torch.nn.functional.group_norm(x, 32, g, b, 1e-5)
+
+    return _case(name, image, node, weights, of, None, result=image, opset=21)
+
+
+def batch_norm(name: str, shape: tuple[int, ...]) -> Case:
+    """Of an image whose channels are the rows, by means and variances that are known."""
+    from onnx import helper
+
+    image = _image(shape)
+    weights = {n: random(image[1], seed=k) for k, n in enumerate("gbm", start=1)}
+    weights["v"] = random(image[1], seed=4) ** 2 + 0.5
+    node = helper.make_node("BatchNormalization", ["x", *weights], ["y"], epsilon=1e-5)
+
+    def of(torch: Any) -> Callable[[Any], Any]:
+        g, b, m, v = (torch.from_numpy(w) for w in weights.values())
+        return lambda x: torch.nn.functional.batch_norm(x, m, v, g, b, False, 0.0, 1e-5)
+
+    return _case(name, image, node, weights, of, None)
+
+
+def _image(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Each row as a channel of two dimensions."""
+    channels, pixels = shape
+    height = 1 << ((pixels & -pixels).bit_length() - 1) // 2
+    return 1, channels, height, pixels // height
 
 
 def gelu(name: str, shape: tuple[int, ...]) -> Case:
@@ -181,6 +237,9 @@ def _sum(name: str, shape: tuple[int, ...], axis: int) -> Case:
 KINDS: dict[str, Callable[[str, tuple[int, ...]], Case]] = {
     "softmax": softmax,
     "layer norm": layer_norm,
+    "rms norm": rms_norm,
+    "group norm": group_norm,
+    "batch norm": batch_norm,
     "gelu": gelu,
     "tanh": tanh,
     "transpose": transpose,

@@ -11,7 +11,8 @@ fp32 number of that size has, so that a result rounded correctly is within 0.5; 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 CHUNK = 1 << 21
 SAMPLE = 16411
 
-Exact = Callable[[np.ndarray], np.ndarray]
+Exact = Callable[..., np.ndarray]
 FUNCTIONS: dict[str, Exact] = {
     "recip": lambda x: 1 / x,
     "sqrt": np.sqrt,
@@ -52,19 +53,22 @@ FUNCTIONS: dict[str, Exact] = {
     "erf": lambda x: np.asarray(numerics.apply("erf", [x], DType.fp64)),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
 }
+OF_TWO: dict[str, Exact] = {"pow": np.power, "atan2": np.arctan2}
+ALL = (*FUNCTIONS, *OF_TWO)
 
 
 class Worst:
     """The largest error so far, and where it is."""
 
     def __init__(self) -> None:
-        self.ulps, self.at = 0.0, 0.0
+        self.ulps = 0.0
+        self.at: tuple[float, ...] = ()
 
-    def join(self, x: np.ndarray, got: np.ndarray, want: np.ndarray) -> None:
+    def join(self, operands: Sequence[np.ndarray], got: np.ndarray, want: np.ndarray) -> None:
         errors = ulps(got, want)
         k = int(errors.argmax())
         if errors[k] > self.ulps:
-            self.ulps, self.at = float(errors[k]), float(x[k])
+            self.ulps, self.at = float(errors[k]), tuple(float(x[k]) for x in operands)
 
 
 def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
@@ -87,46 +91,60 @@ def numbers(every: int) -> Iterator[np.ndarray]:
         yield bits.astype(np.uint32).view(np.float32)
 
 
+def pairs(every: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """As many pairs: each number of a side with each, one fp32 number in 2^16 sqrt(every) on both sides."""
+    side = np.concatenate(list(numbers(math.isqrt(every) << 16 | 1)))
+    for part in np.array_split(side, -(-(len(side) ** 2) // CHUNK)):
+        yield np.repeat(part, len(side)), np.tile(side, len(part))
+
+
 def measure(names: Sequence[str], target: str, every: int) -> dict[str, Worst]:
-    """The largest error of each function over one number in `every`."""
+    """The largest error of each function over one number in `every`, or as many pairs."""
+    one, two = [n for n in names if n in FUNCTIONS], [n for n in names if n in OF_TWO]
+    found = _measure(one, FUNCTIONS, target, ((x,) for x in numbers(every))) if one else {}
+    return found | (_measure(two, OF_TWO, target, pairs(every)) if two else {})
+
+
+def _measure(
+    names: Sequence[str], exact: Mapping[str, Exact], target: str, places: Iterable[tuple[np.ndarray, ...]]
+) -> dict[str, Worst]:
     g = tt.Graph("functions")
-    x = g.input("x", ("N",), tt.fp32)
+    x, *others = (g.input(f"x{k}", ("N",), tt.fp32) for k in range(1 + (exact is OF_TWO)))
     for name in names:
-        g.output(name, x.op(name))
+        g.output(name, x.op(name, *others))
     f = tt.compile(g, target=target, threads=1)
     worst = {name: Worst() for name in names}
-    for part in numbers(every):
-        results = f(x=part)
-        with np.errstate(invalid="ignore"):
-            wide = part.astype(np.float64)
-        for name in names:
-            with np.errstate(all="ignore"):
-                worst[name].join(part, results[name], FUNCTIONS[name](wide))
+    for operands in places:
+        results = f(*operands)
+        with np.errstate(all="ignore"):
+            wide = [x.astype(np.float64) for x in operands]
+            for name in names:
+                worst[name].join(operands, results[name], exact[name](*wide))
     return worst
 
 
 def page(found: dict[str, dict[str, Worst]], every: int) -> str:
     head = "# Accuracy of fp32 functions\n\nWritten by `python -m tests.c.ulp --record`: the largest error over "
     head += "all fp32 numbers" if every == 1 else f"one fp32 number in {every}, every exponent among them"
-    head += ", in units in the last place (0.5: rounded correctly) against double precision, and the number where it is. "
+    head += ", or as many pairs, in units in the last place (0.5: rounded correctly) against double precision, and the number where it is. "
     head += f"`tests/c/test_ulp.py` allows 2 at one number in {SAMPLE}. Functions not listed go through double precision or are exact.\n"
     columns = " | ".join(found)
     lines = [head, f"| function | {columns} |", "|---|" + "---|" * len(found)]
-    for name in FUNCTIONS:
-        cells = [f"{w[name].ulps:.2f} at {w[name].at:.9g}" for w in found.values()]
+    for name in ALL:
+        cells = [f"{w[name].ulps:.2f} at {', '.join(f'{x:.9g}' for x in w[name].at)}" for w in found.values()]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.c.ulp", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", choices=[[], *FUNCTIONS], default=[])
+    parser.add_argument("names", nargs="*", choices=[[], *ALL], default=[])
     parser.add_argument("--all", action="store_true", help="every fp32 number")
     parser.add_argument("--record", action="store_true", help="every function; writes docs/accuracy.md")
     parser.add_argument("--target", action="append", default=[], choices=TARGETS)
     args = parser.parse_args()
     every = 1 if args.all else 257 if args.record else SAMPLE
-    names = list(FUNCTIONS) if args.record else args.names or list(FUNCTIONS)
+    names = ALL if args.record else args.names or ALL
     found: dict[str, dict[str, Worst]] = {}
     for target in args.target or [t for t in TARGETS if has_flags(t.removeprefix("cpu:"))]:
         found[target] = measure(names, target, every)

@@ -229,10 +229,10 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
             entry = print_entry(execution, timed=True)
         users = _user_texts(compilation)
         units = [
-            Unit(u.text, u.contract, users.get(f) or UserText("custom kernel") if u.user else None)
+            Unit(u.text, u.contract, u.light, users.get(f) or UserText("custom kernel") if u.user else None)
             for f, u in source.units.items()
         ]
-        units += [Unit(entry), *runtime_units()]
+        units += [Unit(entry, light=True), *runtime_units()]
         extra = sanitizer_flags(find_compiler())
         told = compilation.observer.progress
         progress = None if told is None else partial(told, "kernels")

@@ -10,6 +10,8 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str
     contract: bool = False
+    light: bool = False
+    """Its work is done by the routines that it calls: it is compiled with less optimisation."""
     user: bool = False
     """Holds text that a user wrote: compiled with warnings that a C programmer wants as errors."""
 

@@ -68,7 +68,7 @@ def print_kernel(kernel: Kernel) -> Unit:
     main = printer.kernel()
     about = f"/* {kernel.about} */\n" if kernel.about else ""
     parts = [about + _HEAD, printer.routines(), printer.needs.text(), *functions, *printer.chunks, main]
-    return Unit("\n".join(p for p in parts if p) + "\n", kernel.contract)
+    return Unit("\n".join(p for p in parts if p) + "\n", kernel.contract, light=bool(printer.called))
 
 
 def _rounded(value: Scalar, dtype: DType) -> Scalar:

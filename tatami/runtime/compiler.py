@@ -130,10 +130,11 @@ def is_quick_build() -> bool:
     return os.environ.get("TATAMI_QUICK_BUILD", "0") not in ("", "0")
 
 
-def compile_flags(compiler: Compiler, target: Target, *, contract: bool = False) -> tuple[str, ...]:
+def compile_flags(compiler: Compiler, target: Target, *, contract: bool = False, light: bool = False) -> tuple[str, ...]:
     """Flags for one unit. `contract`: a*b+c may become one fused operation (micro-kernels only, which no quick build
-    changes); elsewhere every operation rounds, so that results do not depend on the compiler (D2.16: no fast-math)."""
-    level = "-Og" if is_quick_build() and not contract else "-O2"
+    changes); elsewhere every operation rounds, so that results do not depend on the compiler (D2.16: no fast-math). `light`: the
+    time is spent in other units; what gcc makes of it at -O1 is as quick, in three quarters of the compiler's time."""
+    level = "-Og" if is_quick_build() and not contract else "-O1" if light and compiler.kind == "gcc" else "-O2"
     flags = ["-std=gnu17", level, "-fno-math-errno", "-fno-trapping-math", f"-ffp-contract={'fast' if contract else 'off'}"]
     flags += ["-fPIC", "-fvisibility=hidden", "-w"]
     if compiler.kind == "gcc":

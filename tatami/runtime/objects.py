@@ -29,10 +29,11 @@ from tatami.runtime.user_text import STRICT, UserText, body_refused
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """One translation unit. `contract`: it may fuse multiply and add (micro-kernels)."""
+    """One translation unit. `contract` and `light` are those of `c.ir.Unit`."""
 
     text: str
     contract: bool = False
+    light: bool = False
     user: UserText | None = None
     """Whose text it holds, where a user wrote part of it."""
     flags: tuple[str, ...] = ()
@@ -96,7 +97,7 @@ def _unit_key(unit: Unit, target: Target, compiler: Compiler, headers: Mapping[s
 
 
 def _unit_flags(unit: Unit, target: Target, compiler: Compiler, extra: tuple[str, ...]) -> tuple[str, ...]:
-    flags = (*(unit.flags or compile_flags(compiler, target, contract=unit.contract)), *extra)
+    flags = (*(unit.flags or compile_flags(compiler, target, contract=unit.contract, light=unit.light)), *extra)
     if unit.user is None:
         return flags
     return (*(f for f in flags if f != "-w"), *STRICT, "-fmax-errors=8" if compiler.kind == "gcc" else "-ferror-limit=8")

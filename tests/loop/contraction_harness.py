@@ -69,7 +69,7 @@ def source(kernel: loop.Kernel) -> tuple[Unit, ...]:
     head = f"int {kernel.face.symbol}("
     exported = unit.text.replace(head, f'__attribute__((visibility("default"))) {head}')
     routines = (Unit(r.text, r.contract) for r in routine_units((kernel,)).values())
-    return (Unit(exported, unit.contract), *routines, Unit(runtime_text("pool.c")))
+    return (Unit(exported, unit.contract, unit.light), *routines, Unit(runtime_text("pool.c")))
 
 
 def kernel_of(region: Region, chosen: CpuContraction, target: Target = HOST) -> tuple[loop.Kernel, Binding]:

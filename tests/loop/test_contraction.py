@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.c.print_kernel import print_kernel
 from tatami.c.routines import routine_units
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
@@ -16,6 +17,7 @@ from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Const, Param, Reduce, Region, Yield
 from tatami.region.ir import Target as Output
 from tatami.runtime.host import check_runs_here
+from tests.loop.compiled import kernel_of as rows_kernel_of
 from tests.loop.contraction_harness import assert_close, conv, conv_reference, e, kernel_of, matmul, plan, run
 
 RNG = np.random.default_rng(7)
@@ -295,3 +297,9 @@ def test_a_kernel_of_known_rows_comes_with_the_panels_for_them(split: str, sides
 
     assert 2 <= micro_kernels(61) <= 4
     assert micro_kernels("M") == 1
+
+
+def test_a_kernel_is_light_where_routines_do_its_work() -> None:
+    region = matmul(61, 96, 100)
+    assert print_kernel(kernel_of(region, plan(region))[0]).light
+    assert not print_kernel(rows_kernel_of(region)).light

@@ -47,6 +47,15 @@ def test_a_quick_build_leaves_what_may_fuse_as_it_is(monkeypatch: pytest.MonkeyP
     assert compile_flags(gcc, GENERIC, contract=True) == usual[True]
 
 
+def test_gcc_optimises_less_what_calls_the_work() -> None:
+    import msgspec
+
+    for kind, level in (("gcc", "-O1"), ("clang", "-O2")):
+        compiler = msgspec.structs.replace(find_compiler(), kind=kind)
+        assert level in compile_flags(compiler, GENERIC, light=True)
+        assert "-O2" in compile_flags(compiler, GENERIC)
+
+
 def test_zig_spells_the_cpu_its_own_way() -> None:
     import msgspec
 

@@ -12,6 +12,8 @@ from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.observer import Observer
 from tatami.pipeline import Stages
+from tatami.plan.rename import kept_plan
+from tatami.region.ir import Region
 from tatami.stages import STAGES, runner
 
 if TYPE_CHECKING:
@@ -107,9 +109,10 @@ def decisions_of(stages: Stages) -> Decisions:
         for name, partition in stages["partition"].items():
             partitions[program_key(stages["tiny"].programs[name])] = to_builtins(partition)
     if "plan" in stages:
-        for program in stages["plan"].programs.values():
+        for name, program in stages["plan"].programs.items():
+            regions = {r.name: r for r in stages["region"].programs[name].body if isinstance(r, Region)}
             for r in program.regions:
-                plans[r.key] = to_builtins(r.choices[-1].plan)
+                plans[r.key] = to_builtins(kept_plan(r.choices[-1].plan, regions[r.region]))
     calls: dict[str, Literal["inline", "call"]] = {}
     if stages.get_made("frontend") is not None and "calls" in stages:
         calls = {v.key: "inline" if v.inlined else "call" for v in stages["calls"].values()}

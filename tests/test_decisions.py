@@ -41,6 +41,25 @@ def test_what_was_decided_repeats_the_compilation(tmp_path: Path) -> None:
     assert again.warnings == []
 
 
+@pytest.mark.parametrize("target", ["cpu:avx2", "sm80", "sm90"])
+def test_one_decision_serves_every_equal_region_and_other_names(target: str, tmp_path: Path) -> None:
+    def layers(*names: str) -> Graph:
+        g = Graph("layers")
+        for name in names:
+            x, w = g.input(f"x{name}", (32, 64), DType.fp16), g.input(f"w{name}", (64, 64), DType.fp16)
+            g.output(f"y{name}", (x @ w).relu())
+        return g
+
+    path = tmp_path / "decisions.json"
+    first = prepare(layers("a", "b"), target=target)
+    path.write_text(decisions_text(decisions_of(first.stages)))
+    printed = "c" if target.startswith("cpu") else "cu"
+    again = prepare(layers("a", "b"), target=target, decisions=path)
+    assert again.stages[printed].main == first.stages[printed].main and again.warnings == []
+    other = prepare(layers("c"), target=target, decisions=path).stages["plan"].main.regions[0]
+    assert any("decision" in r.why for r in other.rejected)
+
+
 def test_an_edited_tile_is_obeyed() -> None:
     d = decided()
     key, plan = next((k, p) for k, p in d.plans.items() if p["kind"] == "cpu_contraction")

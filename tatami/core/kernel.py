@@ -97,6 +97,8 @@ class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
     block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
     shared_bytes: int = 0
+    dependent: bool = False
+    """Launched while the kernel before it ends: it waits itself."""
     tensor_maps: tuple[TensorMapSpec, ...] = ()
 
 

@@ -40,6 +40,7 @@ from tatami.gpu.ir import (
     Epilogue,
     FenceAsync,
     Fma,
+    GridDependency,
     Kernel,
     LdMatrix,
     LoadTile,
@@ -163,6 +164,8 @@ class _Printer:
                     l.add("if (tid == 0) tt_fence_mbarrier_init();")
                     self.started = True
                 l.add(*(("tt_cluster_arrive();", "tt_cluster_wait();") if s.cluster else ("tt_sync_threads();",)))
+            case GridDependency():
+                l.add("tt_grid_dependency_wait();", "tt_grid_dependency_launch();")
             case SyncWarpgroup():
                 l.add("tt_named_sync(1 + own, 128);")
             case StMatrix():

@@ -76,6 +76,8 @@ class Launch(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", ta
     block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
     shared_bytes: int = 0
+    dependent: bool = False
+    """On a GPU it may begin while the launch before it ends: the kernel itself waits before it touches memory."""
 
 
 class Case(msgspec.Struct, frozen=True):

@@ -116,6 +116,8 @@ def _launch(k: Launch) -> str:
         text += f" grid [{', '.join(map(str, k.grid))}] block [{', '.join(map(str, k.block))}]"
     if k.shared_bytes:
         text += f" shared {k.shared_bytes}"
+    if k.dependent:
+        text += " dependent"
     return text
 
 

@@ -10,7 +10,7 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, step_of, substitute, var
 from tatami.core.kernel import Binding, Condition, TensorMapSpec, is_divisible
-from tatami.gpu.ir import NO_FACE, Arch, Barrier, Kernel, Operand, Ring, StGlobalVec, Stmt, Token, TokenKind
+from tatami.gpu.ir import NO_FACE, Arch, Barrier, GridDependency, Kernel, Operand, Ring, StGlobalVec, Stmt, Token, TokenKind
 from tatami.gpu.problem import Problem
 from tatami.plan.ir import SchedulePlan, Sm90Mma, TileOrder
 
@@ -156,5 +156,6 @@ def bind_kernel(
         block=block,
         cluster=(kernel.ctas, 1, 1) if kernel.ctas > 1 else (),
         shared_bytes=kernel.shared_bytes,
+        dependent=GridDependency() in kernel.body,
         tensor_maps=maps,
     )

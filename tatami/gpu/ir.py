@@ -119,6 +119,10 @@ class SyncThreads(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="st
     cluster: bool = False
 
 
+class GridDependency(msgspec.Struct, frozen=True, tag_field="stmt", tag="GridDependency"):
+    """The launches before have ended and what they wrote is seen; from here on the launch after may begin."""
+
+
 class SyncWarpgroup(msgspec.Struct, frozen=True, tag_field="stmt", tag="SyncWarpgroup"):
     """The threads of one warpgroup."""
 
@@ -298,6 +302,7 @@ Stmt: TypeAlias = (
     | MBarrierArrive
     | Wait
     | SyncThreads
+    | GridDependency
     | SyncWarpgroup
     | SetMaxNReg
     | ZeroAcc

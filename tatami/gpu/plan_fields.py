@@ -10,6 +10,7 @@ from tatami.gpu.ir import (
     Epilogue,
     FenceAsync,
     Fma,
+    GridDependency,
     LdMatrix,
     LoadTile,
     Loop,
@@ -58,6 +59,8 @@ def plan_fields(s: Stmt) -> str:
             return "barrier_model, stages, cluster"
         case SyncWarpgroup() | StMatrix() | FenceAsync() | TmaStore():
             return "epilogue_store"
+        case GridDependency():
+            return "dependent_launch"
         case SetMaxNReg():
             return "registers"
         case LdMatrix():

@@ -13,6 +13,7 @@ from tatami.gpu.ir import (
     Epilogue,
     FenceAsync,
     Fma,
+    GridDependency,
     Kernel,
     LdMatrix,
     LoadTile,
@@ -61,7 +62,7 @@ def show(module: Module[Program]) -> str:
             when = " and ".join(map(condition_text, b.conditions))
             lines.append(
                 f"  run {b.kernel} for {b.region}({', '.join(b.buffers)}) sizes=[{', '.join(map(str, b.sizes))}] "
-                f"grid=[{', '.join(map(str, b.grid))}] block={list(b.block)} shared={b.shared_bytes}"
+                f"grid=[{', '.join(map(str, b.grid))}] block={list(b.block)} shared={b.shared_bytes}{' dependent' if b.dependent else ''}"
                 + (f" when {when}" if when else "")
             )
         parts.append("\n".join(lines))
@@ -217,6 +218,8 @@ def statement_text(s: Stmt) -> str:
         case SyncThreads():
             token = f"{', '.join(map(_t, s.out_token))} = " if s.out_token else ""
             return f"{token}SyncThreads{' of the cluster' if s.cluster else ''}"
+        case GridDependency():
+            return "GridDependency"
         case SyncWarpgroup():
             return "SyncWarpgroup"
         case SetMaxNReg():

@@ -24,6 +24,7 @@ from tatami.gpu.ir import (
     Barrier,
     Epilogue,
     FenceAsync,
+    GridDependency,
     Kernel,
     Loop,
     MBarrierArrive,
@@ -213,6 +214,7 @@ def _body(
     return (
         *barriers,
         SyncThreads(cluster=in_cluster),
+        *((GridDependency(),) if plan.dependent_launch else ()),
         Role("producer", 0, 1, 1, (dec, *produce), elected=True),
         Role("consumer", 1, plan.consumers, WARPS, (inc, *consume), turns=turns),
         *((SyncThreads(cluster=True),) if in_cluster else ()),

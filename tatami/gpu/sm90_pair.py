@@ -24,6 +24,7 @@ from tatami.gpu.frame import PAIR_TOKENS, bind_kernel, contraction_kernel, tile_
 from tatami.gpu.ir import (
     Barrier,
     Epilogue,
+    GridDependency,
     Kernel,
     Loop,
     MBarrierArrive,
@@ -259,6 +260,7 @@ def _body(p: Problem, plan: Sm90Pair, feeds: list[Feed], stores: tuple[Stmt, ...
         *(MBarrierInit(name, count) for f in feeds for name, count in ((f.full, 1), (f.empty, per_slot))),
         *((MBarrierInit("go", WARPS),) if plan.in_turns else ()),
         SyncThreads(),
+        *((GridDependency(),) if plan.dependent_launch else ()),
         Role("producer", 0, 1, 1, (dec, Loop("tiles", produce)), elected=True),
         Role("consumer", 1, plan.consumers, WARPS, (inc, Loop("tiles", consume))),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import msgspec
 
@@ -23,6 +23,7 @@ from tatami.gpu.ir import (
     CpAsync,
     Epilogue,
     Fma,
+    GridDependency,
     Kernel,
     LdMatrix,
     LoadTile,
@@ -60,14 +61,20 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     seen: set[str] = set()
     for program in module.programs.values():
-        symbols = {k.face.symbol for k in program.kernels}
+        kernels = {k.face.symbol: k for k in program.kernels}
         for k in program.kernels:
             if k.face.symbol not in seen:
                 seen.add(k.face.symbol)
                 out += verify_any(k)
         for b in program.bindings:
-            if b.kernel not in symbols:
+            bound = kernels.get(b.kernel)
+            if bound is None:
                 out.append(diagnostic("InvalidDocument", b.region, f"kernel {b.kernel} is not defined", "add it to kernels"))
+            elif b.dependent and not (isinstance(bound, Kernel) and GridDependency() in bound.body):
+                why = f"it may begin while the kernel before it still writes, and {b.kernel} has no GridDependency to wait"
+                out.append(
+                    diagnostic("TokenHazard", b.region, why, "drop `dependent`, or begin the kernel with GridDependency")
+                )
     return out
 
 
@@ -111,7 +118,7 @@ def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
     out = check_words(kernel)
     if out:
         return out
-    out = [*check_memory(kernel), *check_tokens(kernel)]
+    out = [*check_memory(kernel), *check_tokens(kernel), *check_dependency(kernel)]
     if not out:
         hazard = protocol_hazard(kernel)
         if hazard is not None:
@@ -126,6 +133,16 @@ def _hazard(kernel: Kernel, statement: str, why: str) -> Diagnostic:
         why,
         "restore the statement order that the template gives: load, commit or expect, Wait, use, free",
     )
+
+
+def check_dependency(kernel: Kernel) -> list[Diagnostic]:
+    """A kernel that may begin early waits once, with all its threads, before anything else than barriers."""
+    before = takewhile(lambda s: isinstance(s, MBarrierInit | SyncThreads), kernel.body)
+    found = sum(isinstance(s, GridDependency) for s in all_statements(kernel.body))
+    if found and (found > 1 or kernel.body[len(list(before))] != GridDependency()):
+        why = "threads may touch memory that the kernel before still writes"
+        return [_hazard(kernel, "GridDependency", why)]
+    return []
 
 
 # -- memory ----------------------------------------------------------------------------------------

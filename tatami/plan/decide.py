@@ -29,6 +29,7 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
+from tatami.plan.rename import obeyed_plan
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Program, Region
 from tatami.region.kinds import kind_of
@@ -51,6 +52,7 @@ class Decided:
         if plan is None and self.keyless is not None and key == self.only:
             plan = self.keyless
         if plan is not None:
+            plan = obeyed_plan(plan, region)
             raise_errors(verify_plan(plan, region, self.target))
         return plan
 

@@ -255,6 +255,9 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     split_k: int = 1
     swap_ab: bool = False
     """C^T = B^T * A^T: the tile's first side runs along n, its second along m, for products of few rows."""
+    dependent_launch: bool = False
+    """The kernel is launched while the one before it ends, and waits itself before it touches memory (programmatic
+    dependent launch)."""
     acc: str = ""
 
 
@@ -303,6 +306,8 @@ class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """Batches whose tiles are mixed, those of the last rows first, which see the most keys; 0: one batch after the other."""
     split: int = 1
     """As in Sm80Pair."""
+    dependent_launch: bool = False
+    """As in Sm90Mma."""
     algo_choice: dict[str, str] = {}
     arch: Literal["sm90"] = "sm90"
 

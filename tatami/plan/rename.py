@@ -27,7 +27,8 @@ from tatami.plan.ir import (
     Sm80Pair,
     Sm90Pair,
 )
-from tatami.region.canonical_key import Renaming
+from tatami.region.canonical_key import Renaming, canonical
+from tatami.region.ir import Region
 
 
 def inverse(names: Renaming) -> Renaming:
@@ -101,6 +102,26 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
                 vectorize = replace(plan.vectorize, axis=axis(plan.vectorize.axis))
                 result = replace(result, cache=cache, local_edges=edges, vectorize=vectorize)
     return result
+
+
+def kept_plan(plan: SchedulePlan, region: Region) -> SchedulePlan:
+    """`plan` for a document: lets and tensors by their places in the Region, $v0… and $t0…, since every equal Region obeys
+    it, whatever its names are. A reader of the document may use the names of one Region as well."""
+    return rename_plan(plan, _places(region))
+
+
+def obeyed_plan(plan: SchedulePlan, region: Region) -> SchedulePlan:
+    """A plan of a document in the names of `region`."""
+    return rename_plan(plan, inverse(_places(region)))
+
+
+def _places(region: Region) -> Renaming:
+    names = canonical(region)[1]
+
+    def marked(group: Mapping[str, str]) -> dict[str, str]:
+        return {name: f"${place}" for name, place in group.items()}
+
+    return Renaming(marked(names.tensors), marked(names.lets), {}, {})
 
 
 def rename_choice(choice: Guarded, names: Renaming) -> Guarded:

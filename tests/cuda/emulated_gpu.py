@@ -134,7 +134,9 @@ class EmulatedGpu(FakeDriver):
                 walk, rounds = Im2col.of(window, box), dtype.name.endswith("_TFLOAT32")
                 arguments.append(MapOver(rest, whole, True, element, dims, strides, box, mode, walk, rounds))
         threads = launch.block[0] * launch.block[1] * launch.block[2]
-        shape = LaunchShape(launch.grid, threads, launch.cluster or (1, 1, 1), launch.shared)
+        shape = LaunchShape(
+            launch.grid, threads, launch.cluster or (1, 1, 1), launch.shared, overlaps_previous=launch.dependent
+        )
         self.machine.launch(launch.symbol, arguments, shape, launch.symbol)
 
 

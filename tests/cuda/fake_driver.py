@@ -49,6 +49,7 @@ class Launch:
     cluster: tuple[int, int, int] | None
     args: tuple[Any, ...]
     stream: int
+    dependent: bool = False
 
 
 @dataclass
@@ -351,9 +352,13 @@ class FakeDriver:
             return (status,)
         cluster = None
         assert config.numAttrs == len(config.attrs or ())
+        dependent = False
         for a in config.attrs or ():
-            assert a.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            cluster = (a.value.clusterDim.x, a.value.clusterDim.y, a.value.clusterDim.z)
+            if a.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+                cluster = (a.value.clusterDim.x, a.value.clusterDim.y, a.value.clusterDim.z)
+            else:
+                assert a.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+                dependent = bool(a.value.programmaticStreamSerializationAllowed)
         self.execute(
             self.read(
                 int(function),
@@ -363,6 +368,7 @@ class FakeDriver:
                 shared=config.sharedMemBytes,
                 cluster=cluster,
                 stream=int(config.hStream),
+                dependent=dependent,
             )
         )
         return (OK,)
@@ -414,6 +420,20 @@ class FakeDriver:
     def cuGraphAddEmptyNode(self, graph: Any, after: Sequence[Any], count: int) -> tuple[Any, Any]:
         return self.add("cuGraphAddEmptyNode", graph, after, count, None)
 
+    def cuGraphAddDependencies(
+        self, graph: Any, before: Sequence[Any], after: Sequence[Any], edges: Sequence[Any], count: int
+    ) -> tuple[Any]:
+        """Edges by which a kernel begins while those before it end."""
+        assert isinstance(graph, real.CUgraph) and count == len(before) == len(after) == len(edges)
+        for source, target, edge in zip(before, after, edges):
+            assert edge.type == real.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.value
+            assert (edge.from_port, edge.to_port) == (real.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, 0)
+            node = self.nodes[int(target)]
+            assert isinstance(self.nodes[int(source)].what, Launch) and int(source) not in node.after
+            node.after = (*node.after, int(source))
+            node.what.dependent = True
+        return (self.begin("cuGraphAddDependencies"),)
+
     def cuGraphKernelNodeSetAttribute(self, node: Any, attribute: Any, value: Any) -> tuple[Any]:
         assert isinstance(attribute, real.CUkernelNodeAttrID) and isinstance(value, real.CUkernelNodeAttrValue)
         self.begin("cuGraphKernelNodeSetAttribute")
@@ -432,7 +452,7 @@ class FakeDriver:
         now = self.executables[int(executable)][int(node)]
         made = self.kernel(params)
         assert made.symbol == now.what.symbol
-        made.cluster = now.what.cluster
+        made.cluster, made.dependent = now.what.cluster, now.what.dependent
         now.what = made
         return (OK,)
 

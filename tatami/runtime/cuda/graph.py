@@ -53,7 +53,11 @@ class Replay:
             case KernelStep():
                 params, state, _packed = self._kernel(step, bases)
                 self._held.append(state)
-                node = driver.call("cuGraphAddKernelNode", self._graph, after, len(after), params, at=step.named)
+                early = step.dependent and all(isinstance(self._now[0].steps[k], KernelStep) for k in step.after)
+                ended = [] if early else after
+                node = driver.call("cuGraphAddKernelNode", self._graph, ended, len(ended), params, at=step.named)
+                if early:
+                    self._let_overlap(after, node, step)
                 if step.cluster is not None:
                     self._cluster(node, step, step.cluster)
                 return node
@@ -105,6 +109,15 @@ class Replay:
         size.x, size.y, size.z = cluster
         which = api.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
         self.device.driver.call("cuGraphKernelNodeSetAttribute", node, which, value, at=step.named)
+
+    def _let_overlap(self, after: list[Any], node: Any, step: KernelStep) -> None:
+        """Edges from kernels to one that waits for them itself: it is launched once each of their blocks lets it."""
+        api = self.device.driver.api
+        edge = api.CUgraphEdgeData()
+        edge.type = api.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.value
+        edge.from_port = api.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+        n = len(after)
+        self.device.driver.call("cuGraphAddDependencies", self._graph, after, [node] * n, [edge] * n, n, at=step.named)
 
     def _copy(self, step: CopyStep, bases: Sequence[int]) -> tuple[Any, tuple[object, ...]]:
         api = self.device.driver.api

@@ -98,13 +98,19 @@ class Kernels:
         config.blockDimX, config.blockDimY, config.blockDimZ = step.block
         config.sharedMemBytes = step.shared_bytes
         config.hStream = self.device.stream(stream)
+        attributes = []
         if step.cluster is not None:
             attribute = api.CUlaunchAttribute()
             attribute.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             size = attribute.value.clusterDim
             size.x, size.y, size.z = step.cluster
-            config.attrs = [attribute]
-            config.numAttrs = 1
+            attributes.append(attribute)
+        if step.dependent:
+            attribute = api.CUlaunchAttribute()
+            attribute.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            attribute.value.programmaticStreamSerializationAllowed = 1
+            attributes.append(attribute)
+        config.attrs, config.numAttrs = attributes, len(attributes)
         packed = self.pack(step, bases)
         self.device.driver.call("cuLaunchKernelEx", config, self.function(step), packed.address, 0, at=step.named)
 

@@ -95,6 +95,8 @@ class KernelStep:
     shared_bytes: int
     args: tuple[Argument, ...]
     after: tuple[int, ...]
+    dependent: bool = False
+    """It may begin while the launch before it ends."""
 
     def named(self) -> str:
         """What a fault names: the kernel and what it computes."""
@@ -132,7 +134,7 @@ class Steps:
 def _shape_of(step: Step) -> tuple[object, ...]:
     match step:
         case KernelStep():
-            return ("kernel", step.symbol, step.cluster, step.after)
+            return ("kernel", step.symbol, step.cluster, step.after, step.dependent)
         case CopyStep():
             return ("copy", step.after)
         case JoinStep():
@@ -276,7 +278,9 @@ class Resolver:
                     args.append(MapAt(scope.place(a.buffer), scope.map(a)))
         cluster = _three(op.cluster) if op.cluster and max(op.cluster) > 1 else None
         self.steps.append(
-            KernelStep(op.kernel, at, _three(grid), _three(op.block), cluster, op.shared_bytes, tuple(args), after)
+            KernelStep(
+                op.kernel, at, _three(grid), _three(op.block), cluster, op.shared_bytes, tuple(args), after, op.dependent
+            )
         )
         return (len(self.steps) - 1,)
 

@@ -1,10 +1,10 @@
 """The math of one block of a ring: fragments to registers, then tensor cores (`mma`) or multiply-adds (`fma`).
 
-Steps of a block are unrolled, and the fragments of step kk + 1 are read before the math of step kk: two buffers of
-registers hide the latency of shared memory.
+What the next step multiplies is read before the math of this one: two buffers of registers hide the latency of shared memory.
 
 The `fma` template: lane (lane / 4, lane % 4) of a warp owns rows 4*(lane / 4) + 32*g .. + 3 and columns 4*(lane % 4) +
-16*g .. + 3 of the warp's tile, so that every read of shared memory is 16 bytes, whichever axis is contiguous.
+16*g .. + 3 of the warp's tile, so that a read of shared memory is 16 bytes whichever axis is contiguous (8 along k, where
+two parts of it are kept).
 """
 
 from __future__ import annotations
@@ -92,30 +92,41 @@ def mma_text(k: Kernel, shape: str, ring_a: Ring, ring_b: Ring, slot_a: str, slo
 
 
 def ring_fma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:
-    """Four steps of k at a time: 16-byte reads, then TM x TN multiply-adds per step."""
-    # Unrolled, the reads of four more steps of both operands would take 64 registers more.
-    unroll = "TT_ROLLED" if k.a.major == k.b.major == "k" else "TT_UNROLL_BY(2)"
+    """PART steps of k at a time: reads of 8 or 16 bytes, then TM x TN multiply-adds per step. The next part is read before this
+    one's math, into registers of its own. Where both operands lie along k a part of two steps would take twice the reads, and
+    two parts of four 64 registers more: there each is read before its own math."""
+    along_k = (k.a.major, k.b.major).count("k")
+    part, parts = ((1, 2), (2, 2), (4, 1))[along_k]
     with l.block():
         l.add(f"const tt_u32 slot_a = {slot_a}, slot_b = {slot_b};")
-        with l.block(f"{unroll} for (int kk = 0; kk < BK; kk += 4)"):
-            l.add("float a[4][TM], b[4][TN];")
-            _quads(k.a, ring_a, "a", "TM", "lane_m", 32, l)
-            _quads(k.b, ring_b, "b", "TN", "lane_n", 16, l)
-            l.add("TT_UNROLL for (int q = 0; q < 4; ++q)")
+        l.add(f"constexpr int PART = {part};", f"float a[{parts}][PART][TM], b[{parts}][PART][TN];")
+        with l.block("auto read = [&](int kk, float (&to_a)[PART][TM], float (&to_b)[PART][TN])", "};"):
+            _read_part(k.a, ring_a, "a", part, "TM", "lane_m", 32, l)
+            _read_part(k.b, ring_b, "b", part, "TN", "lane_n", 16, l)
+        if parts == 1:
+            loop, now, following = "TT_ROLLED for (int kk = 0; kk < BK; kk += PART)", "0", "read(kk, a[0], b[0]);"
+        else:
+            l.add("read(0, a[0], b[0]);")
+            loop = "TT_ROLLED for (int kk = 0; kk < BK; kk += 2 * PART) TT_UNROLL for (int now = 0; now < 2; ++now)"
+            now, following = "now", "read((kk + (now + 1) * PART) % BK, a[1 - now], b[1 - now]);  // the last one is not used"
+        with l.block(loop):
+            l.add(following, "TT_UNROLL for (int q = 0; q < PART; ++q)")
             l.add("  TT_UNROLL for (int i = 0; i < TM; ++i)")
-            l.add("    TT_UNROLL for (int j = 0; j < TN; ++j) acc[i][j] = tt_fma(a[q][i], b[q][j], acc[i][j]);")
+            l.add(f"    TT_UNROLL for (int j = 0; j < TN; ++j) acc[i][j] = tt_fma(a[{now}][q][i], b[{now}][q][j], acc[i][j]);")
 
 
-def _quads(o: Operand, ring: Ring, name: str, count: str, first: str, stride: int, l: Lines) -> None:
-    """name[q][i]: element (row i of the thread, step kk + q)."""
-    offset, slot = offset_text(ring), f"slot_{name}"
-    if o.major == "k":
+def _read_part(o: Operand, ring: Ring, name: str, part: int, count: str, first: str, stride: int, l: Lines) -> None:
+    """to_name[q][i]: element (row i of the thread, step kk + q)."""
+    to, at = f"to_{name}", f"slot_{name} + {offset_text(ring)}"
+    row = f"{first} + i % 4 + i / 4 * {stride}"
+    if o.major == "k" and part == 2:
+        l.add(f"TT_UNROLL for (int i = 0; i < {count}; ++i)")
+        l.add(f"  tt_load_shared_v2({to}[0][i], {to}[1][i], {at}({row}, kk / 4) + kk % 4 * 4);")
+    elif o.major == "k":
         with l.block(f"TT_UNROLL for (int i = 0; i < {count}; ++i)"):
-            l.add("float r[4];")
-            l.add(f"tt_load_shared_v4(r, {slot} + {offset}({first} + i % 4 + i / 4 * {stride}, kk / 4));")
-            l.add(f"TT_UNROLL for (int q = 0; q < 4; ++q) {name}[q][i] = r[q];")
-        return
-    with l.block(f"TT_UNROLL for (int q = 0; q < 4; ++q) TT_UNROLL for (int g = 0; g < {count} / 4; ++g)"):
-        l.add("float r[4];")
-        l.add(f"tt_load_shared_v4(r, {slot} + {offset}(kk + q, {first} / 4 + g * {stride // 4}));")
-        l.add(f"TT_UNROLL for (int e = 0; e < 4; ++e) {name}[q][4 * g + e] = r[e];")
+            l.add("float r[4];", f"tt_load_shared_v4(r, {at}({row}, kk / 4));")
+            l.add(f"TT_UNROLL for (int q = 0; q < PART; ++q) {to}[q][i] = r[q];")
+    else:
+        with l.block(f"TT_UNROLL for (int q = 0; q < PART; ++q) TT_UNROLL for (int g = 0; g < {count} / 4; ++g)"):
+            l.add("float r[4];", f"tt_load_shared_v4(r, {at}(kk + q, {first} / 4 + g * {stride // 4}));")
+            l.add(f"TT_UNROLL for (int e = 0; e < 4; ++e) {to}[q][4 * g + e] = r[e];")

@@ -43,13 +43,22 @@ def disassembler() -> str | None:
 
 def machine_code(cubin: Cubin, folder: Path) -> Counter[str]:
     """How often each instruction stands in the machine code, with its modifiers."""
+    return Counter(_listed(cubin, folder))
+
+
+def instructions(cubin: Cubin, folder: Path) -> list[str]:
+    """In the order of the machine code, without modifiers."""
+    return [op.split(".")[0] for op in _listed(cubin, folder)]
+
+
+def _listed(cubin: Cubin, folder: Path) -> list[str]:
     tool = disassembler()
     if tool is None:
         pytest.skip("nvdisasm is not installed")
     path = folder / "k.cubin"
     path.write_bytes(cubin.data)
     text = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=True).stdout
-    return Counter(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9]\w*\s+)?([A-Z0-9_.]+)", text))
+    return re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9]\w*\s+)?([A-Z0-9_.]+)", text)
 
 
 def sass(cubin: Cubin, folder: Path) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -45,15 +46,29 @@ def test_sm80_copies_loads_and_multiplies(tmp_path: Path) -> None:
     assert ops["STL"] == ops["LDL"] == 0
 
 
-@pytest.mark.parametrize("b_col", [False, True])
-def test_fp32_copies_by_cp_async_and_reads_16_bytes(b_col: bool, tmp_path: Path) -> None:
-    region = gemm(dtype=DType.fp32, out=DType.fp32, b_col=b_col, bias=False, relu=False)
-    ops = sass(compiled(region, sm80((128, 128, 16), 3, warp="64x32", width=4, inst_shape="fma"), "sm80"), tmp_path)
+READS = {
+    (False, False): (4, 3 * (8 + 2 * 2)),  # two steps of a row of A by one read, of B four columns of one step
+    (True, False): (2, 3 * (2 + 2)),  # one step, four rows or columns
+    (False, True): (4, 8 + 8),  # four steps of a row by one read, before their own math
+}
+"""Steps of k in the loop, by (a_col, b_col), and reads of shared memory: of two parts of steps, and of the first before it."""
+
+
+@pytest.mark.parametrize(("a_col", "b_col"), READS)
+def test_fp32_copies_by_cp_async_and_reads_the_next_part_before_the_math(a_col: bool, b_col: bool, tmp_path: Path) -> None:
+    region = gemm(dtype=DType.fp32, out=DType.fp32, a_col=a_col, b_col=b_col, bias=False, relu=False)
+    cubin = compiled(region, sm80((128, 128, 16), 3, warp="64x32", width=4, inst_shape="fma"), "sm80")
+    order = code.instructions(cubin, tmp_path)
+    ops = Counter(order)
     assert ops["LDGSTS"] == 3 * (128 + 128) * 16 * 4 // 16 // 256
-    per_step = ops["FFMA"] // (8 * 8)
-    assert ops["FFMA"] == per_step * 64 and per_step % 4 == 0
-    assert ops["LDS"] == per_step * (8 + 8) // 4, "every read of shared memory is 16 bytes"
-    assert ops["STG"] == 8 * 8 // 4 and ops["STL"] == ops["LDL"] == 0
+    steps, reads = READS[a_col, b_col]
+    assert (ops["FFMA"], ops["LDS"]) == (steps * 8 * 8, reads)
+    assert ops["STG"] == 8 * 8 // 4 and ops["STL"] == ops["LDL"] == 0 and cubin.registers <= 168
+    math = [op for op in order if op in ("LDS", "FFMA")]
+    first, last = math.index("FFMA"), len(math) - math[::-1].index("LDS")
+    if not b_col:
+        assert math[first:last].count("LDS") == 2 * reads // 3, "what the loop reads is read between its multiply-adds"
+        assert math[last:].count("FFMA") >= 16, "and some follow before it is used"
 
 
 def test_sm90_loads_by_tma_and_multiplies_by_wgmma(tmp_path: Path) -> None:

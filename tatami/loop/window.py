@@ -153,8 +153,8 @@ class Windows(Tiles):
         return (loop.For(x, ZERO, count, (store,), self.lanes, simd=True),)
 
     def copy_columns(self, values: dict[str, Expr], rest: int, row: Expr) -> Stmts:
-        """The columns of one remainder: column x is entry ``stride * x + rest + offset`` of the tensor. A vector is read
-        whole where all of it lies in the tensor, whatever row its ends are of; else lane by lane."""
+        """The columns of one remainder: column x is entry ``stride * x + rest + offset`` of the tensor. Between the first and
+        the last vector all lanes are inside."""
         s = self.columns
         x = self.counter(self.pitch)
         entry = var(x) * s.stride + rest + s.offset
@@ -165,6 +165,26 @@ class Windows(Tiles):
             low, high = maximum(low, limits[0]), minimum(high, limits[1])
         start, d0 = self.integer(low)
         stop, d1 = self.integer(high)
+        first, d2 = self.integer(minimum(self.pitch, ceildiv(low, expr(self.lanes)) * self.lanes))
+        last, d3 = self.integer(maximum(first, floordiv(high, expr(self.lanes)) * self.lanes))
+        p = Point({**values, "seen_column": entry}, x, self.lanes)
+        with self.em.block() as inside:
+            value = self.em.widen(self.em.value(self.source(), p), self.lanes)
+            self.em.store(self.scratch.name, row + rest * self.pitch + var(x), value, p)
+        loops: list[loop.Stmt] = [loop.For(x, first, last, tuple(inside), self.lanes, simd=True)]
+        for begin, end in ((ZERO, first), (last, self.pitch)):
+            loops.append(self.copy_ends(values, rest, row, (start, stop), (begin, end)))
+        return (d0, d1, d2, d3, *loops)
+
+    def copy_ends(
+        self, values: dict[str, Expr], rest: int, row: Expr, inside: tuple[Expr, Expr], limits: tuple[Expr, Expr]
+    ) -> loop.Stmt:
+        """The same for vectors of which only the lanes `inside` are. One is read whole where all of it lies in the tensor,
+        whatever row its ends are of; else lane by lane."""
+        s = self.columns
+        start, stop = inside
+        x = self.counter(self.pitch)
+        entry = var(x) * s.stride + rest + s.offset
         source = self.source()
         tensor = self.window.read.tensor
         env = {**values, "seen_column": entry}
@@ -185,9 +205,9 @@ class Windows(Tiles):
         lo, hi = maximum(var(x), start), minimum(var(x) + self.lanes, stop)
         parts = (loop.Store(self.scratch.name, place, loop.Splat(outside, self.lanes)), loop.For(z, lo, hi, tuple(one)))
         if (step := lane_step(first, x)) is None or (step.as_int() or 0) < 1:
-            return (d0, d1, loop.For(x, ZERO, self.pitch, parts, self.lanes, simd=True))
+            return loop.For(x, *limits, parts, self.lanes, simd=True)
         fits = loop.Within((Guard(first, elements), Guard(end, elements)))
-        return (d0, d1, loop.For(x, ZERO, self.pitch, (loop.If(fits, tuple(whole), parts),), self.lanes, simd=True))
+        return loop.For(x, *limits, (loop.If(fits, tuple(whole), parts),), self.lanes, simd=True)
 
     def elements(self, tensor: str) -> Expr:
         return product(self.memrefs[tensor].shape)

@@ -94,6 +94,7 @@ FACE = {
     "planes",
     "turned",
     "matrix",
+    "narrow",
     "slides",
     "frames",
     "walk",

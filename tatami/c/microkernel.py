@@ -2,7 +2,8 @@
 
 They depend on nothing but element type, tile and vector width, so each is one unit, compiled once per machine; sizes
 are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 rows by 32 columns, 16 lanes;
-``tatami_pack_f32_16`` transposes fp32 in blocks of 16. C form: ``int name(void* const* buffers, const int64_t* sizes)``.
+``tatami_pack_f32_16`` transposes fp32 in blocks of 16. ``tatami_gemm_i16x2_12x32_16`` takes two steps of k at once, where
+they are one element of 32 bits, and k counts such elements (c/dots.py). C form: ``int name(void* const* buffers, const int64_t* sizes)``.
 
     tatami_gemm_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1
         c[rows][nr] += a * b over k0 <= k < k1 (k0 = 0: c is overwritten). a is ceil(rows/mr) balanced panels
@@ -32,10 +33,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tatami.c.dots import DOTS, dot_text
 from tatami.c.ir import Unit
 
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
-_NAME = re.compile(r"tatami_(gemm|rows|into|lies|table|wide|pack)_([a-z]\d+)_(?:(\d+)x(\d+)_)?(\d+)")
+_C_TYPES |= dict.fromkeys(DOTS, ("uint32_t", 4))
+_NAME = re.compile(r"tatami_(gemm|rows|into|lies|table|wide|pack)_([a-z]\d+(?:x\d[a-z]*)?)_(?:(\d+)x(\d+)_)?(\d+)")
 K_UNROLL = 4
 """Steps of k in the loop's body at most."""
 _FULL = 16
@@ -60,6 +63,8 @@ def routine_unit(name: str) -> Unit | None:
     if found is None or found[2] not in _C_TYPES:
         return None
     kind, element, lanes = found[1], found[2], int(found[5])
+    if element in DOTS and kind not in ("gemm", "into"):
+        return None
     if kind == "pack":
         return Unit(text=_pack_text(name, element, lanes))
     t = _tile_of(found)
@@ -85,7 +90,7 @@ def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
 
 
 def _tile_of(found: re.Match[str]) -> _Tile:
-    return _Tile(found[1], int(found[3]), int(found[4]), int(found[5]), _C_TYPES[found[2]][1])
+    return _Tile(found[1], int(found[3]), int(found[4]), int(found[5]), _C_TYPES[found[2]][1], found[2] in DOTS)
 
 
 def _head(element: str, lanes: int) -> str:
@@ -94,6 +99,7 @@ def _head(element: str, lanes: int) -> str:
         f"#include <stdint.h>\ntypedef {c} T;\n"
         f"typedef T V __attribute__((vector_size({size * lanes}), may_alias));\n"
         f"typedef T U __attribute__((vector_size({size * lanes}), aligned({size}), may_alias));\n"
+        f"{dot_text(element, lanes) if element in DOTS else ''}"
     )
 
 
@@ -106,6 +112,8 @@ class _Tile:
     nr: int
     lanes: int
     itemsize: int
+    dots: bool
+    """Is an element a group of k, multiplied with another by `dot`?"""
 
     @property
     def vectors(self) -> int:
@@ -137,7 +145,7 @@ class _Tile:
     def folds(self, row: int) -> bool:
         """Do the multiply-adds of a row broadcast their element themselves? In AVX-512 one instruction does both: fewer
         instructions, but a load for each vector. Half of the rows balances the two."""
-        return self.itemsize * self.lanes == 64 and self.vectors > 1 and row % 2 == 1 and self.kind != "lies"
+        return self.itemsize * self.lanes == 64 and self.vectors > 1 and row % 2 == 1 and self.kind != "lies" and not self.dots
 
 
 def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart: bool = False) -> str:
@@ -222,11 +230,13 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
         begin = f"at[{u}]" if t.kind == "table" else f"{u} * {b_pitch}"
         lines += [f"      V b{v} = *(const U *)(b + {begin} + {v * lanes});" for v in range(vectors)]
         for i in range(rows):
-            sums = [f"{names[i][v][u % sets]} +=" for v in range(vectors)]
+            sums = [names[i][v][u % sets] for v in range(vectors)]
             if t.folds(i):
-                lines.append("      " + " ".join(f"{n} {element(u, i, v)} * b{v};" for v, n in enumerate(sums)))
-            else:
-                lines.append(f"      {{ T s = {element(u, i, 0)}; {' '.join(f'{n} s * b{v};' for v, n in enumerate(sums))} }}")
+                lines.append("      " + " ".join(f"{n} += {element(u, i, v)} * b{v};" for v, n in enumerate(sums)))
+                continue
+            kind, one = ("V", "(V){0} + ") if t.dots else ("T", "")
+            adds = " ".join(f"{n} = dot({n}, s, b{v});" if t.dots else f"{n} += s * b{v};" for v, n in enumerate(sums))
+            lines.append(f"      {{ {kind} s = {one}{element(u, i, 0)}; {adds} }}")
         return [*lines, "    }"]
 
     def onward(steps: int) -> str:

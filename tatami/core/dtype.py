@@ -69,6 +69,10 @@ class DType(enum.Enum):
     def is_int(self) -> Truth:
         return self in _SIGNED or self in _UNSIGNED
 
+    def widens(self, source: DType) -> Truth:
+        """Are both integers, this one of more bits?"""
+        return self.is_int and source.is_int and self.itemsize > source.itemsize
+
     @property
     def is_signed(self) -> Truth:
         return self in _SIGNED or self in _FLOATS or self in (DType.i4, DType.i2)

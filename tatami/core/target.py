@@ -17,6 +17,9 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     kind: Literal["cpu", "cuda", "reference"]
     isa: Literal["", "generic", "avx2", "avx512", "neon", "sm80", "sm90"] = ""
+    features: tuple[str, ...] = ()
+    """Instructions that not every CPU of the set has, of those that plans ask for: vnni, sums of products of narrow integers
+    (AVX512-VNNI; of avx2: AVX-VNNI)."""
     emulated: bool = False
     # CPU
     vector_bytes: int = 0

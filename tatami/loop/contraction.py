@@ -16,6 +16,9 @@ slivers are used where they lie. So are, where the plan says so, rows of lhs tha
 that are contiguous along n. Sums that are the result are made in its place. The last sliver, where it has fewer than nr
 columns, goes by copies in any case. One panel of rows and long rows of rhs in place: slivers are a page wide, and each
 row of rhs is read as it lies.
+
+Where the plan multiplies narrow integers in groups of k, the Region is taken over groups first (region/narrow.py): panels and
+slivers are then of groups in elements of 32 bits, and the micro-kernel is another; nothing else differs.
 """
 
 from __future__ import annotations
@@ -32,11 +35,12 @@ from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.finished_sums import FinishedSums
 from tatami.loop.packing import Stmts, misfit
-from tatami.plan.ir import CpuContraction
-from tatami.region.ir import Read, Reduce, Region
+from tatami.plan.ir import DOT_COUNT, CpuContraction
+from tatami.region.ir import Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.matrix import Matrix, result_matrix, side_matrix
-from tatami.region.walk import lets_by_name
+from tatami.region.narrow import groups_of, in_groups, joined, lying_groups, operand_dtypes
+from tatami.region.walk import Types, lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
 GRAIN_FLOPS = 1 << 18
@@ -59,7 +63,11 @@ def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
 class _Contraction(FinishedSums):
     def __init__(self, region: Region, plan: CpuContraction) -> None:
         self.region, self.plan = region, plan
-        shape = self.find_shape()
+        shape, dot = self.find_shape(), ""
+        self.lying_groups: dict[RegionExpr, Read] = {}
+        if plan.dot:
+            dot = self.take_groups(shape)
+            shape = self.find_shape()
         lets = lets_by_name(region)
         acc = lets[plan.acc].expr
         assert isinstance(acc, Reduce)
@@ -67,11 +75,11 @@ class _Contraction(FinishedSums):
             raise self.refuse(f"it accumulates in {acc.dtype}")
         element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
         pack_routine = f"tatami_pack_{element}_{lanes}" if lanes in (4, 8, 16) else ""
-        super().__init__(region, plan.acc, acc.dtype, shape.k, lanes, pack_routine)
+        super().__init__(self.region, plan.acc, acc.dtype, shape.k, lanes, pack_routine)
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
         self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes = lhs, rhs, m, n, shape.batch
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
-        self.tile = f"{element}_{self.mr}x{self.nr}_{lanes}"
+        self.tile = f"{dot or element}_{self.mr}x{self.nr}_{lanes}"
         self.m, self.n, self.k, self.batches = (self.total(g) for g in (m, n, shape.k, shape.batch))
         self.rows_lie, self.columns_lie = self.lying("m", shape), self.lying("n", shape)
         self.is_wide = self.goes_by_rows()
@@ -97,6 +105,24 @@ class _Contraction(FinishedSums):
             if y.combine != "set" or y.indices or (y.map is not None and None in y.map):
                 raise self.refuse(f"output {y.to} is scattered")
         return shape
+
+    def take_groups(self, shape: ContractionShape) -> str:
+        """The Region over groups of k, and how the micro-kernel calls their elements (c/dots.py)."""
+        count = DOT_COUNT[self.plan.dot]
+        dtypes = operand_dtypes(self.region, shape, count)
+        if dtypes is None:
+            raise self.refuse(f"operands and sums are no integers for {self.plan.dot}")
+        groups, types = groups_of(self.region, shape, count), Types(self.region)
+        for e in (shape.lhs, shape.rhs):
+            if (read := lying_groups(e, groups, types)) is not None:
+                self.lying_groups[joined(e, groups, self.region)] = read
+        self.region = in_groups(self.region, shape, groups)
+        rows = dtypes[1 if self.plan.swap else 0]
+        return {"pairs": "i16x2", "pairs_vnni": "i16x2vnni", "quads_vnni": f"{rows}x4vnni"}[self.plan.dot]
+
+    def in_memory(self, operand: RegionExpr) -> tuple[Read, int] | None:
+        lying = self.lying_groups.get(operand)
+        return super().in_memory(operand) if lying is None else (lying, DOT_COUNT[self.plan.dot])
 
     def ready_operand(self) -> Read | None:
         """The rhs when its memory already is slivers: checked by its layout and its map."""

@@ -29,7 +29,7 @@ from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
 
 Stmts: TypeAlias = tuple[loop.Stmt, ...]
 Direct: TypeAlias = tuple[str, Expr, Expr]
-"""A plain read: buffer, address, stride along the inner axis of j."""
+"""A plain read: buffer, address, stride along the inner axis of j in packed elements."""
 
 
 def misfit(
@@ -276,14 +276,21 @@ class Tiles:
 
     def transposing(self, operand: RegionExpr, values: dict[str, Expr], group: Group, ks: Group) -> Direct | None:
         """(buffer, address, stride of the group's inner axis) when k is contiguous and the type is the packed one."""
-        if not (isinstance(operand, Read) and self.pack_routine) or self.typer.dtype(operand) != self.dtype:
+        found = self.in_memory(operand)
+        if found is None or not self.pack_routine:
             return None
-        at = substitute(self.address(operand.tensor, operand.map), {**values, **group.values, **ks.values})
+        read, size = found
+        at = substitute(self.address(read.tensor, read.map), {**values, **group.values, **ks.values})
         inner_k, inner_j = ks.spans[-1].name, group.spans[-1].name
         along_k, along_j = step_of(at, inner_k), step_of(at, inner_j)
-        if along_k is None or along_k.as_int() != 1 or along_j is None or along_j.as_int() == 1:
+        if along_k is None or along_k.as_int() != size or along_j is None or along_j.as_int() == 1:
             return None
-        return operand.tensor, at, along_j
+        stride = floordiv(along_j, expr(size))
+        return (read.tensor, at, stride) if stride * size == along_j else None
+
+    def in_memory(self, operand: RegionExpr) -> tuple[Read, int] | None:
+        """Where a packed element lies as it is, as so many elements of its tensor."""
+        return (operand, 1) if isinstance(operand, Read) and self.typer.dtype(operand) == self.dtype else None
 
     def copy(
         self,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tatami.core.bounds import greatest
-from tatami.core.dtype import DType
 from tatami.core.expr import Expr, ceildiv, expr, floordiv
 from tatami.onnx.importer import Importer
+from tatami.onnx.integer_products import integer_conv, integer_matmul
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.values import Value
 
@@ -111,29 +111,12 @@ def _diagonal(m: Importer, term: str, tensor: str) -> tuple[str, str]:
 
 
 def _matmul_integer(m: Importer, n: OnnxNode) -> list[Value]:
-    a, b = centred(m, m.operand(n, 0), m.operand(n, 2), rows=True), centred(m, m.operand(n, 1), m.operand(n, 3))
-    return [m.result(m.one("matmul", [a, b]))]
-
-
-def centred(m: Importer, x: str, zero_point: str, *, rows: bool = False, axis: int | None = None) -> str:
-    """x - zero_point as i32. A zero point of rank 1 belongs to the rows, to the last axis, or to `axis`."""
-    x = m.cast(x, DType.i32)
-    if not zero_point:
-        return x
-    zero = m.cast(zero_point, DType.i32)
-    if m.shape(zero) == (expr(1),):
-        zero = m.one("reshape", [zero], {"shape": ()})
-    elif len(m.shape(zero)) == 1 and axis is not None:
-        rank = len(m.shape(x))
-        zero = m.one("unsqueeze", [zero], {"axes": [i for i in range(rank) if i != axis]})
-    elif len(m.shape(zero)) == 1 and rows:
-        zero = m.one("unsqueeze", [zero], {"axes": (1,)})
-    return m.joined("sub", x, zero)
+    return [m.result(integer_matmul(m, m.operand(n, 0), m.operand(n, 2), m.operand(n, 1), m.operand(n, 3)))]
 
 
 def _conv_integer(m: Importer, n: OnnxNode) -> list[Value]:
-    x, w = centred(m, m.operand(n, 0), m.operand(n, 2)), centred(m, m.operand(n, 1), m.operand(n, 3), axis=0)
-    return [m.result(m.one("conv", [x, w], conv_attributes(m, n, x, w)))]
+    x, w = m.operand(n, 0), m.operand(n, 1)
+    return [m.result(integer_conv(m, x, m.operand(n, 2), w, m.operand(n, 3), "", conv_attributes(m, n, x, w)))]
 
 
 CONTRACTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {

@@ -8,9 +8,10 @@ from tatami.core.dtype import DType
 from tatami.core.expr import expr
 from tatami.core.small_float import FORMATS
 from tatami.onnx.importer import Importer, element_dtype
+from tatami.onnx.integer_products import integer_conv, integer_matmul
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.ops_cast import within_format
-from tatami.onnx.ops_contraction import centred, conv_attributes
+from tatami.onnx.ops_contraction import conv_attributes
 from tatami.onnx.values import Value
 
 _RANGE = {
@@ -138,7 +139,7 @@ def _scale(m: Importer, t: str, axes: tuple[int, ...]) -> str:
 
 def _qlinear_matmul(m: Importer, n: OnnxNode) -> list[Value]:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = m.operands(n)
-    sums = m.one("matmul", [centred(m, a, a_zero, rows=True), centred(m, b, b_zero)])
+    sums = integer_matmul(m, a, a_zero, b, b_zero)
     rows = (1,) if len(m.shape(a)) > 1 else ()
     scales = [_scale(m, a_scale, rows), _scale(m, b_scale, ()), _scale(m, y_scale, ())]
     zero = _flat(m, y_zero)
@@ -152,9 +153,7 @@ def _flat(m: Importer, t: str) -> str:
 def _qlinear_conv(m: Importer, n: OnnxNode) -> list[Value]:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = m.operands(n)[:8]
     bias = m.operand(n, 8)
-    attrs = conv_attributes(m, n, x, w)
-    operands = [centred(m, x, x_zero), centred(m, w, w_zero, axis=0), *([bias] if bias else [])]
-    sums = m.one("conv", operands, attrs)
+    sums = integer_conv(m, x, x_zero, w, w_zero, bias, conv_attributes(m, n, x, w))
     spatial = tuple(range(1, len(m.shape(w)) - 1))
     scales = [_scale(m, x_scale, ()), _scale(m, w_scale, spatial), _scale(m, y_scale, ())]
     return [m.result(_requantize(m, sums, scales, _flat(m, y_zero), m.dtype(y_zero)))]

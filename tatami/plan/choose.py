@@ -51,8 +51,8 @@ def choose(
 
 
 def target_class(target: Target) -> str:
-    """The part of a plan's key that names the machine: kind and instruction set."""
-    return f"{target.kind}:{target.isa}" if target.isa else target.kind
+    """The part of a plan's key that names the machine: kind, instruction set and what it has beyond that."""
+    return "+".join((f"{target.kind}:{target.isa}" if target.isa else target.kind, *target.features))
 
 
 def plan_key(region: Region, target: Target) -> str:

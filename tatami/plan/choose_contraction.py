@@ -10,11 +10,12 @@ from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.estimate import contraction_estimate, trips
 from tatami.plan.in_place import in_place_sides
-from tatami.plan.ir import Candidate, CpuContraction, Rejected
+from tatami.plan.ir import DOT_COUNT, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
+from tatami.region.narrow import operand_dtypes
 from tatami.region.walk import lets_by_name, reads
 
 TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)}
@@ -49,12 +50,21 @@ def contraction_candidate(
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
-    plan = contraction_plan(c, target, (b, narrow, wide, k), swap, constants, itemsize)
-    plan = msgspec.structs.replace(plan, in_place=sides)
+    dot = _dot(region, target)
+    plan = contraction_plan(c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, itemsize)
+    plan = msgspec.structs.replace(plan, in_place=sides, dot=dot)
     estimate = contraction_estimate(region, facts, plan, target, sizes)
     how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in sides)}"
+    how += f" by {dot}" if dot else ""
     line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
     return Candidate(plan, line, estimate)
+
+
+def _dot(region: Region, target: Target) -> Dot:
+    """The widest multiply-add that the operands' types and the machine have."""
+    shape = contractions(region)[0]
+    wanted: tuple[Dot, ...] = ("quads_vnni", "pairs_vnni") if "vnni" in target.features else ("pairs",)
+    return next((d for d in wanted if operand_dtypes(region, shape, DOT_COUNT[d]) is not None), "")
 
 
 def _contraction_refusal(region: Region, facts: RegionFacts) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.target import Target, lanes_of
 from tatami.plan.accesses import AccessMove, accesses, stride_kind
-from tatami.plan.ir import CpuContraction, CpuRows, CpuStreaming, CpuTurn, Pass, Scalar
+from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, CpuStreaming, CpuTurn, Dot, Pass, Scalar
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
@@ -22,6 +22,8 @@ from tatami.region.online import Online
 from tatami.region.turned import Turned
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
+DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.0, "pairs_vnni": 2.0, "quads_vnni": 4.0}
+"""Multiply-adds beside those of fp32: without VNNI a pair takes two instructions."""
 CHAIN = 4.0
 """Cycles from one addition to the next that needs it."""
 PEAK_SHARE_CONTRACTION = 0.8
@@ -145,11 +147,12 @@ def contraction_estimate(
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     wide, narrow = (m, n) if plan.swap else (n, m)
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
-    packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize
+    packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize / DOT_COUNT[plan.dot]
     tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
     waste = (min(tiles_m, narrow * 1.15) * tiles_n) / max(1, narrow * wide)
     threads = max(1, target.cores)
-    compute = 2.0 * b * m * n * k * waste / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
+    compute = 2.0 * b * m * n * k * waste / rate / threads
     packing = packed_bytes * SECONDS_PER_PACKED_BYTE / threads
     return roofline({"compute": compute, "packing": packing}, facts, target, sizes)
 

@@ -15,6 +15,9 @@ from tatami.core.layout import Layout
 
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
+Dot: TypeAlias = Literal["", "pairs", "pairs_vnni", "quads_vnni"]
+DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "pairs_vnni": 2, "quads_vnni": 4}
+"""Steps of k that a multiply-add of the micro-kernel takes (region/narrow.py)."""
 INST_K = {"m16n8k16": 16, "m16n8k8": 8}
 """Depth of the tensor cores' instructions on SM80: two chunks of 16 bytes of a row."""
 TILE_GROUP = 8
@@ -79,7 +82,8 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
 
     `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that
     threads divide: batch, m, n. `packed` names operands whose panels `setup` writes once. `in_place` names the sides whose
-    operand is used where it lies, without a copy (region/matrix.py says when).
+    operand is used where it lies, without a copy (region/matrix.py says when). `dot`: narrow integers are packed and
+    multiplied in pairs or quads of k, of which kc is then a number (region/narrow.py); by VNNI where the name says so.
     """
 
     acc: str
@@ -94,6 +98,7 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     packed: tuple[str, ...]
     epilogue: tuple[str, ...]
     in_place: tuple[Literal["m", "n"], ...] = ()
+    dot: Dot = ""
 
 
 class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_streaming"):

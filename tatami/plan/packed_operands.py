@@ -3,7 +3,7 @@
 A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N linear over the contraction's k and n axes,
 in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
 
-    cpu_contraction   the wide operand itself, slivers of nr columns
+    cpu_contraction   the wide operand itself, slivers of nr columns; narrow integers joined in groups of k (region/narrow.py)
     cpu_planes        the weights of a convolution, panels of as many filters each
     cpu_winograd      3x3 weights transformed to 16 matrices (region/tiles.py): [batch…, 16, C, F], slivers of nr filters
 
@@ -21,10 +21,11 @@ from tatami.core.bounds import linearize
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, floordiv, product, var
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import CpuContraction, CpuPlanes, CpuWinograd, SchedulePlan
+from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuPlanes, CpuWinograd, SchedulePlan
 from tatami.region.convolution import find_convolution
 from tatami.region.ir import Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Within
 from tatami.region.kinds import ContractionShape, contractions, operand_tensor
+from tatami.region.narrow import groups_of, joined, narrow_dtype, parted
 from tatami.region.planes import panel_of
 from tatami.region.slides import Slide
 from tatami.region.tiles import MATRICES, WINDOW, Tile, tiles_of
@@ -90,12 +91,19 @@ def _slivers(
         return None
     extents = all_axes(region)
     e, dtype = _value(region, plan.acc, operand)
+    again: Callable[[Read], RegionExpr] = lambda read: read  # noqa: E731
+    if isinstance(plan, CpuContraction) and plan.dot:
+        groups = groups_of(region, shape, DOT_COUNT[plan.dot])
+        held = narrow_dtype(operand, groups, Types(region))
+        e, extents = joined(operand, groups, region), {**extents, groups.axis: groups.number}
+        again = lambda read: parted(read, groups, held)  # noqa: E731
     index = (*(var(a) for a in shape.batch), _linear(extents, shape.k), _linear(extents, own))
     sizes = (*(extents[a] for a in shape.batch), product(extents[a] for a in shape.k), product(extents[a] for a in own))
     axis_sizes = {a: extents[a] for a in axes}
     tensor = operand_tensor(operand)
+    lets = (Let("v", axes, dtype, e),)
     return PackedOperand(
-        plan.acc, operand, tensor, (Let("v", axes, dtype, e),), axis_sizes, sizes, index, block, lambda name: Read(name, index)
+        plan.acc, operand, tensor, lets, axis_sizes, sizes, index, block, lambda name: again(Read(name, index))
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.module import Module
 from tatami.core.target import PRESETS, Target
@@ -47,5 +49,7 @@ def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnosti
 
 def target_of(key: str) -> Target | None:
     """The preset of the machine class that a plan's key names."""
-    kind, _, isa = key.partition("@")[2].partition(":")
-    return next((t for t in PRESETS.values() if t.kind == kind and t.isa == isa), None)
+    machine, *features = key.partition("@")[2].split("+")
+    kind, _, isa = machine.partition(":")
+    preset = next((t for t in PRESETS.values() if t.kind == kind and t.isa == isa), None)
+    return preset and msgspec.structs.replace(preset, features=tuple(features))

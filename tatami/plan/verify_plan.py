@@ -12,6 +12,7 @@ from tatami.plan.choose_convolution import find_planes, find_winograd
 from tatami.plan.choose_window import not_whole
 from tatami.plan.gpu_limits import hard_limits, shape_rules
 from tatami.plan.ir import (
+    DOT_COUNT,
     TURNED_LANES,
     CpuContraction,
     CpuPlanes,
@@ -36,6 +37,7 @@ from tatami.region.gemm_view import gemm_view
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
 from tatami.region.matrix import side_matrix
+from tatami.region.narrow import groups_of, operand_dtypes, packed_read
 from tatami.region.online import find_online
 from tatami.region.pair_view import pair_view
 from tatami.region.turned import find_turned
@@ -112,10 +114,17 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
     if tuple(plan.epilogue) != after:
         why = f"epilogue {list(plan.epilogue)}; the accumulator's owner applies {list(after)}"
         yield invalid_plan(region, why, "list all of them in order")
-    sides = tuple(operand_tensor(x) for x in (c.lhs, c.rhs))
+    groups = groups_of(region, c, DOT_COUNT[plan.dot])
+    sides = tuple(operand_tensor(packed_read(x, groups) or x) for x in (c.lhs, c.rhs))
     if wrong := [p for p in plan.packed if p not in sides]:
         operands = " and ".join(s or "-" for s in sides)
         yield invalid_plan(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
+    if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot]) is None:
+        why = f"{plan.dot} of k; the operands of {c.acc} are no such narrow integers, or its sums not of i32"
+        yield invalid_plan(region, why, "leave dot empty")
+    if plan.dot.endswith("vnni") and "vnni" not in target.features:
+        why = f"dot {plan.dot}; {target.name} has {', '.join(target.features) or 'no features'}"
+        yield diagnostic("ResourceExceeded", region.name, why, "use pairs")
     for side in plan.in_place:
         if side_matrix(region, c, side, plan.swap) is None:
             why = f"the operand of side {side} is no matrix with contiguous rows of {c.acc}'s type"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tatami.core.dtype import DType
 from tatami.poly_view.ir import PolyView, Statement
 from tatami.tiny.ir import CallOp, CastOp, ConstOp, Elementwise, ExpandOp, IotaOp, Node, Program, ReshapeOp, SizeOp
 
@@ -26,7 +27,8 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
 
 def virtual_values(program: Program, view: PolyView, resident: set[str], target: str) -> set[str]:
     """Values so cheap that every reader repeats them: casts of what is already in memory, arithmetic on coordinates and
-    sizes alone, constant factors of contraction operands, gathers that only gathers read. On a GPU an operand of a contraction is not narrowed on the way: its loads are
+    sizes alone, constant factors of contraction operands, integers that only products take in a wider type, gathers that only
+    gathers read. On a GPU an operand of a contraction is not narrowed on the way: its loads are
     asynchronous copies, which convert nothing. It is rounded to tf32 in registers; on a CPU where
     it is packed, which `setup` does once for weights."""
     products = {p.product for p in view.patterns if p.pattern != "dot"}
@@ -42,6 +44,7 @@ def virtual_values(program: Program, view: PolyView, resident: set[str], target:
         if s.value in resident:
             continue
         op = nodes[s.value].op
+        source = nodes[nodes[s.value].src[0]].dtype if nodes[s.value].src else DType.unknown
         if rules.get(s.value) == {"gather_chain"}:
             cost[s.value] = MAX_VIRTUAL
         elif isinstance(op, IotaOp | SizeOp | ConstOp):
@@ -49,6 +52,8 @@ def virtual_values(program: Program, view: PolyView, resident: set[str], target:
         elif isinstance(op, CastOp) and all(a.tensor not in statements for a in s.reads):
             if not (target == "cuda" and s.value in loaded and nodes[s.value].dtype.is_narrow_float):
                 cost[s.value] = MAX_VIRTUAL
+        elif isinstance(op, CastOp) and s.value in loaded - elsewhere and nodes[s.value].dtype.widens(source):
+            cost[s.value] = MAX_VIRTUAL
         elif op == Elementwise("tf32") and s.value in loaded - elsewhere:
             if target == "cuda" or all(a.tensor not in statements for a in s.reads):
                 cost[s.value] = MAX_VIRTUAL

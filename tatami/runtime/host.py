@@ -17,6 +17,9 @@ _NEEDS = {
     "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c"}),
 }
 
+_FEATURES = {("avx2", "vnni"): "avx_vnni", ("avx512", "vnni"): "avx512_vnni"}
+"""How Linux calls what a Target lists as a feature."""
+
 GPU_NUMBERS = (
     "arch", "sms", "clock", "l2_bytes", "l2_bytes_per_clock", "smem_per_sm", "smem_per_block", "registers_per_sm",
     "max_threads_per_sm", "max_blocks_per_sm", "flops_fp32", "flops_fp16", "bandwidth",
@@ -32,6 +35,7 @@ def detect_host() -> Target:
     caches = _cache_sizes()
     return msgspec.structs.replace(
         base,
+        features=tuple(name for (set_, name), flag in _FEATURES.items() if set_ == isa and flag in _cpu_flags()),
         cores=usable_cores(),
         l1_bytes=caches.get("l1", base.l1_bytes),
         l2_bytes=caches.get("l2", base.l2_bytes),
@@ -71,13 +75,13 @@ def resolve_target(target: str | Target) -> Target:
 
 def runs_here(target: Target) -> bool:
     """Has this machine what the code for `target` needs?"""
-    return target.kind == "reference" or target.emulated or (target.kind == "cpu" and _has(target.isa))
+    return target.kind == "reference" or target.emulated or (target.kind == "cpu" and not _missing(target))
 
 
 def check_runs_here(target: Target) -> None:
     """Raises UnknownTarget when this CPU lacks the instructions of `target`."""
-    if target.kind == "cpu" and not _has(target.isa):
-        missing = sorted(_NEEDS.get(target.isa, frozenset({target.isa})) - _cpu_flags())
+    missing = _missing(target) if target.kind == "cpu" else []
+    if missing:
         raise fail(
             "UnknownTarget",
             target.name,
@@ -109,6 +113,14 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
+
+
+def _missing(target: Target) -> list[str]:
+    """What the code for a CPU needs and this one lacks."""
+    if not _has(target.isa):
+        return sorted(_NEEDS.get(target.isa, frozenset({target.isa})) - _cpu_flags())
+    flags = (_FEATURES.get((target.isa, feature), feature) for feature in target.features)
+    return [flag for flag in flags if flag not in _cpu_flags()]
 
 
 def _has(isa: str) -> bool:

@@ -5,8 +5,8 @@
 
 A value is constant when everything below it is a const_pool input with a payload, a held input, a CONST, or an IOTA of
 known size.
-The cut is at computed values: movement of a constant stays in main, where it costs nothing, and so does its rounding to tf32,
-which tells a product how it may be multiplied. Work that has no payload
+The cut is at computed values: movement of a constant stays in main, where it costs nothing, and so do its rounding to tf32 and
+the widening of integers, which tell a product how it may be multiplied. Work that has no payload
 below it (a mask from IOTA) moves only when it is expensive.
 """
 
@@ -110,7 +110,7 @@ def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool]) -> li
     for ident in [*reads, *main.outputs]:
         if ident not in constant:
             continue
-        while isinstance(by_id[ident].op, MOVEMENT) or by_id[ident].op == Elementwise("tf32"):
+        while isinstance(by_id[ident].op, MOVEMENT) or _tells_a_product(by_id[ident], by_id):
             ident = by_id[ident].src[0]
         node = by_id[ident]
         if isinstance(node.op, InputOp | ConstOp | IotaOp) or not (constant[ident] or work[ident]):
@@ -120,6 +120,12 @@ def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool]) -> li
         wanted[ident] = None
     order = {n.id: k for k, n in enumerate(main.nodes)}
     return sorted(wanted, key=lambda i: order[i])
+
+
+def _tells_a_product(node: Node, by_id: dict[str, Node]) -> bool:
+    """Is it a rounding to tf32, or integers in a wider type, where a product has to see what they were?"""
+    widens = isinstance(node.op, CastOp) and node.dtype.widens(by_id[node.src[0]].dtype)
+    return widens or node.op == Elementwise("tf32")
 
 
 def _work(main: Program, constant: dict[str, bool]) -> dict[str, bool]:

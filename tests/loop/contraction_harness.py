@@ -57,10 +57,11 @@ def plan(
     mc: int = 24,
     isa: str = HOST.isa,
     in_place: tuple[str, ...] = (),
+    dot: str = "",
 ) -> CpuContraction:
     mr, nr, width = TILES[isa]
     acc = next(let.name for let in region.lets if isinstance(let.expr, Reduce))
-    return CpuContraction(acc, mr, nr, kc, mc, 4096, width, swap, split, (), (), in_place)  # type: ignore[arg-type]
+    return CpuContraction(acc, mr, nr, kc, mc, 4096, width, swap, split, (), (), in_place, dot)  # type: ignore[arg-type]
 
 
 def source(kernel: loop.Kernel) -> tuple[Unit, ...]:

@@ -14,9 +14,9 @@ from tatami.core.layout import MemRef, packed_layout
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
 from tatami.plan.ir import CpuContraction
-from tatami.region.ir import Const, Param, Reduce, Region, Yield
+from tatami.region.ir import Binary, Cast, Const, Param, Reduce, Region, Yield
 from tatami.region.ir import Target as Output
-from tatami.runtime.host import check_runs_here
+from tatami.runtime.host import check_runs_here, runs_here
 from tests.loop.compiled import kernel_of as rows_kernel_of
 from tests.loop.contraction_harness import assert_close, conv, conv_reference, e, kernel_of, matmul, plan, run
 
@@ -158,6 +158,60 @@ def test_integers_are_exact(dtype: DType, acc: DType) -> None:
     x = arrays(region, {})
     wanted = x["a"].astype(numpy_dtype(acc)) @ x["b"].astype(numpy_dtype(acc))
     np.testing.assert_array_equal(run(region, plan(region), x)["y"], wanted)
+
+
+FULL = {t: (np.iinfo(numpy_dtype(t)).min, np.iinfo(numpy_dtype(t)).max + 1) for t in (DType.i8, DType.u8, DType.i16)}
+
+
+def narrow(k: int | str, a: DType, b: DType, *, transpose_b: bool, wide: bool) -> Region:
+    """A product of a and b with sums of i32; `wide`: operands cast first."""
+    region = matmul(31, 77, k, dtype=a, acc=DType.i32, transpose_b=transpose_b)
+    (acc,) = region.lets
+    assert isinstance(acc.expr, Reduce) and isinstance(acc.expr.body, Binary)
+    body = acc.expr.body
+    if not wide:
+        assert isinstance(body.x, Cast) and isinstance(body.y, Cast)
+        body = Binary("mul", body.x.x, body.y.x)
+    acc = msgspec.structs.replace(acc, expr=msgspec.structs.replace(acc.expr, body=body))
+    second = msgspec.structs.replace(region.inputs[1], memref=msgspec.structs.replace(region.inputs[1].memref, dtype=b))
+    return msgspec.structs.replace(region, lets=(acc,), inputs=(region.inputs[0], second))
+
+
+DOTS = [
+    ("avx512", ("vnni",), "quads_vnni"), ("avx512", ("vnni",), "pairs_vnni"), ("avx512", (), "pairs"), ("avx2", ("vnni",), "quads_vnni"),
+    ("avx2", ("vnni",), "pairs_vnni"), ("avx2", (), "pairs"), ("generic", (), "pairs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("isa", "features", "dot"), DOTS, ids=lambda v: str(v))
+def test_narrow_integers_are_multiplied_in_groups(isa: str, features: tuple[str, ...], dot: str) -> None:
+    """The whole range of each type, the smallest numbers beside each other; k of whole groups, with a rest, of any size."""
+    target = msgspec.structs.replace(PRESETS[f"cpu:{isa}"], features=features)
+    if not runs_here(target):
+        pytest.skip(f"this machine has no {isa} {features}")
+    pairs = [(DType.u8, DType.i8), (DType.i8, DType.u8)]
+    if dot != "quads_vnni":
+        pairs += [(DType.i8, DType.i8), (DType.u8, DType.u8), (DType.i16, DType.i16)]
+    for a, b in pairs:
+        for k, swap, transpose_b in ((68, False, True), (68, True, False), (51, False, False), ("K", True, True)):
+            region = narrow(k, a, b, transpose_b=transpose_b, wide=a != b)
+            chosen = plan(region, isa=isa, dot=dot, swap=swap, split="n" if swap else "m")
+            assert ("x4vnni_" if dot == "quads_vnni" else "i16x2") in str(kernel_of(region, chosen, target)[0].body)
+            sizes = {"K": 7} if k == "K" else {}
+            shapes = [tuple(int(evaluate(s, sizes)) for s in p.memref.shape) for p in region.inputs]
+            x = {n: RNG.integers(*FULL[t], s).astype(numpy_dtype(t)) for n, t, s in zip("ab", (a, b), shapes)}
+            for n, t in (("a", a), ("b", b)):
+                x[n].reshape(-1)[:200] = FULL[t][0] if t.is_signed else FULL[t][1] - 1
+            wanted = x["a"].astype(np.int64) @ (x["b"].T if transpose_b else x["b"]).astype(np.int64)
+            got = run(region, chosen, x, sizes, target=target)["y"]
+            np.testing.assert_array_equal(got, wanted.astype(np.int32))
+
+
+def test_other_operands_are_not_taken_in_groups() -> None:
+    for dot, dtype in (("pairs", DType.u16), ("quads_vnni", DType.i8)):
+        region = matmul(31, 40, 50, dtype=dtype, acc=DType.i32)
+        with pytest.raises(TatamiError, match="no integers for"):
+            kernel_of(region, plan(region, dot=dot))
 
 
 def test_a_prologue_runs_while_packing() -> None:

@@ -17,11 +17,13 @@ from tatami.plan.ir import CpuContraction, CpuWinograd, ProgramPlan
 from tatami.plan.plan_realised import plan_realised
 from tatami.plan.realise import realise
 from tatami.plan.verify import verify as verify_plans
+from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Let, Program, Read, Region, Yield
 from tatami.region.ir import Target as Output
 from tatami.region.run import run
 from tatami.region.verify import verify
+from tests.loop.contraction_harness import matmul
 from tests.region import examples as ex
 
 TARGET = PRESETS["cpu:avx512"]
@@ -67,6 +69,37 @@ def test_constant_weights_are_packed_in_setup(dtype: DType) -> None:
     final = new.main.regions[0].choices[0].plan
     assert isinstance(final, CpuContraction)
     assert final.packed == ("B_p",)
+
+
+@pytest.mark.parametrize(
+    ("weight", "features", "dot"), [("u1", ("vnni",), "quads_vnni"), ("i1", ("vnni",), "pairs_vnni"), ("i1", (), "pairs")]
+)
+def test_narrow_weights_are_joined_in_groups_of_k(weight: str, features: tuple[str, ...], dot: str) -> None:
+    """51 of k are no whole groups. The realised Region reads the weights again from the groups."""
+    region = matmul("M", 48, 51, dtype=DType.i8, acc=DType.i32)
+    weights = rng.integers(np.iinfo(weight).min, np.iinfo(weight).max + 1, (51, 48)).astype(weight)
+    kind = DType.u8 if weight == "u1" else DType.i8
+    second = msgspec.structs.replace(region.inputs[1], memref=msgspec.structs.replace(region.inputs[1].memref, dtype=kind))
+    module = with_constant(msgspec.structs.replace(region, inputs=(region.inputs[0], second)), "b", weights)
+    target = msgspec.structs.replace(TARGET, features=features)
+    plan = choose(module, analyse(module), target, None, {"M": 64})
+    assert verify_plans(plan, module) == []
+    chosen = plan.main.regions[0].choices[0].plan
+    assert isinstance(chosen, CpuContraction) and (chosen.dot, chosen.packed) == (dot, ("b",))
+    realised = realise(module, plan)
+    assert [str(d) for d in verify(realised)] == []
+    assert [str(p.shape) for p in realised.programs["setup"].signature.outputs] == [
+        str(shape(26 if "pairs" in dot else 13, 48))
+    ]
+    a = rng.integers(-128, 128, (7, 51)).astype(np.int8)
+    np.testing.assert_array_equal(run(realised, {"a": a})["y"], a.astype(np.int32) @ weights.astype(np.int32))
+    new = plan_realised(realised, plan, analyse(realised), target)
+    assert verify_plans(new, realised) == []
+    faults = {d.kind for d in verify_plan(chosen, module.main.body[0], PRESETS["cpu:avx512"])}
+    assert faults == ({"ResourceExceeded"} if features else set())
+    other = matmul("M", 48, 51, dtype=DType.u16, acc=DType.i32)
+    (wide,) = verify_plan(msgspec.structs.replace(chosen, dot="pairs", packed=()), other, TARGET)
+    assert wide.kind == "InvalidPlan" and "no such narrow integers" in str(wide)
 
 
 def test_a_packed_sliver_is_contiguous_over_k() -> None:

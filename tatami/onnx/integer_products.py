@@ -1,0 +1,72 @@
+"""Products and convolutions of integers with zero points: sums of i32 of what is stored, as narrow as it is.
+
+    sum (a - za) * (b - zb)   =   sum a * b - za * sum (b - zb) - zb * sum a
+
+A machine multiplies more numbers of 8 bits at once than of 16, so zero points leave the sum of a product; a convolution's
+border is the zero point, so there they stay. All of it wraps in 32 bits, and is exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tatami.core.dtype import DType
+from tatami.core.expr import expr
+from tatami.onnx.importer import Importer
+
+_SUMS = {"acc_dtype": DType.i32, "out_dtype": DType.i32}
+
+
+def integer_matmul(m: Importer, a: str, a_zero: str, b: str, b_zero: str) -> str:
+    """matmul of a - a_zero and b - b_zero as i32. Zero points of rank 1 belong to the rows of a, the columns of b."""
+    if len(m.shape(a)) < 2 or len(m.shape(b)) < 2:
+        return m.one("matmul", [centred(m, a, a_zero, axis=0), centred(m, b, b_zero, axis=-1)], _SUMS)
+    a_zero, b_zero = _point(m, a_zero, 2, 0), _point(m, b_zero, 2, 1)
+    if m.dtype(a) == m.dtype(b) == DType.i8:
+        a, a_zero = _shifted(m, a, a_zero, DType.u8)
+    elif m.dtype(a) == m.dtype(b) == DType.u8:
+        b, b_zero = _shifted(m, b, b_zero, DType.i8)
+    sums = m.one("matmul", [m.cast(a, DType.i16), m.cast(b, DType.i16)], _SUMS)
+    if a_zero:
+        wide = m.cast(b, DType.i32)
+        columns = m.joined("sub", wide, b_zero) if b_zero else wide
+        columns = m.one("reduce_sum", [columns], {"axes": (-2,), "keepdims": True})
+        sums = m.joined("sub", sums, m.joined("mul", a_zero, columns))
+    if b_zero:
+        rows = m.one("reduce_sum", [m.cast(a, DType.i32)], {"axes": (-1,), "keepdims": True})
+        sums = m.joined("sub", sums, m.joined("mul", b_zero, rows))
+    return sums
+
+
+def integer_conv(m: Importer, x: str, x_zero: str, w: str, w_zero: str, bias: str, attrs: dict[str, Any]) -> str:
+    """conv of x - x_zero and w - w_zero as i32. Zero points of rank 1 belong to the filters of w."""
+    operands = [centred(m, x, x_zero), centred(m, w, w_zero, axis=0), *([bias] if bias else [])]
+    return m.one("conv", operands, {**attrs, **_SUMS})
+
+
+def centred(m: Importer, x: str, zero_point: str, axis: int = 0) -> str:
+    """x - zero_point as i16. A zero point of rank 1 lies along `axis`."""
+    zero = _point(m, zero_point, len(m.shape(x)), axis, DType.i16)
+    x = m.cast(x, DType.i16)
+    return m.joined("sub", x, zero) if zero else x
+
+
+def _point(m: Importer, zero: str, rank: int, axis: int, to: DType = DType.i32) -> str:
+    """A zero point as it broadcasts over a value of `rank` in which it lies along `axis`; "" where it is known to be 0."""
+    if not zero or (zero in m.constants and not m.constants[zero].array.any()):
+        return ""
+    zero = m.cast(zero, to)
+    if m.shape(zero) == (expr(1),):
+        return m.one("reshape", [zero], {"shape": ()})
+    after = rank - 1 - axis % rank
+    if len(m.shape(zero)) == 1 and after:
+        return m.one("unsqueeze", [zero], {"axes": tuple(range(1, 1 + after))})
+    return zero
+
+
+def _shifted(m: Importer, x: str, zero: str, to: DType) -> tuple[str, str]:
+    """i8 as u8 or the other way round: 128 more or less, of its zero point too."""
+    by = 128 if to == DType.u8 else -128
+    shifted = m.joined("add", m.cast(x, DType.i16), m.number(by, DType.i16))
+    point = m.number(by, DType.i32)
+    return m.cast(shifted, to), m.joined("add", zero, point) if zero else point

@@ -12,8 +12,6 @@ from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.observer import Observer
 from tatami.pipeline import Stages
-from tatami.plan.rename import kept_plan
-from tatami.region.ir import Region
 from tatami.stages import STAGES, runner
 
 if TYPE_CHECKING:
@@ -102,9 +100,12 @@ def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> lis
 
 def decisions_of(stages: Stages) -> Decisions:
     """What a compilation decided, as the decisions that repeat it."""
+    from tatami.plan.rename import kept_choices
+    from tatami.region.ir import Region
     from tatami.region.partition import program_key
 
-    partitions, plans = {}, {}
+    partitions: dict[str, Any] = {}
+    plans: dict[str, Any] = {}
     if stages.get_made("tiny") is not None and "partition" in stages:
         for name, partition in stages["partition"].items():
             partitions[program_key(stages["tiny"].programs[name])] = to_builtins(partition)
@@ -112,7 +113,7 @@ def decisions_of(stages: Stages) -> Decisions:
         for name, program in stages["plan"].programs.items():
             regions = {r.name: r for r in stages["region"].programs[name].body if isinstance(r, Region)}
             for r in program.regions:
-                plans[r.key] = to_builtins(kept_plan(r.choices[-1].plan, regions[r.region]))
+                plans[r.key] = to_builtins(kept_choices(r.choices, regions[r.region]))
     calls: dict[str, Literal["inline", "call"]] = {}
     if stages.get_made("frontend") is not None and "calls" in stages:
         calls = {v.key: "inline" if v.inlined else "call" for v in stages["calls"].values()}

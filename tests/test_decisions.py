@@ -46,7 +46,7 @@ def test_one_decision_serves_every_equal_region_and_other_names(target: str, tmp
     def layers(*names: str) -> Graph:
         g = Graph("layers")
         for name in names:
-            x, w = g.input(f"x{name}", (32, 64), DType.fp16), g.input(f"w{name}", (64, 64), DType.fp16)
+            x, w = g.input(f"x{name}", (32, f"K{name}"), DType.fp16), g.input(f"w{name}", (f"K{name}", f"N{name}"), DType.fp16)
             g.output(f"y{name}", (x @ w).relu())
         return g
 
@@ -58,6 +58,30 @@ def test_one_decision_serves_every_equal_region_and_other_names(target: str, tmp
     assert again.stages[printed].main == first.stages[printed].main and again.warnings == []
     other = prepare(layers("c"), target=target, decisions=path).stages["plan"].main.regions[0]
     assert any("decision" in r.why for r in other.rejected)
+    assert [bool(c.conditions) for c in other.choices] == ([False] if printed == "c" else [True, False])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: c[:1], "the last choice, and no other, has no conditions"),
+        (lambda c: [c[1], c[1]], "the last choice, and no other, has no conditions"),
+        (lambda c: [{"plan": c[0]["plan"]}, c[1]], "no object of conditions and a plan"),
+        (
+            lambda c: [{**c[0], "conditions": [{"size": "Q", "divisor": 8}]}, c[1]],
+            "speaks of 'Q', which is no size of the Region",
+        ),
+        (lambda c: [{**c[0], "conditions": [{"size": "Q +"}]}, c[1]], "expected"),
+        (lambda c: [{**c[0], "plan": {"kind": "none"}}, c[1]], "plan kind 'none' is not known"),
+    ],
+)
+def test_choices_that_are_none_are_refused(change: Any, words: str) -> None:
+    g = Graph("product")
+    g.output("y", g.input("x", (32, "K"), DType.fp16) @ g.input("w", ("K", "N"), DType.fp16))
+    decided = decisions_of(prepare(g, target="sm80").stages)
+    ((key, choices),) = decided.plans.items()
+    with pytest.raises(TatamiError, match=words):
+        _ = prepare(g, target="sm80", decisions=Decisions(plans={key: change(choices)})).stages["plan"]
 
 
 def test_an_edited_tile_is_obeyed() -> None:

@@ -145,7 +145,8 @@ def plans(run: Run) -> Iterator[Row]:
     """The best plans of the cost model for each product, run: a table of decisions."""
     from tatami.plan.choose import plan_key
     from tatami.plan.choose_gpu import measurable
-    from tatami.plan.rename import kept_plan
+    from tatami.plan.ir import Guarded
+    from tatami.plan.rename import kept_choices
 
     for case in tiny("gemm") if run.dry else timed("gemm"):
         compilation = prepare(case.make(), target=run.target)
@@ -158,7 +159,7 @@ def plans(run: Run) -> Iterator[Row]:
             decision = Decisions(plans={key: candidate.plan})
             row = guarded(case.name, lambda d=decision, c=case: Contest(run.target, c, d).measure(peers=False))  # type: ignore[misc]
             yield {**row, "plan": candidate.line, "estimate": candidate.estimate["total"], "key": key,
-                   "document": to_builtins(kept_plan(candidate.plan, region))}  # fmt: skip
+                   "document": to_builtins(kept_choices((Guarded((), candidate.plan),), region))}  # fmt: skip
 
 
 STEPS: Mapping[str, tuple[Callable[[Run], Iterator[Row]], float]] = {

@@ -90,14 +90,14 @@ def _plan_of(
         choices = tuple(rename_choice(c, back) for c in canonical_choices)
     if lying is not region:
         key = plan_key(region, target)
-    fixed = decided.plan_for(region, key)
+    fixed = decided.choices_for(region, key)
     if fixed is not None:
         loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)
         if target.kind == "cuda":
             from tatami.plan.choose_gpu import with_algorithm
 
-            fixed = with_algorithm(fixed, lying, target, sizes)
-        choices, rejected = (Guarded((), fixed),), (*loser, *rejected)
+            fixed = tuple(msgspec.structs.replace(c, plan=with_algorithm(c.plan, lying, target, sizes)) for c in fixed)
+        choices, rejected = fixed, (*loser, *rejected)
     return RegionPlan(region.name, key, choices, rejected)
 
 

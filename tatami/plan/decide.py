@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
 from tatami.core.codec import from_builtins
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail, raise_errors
+from tatami.core.expr import free_vars
+from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.ir import (
@@ -22,6 +24,7 @@ from tatami.plan.ir import (
     CpuWinograd,
     GpuStream,
     GpuSync,
+    Guarded,
     Scalar,
     SchedulePlan,
     Sm80Mma,
@@ -29,44 +32,55 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
-from tatami.plan.rename import obeyed_plan
+from tatami.plan.rename import obeyed_choices
 from tatami.plan.verify_plan import verify_plan
+from tatami.region.canonical_key import canonical
 from tatami.region.ir import Program, Region
 from tatami.region.kinds import kind_of
 
 MMA_FIELDS = frozenset({"tile", "stages", "bind", "warp_tile"})
 
 
+Choices: TypeAlias = tuple[Guarded, ...]
+"""Of one Region, the last without conditions."""
+
+
 class Decided:
     """Plans by key, and those without one."""
 
-    def __init__(self, target: Target, plans: Mapping[str, SchedulePlan], keyless: SchedulePlan | None) -> None:
+    def __init__(self, target: Target, plans: Mapping[str, Choices], keyless: Choices | None) -> None:
         self.target = target
         self.plans = plans
         self.keyless = keyless
         self.only: str = ""
 
-    def plan_for(self, region: Region, key: str) -> SchedulePlan | None:
-        """The decided plan of this Region, checked; raises TatamiError when it cannot be obeyed."""
-        plan = self.plans.get(key)
-        if plan is None and self.keyless is not None and key == self.only:
-            plan = self.keyless
-        if plan is not None:
-            plan = obeyed_plan(plan, region)
-            raise_errors(verify_plan(plan, region, self.target))
-        return plan
+    def choices_for(self, region: Region, key: str) -> Choices | None:
+        """What is decided of this Region, checked; raises TatamiError when it cannot be obeyed."""
+        choices = self.plans.get(key)
+        if choices is None and self.keyless is not None and key == self.only:
+            choices = self.keyless
+        if choices is None:
+            return None
+        choices = obeyed_choices(choices, region)
+        known = canonical(region)[1].symbols
+        for c in choices:
+            raise_errors(verify_plan(c.plan, region, self.target))
+            for name in sorted({n for x in c.conditions for n in free_vars(x.size)} - known.keys()):
+                why = f"a condition speaks of {name!r}, which is no size of the Region"
+                raise fail("InvalidPlan", region.name, why, f"sizes: {', '.join(known) or 'none is symbolic'}")
+        return choices
 
 
 def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> Decided:
     """Read plan documents. A plan without a key applies to the only Region of its kind, else it is refused."""
     from tatami.plan.choose import plan_key
 
-    plans = {key: read_plan(value, key) for key, value in decisions.items() if key}
-    keyless = read_plan(decisions[""], "plan") if "" in decisions else None
+    plans = {key: read_choices(value, key) for key, value in decisions.items() if key}
+    keyless = read_choices(decisions[""], "plan") if "" in decisions else None
     out = Decided(target, plans, keyless)
     if keyless is None:
         return out
-    wanted = kinds_of_plan(keyless)
+    wanted = kinds_of_plan(keyless[-1].plan)
     regions = [item for p in region.programs.values() for item in p.body if isinstance(item, Region)]
     keys = sorted({plan_key(r, target) for r in regions if kind_of(r) in wanted})
     if len(keys) != 1:
@@ -110,6 +124,25 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
             return frozenset({"rows", "stencil", "streaming_pair"})
         case CpuRows() | GpuStream() | Scalar():
             return frozenset({"map", "rows", "stencil", "scan", "scatter", "contraction", "streaming_pair"})
+
+
+def read_choices(value: Any, at: str) -> Choices:
+    """A plan, or several with their conditions: the first whose conditions hold is taken."""
+    if not isinstance(value, list | tuple):
+        return (Guarded((), read_plan(value, at)),)
+    choices = []
+    for number, item in enumerate(value):
+        here = f"{at}: choice {number}"
+        if isinstance(item, Guarded):
+            choices.append(item)
+            continue
+        if not isinstance(item, dict) or item.keys() != {"conditions", "plan"}:
+            raise fail("InvalidDocument", here, "it is no object of conditions and a plan", "give it both")
+        conditions = from_builtins(item["conditions"], tuple[Condition, ...], here)
+        choices.append(Guarded(conditions, read_plan(item["plan"], here)))
+    if not choices or [c for c in choices if not c.conditions] != choices[-1:]:
+        raise fail("InvalidDocument", at, "the last choice, and no other, has no conditions", 'give the last "conditions": []')
+    return tuple(choices)
 
 
 def read_plan(value: Any, at: str) -> SchedulePlan:

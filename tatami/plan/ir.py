@@ -371,7 +371,7 @@ SchedulePlan: TypeAlias = (
 )
 
 
-class Guarded(msgspec.Struct, frozen=True):
+class Guarded(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plan and when it applies; the last of a Region's list applies always (`conditions` empty)."""
 
     conditions: tuple[Condition, ...]

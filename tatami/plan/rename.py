@@ -104,32 +104,35 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
     return result
 
 
-def kept_plan(plan: SchedulePlan, region: Region) -> SchedulePlan:
-    """`plan` for a document: lets and tensors by their places in the Region, $v0… and $t0…, since every equal Region obeys
-    it, whatever its names are. A reader of the document may use the names of one Region as well."""
-    return rename_plan(plan, _places(region))
-
-
-def obeyed_plan(plan: SchedulePlan, region: Region) -> SchedulePlan:
-    """A plan of a document in the names of `region`."""
-    return rename_plan(plan, inverse(_places(region)))
-
-
-def _places(region: Region) -> Renaming:
-    names = canonical(region)[1]
-
-    def marked(group: Mapping[str, str]) -> dict[str, str]:
-        return {name: f"${place}" for name, place in group.items()}
-
-    return Renaming(marked(names.tensors), marked(names.lets), {}, {})
-
-
 def rename_choice(choice: Guarded, names: Renaming) -> Guarded:
     """A guarded plan with its size symbols renamed as well."""
     sizes = {old: var(new) for old, new in names.symbols.items()}
     conditions = tuple(Condition(substitute(c.size, sizes), c.divisor, c.low, c.high) for c in choice.conditions)
     estimate = {_estimate_key(k, names): v for k, v in choice.estimate.items()}
     return Guarded(conditions, rename_plan(choice.plan, names), estimate)
+
+
+def kept_choices(choices: tuple[Guarded, ...], region: Region) -> SchedulePlan | tuple[Guarded, ...]:
+    """For a document: lets, tensors and sizes by their places in the Region (v0', t0', s0'), since every equal Region obeys
+    it, whatever its names are. One plan where there is no choice."""
+    places = _places(region)
+    kept = tuple(rename_choice(msgspec.structs.replace(c, estimate={}), places) for c in choices)
+    return kept[0].plan if len(kept) == 1 else kept
+
+
+def obeyed_choices(choices: tuple[Guarded, ...], region: Region) -> tuple[Guarded, ...]:
+    """Those of a document in the names of `region`, which the document may use as well."""
+    names = inverse(_places(region))
+    return tuple(rename_choice(c, names) for c in choices)
+
+
+def _places(region: Region) -> Renaming:
+    names = canonical(region)[1]
+
+    def marked(group: Mapping[str, str]) -> dict[str, str]:
+        return {name: f"{place}'" for name, place in group.items()}
+
+    return Renaming(marked(names.tensors), marked(names.lets), {}, marked(names.symbols))
 
 
 def _estimate_key(key: str, names: Renaming) -> str:

@@ -17,7 +17,7 @@ class Case:
     """One row of the table.
 
     onnx(path) writes the model; inputs() are its named arrays; torch() is the same model for PyTorch, taking the inputs by
-    position. flops: useful operations of a call, 0 where bytes are what counts. peers: further models, by contestant, for
+    position, where it has the operators. flops: useful operations of a call, 0 where bytes are what counts. peers: further models, by contestant, for
     a peer that has one operator for the whole. images: channels-last is worth trying.
     """
 
@@ -25,7 +25,7 @@ class Case:
     group: str
     onnx: Callable[[str], None]
     inputs: Callable[[], Arrays]
-    torch: Callable[[], Any]
+    torch: Callable[[], Any] | None
     numpy: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
     flops: float = 0.0
     bytes: float = 0.0
@@ -36,10 +36,10 @@ class Case:
 
 @cache
 def all_cases() -> dict[str, Case]:
-    from benchmarks.cpu import attention, convolution, gemm, models, rows
+    from benchmarks.cpu import attention, convolution, gemm, integers, models, rows
 
     found: dict[str, Case] = {}
-    for part in (gemm, convolution, rows, attention, models):
+    for part in (gemm, integers, convolution, rows, attention, models):
         for case in part.cases():
             assert case.name not in found, case.name
             found[case.name] = case
@@ -64,14 +64,14 @@ def save_model(
 ) -> None:
     """An ONNX file of `nodes` with fixed shapes and one output of a `kind`; the shape of its `result` where ONNX does not infer it."""
     import onnx
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import helper, numpy_helper
 
-    kinds = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64}
+    kind_of = helper.np_dtype_to_tensor_dtype
     graph = helper.make_graph(
         nodes,
         "case",
-        [helper.make_tensor_value_info(n, kinds[a.dtype], a.shape) for n, a in inputs.items()],
-        [helper.make_tensor_value_info(output, kinds[np.dtype(kind)], result)],
+        [helper.make_tensor_value_info(n, kind_of(a.dtype), a.shape) for n, a in inputs.items()],
+        [helper.make_tensor_value_info(output, kind_of(np.dtype(kind)), result)],
         [numpy_helper.from_array(a, n) for n, a in weights.items()],
     )
     domains = {n.domain for n in nodes}

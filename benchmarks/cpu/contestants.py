@@ -18,6 +18,8 @@ NAMES = (
 
 def applies(name: str, case: Case, threads: int) -> bool:
     """Does contestant `name` have a setting of its own for the case?"""
+    if name.startswith(("eager", "compile")) and case.torch is None:
+        return False
     if "channels-last" in name:
         return case.images
     if name == "ORT no spin":
@@ -64,6 +66,7 @@ def _torch(case: Case, inputs: Arrays, threads: int, compiled: bool, channels_la
     import torch
 
     torch.set_num_threads(threads)
+    assert case.torch is not None
     module = case.torch().eval()
     args = {k: torch.from_numpy(v) for k, v in inputs.items()}
     if channels_last:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from benchmarks.cpu.cases import Arrays, Case, random, save_model
 
 SQUARES = (64, 128, 256, 512, 1024, 2048)
+HALVES = ((512, 512, 512), (128, 3072, 768), (1, 4096, 4096))
+"""In fp16, with sums of fp32."""
 ODD = ((1000, 777, 1531), (333, 333, 333), (1, 4096, 4096), (7, 3072, 768), (4096, 64, 64), (64, 64, 8192))
 LAYERS = (
     ("bert-tiny", 64, 512, 128), ("bert-base", 128, 3072, 768), ("gpt2", 64, 3072, 768), ("vit-tiny", 197, 768, 192),
@@ -23,6 +25,8 @@ def cases() -> Iterator[Case]:
         yield product(n, n, n, quick=n in (128, 512))
     for m, n, k in ODD:
         yield product(m, n, k)
+    for m, n, k in HALVES:
+        yield product(m, n, k, half=True)
     for b, m, n, k in BATCHED:
         yield product(m, n, k, batch=b)
     for name, m, n, k in LAYERS:
@@ -30,13 +34,14 @@ def cases() -> Iterator[Case]:
         yield layer(name, m, k, n, gelu=False)
 
 
-def product(m: int, n: int, k: int, batch: int = 0, quick: bool = False) -> Case:
+def product(m: int, n: int, k: int, batch: int = 0, quick: bool = False, half: bool = False) -> Case:
     from onnx import helper
 
     lead = (batch,) if batch else ()
+    dtype = np.float16 if half else np.float32
 
     def inputs() -> Arrays:
-        return {"a": random(*lead, m, k), "b": random(*lead, k, n, seed=1)}
+        return {"a": random(*lead, m, k).astype(dtype), "b": random(*lead, k, n, seed=1).astype(dtype)}
 
     def module() -> Any:
         import torch
@@ -49,7 +54,12 @@ def product(m: int, n: int, k: int, batch: int = 0, quick: bool = False) -> Case
     name = f"gemm {m}x{n}x{k}" if not batch else f"gemm {batch} of {m}x{n}x{k}"
     node = helper.make_node("MatMul", ["a", "b"], ["y"])
     work = 2.0 * m * n * k * max(1, batch)
-    return Case(name, "gemm", lambda p: save_model(p, [node], inputs(), {}), inputs, module, numpy, work, quick=quick)
+    if half:
+        name, group = f"{name} fp16", "16 bits"
+    else:
+        group = "gemm"
+    made: Callable[[str], None] = lambda path: save_model(path, [node], inputs(), {}, kind=dtype)  # noqa: E731
+    return Case(name, group, made, inputs, module, None if half else numpy, work, quick=quick)
 
 
 def layer(name: str, m: int, n: int, k: int, gelu: bool, quick: bool = False) -> Case:

@@ -64,13 +64,15 @@ def plan(
     return CpuContraction(acc, mr, nr, kc, mc, 4096, width, swap, split, (), (), in_place, dot)  # type: ignore[arg-type]
 
 
-def source(kernel: loop.Kernel) -> tuple[Unit, ...]:
-    """All units of a kernel that can be called from outside."""
-    unit = print_kernel(kernel)
-    head = f"int {kernel.face.symbol}("
-    exported = unit.text.replace(head, f'__attribute__((visibility("default"))) {head}')
-    routines = (Unit(r.text, r.contract) for r in routine_units((kernel,)).values())
-    return (Unit(exported, unit.contract, unit.light), *routines, Unit(runtime_text("pool.c")))
+def source(*kernels: loop.Kernel) -> tuple[Unit, ...]:
+    """All units of kernels that can be called from outside."""
+    exported: list[Unit] = []
+    for kernel in kernels:
+        unit, head = print_kernel(kernel), f"int {kernel.face.symbol}("
+        text = unit.text.replace(head, f'__attribute__((visibility("default"))) {head}')
+        exported.append(Unit(text, unit.contract, unit.light))
+    routines = (Unit(r.text, r.contract) for r in routine_units(kernels).values())
+    return (*exported, *routines, Unit(runtime_text("pool.c")))
 
 
 def kernel_of(region: Region, chosen: CpuContraction, target: Target = HOST) -> tuple[loop.Kernel, Binding]:

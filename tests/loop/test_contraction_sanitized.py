@@ -55,15 +55,11 @@ def test_no_fault_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     compiler = find_compiler()
     if compiler.kind == "zig":
         pytest.skip("zig has no sanitizer runtimes")
-    units = {
-        u.text: u
-        for region, _, split, swap in CASES
-        for u in source(kernel_of(region, plan(region, split=split, swap=swap))[0])
-    }
+    kernels = [kernel_of(region, plan(region, split=split, swap=swap))[0] for region, _, split, swap in CASES]
     for name, text in runtime_headers().items():
         (tmp_path / name).write_text(text)
     names = []
-    for i, text in enumerate([*units, program()]):
+    for i, text in enumerate([*dict.fromkeys(u.text for u in source(*kernels)), program()]):
         (tmp_path / f"u{i}.c").write_text(text)
         names.append(f"u{i}.c")
     flags = [f for f in compile_flags(compiler, HOST) if f != "-O2"]

@@ -10,10 +10,14 @@ from typing import Literal
 
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions
-from tatami.region.matrix import side_matrix
+from tatami.region.matrix import Matrix, side_matrix
 
 WIDE, NARROW = 256, 64
 """Elements of the other side from which on rows, and columns, are copied."""
+WIDE_NEAR, NARROW_NEAR = 352, 160
+"""The same where they lie near each other."""
+NEAR = 1536
+"""Bytes from row to row, below which some rows share a page: measured."""
 
 
 def in_place_sides(
@@ -22,8 +26,15 @@ def in_place_sides(
     """Of a contraction of `narrow` rows by `wide` columns; `packed`: the columns' operand is made ready by `setup`."""
     shape = next(c for c in contractions(region) if c.acc == acc)
     sides: list[Literal["m", "n"]] = []
-    if wide <= WIDE and side_matrix(region, shape, "m", swap) is not None:
+    rows, columns = side_matrix(region, shape, "m", swap), side_matrix(region, shape, "n", swap)
+    if rows is not None and wide <= (WIDE_NEAR if _is_near(region, rows) else WIDE):
         sides.append("m")
-    if narrow <= max(mr, NARROW) and not packed and side_matrix(region, shape, "n", swap) is not None:
+    if columns is not None and not packed and narrow <= max(mr, NARROW_NEAR if _is_near(region, columns) else NARROW):
         sides.append("n")
     return tuple(sides)
+
+
+def _is_near(region: Region, matrix: Matrix) -> bool:
+    pitch = matrix.pitch.as_int()
+    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == matrix.tensor)
+    return pitch is not None and pitch * itemsize < NEAR

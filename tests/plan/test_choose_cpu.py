@@ -169,3 +169,20 @@ def test_registers_of_a_tile_are_counted_in_its_element_type() -> None:
     assert verify_plan(msgspec.structs.replace(plan, nr=8, nc=plan.nc // 8 * 8), region, AVX512) == []
     (d,) = verify_plan(msgspec.structs.replace(plan, nr=32, nc=plan.nc // 32 * 32), region, AVX512)
     assert d.kind == "ResourceExceeded" and "needs 53 vector registers" in d.why
+
+
+@pytest.mark.parametrize(
+    ("size", "sides"),
+    [
+        ((333, 333, 333), ("m",)),
+        ((333, 333, 1024), ()),
+        ((128, 128, 64), ("m", "n")),
+        ((128, 512, 512), ()),
+        ((64, 512, 512), ("n",)),
+        (("M", 333, "K"), ()),
+    ],
+)
+def test_more_is_used_in_place_where_rows_lie_near_each_other(size: tuple[str | int, ...], sides: tuple[str, ...]) -> None:
+    module = ex.program_of(matmul(*size))  # type: ignore[arg-type]
+    plan = choose(module, analyse(module), AVX512, None, {"M": 333, "K": 333}).main.regions[0].choices[0].plan
+    assert isinstance(plan, CpuContraction) and plan.in_place == sides

@@ -14,8 +14,8 @@ depend on the number of threads. The epilogue reads the finished [rows][nr] accu
 An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
 slivers are used where they lie. So are, where the plan says so, rows of lhs that are contiguous along k, and rows of rhs
 that are contiguous along n. Sums that are the result are made in its place. The last sliver, where it has fewer than nr
-columns, goes by copies in any case. One panel of rows and long rows of rhs in place: slivers are a page wide, and each
-row of rhs is read as it lies.
+columns, goes by copies in any case. One panel of rows and long rows of rhs in place: slivers are nc columns wide, and
+each row of rhs is read as it lies.
 
 Where the plan multiplies narrow integers in groups of k, the Region is taken over groups first (region/narrow.py): panels and
 slivers are then of groups in elements of 32 bits, and the micro-kernel is another; nothing else differs.
@@ -46,8 +46,8 @@ ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u
 GRAIN_FLOPS = 1 << 18
 """Work a thread should get at least: a few times what waking it costs."""
 GRAIN_PACK = 1 << 14
-FAR, COLUMNS = 1024, 1024
-"""Bytes from row to row, from which on rows of columns are read as they lie; and how many of their columns at a time."""
+FAR = 1024
+"""Bytes from row to row, from which on rows of columns are read as they lie."""
 SHORT_SLIVER, TALL_SUMS = 20 << 10, 8 << 10
 """Bytes of a sliver at most, and of the sums of all rows at least, for results to follow panel by panel: measured."""
 
@@ -84,7 +84,7 @@ class _Contraction(FinishedSums):
         self.rows_lie, self.columns_lie = self.lying("m", shape), self.lying("n", shape)
         self.is_wide = self.goes_by_rows()
         if self.is_wide:
-            self.nr = COLUMNS
+            self.nr = plan.nc
         self.slivers = ceildiv(self.n, expr(self.nr))
         self.ready = self.ready_operand()
         self.result = result_matrix(region, plan.acc, self.m_axes, self.n_axes)

@@ -24,6 +24,9 @@ TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)
 
 MICRO_KERNEL_DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
 
+COLUMNS = 1024
+"""Columns at a time at least: a page of each row."""
+
 
 def register_tile(target: Target, itemsize: int) -> tuple[int, int]:
     """(mr, nr) of elements of `itemsize` bytes."""
@@ -120,7 +123,8 @@ def contraction_plan(
     constants: frozenset[str],
     itemsize: int = 4,
 ) -> CpuContraction:
-    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3.
+    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3;
+    every thread has columns, of which a few rows read nc at a time.
 
     The n side is split where there are slivers enough for all threads and the packed rows are few or stay in L2: each
     sliver goes through all of them. Else blocks of rows, small enough that every thread gets several.
@@ -130,7 +134,8 @@ def contraction_plan(
     cores = max(1, target.cores)
     kc = 512 if target.l2_bytes >= 2 << 20 else 384 if target.l2_bytes >= 512 << 10 else 256
     mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * itemsize) // mr * mr)
-    nc = max(nr, min(4096, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr)
+    share = max(COLUMNS, -(-wide // (cores * nr)) * nr)
+    nc = max(nr, min(4096, share, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr)
     rows_fit = narrow * k * itemsize <= target.l2_bytes * 3 // 4
     if b >= 2 * cores:
         split = "batch"

@@ -55,13 +55,14 @@ def plan(
     swap: bool = False,
     kc: int = 16,
     mc: int = 24,
+    nc: int = 4096,
     isa: str = HOST.isa,
     in_place: tuple[str, ...] = (),
     dot: str = "",
 ) -> CpuContraction:
     mr, nr, width = TILES[isa]
     acc = next(let.name for let in region.lets if isinstance(let.expr, Reduce))
-    return CpuContraction(acc, mr, nr, kc, mc, 4096, width, swap, split, (), (), in_place, dot)  # type: ignore[arg-type]
+    return CpuContraction(acc, mr, nr, kc, mc, nc, width, swap, split, (), (), in_place, dot)  # type: ignore[arg-type]
 
 
 def source(*kernels: loop.Kernel) -> tuple[Unit, ...]:

@@ -9,14 +9,17 @@ import re
 import shutil
 import subprocess
 import sysconfig
+from bisect import bisect
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tatami.cu.ir import Unit
+from tatami.emulated.lines import section
 from tatami.gpu.ir import CpAsync, Kernel, Loop, Role, Stmt
 from tatami.plan.ir import Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.runtime.cache import default_cache
@@ -43,22 +46,40 @@ def disassembler() -> str | None:
 
 def machine_code(cubin: Cubin, folder: Path) -> Counter[str]:
     """How often each instruction stands in the machine code, with its modifiers."""
-    return Counter(_listed(cubin, folder))
+    return Counter(op for _, op in _listed(cubin, folder))
 
 
 def instructions(cubin: Cubin, folder: Path) -> list[str]:
     """In the order of the machine code, without modifiers."""
-    return [op.split(".")[0] for op in _listed(cubin, folder)]
+    return [op.split(".")[0] for _, op in _listed(cubin, folder)]
 
 
-def _listed(cubin: Cubin, folder: Path) -> list[str]:
+def machine_codes(cubins: Sequence[Cubin], arch: str, folder: Path) -> list[Counter[str]]:
+    """That of several kernels `k0`: most of the disassembler's time is its start."""
+    texts = [section(c.data, ".text.k0") for c in cubins]
+    path = folder / "kernels.bin"
+    path.write_bytes(b"".join(texts))
+    out: list[Counter[str]] = [Counter() for _ in texts]
+    ends = list(accumulate(map(len, texts)))
+    for at, op in _disassembled("-b", arch.replace("sm_", "SM"), str(path)):
+        out[bisect(ends, at)][op] += 1
+    return out
+
+
+def _listed(cubin: Cubin, folder: Path) -> Iterator[tuple[int, str]]:
+    path = folder / "k.cubin"
+    path.write_bytes(cubin.data)
+    return _disassembled(str(path))
+
+
+def _disassembled(*arguments: str) -> Iterator[tuple[int, str]]:
+    """Instructions by their places, without an analysis of what flows between them."""
     tool = disassembler()
     if tool is None:
         pytest.skip("nvdisasm is not installed")
-    path = folder / "k.cubin"
-    path.write_bytes(cubin.data)
-    text = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9]\w*\s+)?([A-Z0-9_.]+)", text)
+    text = subprocess.run([tool, "-c", "-ndf", *arguments], capture_output=True, text=True, check=True).stdout
+    for at, op in re.findall(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P[0-9]\w*\s+)?([A-Z0-9_.]+)", text):
+        yield int(at, 16), op
 
 
 def sass(cubin: Cubin, folder: Path) -> Counter[str]:

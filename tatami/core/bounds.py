@@ -8,6 +8,7 @@ scales an index is the extent of some axis. Answers are one-sided: False means "
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from tatami.core.expr import (
@@ -397,7 +398,13 @@ def simplify(e: Expr, extents: Extents) -> Expr:
     ``floor(r/d) -> 0`` when ``0 <= r < d``; ``floor((g*a + s)/(g*b)) -> floor(a/b)`` when ``0 <= s < g``.
     An axis of extent 1 is 0.
     """
-    ones = {name: ZERO for name, size in extents.items() if size == ONE}
+    return _simplified(e, tuple(extents.items()))
+
+
+@lru_cache(maxsize=65536)
+def _simplified(e: Expr, axes: tuple[tuple[str, Expr], ...]) -> Expr:
+    extents = dict(axes)
+    ones = {name: ZERO for name, size in axes if size == ONE}
     if ones:
         e = substitute(e, ones)
     for _ in range(4):

@@ -57,7 +57,13 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
     whole = f", K = {index_text(k.k)}" if plain else ""
     l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}{whole};")
     if plain:
-        l.add("const int KB = (int)((K + BK - 1) / BK);")
+        blocks = "(int)((K + BK - 1) / BK)"
+        if k.maps and any(
+            o.gather is not None for o in (k.a, k.b)
+        ):  # of a known number ptxas may peel the first turn, and copy
+            # the accumulators for it while wgmma is under way (C7514)
+            blocks = f"tt_uniform({blocks})"
+        l.add(f"const int KB = {blocks};")
     tile_text(k, persistent, l)
     if k.split > 1 and k.weights is None:
         l.add(f"constexpr int SPLIT = {k.split};  // parts of k, of whole blocks; K is the end of this one")

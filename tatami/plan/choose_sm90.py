@@ -116,7 +116,7 @@ def row_bytes(region: Region, view: GemmView) -> int:
 
 def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
     """Those of SHAPES whose boxes the operands have. A warpgroup with more accumulators than 128 leaves no registers
-    for results that are stored one by one."""
+    for results that are stored one by one; with more than 96 none for what is kept from one group of rows to the next."""
     majors = major_of(view.lhs, view.m, view.k), major_of(view.rhs, view.n, view.k)
     out = []
     for shape in SHAPES:
@@ -125,7 +125,7 @@ def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
         a, b = majors[::-1] if shape.swap_ab else majors
         boxes = ((a, shape.tile[0] // shape.cluster[1]), (b, shape.tile[1] // shape.cluster[0]))
         sharing = 1 if shape.schedule == "pingpong" else shape.consumers
-        crowded = shape.tile[0] * shape.tile[1] // (128 * sharing) > 128
+        crowded = shape.tile[0] * shape.tile[1] // (128 * sharing) > (128 if view.groups is None else 96)
         walked = (shape.cluster[1] > 1, shape.cluster[0] > 1)
         if any(many and major is None for many, major in zip(walked, (a, b))):
             continue  # CTAs do not share the pixels of a walk

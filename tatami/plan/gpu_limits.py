@@ -22,6 +22,8 @@ MAX_SPLIT = 32
 MOST_REGISTERS = 255
 SPILLED = 16
 """Registers beyond those, of addresses: a plan may have them in memory, the planner offers none that does."""
+KEPT = 24
+"""Registers of addresses that are kept from one group of rows to the next."""
 MAX_CLUSTER = 8
 MAX_EDGE_DEPTH = 4
 BARRIER_BYTES = 1024
@@ -108,9 +110,10 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
     match plan:
         case Sm80Mma():
             wm, wn = sides(plan.warp_tile) or (64, 64)
+            kept = KEPT if "grouped_matmul" in plan.algo_choice else 0
             if plan.inst_shape == "fma":
-                return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40
-            return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 34 + plan.tile[2] // 16 * 8
+                return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40 + kept
+            return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 34 + plan.tile[2] // 16 * 8 + kept
         case Sm90Mma():
             accumulators = bm * bn // (128 * (1 if plan.schedule == "pingpong" else plan.consumers))
             # Of exchanged operands, neighbours in a thread's registers are rows apart: each has an address of 64 bits.

@@ -55,14 +55,14 @@ class Point:
 @dataclass(frozen=True)
 class Kind:
     """`make` gives the value before the epilogue. `tails`: the sizes it runs at, given the tile of its first kernel, which
-    the plan is chosen for at `usual`. What has no tile has the same text for every GPU and is run on one."""
+    the plan is chosen for at `usual`, and the order. What has no tile has the same text for every GPU and is run on one."""
 
     make: Make
     dtypes: tuple[DType, ...]
     orders: tuple[str, ...] = ("-",)
     epilogues: tuple[str, ...] = ("none",)
     usual: int = 128
-    tails: Callable[[tuple[int, int, int]], list[Sizes]] = lambda tile: LINES
+    tails: Callable[[tuple[int, int, int], str], list[Sizes]] = lambda tile, order: LINES
     tiled: bool = False
 
 
@@ -86,15 +86,24 @@ def rounded(g: tt.Graph, d: DType, order: str) -> Any:
     return product(g, d, order, rounds=True)
 
 
+def groups(g: tt.Graph, d: DType, order: str) -> Any:
+    x, w = (
+        g.input("x", ("K", "M") if order[0] == "t" else ("M", "K"), d),
+        g.input("w", (5, *("NK" if order[1] == "t" else "KN")), d),
+    )
+    x, w = x.transpose(0, 1) if order[0] == "t" else x, w.transpose(1, 2) if order[1] == "t" else w
+    return x.grouped_matmul(w, g.input("ends", (5,), tt.i64))
+
+
 def conv(g: tt.Graph, d: DType, order: str) -> Any:
-    x, w = g.input("x", (2, 3, "M", "N"), d), g.input("w", (5, 3, 3, 3), d)
+    x, w = g.input("x", ("B", 3, "M", "N"), d), g.input("w", (5, 3, 3, 3), d)
     stride, padding, dilation = {"same": (1, 1, 1), "stride": (2, 1, 1), "dilation": (1, 2, 2)}[order]
     return x.conv(w, stride=stride, padding=padding, dilation=dilation)
 
 
 def attention(g: tt.Graph, d: DType, order: str) -> Any:
     q = g.input("q", (1, 2, "M", 16), d)
-    k, v = (g.input(n, (1, 2, "M", 16), d) for n in "kv")
+    k, v = (g.input(n, (1, 2, "K", 16), d) for n in "kv")
     return q.attention(k, v, causal=order == "causal")
 
 
@@ -154,10 +163,14 @@ LINES = [
     {"M": m, "K": k}
     for m, k in ((1, 1), (3, 31), (4, 32), (5, 33), (2, 127), (3, 128), (1, 129), (257, 3), (2, 1031), (0, 5), (5, 0), (0, 0))
 ]
-NO_EMPTY = [s for s in LINES if min(s.values()) > 0]
 
 
-def of_tiles(tile: tuple[int, int, int]) -> list[Sizes]:
+def of_some(least: int) -> Callable[[tuple[int, int, int], str], list[Sizes]]:
+    """Lines of that many elements at least; there may be none of them."""
+    return lambda tile, order: [s for s in LINES if s["M" if order == "first" else "K"] >= least]
+
+
+def of_tiles(tile: tuple[int, int, int], order: str) -> list[Sizes]:
     m, n, k = tile
     every = (
         (m, n, k), (m + 1, n - 1, k + 1), (m - 1, n + 1, 2 * k - 1), (m + 8, n - 8, k + 8), (1, n, 2 * k), (m, 1, 3),
@@ -166,12 +179,14 @@ def of_tiles(tile: tuple[int, int, int]) -> list[Sizes]:
     return [{"M": a, "N": b, "K": c, "B": 2} for a, b, c in every]
 
 
-def of_planes(tile: tuple[int, int, int]) -> list[Sizes]:
-    return [{"M": m, "N": n} for m, n in ((5, 5), (6, 7), (8, 16), (13, 11), (17, 9))]
+def of_planes(tile: tuple[int, int, int], order: str) -> list[Sizes]:
+    every = ((2, 5, 5), (2, 6, 7), (2, 8, 16), (1, 13, 11), (2, 17, 9), (0, 5, 5), (2, 0, 5))
+    return [{"B": b, "M": m, "N": n} for b, m, n in every]
 
 
-def of_keys(tile: tuple[int, int, int]) -> list[Sizes]:
-    return [{"M": m} for m in (1, 2, 31, 64, 65, 67)]
+def of_keys(tile: tuple[int, int, int], order: str) -> list[Sizes]:
+    every = ((1, 1), (2, 2), (31, 31), (64, 64), (65, 65), (67, 131), (130, 33), (0, 5), (5, 0), (0, 0))
+    return [{"M": m, "K": k} for m, k in every]
 
 
 # -- the grid --------------------------------------------------------------------------------------
@@ -186,21 +201,22 @@ KINDS = {
     "tf32": Kind(rounded, (FULL,), ORDERS, AFTER, 48, of_tiles, True),
     "large": Kind(product, FLOATS, ("nn", "tt"), ("none", "residual"), 2048, of_tiles, True),
     "integers": Kind(product, (WHOLE,), ORDERS, ("none", "relu"), 48, of_tiles, True),
+    "groups": Kind(groups, FLOATS, ORDERS, ("none",), 48, of_tiles, True),
     "conv": Kind(conv, FLOATS, ("same", "stride", "dilation"), ("none", "relu"), 12, of_planes, True),
     "attention": Kind(attention, FLOATS, ("plain", "causal"), ("none",), 48, of_keys, True),
     "chain": Kind(chain, EVERY, ("point", "row"), ("none", "relu", "cast")),
     "softmax": Kind(rows("softmax"), FLOATS, AXES, ("none", "cast")),
-    "norm": Kind(norm, FLOATS, tails=lambda tile: NO_EMPTY),
+    "norm": Kind(norm, FLOATS, tails=of_some(1)),
     "sum": Kind(rows("sum"), EVERY, AXES, ("none", "relu")),
-    "max": Kind(rows("max"), EVERY, AXES, tails=lambda tile: NO_EMPTY),
-    "argmax": Kind(rows("argmax"), EVERY, AXES, tails=lambda tile: NO_EMPTY),
+    "max": Kind(rows("max"), EVERY, AXES, tails=of_some(1)),
+    "argmax": Kind(rows("argmax"), EVERY, AXES, tails=of_some(1)),
     "whole": Kind(whole, EVERY, ("sum", "prod")),
     "running": Kind(rows("cumsum"), EVERY, AXES),
     "turned": Kind(turned, EVERY, ("matrix", "all", "outer"), ("none", "relu")),
     "gather": Kind(gather, EVERY, ("rows", "columns")),
     "scatter": Kind(scatter, EVERY, ("set", "add", "max")),
     "sort": Kind(sort, EVERY, AXES),
-    "topk": Kind(topk, EVERY, AXES, tails=lambda tile: [s for s in LINES if min(s.values()) > 2]),
+    "topk": Kind(topk, EVERY, AXES, tails=of_some(3)),
     "noise": Kind(noise, (FULL, HALF)),
 }
 
@@ -249,6 +265,8 @@ def drawn(signature: Signature, sizes: Sizes) -> dict[str, np.ndarray]:
     for port in signature.inputs:
         shape = tuple(int(evaluate(s, sizes)) for s in port.shape)
         low, high = (0, 7 if sizes.get("K", 7) else 1) if port.dtype in (DType.i64, DType.u64) else (-8, 9)
+        if port.tensor == "ends":
+            low, high = -2, sizes["M"] + 9
         values = rng.integers(low, high, shape)
         out[port.tensor] = np.asarray(values if port.dtype.is_int else values / 8).astype(numpy_dtype(port.dtype))
     return out
@@ -287,7 +305,7 @@ def examined(work: tuple[Point, str]) -> tuple[str, str, str]:
     now = texts_hash(compilation)
     if now == before:
         return p.name, now, ""
-    return p.name, now, difference(compilation, KINDS[p.kind].tails(tile_of(compilation)))
+    return p.name, now, difference(compilation, KINDS[p.kind].tails(tile_of(compilation), p.order))
 
 
 def main(arguments: list[str]) -> int:

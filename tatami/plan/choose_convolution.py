@@ -24,8 +24,6 @@ from tatami.region.walk import all_axes, lets_by_name
 
 NARROW_SHARE = 0.92
 """Of the micro-kernel's rate, where a row of its tile is one vector: a load for each multiply-add."""
-TRANSFORM_SHARE = 0.5
-"""Of the vectors' rate: what transforms read and write lies in many lines, which wait for each other. Measured 0.22 to 0.5."""
 
 
 def find_winograd(region: Region) -> Convolution | str:
@@ -160,9 +158,7 @@ def winograd_estimate(
     is_near = MATRICES**2 * matrix * 2 <= target.l2_bytes
     far = 0.0 if is_near else blocks * products * matrix * SECONDS_PER_PACKED_BYTE / 2 / threads
     far = max(0.0, far - compute / -(-min(tiles, plan.rows * plan.columns) // plan.mr))
-    return roofline(
-        {"compute": compute, "transform": (into + panels + back) / rate / TRANSFORM_SHARE, "weights": far}, facts, target, sizes
-    )
+    return roofline({"compute": compute, "transform": (into + panels + back) / rate, "weights": far}, facts, target, sizes)
 
 
 def planes_candidate(

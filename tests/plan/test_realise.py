@@ -144,7 +144,7 @@ def test_weights_that_stream_past_few_tiles_of_an_image_pass_once(channels: int,
 
 def test_tiles_of_a_machine_whose_registers_are_not_told() -> None:
     module = with_constant(
-        substitute_sizes(ex.conv(), {"Co": expr(64), "Ci": expr(64)}), "F", np.zeros((64, 64, 3, 3), np.float32)
+        substitute_sizes(ex.conv(), {"Co": expr(64), "Ci": expr(8)}), "F", np.zeros((64, 8, 3, 3), np.float32)
     )
     bare = msgspec.structs.replace(PRESETS["cpu:avx2"], vector_registers=0)
     chosen = choose(module, analyse(module), bare, None, {"N": 1, "H": 7, "W": 7}).main.regions[0].choices[0].plan

@@ -61,6 +61,24 @@ def test_one_decision_serves_every_equal_region_and_other_names(target: str, tmp
     assert [bool(c.conditions) for c in other.choices] == ([False] if printed == "c" else [True, False])
 
 
+def test_a_plan_of_rows_in_groups_needs_no_key_and_keeps_its_condition() -> None:
+    g = Graph("groups")
+    x, w, ends = (
+        g.input("x", ("T", 64), DType.fp16),
+        g.input("w", ("G", 64, 128), DType.fp16),
+        g.input("ends", ("G",), DType.i64),
+    )
+    g.output("y", x.grouped_matmul(w, ends))
+    first = prepare(g, target="sm90")
+    ((_, choices),) = decisions_of(first.stages).plans.items()
+    assert [bool(c["conditions"]) for c in choices] == [True, False]
+    again = prepare(g, target="sm90", decisions=Decisions(plans={"": choices}))
+    assert again.stages["cu"].main == first.stages["cu"].main
+    swapped = [{**choices[0], "plan": {**choices[0]["plan"], "swap_ab": True}}, choices[1]]
+    with pytest.raises(TatamiError, match="swap_ab: rows in groups"):
+        _ = prepare(g, target="sm90", decisions=Decisions(plans={"": swapped})).stages["plan"]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,12 +54,12 @@ def product(m: int, n: int, k: int, batch: int = 0, quick: bool = False, half: b
     name = f"gemm {m}x{n}x{k}" if not batch else f"gemm {batch} of {m}x{n}x{k}"
     node = helper.make_node("MatMul", ["a", "b"], ["y"])
     work = 2.0 * m * n * k * max(1, batch)
-    if half:
-        name, group = f"{name} fp16", "16 bits"
-    else:
-        group = "gemm"
-    made: Callable[[str], None] = lambda path: save_model(path, [node], inputs(), {}, kind=dtype)  # noqa: E731
-    return Case(name, group, made, inputs, module, None if half else numpy, work, quick=quick)
+
+    def model(path: str) -> None:
+        save_model(path, [node], inputs(), {}, kind=dtype)
+
+    name, group = (f"{name} fp16", "16 bits") if half else (name, "gemm")
+    return Case(name, group, model, inputs, module, None if half else numpy, work, quick=quick)
 
 
 def layer(name: str, m: int, n: int, k: int, gelu: bool, quick: bool = False) -> Case:

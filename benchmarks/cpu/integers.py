@@ -36,13 +36,15 @@ def cases() -> Iterator[Case]:
 
 def _case(name: str, m: int, n: int, k: int, nodes: list[Any], more: Arrays, result: Any) -> Case:
     """`nodes` compute y from a, numbers where they quantise it themselves, and the weights w."""
-    rng = np.random.default_rng(1)
-    weights = {"w": rng.integers(-127, 128, (k, n)).astype(np.int8), **more}
+
+    def drawn(low: int, high: int, dtype: Any, *shape: int) -> np.ndarray:
+        return np.random.default_rng(low + high).integers(low, high, shape, dtype)
 
     def inputs() -> Arrays:
-        return {"a": random(m, k) if name == "dynamic" else rng.integers(0, 256, (m, k)).astype(np.uint8)}
+        return {"a": random(m, k) if name == "dynamic" else drawn(0, 256, np.uint8, m, k)}
 
     def model(path: str) -> None:
+        weights = {"w": drawn(-127, 128, np.int8, k, n), **more}
         save_model(path, nodes, inputs(), weights, kind=result)
 
     return Case(f"int8 {name} {m}x{n}x{k}", "int8", model, inputs, None, None, 2.0 * m * n * k)

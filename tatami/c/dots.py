@@ -5,8 +5,8 @@
     u8x4vnni     four of 8 bits by one instruction: unsigned in the element that is broadcast, signed in the vectors
     i8x4vnni     the other way round
 
-The instructions are written as such: compilers know them by other names each, and only where flags allow them. Vectors of
-32 bytes have them without AVX-512 (AVX-VNNI), in an encoding of their own.
+The instructions are written as such: compilers know them by other names each, and only where flags allow them. Without
+AVX-512 (AVX-VNNI) they have an encoding of their own.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def dot_text(element: str, lanes: int) -> str:
     """``dot(c, s, b)``: c plus the products of s and b, in vectors V of `lanes` elements."""
     head = "static inline __attribute__((always_inline)) V dot(V c, V s, V b) {\n"
     if element in _VNNI:
-        encoding = "%{vex%} " if lanes == 8 else ""
-        return f'{head}  __asm__("{encoding}{_VNNI[element]}" : "+v"(c) : "v"(s), "v"(b));\n  return c;\n}}\n'
+        plain, vex = (f'  __asm__("{prefix}{_VNNI[element]}" : "+v"(c) : "v"(s), "v"(b));\n' for prefix in ("", "%{vex%} "))
+        return f"{head}#if defined(__AVX512VL__)\n{plain}#else\n{vex}#endif\n  return c;\n}}\n"
     parts = "(V)(((W)s << 16 >> 16) * ((W)b << 16 >> 16)) + (V)(((W)s >> 16) * ((W)b >> 16))"
     plain = f"  typedef int32_t W __attribute__((vector_size({4 * lanes})));\n  return c + ({parts});\n"
     if lanes == 4:

@@ -74,7 +74,7 @@ def routine_unit(name: str) -> Unit | None:
 
 def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
     """The units of a micro-kernel for calls with so many `rows`, by file: each height of their panels is a unit, which
-    programs share, and the routine refuses others. None for a name that is no micro-kernel, and for calls without rows."""
+    programs share, and the routine refuses others. Empty for a name that is no micro-kernel, and where no call has rows."""
     found = _NAME.fullmatch(name)
     if found is None or found[1] == "pack" or found[2] not in _C_TYPES:
         return {}

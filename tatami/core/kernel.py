@@ -40,6 +40,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def condition_text(c: Condition) -> str:
+    """As the dumps of every layer say it: ``K % 8 == 0 and 1 <= K``."""
     parts = []
     if c.divisor != 1:
         parts.append(f"{c.size} % {c.divisor} == 0")

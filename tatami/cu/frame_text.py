@@ -58,10 +58,8 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
     l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}{whole};")
     if plain:
         blocks = "(int)((K + BK - 1) / BK)"
-        if k.maps and any(
-            o.gather is not None for o in (k.a, k.b)
-        ):  # of a known number ptxas may peel the first turn, and copy
-            # the accumulators for it while wgmma is under way (C7514)
+        if k.maps and (k.a.gather is not None or k.b.gather is not None):
+            # Of a known number ptxas may peel the first turn, and copy accumulators for it while wgmma is under way (C7514).
             blocks = f"tt_uniform({blocks})"
         l.add(f"const int KB = {blocks};")
     tile_text(k, persistent, l)

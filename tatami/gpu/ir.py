@@ -273,7 +273,8 @@ class TmaStore(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Loop"):
     """`over` blocks: the k loop, var k, from block `first` (0 or 1) on. `over` tiles: the tiles of a persistent CTA, or
-    the parts of its tile (`Kernel.groups`). `over` chunks: 64 rows and some columns of a warpgroup's accumulator at a time, as a slot of the epilogue's ring holds them."""
+    the parts of its tile (`Kernel.groups`). `over` chunks: 64 rows and some columns of a warpgroup's accumulator at a time,
+    as a slot of the epilogue's ring holds them."""
 
     over: Literal["blocks", "tiles", "chunks"]
     body: tuple[Stmt, ...]

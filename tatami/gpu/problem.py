@@ -78,6 +78,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     b_walk: Walk | str = ""
     """Of a gathered operand: how TMA walks over it, or why it cannot."""
     groups: Groups | None = None
+    """Of rows in groups: where their ends are read, and how many matrices there are."""
     tf32: bool = False
     """`a` and `b` are rounded to 10 fraction bits before they are multiplied (`GemmView.tf32`)."""
 

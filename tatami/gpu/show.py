@@ -62,7 +62,8 @@ def show(module: Module[Program]) -> str:
             when = " and ".join(map(condition_text, b.conditions))
             lines.append(
                 f"  run {b.kernel} for {b.region}({', '.join(b.buffers)}) sizes=[{', '.join(map(str, b.sizes))}] "
-                f"grid=[{', '.join(map(str, b.grid))}] block={list(b.block)} shared={b.shared_bytes}{' dependent' if b.dependent else ''}"
+                f"grid=[{', '.join(map(str, b.grid))}] block={list(b.block)} shared={b.shared_bytes}"
+                + (" dependent" if b.dependent else "")
                 + (f" when {when}" if when else "")
             )
         parts.append("\n".join(lines))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
 import msgspec
 
@@ -137,9 +137,9 @@ def _hazard(kernel: Kernel, statement: str, why: str) -> Diagnostic:
 
 def check_dependency(kernel: Kernel) -> list[Diagnostic]:
     """A kernel that may begin early waits once, with all its threads, before anything else than barriers."""
-    before = takewhile(lambda s: isinstance(s, MBarrierInit | SyncThreads), kernel.body)
+    first = next((s for s in kernel.body if not isinstance(s, MBarrierInit | SyncThreads)), None)
     found = sum(isinstance(s, GridDependency) for s in all_statements(kernel.body))
-    if found and (found > 1 or kernel.body[len(list(before))] != GridDependency()):
+    if found > 1 or (found and first != GridDependency()):
         why = "threads may touch memory that the kernel before still writes"
         return [_hazard(kernel, "GridDependency", why)]
     return []

@@ -232,9 +232,9 @@ class _Streaming(KeyBlocks):
         return loop.Call(routine, (*buffers, *map(loop.Integer, sizes)), True, rows)
 
     def key_counts(self) -> tuple[int, ...]:
-        """How many keys a block may have."""
+        """How many keys a block may have; nothing where that is not known of both, whole blocks and the rest."""
         rest = self.key_count - floordiv(self.key_count, self.block) * self.block
-        return (*self.counts(minimum(self.block, self.key_count)), *self.counts(rest))
+        return tuple(sorted({n for both in self.together(minimum(self.block, self.key_count), rest) for n in both}))
 
     def batch_index(self, values: dict[str, Expr]) -> Expr:
         return linearize(tuple(values[a] for a in self.batch_axes), tuple(self.extents[a] for a in self.batch_axes))

@@ -25,7 +25,7 @@ TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)
 MICRO_KERNEL_DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
 
 COLUMNS = 1024
-"""Columns at a time at least: a page of each row."""
+"""Columns of a thread's share at least, before they are rounded to nr: a page of each row of fp32."""
 
 
 def register_tile(target: Target, itemsize: int) -> tuple[int, int]:

@@ -36,10 +36,10 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     plane = find_plane(region, found)
     if isinstance(plane, Plane) and (size := plane.seen * plane.pitch * itemsize) <= WINDOW_BYTES:
         width = trips(region, (found.slides[-1].axis,), sizes)
-        lanes = min(lanes, max(4, 1 << (width - 1).bit_length()))
-        whole = CpuWindow(found.let, height, min(8, max(1, WINDOW_BYTES // 3 // size)), lanes, whole=True)
+        narrower = min(lanes, max(4, 1 << (width - 1).bit_length()))
+        whole = CpuWindow(found.let, height, min(8, max(1, WINDOW_BYTES // 3 // size)), narrower, whole=True)
         if not not_whole(region, whole, found):
-            made.append((whole, f"whole planes, {whole.ahead} ahead, width {lanes}"))
+            made.append((whole, f"whole planes, {whole.ahead} ahead, width {narrower}"))
     candidates = [
         Candidate(plan, f"cpu_window, {how}", window_estimate(region, facts, plan, found, target, sizes)) for plan, how in made
     ]

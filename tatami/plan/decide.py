@@ -37,6 +37,7 @@ from tatami.plan.verify_plan import verify_plan
 from tatami.region.canonical_key import canonical
 from tatami.region.ir import Program, Region
 from tatami.region.kinds import kind_of
+from tatami.region.row_groups import within_a_group
 
 MMA_FIELDS = frozenset({"tile", "stages", "bind", "warp_tile"})
 
@@ -81,8 +82,9 @@ def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[
     if keyless is None:
         return out
     wanted = kinds_of_plan(keyless[-1].plan)
+    takes_groups = isinstance(keyless[-1].plan, Sm80Mma | Sm90Mma)
     regions = [item for p in region.programs.values() for item in p.body if isinstance(item, Region)]
-    keys = sorted({plan_key(r, target) for r in regions if kind_of(r) in wanted})
+    keys = sorted({plan_key(r, target) for r in regions if kind_of(r) in wanted or (takes_groups and within_a_group(r))})
     if len(keys) != 1:
         kinds = " or ".join(sorted(wanted))
         raise fail(

@@ -91,20 +91,21 @@ def _slivers(
         return None
     extents = all_axes(region)
     e, dtype = _value(region, plan.acc, operand)
-    again: Callable[[Read], RegionExpr] = lambda read: read  # noqa: E731
+    groups = None
     if isinstance(plan, CpuContraction) and plan.dot:
         groups = groups_of(region, shape, DOT_COUNT[plan.dot])
-        held = narrow_dtype(operand, groups, Types(region))
         e, extents = joined(operand, groups, region), {**extents, groups.axis: groups.number}
-        again = lambda read: parted(read, groups, held)  # noqa: E731
     index = (*(var(a) for a in shape.batch), _linear(extents, shape.k), _linear(extents, own))
     sizes = (*(extents[a] for a in shape.batch), product(extents[a] for a in shape.k), product(extents[a] for a in own))
     axis_sizes = {a: extents[a] for a in axes}
     tensor = operand_tensor(operand)
     lets = (Let("v", axes, dtype, e),)
-    return PackedOperand(
-        plan.acc, operand, tensor, lets, axis_sizes, sizes, index, block, lambda name: again(Read(name, index))
-    )
+
+    def again(name: str) -> RegionExpr:
+        read = Read(name, index)
+        return read if groups is None else parted(read, groups, narrow_dtype(operand, groups, Types(region)))
+
+    return PackedOperand(plan.acc, operand, tensor, lets, axis_sizes, sizes, index, block, again)
 
 
 def _panels(region: Region, plan: CpuPlanes) -> PackedOperand | None:

@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
 from tatami.plan.choose_convolution import find_planes, find_winograd
 from tatami.plan.choose_window import not_whole
-from tatami.plan.gpu_limits import hard_limits, shape_rules
+from tatami.plan.gpu_limits import group_rules, hard_limits, shape_rules
 from tatami.plan.ir import (
     DOT_COUNT,
     TURNED_LANES,
@@ -254,7 +254,8 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
         return
     view = gemm_view(region)  # what lies in shared memory is not yet cast
     dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32 if isinstance(view, str) else view.lhs.dtype
-    yield from _rules(region, shape_rules(plan), lambda: hard_limits(plan, dtype, target))
+    in_groups = group_rules(plan) if not isinstance(view, str) and view.groups is not None else []
+    yield from _rules(region, [*shape_rules(plan), *in_groups], lambda: hard_limits(plan, dtype, target))
     known = {*all_axes(region), "m", "n", "k", "b"}
     for axis in (*plan.bind, *plan.predicate_tail):
         if axis.split(".")[0] not in known:

@@ -3,7 +3,7 @@
     sum over k of x[k] * y[k]     ->     sum over g of dot(X[g], Y[g])
     X[g] = x[2g] & 0xffff | x[2g+1] << 16        dot: x[2g] * y[2g] + x[2g+1] * y[2g+1]
 
-Behind the last k there are zeros. Sums wrap in 32 bits, so that they are exact in any order.
+Of four numbers of 8 bits likewise. Behind the last k there are zeros. Sums wrap in 32 bits, so that they are exact in any order.
 """
 
 from __future__ import annotations

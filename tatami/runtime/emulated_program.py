@@ -232,7 +232,9 @@ class EmulatedRun(NumpyRun):
         threads = math.prod(op.block)
         target = self.emulated.target
         resident = target.sms * (target.max_threads_per_sm // max(threads, 1))
-        how = (op.shared_bytes, self.emulated.schedule, resident)
-        shape = LaunchShape((x, y, z), threads, (cx, cy, cz), *how, overlaps_previous=op.dependent)
+        schedule = self.emulated.schedule
+        shape = LaunchShape(
+            (x, y, z), threads, (cx, cy, cz), op.shared_bytes, schedule, resident, overlaps_previous=op.dependent
+        )
         at = self.program.step_name(self.name, ins.debug_name or op.kernel)
         self.machine.launch(op.kernel, arguments, shape, at, self.emulated.explain)

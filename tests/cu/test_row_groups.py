@@ -63,8 +63,9 @@ def test_every_row_is_multiplied_with_the_matrix_of_its_group(case: str) -> None
     assert verify_kernel(built.kernel) == []
     rng = np.random.default_rng(3)
     large = (136, 72, 40)
-    runs = [*((e, large) for e in ENDS), *((ENDS[0], s) for s in ((8, 8, 8), (0, 8, 8), (8, 0, 8)))]
-    for number, (ends, (m, n, k)) in enumerate([*runs, *([(ENDS[0], (8, 8, 0))] if target == "sm80" else [])]):
+    runs = [*((e, large) for e in ENDS), *((ENDS[0], s) for s in ((8, 8, 8), (0, 8, 8), (8, 0, 8))), ([7], large)]
+    empty = [(ENDS[0], (8, 8, 0)), ([], large)] if target == "sm80" else []  # no tensor map has a size of 0
+    for number, (ends, (m, n, k)) in enumerate([*runs, *empty]):
         a, b = (rng.integers(1, 9, s).astype(NUMPY[dtype]) for s in ((m, k), (len(ends), k, n)))
         if number == 0:  # what is not finite stays in its group; behind the last, infinity is multiplied with 0
             b[2, 5], a[-1, 3] = np.inf, np.inf

@@ -17,6 +17,7 @@ from tatami.cu.ir import Unit
 from tatami.decisions import Decisions
 from tatami.gpu.ir import GridDependency, Kernel
 from tatami.gpu.verify import verify
+from tatami.runtime import emulated_machine
 from tatami.runtime.nvrtc import Cubin
 from tests.cuda.emulated_gpu import cubins_of, emulated_gpu
 from tests.cuda.programs import eighths, on_gpu, same_as_reference
@@ -55,18 +56,37 @@ def test_a_kernel_that_begins_early_waits_itself(one_by_one: bool, monkeypatch: 
         assert (gpu.counts["cuGraphAddDependencies"] > 0) != one_by_one
 
 
+MISSING = r"griddepcontrol\.wait is missing"
+
+
 def test_a_kernel_that_does_not_wait_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     g = attention_of_products()
+    x = eighths(1, 40, 64, dtype="float16")
 
     def at_once(units: Sequence[Unit], *others: Any) -> dict[str, Cubin]:
-        texts = (u.text.replace("tt_grid_dependency_wait();", "") for u in units)
-        return cubins_of([msgspec.structs.replace(u, text=t) for u, t in zip(units, texts)], *others)
+        return cubins_of([without_wait(u) for u in units], *others)
 
     monkeypatch.setattr("tests.cuda.emulated_gpu.cubins_of", at_once)
     with emulated_gpu("sm90") as gpu:
         f = on_gpu(gpu, g, decisions=early(g))
-        with pytest.raises(TatamiError, match=r"griddepcontrol\.wait is missing"):
-            f(x=eighths(1, 40, 64, dtype="float16"))
+        with pytest.raises(TatamiError, match=MISSING):
+            f(x=x)
+
+
+def test_the_emulated_target_knows_who_begins_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = attention_of_products()
+    x = eighths(1, 40, 64, dtype="float16")
+    same_as_reference(tt.compile(g, target="emulated-sm90", decisions=early(g)), g, 4e-3, x=x)
+    build = emulated_machine.build_machine
+    monkeypatch.setattr(
+        emulated_machine, "build_machine", lambda units, *others: build([without_wait(u) for u in units], *others)
+    )
+    with pytest.raises(TatamiError, match=MISSING):
+        tt.compile(g, target="emulated-sm90", decisions=early(g))(x=x)
+
+
+def without_wait(unit: Unit) -> Unit:
+    return msgspec.structs.replace(unit, text=unit.text.replace("tt_grid_dependency_wait();", ""))
 
 
 def without(k: Any) -> Any:

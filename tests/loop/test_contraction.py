@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.c.dots import dot_text
 from tatami.c.print_kernel import print_kernel
 from tatami.c.routines import routine_units
 from tatami.core.diagnostic import TatamiError
@@ -181,6 +182,14 @@ DOTS = [
     ("avx512", ("vnni",), "quads_vnni"), ("avx512", ("vnni",), "pairs_vnni"), ("avx512", (), "pairs"), ("avx2", ("vnni",), "quads_vnni"),
     ("avx2", ("vnni",), "pairs_vnni"), ("avx2", (), "pairs"), ("generic", (), "pairs"),
 ]  # fmt: skip
+
+
+def test_the_encoding_of_narrow_products_is_that_of_the_machine() -> None:
+    """Whatever the width of vectors: of 32 bytes a machine with AVX-512 has them without AVX-VNNI."""
+    for lanes in (4, 8, 16):
+        for element in ("i16x2vnni", "u8x4vnni", "i8x4vnni"):
+            known, _, other = dot_text(element, lanes).partition("#else")
+            assert "__AVX512VL__" in known and "vpdp" in known and "%{vex%}" not in known and "%{vex%} vpdp" in other
 
 
 @pytest.mark.parametrize(("isa", "features", "dot"), DOTS, ids=lambda v: str(v))

@@ -101,6 +101,30 @@ def test_constant_sizes_and_other_widths(mask: str) -> None:
     check(f, arrays(3, 197, 197, 24, 40, mask), mask)
 
 
+@pytest.mark.parametrize(("more", "columns"), [(3, 16), (0, 128)])
+def test_blocks_of_keys_where_only_the_rest_is_known(more: int, columns: int) -> None:
+    """64 N + 3 keys: how many a whole block has is unknown where N may be 0, and each micro-kernel has to take both."""
+    g = tt.Graph("attention")
+    x = g.input("q", (1, 2, 37, 16), tt.fp32)
+
+    def stacked(name: str, width: int) -> tt.Tensor:
+        whole = g.input(name, (1, 2, "N", 64, width), tt.fp32).reshape(1, 2, -1, width)
+        return g.concat([whole, g.input(f"{name}_end", (1, 2, more, width), tt.fp32)], 2) if more else whole
+
+    k, v = stacked("k", 16), stacked("v", columns)
+    g.output("y", ((x @ k.permute((0, 1, 3, 2))) * 0.25).softmax(axis=3) @ v)
+    f = tt.compile(g, sizes={"N": (0, 8, 64)})
+    for blocks in (0, 1, 2):
+        if blocks + more:
+            whole = arrays(2, 37, 64 * blocks + more, out=columns)
+            given = {"q": whole["q"]}
+            for name in "kv":
+                given[name] = whole[name][:, :, : 64 * blocks].reshape(1, 2, blocks, 64, whole[name].shape[3])
+                if more:
+                    given[f"{name}_end"] = whole[name][:, :, 64 * blocks :]
+            np.testing.assert_allclose(f(given)["y"], reference(whole, ""), atol=2e-6)
+
+
 def test_fp64() -> None:
     f = tt.compile(graph(2, 70, 200, mask="causal", dtype=tt.fp64))
     check(f, arrays(2, 70, 200, dtype=np.float64), "causal", 1e-13)

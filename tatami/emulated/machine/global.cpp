@@ -21,8 +21,9 @@ Buffer& need_buffer(const void* p, size_t bytes, const char* what, bool write, S
     fault("out of bounds", site, "%s of %zu bytes at %s is out of bounds: %s", what, bytes, where(site).c_str(), global_name(p).c_str());
   if (write && !b->written)
     fault("out of bounds", site, "%s at %s into %s, which the kernel may only read", what, where(site).c_str(), global_name(p).c_str());
-  if (machine.launch.overlaps_previous && b->previous && !machine.current->waited_for_grid)
-    fault("race", site, "%s at %s touches %s, which the kernel before may still be writing: griddepcontrol.wait is missing", what, where(site).c_str(), global_name(p).c_str());
+  if (machine.launch.overlaps_previous && (write ? b->used_before : b->written_before) && !machine.current->waited_for_grid)
+    fault("race", site, "%s at %s touches %s, which the kernel before may still be %s: griddepcontrol.wait is missing", what, where(site).c_str(), global_name(p).c_str(),
+          b->written_before ? "writing" : "reading");
   return *b;
 }
 
@@ -209,7 +210,8 @@ EXPORT void emu_use_buffers(const int* ids, const int* written, int count) {
   using namespace emu;
   for (auto& b : buffers)
     if (b) {
-      b->previous = b->active && b->written;
+      b->used_before = b->active;
+      b->written_before = b->active && b->written;
       b->active = b->written = false;
     }
   machine.active.clear();  // some of them may be dropped by now

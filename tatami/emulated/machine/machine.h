@@ -52,7 +52,8 @@ struct Buffer {
   void* mapping;
   size_t mapped;
   std::vector<bool> unwritten;  // empty: all bytes have values
-  bool active = false, written = false, previous = false;
+  bool active = false, written = false;
+  bool used_before = false, written_before = false;  // by the launch before
   Shadow shadow;
 };
 

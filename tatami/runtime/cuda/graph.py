@@ -53,7 +53,11 @@ class Replay:
             case KernelStep():
                 params, state, _packed = self._kernel(step, bases)
                 self._held.append(state)
-                early = step.dependent and all(isinstance(self._now[0].steps[k], KernelStep) for k in step.after)
+                early = (
+                    step.dependent
+                    and step.after != ()
+                    and all(isinstance(self._now[0].steps[k], KernelStep) for k in step.after)
+                )
                 ended = [] if early else after
                 node = driver.call("cuGraphAddKernelNode", self._graph, ended, len(ended), params, at=step.named)
                 if early:

@@ -59,12 +59,10 @@ _CHAIN = 8
 @lru_cache(maxsize=64)
 def routine_unit(name: str) -> Unit | None:
     """The unit that defines routine `name`, or None when the name is not of this file."""
-    found = _NAME.fullmatch(name)
-    if found is None or found[2] not in _C_TYPES:
+    found = _parts_of(name)
+    if found is None:
         return None
     kind, element, lanes = found[1], found[2], int(found[5])
-    if element in DOTS and kind not in ("gemm", "into"):
-        return None
     if kind == "pack":
         return Unit(text=_pack_text(name, element, lanes))
     t = _tile_of(found)
@@ -75,8 +73,8 @@ def routine_unit(name: str) -> Unit | None:
 def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
     """The units of a micro-kernel for calls with so many `rows`, by file: each height of their panels is a unit, which
     programs share, and the routine refuses others. Empty for a name that is no micro-kernel, and where no call has rows."""
-    found = _NAME.fullmatch(name)
-    if found is None or found[1] == "pack" or found[2] not in _C_TYPES:
+    found = _parts_of(name)
+    if found is None or found[1] == "pack":
         return {}
     t, element = _tile_of(found), found[2]
     heights = sorted({h for n in rows if n for p in [-(-n // t.mr)] for h in (n // p, -(-n // p))})
@@ -87,6 +85,13 @@ def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
     tiles = {f"{name}_{h}": f"{_head(element, t.lanes)}\n{_tile_text(f'{name}_{h}', h, t)}\n" for h in heights}
     texts = {name: _gemm_text(name, element, t, heights, apart=True), **tiles}
     return {f"{file}.c": Unit(text=text, contract=True) for file, text in texts.items()}
+
+
+def _parts_of(name: str) -> re.Match[str] | None:
+    """Kind, element, mr, nr and lanes of a routine of this file; groups of k have the kinds that a plan's dot takes."""
+    found = _NAME.fullmatch(name)
+    is_known = found is not None and found[2] in _C_TYPES and (found[2] not in DOTS or found[1] in ("gemm", "into"))
+    return found if is_known else None
 
 
 def _tile_of(found: re.Match[str]) -> _Tile:

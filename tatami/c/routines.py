@@ -36,11 +36,11 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
                     pass
     units: dict[str, Unit] = {}
     for name, all_rows in sorted(called.items()):
-        of_rows = {} if () in all_rows else panel_units(name, {n for rows in all_rows for n in rows})
-        unit = user_unit(users[name]) if name in users else routine_unit(name)
-        if of_rows:
+        if name in users:
+            units[f"{name}.c"] = user_unit(users[name])
+        elif () not in all_rows and (of_rows := panel_units(name, {n for rows in all_rows for n in rows})):
             units |= of_rows
-        elif unit is not None:
+        elif (unit := routine_unit(name)) is not None:
             units[f"{name}.c"] = unit
         else:
             units["routines.c"] = Unit((files("tatami.c.runtime_text") / "routines.c").read_text(encoding="utf-8"))

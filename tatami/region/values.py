@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.dtype import DType
 from tatami.poly_view.ir import PolyView, Statement
 from tatami.tiny.ir import CallOp, CastOp, ConstOp, Elementwise, ExpandOp, IotaOp, Node, Program, ReshapeOp, SizeOp
 
@@ -28,9 +27,8 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
 def virtual_values(program: Program, view: PolyView, resident: set[str], target: str) -> set[str]:
     """Values so cheap that every reader repeats them: casts of what is already in memory, arithmetic on coordinates and
     sizes alone, constant factors of contraction operands, integers that only products take in a wider type, gathers that only
-    gathers read. On a GPU an operand of a contraction is not narrowed on the way: its loads are
-    asynchronous copies, which convert nothing. It is rounded to tf32 in registers; on a CPU where
-    it is packed, which `setup` does once for weights."""
+    gathers read. On a GPU an operand of a contraction is not narrowed on the way: its loads are asynchronous copies, which
+    convert nothing. It is rounded to tf32 in registers; on a CPU where it is packed, which `setup` does once for weights."""
     products = {p.product for p in view.patterns if p.pattern != "dot"}
     loaded = {a.tensor for s in view.statements if s.value in products for a in s.reads}
     elsewhere = {a.tensor for s in view.statements if s.value not in products for a in s.reads}
@@ -44,7 +42,6 @@ def virtual_values(program: Program, view: PolyView, resident: set[str], target:
         if s.value in resident:
             continue
         op = nodes[s.value].op
-        source = nodes[nodes[s.value].src[0]].dtype if nodes[s.value].src else DType.unknown
         if rules.get(s.value) == {"gather_chain"}:
             cost[s.value] = MAX_VIRTUAL
         elif isinstance(op, IotaOp | SizeOp | ConstOp):
@@ -52,7 +49,11 @@ def virtual_values(program: Program, view: PolyView, resident: set[str], target:
         elif isinstance(op, CastOp) and all(a.tensor not in statements for a in s.reads):
             if not (target == "cuda" and s.value in loaded and nodes[s.value].dtype.is_narrow_float):
                 cost[s.value] = MAX_VIRTUAL
-        elif isinstance(op, CastOp) and s.value in loaded - elsewhere and nodes[s.value].dtype.widens(source):
+        elif (
+            isinstance(op, CastOp)
+            and s.value in loaded - elsewhere
+            and nodes[s.value].dtype.widens(nodes[nodes[s.value].src[0]].dtype)
+        ):
             cost[s.value] = MAX_VIRTUAL
         elif op == Elementwise("tf32") and s.value in loaded - elsewhere:
             if target == "cuda" or all(a.tensor not in statements for a in s.reads):

@@ -85,10 +85,11 @@ def grouped_matmul(use: Use[Matmul]) -> Value:
     full = (rows, columns, inner)
     _, n, k = axis_vars(3)
     at = (None, k, n), group.reshape((rows, 1, 1))
-    if w.unrounded is None:
+    exact = w.unrounded
+    if exact is None:
         own = w.gather(full, *at, bounds="zero")
     else:  # what is indexed lies in memory: it is rounded where it is multiplied
-        own = w.unrounded.gather(full, *at, bounds="zero").fn("tf32")
+        own = exact.gather(full, *at, bounds="zero").fn("tf32")
     left = x.reshape((rows, 1, inner)).expand(full)
     return (left * own).sum((2,), accumulation(x.dtype, use.attrs.acc_dtype)).cast(use.dtype)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from benchmarks.cpu.blocks import (
     judge,
     may_decide,
     near_peers,
+    processors_of_others,
     timed_block,
     without_quiet_block,
 )
@@ -31,6 +33,11 @@ QUIET, NOISY = 100.0, 80.0
 
 def blocks(*seconds: float, probe: float = QUIET) -> list[Block]:
     return [Block(s, probe, QUIET) for s in seconds]
+
+
+def fast(*seconds: float) -> list[Block]:
+    """Of a machine whose clock is above the usual for a while."""
+    return [Block(s, 1.1 * QUIET, 1.1 * QUIET) for s in seconds]
 
 
 def slow(*seconds: float) -> list[Block]:
@@ -73,10 +80,10 @@ def test_the_ratio_is_the_best_peer_over_ours() -> None:
 
 
 def test_a_case_goes_on_while_who_counts_has_no_quiet_block() -> None:
-    found = {"Tatami": blocks(1.0), "fast": slow(1.0), "near": blocks(1.2), "far": slow(4.0)}
+    found = {"Tatami": blocks(1.0, 1.0), "fast": slow(1.0), "near": blocks(1.2), "far": slow(4.0)}
     assert without_quiet_block(found, "Tatami") == ["fast"]
-    assert without_quiet_block({"Tatami": slow(1.0) + blocks(1.0)}, "Tatami") == []
-    assert without_quiet_block({"Tatami": blocks(1.0)}, "Tatami", 2 * QUIET) == ["Tatami"]
+    assert without_quiet_block({"Tatami": slow(1.0) + blocks(1.0, 1.0)}, "Tatami") == []
+    assert without_quiet_block({"Tatami": blocks(1.0), "fast": slow(1.0, 1.0)}, "Tatami") == ["Tatami"]
 
 
 def test_a_measuring_process_has_no_more_threads_than_it_is_given() -> None:
@@ -119,15 +126,41 @@ def test_a_contestant_far_behind_may_be_noisy() -> None:
 def test_the_speed_of_the_machine_is_that_of_the_row() -> None:
     assert judge({"Tatami": slow(1.0), "peer": slow(4.0)}, {"peer": slow(4.0)}, "Tatami")[2:] == (4.0, "")
     assert (
-        judge({"Tatami": slow(1.0), "peer": slow(4.0)}, {"peer": blocks(4.0)}, "Tatami")[3] == "no quiet block for Tatami, peer"
+        judge({"Tatami": slow(1.0), "peer": slow(4.0)}, {"peer": blocks(4.0)}, "Tatami")[3] == "no quiet block for peer alone"
     )
 
 
+def test_a_clock_that_is_above_the_usual_for_a_while_voids_no_row() -> None:
+    found = {"Tatami": [*fast(1.0), *blocks(2.0, 2.0)], "peer": [*blocks(4.0, 4.0), *fast(3.0)]}
+    assert judge(found, {"peer": [*fast(3.0), *blocks(4.0)]}, "Tatami") == ({"Tatami": 2.0, "peer": 4.0}, "peer", 2.0, "")
+
+
+def test_what_others_use_of_the_processors_is_counted() -> None:
+    if not Path("/proc/stat").exists():
+        pytest.skip("this system does not count it")
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    took: list[float] = []
+
+    def beside_another() -> None:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", burn], check=True)
+        took.append(time.perf_counter() - began)
+
+    found = processors_of_others(beside_another)
+    assert found is not None and found * took[0] > 0.2
+
+
+def test_what_a_run_uses_itself_is_not_counted_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, ends in {"_busy_seconds": (50.0, 54.0), "time.process_time": (1.0, 4.0), "time.perf_counter": (7.0, 9.0)}.items():
+        monkeypatch.setattr(f"benchmarks.cpu.blocks.{name}", iter(ends).__next__)
+    assert processors_of_others(lambda: None) == 0.5
+
+
 def test_an_ended_run_goes_on_with_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, found = (1, 0.25, ("Tatami", "ORT")), Found("a", {"Tatami": blocks(1.0)}, {}, {})
+    key, found = (0, 1, 0.25, ("Tatami", "ORT")), Found("a", {"Tatami": blocks(1.0)}, {}, {})
     Folder(tmp_path).add(key, found)
     assert list(Folder(tmp_path).found(key)) == [found]
-    assert list(Folder(tmp_path).found((2, 0.25, ("Tatami", "ORT")))) == []
+    assert list(Folder(tmp_path).found((0, 2, 0.25, ("Tatami", "ORT")))) == []
     with (tmp_path / "found.jsonl").open("ab") as file:
         file.write(b'{"code":"')  # where a run was killed
     Folder(tmp_path).add(key, found)

@@ -8,8 +8,8 @@
 
 With one thread all contestants take turns in one process, and each peer that comes near the best runs once more alone in a
 fresh one; with more threads every contestant has a process of its own, because pools spin, and peers that were far from the
-best with one thread are left out. What contestants compile they compile before, on all cores: so that a whole run takes
-some twenty minutes.
+best with one thread are left out. What contestants compile they compile before, on all cores. Rows that are void are measured
+again, up to --rounds times in all.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from benchmarks.cpu.blocks import Block, Row, best_probe, judge, may_decide, near_peers
+from benchmarks.cpu.blocks import OTHERS, Row, best_probe, judge, may_decide, near_peers
 from benchmarks.cpu.cases import Case, all_cases, chosen
 from benchmarks.cpu.contestants import NAMES, OURS, applies
 from benchmarks.cpu.environment import environment
@@ -36,6 +37,7 @@ from benchmarks.cpu.memory import measure_growth
 from benchmarks.cpu.report import Record, table_text, write_report
 from tatami.runtime.host import usable_cores
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "results" / "cpu.json"
 
@@ -60,6 +62,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--contestant", action="append", default=[], choices=NAMES)
     parser.add_argument("--threads", type=int, action="append", default=[], help="1 and 2 when not given")
     parser.add_argument("--seconds", type=float, default=0.25, help="per contestant and case, at least")
+    parser.add_argument("--rounds", type=int, default=3, help="how often at most a row is measured that is void")
     parser.add_argument(
         "--json", type=Path, default=None, help=f"the record (default {RECORD.relative_to(ROOT)} of a full run)"
     )
@@ -69,6 +72,8 @@ def arguments() -> argparse.Namespace:
     whole = not (args.quick or args.group or args.case or args.contestant or args.threads)
     args.threads = args.threads or ([1] if args.quick else [1, 2])
     args.json = args.json or (RECORD if whole else None)
+    if args.rounds < 1:
+        parser.error("--rounds is at least 1")
     return args
 
 
@@ -78,56 +83,59 @@ def measure(args: argparse.Namespace) -> Record:
     if not cases:
         groups = ", ".join(dict.fromkeys(f"{c.group!r}" for c in all_cases().values()))
         raise SystemExit(f"no case: groups are {groups}")
-    rows: list[Row] = []
+    rows: dict[tuple[int, str], Row] = {}
     with contextlib.ExitStack() as stack:
         folder = Folder(args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory())))
         folder.write_models(cases)
         growth = measure_growth(str(folder.path), [c.name for c in cases if c.group == "model"])
         for threads in args.threads:
-            near = {r.case: near_peers(r.seconds, OURS) for r in rows if r.threads == 1} if threads > 1 else {}
-            rows += _rows(folder, cases, names, threads, args.seconds, near)
-            record = Record(describe(), rows, growth)
-            if args.json is not None:  # after each number of threads: a run that is ended keeps what is whole
-                args.json.write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n")
+            near = {r.case: near_peers(r.seconds, OURS) for r in rows.values() if r.threads == 1} if threads > 1 else {}
+            part = {n: [c for c in cases if n == OURS or c.name not in near or n in near[c.name]] for n in names}
+            _prepare(folder, threads, part)
+            left = cases
+            for turn in range(args.rounds):
+                rows |= {(threads, row.case): row for row in _rows(folder, left, part, turn, threads, args.seconds)}
+                record = Record(describe(), list(rows.values()), growth)
+                if args.json is not None:  # a run that is ended keeps what is whole
+                    args.json.write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n")
+                left = [c for c in left if (row := rows[threads, c.name]).void and row.ratio > 0]
     return record
 
 
 def _rows(
-    folder: Folder, cases: Sequence[Case], names: Sequence[str], threads: int, seconds: float, near: Mapping[str, Sequence[str]]
+    folder: Folder, cases: Sequence[Case], part: Mapping[str, Sequence[Case]], turn: int, threads: int, seconds: float
 ) -> Iterator[Row]:
-    """Processes first, then verdicts: which peers run alone depends on what they took in company. `near`: by case the peers
-    that take part, where some are left out."""
-    titles = [c.name for c in cases]
-    together: dict[str, list[Found]] = {t: [] for t in titles}
-    alone: dict[str, dict[str, list[Block]]] = {t: {} for t in titles}
-    part = {n: [c for c in cases if n == OURS or c.name not in near or n in near[c.name]] for n in names}
-    _prepare(folder, threads, part)
-    processes = [(list(names), list(cases))] if threads == 1 else [([n], part[n]) for n in names]
-    for process, own in processes:
-        for found in _worker(folder, threads, seconds, process, own):
+    """Processes first, then verdicts: which peers run alone depends on what they took in company. `part`: the cases in which
+    a contestant takes part."""
+    together: dict[str, list[Found]] = {c.name: [] for c in cases}
+    alone: dict[str, list[Found]] = {c.name: [] for c in cases}
+    processes = [list(part)] if threads == 1 else [[n] for n in part]
+    for names in processes:
+        own = [c for c in cases if any(c in part[n] for n in names)]
+        for found in _worker(folder, turn, threads, seconds, names, own):
             together[found.case].append(found)
-    if threads == 1 and len(names) > 1:
-        for name in names:
-            if name == OURS:
-                continue
+    if threads == 1 and len(part) > 1:
+        for name in (n for n in part if n != OURS):
             again = [c for c in cases if any(name in may_decide(f.blocks, OURS) for f in together[c.name])]
-            for found in _worker(folder, threads, seconds / 2, [name], again):
-                alone[found.case].update(found.blocks)
-    peak = max((best_probe(f.blocks) for all_ in together.values() for f in all_), default=0.0)
+            for found in _worker(folder, turn, threads, seconds / 2, [name], again):
+                alone[found.case].append(found)
+    peak = best_probe(b for all_ in together.values() for f in all_ for blocks in f.blocks.values() for b in blocks)
     for case in cases:
-        blocks: dict[str, list[Block]] = {}
-        errors: dict[str, str] = {}
-        difference: dict[str, float] = {}
-        parked = None
-        for f in together[case.name]:
-            blocks |= f.blocks
-            errors |= f.errors
-            difference |= f.difference
-            parked = parked if f.parked is None else f.parked
-        taken, peer, ratio, void = judge(blocks, alone[case.name], OURS)
+        ran = together[case.name]
+        blocks = _united(f.blocks for f in ran)
+        taken, peer, ratio, void = judge(blocks, _united(f.blocks for f in alone[case.name]), OURS)
+        others = max((f.others or 0.0 for f in (*ran, *alone[case.name])), default=0.0)
+        if others > OTHERS:
+            void = f"others used {others:.2f} processors"
+        parked = next((f.parked for f in ran if f.parked is not None), None)
         yield Row(
-            case.name, case.group, threads, taken, peer, ratio, void, case.flops, case.bytes, peak, errors, difference, parked
+            case.name, case.group, threads, taken, peer, ratio, void, case.flops, case.bytes, peak,
+            _united(f.errors for f in ran), _united(f.difference for f in ran), parked,
         )  # fmt: skip
+
+
+def _united(parts: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def _prepare(folder: Folder, threads: int, part: Mapping[str, Sequence[Case]]) -> None:
@@ -136,15 +144,17 @@ def _prepare(folder: Folder, threads: int, part: Mapping[str, Sequence[Case]]) -
     for name in (n for n in part if n == OURS or n.startswith("compile")):
         with ThreadPoolExecutor(cores) as pool:
             shares = [part[name][k::cores] for k in range(cores)]
-            for made in [pool.submit(lambda s, n: list(_worker(folder, threads, 0.0, [n], s)), s, name) for s in shares]:
+            for made in [pool.submit(lambda s, n: list(_worker(folder, 0, threads, 0.0, [n], s)), s, name) for s in shares]:
                 made.result()
 
 
-def _worker(folder: Folder, threads: int, seconds: float, names: Sequence[str], cases: Sequence[Case]) -> Iterator[Found]:
+def _worker(
+    folder: Folder, turn: int, threads: int, seconds: float, names: Sequence[str], cases: Sequence[Case]
+) -> Iterator[Found]:
     """The results of one process, case by case: first those that the folder has. A case that ends the process is left out
     and the rest goes on."""
     left = [c.name for c in cases if any(applies(n, c, threads) for n in names)]
-    key = (threads, seconds, tuple(names))
+    key = (turn, threads, seconds, tuple(names))
     for found in folder.found(key):
         if found.case in left:
             left.remove(found.case)
@@ -160,7 +170,7 @@ def _worker(folder: Folder, threads: int, seconds: float, names: Sequence[str], 
                 found = msgspec.json.decode(line, type=Found)
                 folder.add(key, found)
                 left.remove(found.case)
-                print(f"{threads} thread(s), {', '.join(names)}: {found.case}", file=sys.stderr)
+                print(f"round {turn + 1}, {threads} thread(s), {', '.join(names)}: {found.case}", file=sys.stderr)
                 yield found
         if left and process.returncode != 0:
             print(f"{', '.join(names)}: {left[0]} ended the process ({process.returncode})", file=sys.stderr)

@@ -2,26 +2,31 @@
 
 A block is twenty calls; of calls that take long it is those of half a second, but three at least.
 
-A block counts when both probes reached 0.93 of the best probe of its row (of all contestants, alone and in company: what is
-compared ran at one speed of the machine; the speed itself drifts within a run). A contestant's time is the median of the
-medians of its blocks. A row is void when Tatami or a peer that could decide it has no block left, or when such a peer ran more
-than a tenth slower or faster in company than alone in a fresh process. A case takes up to three times its seconds while one
-that counts has no such block.
+A block counts when both probes lie within 0.07 of the row's usual rate, the median of its probes in company: what is compared
+ran at one speed of the machine. The speed drifts within a run, and for some milliseconds a clock is above it, so that the best
+probe says nothing about a block. A contestant's time is the median of the medians of its blocks. A row is void when Tatami or a
+peer that could decide it has no block left, when such a peer ran more than a tenth slower or faster in company than alone in a
+fresh process, or when others used the processors meanwhile: a probe is too short to meet them. A case takes up to three times
+its seconds while one that counts has no such block, and void rows are measured again, whatever their ratios, some rounds long.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 
 IDLE = 0.02
 CALLS, LEAST_CALLS = 20, 3
 LONG_BLOCK = 0.5
-QUIET = 0.93
+BAND = 0.07
 SAME = 0.10
+OTHERS = 0.1
+"""Processors that others may have used while a row was measured: other processes, and what the host took."""
 NEAR, FAR = 1.3, 2.0
 WITH_THREADS = ("ORT no spin",)
 """Settings that exist with several threads only."""
@@ -83,14 +88,40 @@ def is_parked(run: Callable[[], object]) -> bool:
     return time.process_time() - began <= PARKED_CPU
 
 
-def best_probe(*found: Mapping[str, list[Block]]) -> float:
+def processors_of_others(run: Callable[[], object]) -> float | None:
+    """How many processors other processes, and the host below a virtual machine, took while `run` ran; None where the system
+    does not count it."""
+    before, own, began = _busy_seconds(), time.process_time(), time.perf_counter()
+    run()
+    after = _busy_seconds()
+    if before is None or after is None:
+        return None
+    return max(0.0, after - before - (time.process_time() - own)) / (time.perf_counter() - began)
+
+
+def _busy_seconds() -> float | None:
+    """Of all processors together, since the start of the machine: all that is not idle and no wait for a disk."""
+    try:
+        counts = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except OSError:
+        return None
+    return (sum(counts) - sum(counts[3:5])) / os.sysconf("SC_CLK_TCK")
+
+
+def best_probe(blocks: Iterable[Block]) -> float:
     """GFLOP/s of the best probe around any block; 0 without blocks."""
-    return max((max(b.before, b.after) for each in found for blocks in each.values() for b in blocks), default=0.0)
+    return max((max(b.before, b.after) for b in blocks), default=0.0)
 
 
-def quiet_seconds(blocks: Iterable[Block], best: float) -> float | None:
-    """Seconds per call over the blocks that count beside a best probe; None when there is none."""
-    kept = [b.seconds for b in blocks if min(b.before, b.after) >= QUIET * best]
+def usual_rate(found: Mapping[str, list[Block]]) -> float:
+    """GFLOP/s of the median probe; 0 without blocks."""
+    probes = [p for blocks in found.values() for b in blocks for p in (b.before, b.after)]
+    return statistics.median(probes) if probes else 0.0
+
+
+def quiet_seconds(blocks: Iterable[Block], rate: float) -> float | None:
+    """Seconds per call over the blocks that count beside a usual rate; None when there is none."""
+    kept = [b.seconds for b in blocks if max(abs(b.before - rate), abs(b.after - rate)) <= BAND * rate]
     return statistics.median(kept) if kept else None
 
 
@@ -108,18 +139,17 @@ def may_decide(found: Mapping[str, list[Block]], ours: str) -> list[str]:
     return [name for name, seconds in peers.items() if seconds <= NEAR * min(peers.values())]
 
 
-def without_quiet_block(found: Mapping[str, list[Block]], ours: str, best: float | None = None) -> list[str]:
-    """Ours, and the peers near the best one, that have no block that counts beside the best probe (of `found` unless it is
-    given)."""
-    best = best_probe(found) if best is None else best
-    seconds = _seconds(found, best)
+def without_quiet_block(found: Mapping[str, list[Block]], ours: str) -> list[str]:
+    """Ours, and the peers near the best one, that have no block that counts."""
+    rate = usual_rate(found)
+    seconds = _seconds(found, rate)
     limit = NEAR * min((s for name, s in seconds.items() if name != ours), default=0.0)
-    return [n for n, s in seconds.items() if (n == ours or s <= limit) and quiet_seconds(found[n], best) is None]
+    return [n for n, s in seconds.items() if (n == ours or s <= limit) and quiet_seconds(found[n], rate) is None]
 
 
-def _seconds(found: Mapping[str, list[Block]], best: float) -> dict[str, float]:
+def _seconds(found: Mapping[str, list[Block]], rate: float) -> dict[str, float]:
     """Per call, of the blocks that count; of all blocks where none does."""
-    kept = {name: quiet_seconds(blocks, best) for name, blocks in found.items() if blocks}
+    kept = {name: quiet_seconds(blocks, rate) for name, blocks in found.items() if blocks}
     return {name: statistics.median(b.seconds for b in found[name]) if s is None else s for name, s in kept.items()}
 
 
@@ -128,15 +158,15 @@ def judge(
 ) -> tuple[dict[str, float], str, float, str]:
     """(seconds by contestant, best peer, ratio, why the row is void). `alone`: blocks in a fresh process, by peer; empty
     where the first ones were made alone already. A contestant without a quiet block shows the time of the others."""
-    probe = best_probe(found, alone)
-    seconds = _seconds(found, probe)
-    fresh = {name: s for name, b in alone.items() if (s := quiet_seconds(b, probe)) is not None}
+    rate = usual_rate(found)
+    seconds = _seconds(found, rate)
+    fresh = {name: s for name, b in alone.items() if (s := quiet_seconds(b, rate)) is not None}
     peers = {name: s for name, s in seconds.items() if name != ours}
     if not peers or ours not in seconds:
         return seconds, "", 0.0, "no peer" if ours in seconds else f"{ours} did not run"
     best = min(peers, key=peers.__getitem__)
     ratio = peers[best] / seconds[ours]
-    if noisy := without_quiet_block(found, ours, probe):
+    if noisy := without_quiet_block(found, ours):
         return seconds, best, ratio, f"no quiet block for {', '.join(noisy)}"
     if alone and best not in alone:
         return seconds, best, ratio, f"{best} is the best in quiet blocks only, and did not run alone"

@@ -13,8 +13,8 @@ import msgspec
 from benchmarks.cpu.blocks import Block
 from benchmarks.cpu.cases import Case, all_cases
 
-Key = tuple[int, float, tuple[str, ...]]
-"""(threads, seconds, contestants of the process)"""
+Key = tuple[int, int, float, tuple[str, ...]]
+"""(round, threads, seconds, contestants of the process)"""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -25,6 +25,8 @@ class Found(msgspec.Struct, frozen=True):
     errors: dict[str, str]
     difference: dict[str, float]
     parked: bool | None = None
+    others: float | None = None
+    """Processors that others used while the blocks were timed."""
 
 
 class _Line(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ def main() -> None:
 def _measure(folder: Path, title: str, threads: int, seconds: float, names: list[str]) -> dict[str, object]:
     import msgspec
 
-    from benchmarks.cpu.blocks import Block, is_parked, timed_block, without_quiet_block
+    from benchmarks.cpu.blocks import Block, is_parked, processors_of_others, timed_block, without_quiet_block
     from benchmarks.cpu.cases import all_cases
     from tatami.search.peak import Probe
 
@@ -60,18 +60,23 @@ def _measure(folder: Path, title: str, threads: int, seconds: float, names: list
     probe()
     blocks: dict[str, list[Block]] = {name: [] for name in runs}
     budget = seconds * max(1, len(runs))
-    began = time.perf_counter()
-    for turn in range(MAX_BLOCKS if seconds > 0 else 0):
-        spent = time.perf_counter() - began
-        if turn >= MIN_BLOCKS and spent > budget and (spent > PATIENCE * budget or not without_quiet_block(blocks, OURS)):
-            break
-        for name, run in runs.items():
-            blocks[name].append(timed_block(run, probe))
+
+    def take_turns() -> None:
+        began = time.perf_counter()
+        for turn in range(MAX_BLOCKS):
+            spent = time.perf_counter() - began
+            if turn >= MIN_BLOCKS and spent > budget and (spent > PATIENCE * budget or not without_quiet_block(blocks, OURS)):
+                break
+            for name, run in runs.items():
+                blocks[name].append(timed_block(run, probe))
+
+    others = processors_of_others(take_turns) if runs and seconds > 0 else None
     result: dict[str, object] = {
         "case": title,
         "blocks": msgspec.to_builtins(blocks),
         "errors": errors,
         "difference": differences(outputs),
+        "others": others,
     }
     if OURS in runs and seconds > 0:
         with contextlib.suppress(OSError):

@@ -66,12 +66,16 @@ def _chosen(e: RegionExpr, product: Let, lets: dict[str, Let], region: Region) -
 
 
 def _counted(number: Let) -> Read | None:
-    """The ends of which `number` says, row by row, how many are at most the row; None where it is no such count."""
+    """The ends of which `number` says, row by row, how many are at most the row; None where it is no such count, or one that
+    a narrow integer may wrap."""
     match number:
         case Let(
             axes=(row,),
-            expr=Reduce(fn="sum", axes=(counter,), init=0 | None, body=Cast(x=Binary(fn="le", x=ends, y=Index(value=at)))),
-        ) if at == var(row):
+            expr=Reduce(
+                fn="sum", dtype=sum_dtype, axes=(counter,), init=0 | None,
+                body=Cast(x=Binary(fn="le", x=ends, y=Index(value=at)), to=to),
+            ),
+        ) if at == var(row) and {to, sum_dtype} <= {DType.i32, DType.i64}:  # fmt: skip
             read = ends.x if isinstance(ends, Cast) and ends.to == DType.i64 else ends
             if isinstance(read, Read) and read.map == (var(counter),):
                 return read

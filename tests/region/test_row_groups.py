@@ -50,6 +50,10 @@ def counted_by(fn: str) -> Region:
     return changed("group", expr=msgspec.structs.replace(e, body=msgspec.structs.replace(e.body, x=Binary(fn, x.x, x.y))))  # type: ignore[union-attr]
 
 
+def summed_in(dtype: DType) -> Region:
+    return changed("group", expr=msgspec.structs.replace(rows_in_groups().lets[0].expr, dtype=dtype))
+
+
 def and_written() -> Region:
     region = rows_in_groups()
     written = msgspec.structs.replace(region.outputs[0], name="numbers")
@@ -60,8 +64,14 @@ def and_written() -> Region:
 
 @pytest.mark.parametrize(
     "region",
-    [product_with(bounds="clamp"), counted_by("lt"), counted_by("ge"), and_written()],
-    ids=["rows behind the last have the last matrix", "counts ends below the row", "falls from row to row", "is written too"],
+    [product_with(bounds="clamp"), counted_by("lt"), counted_by("ge"), summed_in(DType.u8), and_written()],
+    ids=[
+        "rows behind the last have the last matrix",
+        "counts ends below the row",
+        "falls from row to row",
+        "wraps after 255 groups",
+        "is written too",
+    ],
 )
 def test_other_counts_and_other_users_are_none(region: Region) -> None:
     assert within_a_group(region) is None

@@ -34,7 +34,7 @@ from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import PythonRun
-from tatami.runtime.quick_call import QuickCall, Shapes
+from tatami.runtime.quick_call import QuickCall
 from tatami.runtime.results import Results
 
 Array: TypeAlias = np.ndarray
@@ -293,13 +293,13 @@ class CpuProgram(LoadedModule):
         return (ctypes.c_void_p * max(1, len(values)))(*values)
 
     def quick(
-        self, sizes: Mapping[str, int], shapes: Shapes, kinds: Sequence[np.dtype], outputs: Sequence[str]
+        self, sizes: Mapping[str, int], inputs: Mapping[str, tuple[tuple[int, ...], np.dtype]], outputs: Sequence[str]
     ) -> QuickCall | None:
-        """`main` at these sizes without what was settled by a call before; None where each call has more to do. `shapes` and
-        `kinds` of the inputs, names of the `outputs`."""
+        """`main` at these sizes without what was settled by a call before; None where each call has more to do. `inputs`: shape
+        and dtype by name. `outputs`: names."""
         if not self.is_prepared or "main" in self.layouts.hosted or max(self.face("main").of_input, default=-1) >= 0:
             return None
-        return QuickCall(self, self.sized("main", sizes), shapes, kinds, outputs)
+        return QuickCall(self, self.sized("main", sizes), inputs, outputs)
 
     def fast(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -137,7 +136,6 @@ class Function:
         self._bound: dict[Shapes, dict[str, int]] = {}
         self._last_sizes: Mapping[str, int] | None = None
         self._kinds = tuple(numpy_dtype(p.dtype) for p in self.arguments)
-        self._in_order = _picker(self._names)
         self._quick: dict[Shapes, QuickCall] = {}
         self._recent: QuickCall | None = None
         """Of `_quick` the one that ran last: tried first."""
@@ -166,22 +164,18 @@ class Function:
         recent = self._recent
         if recent is None:
             return None
-        values: Sequence[Any] = inputs
-        if not inputs or (len(inputs) == 1 and type(inputs[0]) is dict and not named):
-            given = inputs[0] if inputs else named
-            try:
-                values = self._in_order(given)
-            except KeyError:
+        given: Mapping[str, Any] = named
+        if inputs:
+            if named or len(inputs) > len(self._names):
                 return None
-            named = {} if len(given) == len(values) else given
-        if named or len(values) != len(self._names):
-            return None
-        made = recent(values)
+            given = inputs[0] if type(inputs[0]) is dict and len(inputs) == 1 else dict(zip(self._names, inputs))
+        made = recent.run(given)
         if made is None:
+            values = [given.get(n) for n in self._names]
             if any(type(v) is not np.ndarray for v in values):
                 return None
             other = self._quick.get(tuple([v.shape for v in values]))
-            if other is None or other is recent or (made := other(values)) is None:
+            if other is None or other is recent or (made := other.run(given)) is None:
                 return None
             self._recent = recent = other
         self._last_sizes = recent.sizes
@@ -194,7 +188,8 @@ class Function:
         if make is None or not plain or self._mutable:
             return
         shapes = tuple(t.original.shape for t in taken)
-        call = make(sizes, shapes, self._kinds, tuple(p.tensor for p in self.signature.outputs))
+        inputs = dict(zip(self._names, zip(shapes, self._kinds)))
+        call = make(sizes, inputs, tuple(p.tensor for p in self.signature.outputs))
         if call is not None:
             if len(self._quick) >= KEPT_SHAPES:
                 self._quick.clear()
@@ -366,13 +361,6 @@ class Function:
             sizes = decided if needed <= decided.keys() else None
         found: dict[str, Any] = dict(self.program.memory(sizes)) if sizes is not None else {}
         return {**found, "copies": dict(self.copies)}
-
-
-def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
-    """The values of a mapping in the order of the names. Raises KeyError."""
-    if len(names) > 1:
-        return itemgetter(*names)
-    return lambda given: [given[name] for name in names]
 
 
 def _kind(taken: Sequence[Taken]) -> Kind:

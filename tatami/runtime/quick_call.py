@@ -32,22 +32,29 @@ class QuickCall:
     """`main` of a prepared CPU program without Python steps, whose outputs are all its own, for inputs of given shapes."""
 
     def __init__(
-        self, program: CpuProgram, at: Sized, shapes: Shapes, kinds: Sequence[np.dtype], outputs: Sequence[str]
+        self, program: CpuProgram, at: Sized, inputs: Mapping[str, tuple[tuple[int, ...], np.dtype]], outputs: Sequence[str]
     ) -> None:
+        """`inputs`: shape and dtype by name. `outputs`: names."""
         made = [numpy_dtype(d) for d in program.face("main").dtypes]
-        first = _BUFFERS + len(shapes)
+        first = _BUFFERS + len(inputs)
         self.sizes: Mapping[str, int] = at.sizes
         self._program, self._at = program, at
-        self._inputs = tuple(zip(shapes, kinds, [k.itemsize for k in kinds], range(_BUFFERS, first)))
+        self._count = len(inputs)
+        self._inputs = tuple(
+            (n, shape, kind, kind.itemsize, _BUFFERS + k) for k, (n, (shape, kind)) in enumerate(inputs.items())
+        )
         self._outputs = tuple(zip(range(len(made)), outputs, at.output_shapes, made, range(first, first + len(made))))
         self._entry, self._new_result = program.entry("tatami_call", 1), program.results.new
         self._arena = at.arena.bytes
         self._bytes = at.arena.bytes + at.output_bytes
+        self._is_large = self._bytes >= CHECK_FROM
         self._idle: list[Block] = []
         """The entry's block of calls that are over: each call has one to itself."""
 
-    def __call__(self, arrays: Sequence[np.ndarray]) -> dict[str, Any] | None:
-        """The outputs by name; None when an array is of another shape, or has to go the long way."""
+    def run(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The outputs by name; None when an array is missing, too many, of another shape, or has to go the long way."""
+        if len(given) != self._count:
+            return None
         try:
             used = self._idle.pop()
         except IndexError:
@@ -55,7 +62,8 @@ class QuickCall:
         block, boxed = used
         fits = False
         try:
-            for array, (shape, kind, itemsize, k) in zip(arrays, self._inputs):
+            for name, shape, kind, itemsize, k in self._inputs:
+                array = given[name]
                 if type(array) is not _ndarray or array.dtype is not kind or array.shape != shape:
                     break
                 block[k] = place = _address_of(_char_of(array))  # type: ignore[arg-type]
@@ -63,16 +71,17 @@ class QuickCall:
                     break
             else:
                 fits = True
-        except (TypeError, ValueError, BufferError):
+        except (KeyError, TypeError, ValueError, BufferError):
             pass
         if not fits:
             self._idle.append(used)
             return None
-        if self._bytes >= CHECK_FROM:
+        if self._is_large:
             check_memory(self._bytes)
         made: dict[str, Any] = {}
+        new = self._new_result
         for position, name, shape, kind, k in self._outputs:
-            made[name], block[k] = self._new_result(position, shape, kind)
+            made[name], block[k] = new(position, shape, kind)
         if self._arena:
             arena, block[_ARENA] = self._program.take_arena(self._arena)
             try:

@@ -4,7 +4,7 @@ What the next step multiplies is read before the math of this one: two buffers o
 
 The `fma` template: lane (lane / 4, lane % 4) of a warp owns rows 4*(lane / 4) + 32*g .. + 3 and columns 4*(lane % 4) +
 16*g .. + 3 of the warp's tile, so that a read of shared memory is 16 bytes whichever axis is contiguous (8 along k, where
-two parts of it are kept).
+the other operand lies along m or n).
 """
 
 from __future__ import annotations
@@ -92,40 +92,49 @@ def mma_text(k: Kernel, shape: str, ring_a: Ring, ring_b: Ring, slot_a: str, slo
 
 
 def ring_fma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:
-    """PART steps of k at a time: reads of 8 or 16 bytes, then TM x TN multiply-adds per step. The next part is read before this
-    one's math, into registers of its own. Where both operands lie along k a part of two steps would take twice the reads, and
-    two parts of four 64 registers more: there each is read before its own math."""
+    """Multiply-adds of TM x TN, PART steps of k at a time; what the next ones take is read between them."""
     along_k = (k.a.major, k.b.major).count("k")
-    part, parts = ((1, 2), (2, 2), (4, 1))[along_k]
     with l.block():
-        l.add(f"const tt_u32 slot_a = {slot_a}, slot_b = {slot_b};")
-        l.add(f"constexpr int PART = {part};", f"float a[{parts}][PART][TM], b[{parts}][PART][TN];")
-        with l.block("auto read = [&](int kk, float (&to_a)[PART][TM], float (&to_b)[PART][TN])", "};"):
-            _read_part(k.a, ring_a, "a", part, "TM", "lane_m", 32, l)
-            _read_part(k.b, ring_b, "b", part, "TN", "lane_n", 16, l)
-        if parts == 1:
-            loop, now, following = "TT_ROLLED for (int kk = 0; kk < BK; kk += PART)", "0", "read(kk, a[0], b[0]);"
-        else:
-            l.add("read(0, a[0], b[0]);")
-            loop = "TT_ROLLED for (int kk = 0; kk < BK; kk += 2 * PART) TT_UNROLL for (int now = 0; now < 2; ++now)"
-            now, following = "now", "read((kk + (now + 1) * PART) % BK, a[1 - now], b[1 - now]);  // the last one is not used"
-        with l.block(loop):
-            l.add(following, "TT_UNROLL for (int q = 0; q < PART; ++q)")
-            l.add("  TT_UNROLL for (int i = 0; i < TM; ++i)")
-            l.add(f"    TT_UNROLL for (int j = 0; j < TN; ++j) acc[i][j] = tt_fma(a[{now}][q][i], b[{now}][q][j], acc[i][j]);")
+        l.add(f"const tt_u32 slot_a = {slot_a}, slot_b = {slot_b};", f"constexpr int PART = {max(1, 2 * along_k)};")
+        (_fma_rows if along_k == 2 else _fma_parts)(k, ring_a, ring_b, l)
 
 
-def _read_part(o: Operand, ring: Ring, name: str, part: int, count: str, first: str, stride: int, l: Lines) -> None:
+def _fma_parts(k: Kernel, ring_a: Ring, ring_b: Ring, l: Lines) -> None:
+    """Two parts of both operands are kept, read by 8 bytes along k and by 16 otherwise."""
+    l.add("float a[2][PART][TM], b[2][PART][TN];")
+    with l.block("auto read = [&](int kk, float (&to_a)[PART][TM], float (&to_b)[PART][TN])", "};"):
+        _read_part(k.a, ring_a, "a", "TM", "lane_m", 32, l)
+        _read_part(k.b, ring_b, "b", "TN", "lane_n", 16, l)
+    l.add("read(0, a[0], b[0]);")
+    with l.block("TT_ROLLED for (int kk = 0; kk < BK; kk += 2 * PART) TT_UNROLL for (int now = 0; now < 2; ++now)"):
+        l.add("read((kk + (now + 1) * PART) % BK, a[1 - now], b[1 - now]);  // the last one is not used")
+        l.add("TT_UNROLL for (int q = 0; q < PART; ++q)", "  TT_UNROLL for (int i = 0; i < TM; ++i)")
+        l.add("    TT_UNROLL for (int j = 0; j < TN; ++j) acc[i][j] = tt_fma(a[now][q][i], b[now][q][j], acc[i][j]);")
+
+
+def _fma_rows(k: Kernel, ring_a: Ring, ring_b: Ring, l: Lines) -> None:
+    """Both operands along k: a read of 16 bytes is four steps of one row. Row by row of A, the next one read before; the last
+    row is the last use of each column of B, whose next part takes its registers. Two parts of B would take as many again."""
+    l.add("float a[2][PART], b[TN][PART];")
+    for name, ring, first, stride in (("a", ring_a, "lane_m", 32), ("b", ring_b, "lane_n", 16)):
+        at = f"slot_{name} + {offset_text(ring)}({first} + i % 4 + i / 4 * {stride}, kk / 4)"
+        l.add(f"auto read_{name} = [&](int kk, int i, float (&to)[PART]) {{ tt_load_shared_v4(to, {at}); }};")
+    l.add("read_a(0, 0, a[0]);", "TT_UNROLL for (int j = 0; j < TN; ++j) read_b(0, j, b[j]);")
+    with l.block("TT_ROLLED for (int kk = 0; kk < BK; kk += PART) TT_UNROLL for (int i = 0; i < TM; ++i)"):
+        l.add("const int next = (kk + PART) % BK;  // after the last part the first again, which is not used")
+        l.add("read_a(i + 1 < TM ? kk : next, (i + 1) % TM, a[(i + 1) % 2]);")
+        with l.block("TT_UNROLL for (int j = 0; j < TN; ++j)"):
+            l.add("TT_UNROLL for (int q = 0; q < PART; ++q) acc[i][j] = tt_fma(a[i % 2][q], b[j][q], acc[i][j]);")
+            l.add("if (i + 1 == TM) read_b(next, j, b[j]);")
+
+
+def _read_part(o: Operand, ring: Ring, name: str, count: str, first: str, stride: int, l: Lines) -> None:
     """to_name[q][i]: element (row i of the thread, step kk + q)."""
     to, at = f"to_{name}", f"slot_{name} + {offset_text(ring)}"
-    row = f"{first} + i % 4 + i / 4 * {stride}"
-    if o.major == "k" and part == 2:
+    if o.major == "k":
+        row = f"{first} + i % 4 + i / 4 * {stride}"
         l.add(f"TT_UNROLL for (int i = 0; i < {count}; ++i)")
         l.add(f"  tt_load_shared_v2({to}[0][i], {to}[1][i], {at}({row}, kk / 4) + kk % 4 * 4);")
-    elif o.major == "k":
-        with l.block(f"TT_UNROLL for (int i = 0; i < {count}; ++i)"):
-            l.add("float r[4];", f"tt_load_shared_v4(r, {at}({row}, kk / 4));")
-            l.add(f"TT_UNROLL for (int q = 0; q < PART; ++q) {to}[q][i] = r[q];")
     else:
         with l.block(f"TT_UNROLL for (int q = 0; q < PART; ++q) TT_UNROLL for (int g = 0; g < {count} / 4; ++g)"):
             l.add("float r[4];", f"tt_load_shared_v4(r, {at}(kk + q, {first} / 4 + g * {stride // 4}));")

@@ -49,9 +49,9 @@ def test_sm80_copies_loads_and_multiplies(tmp_path: Path) -> None:
 READS = {
     (False, False): (4, 3 * (8 + 2 * 2)),  # two steps of a row of A by one read, of B four columns of one step
     (True, False): (2, 3 * (2 + 2)),  # one step, four rows or columns
-    (False, True): (4, 8 + 8),  # four steps of a row by one read, before their own math
+    (False, True): (4, 1 + 8 + 8 + 8),  # four steps of a row by one read; before the loop the first row of A and all of B
 }
-"""Steps of k in the loop, by (a_col, b_col), and reads of shared memory: of two parts of steps, and of the first before it."""
+"""Steps of k in the loop, by (a_col, b_col), and reads of shared memory, those before the loop among them."""
 
 
 @pytest.mark.parametrize(("a_col", "b_col"), READS)
@@ -64,11 +64,11 @@ def test_fp32_copies_by_cp_async_and_reads_the_next_part_before_the_math(a_col: 
     steps, reads = READS[a_col, b_col]
     assert (ops["FFMA"], ops["LDS"]) == (steps * 8 * 8, reads)
     assert ops["STG"] == 8 * 8 // 4 and ops["STL"] == ops["LDL"] == 0 and cubin.registers <= 168
-    math = [op for op in order if op in ("LDS", "FFMA")]
-    first, last = math.index("FFMA"), len(math) - math[::-1].index("LDS")
-    if not b_col:
-        assert math[first:last].count("LDS") == 2 * reads // 3, "what the loop reads is read between its multiply-adds"
-        assert math[last:].count("FFMA") >= 16, "and some follow before it is used"
+    math = "".join(op[0] for op in order if op in ("LDS", "FFMA"))
+    before, after = (9, 5) if b_col else (reads // 3, 0)
+    assert math.lstrip("L") == math[before:], "what the loop reads is read between its multiply-adds"
+    assert len(math) - len(math.rstrip("L")) <= after, "what the last row of A was the last to use, after it"
+    assert after or math.endswith("F" * 16), "and some follow before it is used"
 
 
 def test_sm90_loads_by_tma_and_multiplies_by_wgmma(tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def narrow_text(dtype: DType, lanes: int, x: str, needs: Needs) -> str:
         return f"((uint8_t){x})" if lanes == 1 else convert_text(f"(-{x})", "i32", "u8", lanes, needs)
     if dtype.is_narrow_float:
         if lanes == 1:
-            return f"((uint16_t){needs.add(f'bits_{dtype.value}x4')}({needs.add('splat_f32x4')}({x}))[0])"
-        return f"__builtin_convertvector({needs.add(f'bits_{dtype.value}x{lanes}')}({x}), {needs.vector('u16', lanes)})"
+            return f"{needs.add(f'bits_{dtype.value}x4')}({needs.add('splat_f32x4')}({x}))[0]"
+        return f"{needs.add(f'bits_{dtype.value}x{lanes}')}({x})"
     return x
 
 
@@ -81,7 +81,6 @@ def widen_text(dtype: DType, lanes: int, x: str, needs: Needs) -> str:
         return f"({convert_text(x, 'u8', 'i32', lanes, needs)} != 0)"
     if dtype.is_narrow_float:
         if lanes == 1:
-            needs.vector("u32", 4)
-            return f"{needs.add(f'widen_{dtype.value}x4')}((u32x4){{{x}}})[0]"
-        return f"{needs.add(f'widen_{dtype.value}x{lanes}')}(__builtin_convertvector({x}, {needs.vector('u32', lanes)}))"
+            return f"{needs.add(f'widen_{dtype.value}x4')}(({needs.vector('u16', 4)}){{{x}}})[0]"
+        return f"{needs.add(f'widen_{dtype.value}x{lanes}')}({x})"
     return x

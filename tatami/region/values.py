@@ -26,12 +26,18 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
 
 def virtual_values(program: Program, view: PolyView, resident: set[str], target: str) -> set[str]:
     """Values so cheap that every reader repeats them: casts of what is already in memory, arithmetic on coordinates and
-    sizes alone, constant factors of contraction operands, integers that only products take in a wider type, gathers that only
+    sizes alone, constant factors of contraction operands, integers that only products (those of a row too) take in a wider type, gathers that only
     gathers read. On a GPU an operand of a contraction is not narrowed on the way: its loads are asynchronous copies, which
     convert nothing. It is rounded to tf32 in registers; on a CPU where it is packed, which `setup` does once for weights."""
     products = {p.product for p in view.patterns if p.pattern != "dot"}
-    loaded = {a.tensor for s in view.statements if s.value in products for a in s.reads}
-    elsewhere = {a.tensor for s in view.statements if s.value not in products for a in s.reads}
+    dots = {p.product for p in view.patterns if p.pattern == "dot"}
+    readers: dict[str, set[str]] = {}
+    for s in view.statements:
+        for a in s.reads:
+            readers.setdefault(a.tensor, set()).add(s.value)
+    loaded = {v for v, by in readers.items() if by & products}
+    packed = {v for v in loaded if readers[v] <= products}
+    multiplied = {v for v, by in readers.items() if by <= products | dots}
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     rules: dict[str, set[str]] = {}
@@ -51,14 +57,14 @@ def virtual_values(program: Program, view: PolyView, resident: set[str], target:
                 cost[s.value] = MAX_VIRTUAL
         elif (
             isinstance(op, CastOp)
-            and s.value in loaded - elsewhere
+            and s.value in (multiplied if nodes[s.value].dtype.is_int else packed)
             and nodes[s.value].dtype.widens(nodes[nodes[s.value].src[0]].dtype)
         ):
             cost[s.value] = MAX_VIRTUAL
-        elif op == Elementwise("tf32") and s.value in loaded - elsewhere:
+        elif op == Elementwise("tf32") and s.value in packed:
             if target == "cuda" or all(a.tensor not in statements for a in s.reads):
                 cost[s.value] = MAX_VIRTUAL
-        elif s.value in loaded - elsewhere and _is_scaled_tensor(s, nodes, statements):
+        elif s.value in packed and _is_scaled_tensor(s, nodes, statements):
             cost[s.value] = MAX_VIRTUAL
         elif isinstance(op, Elementwise | CastOp) and all(a.tensor in cost for a in s.reads):
             total = 1 + sum(cost[a.tensor] for a in s.reads)

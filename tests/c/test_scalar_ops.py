@@ -116,6 +116,26 @@ def test_casts_mean_what_numerics_says(d: DType, width: str) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_every_number_of_fp16_and_what_lies_between_two(width: str) -> None:
+    """The instructions of a machine that has some, and the arithmetic of one that has none."""
+    if not has_flags(width):
+        pytest.skip(width)
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    wide = halves.astype(np.float32)
+    with np.errstate(all="ignore"):
+        between = (wide + np.nextafter(halves, np.float16(np.inf)).astype(np.float32)) / 2
+        near = np.concatenate([between, *(np.nextafter(between, np.float32(end)) for end in (-np.inf, np.inf))])
+        near = np.concatenate([near, np.float32([65519.996, 65520, 7e4, 3e-45, 1e-38])])
+        wanted = near.astype(np.float16)
+    i = (var("i0"),)
+    for to, source, x, y in ((D.fp32, D.fp16, halves, wide), (D.fp16, D.fp32, near, wanted)):
+        cast = many({"": (Cast(Read("x", i), to), to)}, {"x": source})
+        fault, got = run_kernel(cast, {"x": x}, {"N": len(x)}, width=width)
+        assert fault == 0
+        np.testing.assert_array_equal(got["y_"], y)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_select_of_every_dtype(width: str) -> None:
     if not has_flags(width):
         pytest.skip(width)

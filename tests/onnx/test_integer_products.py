@@ -15,7 +15,7 @@ from tatami.plan.ir import CpuContraction
 from tatami.runtime.host import detect_host
 
 ort = pytest.importorskip("onnxruntime")
-M, N, K = 33, 70, 51
+M, N, K = 33, 90, 51
 RNG = np.random.default_rng(11)
 KINDS = {np.dtype(t): k for t, k in (("u1", TensorProto.UINT8), ("i1", TensorProto.INT8), ("f4", TensorProto.FLOAT))}
 
@@ -30,7 +30,7 @@ def numbers(dtype: str, *shape: int) -> np.ndarray:
 
 DATA = {
     "au": numbers("u1", M, K), "ai": numbers("i1", M, K), "bi": numbers("i1", K, N), "za": np.array(131, "u1"),
-    "image": numbers("u1", 1, 6, 11, 13), "x": RNG.standard_normal((M, K)).astype("f4"),
+    "image": numbers("u1", 1, 6, 11, 13), "x": RNG.standard_normal((M, K)).astype("f4"), "row": numbers("u1", 1, K),
 }  # fmt: skip
 WEIGHTS = {
     "wi": numbers("i1", K, N), "wu": numbers("u1", K, N), "zwu": numbers("u1", N), "zwi": np.array(-3, "i1"), "zi": np.array(7, "i1"),
@@ -41,6 +41,7 @@ WEIGHTS = {
 INTEGERS = {
     "data": ("au", "bi", "za", ""), "weights": ("au", "wi", "za", "none"), "signed": ("ai", "wi", "zi", "zwi"),
     "unsigned": ("au", "wu", "za", "zwu"), "plain": ("ai", "wu", "", ""),
+    "one": ("row", "wi", "", ""),
 }  # fmt: skip
 NODES = [
     *(node("MatMulInteger", [*operands], [name]) for name, operands in INTEGERS.items()),
@@ -82,10 +83,10 @@ def test_quantised_products(target: str) -> None:
     f = tt.compile(model(), target=target)
     plans = [r.choices[-1].plan for r in f.stages["plan"].value.main.regions]
     products = [p for p in plans if isinstance(p, CpuContraction)]
-    assert len(products) == 8 and all(p.dot for p in products)
+    assert len(products) == 9 and all(p.dot for p in products)
     assert target == "cpu" or {p.dot for p in products} == {"pairs"}
     if "vnni" in detect_host().features and target == "cpu":
-        assert [p.dot for p in products].count("quads_vnni") == 6  # all but the convolutions
+        assert [p.dot for p in products].count("quads_vnni") == 7  # all but the convolutions
     got = f(DATA)
     session = ort.InferenceSession(model(), providers=["CPUExecutionProvider"])
     for name, wanted in zip(OUTPUTS, session.run(list(OUTPUTS), DATA), strict=True):

@@ -1,6 +1,7 @@
 import pytest
 
 from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.indexbook.analyse import analyse
@@ -77,9 +78,18 @@ def test_indexed_data_is_a_boundary_before_the_gather() -> None:
 
 
 def b_int():
-    from tatami.core.dtype import DType
-
     return DType.i64
+
+
+@pytest.mark.parametrize("rows", [1, 128])
+def test_integers_that_only_products_take_are_stored_as_narrow_as_they_are(rows: int) -> None:
+    b = Builder()
+    x, w = b.input("x", (rows, 4096)), b.input("w", (4096, 4096), DType.i8)
+    narrow = b.cast(b.op("round", x), DType.u8)
+    wide = [b.cast(v, DType.i16) for v in (narrow, w)]
+    b.output("y", b.matmul(*wide, acc=DType.i32))
+    made, product = partitioned(b.module()).groups
+    assert narrow in made.values and set(wide) <= set(product.values)
 
 
 def test_a_long_chain_is_cut_and_linear() -> None:

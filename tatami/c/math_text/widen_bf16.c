@@ -1,2 +1,2 @@
-/* needs: f32x@W u32x@W */
-static inline f32x@W t_widen_bf16x@W(u32x@W h) { return (f32x@W)(h << 16); }
+/* needs: f32x@W u16x@W u32x@W */
+static inline f32x@W t_widen_bf16x@W(u16x@W h) { return (f32x@W)(__builtin_convertvector(h, u32x@W) << 16); }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tatami.c.c_types import SHORT_C, SHORT_SIZE, short
 from tatami.c.literals import float_literal, int_literal
-from tatami.c.scalar_ops import op_text, where_text
+from tatami.c.scalar_ops import OF_NUMBERS, op_text, where_text
 from tatami.c.vector_width import compare_halves, compare_text, convert_text
 from tatami.core.dtype import DType
 from tatami.core.ops import highest, lowest
@@ -90,7 +90,16 @@ def _strided(key: str, base: str, lanes: int, needs: Needs) -> str:
     return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step) {{ return ({v}){{{elements}}}; }}"
 
 
-_COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
+_COMBINE = {
+    "sum": "add",
+    "prod": "mul",
+    "max": "max",
+    "min": "min",
+    "and": "and",
+    "or": "or",
+    "larger": "larger",
+    "smaller": "smaller",
+}
 
 
 def _lane(dtype: DType, x: str, lane: str) -> str:
@@ -108,7 +117,11 @@ def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
     if half == 1:
         combined = op_text(_COMBINE[fn], dtype, 1, [_lane(dtype, "x", "0"), _lane(dtype, "x", "1")], needs)
         return f"static inline {scalar} t_{key}({v} x) {{ return {combined}; }}"
-    if short(dtype) == "f32" and lanes == 4:
+    if short(dtype) == "f32" and fn in OF_NUMBERS:  # is one NaN? asked beside the exchanges, each of which waits for the last
+        some, numbers = needs.add(f"any_i32x{lanes}"), needs.add(f"h_{OF_NUMBERS[fn]}_fp32x{lanes}")
+        nan = compare_text(dtype, lanes, "!=", "x", "x", needs)
+        return f'static inline float t_{key}({v} x) {{ return {some}({nan}) ? __builtin_nanf("") : {numbers}(x); }}'
+    if short(dtype) in ("f32", "i32") and dtype != DType.bool and lanes == 4:
         return _horizontal4(key, _COMBINE[fn], dtype, needs)
     inner = needs.add(f"h_{fn}_{dtype_name}x{half}")
     combined = op_text(_COMBINE[fn], dtype, half, ["u.h[0]", "u.h[1]"], needs)
@@ -119,8 +132,8 @@ def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _horizontal4(key: str, fn: str, dtype: DType, needs: Needs) -> str:
-    """Four floats by two exchanges of lanes, in registers. (Lanes taken out one by one are compared by branches.)"""
-    v, index = needs.vector("f32", 4), needs.vector("i32", 4)
+    """Four floats or integers by two exchanges of lanes, in registers. (Lanes taken out one by one are compared by branches.)"""
+    v, index = needs.register(dtype, 4), needs.vector("i32", 4)
 
     def turned(order: str) -> str:
         return f"__builtin_shufflevector(x, x, {order});\n#else\n  y = __builtin_shuffle(x, ({index}){{{order}}});\n#endif\n"
@@ -130,7 +143,7 @@ def _horizontal4(key: str, fn: str, dtype: DType, needs: Needs) -> str:
         f"#if defined(__clang__) || __GNUC__ >= 12\n  y = {turned(order)}  x = {joined};\n"
         for order in ("2, 3, 0, 1", "1, 0, 3, 2")
     )
-    return f"static inline float t_{key}({v} x) {{\n  {v} y;\n{steps}  return x[0];\n}}"
+    return f"static inline {SHORT_C[short(dtype)]} t_{key}({v} x) {{\n  {v} y;\n{steps}  return x[0];\n}}"
 
 
 def _lanes_call(key: str, base: str, lanes: int, needs: Needs) -> str:
@@ -271,6 +284,30 @@ def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
     return f"static inline {t} t_{key}({t} a) {{ return {body}; }}"
 
 
+_LARGER = {
+    ("f32", 16): ("__AVX512F__", "{}ps512_mask(a, b, a, -1, 4)"),
+    ("f32", 8): ("__AVX__", "{}ps256(a, b)"),
+    ("f32", 4): ("__SSE__", "{}ps(a, b)"),
+    ("i32", 16): ("__AVX512F__", "p{}sd512_mask(a, b, a, -1)"),
+    ("i32", 8): ("__AVX2__", "p{}sd256(a, b)"),
+    ("i32", 4): ("__SSE4_1__", "p{}sd128(a, b)"),
+}
+"""Where gcc has one instruction for it, which it does not find in a comparison and a choice."""
+
+
+def _of_numbers(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """larger_<f32|i32>x<W>, smaller_…: of two of which none is NaN."""
+    fn, element = base.split("_")
+    v, dtype = needs.vector(element, lanes), DType.fp32 if element == "f32" else DType.i32
+    order = compare_text(dtype, lanes, ">" if fn == "larger" else "<", "a", "b", needs)
+    body = f"  return {where_text(dtype, lanes, [order, 'a', 'b'], needs)};"
+    if (element, lanes) in _LARGER:
+        macro, text = _LARGER[element, lanes]
+        text = text.format("max" if fn == "larger" else "min")
+        body = f"#if defined({macro}) && !defined(__clang__)\n  return __builtin_ia32_{text};\n#else\n{body}\n#endif"
+    return f"static inline {v} t_{key}({v} a, {v} b) {{\n{body}\n}}"
+
+
 def _lib(key: str, base: str, lanes: int, needs: Needs) -> str:
     """lib_<libm function>_f32: through double, so that one rounding remains."""
     function = key.split("_")[1]
@@ -292,6 +329,7 @@ MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "toint": _to_int,
     "int": _integer_function,
     "compare": compare_halves,
+    **dict.fromkeys(("larger", "smaller"), _of_numbers),
     "lib": _lib,
     **dict.fromkeys(("abs", "sign", "relu", "tf32", "max", "min", "isinf"), _simple),
 }

@@ -48,6 +48,10 @@ _LIBM = {
 _DIRECT_F32 = {"sqrt": "__builtin_sqrtf", "rem": "fmodf"}
 
 
+OF_NUMBERS = {"max": "larger", "min": "smaller"}
+"""The same of two of which none is NaN, as integers are."""
+
+
 def op_text(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) -> str:
     """C of op `fn` over operands of `dtype` (of `where`: its last two). Operands are atoms or parenthesised."""
     if fn == "where":
@@ -108,7 +112,7 @@ def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) 
             return f"(__builtin_fabs{suffix}({a}) == __builtin_inf{suffix}())"
         case "tf32" if lanes == 1:
             return f"{needs.add(f'tf32_{element}x4')}({needs.add(f'splat_{element}x4')}({a}))[0]"
-        case "abs" | "sign" | "relu" | "tf32" | "max" | "min" | "isinf":
+        case "abs" | "sign" | "relu" | "tf32" | "max" | "min" | "larger" | "smaller" | "isinf":
             return f"{needs.add(f'{fn}_{element}{v}')}({', '.join(args)})"
         case "mod":
             scalar = needs.add(f"mod_{element}")
@@ -164,6 +168,8 @@ def _int_op(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
             if not signed:
                 return a
             return where_text(dtype, lanes, [compare_text(dtype, lanes, ">", a, zero, needs), a, zero], needs)
+        case "max" | "min" if name == "i32" and lanes > 1:
+            return f"{needs.add(f'{OF_NUMBERS[fn]}_i32x{lanes}')}({', '.join(args)})"
         case "max" | "min":
             order = ">" if fn == "max" else "<"
             return where_text(dtype, lanes, [compare_text(dtype, lanes, order, a, args[1], needs), *args], needs)

@@ -102,6 +102,12 @@ class Nest:
             lanes //= 2
         return lanes
 
+    def has_tail(self, axis: str, span: tuple[Expr, Expr] | None = None) -> bool:
+        """May elements be left when whole vectors have gone along an axis, or a span of it?"""
+        start, stop = span or (ZERO, self.sizes[axis])
+        count = (stop - start).as_int()
+        return count is None or count % self.width(axis) != 0
+
     def narrower(self, axis: str, lanes: int, whole: bool) -> list[int]:
         """Widths between the lanes and one that leave at most three scalar steps."""
         n = self.sizes[axis].as_int()
@@ -155,7 +161,7 @@ class Nest:
             e.emit(For(x, start, end, tuple(inside), step, simd=width > 1))
             if end == stop:
                 break
-            start = end if span is None else var(e.integer(IndexOf(end, DType.i64)))
+            start = end if span is None or trip.as_int() is not None else var(e.integer(IndexOf(end, DType.i64)))
 
     def items(self, p: Pass, points: list[Point], folds: list[Fold]) -> None:
         for item in p.items:

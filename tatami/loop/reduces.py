@@ -143,27 +143,36 @@ class Reduces:
         self.e.emit(Assign(total, Op(combine(reduce.fn, total.dtype), (total, self.e.widen(value, total.lanes)))))
 
     def along_lanes(self, lets: list[FlatLet], p: Point, axis: str) -> None:
-        """Lanes run along a reduce axis: vector accumulators, a scalar one for the tail, a horizontal tree."""
+        totals = self.over_lanes([reduce_of(let) for let in lets], p, axis, self.n.is_costly([let.name for let in lets]))
+        for let, total in zip(lets, totals, strict=True):
+            self.n.finish(let, p, total)
+
+    def over_lanes(
+        self, reduces: list[Reduce], p: Point, axis: str, costly: bool, span: tuple[Expr, Expr] | None = None
+    ) -> list[Reg]:
+        """Lanes run along a reduce axis, or a span of it: vector accumulators, a scalar one for the tail, a horizontal tree."""
         e = self.e
         lanes = self.n.width(axis)
-        reduces = [reduce_of(let) for let in lets]
         several = 4 if sum(cost(r.body) for r in reduces) < 12 else 2
         known = self.n.sizes[axis].as_int()
         while several > 1 and known is not None and known < several * lanes * 2:
             several //= 2
-        ones = [e.declare(self.start(r), "a") for r in reduces]
+        starts = [self.start(r) for r in reduces]
+        tail = self.n.has_tail(axis, span) or any(r.init is not None for r in reduces)
+        ones = [e.declare(start, "a") for start in starts] if tail else []
         many = [
-            [e.declare(Splat(neutral_value(r.fn, t.dtype), lanes), "a") for _ in range(several)] for r, t in zip(reduces, ones)
+            [e.declare(Splat(neutral_value(r.fn, s.dtype), lanes), "a") for _ in range(several)]
+            for r, s in zip(reduces, starts)
         ]
 
         def inside(points: list[Point]) -> None:
             for i, point in enumerate(points):
-                for r, one, vectors in zip(reduces, ones, many, strict=True):
-                    self.join(vectors[i] if point.lanes == lanes else one, r, point, across=True)
+                for k, r in enumerate(reduces):
+                    self.join(many[k][i] if point.lanes == lanes else ones[k], r, point, across=True)
 
         def run(axes: tuple[str, ...], env: dict[str, Expr]) -> None:
             if not axes:
-                self.n.lane_loops(axis, None, several, [env], inside, self.n.is_costly([let.name for let in lets]))
+                self.n.lane_loops(axis, span, several, [env], inside, costly)
                 return
             x = e.loop(self.n.sizes[axes[0]])
             with e.block() as body:
@@ -171,13 +180,15 @@ class Reduces:
             e.emit(For(x, ZERO, self.n.sizes[axes[0]], tuple(body)))
 
         run(tuple(a for a in reduces[0].axes if a != axis), dict(p.env))
-        for let, r, one, vectors in zip(lets, reduces, ones, many, strict=True):
-            fn = combine(r.fn, one.dtype)
-            joined: Value = vectors[0]
-            for v in vectors[1:]:
+        totals: list[Reg] = []
+        for k, r in enumerate(reduces):
+            fn = combine(r.fn, starts[k].dtype)
+            joined: Value = many[k][0]
+            for v in many[k][1:]:
                 joined = Op(fn, (joined, v))
-            total = e.declare(Op(fn, (one, Horizontal(_horizontal(r.fn, one.dtype), joined))))
-            self.n.finish(let, p, total)
+            joined = Horizontal(_horizontal(r.fn, starts[k].dtype), joined)
+            totals.append(e.declare(Op(fn, (ones[k], joined)) if tail else joined))
+        return totals
 
     # -- folds: reduces over the loops of a pass ----------------------------------------------------
     def open_folds(self, p: Pass, row: int) -> list[Fold]:

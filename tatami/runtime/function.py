@@ -171,7 +171,7 @@ class Function:
             given = inputs[0] if type(inputs[0]) is dict and len(inputs) == 1 else dict(zip(self._names, inputs))
         made = recent.run(given)
         if made is None:
-            values = [given.get(n) for n in self._names]
+            values: list[Any] = [given.get(n) for n in self._names]
             if any(type(v) is not np.ndarray for v in values):
                 return None
             other = self._quick.get(tuple([v.shape for v in values]))

@@ -103,10 +103,12 @@ def test_sanitizers_find_nothing(name: str) -> None:
 def test_the_first_extreme_counts_and_nan_wins(fn: str, width: str, special: float | None) -> None:
     if not has_flags(width):
         pytest.skip(width)
-    region = ZOO[f"{fn}_1"]()
     rng = np.random.default_rng(3)
-    for columns in (1, 5, 16, 33, 200):
+    for columns in (1, 5, 16, 33, 150, 200, 2500):
+        region = ZOO[f"{fn}_of_150" if columns == 150 else f"{fn}_1"]()
         x = rng.integers(-3, 4, (20, columns)).astype(np.float32)
+        x[::3] = np.sort(x[::3])
+        x[1] = -np.inf if fn == "argmax" else np.inf
         if special is not None:
             x[np.arange(0, 20, 2), rng.integers(0, columns, 10)] = special
             x[np.arange(0, 20, 4), rng.integers(0, columns, 5)] = special

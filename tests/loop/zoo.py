@@ -351,6 +351,17 @@ for _fn in ("argmax", "argmin"):
         ),
     )  # type: ignore[misc]
     add(
+        f"{_fn}_of_150",
+        lambda _fn=_fn: region(
+            {"i0": N},
+            {"r0": 150},
+            {"x": tensor(N, 150)},
+            {"y": tensor(N, d=D.i64)},
+            [let("l", "i0", red(_fn, "r0", read("x", i0, r0), D.i64), D.i64)],
+        ),
+        ((3,), (0,), (130,)),
+    )  # type: ignore[misc]
+    add(
         f"{_fn}_0",
         lambda _fn=_fn: region(
             {"i0": C},

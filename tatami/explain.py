@@ -8,6 +8,7 @@ from typing import Any
 
 from tatami.compilation import Compilation
 from tatami.copies import moves
+from tatami.core.cost import estimate, time_estimate
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.show import name_plan, show_budget, show_estimate, show_layouts
@@ -199,18 +200,21 @@ def _steps(compilation: Compilation) -> Iterator[str]:
 
 
 def _copies(compilation: Compilation) -> Iterator[str]:
-    """Every instruction that only moves elements: bytes read and written, and what they are needed for."""
+    """Every instruction that only moves elements: bytes read and written, an estimate of their time, and what they are for."""
     if "execution" not in compilation.stages or "realised" not in compilation.stages:
         return
     if compilation.stages.get_made("realised") is None and compilation.first not in _ABOVE_PLANS:
         return  # an execution document came alone: its Regions are not there to look at
-    found = moves(compilation.stages["execution"], compilation.stages["realised"])
+    execution = compilation.stages["execution"]
+    found = moves(execution, compilation.stages["realised"])
     if found:
         yield ""
         yield "copies"
     for m in found:
         where = "" if m.program == "main" else f" ({m.program})"
-        yield f"  {m.name}{where}  {m.bytes} bytes  {m.why}"
+        moved = estimate(m.bytes, execution.programs[m.program].signature.defaults)
+        seconds = time_estimate(compilation.target, 0.0, moved)
+        yield f"  {m.name}{where}  {m.bytes} bytes  {seconds * 1e6:.2f} µs  {m.why}"
 
 
 _ABOVE_PLANS = ("frontend", "tiny@imported", "tiny", "region@explicit", "region")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from tatami.api import prepare
 from tatami.compilation import Compilation
 from tatami.copies import Move, moves
+from tatami.core.cost import time_estimate
 from tatami.core.dtype import DType
 from tatami.explain import explain
 from tatami.frontend.graph import Graph
@@ -205,3 +207,15 @@ def test_an_argument_of_a_host_step_is_laid_out() -> None:
     x = g.input("x", (3, 4), DType.fp32)
     g.output("y", x.permute(1, 0).op("nonzero", size="K"))
     assert ("the host step nonzero reads its arguments from memory, row-major", False) in why(g)
+
+
+def test_explain_says_what_a_conversion_takes() -> None:
+    """The image and the weights get their channels last: bytes read and written at the chip's bandwidth, and a launch."""
+    g = Graph("conv")
+    w = g.constant(np.zeros((64, 128, 3, 3), np.float16), "w")
+    g.output("y", g.input("x", (1, 128, 56, 56), DType.fp16).conv(w))
+    c = prepare(g, target="sm80")
+    said = re.findall(r"^  convert_\w+(?: \(setup\))?  (\d+) bytes  ([\d.]+) µs", explain(c), re.MULTILINE)
+    assert {int(n) for n, _ in said} == {2 * 2 * 128 * 56 * 56, 2 * 2 * 64 * 128 * 3 * 3}
+    for moved, micros in said:
+        assert float(micros) == pytest.approx(1e6 * time_estimate(c.target, 0.0, int(moved)), abs=0.01)

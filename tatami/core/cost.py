@@ -15,6 +15,8 @@ from tatami.core.target import Target
 
 OVERLAP_TILE = 32
 """Rows of a tile whose neighbours compute its halo again."""
+ACROSS = 0.25
+"""What reading across the lines of memory adds to reading along them: a transpose reaches 0.8 of a copy's bandwidth."""
 DEFAULT_SIZE = 256
 """What an unbound size symbol counts as in an estimate."""
 

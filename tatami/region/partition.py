@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from tatami.core.codec import dump_text, from_builtins, to_builtins
-from tatami.core.cost import OVERLAP_TILE, estimate, fusion_delta, op_flops, rates
+from tatami.core.cost import ACROSS, OVERLAP_TILE, estimate, fusion_delta, op_flops, rates
 from tatami.core.diagnostic import raise_errors
 from tatami.core.expr import ONE, Expr, free_vars, maximum, product
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import Edge, PolyView, Statement
+from tatami.region.across import more_across
 from tatami.region.axis_classes import AxisClasses
 from tatami.region.group_graph import GroupGraph
 from tatami.region.partition_check import check_partition
@@ -301,6 +302,9 @@ class _Partitioner:
     def bytes(self, v: str) -> float:
         return estimate(self.numel(v), self.sizes) * self.nodes[v].dtype.itemsize
 
+    def _bytes_read(self, tensor: str, reader: str) -> float:
+        return estimate(self.numel(reader), self.sizes) * self.nodes[tensor].dtype.itemsize
+
     def own_flops(self, v: str) -> float:
         op = self.nodes[v].op
         return float(op_flops(op.fn)) if isinstance(op, Elementwise) else 1.0
@@ -321,12 +325,15 @@ class _Partitioner:
         piecewise = 0.0
         if edge.rule == "inline" and not edge.halo:
             piecewise = 0.1 * self.bytes(p) / self.rates.bandwidth
+        across = more_across(p, c, set(self.graph.members[gp]), self.statements, self._bytes_read)
         return fusion_delta(
             self.target,
             dflops=dflops,
             dbytes=0.0,
-            saved_bytes=self.bytes(p) * (2 if sole else 1),
+            saved_bytes=2 * self.bytes(p),
             launches=1,
+            fanout=0.0 if sole else self.bytes(p) / self.rates.bandwidth,  # it is written all the same
+            layout=ACROSS * across / self.rates.bandwidth,
             piecewise=piecewise,
             occupancy=0.0 if edge.halo else self._occupancy_seconds(p, c, gp, gc),
         )

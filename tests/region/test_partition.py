@@ -1,5 +1,6 @@
 import pytest
 
+from tatami.core.cost import ACROSS, rates
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.module import Module
@@ -126,3 +127,53 @@ def test_a_chain_of_gathers_over_different_axes_is_one_read() -> None:
     b.output("z", b.gather(b.gather(x, ("B", 6), (None, "i1"), i), ("B", "B"), ("i0", None), j))
     groups = partitioned(b.module()).groups
     assert [len(g.values) for g in groups] == [2, 2]  # i lies in memory: it is read where j says
+
+
+TARGETS = pytest.mark.parametrize("target", ["cpu:avx2", "sm80", "sm90"])
+WRITTEN_AND_READ = 2 * 1024 * 2048 * 4
+
+
+def the_edge(b: Builder, producer: str, consumer: str, target: str) -> dict[str, float]:
+    """Terms of a fused edge, in seconds; Δtime is their sum with what is saved taken off."""
+    (verdict,) = [
+        v for v in partitioned(b.module(), target=target).verdicts if (v.producer, v.consumer) == (producer, consumer)
+    ]
+    terms = dict(verdict.terms)
+    assert verdict.fused and verdict.delta_seconds == pytest.approx(sum(terms.values()) - 2 * terms["saved"])
+    return terms
+
+
+@TARGETS
+def test_a_value_with_other_readers_is_written_all_the_same(target: str) -> None:
+    b = Builder()
+    x = b.op("exp", b.input("x", (1024, 2048)))
+    y = b.op("neg", x)
+    b.output("y", y)
+    assert "fanout" not in the_edge(b, x, y, target)
+    b.output("product", b.matmul(x, b.input("w", (2048, 64))))
+    assert the_edge(b, x, y, target)["fanout"] == pytest.approx(WRITTEN_AND_READ / 2 / rates(PRESETS[target]).bandwidth)
+
+
+@TARGETS
+def test_a_view_that_turns_lines_costs_less_than_a_copy_that_does(target: str) -> None:
+    """Two operands are read across their lines where the sum alone would have been; a view that turns them back saves that."""
+    b = Builder()
+    x, y, w = b.input("x", (1024, 2048)), b.input("y", (1024, 2048)), b.input("w", (2048, 1024))
+    total = b.op("add", x, y)
+    product = b.op("mul", b.permute(total, 1, 0), w)
+    b.output("z", product)
+    copied = WRITTEN_AND_READ / rates(PRESETS[target]).bandwidth
+    turned = the_edge(b, total, product, target)["layout"]
+    assert turned == pytest.approx(ACROSS * copied / 2) and 0 < turned < copied
+
+    b = Builder()
+    back = b.op("exp", b.permute(b.input("x", (2048, 1024)), 1, 0))
+    again = b.op("neg", b.permute(back, 1, 0))
+    b.output("z", again)
+    assert the_edge(b, back, again, target)["layout"] == pytest.approx(-ACROSS * copied)
+
+    b = Builder()
+    kept = b.op("exp", b.input("x", (1024, 2048, 1)))
+    same = b.op("neg", b.reshape(b.permute(kept, 2, 0, 1), 1024, 2048))
+    b.output("z", same)
+    assert "layout" not in the_edge(b, kept, same, target)

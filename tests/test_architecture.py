@@ -99,6 +99,7 @@ FACE = {
     "frames",
     "walk",
     "gemm_view",
+    "codes",
     "pixels",
     "row_groups",
     "pair_view",

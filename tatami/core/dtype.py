@@ -78,6 +78,11 @@ class DType(enum.Enum):
         return self in _SIGNED or self in _FLOATS or self in (DType.i4, DType.i2)
 
     @property
+    def is_fp8(self) -> Truth:
+        """One of the two small floats that tensor cores multiply."""
+        return self in (DType.f8e4m3fn, DType.f8e5m2)
+
+    @property
     def is_narrow_float(self) -> Truth:
         """A float type that contractions accumulate in fp32."""
         return self in (DType.fp16, DType.bf16)

@@ -12,7 +12,7 @@ from tatami.cu.ir import Source, Unit
 from tatami.cu.kernel_text import kernel_text
 from tatami.cu.sort_text import sort_text
 from tatami.cu.stream_text import stream_text
-from tatami.cu.wgmma_text import Form, wgmma_function
+from tatami.cu.wgmma_text import KIND, Form, wgmma_function
 from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Program
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
 
@@ -59,8 +59,8 @@ def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:
 
 def _products(k: Kernel) -> list[tuple[str, int, Form]]:
     """Type, columns and form of the wgmma instructions of a kernel."""
-    dtype = SHORT.get(k.b.dtype, "tf32")
+    dtype = KIND[k.b.dtype]
     _, bn, bk = k.tile
-    if dtype == "tf32":
+    if dtype not in SHORT.values():
         return [(dtype, bn, "narrow")]
     return [(dtype, bn, "shared")] if k.weights is None else [(dtype, bk, "shared"), (dtype, bn, "registers")]

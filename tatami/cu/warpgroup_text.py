@@ -8,7 +8,7 @@ from tatami.cu.expr_text import SHORT, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import offset_text
 from tatami.cu.ring_text import slot_pitch
-from tatami.cu.wgmma_text import OPERAND
+from tatami.cu.wgmma_text import KIND, OPERAND
 from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaLoad, TmaStore, Wgmma
 
 
@@ -65,7 +65,7 @@ def hold_text(s: Wgmma, l: Lines) -> None:
 def wgmma_text(k: Kernel, s: Wgmma, rings: tuple[tuple[Ring, str] | None, tuple[Ring, str]], l: Lines) -> None:
     """The steps of one block, one committed group. `rings`: of the operands in shared memory, and their slots. `group` is
     the warpgroup's part of the tile."""
-    kind, width = OPERAND[SHORT.get(k.b.dtype, "tf32")], "BN" if s.acc == "acc" else "BK"
+    kind, width = OPERAND[KIND[k.b.dtype]], "BN" if s.acc == "acc" else "BK"
     a, b = rings
     with l.block():
         l.add(f"const tt_u32 {f'slot_a = {a[1]}, ' if a else ''}slot_b = {b[1]};")

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tatami.core.dtype import DType
+
 Form = Literal["shared", "registers", "narrow"]
 """Both operands from shared memory; A from registers; types other than 16 bits, whose operands have no transposed form."""
 DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
+KIND = {DType.fp16: "f16", DType.bf16: "bf16", DType.fp32: "tf32", DType.f8e4m3fn: "e4m3", DType.f8e5m2: "e5m2"}
+"""What an instruction takes operands of a dtype for."""
 OPERAND = {"tf32": "float"} | {d: f"tt_{d}" for d in ("f16", "bf16", "e4m3", "e5m2")}
 """Names of the types in the header."""
 

@@ -29,8 +29,9 @@ def refuse(at: str, kind: str, why: list[str]) -> None:
 
 
 def need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
-    if p.why_not_mma or p.a is None or p.b is None:
-        raise fail("InvalidPlan", p.region, f"the MMA template does not fit: {p.why_not_mma}", "use a plan of kind gpu_sync")
+    why = p.why_not_wgmma if isinstance(plan, Sm90Mma) else p.why_not_mma
+    if why or p.a is None or p.b is None:
+        raise fail("InvalidPlan", p.region, f"the MMA template does not fit: {why}", "use a plan of kind gpu_sync")
     if isinstance(plan, Sm90Mma) and not (p.a_dtype.is_narrow_float or p.tf32):
         why = f"wgmma multiplies fp16, bf16 and fp32 rounded to tf32, not {p.a_dtype}"
         raise fail("InvalidPlan", p.region, why, "use a plan of kind sm80_mma")

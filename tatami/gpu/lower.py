@@ -29,6 +29,7 @@ from tatami.gpu.stream import lower_stream
 from tatami.gpu.sync import lower_sync
 from tatami.plan.gpu_limits import group_rules, hard_limits, shape_rules
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
+from tatami.region.codes import spelled_out
 
 
 def lower(region: Module[region_ir.Program], plan: Module[ProgramPlan], target: Target) -> Module[Program]:
@@ -67,7 +68,9 @@ def _key(kernel: AnyKernel) -> str:
 def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> list[tuple[int, AnyKernel, Binding]]:
     """(choice, kernel, binding) of every kernel of a Region, in order."""
     out: list[tuple[int, AnyKernel, Binding]] = []
+    given = region
     for position, choice in enumerate(plan.choices):
+        region = spelled_out(given, but_products=isinstance(choice.plan, Sm90Mma))
         if region.opaque is not None:
             made = lower_sort(region, choice.plan) if region.opaque.routine in DOWN else [lower_body(region)]
             out += [(position, k, msgspec.structs.replace(b, conditions=choice.conditions)) for k, b in made]

@@ -142,6 +142,7 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
         a_dtype=v.dtype,
         b_dtype=v.dtype,
         why_not_mma="",
+        why_not_wgmma="",
         acc=v.second,
         acc_dtype=DType.fp32,
         params=words.params,

@@ -48,7 +48,7 @@ class Store(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """`a`, `b`: plain operands where `why_not_mma` is empty; `a_value`, `b_value`: always."""
+    """`a`, `b`: plain operands where `why_not_mma` is empty (or `why_not_wgmma`, which takes fp8 too); `a_value`, `b_value`: always."""
 
     region: str
     roles: dict[str, str]
@@ -64,6 +64,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     a_dtype: DType
     b_dtype: DType
     why_not_mma: str
+    why_not_wgmma: str
     acc: str
     acc_dtype: DType
     params: tuple[Param, ...]
@@ -90,7 +91,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def multiplied(self) -> str:
         """What the instruction takes both operands for: their dtype, or tf32."""
-        return "tf32" if self.tf32 else str(self.b_dtype)
+        return "tf32" if self.tf32 and self.b_dtype == DType.fp32 else str(self.b_dtype)
 
 
 def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Problem:
@@ -138,6 +139,7 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
         a_dtype=lhs.dtype,
         b_dtype=rhs.dtype,
         why_not_mma=why_not_mma(view),
+        why_not_wgmma=why_not_mma(view, codes=True),
         acc=view.acc,
         acc_dtype=view.dtype,
         params=words.params,

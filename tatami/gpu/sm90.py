@@ -269,7 +269,7 @@ def _contiguous(p: Problem, s: Store) -> str:
 def _boxes(p: Problem, o: Operand, role: str, extent: int, bk: int, parts: int) -> tuple[int, list[int]]:
     """Boxes of a slot and the box, innermost first. The `parts` of a shared operand are rows of its one box, or boxes."""
     if o.major != "k" and o.dtype.itemsize != 2:
-        raise refused(p, f"wgmma reads tf32 along k only, and {o.param} is contiguous along {role}")
+        raise refused(p, f"wgmma reads {p.multiplied} along k only, and {o.param} is contiguous along {role}")
     if o.major == "k":
         if extent % (8 * parts):
             raise refused(p, f"{parts} CTAs cannot share {extent} rows in parts of whole swizzle atoms of 8", "drop multicast")
@@ -284,7 +284,7 @@ def _operand_map(p: Problem, o: Operand, size_mn: Expr, role: str, box: list[int
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
     along = ((p.k, "k"), (size_mn, role))
     return (
-        tensor_map(p, o.param, along, o.stride_mn, o.offset, box, tf32=p.tf32)
+        tensor_map(p, o.param, along, o.stride_mn, o.offset, box, tf32=p.multiplied == "tf32")
         if o.major == "k"
         else tensor_map(p, o.param, along[::-1], o.stride_k, o.offset, box)
     )

@@ -72,4 +72,6 @@ def walk_map(p: Problem, param: str, walk: Walk, channels: int, pixels: int) -> 
         if not is_divisible(s, 16 // size, p.conditions):
             raise refused(p, f"a stride of {s} elements of {param} may be no multiple of 16 bytes, which TMA needs")
     dims, strides = in_symbols(p, walk.dims), in_symbols(p, tuple(s * expr(size) for s in walk.strides))
-    return TensorMapSpec(buffer, dims, strides, (channels, pixels), channels * size, tf32=p.tf32, window=walk.window)
+    return TensorMapSpec(
+        buffer, dims, strides, (channels, pixels), channels * size, tf32=p.multiplied == "tf32", window=walk.window
+    )

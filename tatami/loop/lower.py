@@ -38,6 +38,7 @@ from tatami.plan.ir import (
     Scalar,
     SchedulePlan,
 )
+from tatami.region.codes import spelled_out
 from tatami.region.ir import Program, Region
 
 
@@ -57,7 +58,7 @@ def _lower_program(program: Program, plans: dict[str, RegionPlan], target: Targe
     for step in program.body:
         if not isinstance(step, Region):
             continue
-        renamed, names = rename(step)
+        renamed, names = rename(spelled_out(step))
         given = plans.get(step.name)
         choices = [(c.conditions, c.plan) for c in given.choices] if given else [((), _default_plan(target))]
         for i, (conditions, plan) in enumerate(choices):

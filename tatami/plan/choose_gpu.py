@@ -109,10 +109,9 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
             choices.append(Guarded(conditions, best.plan, best.estimate))
     if not choices or choices[-1].conditions:
         choices.append(Guarded((), stream_plan(region, target, sizes)))
-    if why:
-        rejected = (Rejected("mma", why), *rejected)
-    elif target.isa == "sm90" and (slow := why_not_wgmma(region, view)):
-        rejected = (Rejected("sm90_mma", slow), *rejected)
+    slow = why_not_wgmma(region, view) if target.isa == "sm90" else why
+    if slow:
+        rejected = (Rejected("mma" if why else "sm90_mma", slow), *rejected)
     return tuple(choices), rejected
 
 
@@ -251,8 +250,9 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
 
 def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[Condition, ...], list[Candidate]]]:
     """Candidates by the conditions under which they apply; the last apply always."""
-    if why_not_mma(view):
-        return [((), _sync_candidates(region, view, target))]
+    slow = [] if not why_not_mma(view) else _sync_candidates(region, view, target)
+    if slow and (target.isa != "sm90" or why_not_wgmma(region, view)):
+        return [((), slow)]
     width = 16 // view.lhs.dtype.itemsize
     conditions, wide = _alignment(view, width)
     out: list[tuple[tuple[Condition, ...], list[Candidate]]] = []
@@ -261,9 +261,9 @@ def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[
         if target.isa == "sm90" and not why_not_wgmma(region, view):
             conditions = _not_empty(conditions, mapped_sizes(region, view))
             fast = _sm90_candidates(region, view, conditions)
-        out.append((conditions, [*fast, *_sm80_candidates(region, view, width, few=bool(fast))]))
+        out.append((conditions, fast if slow else [*fast, *_sm80_candidates(region, view, width, few=bool(fast))]))
     if conditions or not wide:
-        out.append(((), _sm80_candidates(region, view, min(2, width // 2), few=True)))
+        out.append(((), slow or _sm80_candidates(region, view, min(2, width // 2), few=True)))
     return out
 
 

@@ -14,7 +14,7 @@ from tatami.core.expr import ONE, ZERO, Expr, step_of, substitute, var
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import address
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns
-from tatami.region.gemm_view import GemmView, is_even, major_of, mergeable, why_not_plain
+from tatami.region.gemm_view import GemmView, is_even, major_of, mergeable, why_not_mma, why_not_plain
 from tatami.region.ir import Region
 from tatami.region.pixels import Pixels, is_last, pixels_of
 
@@ -72,6 +72,8 @@ SHAPES = (
 
 def why_not_wgmma(region: Region, view: GemmView) -> str:
     """Why this template does not take a product that an MMA template takes, or "": what sm80_mma is chosen for instead."""
+    if why := why_not_mma(view, codes=True):
+        return why
     for o, g in ((view.lhs, view.m), (view.rhs, view.n)):
         if why_not_plain(o, g, view.k):
             pixels = pixels_of(region, o, g, view.k)
@@ -90,7 +92,8 @@ def why_not_wgmma(region: Region, view: GemmView) -> str:
     if not view.tf32:
         return 'wgmma multiplies fp32 rounded to tf32 only, which precision "tf32" allows'
     turned = [o.tensor for o, g in ((view.lhs, view.m), (view.rhs, view.n)) if major_of(o, g, view.k) == "mn"]
-    return f"wgmma reads tf32 along k only, and {turned[0]} is not contiguous there" if turned else ""
+    kind = view.lhs.dtype if view.lhs.dtype.is_fp8 else "tf32"
+    return f"wgmma reads {kind} along k only, and {turned[0]} is not contiguous there" if turned else ""
 
 
 def mapped_sizes(region: Region, view: GemmView) -> tuple[Expr, ...]:

@@ -293,8 +293,10 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
     bm, bn, bk = plan.tile
     out = []
     shape = instruction(plan.inst_shape)
-    if shape is None or shape[0] != 64 or shape[2] not in (8, 16) or shape[1] % 8 or not 8 <= shape[1] <= 256:
-        out.append(f"inst_shape {plan.inst_shape} is no wgmma shape: m64, n a multiple of 8 up to 256, k16, or k8 for tf32")
+    if shape is None or shape[0] != 64 or shape[2] not in (8, 16, 32) or shape[1] % 8 or not 8 <= shape[1] <= 256:
+        out.append(
+            f"inst_shape {plan.inst_shape} is no wgmma shape: m64, n a multiple of 8 up to 256, k16, k8 for tf32, k32 for fp8"
+        )
     elif shape[1] != bn:
         out.append(f"inst_shape n = {shape[1]} differs from BN = {bn}")
     elif plan.k_steps * shape[2] != bk:

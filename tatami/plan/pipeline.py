@@ -76,7 +76,7 @@ def pipeline_of(
     rows, columns, blocks = -(-m // bm), -(-n // bn), max(1, -(-k // (split * bk)))
     ctas = max(1, needs(plan, dtype, target).ctas_per_sm)
     size = dtype.itemsize
-    result = bm * bn * (size if split == 1 else 4)
+    result = bm * bn * (max(2, size) if split == 1 else 4)
     panels = (bm * bk * blocks * size * distinct[0], bn * bk * blocks * size * distinct[1])
     order = "row" if isinstance(plan, GpuSync) else plan.tile_order
     missed = missed_bytes(order, (rows, columns), panels, result, target.sms * ctas, target.l2_bytes)

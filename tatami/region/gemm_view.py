@@ -213,6 +213,9 @@ def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tupl
     inner = e
     while isinstance(inner, Cast) and not inner.bits and inner.to in (DType.fp32, DType.fp64):
         inner = inner.x
+    code = inner.to if isinstance(inner, Cast) and inner.bits and inner.to.is_fp8 else None
+    if code is not None and isinstance(inner, Cast):
+        inner = inner.x
     if isinstance(inner, Select):
         found = _gather(inner, region)
         dtype = dtypes[found.tensor] if found is not None else dtype_of(e, dtypes, {})
@@ -222,7 +225,8 @@ def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tupl
     if not isinstance(inner, Read):
         return GemmOperand(e, dtype_of(e, dtypes, {}))
     memref = next(p.memref for p in region.inputs if p.name == inner.tensor)
-    if inner is not e and not (memref.dtype.is_narrow_float or memref.dtype == DType.fp32):
+    dtype = code or memref.dtype
+    if inner is not e and not (dtype.is_narrow_float or dtype.is_fp8 or dtype == DType.fp32):
         return GemmOperand(e, dtype_of(e, dtypes, {}))
     flat = address(memref.layout, memref.shape, inner.map)
     at_zero = substitute(flat, dict.fromkeys(axes, ZERO))
@@ -234,8 +238,8 @@ def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tupl
         total = total + strides[a] * var(a)
     gather = Gather(inner.tensor, flat)
     if total != flat:
-        return GemmOperand(inner, memref.dtype, gather=gather)
-    return GemmOperand(inner, memref.dtype, inner.tensor, strides, at_zero, gather)
+        return GemmOperand(inner, dtype, gather=gather)
+    return GemmOperand(inner, dtype, inner.tensor, strides, at_zero, gather)
 
 
 def _gather(e: Select, region: Region) -> Gather | None:
@@ -287,15 +291,16 @@ def why_not_plain(operand: GemmOperand, mn: Group, k: Group) -> str:
     return ""
 
 
-def why_not_mma(view: GemmView) -> str:
+def why_not_mma(view: GemmView, *, codes: bool = False) -> str:
     """Why the ring of an MMA template does not take this product, or "": every operand is a matrix in memory, or gathered
-    element by element."""
+    element by element. `codes`: fp8 that may be rounded is multiplied too, by wgmma."""
     for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
         if operand.gather is None:
             return why_not_plain(operand, group, view.k)
     if view.lhs.dtype != view.rhs.dtype:
         return f"operands are {view.lhs.dtype} and {view.rhs.dtype}"
-    if not view.lhs.dtype.is_narrow_float and view.lhs.dtype != DType.fp32:
+    is_multiplied = view.lhs.dtype.is_narrow_float or (codes and view.tf32 and view.lhs.dtype.is_fp8)
+    if not is_multiplied and view.lhs.dtype != DType.fp32:
         return f"operands are {view.lhs.dtype}; the MMA template takes fp16, bf16 and fp32"
     if view.dtype != DType.fp32:
         return f"the accumulator is {view.dtype}; the MMA template accumulates in fp32"

@@ -93,12 +93,14 @@ class _Partitioner:
         self.products = {p.product for p in self.patterns.values()}
         self.edges: dict[tuple[str, str], Edge] = {(e.producer, e.consumer): e for e in view.edges}
         self.resident = resident_values(program, view)
-        self.virtual = virtual_values(program, view, self.resident, target.kind)
         self.uses: dict[str, set[str]] = {}
         for s in view.statements:
             for a in s.reads:
                 self.uses.setdefault(a.tensor, set()).add(s.value)
         self.streaming = streaming_units(self.nodes, self.statements, self.patterns, self.edges, self.uses, self.resident)
+        streamed = {v for unit in self.streaming.values() for v in unit}
+        of_codes = [p for v, p in self.patterns.items() if target.isa == "sm90" and v not in streamed]
+        self.virtual = virtual_values(program, view, self.resident, target.kind, of_codes)
         self.dots = {p.value: p.product for p in view.patterns if p.pattern == "dot"}
         self.graph = GroupGraph()
         self.shapes: dict[int, _Shape] = {}

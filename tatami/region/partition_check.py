@@ -14,7 +14,7 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     resident = resident_values(program, view)
-    repeatable = virtual_values(program, view, resident, "cpu") | virtual_values(program, view, resident, "cuda")
+    repeatable = virtual_values(program, view, resident, "cpu") | virtual_values(program, view, resident, "cuda", view.patterns)
     home: dict[str, int] = {}
     found: list[Diagnostic] = []
     for k, group in enumerate(partition.groups):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from tatami.poly_view.ir import PolyView, Statement
-from tatami.tiny.ir import CallOp, CastOp, ConstOp, Elementwise, ExpandOp, IotaOp, Node, Program, ReshapeOp, SizeOp
+from tatami.core.expr import substitute, var
+from tatami.poly_view.ir import ContractionPattern, PolyAccess, PolyView, Statement
+from tatami.tiny.ir import BitcastOp, CallOp, CastOp, ConstOp, Elementwise, ExpandOp, IotaOp, Node, Program, ReshapeOp, SizeOp
 
 MAX_VIRTUAL = 8
 """Operations of an index-only value that are repeated in each reader rather than stored."""
@@ -24,11 +25,14 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
     return out
 
 
-def virtual_values(program: Program, view: PolyView, resident: set[str], target: str) -> set[str]:
+def virtual_values(
+    program: Program, view: PolyView, resident: set[str], target: str, of_codes: Iterable[ContractionPattern] = ()
+) -> set[str]:
     """Values so cheap that every reader repeats them: casts of what is already in memory, arithmetic on coordinates and
     sizes alone, constant factors of contraction operands, integers that only products (those of a row too) take in a wider type, gathers that only
     gathers read. On a GPU an operand of a contraction is not narrowed on the way: its loads are asynchronous copies, which
-    convert nothing. It is rounded to tf32 in registers; on a CPU where it is packed, which `setup` does once for weights."""
+    convert nothing. It is rounded to tf32 in registers; on a CPU where it is packed, which `setup` does once for weights. Codes of
+    fp8 stay what they are in products `of_codes`; else a GPU decodes them in a kernel of their own."""
     products = {p.product for p in view.patterns if p.pattern != "dot"}
     dots = {p.product for p in view.patterns if p.pattern == "dot"}
     readers: dict[str, set[str]] = {}
@@ -43,13 +47,16 @@ def virtual_values(program: Program, view: PolyView, resident: set[str], target:
     rules: dict[str, set[str]] = {}
     for e in view.edges:
         rules.setdefault(e.producer, set()).add(e.rule)
+    codes = multiplied_codes(of_codes, view, nodes)
     cost: dict[str, int] = {}
     for s in view.statements:
         if s.value in resident:
             continue
         op = nodes[s.value].op
-        if rules.get(s.value) == {"gather_chain"}:
+        if rules.get(s.value) == {"gather_chain"} or s.value in codes:
             cost[s.value] = MAX_VIRTUAL
+        elif target == "cuda" and _is_decoding(nodes[s.value], nodes):
+            continue
         elif isinstance(op, IotaOp | SizeOp | ConstOp):
             cost[s.value] = 0
         elif isinstance(op, CastOp) and all(a.tensor not in statements for a in s.reads):
@@ -71,6 +78,48 @@ def virtual_values(program: Program, view: PolyView, resident: set[str], target:
             if total <= MAX_VIRTUAL:
                 cost[s.value] = total
     return set(cost)
+
+
+def multiplied_codes(patterns: Iterable[ContractionPattern], view: PolyView, nodes: Mapping[str, Node]) -> set[str]:
+    """What stands between codes of fp8 in memory and those products that wgmma takes: both operands decoded from one type,
+    rows of memory along k, a known number of bytes in steps of 16. Only where all that reads it is of such products."""
+    statements = {s.value: s for s in view.statements}
+    chains: dict[str, set[str]] = {}
+    for p in patterns:
+        operands = [_codes_along(a, p.k[-1], nodes, statements) for a in (p.lhs, p.rhs)]
+        if all(operands) and len({nodes[nodes[chain[1]].src[0]].dtype for chain in operands}) == 1:
+            chains[p.product] = {v for chain in operands for v in chain}
+    while True:
+        inner = set(chains).union(*chains.values())
+        elsewhere = {a.tensor for s in view.statements if s.value not in inner for a in s.reads}
+        kept = {product: chain for product, chain in chains.items() if not chain & elsewhere}
+        if len(kept) == len(chains):
+            return inner - set(chains)
+        chains = kept
+
+
+def _codes_along(access: PolyAccess, k: str, nodes: Mapping[str, Node], statements: Mapping[str, Statement]) -> tuple[str, ...]:
+    """What lies between a product's operand and the bytes that it reads along k: rounding, decoding, and, of bytes that a
+    kernel made, what sees them as codes. () where it is no such operand."""
+    chain: list[str] = []
+    while (
+        access.tensor in statements and not access.guards and (len(chain) < 2 or isinstance(nodes[access.tensor].op, BitcastOp))
+    ):
+        node, own = nodes[access.tensor], statements[access.tensor]
+        wrong = (not chain and node.op != Elementwise("tf32")) or (len(chain) == 1 and not _is_decoding(node, nodes))
+        if wrong or len(own.reads) != 1:
+            return ()
+        chain.append(access.tensor)
+        inner = own.reads[0]
+        place = {a.name: e for a, e in zip(own.axes, access.map) if e is not None}
+        access = PolyAccess(inner.tensor, tuple(e if e is None else substitute(e, place) for e in inner.map), inner.guards)
+    last = nodes[access.tensor].shape[-1].as_int() if access.map else None
+    is_in_rows = last is not None and last % 16 == 0 and not access.guards and access.map[-1] == var(k)
+    return tuple(chain) if len(chain) >= 2 and is_in_rows else ()
+
+
+def _is_decoding(node: Node, nodes: Mapping[str, Node]) -> bool:
+    return isinstance(node.op, CastOp) and nodes[node.src[0]].dtype.is_fp8
 
 
 def _is_scaled_tensor(s: Statement, nodes: Mapping[str, Node], statements: Mapping[str, Statement]) -> bool:

@@ -185,6 +185,8 @@ class Builder:
         """The frontend node being lowered: named in diagnostics and origins."""
         self.origins: dict[str, tuple[str, ...]] = {}
         self.shared: dict[tuple[Op, DType, Shape], Value] = {}
+        self.codes: dict[str, tuple[Value, DType]] = {}
+        """By the id of a number that was decoded from fp8: the byte, and its type."""
 
     def add(self, op: Op, src: Sequence[Value] = (), own: Type | None = None, call: CallOp | None = None) -> Value:
         """Append a node. CONST, SIZE and IOTA of one type are made once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,9 @@ from tatami.core.dtype import DType
 from tatami.frontend.operation import NoAttrs
 from tatami.frontend.ops_elementwise import Alpha, Clamp, Gelu, HardSigmoid, LeakyAlpha, Powi, Quantize, Selu, Shrink, To
 from tatami.tiny.build import Value
+from tatami.tiny.ir import MOVEMENT, Op, PadOp
 from tatami.tiny.lower_rule import Rule, Use, wide
-from tatami.tiny.small_dtypes import carrier, converted
+from tatami.tiny.small_dtypes import carrier, converted, in_own_type
 
 LN2 = math.log(2.0)
 
@@ -65,11 +66,34 @@ def clamp(use: Use[Clamp]) -> Value:
 def cast(use: Use[To]) -> Value:
     kind = use.operand_types[0]
     assert kind is not None
-    return converted(use[0], kind.dtype, use.attrs.to)
+    out = converted(use[0], kind.dtype, use.attrs.to)
+    if kind.dtype.is_fp8 and use.attrs.to == DType.fp32:
+        use.builder.codes[out.id] = (use[0], kind.dtype)
+    return out
+
+
+def tf32(use: Use[NoAttrs]) -> Value:
+    """A number of fp8 loses nothing, and its product may multiply the codes: what moved the number moves it here."""
+    b = use.builder
+    by_id = {n.id: n for n in b.nodes}
+    moves: list[Op] = []
+    found = use[0].id
+    while found not in b.codes and isinstance(op := by_id[found].op, MOVEMENT) and not isinstance(op, PadOp):
+        moves.append(op)
+        found = by_id[found].src[0]
+    if found not in b.codes:
+        return use[0].fn("tf32")
+    return moved(in_own_type(*b.codes[found]).cast(DType.fp32), reversed(moves)).fn("tf32")
 
 
 def bitcast(use: Use[To]) -> Value:
     return use[0].bitcast(carrier(use.attrs.to))
+
+
+def moved(x: Value, moves: Iterable[Op]) -> Value:
+    for op in moves:
+        x = x.builder.add(op, (x,))
+    return x
 
 
 def _formula(f: Callable[[Value, Use[Any]], Value]) -> Rule:
@@ -209,6 +233,7 @@ ELEMENTWISE: dict[str, Rule] = {
     "contiguous": identity,
     "clamp": clamp,
     "cast": cast,
+    "tf32": tf32,
     "bitcast": bitcast,
     "gelu": _formula(gelu),
     "silu": _formula(silu),

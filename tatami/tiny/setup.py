@@ -123,9 +123,11 @@ def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool]) -> li
 
 
 def _tells_a_product(node: Node, by_id: dict[str, Node]) -> bool:
-    """Is it a rounding to tf32, or integers in a wider type, where a product has to see what they were?"""
-    widens = isinstance(node.op, CastOp) and node.dtype.widens(by_id[node.src[0]].dtype)
-    return widens or node.op == Elementwise("tf32")
+    """Is it a rounding to tf32, or codes or integers in a wider type, where a product has to see what they were?"""
+    if not isinstance(node.op, CastOp):
+        return node.op == Elementwise("tf32")
+    source = by_id[node.src[0]].dtype
+    return source.is_fp8 or node.dtype.widens(source)
 
 
 def _work(main: Program, constant: dict[str, bool]) -> dict[str, bool]:

@@ -16,6 +16,8 @@ from tatami.core.module import Module
 from tatami.core.small_float import FORMATS, SmallFloat
 from tatami.frontend.ir import Graph, TensorType
 from tatami.tiny.build import Value
+from tatami.tiny.infer import Type
+from tatami.tiny.ir import BitcastOp
 
 
 def carrier(dtype: DType) -> DType:
@@ -49,6 +51,16 @@ def converted(x: Value, source: DType, to: DType) -> Value:
     if to.is_small:
         return _encoded(wide, to)
     return wide.cast(to)
+
+
+def in_own_type(byte: Value, dtype: DType) -> Value:
+    """The byte as what it is: a port of the main program has its type already."""
+    by_id = {n.id: n for n in byte.builder.nodes}
+    node = by_id[byte.id]
+    source = by_id[node.src[0]] if node.src else node
+    if isinstance(node.op, BitcastOp) and source.dtype == dtype:
+        return Value(byte.builder, source.id, Type(source.dtype, source.shape))
+    return byte.bitcast(dtype)
 
 
 def _decoded(x: Value, dtype: DType) -> Value:

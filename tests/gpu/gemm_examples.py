@@ -43,16 +43,18 @@ def gemm(
     residual: bool = False,
     tf32: bool = False,
 ) -> Region:
-    """C = relu(A @ B + bias [+ R]); `a_col`: A is stored [K, M]; `b_col`: B is stored [N, K]; `tf32`: A and B are rounded."""
+    """C = relu(A @ B + bias [+ R]); `a_col`: A is stored [K, M]; `b_col`: B is stored [N, K]; `tf32`: A and B are rounded, or
+    numbers of fp8."""
     bt = () if batch is None else (batch,)
     bx = () if batch is None else (var("b"),)
     am = (m, k)
     bm = (k, n)
 
-    def operand(name: str, dims: tuple, index: tuple, col: bool) -> tuple[Param, Read]:
+    def operand(name: str, dims: tuple, index: tuple, col: bool) -> tuple[Param, RegionExpr]:
         if col:
             dims, index = dims[::-1], index[::-1]
-        return Param(name, MemRef(dtype, shape(*bt, *dims))), Read(name, (*bx, *(var(i) for i in index)))
+        read = Read(name, (*bx, *(var(i) for i in index)))
+        return Param(name, MemRef(dtype, shape(*bt, *dims))), Cast(read, F32) if dtype.is_fp8 else read
 
     pa, ra = operand("A", am, ("m", "k"), a_col)
     pb, rb = operand("B", bm, ("k", "n"), b_col)
@@ -65,8 +67,8 @@ def gemm(
         return x if d == F32 else Cast(x, F32)
 
     if bias:
-        inputs.append(Param("bias", MemRef(dtype, shape(n))))
-        lets.append(Let("c1", axes, F32, Binary("add", Ref(lets[-1].name), up(Read("bias", (var("n"),)), dtype))))
+        inputs.append(Param("bias", MemRef(of_bias := out if dtype.is_fp8 else dtype, shape(n))))
+        lets.append(Let("c1", axes, F32, Binary("add", Ref(lets[-1].name), up(Read("bias", (var("n"),)), of_bias))))
     if residual:
         inputs.append(Param("R", MemRef(out, shape(*bt, m, n))))
         index = (*bx, var("m"), var("n"))

@@ -122,3 +122,23 @@ def test_without_leave_to_round_fp8_is_multiplied_as_the_fp32_that_it_is() -> No
     g.output("y", g.input("x", (8, 32), E4M3).cast(tt.fp32).linear(g.input("w", (16, 32), E4M3).cast(tt.fp32)))
     plans = [r.choices[0].plan for r in prepare(g, target="sm90").stages["plan"].main.regions]
     assert [p.inst_shape for p in plans if isinstance(p, Sm80Mma)] == ["fma"] and not any(isinstance(p, Sm90Mma) for p in plans)
+
+
+def test_a_model_of_onnx_says_it_by_casts() -> None:
+    onnx = pytest.importorskip("onnx")
+    code, number = onnx.TensorProto.FLOAT8E5M2, onnx.TensorProto.FLOAT
+    made = onnx.parser.parse_graph(
+        f"""g (float8e5m2[M, 32] x, float8e5m2[16, 32] w) => (float16[M, 16] y) {{
+            wide = Cast <to = {number}> (x)
+            rows = Cast <to = {number}> (w)
+            columns = Transpose <perm = [1, 0]> (rows)
+            sums = MatMul (wide, columns)
+            positive = Relu (sums)
+            y = Cast <to = {onnx.TensorProto.FLOAT16}> (positive)
+        }}"""
+    )
+    assert made.input[0].type.tensor_type.elem_type == code
+    model = onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 19)])
+    (region,) = prepare(model, target="sm90", precision="tf32").stages["plan"].main.regions
+    plan = region.choices[0].plan
+    assert isinstance(plan, Sm90Mma) and plan.inst_shape.endswith("k32") and plan.epilogue

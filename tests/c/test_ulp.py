@@ -46,6 +46,21 @@ def test_a_lane_has_its_own_bits_beside_a_number_that_is_reduced_otherwise(name:
     assert list(np.signbit(zeros)) == ([False, True] if name == "sin" else [False, False]) * 8
 
 
+@pytest.mark.parametrize("name", ["log", "log2"])
+def test_a_logarithm_has_its_own_bits_beside_what_has_none(name: str) -> None:
+    g = tt.Graph("g")
+    g.output("y", getattr(g.input("x", ("N",), tt.fp32), name)())
+    f = tt.compile(g)
+    near = np.geomspace(1e-37, 1e38, 1 << 10, dtype=np.float32)
+    odd = np.tile(np.array([0.0, -0.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40], np.float32), near.size // 8)
+    y = f(x=np.stack([near, odd], 1).reshape(-1))["y"]
+    assert (y[::2] == f(x=near)["y"]).all()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_allclose(y[1:17:2], FUNCTIONS[name](odd[:8].astype(np.float64)), rtol=1e-6)
+    powers = f(x=np.exp2(np.arange(-126, 128)).astype(np.float32))["y"]
+    assert name == "log" or (powers == np.arange(-126, 128)).all()
+
+
 def test_an_error_is_counted_in_units_of_the_exact_value() -> None:
     one = np.float32(1)
     got = np.array([one, np.nextafter(one, 2 * one), np.inf, np.nan, 0.0, np.inf], np.float32)

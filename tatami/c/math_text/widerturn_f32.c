@@ -1,5 +1,5 @@
-/* needs: f32x@W i32x@W f64x@W i64x@W blend_f64x@W */
-/* The sine of x + quarter pi/2, |x| < 10^6: reduced by pi/2 in double precision. Below 1 ulp. */
+/* needs: f32x@W i32x@W f64x@W i64x@W blend_f64x@W blend_f32x@W any_i32x@W each_sinf_1_f32x@W each_cosf_1_f32x@W */
+/* The sine of x + quarter pi/2, reduced by pi/2 in double precision; from 10^6 on the C library, lane by lane. Below 1 ulp. */
 static inline f32x@W t_widerturn_f32x@W(f32x@W x, int quarter) {
   f64x@W d = __builtin_convertvector(x, f64x@W);
   f64x@W z = d * 0x1.45f306dc9c883p-1 + 0x1.8p+52;
@@ -22,5 +22,7 @@ static inline f32x@W t_widerturn_f32x@W(f32x@W x, int quarter) {
   i32x@W odd = __builtin_convertvector((q & 1) != 0, i32x@W);
   f64x@W y = t_blend_f64x@W(odd, c, a);
   y = (f64x@W)((i64x@W)y ^ ((q & 2) << 62));
-  return __builtin_convertvector(y, f32x@W);
+  f32x@W near = __builtin_convertvector(y, f32x@W);
+  i32x@W far = ~((i32x@W)(x < 1.0e6f) & (i32x@W)(x > -1.0e6f));
+  return t_any_i32x@W(far) ? t_blend_f32x@W(far, quarter ? t_each_cosf_1_f32x@W(x) : t_each_sinf_1_f32x@W(x), near) : near;
 }

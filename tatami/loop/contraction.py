@@ -8,14 +8,15 @@ becomes slivers [K][nr]; both are used in blocks of kc. The micro-kernel adds th
 depend on the number of threads. The epilogue reads the finished [rows][nr] accumulators while they are in cache.
 
     split m      slivers of rhs packed once for all; threads share blocks of rows, each packs its rows of lhs
-    split n      panels of lhs packed once for all; threads share slivers of rhs, packing each just before its use
+    split n      panels of lhs packed once for all; threads share bands of slivers of rhs, packing each just before its use
     split batch  threads share (batch, block of rows); both operands packed by the thread itself
 
 An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
 slivers are used where they lie. So are, where the plan says so, rows of lhs that are contiguous along k, and rows of rhs
 that are contiguous along n. Sums that are the result are made in its place. The last sliver, where it has fewer than nr
-columns, goes by copies in any case. One panel of rows and long rows of rhs in place: slivers are nc columns wide, and
-each row of rhs is read as it lies.
+columns, goes by copies in any case. A panel of rows goes along all slivers of a band before the next: its results and what
+the epilogue reads lie in a page or two a row, where the rows of all panels would take a page each. One panel of rows and
+long rows of rhs in place: slivers are nc columns wide, and each row of rhs is read as it lies.
 
 Where the plan multiplies narrow integers in groups of k, the Region is taken over groups first (region/narrow.py): panels and
 slivers are then of groups in elements of 32 bits, and the micro-kernel is another; nothing else differs.
@@ -48,6 +49,8 @@ GRAIN_FLOPS = 1 << 18
 GRAIN_PACK = 1 << 14
 FAR = 1024
 """Bytes from row to row, from which on rows of columns are read as they lie."""
+SHARES = 16
+"""Bands at least for threads to share, where their number is not known to the plan."""
 SHORT_SLIVER, TALL_SUMS = 20 << 10, 8 << 10
 """Bytes of a sliver at most, and of the sums of all rows at least, for results to follow panel by panel: measured."""
 
@@ -183,17 +186,17 @@ class _Contraction(FinishedSums):
     def split_m(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
         panels, sums = self.local_panels(rows_max), self.local_sums(rows_max)
-        x = self.counter(blocks)
+        x, first = self.counter(blocks), loop.Pointer(panels.name, ZERO)
         start, i0, rows = self.balanced(self.m, var(x), blocks)
         work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         own = (*start, *self.pack_rows({}, panels.name, i0, rows))
         if self.ready is not None or self.columns_lie is not None:
             sliver = self.local_sliver()
-            inner = self.all_slivers({}, i0, rows, panels.name, sums.name, sliver=sliver.name)
+            inner = self.all_slivers({}, i0, rows, first, sums.name, loop.Pointer(sliver.name, ZERO))
             return (loop.Parallel(x, blocks, work, (*own, *inner), (panels, sliver, sums)),)
         slivers, s = self.local(self.k * self.slivers * self.nr), self.counter(self.slivers)
         pack = self.each_k_block(lambda k0, k1: self.pack_sliver({}, slivers.name, self.sliver_at(k0, var(s)), var(s), k0, k1))
-        inner = self.all_slivers({}, i0, rows, panels.name, sums.name, packed=slivers.name)
+        inner = self.all_slivers({}, i0, rows, first, sums.name, loop.Pointer(slivers.name, ZERO), packed=True)
         return (
             slivers,
             loop.Parallel(s, self.slivers, grain(GRAIN_PACK, self.k * self.nr), pack),
@@ -206,13 +209,17 @@ class _Contraction(FinishedSums):
         q, s = self.counter(count), self.counter(self.slivers)
         pack = self.each_k_block(lambda k0, k1: self.pack_panel({}, panels.name, ZERO, self.m, count, var(q), k0, k1))
         packing = () if self.rows_lie else (loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),)
+        work, band = self.m * self.k * (2 * self.nr), self.band()
+        if band is not None:
+            x = self.counter(ceildiv(self.slivers, band))
+            copies, sums = self.local(band * self.k * self.nr), self.local_sums(expr(self.mr))
+            compute = self.one_band(panels.name, copies.name, sums.name, var(x) * band, band)
+            taken = loop.Parallel(x, ceildiv(self.slivers, band), grain(GRAIN_FLOPS, work * band), compute, (copies, sums))
+            return (panels, *packing, taken)
         sliver, sums = self.local_sliver(), self.local_sums(self.m)
-        compute = self.one_sliver({}, ZERO, self.m, panels.name, sums.name, var(s), sliver=sliver.name)
-        return (
-            panels,
-            *packing,
-            loop.Parallel(s, self.slivers, grain(GRAIN_FLOPS, self.m * self.k * (2 * self.nr)), compute, (sliver, sums)),
-        )
+        first = loop.Pointer(panels.name, ZERO)
+        compute = self.one_sliver({}, ZERO, self.m, first, sums.name, var(s), loop.Pointer(sliver.name, ZERO))
+        return (panels, *packing, loop.Parallel(s, self.slivers, grain(GRAIN_FLOPS, work), compute, (sliver, sums)))
 
     def split_batch(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
@@ -222,7 +229,8 @@ class _Contraction(FinishedSums):
         declare, values, block = self.batch_values(self.batch_axes, var(x), blocks)
         start, i0, rows = self.balanced(self.m, block, blocks)
         pack = self.pack_rows(values, panels.name, i0, rows)
-        inner = self.all_slivers(values, i0, rows, panels.name, sums.name, sliver=sliver.name)
+        first = loop.Pointer(panels.name, ZERO)
+        inner = self.all_slivers(values, i0, rows, first, sums.name, loop.Pointer(sliver.name, ZERO))
         work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         return (loop.Parallel(x, self.batches * blocks, work, (*declare, *start, *pack, *inner), (panels, sliver, sums)),)
 
@@ -255,23 +263,73 @@ class _Contraction(FinishedSums):
     def sliver_at(self, k0: Expr, sliver: Expr) -> Expr:
         return (sliver * self.k + k0) * self.nr
 
+    def band(self) -> Expr | None:
+        """Slivers that are copied together, where there are panels to go along them; None where none are copied."""
+        m, k = self.m.as_int(), self.k.as_int()
+        slivers = self.plan.nc // self.nr
+        if self.ready is not None or self.columns_lie is not None or (m is not None and m <= self.mr) or slivers < 2:
+            return None
+        most = expr(slivers)
+        if k is None:
+            most = minimum(most, floordiv(most * self.plan.kc, maximum(self.k, ONE)))
+        if self.n.as_int() is None:
+            most = minimum(most, floordiv(self.slivers, expr(SHARES)))
+        return maximum(ONE, most)
+
+    def one_band(self, panels: str, copies: str, sums: str, first: Expr, band: Expr) -> Stmts:
+        """All rows by the slivers of a band, panel by panel."""
+        s0, d0 = self.integer(first)
+        s1, d1 = self.integer(minimum(self.slivers, first + band))
+        s = self.counter(self.slivers)
+        each = self.k * self.nr
+        pack = self.pack_sliver({}, copies, (var(s) - s0) * each, var(s), ZERO, self.k)
+
+        def along(i0: Expr, rows: Expr) -> Stmts:
+            a, b = loop.Pointer(panels, i0 * self.k), loop.Pointer(copies, -s0 * each)
+            return (loop.For(s, s0, s1, self.one_sliver({}, i0, rows, a, sums, var(s), b, packed=True)),)
+
+        return (d0, d1, loop.For(s, s0, s1, pack), *self.each_panel(self.m, along))
+
+    def each_panel(self, rows: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
+        """make(first row, number of rows) for each of the balanced panels of `rows`."""
+        count = ceildiv(rows, expr(self.mr))
+        q = self.counter(ceildiv(self.m, expr(self.mr)))
+        declare, first, r = self.balanced(rows, var(q), count)
+        return (loop.For(q, ZERO, count, (*declare, *make(first, r))),)
+
     def all_slivers(
-        self, values: dict[str, Expr], i0: Expr, rows: Expr, panels: str, sums: str, packed: str = "", sliver: str = ""
+        self,
+        values: dict[str, Expr],
+        i0: Expr,
+        rows: Expr,
+        panels: loop.Pointer,
+        sums: str,
+        to: loop.Pointer,
+        packed: bool = False,
     ) -> Stmts:
         s = self.counter(self.slivers)
-        return (loop.For(s, ZERO, self.slivers, self.one_sliver(values, i0, rows, panels, sums, var(s), packed, sliver)),)
+        return (loop.For(s, ZERO, self.slivers, self.one_sliver(values, i0, rows, panels, sums, var(s), to, packed)),)
 
     def one_sliver(
-        self, values: dict[str, Expr], i0: Expr, rows: Expr, panels: str, sums: str, s: Expr, packed: str = "", sliver: str = ""
+        self,
+        values: dict[str, Expr],
+        i0: Expr,
+        rows: Expr,
+        panels: loop.Pointer,
+        sums: str,
+        s: Expr,
+        slivers: loop.Pointer,
+        packed: bool = False,
     ) -> Stmts:
-        """`rows` rows by one sliver, from sums over all of k to results."""
+        """`rows` rows, whose panels are at `panels`, by one sliver, from sums over all of k to results. `slivers`: where all
+        slivers begin that are `packed`, or where this one is to be copied."""
         if self.is_wide:
-            return self.sliver_sums(values, i0, rows, panels, sums, s, packed, sliver, whole=True)
-        by_copies = self.sliver_sums(values, i0, rows, panels, sums, s, packed, sliver, whole=False)
+            return self.sliver_sums(values, i0, rows, panels, sums, s, slivers, packed, whole=True)
+        by_copies = self.sliver_sums(values, i0, rows, panels, sums, s, slivers, packed, whole=False)
         full = floordiv(self.n, expr(self.nr))
         if (self.columns_lie is None and self.result is None) or full == ZERO:
             return by_copies
-        in_place = self.sliver_sums(values, i0, rows, panels, sums, s, packed, sliver, whole=True)
+        in_place = self.sliver_sums(values, i0, rows, panels, sums, s, slivers, packed, whole=True)
         if full == self.slivers:
             return in_place
         return (loop.If(loop.Within((Guard(s, full),)), in_place, by_copies),)
@@ -281,11 +339,11 @@ class _Contraction(FinishedSums):
         values: dict[str, Expr],
         i0: Expr,
         rows: Expr,
-        panels: str,
+        panels: loop.Pointer,
         sums: str,
         s: Expr,
-        packed: str,
-        sliver: str,
+        slivers: loop.Pointer,
+        packed: bool,
         whole: bool,
     ) -> Stmts:
         """The same. `whole`: the sliver has nr columns, so that what lies in place is used there. Of a short
@@ -294,7 +352,7 @@ class _Contraction(FinishedSums):
         columns_lie, result = (self.columns_lie, self.result) if whole else (None, None)
         kind = "wide" if self.is_wide else "lies" if self.rows_lie else "into" if columns_lie or result else "gemm"
         j1 = minimum(self.n, j0 + self.nr)
-        a, a_size = loop.Pointer(panels, ZERO), self.k
+        a, a_size = panels, self.k
         if self.rows_lie is not None:
             a, a_size = self.place(self.rows_lie, values, i0, ZERO), self.rows_lie.pitch
         c, c_pitch = loop.Pointer(sums, ZERO), expr(self.nr)
@@ -312,22 +370,22 @@ class _Contraction(FinishedSums):
             elif columns_lie is not None:
                 b, pitch = self.place(columns_lie, values, k0, j0), columns_lie.pitch
             elif packed:
-                b = loop.Pointer(packed, self.sliver_at(k0, s))
+                b = loop.Pointer(slivers.buffer, slivers.index + self.sliver_at(k0, s))
             else:
-                b, pack = loop.Pointer(sliver, ZERO), self.pack_sliver(values, sliver, ZERO, s, k0, k1)
+                b, pack = slivers, self.pack_sliver(values, slivers.buffer, slivers.index, s, k0, k1)
             more = {"gemm": (), "wide": (pitch, c_pitch, j1 - j0)}.get(kind, (pitch, c_pitch))
             sizes = map(loop.Integer, (rows, a_size, k0, k1, *more))
             own = loop.Pointer(a.buffer, a.index + first * self.k)
             return pack, loop.Call(f"tatami_{kind}_{self.tile}", (own, b, c, *sizes), True, self.counts(rows))
 
         if self.goes_by_panels() and result is None:
-            count = ceildiv(rows, expr(self.mr))
-            q = self.counter(ceildiv(self.m, expr(self.mr)))
-            declare, first, r = self.balanced(rows, var(q), count)
-            pack, call = block(ZERO, self.k, first, r)
-            i0 = i0 + first
-            panel = (*declare, *self.prefetch(values, i0, r, j0), call, *self.epilogue(values, i0, i0 + r, j0, j1, sums))
-            return (*pack, loop.For(q, ZERO, count, panel))
+            pack, _ = block(ZERO, self.k)
+
+            def panel(first: Expr, r: Expr) -> Stmts:
+                at, (_, call) = i0 + first, block(ZERO, self.k, first, r)
+                return (*self.prefetch(values, at, r, j0), call, *self.epilogue(values, at, at + r, j0, j1, sums))
+
+            return (*pack, *self.each_panel(rows, panel))
 
         def all_rows(k0: Expr, k1: Expr) -> Stmts:
             pack, call = block(k0, k1)

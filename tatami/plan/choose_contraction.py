@@ -26,6 +26,8 @@ MICRO_KERNEL_DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, 
 
 COLUMNS = 1024
 """Columns of a thread's share at least, before they are rounded to nr: a page of each row of fp32."""
+BANDS = 2
+"""Bands of columns that each thread takes at least."""
 
 
 def register_tile(target: Target, itemsize: int) -> tuple[int, int]:
@@ -125,7 +127,8 @@ def contraction_plan(
     itemsize: int = 4,
 ) -> CpuContraction:
     """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3;
-    every thread has columns, of which a few rows read nc at a time.
+    every thread has columns, of which one panel of rows reads nc at a time. Panels of one block of k go along bands of nc columns
+    that are copied to a quarter of L2.
 
     The n side is split where there are slivers enough for all threads and the packed rows are few or stay in L2: each
     sliver goes through all of them. Else blocks of rows, small enough that every thread gets several.
@@ -136,7 +139,7 @@ def contraction_plan(
     kc = 512 if target.l2_bytes >= 2 << 20 else 384 if target.l2_bytes >= 512 << 10 else 256
     mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * itemsize) // mr * mr)
     share = max(COLUMNS, -(-wide // (cores * nr)) * nr)
-    nc = max(nr, min(4096, share, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr)
+    nc = min(4096, share, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr
     rows_fit = narrow * k * itemsize <= target.l2_bytes * 3 // 4
     if b >= 2 * cores:
         split = "batch"
@@ -145,6 +148,9 @@ def contraction_plan(
     else:
         split = "m"
         mc = min(mc, max(2, -(-narrow // (4 * cores * mr))) * mr)
+    if split == "n" and narrow > mr:
+        most = target.l2_bytes // 4 // (max(1, k) * itemsize) if k <= kc else nr
+        nc = min(nc, most, -(-wide // (BANDS * cores))) // nr * nr
     right = c.lhs if swap else c.rhs
     packed = (right,) if right and right in constants else ()
-    return CpuContraction(c.acc, mr, nr, kc, mc, nc, target.lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]
+    return CpuContraction(c.acc, mr, nr, kc, mc, max(nr, nc), target.lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]

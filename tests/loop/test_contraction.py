@@ -14,12 +14,13 @@ from tatami.core.expr import evaluate
 from tatami.core.layout import MemRef, packed_layout
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
+from tatami.loop import ir as loop
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Binary, Cast, Const, Param, Reduce, Region, Yield
 from tatami.region.ir import Target as Output
 from tatami.runtime.host import check_runs_here, runs_here
 from tests.loop.compiled import kernel_of as rows_kernel_of
-from tests.loop.contraction_harness import assert_close, conv, conv_reference, e, kernel_of, matmul, plan, run
+from tests.loop.contraction_harness import HOST, TILES, assert_close, conv, conv_reference, e, kernel_of, matmul, plan, run
 
 RNG = np.random.default_rng(7)
 
@@ -330,6 +331,23 @@ def test_results_follow_panel_by_panel(split: str) -> None:
     x = arrays(region, {})
     wanted = np.maximum(x["a"].astype(np.float64) @ x["b"] * 2 + x["bias"], 0)
     assert_close(run(region, chosen, x)["y"], wanted)
+
+
+@pytest.mark.parametrize("columns", [1070, "N"])
+def test_panels_go_along_bands_of_slivers(columns: int | str) -> None:
+    """Of 45 rows and 53 steps of k by three at a time, the last band shorter, the last sliver narrow."""
+    for epilogue in (False, True):
+        region = matmul(45, columns, 53, epilogue=epilogue)
+        chosen = plan(region, split="n", kc=24, nc=3 * TILES[HOST.isa][1])
+        kernel, _ = kernel_of(region, chosen)
+        (*_, bands) = (s for s in kernel.body if isinstance(s, loop.Parallel))
+        copies, panels = (s for s in bands.body if isinstance(s, loop.For))
+        tile = "_f32_{}x{}_{}".format(*TILES[HOST.isa])
+        assert tile in str(panels) and tile not in str(copies)
+        sizes = {"N": 1070}
+        x = arrays(region, sizes)
+        wanted = x["a"].astype(np.float64) @ x["b"]
+        assert_close(run(region, chosen, x, sizes)["y"], np.maximum(wanted * 2 + x["bias"], 0) if epilogue else wanted)
 
 
 def test_results_that_follow_each_other_down_the_sums_are_turned() -> None:

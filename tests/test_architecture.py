@@ -103,6 +103,7 @@ FACE = {
     "pixels",
     "row_groups",
     "pair_view",
+    "seen_keys",
     "gpu_limits",
     "pair_limits",
 }

@@ -88,6 +88,20 @@ class Tensor:
             tensor.__dict__["sha256"] = sha256
         return tensor
 
+    def progression(self) -> tuple[int, int, int] | None:
+        """(axis, start, step) of 32 or 64-bit integers that are start + index * step along their one axis; None of others."""
+        axes = [axis for axis, size in enumerate(self.shape) if size > 1]
+        if self.dtype not in (DType.i32, DType.i64) or len(axes) != 1 or 0 in self.shape:
+            return None
+        import numpy as np
+
+        values = self.array.reshape(-1)
+        start, step = int(values[0]), int(values[1]) - int(values[0])
+        small = max(abs(start), abs(int(values[-1]))) < 1 << 31
+        if step == 0 or not small or not np.array_equal(values, start + step * np.arange(values.size)):
+            return None
+        return axes[0], start, step
+
     @cached_property
     def array(self) -> np.ndarray:
         import numpy as np

@@ -3,16 +3,15 @@
     scores [keys][rows] in `tile`  ->  weights in place; `state` has the row's maximum and sums, `factor` what multiplies
                                        everything that was added before
 
-Lanes are rows. What is read along the keys (a mask) is read row by row into `lines` and transposed. Of a predicate it is
-seen first whether it holds everywhere in the block, nowhere, or here and there; only the last is masked.
+Lanes are rows. What is read along the keys (a mask) is read row by row into `lines` and transposed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
-from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, minimum, product, step_of, var
 from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
@@ -25,6 +24,9 @@ from tatami.region.kinds import depends_on
 from tatami.region.online import Online, let_of, reads_along
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
+IsSeen: TypeAlias = Callable[[Point, Expr], loop.Value]
+"""Does a row see a key of the block, whose place in the tile is given?"""
+
 
 class KeyBlocks(Tiles):
     """`q0` is the first row of the sliver, `at` its place in the batch axes; the buffers are those of a work item."""
@@ -36,9 +38,7 @@ class KeyBlocks(Tiles):
     state: dict[str, loop.LocalBuffer]
     factor: loop.LocalBuffer
     lines: loop.LocalBuffer
-    mask: loop.LocalBuffer
     added: dict[Read, loop.LocalBuffer]
-    odd: loop.LocalBuffer
 
     def __init__(self, region: Region, plan: CpuStreaming, online: Online) -> None:
         acc = lets_by_name(region)[plan.second].expr
@@ -58,7 +58,7 @@ class KeyBlocks(Tiles):
         self.staged = self.find_staged()
         axes = frozenset(all_axes(region))
         weights = [*online.weight, *(self.lets[n].expr for n in (*online.sums, online.scores))]
-        self.is_padded = not any(reads_along(e, self.rows, self.lets, axes, online.first.acc) for e in weights)
+        self.is_padded = not any(reads_along(e, {self.rows}, self.lets, axes, online.first.acc) for e in weights)
 
     # -- what stands between the products ------------------------------------------------------
 
@@ -94,9 +94,9 @@ class KeyBlocks(Tiles):
             yield Point({**p.env, self.keys: k0 + var(k)}, p.vector, p.lanes), var(k)
         self.em.emit(loop.For(k, ZERO, k1 - k0, tuple(body)))
 
-    def weigh(self, k0: Expr, k1: Expr, masked: bool) -> Stmts:
-        """Scores to weights in place; the maximum, the sums and the factor of what was added before. `masked`: some places
-        of the block are excluded, as `mask` says."""
+    def weigh(self, k0: Expr, k1: Expr, seen: Callable[[Point], IsSeen] | None) -> Stmts:
+        """Scores to weights in place; the maximum, the sums and the factor of what was added before. `seen`: of the rows at a
+        point, which keys of the block they see; all without."""
         online, em = self.online, self.em
 
         def body(y: str, p: Point) -> None:
@@ -104,8 +104,9 @@ class KeyBlocks(Tiles):
             if online.top:
                 before = em.declare(em.load(self.state[online.top].name, row, self.dtype, p))
                 best = em.declare(before)
+                mask = seen(p) if seen is not None else None
                 with self.each_key(k0, k1, p) as (pk, k):
-                    score = self.score(pk, k * self.nr + row, masked)
+                    score = self.score(pk, k * self.nr + row, mask)
                     em.store(self.tile.name, k * self.nr + row, score, pk)
                     em.emit(loop.Assign(best, loop.Op("max", em.level(best, score))))
                 em.store(self.state[online.top].name, row, best, p)
@@ -133,8 +134,8 @@ class KeyBlocks(Tiles):
 
         return self.along_rows(body)
 
-    def score(self, p: Point, place: Expr, masked: bool) -> loop.Value:
-        """The scores of a key, from the product in the tile."""
+    def score(self, p: Point, place: Expr, mask: IsSeen | None) -> loop.Value:
+        """The scores of a key, from the product at `place` in the tile."""
         em, online = self.em, self.online
         em.remember(self.key_of(online.first.acc, p), em.declare(em.load(self.tile.name, place, self.dtype, p)))
         for read, buffer in self.added.items():
@@ -143,11 +144,9 @@ class KeyBlocks(Tiles):
         if self.excluded is None:
             return em.value(identity(online.scores, self.lets[online.scores].axes), p)
         score = em.value(self.excluded[1], p)
-        if not masked:
+        if mask is None:
             return score
-        flag = em.load(self.mask.name, place, self.dtype, p)
-        seen = loop.Op("ne", em.level(flag, loop.Const(0, self.dtype)))
-        return em.declare(loop.Op("where", em.level(seen, score, loop.Const("-INF", self.dtype))))
+        return em.declare(loop.Op("where", em.level(mask(p, place), score, loop.Const("-INF", self.dtype))))
 
     def product(self, factors: tuple[RegionExpr, ...], p: Point) -> loop.Value:
         out: loop.Value | None = None
@@ -167,61 +166,6 @@ class KeyBlocks(Tiles):
             self.result.name, place, loop.Op("mul", (old, loop.Load(self.factor.name, var(x), self.dtype, self.lanes)))
         )
         return (loop.For(c, ZERO, self.columns, (loop.For(x, ZERO, expr(self.nr), (new,), step=self.lanes, simd=True),)),)
-
-    def where_seen(self, k0: Expr, k1: Expr, block: Expr, before: Stmts, after: Stmts) -> Stmts:
-        """`before`, weights, `after` where the predicate holds somewhere, or a value is not finite. Only a block in which it
-        holds at some places and not at others is masked."""
-        em = self.em
-        every = loop.Const(True, DType.bool)
-        odd = loop.Op("ne", (loop.Load(self.odd.name, block, self.dtype), loop.Const(0, self.dtype)))
-        some, all_ = (loop.Reg(em.fresh("v"), DType.bool) for _ in range(2))
-        some_lanes, all_lanes = (loop.Reg(em.fresh("v"), DType.bool, self.lanes) for _ in range(2))
-
-        def look(value: loop.Value, p: Point) -> None:
-            a, b = (some_lanes, all_lanes) if p.lanes > 1 else (some, all_)
-            em.emit(loop.Assign(a, loop.Op("or", (a, value))), loop.Assign(b, loop.Op("and", (b, value))))
-
-        def by_line(y: str, row: Expr, p: Point) -> None:
-            look(self.is_seen(p), p)
-
-        def mark(buffer: str, place: Expr, p: Point) -> None:
-            one, zero = loop.Const(1, self.dtype), loop.Const(0, self.dtype)
-            em.store(buffer, place, loop.Op("where", em.level(self.is_seen(p), one, zero)), p)
-
-        def mark_line(y: str, row: Expr, p: Point) -> None:
-            mark(self.lines.name, row + var(y) - k0, p)
-
-        def down(body: Callable[[Point, Expr], None]) -> Stmts:
-            def keys(y: str, p: Point) -> None:
-                with self.each_key(k0, k1, p) as (pk, k):
-                    body(pk, k * self.nr + var(y) - self.q0)
-
-            return self.along_rows(keys)
-
-        assert self.excluded is not None
-        axes = frozenset(all_axes(self.region))
-        if all(reads_along(self.excluded[0], a, self.lets, axes) for a in (self.keys, self.rows)):
-            seen, masked = self.lines_of(k0, k1, by_line), self.by_lines(k0, k1, self.mask, mark_line)
-        else:
-            seen, masked = (
-                down(lambda p, place: look(self.is_seen(p), p)),
-                down(lambda p, place: mark(self.mask.name, place, p)),
-            )
-        weights = loop.If(all_, self.weigh(k0, k1, masked=False), (*masked, *self.weigh(k0, k1, masked=True)))
-        return (
-            loop.Declare(some, odd),
-            loop.Declare(all_, every),
-            loop.Declare(some_lanes, loop.Splat(loop.Const(False, DType.bool), self.lanes)),
-            loop.Declare(all_lanes, loop.Splat(every, self.lanes)),
-            *seen,
-            loop.Assign(some, loop.Op("or", (some, loop.Horizontal("or", some_lanes)))),
-            loop.Assign(all_, loop.Op("and", (all_, loop.Horizontal("and", all_lanes)))),
-            loop.If(some, (*before, weights, *after)),
-        )
-
-    def is_seen(self, p: Point) -> loop.Value:
-        assert self.excluded is not None
-        return self.em.declare(self.em.widen(self.em.value(self.excluded[0], p), p.lanes))
 
     def stage(self, read: Read, to: loop.LocalBuffer, k0: Expr, k1: Expr) -> Stmts:
         def body(y: str, row: Expr, p: Point) -> None:

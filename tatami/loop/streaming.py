@@ -18,15 +18,15 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.bounds import linearize
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, minimum, product, step_of, substitute, var
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT, GRAIN_PACK, grain
-from tatami.loop.key_blocks import KeyBlocks, identity
+from tatami.loop.key_blocks import identity
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.pointwise import Point
+from tatami.loop.seen_blocks import SeenBlocks
 from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import At, Read, Region, RegionExpr
@@ -49,14 +49,13 @@ FEW_ROWS = 256
 """Rows up to which keys are: panels of them pay when many slivers of rows read them."""
 
 
-class _Streaming(KeyBlocks):
+class _Streaming(SeenBlocks):
     def __init__(self, region: Region, plan: CpuStreaming, online: Online) -> None:
         super().__init__(region, plan, online)
         shape = f"{ELEMENT[self.dtype]}_{self.mr}x{self.nr}_{self.lanes}"
         self.gemm_routine, self.rows_routine, self.lies_routine = (f"tatami_{k}_{shape}" for k in ("gemm", "rows", "lies"))
-        self.batch_axes, self.depth_axes = online.second.batch, online.first.k
-        self.depth, self.batches = (product(self.extents[a] for a in g) for g in (self.depth_axes, self.batch_axes))
-        self.blocks, self.slivers = ceildiv(self.key_count, self.block), ceildiv(self.row_count, expr(self.nr))
+        self.depth_axes = online.first.k
+        self.depth = product(self.extents[a] for a in self.depth_axes)
         of_rows = tuple(y for y in region.yields if online.is_of_a_row(y.source))
         self.of_rows = msgspec.structs.replace(region, yields=of_rows)
         self.results = msgspec.structs.replace(region, yields=tuple(y for y in region.yields if y not in of_rows))
@@ -83,15 +82,18 @@ class _Streaming(KeyBlocks):
         keys = self.local(ZERO if self.plain_keys else self.batches * self.key_count * self.depth)
         values = self.local(ZERO if self.plain else self.batches * self.key_count * self.columns)
         self.odd = self.local(self.batches * self.blocks if self.excluded else ZERO)
+        self.seen = self.local(self.seen_lines * self.blocks)
         packed = () if self.plain_keys and self.plain and not self.excluded else (self.pack_all(keys.name, values.name),)
-        stmts = (keys, values, self.odd, *packed, self.compute(keys.name, values.name))
+        found = (self.find_seen(),) if self.is_known_before else ()
+        stmts = (keys, values, self.odd, self.seen, *packed, *found, self.compute(keys.name, values.name))
         return loop.Body(stmts, about=f"streaming pair {self.mr}x{self.nr}, keys in blocks of {self.plan.keys}")
 
     def pack_all(self, keys: str, values: str) -> loop.Parallel:
         x = self.counter(self.batches * self.blocks)
         declare, at, block = self.batch_values(self.batch_axes, var(x), self.blocks)
+        self.at = at
         k0, k1, bounds = self.key_range(block)
-        lead = self.batch_index(at)
+        lead = self.batch_index(self.batch_axes)
         pack_keys: Stmts = ()
         pack_values: Stmts = ()
         if self.plain_keys is None:
@@ -105,7 +107,7 @@ class _Streaming(KeyBlocks):
                 lead * self.key_count * self.columns, (ZERO, self.columns), self.key_count, (k0, k1),
             )  # fmt: skip
         if self.excluded is not None:
-            pack_values = (*pack_values, *self.look_for_odd(values, at, block, k0, k1))
+            pack_values = (*pack_values, *self.look_for_odd(values, block, k0, k1))
         work = grain(GRAIN_PACK, self.block * (self.depth + self.columns))
         return loop.Parallel(x, self.batches * self.blocks, work, (*declare, *bounds, *pack_keys, *pack_values))
 
@@ -129,19 +131,19 @@ class _Streaming(KeyBlocks):
         packed = self.pack(operand, axes, values, to, place, r, first + start, first + start + r, *ks)
         return (loop.For(q, ZERO, ceildiv(count, expr(self.mr)), (*declare, *packed)),)
 
-    def look_for_odd(self, values: str, at: dict[str, Expr], block: Expr, k0: Expr, k1: Expr) -> Stmts:
+    def look_for_odd(self, values: str, block: Expr, k0: Expr, k1: Expr) -> Stmts:
         """0 for a block whose values are all finite, else NaN: the sum of v - v over them, key by key where they lie in
         place, panel by panel where they are packed."""
         em = self.em
-        total = loop.Reg(em.fresh("v"), self.dtype)
-        lead = self.batch_index(at)
+        total, lanes = loop.Reg(em.fresh("v"), self.dtype), loop.Reg(em.fresh("v"), self.dtype, self.lanes)
+        zero = loop.Const(0, self.dtype)
+        lead = self.batch_index(self.batch_axes)
 
         def look(buffer: str, first: Expr, lo: Expr, hi: Expr) -> Stmts:
             def body(y: str, p: Point) -> None:
                 value = em.declare(em.load(buffer, first + var(y), self.dtype, p))
-                zero: loop.Value = loop.Op("sub", (value, value))
-                zero = loop.Horizontal("sum", em.declare(zero)) if p.lanes > 1 else zero
-                em.emit(loop.Assign(total, loop.Op("add", (total, zero))))
+                to = lanes if p.lanes > 1 else total
+                em.emit(loop.Assign(to, loop.Op("add", (to, loop.Op("sub", (value, value))))))
 
             return self.run_along({}, self.counter(hi), lo, hi, body, (self.lanes, 1))
 
@@ -152,10 +154,11 @@ class _Streaming(KeyBlocks):
         else:
             buffer, place, _ = self.plain
             k = self.counter(self.key_count)
-            first = substitute(place, {**at, self.keys: var(k)})
+            first = substitute(place, {**self.at, self.keys: var(k)})
             parts = loop.For(k, k0, k1, look(buffer, first, ZERO, self.columns))
-        store = loop.Store(self.odd.name, lead * self.blocks + block, total)
-        return (loop.Declare(total, loop.Const(0, self.dtype)), parts, store)
+        found = loop.Op("add", (total, loop.Horizontal("sum", lanes)))
+        store = loop.Store(self.odd.name, lead * self.blocks + block, found)
+        return (loop.Declare(total, zero), loop.Declare(lanes, loop.Splat(zero, self.lanes)), parts, store)
 
     def panel(self, count: Expr) -> tuple[str, Expr, Expr, Stmts]:
         """A counter of the balanced panels of `count` rows; the first row of a panel and how many it has."""
@@ -169,22 +172,22 @@ class _Streaming(KeyBlocks):
         declare, at, sliver = self.batch_values(self.batch_axes, var(x), self.slivers)
         self.at = at
         first = sliver * self.nr
-        self.q0, d0 = self.integer(first if self.is_padded else maximum(ZERO, minimum(first, self.row_count - self.nr)))
+        self.q0, d0 = self.integer(self.first_row(sliver))
         self.live, d1 = self.integer(minimum(self.row_count, first + self.nr))
         self.query, self.tile = self.local(self.depth * self.nr), self.local(self.block * self.nr)
         self.result, self.turned = self.local(self.columns * self.nr), self.local(self.columns * self.nr)
         one = expr(self.nr)
         self.state = {n: self.local(one) for n in (self.online.top, *self.online.sums) if n}
         self.factor = self.local(one)
-        staging = expr(self.nr) * self.block if self.excluded or self.staged else ZERO
-        self.lines = self.local(staging)
-        self.mask = self.local(self.block * self.nr if self.excluded else ZERO)
+        by_lines = self.goes_by_lines()
+        self.lines = self.local(self.block * self.nr if by_lines or self.staged else ZERO)
+        self.mask = self.local(self.block * self.nr if by_lines else ZERO)
         self.added = {read: self.local(self.block * self.nr) for read in self.staged}
         buffers = (
             self.query, self.tile, self.result, self.turned, *self.state.values(), self.factor, self.lines, self.mask,
             *self.added.values(),
         )  # fmt: skip
-        lead = self.batch_index(at)
+        lead = self.batch_index(self.batch_axes)
         b = self.counter(self.blocks)
         k0, k1, bounds = self.key_range(var(b))
         if self.plain_keys is None:
@@ -208,9 +211,9 @@ class _Streaming(KeyBlocks):
         stage = tuple(s for read in self.staged for s in self.stage(read, self.added[read], k0, k1))
         before, after = (gemm, *stage), (*self.rescale(), gemm2)
         if self.excluded is None:
-            step: Stmts = (*before, *self.weigh(k0, k1, masked=False), *after)
+            step: Stmts = (*before, *self.weigh(k0, k1, None), *after)
         else:
-            step = self.where_seen(k0, k1, lead * self.blocks + var(b), before, after)
+            step = self.where_seen(k0, k1, sliver, var(b), before, after)
         work = grain(1 << 18, expr(2 * self.nr) * self.key_count * (self.depth + self.columns))
         body = (
             *declare, d0, d1, *self.pack_query(), *self.clear(), loop.For(b, ZERO, self.blocks, (*bounds, *step)), *self.finish(first),
@@ -235,14 +238,6 @@ class _Streaming(KeyBlocks):
         """How many keys a block may have; nothing where that is not known of both, whole blocks and the rest."""
         rest = self.key_count - floordiv(self.key_count, self.block) * self.block
         return tuple(sorted({n for both in self.together(minimum(self.block, self.key_count), rest) for n in both}))
-
-    def batch_index(self, values: dict[str, Expr]) -> Expr:
-        return linearize(tuple(values[a] for a in self.batch_axes), tuple(self.extents[a] for a in self.batch_axes))
-
-    def key_range(self, block: Expr) -> tuple[Expr, Expr, Stmts]:
-        k0, d0 = self.integer(block * self.block)
-        k1, d1 = self.integer(minimum(self.key_count, (block + 1) * self.block))
-        return k0, k1, (d0, d1)
 
     def pack_query(self) -> Stmts:
         """The sliver of rows, filled up with zeros."""

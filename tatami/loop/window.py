@@ -243,7 +243,7 @@ class Windows(Tiles):
         """May the epilogue too run past the last column: nothing is read there, and what is written are neighbours?"""
         axes, axis = frozenset(all_axes(self.region)), self.columns.axis
         lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
-        reads = any(reads_along(e, axis, self.lets, axes, self.acc) for e in lets)
+        reads = any(reads_along(e, {axis}, self.lets, axes, self.acc) for e in lets)
         return not reads and all(step_of(self.target(y), axis) == ONE for y in self.region.yields)
 
     def direct_rows(self, y: Expr, count: int) -> Stmts:

@@ -10,7 +10,7 @@ of M and Z alone can be written beside O, a value of each row: L = log(Z) + M is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import msgspec
 
@@ -342,14 +342,14 @@ class _Finder:
         return e
 
 
-def reads_along(e: RegionExpr, axis: str, lets: Mapping[str, Let], axes: frozenset[str], known: str = "") -> bool:
-    """Does `e` read memory at places that move with `axis`? Let `known` has its value already."""
+def reads_along(e: RegionExpr, along: Set[str], lets: Mapping[str, Let], axes: frozenset[str], known: str = "") -> bool:
+    """Does `e` read memory at places that move with all of `along`? Let `known` has its value already."""
     seen = {known}
     stack = [e]
     while stack:
         x = stack.pop()
         for n in nodes(x):
-            if isinstance(n, Read | ReadAt) and axis in free_axes(n, lets, axes):
+            if isinstance(n, Read | ReadAt) and along <= free_axes(n, lets, axes):
                 return True
             if isinstance(n, Ref | At) and n.let not in seen:
                 seen.add(n.let)

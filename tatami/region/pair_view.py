@@ -14,12 +14,13 @@ from typing import Literal
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, free_vars, step_of, substitute, var
-from tatami.core.scalar import Scalar, number
+from tatami.core.expr import Expr, free_vars, var
+from tatami.core.scalar import Scalar
 from tatami.region.gemm_view import not_elementwise
-from tatami.region.ir import At, Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan, Unary
+from tatami.region.ir import At, Cast, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan, Unary
 from tatami.region.kinds import epilogue_of
 from tatami.region.online import Online, find_online, let_of
+from tatami.region.seen_keys import seen_keys
 from tatami.region.walk import Types, lets_by_name, rewrite, used_lets
 
 
@@ -134,7 +135,8 @@ def _view(region: Region, found: Online) -> PairView:
     low: tuple[Expr, ...] = ()
     high: tuple[Expr, ...] = ()
     if excluded is not None:
-        low, high = _seen_keys(excluded, found.rows, found.keys, {x.name: x.expr for x in between})
+        seen = seen_keys(excluded, found.rows, found.keys, {x.name: x for x in between})
+        low, high = ((), ()) if seen.rest else (seen.low, seen.high)
     inside = epilogue_of(region, second.acc)
     epilogue = tuple(msgspec.structs.replace(x, expr=own(x.expr)) for x in region.lets if x.name in inside)
     for let in epilogue:
@@ -179,52 +181,3 @@ def _pointwise(roots: list[RegionExpr], acc: str, lets: Mapping[str, Let]) -> tu
             found.add(name)
             stack += used_lets(lets[name].expr)
     return tuple(x for x in lets.values() if x.name in found)
-
-
-def _seen_keys(
-    pred: RegionExpr, rows: str, keys: str, lets: Mapping[str, RegionExpr]
-) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """(low, high) where `pred` is ``low <= key <= high`` with bounds that move with the row; empty where it says
-    something else."""
-    lows: list[Expr] = []
-    highs: list[Expr] = []
-    stack: list[RegionExpr] = [pred]
-    while stack:
-        e = stack.pop()
-        match e:
-            case Ref(let=name) if name in lets:
-                stack.append(lets[name])
-            case Binary(fn="and" | "bitand", x=x, y=y):
-                stack += [x, y]
-            case Binary(fn="le" | "lt" | "ge" | "gt" as fn, x=x, y=y):
-                a, b = _index(x, lets), _index(y, lets)
-                if a is None or b is None:
-                    return (), ()
-                above = (b - a if fn in ("le", "lt") else a - b) - (1 if fn in ("lt", "gt") else 0)
-                step, slope = step_of(above, keys), step_of(above, rows)
-                if step is None or step.as_int() not in (1, -1) or slope is None or slope.as_int() is None:
-                    return (), ()
-                rest = substitute(above, {keys: expr(0)})
-                if step.as_int() == -1:
-                    highs.append(rest)
-                else:
-                    lows.append(-rest)
-            case _:
-                return (), ()
-    return tuple(lows), tuple(highs)
-
-
-def _index(e: RegionExpr, lets: Mapping[str, RegionExpr]) -> Expr | None:
-    """An integer expression of axes and sizes alone."""
-    match e:
-        case Index(value=value):
-            return value
-        case Const(value=value, dtype=dtype) if not dtype.is_float and dtype != DType.bool:
-            return expr(int(number(value)))
-        case Ref(let=name) if name in lets:
-            return _index(lets[name], lets)
-        case Binary(fn="add" | "sub" as fn, x=x, y=y):
-            a, b = _index(x, lets), _index(y, lets)
-            return None if a is None or b is None else a + b if fn == "add" else a - b
-        case _:
-            return None

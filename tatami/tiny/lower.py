@@ -122,6 +122,8 @@ class _Lowering:
                 self.values[port.tensor] = b.const(bits.item(), carrier(port.dtype))
             elif constant is not None and not self.is_main:
                 later.append(port)
+            elif constant is not None and (line := constant.progression()) is not None:
+                self.values[port.tensor] = self.indices(port, *line)
             else:
                 self.add_input(port)
         for name in () if self.is_main else self.last_inputs:
@@ -141,6 +143,12 @@ class _Lowering:
         assumptions = tuple(b.assumptions)
         signature = msgspec.structs.replace(graph.signature, inputs=tuple(self.ports), outputs=ports, assumptions=assumptions)
         return Program(signature, tuple(b.nodes), outputs), b.origins
+
+    def indices(self, port: Input, axis: int, start: int, step: int) -> Value:
+        """A constant that counts, as a range does that a model computes or keeps: a mask made of it is known by indices."""
+        out = self.builder.iota(port.shape, axis, port.dtype)
+        out = out * step if step != 1 else out
+        return out + start if start else out
 
     def add_input(self, port: Input, storage: Storage | None = None) -> Value:
         if not self.is_main:

@@ -71,10 +71,11 @@ def plan_of(f: Any) -> Any:
     return region.choices[-1].plan
 
 
-def check(f: Any, x: dict[str, np.ndarray], mask: str, tolerance: float = 2e-6) -> None:
+def check(f: Any, x: dict[str, np.ndarray], mask: str, tolerance: float = 2e-6, given: Any = None) -> None:
+    """`given`: the arguments, where what the reference takes is more than they say."""
     assert isinstance(plan_of(f), CpuStreaming)
     assert verify_loops(f.stages["loop"].value) == []
-    got, wanted = f(x)["y"], reference(x, mask)
+    got, wanted = f(x if given is None else given)["y"], reference(x, mask)
     assert np.array_equal(np.isnan(got), np.isnan(wanted))
     assert np.nanmax(np.abs(got - wanted), initial=0.0) <= tolerance
 
@@ -140,6 +141,25 @@ def test_16_bit_operands_and_heads_that_share_their_keys() -> None:
     x = {n: rng.standard_normal((2, h, 70, 16)).astype(np.float16) for n, h in (("q", 4), ("k", 1), ("v", 1))}
     wanted = reference({n: a.astype(np.float64) for n, a in x.items()}, "causal")
     np.testing.assert_allclose(function(**x)["y"].astype(np.float64), wanted, rtol=0, atol=2e-3)
+
+
+def test_bounds_by_index_are_compared_and_only_what_else_a_mask_says_is_looked_at() -> None:
+    """Row m sees the keys from m - 90 to m that are given, of 300: of the given ones it is found once, for both heads, in
+    which blocks they are."""
+    rows, keys, shape = 130, 300, (1, 2, 130, 300)
+    g = tt.Graph("window")
+    q, k, v = (g.input(n, (1, 2, size, 16), tt.fp32) for n, size in zip("qkv", (rows, keys, keys)))
+    m, n = g.iota(shape, 2), g.iota(shape, 3)
+    seen = ((n <= m) & (m < n + 91)) & g.input("mask", (1, 1, 1, keys), tt.bool).expand(shape)
+    g.output("y", seen.where((q @ k.permute((0, 1, 3, 2))) * 0.25, -np.inf).softmax(axis=3) @ v)
+    f = tt.compile(g)
+    x = arrays(2, rows, keys)
+    at, row = np.arange(keys), np.arange(rows)[:, None]
+    x["mask"] = ((at % 7 != 3) & ((at < 10) | (at > 75))).reshape(1, 1, 1, keys)
+    x["v"][0, 1, 290, 3] = np.nan
+    check(f, x | {"mask": x["mask"] & (at <= row) & (row < at + 91)}, "given", given=x)
+    x["mask"][:] = True
+    check(f, x | {"mask": x["mask"] & (at <= row) & (row < at + 91)}, "given", given=x)
 
 
 def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:

@@ -65,6 +65,19 @@ def test_rank_0_constants_become_const():
     assert [uop_name(n.op) for n in nodes].count("INPUT") == 1
 
 
+def test_a_constant_that_counts_is_indices_and_no_other_is():
+    def inputs(*numbers):
+        g = Graph()
+        g.output("y", g.input("x", (1, len(numbers)), DType.i64) + g.constant(np.array([numbers], np.int64)))
+        program = lower(g.module()).main
+        return ops(g), [n.tensor for n in program.signature.inputs]
+
+    assert inputs(7, 5, 3)[0] == ["IOTA", "CONST", "MUL", "CONST", "ADD", "ADD"]
+    for others in ((0, 1, 3), (4, 4, 4), (0,), (1 << 40, (1 << 40) + 1)):
+        kinds, names = inputs(*others)
+        assert "IOTA" not in kinds and len(names) == 2
+
+
 def test_symbolic_means_divide_by_a_size():
     g = Graph()
     g.output("y", g.input("x", ("N", 3), F).mean(0))

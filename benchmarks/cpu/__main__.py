@@ -124,7 +124,7 @@ def _rows(
         ran = together[case.name]
         blocks = _united(f.blocks for f in ran)
         taken, peer, ratio, void = judge(blocks, _united(f.blocks for f in alone[case.name]), OURS)
-        others = max((f.others or 0.0 for f in (*ran, *alone[case.name])), default=0.0)
+        others = max((f.others or 0.0 for f in ran), default=0.0)
         if others > OTHERS:
             void = f"others used {others:.2f} processors"
         parked = next((f.parked for f in ran if f.parked is not None), None)

@@ -5,9 +5,10 @@ A block is twenty calls; of calls that take long it is those of half a second, b
 A block counts when both probes lie within 0.07 of the row's usual rate, the median of its probes in company: what is compared
 ran at one speed of the machine. The speed drifts within a run, and for some milliseconds a clock is above it, so that the best
 probe says nothing about a block. A contestant's time is the median of the medians of its blocks. A row is void when Tatami or a
-peer that could decide it has no block left, when such a peer ran more than a tenth slower or faster in company than alone in a
-fresh process, or when others used the processors meanwhile: a probe is too short to meet them. A case takes up to three times
-its seconds while one that counts has no such block, and void rows are measured again, whatever their ratios, some rounds long.
+peer that could decide it has no block left, when such a peer ran more than a tenth slower in company than alone in a fresh
+process, or when others used the processors while it ran in company: a probe is too short to meet them. A peer that was slower
+alone was not held up by company: its better time is the one that counts. A case takes up to three times its seconds while one
+that counts has no such block, and void rows are measured again, whatever their ratios, some rounds long.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -147,6 +148,13 @@ def without_quiet_block(found: Mapping[str, list[Block]], ours: str) -> list[str
     return [n for n, s in seconds.items() if (n == ours or s <= limit) and quiet_seconds(found[n], rate) is None]
 
 
+def _seconds_alone(blocks: Sequence[Block], rate: float) -> float:
+    """Per call of the blocks that count; where none does the least, or less where the machine was slower than in company: what
+    is compared with it must not look better than it was."""
+    kept = quiet_seconds(blocks, rate)
+    return min(b.seconds * min(1.0, (b.before + b.after) / (2 * rate)) for b in blocks) if kept is None else kept
+
+
 def _seconds(found: Mapping[str, list[Block]], rate: float) -> dict[str, float]:
     """Per call, of the blocks that count; of all blocks where none does."""
     kept = {name: quiet_seconds(blocks, rate) for name, blocks in found.items() if blocks}
@@ -160,7 +168,7 @@ def judge(
     where the first ones were made alone already. A contestant without a quiet block shows the time of the others."""
     rate = usual_rate(found)
     seconds = _seconds(found, rate)
-    fresh = {name: s for name, b in alone.items() if (s := quiet_seconds(b, rate)) is not None}
+    fresh = {name: _seconds_alone(b, rate) for name, b in alone.items() if b}
     peers = {name: s for name, s in seconds.items() if name != ours}
     if not peers or ours not in seconds:
         return seconds, "", 0.0, "no peer" if ours in seconds else f"{ours} did not run"
@@ -168,15 +176,10 @@ def judge(
     ratio = peers[best] / seconds[ours]
     if noisy := without_quiet_block(found, ours):
         return seconds, best, ratio, f"no quiet block for {', '.join(noisy)}"
-    if alone and best not in alone:
+    if alone and best not in fresh:
         return seconds, best, ratio, f"{best} is the best in quiet blocks only, and did not run alone"
-    for name in alone:
-        if name not in peers:
-            continue
-        if name not in fresh:
-            return seconds, best, ratio, f"no quiet block for {name} alone"
-        decides = min(peers[name], fresh[name]) <= (1 + SAME) * peers[best]
-        if decides and abs(peers[name] / fresh[name] - 1) > SAME:
+    for name in (n for n in peers if n in fresh):
+        if fresh[name] <= (1 + SAME) * peers[best] and peers[name] > (1 + SAME) * fresh[name]:
             return seconds, best, ratio, f"{name}: {peers[name] * 1e3:.3g} ms in company, {fresh[name] * 1e3:.3g} ms alone"
     return seconds, best, ratio, ""
 

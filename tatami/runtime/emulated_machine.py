@@ -34,6 +34,7 @@ from tatami.emulated.sources import (
 )
 from tatami.runtime.arrays import address, out_of_memory
 from tatami.runtime.compiler import find_cxx_compiler
+from tatami.runtime.host import detect_host
 from tatami.runtime.objects import Unit, build, load
 
 Array: TypeAlias = np.ndarray
@@ -109,11 +110,13 @@ class LaunchShape:
 
 
 def build_machine(units: Sequence[CudaUnit], headers: Mapping[str, str], target: Target) -> EmulatedMachine:
-    """Compile kernel texts with the machine, and load them. `headers`: the CUDA headers that the texts share."""
+    """Compile kernel texts with the machine, and load them. `headers`: the CUDA headers that the texts share. Where this
+    processor multiplies and adds in one instruction, `fmaf` is no call of the library."""
     compiler = find_cxx_compiler()
     own, seen = machine_files(), kernel_headers(headers)
     parts = [Unit(machine_text(), flags=MACHINE_FLAGS, headers=tuple(own))]
-    flags = (*KERNEL_FLAGS, *NO_ENTRY_HOOKS[compiler.kind])
+    has_fma = compiler.kind in ("gcc", "clang") and detect_host().isa in ("avx2", "avx512")
+    flags = (*KERNEL_FLAGS, *NO_ENTRY_HOOKS[compiler.kind], *(("-mfma",) if has_fma else ()))
     parts += [Unit(kernel_text(u), flags=flags, headers=tuple(seen)) for u in units]
     body = build(parts, target, headers={**own, **seen}, compiler=compiler)
     return EmulatedMachine(load(body), body)

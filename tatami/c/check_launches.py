@@ -5,7 +5,7 @@ from __future__ import annotations
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.kernel import KernelFace
 from tatami.core.module import Module
-from tatami.execution.ir import Choose, ExecutionPlan, Instruction, Launch, Ptr, SizeArg
+from tatami.execution.ir import BufferInfo, Choose, ExecutionPlan, Instruction, Launch, Ptr, SizeArg
 from tatami.loop.ir import Program
 
 
@@ -41,10 +41,20 @@ def _check(at: str, plan: ExecutionPlan, launch: Launch, faces: dict[str, Kernel
     wanted = [p.dtype for p in face.params]
     workspace = len(given) == len(wanted) + 1
     if given[: len(wanted)] == wanted and len(given) - workspace == len(wanted) and sizes == face.sizes:
-        return None
+        return _shared(at, [buffers[a.buffer] for a in launch.args if isinstance(a, Ptr)], face)
     return diagnostic(
         "InvalidExecution", at,
         f"{launch.kernel} takes {len(wanted)} buffers ({', '.join(map(str, wanted))}) and {face.sizes} sizes; "
         f"the launch passes {len(given)} ({', '.join(map(str, given))}) and {sizes}",
         "pass what the kernel's face in the loop stage lists, in order",
     )  # fmt: skip
+
+
+def _shared(at: str, given: list[BufferInfo], face: KernelFace) -> Diagnostic | None:
+    """A buffer in the place of another of the same launch: the kernel has to allow it."""
+    for o, new in enumerate(given):
+        for i, old in enumerate(given):
+            if new.in_place_of == old.id and (i, o) not in face.in_place:
+                why = f"{new.id} takes the place of {old.id}, which {face.symbol} may still read when it writes {new.id}"
+                return diagnostic("InvalidExecution", at, why, "leave `in_place_of` out, and the offsets to be planned")
+    return None

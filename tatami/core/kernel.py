@@ -28,6 +28,8 @@ class KernelFace(msgspec.Struct, frozen=True, omit_defaults=True):
     sizes: int
     key: str
     """Content hash of the kernel's meaning: equal keys share text and object."""
+    in_place: tuple[tuple[int, int], ...] = ()
+    """Positions of an input and an output that may be one memory, if the input is not needed afterwards."""
 
 
 class Condition(msgspec.Struct, frozen=True):

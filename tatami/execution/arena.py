@@ -1,14 +1,14 @@
 """Offsets in the arena for concrete sizes: best fit over live intervals (spec 3 §12).
 
 A buffer lives from the wave of its first use through the wave of its last. Two buffers that live in one wave never
-overlap. Every offset and size is a multiple of 64 bytes.
+overlap, but one that takes the other's place. Every offset and size is a multiple of 64 bytes.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -16,7 +16,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.expr import evaluate
 from tatami.core.kernel import THREADS
 from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_DEPTH, MAX_SLOTS, Layouts, callees
-from tatami.execution.ir import Call, ExecutionPlan, If, Instruction, Loop
+from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, If, Instruction, Loop
 
 ALIGNMENT = 64
 SMALL = 256
@@ -157,8 +157,26 @@ def pool_offsets(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
     return offsets, end
 
 
-def wave_interval(plan: ExecutionPlan, first_use: int, last_use: int) -> tuple[int, int]:
-    return plan.instructions[first_use].wave, plan.instructions[last_use].wave
+def place_buffers(
+    plan: ExecutionPlan, own: Sequence[BufferInfo], sizes: Sequence[int], others: Sequence[Interval] = ()
+) -> tuple[list[int], int]:
+    """Offsets of the plan's `own` buffers of `sizes` bytes, then of `others`, and the bytes needed. Buffers that take each
+    other's place are placed as one that lives through all of them."""
+    waves = [ins.wave for ins in plan.instructions]
+    intervals = [
+        Interval(size, waves[b.first_use], waves[b.last_use]) if b.first_use >= 0 else Interval(0, 0, 0)
+        for b, size in zip(own, sizes)
+    ]
+    position = {b.id: k for k, b in enumerate(own)}
+    home = list(range(len(own)))
+    for k in sorted(range(len(own)), key=lambda k: own[k].first_use):
+        if own[k].in_place_of in position:
+            home[k] = home[position[own[k].in_place_of]]
+            intervals[home[k]] = replace(intervals[home[k]], last=intervals[k].last)
+    kept = sorted(set(home))
+    offsets, peak = place([*(intervals[k] for k in kept), *others])
+    at = dict(zip(kept, offsets))
+    return [*(at[k] for k in home), *offsets[len(kept) :]], peak
 
 
 def with_offsets(plan: ExecutionPlan) -> ExecutionPlan:
@@ -167,10 +185,8 @@ def with_offsets(plan: ExecutionPlan) -> ExecutionPlan:
     counts = [b.elements.as_int() for b in own]
     if not own or any(c is None or b.first_use < 0 for c, b in zip(counts, own)) or any(callees(i) for i in plan.instructions):
         return plan
-    intervals = [
-        Interval((c or 0) * b.dtype.itemsize, *wave_interval(plan, b.first_use, b.last_use)) for c, b in zip(counts, own)
-    ]
-    at = dict(zip((b.id for b in own), place(intervals)[0]))
+    sizes = [(c or 0) * b.dtype.itemsize for c, b in zip(counts, own)]
+    at = dict(zip((b.id for b in own), place_buffers(plan, own, sizes)[0]))
     buffers = tuple(msgspec.structs.replace(b, arena_offset=at.get(b.id, -1)) for b in plan.buffers)
     return msgspec.structs.replace(plan, buffers=buffers)
 
@@ -186,24 +202,19 @@ class Planner:
         plan = self.layouts.module.programs[program]
         env = {**sizes, THREADS: self.threads}
         own = self.layouts.own(program)
-        intervals: list[Interval] = []
-        for b in own:
-            if b.first_use < 0:
-                intervals.append(Interval(0, 0, 0))
-                continue
-            size = max(0, evaluate(b.elements, env)) * b.dtype.itemsize
-            intervals.append(Interval(size, *wave_interval(plan, b.first_use, b.last_use)))
+        sizes_of_own = [max(0, evaluate(b.elements, env)) * b.dtype.itemsize for b in own]
         frames: list[Frame] = []
+        intervals: list[Interval] = []
         for i in self.layouts.headers(program):
             frame = self.frame(plan, plan.instructions[i], env, depth)
             frames.append(frame)
             intervals.append(Interval(frame.bytes, plan.instructions[i].wave, plan.instructions[i].wave))
-        without = sum(aligned(i.size) for i in intervals[: len(own)]) + sum(f.bytes_without_reuse for f in frames)
+        without = sum(map(aligned, sizes_of_own)) + sum(f.bytes_without_reuse for f in frames)
         if own and not frames and all(b.arena_offset >= 0 for b in own):
             offsets = [b.arena_offset for b in own]
-            peak = max((o + aligned(i.size) for o, i in zip(offsets, intervals)), default=0)
+            peak = max((o + aligned(size) for o, size in zip(offsets, sizes_of_own)), default=0)
         else:
-            offsets, peak = place(intervals)
+            offsets, peak = place_buffers(plan, own, sizes_of_own, intervals)
         return ArenaPlan(tuple(slots(offsets, len(own), frames, program)), peak, without)
 
     def frame(self, plan: ExecutionPlan, ins: Instruction, env: Mapping[str, int], depth: int) -> Frame:

@@ -23,7 +23,8 @@ from tatami.core.signature import Signature
 
 class BufferInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """`elements` is the physical count (layout included). `parent`: a slice of another buffer, `offset` elements in;
-    a slice of an input holds its updated value. first_use and last_use are instruction positions (arena buffers
+    a slice of an input holds its updated value. `in_place_of`: the buffer whose memory this one takes over; the
+    instruction that writes this one is the last to read that one. first_use and last_use are instruction positions (arena buffers
     only). `arena_offset`: bytes from the start of the arena, where all sizes are numbers; else
     planned at bind. For a constant: bytes from the start of the ConstPool."""
 
@@ -35,6 +36,7 @@ class BufferInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     layout: Layout | None = None
     parent: str = ""
     offset: Expr | None = None
+    in_place_of: str = ""
     first_use: int = -1
     last_use: int = -1
     arena_offset: int = -1

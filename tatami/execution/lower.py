@@ -25,6 +25,7 @@ from tatami.core.signature import Input, Output, symbols
 from tatami.execution.arena import pool_offsets, with_offsets
 from tatami.execution.beside import run_beside
 from tatami.execution.frames import Layouts
+from tatami.execution.in_place import take_places
 from tatami.execution.ir import (
     Arg,
     BufferInfo,
@@ -44,6 +45,7 @@ from tatami.execution.ir import (
     TensorMap,
 )
 from tatami.execution.waves import order
+from tatami.loop.ir import Program as LoopProgram
 from tatami.region.ir import Program, Region, Step
 
 
@@ -70,6 +72,8 @@ def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any
         made = order(_Lowering(region, program, pool, bindings).plan())
         if plan is not None and name in plan.programs:
             made = run_beside(made, plan.programs[name])
+        if kernels is not None and isinstance(kernels.programs[name], LoopProgram):
+            made = take_places(made, {symbol: k.face for symbol, k in kernels.programs[name].kernels.items()})
         programs[name] = with_offsets(made)
         origins[name] = {item.name: (item.name,) for item in program.body}
     return with_pool_offsets(Module(programs, region.constants, origins))

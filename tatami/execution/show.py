@@ -62,6 +62,8 @@ def _buffer(b: BufferInfo) -> tuple[str, str, str, str]:
         notes.append(f"layout {b.layout.kind}{''.join(f' {a}x{f}' for a, f in b.layout.blocks)}")
     if b.parent:
         notes.append(f"slice of {b.parent} at {b.offset}")
+    if b.in_place_of:
+        notes.append(f"in place of {b.in_place_of}")
     if b.first_use >= 0:
         notes.append(f"use {b.first_use}..{b.last_use}")
     if b.arena_offset >= 0:

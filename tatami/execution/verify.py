@@ -2,7 +2,8 @@
 
 Every buffer is known and has one writer per disjoint slice; nothing is read before it is written; inputs are written
 only where the signature updates them, after their last read; waves rise along the order and across each dependence;
-live ranges in the arena do not overlap; sizes name known symbols; calls fit their programs.
+live ranges in the arena do not overlap, but where a buffer takes the place of one that dies; sizes name known symbols;
+calls fit their programs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tatami.core.module import Module
 from tatami.core.signature import Input, Output, symbols
 from tatami.execution.arena import aligned
 from tatami.execution.frames import MAX_DEPTH, callees
+from tatami.execution.in_place import fits, is_last_reader
 from tatami.execution.ir import (
     UNORDERED,
     BufferInfo,
@@ -47,6 +49,7 @@ def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
             found += _writers(name, plan)
             found += _definitions(name, plan)
             found += _order(name, plan)
+            found += _places(name, plan)
             found += _overlap(name, plan)
             found += _sizes(name, plan)
             found += _calls(name, plan, module)
@@ -348,8 +351,36 @@ def _order(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     return out
 
 
+def _places(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    """A buffer takes the place of one of equal size that its writer is the last to read."""
+    info = {b.id: b for b in plan.buffers}
+    sliced = {b.parent for b in plan.buffers if b.parent}
+    taken = [b.in_place_of for b in plan.buffers if b.in_place_of]
+    out: list[Diagnostic] = []
+    for b in plan.buffers:
+        if not b.in_place_of:
+            continue
+        old = info.get(b.in_place_of)
+        writers = [i for i, ins in enumerate(plan.instructions) if b.id in ins.outputs]
+        if old is None:
+            why = f"it stands in place of {b.in_place_of}, which is no buffer"
+        elif not fits(old, b) or {old.id, b.id} & sliced:
+            why = f"it and {old.id} are not two whole buffers of the arena of equal size"
+        elif taken.count(old.id) > 1:
+            why = f"{taken.count(old.id)} buffers stand in place of {old.id}"
+        elif len(writers) != 1 or not is_last_reader(plan, writers[0], old.id):
+            why = f"the instruction that writes it is not the last that uses {old.id}"
+        elif old.arena_offset != b.arena_offset:
+            why = f"it stands in place of {old.id}, and has another offset"
+        else:
+            continue
+        out.append(_fault(f"{program}: {b.id}", why, "leave `in_place_of` out, and the offsets to be planned"))
+    return out
+
+
 def _overlap(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
-    """Given arena offsets: two buffers that live in one wave do not share bytes."""
+    """Given arena offsets: two buffers that live in one wave do not share bytes, unless one takes the other's place."""
+    heirs = {(b.in_place_of, b.id) for b in plan.buffers if b.in_place_of}
     out: list[Diagnostic] = []
     live: list[tuple[int, int, int, int, str]] = []
     for b in plan.buffers:
@@ -382,7 +413,7 @@ def _overlap(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
         for low, high, first2, last2, id2 in live[k + 1 :]:
             if low >= end:
                 break
-            if first2 <= last and first <= last2 and low < high:
+            if first2 <= last and first <= last2 and low < high and not {(id, id2), (id2, id)} & heirs:
                 out.append(
                     _fault(
                         f"{program}: {id2}",

@@ -1,8 +1,8 @@
 """Order: what each instruction has to follow, its wave, and the linear order (spec 1 `execution_order`, D2.14).
 
 Wave = the longest chain of dependences before an instruction. The linear order is by wave, then by position, so it
-is total and deterministic. True dependences go by buffer name, slices included; writes to an input (updates) come
-after every read of its old value.
+is total and deterministic. True dependences go by buffer name, slices included; writes to an input (updates), and to a
+buffer in another's place, come after every read of the old value.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def dependences(plan: ExecutionPlan) -> list[list[int]]:
             written_in_root.setdefault(root.get(name, name), []).append(i)
         for symbol in operation_symbols(ins.op):
             owner[symbol] = i
+    successor = {b.in_place_of: b.id for b in plan.buffers if b.in_place_of}
     slices = _slices(plan)
     before: list[set[int]] = [set() for _ in plan.instructions]
     for i, ins in enumerate(plan.instructions):
@@ -103,6 +104,9 @@ def dependences(plan: ExecutionPlan) -> list[list[int]]:
                 continue
             for alias in (name, *_ancestors(info, name), *slices.get(name, ())):
                 before[i].update(w for w in writers.get(alias, ()) if w != i)
+            for w in writers.get(successor.get(name, ""), ()):
+                if w != i:
+                    before[w].add(i)
         if owner:
             for symbol in _symbols(info, ins):
                 if symbol in owner and owner[symbol] != i:

@@ -12,9 +12,6 @@ a page that are read one after the other, not the next page, nor those that are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import msgspec
 
 from tatami.core.dtype import DType
@@ -22,6 +19,7 @@ from tatami.core.expr import ONE, ZERO, Expr, free_vars, minimum, step_of, subst
 from tatami.core.target import CACHE_LINE
 from tatami.loop.ir import Declare, For, IndexOf, Load, Op, Prefetch, Reg, Stmt, Store, type_of
 from tatami.loop.schedule import op_cost
+from tatami.loop.walk import nodes
 
 SHORTEST, LONGEST = 512, 1 << 16
 """Elements of a row: shorter ones share a page; of longer ones the first lines would be gone before they are used."""
@@ -34,10 +32,10 @@ def fetched_ahead(body: tuple[Stmt, ...], row: str, rows: Expr, name: str) -> tu
     if len(loops) < 2 or rows == ONE:
         return body
     costs = {k: _cost(loop) for k, loop in loops.items()}
-    inside = {s.var if isinstance(s, For) else s.reg.name for s in _nodes(body) if isinstance(s, For | Declare)}
+    inside = {s.var if isinstance(s, For) else s.reg.name for s in nodes(body) if isinstance(s, For | Declare)}
     asked: dict[tuple[str, bool], tuple[int, tuple[Stmt, ...]]] = {}
     for k, loop in loops.items():
-        for e in _nodes(loop.body):
+        for e in nodes(loop.body):
             if not isinstance(e, Load | Store):
                 continue
             write = isinstance(e, Store)
@@ -66,15 +64,4 @@ def _goes_along(loop: For) -> bool:
 
 def _cost(loop: For) -> float:
     """Scalar work per element."""
-    return sum(op_cost(e.fn) for e in _nodes(loop.body) if isinstance(e, Op)) / loop.step
-
-
-def _nodes(value: Any) -> Iterator[Any]:
-    """Statements and values, those inside them too."""
-    if isinstance(value, tuple):
-        for v in value:
-            yield from _nodes(v)
-    elif isinstance(value, msgspec.Struct):
-        yield value
-        for field in value.__struct_fields__:
-            yield from _nodes(getattr(value, field))
+    return sum(op_cost(e.fn) for e in nodes(loop.body) if isinstance(e, Op)) / loop.step

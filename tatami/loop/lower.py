@@ -17,6 +17,7 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.loop import ir
 from tatami.loop.contraction import lower_contraction
+from tatami.loop.in_place import in_place
 from tatami.loop.opaque import lower_opaque
 from tatami.loop.planes import lower_planes
 from tatami.loop.rename import Names, rename, rename_plan
@@ -98,6 +99,7 @@ def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at
         params=tuple(KernelParam(p.dtype, p.written) for p in params),
         sizes=len(names.sizes),
         key=key,
+        in_place=in_place(params, len(names.sizes), body.stmts),
     )
     return ir.Kernel(face, params, body.stmts, body.functions, body.contract, body.about, body.user)
 

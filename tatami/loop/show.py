@@ -70,6 +70,7 @@ def kernel_lines(kernel: Kernel) -> list[str]:
     params = ", ".join(f"{p.name}: {p.dtype}{' out' if p.written else ''}" for p in kernel.params)
     sizes = "; " + ", ".join(f"s{i}" for i in range(kernel.face.sizes)) if kernel.face.sizes else ""
     lines = [f"kernel {kernel.face.symbol} ({params}{sizes})" + (f"  # {kernel.about}" if kernel.about else "")]
+    lines += [f"  {kernel.params[o].name} may take the place of {kernel.params[i].name}" for i, o in kernel.face.in_place]
     for f in kernel.functions:
         names = ", ".join(f"{p.name}: {p.dtype}" if isinstance(p, BufferParam) else p.name for p in f.params)
         lines.append(f"  function {f.name}({names})")

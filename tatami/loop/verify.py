@@ -2,7 +2,8 @@
 
 Registers are declared once, before use, in an enclosing block; both sides of an assignment have one type; every buffer
 is a parameter or a local in scope; index expressions name loop variables, integer registers and sizes in scope; Parallel
-is not nested and sees no register of its surroundings; bindings name kernels and pass one buffer per parameter.
+is not nested and sees no register of its surroundings; parameters that may share memory do not harm each other;
+bindings name kernels and pass one buffer per parameter.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, free_vars
 from tatami.core.module import Module
 from tatami.core.ops import OPS
+from tatami.loop.in_place import in_place
 from tatami.loop.ir import (
     Assign,
     BufferParam,
@@ -157,6 +159,11 @@ def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
             {}, {p.name: p.dtype for p in kernel.params}, {p.name for p in kernel.params if not p.written}, names, functions
         ),
     )
+    if not check.found and kernel.face.in_place:
+        proved = in_place(kernel.params, kernel.face.sizes, kernel.body)
+        for i, o in kernel.face.in_place:
+            if (i, o) not in proved:
+                check.wrong(f"parameter {o} may not take the place of parameter {i}: it may be written before that is read")
     return check.found
 
 

@@ -1,0 +1,117 @@
+"""The elements of a buffer that a kernel's stores write, found by running what its indices are made of.
+
+parallel x0 < 3                        x0 = [0 1 2]
+  i1 = index(16*x0)                    i1 = [0 16 32]
+  for x2 = i1 .. i1 + 16 by 16         one run each, as the store goes on as the loop does
+    p1[x2 : 16] = ...                  elements 0..16, 16..32, 32..48
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tatami.core.expr import ONE, ZERO, Expr, evaluate, expr, free_vars, step_of, substitute
+from tatami.loop.ir import Declare, For, If, IndexOf, Parallel, Stmt, Store, type_of
+from tatami.loop.walk import nodes
+
+MOST_RUNS = 1 << 18
+"""Runs of a block that are looked at; of a kernel with more it is not known."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+def writes_once(body: tuple[Stmt, ...], buffer: str, moving: set[str]) -> bool:
+    """Do no two stores, of all runs of all blocks, touch one element? False where that is not known."""
+    writes = _Writes(buffer, moving)
+    try:
+        writes.block(body, {}, 1)
+    except _Unknown:
+        return False
+    first, count = (np.concatenate(w) for w in (writes.first, writes.count))
+    first, count = first[count > 0], count[count > 0]
+    order = np.argsort(first, kind="stable")
+    first, count = first[order], count[order]
+    return bool(np.all(first[:-1] + count[:-1] <= first[1:]))
+
+
+class _Unknown(Exception):
+    """An index or an extent is not told by the kernel alone, or there are too many runs."""
+
+
+class _Writes:
+    """The ranges of elements that stores to `buffer` write. A block is walked once for all of its runs: loop variables and
+    index registers are vectors with one number per run."""
+
+    def __init__(self, buffer: str, moving: set[str]) -> None:
+        self.buffer = buffer
+        self.moving = moving
+        self.first: list[Numbers] = []
+        self.count: list[Numbers] = []
+
+    def block(self, body: tuple[Stmt, ...], values: Mapping[str, Numbers], runs: int) -> None:
+        values = dict(values)
+        for stmt in body:
+            match stmt:
+                case Declare(reg=reg, value=IndexOf(value=value, lanes=1), integer=True) if reg.name not in self.moving:
+                    if free_vars(value) <= values.keys():
+                        values[reg.name] = self.numbers(value, values, runs)
+                case Store(buffer=self.buffer, index=index, active=active):
+                    self.write(index, expr(type_of(stmt.value).lanes) if active is None else active, values, runs)
+                case If(then=then, otherwise=otherwise):
+                    self.block(then, values, runs)
+                    self.block(otherwise, values, runs)
+                case For() if self.is_written(stmt.body):
+                    self.loop(stmt, values, runs)
+                case Parallel(prologue=prologue) if self.is_written((stmt,)):
+                    if self.is_written(prologue):
+                        raise _Unknown
+                    self.loop(For(stmt.var, ZERO, stmt.count, stmt.body), {}, 1)
+                case _:
+                    pass
+
+    def loop(self, loop: For, values: Mapping[str, Numbers], runs: int) -> None:
+        start, stop = (self.numbers(e, values, runs) for e in (loop.start, loop.stop))
+        trips = np.maximum(0, -((start - stop) // loop.step))
+        if all(self.is_run_of(s, loop) for s in loop.body):
+            for s in loop.body:
+                if isinstance(s, Store) and s.buffer == self.buffer:
+                    at = self.numbers(substitute(s.index, {loop.var: loop.start}), values, runs)
+                    self.add(at, trips * loop.step)
+            return
+        total = int(trips.sum())
+        if total > MOST_RUNS:
+            raise _Unknown
+        run = np.repeat(np.arange(runs), trips)
+        turn = np.arange(total) - np.repeat(np.cumsum(trips) - trips, trips)
+        inner = {name: v[run] for name, v in values.items()}
+        self.block(loop.body, {**inner, loop.var: start[run] + loop.step * turn}, total)
+
+    def is_run_of(self, stmt: Stmt, loop: For) -> bool:
+        """Does the statement not write, or write as many elements on as the loop steps?"""
+        if not isinstance(stmt, Store) or stmt.buffer != self.buffer:
+            return not self.is_written((stmt,))
+        lanes = type_of(stmt.value).lanes
+        return stmt.active is None and lanes == loop.step and step_of(stmt.index, loop.var) == ONE and self.is_known(stmt, loop)
+
+    def is_known(self, store: Store, loop: For) -> bool:
+        """Does the index name nothing that the loop's body declares?"""
+        return not free_vars(store.index) & {s.reg.name for s in loop.body if isinstance(s, Declare)}
+
+    def is_written(self, body: tuple[Stmt, ...]) -> bool:
+        return any(isinstance(n, Store) and n.buffer == self.buffer for n in nodes(body))
+
+    def write(self, index: Expr, count: Expr, values: Mapping[str, Numbers], runs: int) -> None:
+        self.add(*(self.numbers(e, values, runs) for e in (index, count)))
+
+    def add(self, first: Numbers, count: Numbers) -> None:
+        self.first.append(first)
+        self.count.append(count)
+
+    def numbers(self, e: Expr, values: Mapping[str, Any], runs: int) -> Numbers:
+        if not free_vars(e) <= values.keys():
+            raise _Unknown
+        return np.broadcast_to(np.asarray(evaluate(e, values), np.int64), (runs,))

@@ -169,7 +169,11 @@ def fragment_pair(
         test = bounds_test(stores[0].pred) if epilogue.ops else ""
         with lines.block(f"if ({test})" if test else ""):
             lines.add(f"const float acc_value = {acc('i', j, 'e')};")
-            _values(kernel, stores, let_lines(kernel, epilogue.ops, lines), lines)
+            known: dict[str, Value] = {"acc": ("acc_value", kernel.acc_dtype)}
+            for source in {s.fetched for s in stores if isinstance(s, StMatrix) and s.fetched}:
+                d = next(p.dtype for p in kernel.params if p.name == source)
+                known["fetched"] = (f"tt_value(tt_{SHORT[d]}{{(tt_u16)(fetched[e4] >> 16 * e)}})", d)
+            _values(kernel, stores, let_lines(kernel, epilogue.ops, lines, known), lines)
 
 
 def _values(kernel: Kernel, stores: tuple[StGlobalVec | StMatrix, ...], scope: Scope, lines: Lines) -> None:

@@ -30,6 +30,7 @@ from tatami.cu.warpgroup_text import (
     is_turned,
     sharing_test,
     stmatrix_text,
+    tma_fetch_text,
     tma_load_text,
     tma_store_text,
     wgmma_text,
@@ -58,6 +59,7 @@ from tatami.gpu.ir import (
     StRows,
     SyncThreads,
     SyncWarpgroup,
+    TmaFetch,
     TmaLoad,
     TmaStore,
     Wait,
@@ -172,6 +174,8 @@ class _Printer:
                 assert self.ops is not None
                 ring = self.rings[s.dst_smem]
                 stmatrix_text(self.k, s, self.ops, ring, self.turned, l)
+            case TmaFetch():
+                tma_fetch_text(self.k, s, self.rings[s.dst_smem], l)
             case FenceAsync():
                 l.add("tt_fence_proxy_async();")
             case TmaStore():
@@ -306,6 +310,9 @@ class _Printer:
                     hold_text(product, self.l)
             case "bulk_group":
                 self.l.add(f"if (tid % 128 == 0) tt_bulk_wait_read<{s.pending}>();")
+            case "fetch":
+                b = self.barriers[s.mbarrier]
+                self.l.add(f"tt_mbarrier_wait({b.name} + 8 * own, {'done & 1' if self.persistent else '0'});")
             case "mbarrier":
                 assert s.block is not None
                 b = self.barriers[s.mbarrier]

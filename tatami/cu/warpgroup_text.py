@@ -9,7 +9,7 @@ from tatami.cu.lines import Lines
 from tatami.cu.mma_text import offset_text
 from tatami.cu.ring_text import slot_pitch
 from tatami.cu.wgmma_text import KIND, OPERAND
-from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaLoad, TmaStore, Wgmma
+from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaFetch, TmaLoad, TmaStore, Wgmma
 
 
 def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l: Lines) -> None:
@@ -136,22 +136,42 @@ def stmatrix_text(k: Kernel, s: StMatrix, e: Epilogue, ring: Ring, turned: bool,
     """A warp has 16 of the chunk's rows: 16 columns at a time, as two 8x8 matrices of its upper rows and two of its lower."""
     columns = chunk_columns(ring)
     d = next(p.dtype for p in k.params if p.name == s.ptr)
+    row, chunk = "16 * (warp % 4) + lane % 16", "2 * q + lane / 16"
+    if turned:
+        row, chunk = "16 * q + lane / 16 * 8 + lane % 8", "2 * (warp % 4) + lane / 8 % 2"
+    place, trans = f"{_slot(k, ring)} + {offset_text(ring)}({row}, {chunk})", "_trans" if turned else ""
     with l.block(f"TT_UNROLL for (int q = 0; q < {columns // 16}; ++q)"):
         l.add("tt_u32 packed[4];")
+        if s.fetched:
+            l.add("tt_u32 fetched[4];", f"tt_ldmatrix_x4{trans}(fetched, {place});")
         with l.block("TT_UNROLL for (int e4 = 0; e4 < 4; ++e4)"):
             l.add("const int h = e4 % 2, j = " + f"{columns // 8} * c + 2 * q + e4 / 2;")
             l.add("const tt_i64 m = m0 + group * ROWS + 64 * i + 16 * (warp % 4) + 8 * h + lane / 4;")
             fragment_pair(k, e, (s,), l, "j", "n0", lambda i, j, e_: f"acc[{i}][4 * {j} + 2 * h + {e_}]")
             l.add(f"packed[e4] = tt_pack_{SHORT[d]}(y0[0], y0[1]);")
-        row, chunk = "16 * (warp % 4) + lane % 16", "2 * q + lane / 16"
-        if turned:
-            row, chunk = "16 * q + lane / 16 * 8 + lane % 8", "2 * (warp % 4) + lane / 8 % 2"
-        l.add(f"tt_stmatrix_x4{'_trans' if turned else ''}({_slot(k, ring)} + {offset_text(ring)}({row}, {chunk}), packed);")
+        if s.fetched:
+            l.add("tt_sync_warp();  // all lanes have what lay there")
+        l.add(f"tt_stmatrix_x4{trans}({place}, packed);")
+
+
+def _chunk_coords(s: TmaStore | TmaFetch, ring: Ring) -> list[str]:
+    at = {"m": "(int)m0 + group * ROWS + 64 * i", "n": f"(int)n0 + {chunk_columns(ring)} * c"}
+    return [at.get(index_text(x), f"(int){factor_text(x)}") for x in s.coords]
+
+
+def tma_fetch_text(k: Kernel, s: TmaFetch, ring: Ring, l: Lines) -> None:
+    """Chunk c of rows i lies in the slot in which `stored` puts its results: a tile has as many chunks as there are slots."""
+    rows, columns = chunk_head(k, ring)
+    coords = _chunk_coords(s, ring)
+    chunk = f"own * {s.chunks} + i * {k.tile[1] // chunk_columns(ring)} + c"
+    with l.block("if (tid % 128 == 0)"):
+        l.add(f"tt_mbarrier_arrive_expect_tx({s.mbarrier} + 8 * own, {s.bytes});", rows, columns)
+        slot = f"{ring.name} + ({chunk}) * {slot_pitch(k, ring)}"
+        l.add(f"  tt_tma_load_{len(coords)}d({slot}, &{s.desc}, {', '.join(coords)}, {s.mbarrier} + 8 * own);")
 
 
 def tma_store_text(k: Kernel, s: TmaStore, ring: Ring, l: Lines) -> None:
-    at = {"m": "(int)m0 + group * ROWS + 64 * i", "n": f"(int)n0 + {chunk_columns(ring)} * c"}
-    coords = [at.get(index_text(x), f"(int){factor_text(x)}") for x in s.coords]
+    coords = _chunk_coords(s, ring)
     with l.block("if (tid % 128 == 0)"):
         l.add(f"tt_tma_store_{len(coords)}d(&{s.desc}, {', '.join(coords)}, {_slot(k, ring)});")
         l.add("tt_bulk_commit();")

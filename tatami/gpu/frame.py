@@ -86,7 +86,7 @@ def contraction_kernel(
     order: TileOrder = "row",
     split: int = 1,
     cluster: tuple[int, int] = (1, 1),
-    staged: bool = False,
+    tokens: dict[str, TokenKind] = TOKENS,
     template: Literal["mma", "fma", "sync", "pair"] = "mma",
 ) -> Kernel:
     return Kernel(
@@ -110,7 +110,7 @@ def contraction_kernel(
         smem=smem,
         barriers=barriers,
         maps=maps,
-        tokens=TOKENS | ({"tStore": "TokStore"} if staged else {}),
+        tokens=tokens,
         barrier_model=model,
         shared_bytes=shared,
         ring_origin=origin,

@@ -101,10 +101,10 @@ class MBarrierArrive(msgspec.Struct, frozen=True, omit_defaults=True, tag_field=
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Wait"):
     """Until the tokens are there: at most `pending` newer groups are still under way (cp_async_group, wgmma_group;
     bulk_group: of the thread that stores for its warpgroup, until shared memory has been read), or the phase of
-    `mbarrier` at `block` has ended (spec 3 §9.2)."""
+    `mbarrier` at `block` has ended (spec 3 §9.2); fetch: the warpgroup's own phase, of its tile."""
 
     token: tuple[Token, ...]
-    model: Literal["cp_async_group", "mbarrier", "wgmma_group", "bulk_group"]
+    model: Literal["cp_async_group", "mbarrier", "wgmma_group", "bulk_group", "fetch"]
     pending: int = 0
     mbarrier: str = ""
     block: Expr | None = None
@@ -255,6 +255,21 @@ class StMatrix(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
     regs: str
     pred: tuple[str, ...]
     in_token: Token
+    fetched: str = ""
+    """The parameter whose elements a TmaFetch has laid there: `fetched` among the epilogue's operands."""
+
+
+class TmaFetch(msgspec.Struct, frozen=True, tag_field="stmt", tag="TmaFetch"):
+    """One thread of the warpgroup asks for all `chunks` of its tile through `desc`, each to the slot of `dst_smem` that its
+    results will take; `bytes` land at the warpgroup's own `mbarrier`, elements outside the tensor as 0."""
+
+    dst_smem: str
+    desc: str
+    coords: tuple[Expr, ...]
+    mbarrier: str
+    chunks: int
+    bytes: int
+    out_token: Token
 
 
 class FenceAsync(msgspec.Struct, frozen=True, tag_field="stmt", tag="FenceAsync"):
@@ -318,6 +333,7 @@ Stmt: TypeAlias = (
     | StGlobalVec
     | StRows
     | StMatrix
+    | TmaFetch
     | FenceAsync
     | TmaStore
     | Loop
@@ -377,12 +393,12 @@ class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
 class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
     """`slots` mbarriers of 8 bytes from byte `base`. `counts`: what its position counts. turns: a slot per warpgroup
     of a role with turns, which waits for its own and arrives at the next one's; the first needs no arrival. rounds: the
-    same in each block, by warpgroups that divide a tile. `ring`: whose slots it tells of, where not of all."""
+    same in each block, by warpgroups that divide a tile. fetches: a slot per warpgroup, a phase per tile of its own. `ring`: whose slots it tells of, where not of all."""
 
     name: str
     base: int
     slots: int
-    counts: Literal["blocks", "tiles", "turns", "rounds"] = "blocks"
+    counts: Literal["blocks", "tiles", "turns", "rounds", "fetches"] = "blocks"
     ring: str = ""
 
     @property

@@ -26,6 +26,7 @@ from tatami.gpu.ir import (
     StRows,
     SyncThreads,
     SyncWarpgroup,
+    TmaFetch,
     TmaLoad,
     TmaStore,
     Wait,
@@ -39,6 +40,7 @@ WAITS = {
     "mbarrier": "stages",
     "wgmma_group": "wait_depth",
     "bulk_group": "epilogue_store",
+    "fetch": "epilogue_load",
 }
 
 
@@ -59,6 +61,8 @@ def plan_fields(s: Stmt) -> str:
             return "barrier_model, stages, cluster"
         case SyncWarpgroup() | StMatrix() | FenceAsync() | TmaStore():
             return "epilogue_store"
+        case TmaFetch():
+            return "epilogue_load"
         case GridDependency():
             return "dependent_launch"
         case SetMaxNReg():

@@ -213,7 +213,7 @@ class Machine:
             return None, 0
         name = self.at(name, self.cta[i] if cta is None else cta)
         match b.counts:
-            case "tiles":
+            case "tiles" | "fetches":
                 return (name, 0), (a.tiles + phase) % 2
             case "turns" | "rounds":
                 which, count = self.among[i]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tatami.core.expr import Expr, expr, free_vars, substitute
-from tatami.gpu.ir import Loop, MBarrierInit, Role, Stmt
+from tatami.gpu.ir import Loop, MBarrierInit, Role, Stmt, TmaFetch, Wait
 from tatami.gpu.protocol_state import BLOCK, END, NO_TILE, TILE, Actor, NeedAnswer, State
 
 
@@ -41,7 +41,7 @@ def flat_program(body: tuple[Stmt, ...], turn: int = 0, turns: int = 1) -> list[
 
 
 def _flatten(body: tuple[Stmt, ...], out: list[Op], turn: int, turns: int) -> None:
-    """Chunks are left out: they concern one warpgroup (`protocol_store`)."""
+    """Chunks and what is fetched for them are left out: they concern one warpgroup (`protocol_store`)."""
     for s in body:
         if isinstance(s, Loop) and s.over == "chunks":
             continue
@@ -59,7 +59,7 @@ def _flatten(body: tuple[Stmt, ...], out: list[Op], turn: int, turns: int) -> No
             for i in range(head + 1, len(out)):
                 if out[i].kind in ("skip_tile", "first_block") and not out[i].jump:
                     out[i] = Op(out[i].kind, None, len(out))
-        elif not isinstance(s, MBarrierInit):
+        elif not isinstance(s, MBarrierInit | TmaFetch) and not (isinstance(s, Wait) and s.model == "fetch"):
             out.append(Op("stmt", s))
 
 

@@ -31,6 +31,7 @@ from tatami.gpu.ir import (
     StRows,
     SyncThreads,
     SyncWarpgroup,
+    TmaFetch,
     TmaLoad,
     TmaStore,
     Token,
@@ -256,7 +257,11 @@ def statement_text(s: Stmt) -> str:
             ops = "".join(f"; {x.name} = {show_expr(x.expr)}" for x in s.ops)
             return f"StRows {s.ptr}[{s.index}] = {s.regs} after {_t(s.in_token)}{ops}"
         case StMatrix():
-            return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{_inside(s.pred)} after {_t(s.in_token)}"
+            over = f" over {s.fetched}" if s.fetched else ""
+            return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{over}{_inside(s.pred)} after {_t(s.in_token)}"
+        case TmaFetch():
+            at = ", ".join(map(str, s.coords))
+            return f"{_t(s.out_token)} = TmaFetch {s.dst_smem} <- {s.desc}({at}) x{s.chunks}, {s.bytes} bytes on {s.mbarrier}"
         case FenceAsync():
             return "FenceAsync"
         case TmaStore():

@@ -2,7 +2,7 @@
 
 producer: for k: Wait(TokFree k - stages); MBarrierArrive(full, bytes); TmaLoad A, B
 consumer: for k: Wait(TokLoad k); Wgmma k; Wait(TokCompute k - wait_depth); MBarrierArrive(empty)
-          Epilogue; StGlobalVec, or for each chunk: StMatrix to a ring of the warpgroup's own, TmaStore
+          Epilogue; StGlobalVec, or for each chunk: StMatrix to a ring of the warpgroup's own, TmaStore (`results.py`)
 
 The consumers divide a tile (cooperative) or take tiles in turns (pingpong): then one multiplies while the other stores.
 CTAs of a cluster load parts of what they share for each other; a slot is free when the consumers of all are done with it.
@@ -15,15 +15,14 @@ from typing import Literal
 import msgspec
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import ONE, Expr, expr, step_of, substitute, var
+from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.target import Target
 from tatami.gpu.cluster import sharing
-from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
+from tatami.gpu.frame import TOKENS, bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
 from tatami.gpu.ir import (
     Barrier,
     Epilogue,
-    FenceAsync,
     GridDependency,
     Kernel,
     Loop,
@@ -33,21 +32,19 @@ from tatami.gpu.ir import (
     Ring,
     Role,
     SetMaxNReg,
-    StMatrix,
     Stmt,
     SyncThreads,
-    SyncWarpgroup,
     TmaLoad,
-    TmaStore,
     Token,
     Wait,
     Wgmma,
     ZeroAcc,
 )
-from tatami.gpu.problem import Problem, Store
+from tatami.gpu.problem import Problem
+from tatami.gpu.results import LANDED, Results, staged_results
 from tatami.gpu.tensor_map import placed, refused, tensor_map, walk_map
 from tatami.gpu.walk import Walk
-from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, sm90_instruction, span_columns
+from tatami.plan.gpu_limits import BARRIER_BYTES, sm90_instruction
 from tatami.plan.ir import Sm90Mma
 
 SHARED_ALONG: dict[str, Literal["", "m", "n", "mn"]] = {"none": "", "a": "n", "b": "m", "both": "mn"}
@@ -110,20 +107,22 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         loads.append(Load(o.ring, names[len(loads)], token, coords, ring.slot_bytes, boxes, share, offsets))
     if plan.split_k > 1:
         p = split_stores(p)
-    stores: tuple[Stmt, ...] = tile_stores(p, tail, plan.vectorize.width, own=2, quad=bn % 32 == 0)
-    staged = plan.epilogue_store == "stmatrix_tma"
-    if staged:
-        ring, more, stores = _staged(p, plan, tail, base)
-        rings.append(ring)
-        base += ring.slot_bytes * ring.slots
-        maps += more
-        names += [f"C{i}_desc" for i in range(len(more))]
-    body = _body(plan, loads, f"{p.multiplied}_fp32acc", (a.major == "mn", b.major == "mn"), p, stores)
+    if plan.epilogue_store == "stmatrix_tma":
+        results = staged_results(p, plan, tail, base)
+    else:
+        results = Results(p.lets, tile_stores(p, tail, plan.vectorize.width, own=2, quad=bn % 32 == 0))
+    rings += results.rings
+    base += sum(r.slot_bytes * r.slots for r in results.rings)
+    maps += results.maps.values()
+    names += results.maps
+    body = _body(p, plan, loads, (a.major == "mn", b.major == "mn"), results)
     barriers = [Barrier("full", 0, plan.stages), Barrier("empty", 8 * plan.stages, plan.stages)]
     if _is_strict(plan):
         barriers.append(Barrier("idle", 16 * plan.stages, 1, "tiles"))
     if plan.schedule == "pingpong":
         barriers.append(Barrier("turn", 16 * plan.stages + 8, plan.consumers, "turns"))
+    if results.fetch:
+        barriers.append(Barrier(LANDED, 16 * plan.stages + 8 * (1 + plan.consumers), plan.consumers, "fetches"))
     kernel = contraction_kernel(
         p,
         "sm90",
@@ -146,7 +145,7 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         order=plan.tile_order,
         split=plan.split_k,
         cluster=plan.cluster,
-        staged=staged,
+        tokens=TOKENS | results.tokens,
     )
     specs = placed(maps, len(kernel.params) + len(p.symbols))
     return bind_kernel(p, kernel, plan.bind, persistent=target.sms if plan.persistent else 0, maps=specs)
@@ -160,10 +159,8 @@ def _is_strict(plan: Sm90Mma) -> bool:
     return plan.persistent and not plan.async_.epilogue_overlap
 
 
-def _body(
-    plan: Sm90Mma, loads: list[Load], dtype: str, trans: tuple[bool, bool], p: Problem, stores: tuple[Stmt, ...]
-) -> tuple[Stmt, ...]:
-    turns = plan.schedule == "pingpong"
+def _body(p: Problem, plan: Sm90Mma, loads: list[Load], trans: tuple[bool, bool], results: Results) -> tuple[Stmt, ...]:
+    turns, dtype = plan.schedule == "pingpong", f"{p.multiplied}_fp32acc"
     share = SHARED_ALONG[plan.multicast]
     in_cluster = plan.cluster != (1, 1)
     depth = plan.wait_depth
@@ -194,7 +191,8 @@ def _body(
     if turns:
         mine = Wait((), "mbarrier", mbarrier="turn", block=expr(0), phase=1)
         consume = [mine, *consume, MBarrierArrive("turn", LAST)]
-    consume += [Epilogue("acc", p.lets, Token("tMMA", LAST), Token("tE", LAST), not _is_strict(plan)), *stores]
+    epilogue = Epilogue("acc", results.lets, Token("tMMA", LAST), Token("tE", LAST), not _is_strict(plan))
+    consume = [*results.fetch, *consume, *results.wait, epilogue, *results.stores]
     per_slot = WARPS * (1 if turns else plan.consumers)
     barriers: list[Stmt] = [
         MBarrierInit("full", 1),
@@ -202,6 +200,8 @@ def _body(
     ]
     if turns:
         barriers.append(MBarrierInit("turn", WARPS))
+    if results.fetch:
+        barriers.append(MBarrierInit(LANDED, 1))
     if _is_strict(plan):
         barriers.append(MBarrierInit("idle", per_slot))
         produce = [Wait((Token("tE", LAST),), "mbarrier", mbarrier="idle", block=expr(0), phase=1), *produce]
@@ -219,48 +219,6 @@ def _body(
         Role("consumer", 1, plan.consumers, WARPS, (inc, *consume), turns=turns),
         *((SyncThreads(cluster=True),) if in_cluster else ()),
     )
-
-
-def _staged(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) -> tuple[Ring, list[TensorMapSpec], tuple[Stmt, ...]]:
-    """The epilogue's ring, the maps of the outputs, and the loop over chunks that stores them. A chunk lies in shared
-    memory as its output does in memory, along n or along m."""
-    columns = span_columns(plan.tile[1])
-    along = {_contiguous(p, s) for s in p.stores}
-    if len(along) > 1:
-        raise refused(p, "its outputs are contiguous along different axes", "use epilogue_store direct")
-    inner = along.pop()
-    rows, width = (STORE_ROWS, columns) if inner == "n" else (columns, STORE_ROWS)
-    ring = Ring("smC", base, rows, width * 2, STORE_SLOTS * plan.consumers, width * 2)
-    pred = tuple(r for r in ("m", "n") if r in tail)
-    maps: list[TensorMapSpec] = []
-    body: list[Stmt] = []
-    for i, s in enumerate(p.stores):
-        outer = "m" if inner == "n" else "n"
-        pitch = step_of(s.index, outer)
-        if pitch is None:
-            raise refused(p, f"output {s.param} has no even pitch along {outer}", "use epilogue_store direct")
-        sizes = {"m": p.m, "n": p.n}
-        rest = substitute(s.index, {"m": expr(0), "n": expr(0)})
-        spec, coords = tensor_map(p, s.param, ((sizes[inner], inner), (sizes[outer], outer)), pitch, rest, [width, rows])
-        maps.append(spec)
-        body += [
-            Wait((Token("tStore", var("c") - STORE_SLOTS),), "bulk_group", pending=STORE_SLOTS - 1),
-            SyncWarpgroup(),
-            StMatrix("smC", s.param, s.value, pred, Token("tE", LAST)),
-            FenceAsync(),
-            SyncWarpgroup(),
-            TmaStore("smC", f"C{i}_desc", coords, Token("tStore", var("c"))),
-        ]
-    return ring, maps, (Loop("chunks", tuple(body)),)
-
-
-def _contiguous(p: Problem, s: Store) -> str:
-    if not s.dtype.is_narrow_float:
-        raise refused(p, f"stmatrix stores elements of 16 bits, output {s.param} is {s.dtype}", "use epilogue_store direct")
-    for axis in ("n", "m"):
-        if step_of(s.index, axis) == ONE:
-            return axis
-    raise refused(p, f"output {s.param} is contiguous along neither m nor n", "use epilogue_store direct")
 
 
 # -- operands --------------------------------------------------------------------------------------

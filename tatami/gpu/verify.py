@@ -40,6 +40,7 @@ from tatami.gpu.ir import (
     Stmt,
     StRows,
     SyncThreads,
+    TmaFetch,
     TmaLoad,
     TmaStore,
     Token,
@@ -169,6 +170,9 @@ def check_memory(kernel: Kernel) -> list[Diagnostic]:
             if ring is None or ring.rows < kernel.threads // 2 or ring.row_bytes < row:
                 why = f"the epilogue lays down {kernel.threads // 2} rows of {row} bytes, which the ring does not hold"
                 out.append(_invalid(kernel, s.ring, why))
+        if isinstance(s, TmaFetch) and (s.dst_smem not in rings or s.bytes != s.chunks * rings[s.dst_smem].slot_bytes):
+            size = rings[s.dst_smem].slot_bytes if s.dst_smem in rings else 0
+            out.append(_invalid(kernel, s.dst_smem, f"{s.bytes} bytes are expected of {s.chunks} slots of {size}"))
     spans.sort()
     for (_, end, name), (start, _, other) in pairwise(spans):
         if start < end:
@@ -187,7 +191,19 @@ def _invalid(kernel: AnyKernel, at: str, why: str) -> Diagnostic:
 
 def given_tokens(s: Stmt) -> tuple[Token, ...]:
     match s:
-        case CpAsync() | TmaLoad() | TmaStore() | Mma() | Wgmma() | Weigh() | Rescale() | LoadTile() | Fma() | Epilogue():
+        case (
+            CpAsync()
+            | TmaLoad()
+            | TmaFetch()
+            | TmaStore()
+            | Mma()
+            | Wgmma()
+            | Weigh()
+            | Rescale()
+            | LoadTile()
+            | Fma()
+            | Epilogue()
+        ):
             return (s.out_token,)
         case MBarrierArrive(out_token=t):
             return (t,) if t is not None else ()
@@ -218,14 +234,14 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
     for s in statements:
         match s:
             case Wait():
-                legal = ("cp_async_group",) if wanted == "cp_async_group" else ("mbarrier", "wgmma_group", "bulk_group")
+                legal = ("cp_async_group",) if wanted == "cp_async_group" else MBARRIER_WAITS
                 if s.model not in legal:
                     out.append(
                         _hazard(
                             kernel, statement_text(s), f"a Wait by {s.model} on {kernel.arch}; legal are {', '.join(legal)}"
                         )
                     )
-                elif s.model == "mbarrier" and s.mbarrier not in known:
+                elif s.model in ("mbarrier", "fetch") and s.mbarrier not in known:
                     out.append(_hazard(kernel, statement_text(s), f"barrier {s.mbarrier!r} does not exist"))
                 kinds = TOKENS_OF.get(s.model, ("TokLoad", "TokFree", "TokEpilogue"))
                 for t in s.token:
@@ -290,7 +306,9 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
     return out
 
 
-TOKENS_OF = {"wgmma_group": ("TokCompute",), "bulk_group": ("TokStore",)}
+MBARRIER_WAITS = ("mbarrier", "wgmma_group", "bulk_group", "fetch")
+"""Models of Waits in a kernel with warp roles."""
+TOKENS_OF = {"wgmma_group": ("TokCompute",), "bulk_group": ("TokStore",), "fetch": ("TokLoad",)}
 """What a Wait of these models may wait for; the others for what a barrier tells."""
 
 
@@ -305,6 +323,7 @@ def _arrivals(kernel: Kernel) -> dict[str, int]:
             for name, share in arrives:
                 who = (1 if r.turns or name in in_order else r.count) * len(sharing(kernel.cluster, 0, share))
                 out[name] = out.get(name, 0) + r.arrivals * who
+            out |= {s.mbarrier: 1 for s in all_statements(r.body) if isinstance(s, TmaFetch)}
     return out
 
 
@@ -345,7 +364,7 @@ def _bare(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 out.append(msgspec.structs.replace(s, ops=()))
             case StGlobalVec() | StRows():
                 pass
-            case TmaLoad() | TmaStore():
+            case TmaLoad() | TmaFetch() | TmaStore():
                 out.append(msgspec.structs.replace(s, coords=()))
             case _:
                 out.append(s)

@@ -15,13 +15,13 @@ from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
 from tatami.plan.choose_sm90 import (
-    REGISTERS,
-    Shape,
     can_stage,
     mapped_sizes,
+    residuals,
     row_bytes,
     sm90_shapes,
     stages_of,
+    why_not_fetched,
     why_not_wgmma,
 )
 from tatami.plan.choose_stream import routine_plan, stream_plan
@@ -30,29 +30,24 @@ from tatami.plan.gpu_limits import (
     hard_limits,
     shape_rules,
     sm80_instruction,
-    sm90_depth,
-    sm90_instruction,
     spills,
     stop_rules,
 )
 from tatami.plan.ir import (
-    INST_K,
-    Async,
-    Cache,
     GpuSync,
     Guarded,
-    LocalEdge,
     Rejected,
     SchedulePlan,
     Sm80Mma,
     Sm80Pair,
     Sm90Mma,
     Sm90Pair,
-    Vectorize,
 )
 from tatami.plan.passes import size_at
+from tatami.plan.pipeline import PLAIN, Traffic
+from tatami.plan.product_plans import epilogue_of, sm80_plan, sm90_plan, tails
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, mergeable, why_not_mma, why_not_plain
+from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, why_not_mma, why_not_plain
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions
 
@@ -81,6 +76,8 @@ TILES = {
     "fma": (FMA_TILES, ((64, 64, 16), "32x32")),
 }
 """By instruction: tiles, and that of a split product."""
+FETCHED_TILE, FETCHED_STAGES = 128 * 256, 3
+"""The smallest tile, and the fewest stages beside it, with which a residual is fetched under the products."""
 SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32, 64))
 Choice = tuple[tuple[Guarded, ...], tuple[Rejected, ...]]
 
@@ -101,9 +98,9 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     why = why_not_mma(view)
     choices: list[Guarded] = []
     rejected: tuple[Rejected, ...] = ()
-    distinct = _distinct(region, view, sizes)
+    traffic = _traffic(region, view, sizes)
     for conditions, candidates in _groups(region, view, target):
-        best, refused = fastest(candidates, view, target, sizes, distinct)
+        best, refused = fastest(candidates, view, target, sizes, traffic)
         rejected = rejected or refused
         if best is not None:
             choices.append(Guarded(conditions, best.plan, best.estimate))
@@ -112,6 +109,8 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     slow = why_not_wgmma(region, view) if target.isa == "sm90" else why
     if slow:
         rejected = (Rejected("mma" if why else "sm90_mma", slow), *rejected)
+    elif target.isa == "sm90" and (why := why_not_fetched(region, view, choices[0].conditions)):
+        rejected = (Rejected("residual by TMA", why), *rejected)
     return tuple(choices), rejected
 
 
@@ -149,6 +148,7 @@ class Candidate(msgspec.Struct, frozen=True):
                     (p.schedule, p.schedule != "cooperative"),
                     (f"cluster {p.cluster[0]}x{p.cluster[1]}", p.cluster != (1, 1)),
                     ("stores by TMA", p.epilogue_store == "stmatrix_tma"),
+                    ("residual by TMA", p.epilogue_load == "tma"),
                     ("operands exchanged", p.swap_ab),
                     (f"split_k {p.split_k}", p.split_k > 1),
                 )
@@ -163,7 +163,7 @@ def fastest(
     view: GemmView,
     target: Target,
     sizes: Mapping[str, int],
-    distinct: tuple[float, float] = (1.0, 1.0),
+    traffic: Traffic = PLAIN,
 ) -> tuple[Candidate | None, tuple[Rejected, ...]]:
     """The fastest of those that fit and break the fewest STOP rules, of which a spill counts more than all others; None where
     none fits."""
@@ -171,7 +171,7 @@ def fastest(
     fits: list[tuple[tuple[bool, int], Candidate, list[str]]] = []
     rejected: list[Rejected] = []
     for c in candidates:
-        estimate = gpu_estimate(c.plan, dtype, _dims(view, sizes, c.plan.tile[0]), target, distinct)
+        estimate = gpu_estimate(c.plan, dtype, _dims(view, sizes, c.plan.tile[0]), target, traffic)
         c = msgspec.structs.replace(c, estimate=estimate)
         if broken := [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target)]:
             rejected.append(Rejected(c.line, broken[0], estimate))
@@ -199,10 +199,11 @@ def _dims(view: GemmView, sizes: Mapping[str, int], rows: int = 1) -> tuple[int,
     return b, m + cuts * rows, n, k
 
 
-def _distinct(region: Region, view: GemmView, sizes: Mapping[str, int]) -> tuple[float, float]:
-    """Of the elements of each operand that the product reads, those that its tensor has: windows of an image overlap, and
-    batches may share an operand."""
+def _traffic(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traffic:
+    """Of the elements of each operand that the product reads, its tensor has fewer where windows of an image overlap, or
+    batches share it."""
     shapes = {p.name: p.memref.shape for p in region.inputs}
+    width = {p.name: p.memref.dtype.itemsize for p in region.inputs}
     batch, m, n, k = _dims(view, sizes)
 
     def share(operand: GemmOperand, own: int) -> float:
@@ -211,7 +212,7 @@ def _distinct(region: Region, view: GemmView, sizes: Mapping[str, int]) -> tuple
             return 1.0
         return min(1.0, size_at(product(shapes[operand.gather.tensor]), sizes) / read)
 
-    return share(view.lhs, m), share(view.rhs, n)
+    return Traffic((share(view.lhs, m), share(view.rhs, n)), sum(width[e.tensor] for e in residuals(view)))
 
 
 def with_algorithm(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[str, int]) -> SchedulePlan:
@@ -237,13 +238,13 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     if isinstance(view, str):
         pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
         return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
-    dtype, distinct = view.lhs.dtype, _distinct(region, view, sizes)
+    dtype, traffic = view.lhs.dtype, _traffic(region, view, sizes)
     _, candidates = _groups(region, view, target)[0]
     fits = [
         c for c in candidates if not [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target), *spills(c.plan, dtype, target)]
     ]
     offers = [
-        Offer(c.line, c.plan, gpu_estimate(c.plan, dtype, _dims(view, sizes, c.plan.tile[0]), target, distinct)) for c in fits
+        Offer(c.line, c.plan, gpu_estimate(c.plan, dtype, _dims(view, sizes, c.plan.tile[0]), target, traffic)) for c in fits
     ]
     return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
 
@@ -280,66 +281,13 @@ def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = Fal
     return out
 
 
-def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: str, stages: int, width: int) -> Sm80Mma:
-    instruction = sm80_instruction(view.lhs.dtype, view.tf32)
-    return Sm80Mma(
-        tile=tile,
-        stages=stages,
-        bind={"m.o": "block.y", "n.o": "block.x", "m.i.o": "warp.y", "n.i.o": "warp.x"},
-        warp_tile=warp,
-        cache=_cache(view),
-        vectorize=Vectorize("n.i.i", width),
-        predicate_tail=_tail(view, tile),
-        epilogue=_epilogue(region, view),
-        layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
-        algo_choice={_what(view): "implicit_gemm"},
-        local_edges=_edges(region, view),
-        async_=Async(True, stages, False),
-        tile_order="grouped" if tile[0] * tile[1] >= 128 * 128 else "row",
-        inst_shape=instruction,
-        k_steps=max(1, tile[2] // INST_K.get(instruction, 16)),
-        acc=view.acc,
-    )
-
-
 def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> list[Candidate]:
     staged, row = can_stage(region, view, conditions), row_bytes(region, view)
     shapes = sm90_shapes(view, staged)
+    if residuals(view) and not why_not_fetched(region, view, conditions):
+        fetched = (msgspec.structs.replace(s, fetched=True) for s in shapes if s.tile[0] * s.tile[1] >= FETCHED_TILE)
+        shapes += [s for s in fetched if stages_of(s, staged, row) >= FETCHED_STAGES]
     return [Candidate(sm90_plan(region, view, shape, staged and shape.split_k == 1, row)) for shape in shapes]
-
-
-def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: int) -> Sm90Mma:
-    """`row`: bytes of a block of k."""
-    bm, bn = shape.tile
-    bk = row // view.lhs.dtype.itemsize
-    stages = stages_of(shape, staged, row)
-    cm, cn = shape.cluster
-    whole = shape.split_k == 1 and view.groups is None
-    return Sm90Mma(
-        tile=(bm, bn, bk),
-        stages=stages,
-        bind={"m.o": "block.y", "n.o": "block.x"},
-        cache=_cache(view),
-        vectorize=Vectorize("n.i.i", 8),
-        predicate_tail=_tail(view, (bn * cn, bm * cm, bk) if shape.swap_ab else (bm * cm, bn * cn, bk)),
-        epilogue=_epilogue(region, view),
-        layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
-        algo_choice={_what(view): "implicit_gemm"},
-        local_edges=_edges(region, view),
-        async_=Async(True, stages, whole),
-        inst_shape=sm90_instruction(view.lhs.dtype, bn),
-        k_steps=bk // sm90_depth(view.lhs.dtype),
-        consumers=shape.consumers,
-        schedule=shape.schedule,
-        registers=REGISTERS[shape.consumers],
-        cluster=shape.cluster,
-        multicast=shape.multicast,
-        persistent=whole,
-        epilogue_store="stmatrix_tma" if staged else "direct",
-        split_k=shape.split_k,
-        swap_ab=shape.swap_ab,
-        acc=view.acc,
-    )
 
 
 def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Candidate]:
@@ -349,8 +297,8 @@ def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Can
                 tile=tile,
                 block=(16, 16),
                 bind={"m.o": "block.y", "n.o": "block.x"},
-                predicate_tail=_tail(view, tile),
-                epilogue=_epilogue(region, view),
+                predicate_tail=tails(view, tile),
+                epilogue=epilogue_of(region, view),
                 arch=target.isa or "sm80",
                 acc=view.acc,
             )
@@ -359,35 +307,7 @@ def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Can
     ]
 
 
-# -- fields ----------------------------------------------------------------------------------------
-
-
-def _cache(view: GemmView) -> tuple[Cache, ...]:
-    return tuple(Cache(o.gather.tensor if o.gather is not None else o.tensor) for o in (view.lhs, view.rhs))
-
-
-def _tail(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
-    """Axes whose size is not known to be a multiple of the tile."""
-    m, n = mergeable(view.m, view.lhs, view.k)[0], mergeable(view.n, view.rhs, view.k)[0]
-    groups = (("m", m), ("n", n), ("k", view.k))
-    ragged = view.groups is not None
-    return tuple(f"{r}.i.i" for (r, g), t in zip(groups, tile) if (r == "m" and ragged) or not is_divisible(g.size, t))
-
-
-def _epilogue(region: Region, view: GemmView) -> tuple[str, ...]:
-    return tuple(let.name for let in view.epilogue)
-
-
-def _what(view: GemmView) -> str:
-    """A product whose operands are matrices, of rows in groups or not, or windows of an image."""
-    if view.groups is not None:
-        return "grouped_matmul"
-    is_window = why_not_plain(view.lhs, view.m, view.k) or why_not_plain(view.rhs, view.n, view.k)
-    return "conv" if is_window else "matmul"
-
-
-def _edges(region: Region, view: GemmView) -> tuple[LocalEdge, ...]:
-    return (LocalEdge(view.acc, view.epilogue[0].name),) if view.epilogue else ()
+# -- conditions ----------------------------------------------------------------------------------------
 
 
 def _alignment(view: GemmView, width: int) -> tuple[tuple[Condition, ...], bool]:

@@ -10,13 +10,14 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute, var
 from tatami.core.kernel import Condition, is_divisible
-from tatami.core.layout import address
-from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns
+from tatami.core.layout import MemRef, address
+from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns, tile_chunks
 from tatami.region.gemm_view import GemmView, is_even, major_of, mergeable, why_not_mma, why_not_plain
-from tatami.region.ir import Region
+from tatami.region.ir import Read, Region
 from tatami.region.pixels import Pixels, is_last, pixels_of
+from tatami.region.walk import nodes
 
 SMEM_BYTES = 227 * 1024
 ROW_BYTES = 128
@@ -36,6 +37,8 @@ class Shape(msgspec.Struct, frozen=True):
     cluster: tuple[int, int] = (1, 1)
     swap_ab: bool = False
     split_k: int = 1
+    fetched: bool = False
+    """What the epilogue reads for each result comes by TMA."""
 
     @property
     def multicast(self) -> Literal["none", "a", "b", "both"]:
@@ -140,7 +143,9 @@ def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
 def stages_of(shape: Shape, staged: bool, row: int) -> int:
     """As many as shared memory holds beside the chunks of the epilogue."""
     bm, bn = shape.tile
-    chunks = STORE_SLOTS * shape.consumers * STORE_ROWS * span_columns(bn) * 2 if staged else 0
+    sharing = 1 if shape.schedule == "pingpong" else shape.consumers
+    slots = tile_chunks(shape.tile, sharing) if shape.fetched else STORE_SLOTS
+    chunks = slots * shape.consumers * STORE_ROWS * span_columns(bn) * 2 if staged else 0
     return min(MAX_STAGES, (SMEM_BYTES - BARRIER_BYTES - chunks) // ((bm + bn) * row))
 
 
@@ -167,3 +172,34 @@ def can_stage(region: Region, view: GemmView, conditions: tuple[Condition, ...])
             return False
         inner |= {run.axes[-1] for run in runs} - set(rest)
     return len(inner) == 1
+
+
+def residuals(view: GemmView) -> tuple[Read, ...]:
+    """What the epilogue reads for each result, not for a row or a column of them."""
+    found = dict.fromkeys(e for let in view.epilogue for e in nodes(let.expr) if isinstance(e, Read))
+    used = {e: {name for i in e.map for name in free_vars(i)} for e in found}
+    return tuple(e for e in found if used[e].intersection(view.m.axes) and used[e].intersection(view.n.axes))
+
+
+def why_not_fetched(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> str:
+    """Why TMA does not bring one of the `residuals`, if there are any, to where the results will lie, or "": they have to
+    leave from there, and it has to lie in memory as they do."""
+    read = residuals(view)
+    if not read:
+        return ""
+    if not can_stage(region, view, conditions):
+        return "results do not leave by TMA"
+    if len(region.yields) > 1:
+        return f"{len(region.yields)} outputs share the part of shared memory that it would come to"
+    (y,) = region.yields
+    memrefs: dict[str, MemRef] = {p.name: p.memref for p in region.inputs} | {p.name: p.memref for p in region.outputs}
+    axes = next(let.axes for let in region.lets if let.name == y.source)
+    entries = tuple(map(var, axes)) if y.map is None else tuple(e for e in y.map if e is not None)
+    out = memrefs[y.to]
+    there = address(out.layout, out.shape, entries)
+    for e in read:
+        ref = memrefs[e.tensor]
+        if ref.dtype.is_narrow_float and address(ref.layout, ref.shape, e.map) == there:
+            return ""
+    first = read[0].tensor
+    return f"{first} ({memrefs[first].dtype}) does not lie as the results do ({out.dtype}), element for element of 16 bits"

@@ -17,7 +17,7 @@ from tatami.core.target import Target
 from tatami.plan.gpu_limits import needs
 from tatami.plan.instruction_figures import figures_of
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
-from tatami.plan.pipeline import pipeline_of, tensor_flops
+from tatami.plan.pipeline import PLAIN, Traffic, pipeline_of, tensor_flops
 from tatami.plan.simulate import simulate
 
 
@@ -26,13 +26,13 @@ def gpu_estimate(
     dtype: DType,
     dims: tuple[int, int, int, int],
     target: Target,
-    distinct: tuple[float, float] = (1.0, 1.0),
+    traffic: Traffic = PLAIN,
 ) -> dict[str, float]:
-    """`dims` are batch, m, n, k; `distinct` as `pipeline_of` takes it. Seconds, but for efficiencies, counts, bytes and `busy` shares."""
+    """`dims` are batch, m, n, k. Seconds, but for efficiencies, counts, bytes and `busy` shares."""
     b, m, n, k = dims
     bm, bn, bk = plan.tile
     need = needs(plan, dtype, target)
-    p = pipeline_of(plan, dtype, dims, target, distinct)
+    p = pipeline_of(plan, dtype, dims, target, traffic)
     found = simulate(p, target)
     waves = p.tiles / (target.sms * p.ctas_per_sm)
     wave_eff = p.tiles / (target.sms * -(-p.tiles // target.sms))
@@ -46,7 +46,8 @@ def gpu_estimate(
     peak = tensor_flops(dtype, target) if p.tensor else target.flops_fp32
     compute = max(seconds + gain - prologue, 0.0)
     split = 1 if isinstance(plan, GpuSync) else plan.split_k
-    memory = b * (m * k * distinct[0] + k * n * distinct[1] + m * n) * dtype.itemsize / target.bandwidth
+    operands = (m * k * traffic.distinct[0] + k * n * traffic.distinct[1] + m * n) * dtype.itemsize
+    memory = b * (operands + m * n * traffic.epilogue_bytes) / target.bandwidth
     parts = 0.0
     launch = target.launch_seconds
     if split > 1:  # written, and read once more by a second kernel, in fp32
@@ -68,8 +69,8 @@ def gpu_estimate(
         "ctas_per_sm": float(need.ctas_per_sm),
         "smem_bytes": float(need.smem_bytes),
         "registers": float(need.registers),
-        "l2_traffic": copied * p.l2_bytes + p.tiles * p.store_bytes,
+        "l2_traffic": copied * p.l2_bytes + p.tiles * (p.store_bytes + p.read_bytes),
         "smem_traffic": copied * (p.block_bytes + p.smem_reads) + (p.tiles * p.result_bytes * 2 if p.staged_store else 0.0),
-        "memory_traffic": copied * p.dram_bytes + p.tiles * p.result_bytes,
+        "memory_traffic": copied * p.dram_bytes + p.tiles * (p.result_bytes + p.read_bytes),
         **{f"busy.{unit}": share for unit, share in found.busy.items()},
     }

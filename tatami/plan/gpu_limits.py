@@ -31,12 +31,24 @@ BARRIER_BYTES = 1024
 
 
 STORE_ROWS, STORE_SLOTS = 64, 2
-"""Rows of a chunk of the accumulator that leaves by TMA, and how many chunks of a warpgroup are under way."""
+"""Rows of a chunk of the accumulator that leaves by TMA, and how many chunks of a warpgroup are under way, where what
+the epilogue reads is not fetched: else there is a slot for each chunk of a tile."""
 
 
 def span_columns(extent: int) -> int:
     """Columns of a chunk or box: a swizzle's span of 16-bit elements at most; 0 where none divides the extent."""
     return next((c for c in (64, 32, 16) if extent % c == 0), 0)
+
+
+def tile_chunks(tile: tuple[int, ...], sharing: int) -> int:
+    """Chunks of a tile that one of `sharing` warpgroups has."""
+    return tile[0] // sharing // STORE_ROWS * (tile[1] // max(1, span_columns(tile[1])))
+
+
+def store_slots(plan: Sm90Mma) -> int:
+    """Chunks of a warpgroup that are in shared memory at once."""
+    sharing = 1 if plan.schedule == "pingpong" else plan.consumers
+    return STORE_SLOTS if plan.epilogue_load == "direct" else tile_chunks(plan.tile, sharing)
 
 
 class Needs(msgspec.Struct, frozen=True):
@@ -97,7 +109,7 @@ def smem_of(plan: MmaPlan | GpuSync, dtype: DType) -> int:
         case Sm80Mma():
             return plan.stages * (bm + bn) * bk * dtype.itemsize + prod(edge_ring(plan))
         case Sm90Mma():
-            staged = STORE_SLOTS * plan.consumers * STORE_ROWS * span_columns(bn) * 2
+            staged = store_slots(plan) * plan.consumers * STORE_ROWS * span_columns(bn) * 2
             ring = plan.stages * (bm + bn) * bk * dtype.itemsize
             return BARRIER_BYTES + ring + (staged if plan.epilogue_store == "stmatrix_tma" else 0)
         case GpuSync():
@@ -315,6 +327,10 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
         )
     if plan.epilogue_store == "stmatrix_tma" and not span_columns(bn):
         out.append(f"epilogue_store stmatrix_tma: BN = {bn} is no multiple of 16, the columns of one stmatrix")
+    if plan.epilogue_load == "tma" and plan.epilogue_store != "stmatrix_tma":
+        out.append(
+            f"epilogue_load tma: what is fetched lies where results do, which epilogue_store {plan.epilogue_store} has not"
+        )
     if plan.wait_depth not in (0, 1):
         out.append(f"wait_depth {plan.wait_depth} is neither 0 nor 1")
     return out

@@ -257,6 +257,9 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     tile_order: TileOrder = "grouped"
     persistent: bool = False
     epilogue_store: Literal["direct", "stmatrix_tma"] = "direct"
+    epilogue_load: Literal["direct", "tma"] = "direct"
+    """`tma`: what the epilogue reads where it writes (a residual) is copied during the products to where the results will
+    lie in shared memory, which then holds a whole tile of them."""
     wait_depth: int = 1
     split_k: int = 1
     swap_ab: bool = False

@@ -16,6 +16,8 @@ from tatami.plan.tile_order import missed_bytes
 FREE_ARRIVALS = 4
 """Of a consumer warpgroup: a lane of each warp says that a slot is free."""
 SECTOR = 32
+PAIRS = 8
+"""Elements of a line's read by the four lanes that hold a row of a fragment, two each: what the epilogue reads directly."""
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -57,6 +59,25 @@ class Pipeline(msgspec.Struct, frozen=True):
     cluster: int = 1
     staged_store: bool = False
     """Results through shared memory and an asynchronous store."""
+    read_bytes: float = 0.0
+    """Of a tile, by its epilogue."""
+    read_lines: float = 0.0
+    """As `store_lines`."""
+    fetched: bool = False
+    """What the epilogue reads is copied to shared memory under the products."""
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """What a product moves besides each of its m x k, k x n and m x n elements."""
+
+    distinct: tuple[float, float] = (1.0, 1.0)
+    """Of the m x k and k x n elements that it reads, those that memory has: windows of an image overlap."""
+    epilogue_bytes: float = 0.0
+    """That the epilogue reads for each result."""
+
+
+PLAIN = Traffic()
+"""Operands that lie in memory element by element, and no residual."""
 
 
 def pipeline_of(
@@ -64,11 +85,11 @@ def pipeline_of(
     dtype: DType,
     dims: tuple[int, int, int, int],
     target: Target,
-    distinct: tuple[float, float] = (1.0, 1.0),
+    traffic: Traffic = PLAIN,
 ) -> Pipeline:
-    """`dims` are batch, m, n, k. `distinct`: of the m x k and k x n elements that the product reads, those that memory has:
-    windows of an image overlap."""
+    """`dims` are batch, m, n, k."""
     b, m, n, k = dims
+    distinct = traffic.distinct
     if isinstance(plan, Sm90Mma) and plan.swap_ab:
         m, n, distinct = n, m, distinct[::-1]
     bm, bn, bk = plan.tile
@@ -95,6 +116,8 @@ def pipeline_of(
         result_bytes=result,
         store_bytes=result * max(1.0, SECTOR / piece),
         store_lines=bm * bn / (4 * width),
+        read_bytes=bm * bn * traffic.epilogue_bytes,
+        read_lines=bm * bn / PAIRS if traffic.epilogue_bytes else 0.0,
         tma=False,
         specialised=False,
     )
@@ -130,6 +153,8 @@ def pipeline_of(
                 free_arrivals=FREE_ARRIVALS,
                 cluster=down * across,
                 staged_store=plan.epilogue_store == "stmatrix_tma",
+                fetched=plan.epilogue_load == "tma",
+                read_lines=0.0 if plan.epilogue_load == "tma" else common.read_lines,
             )
         case _:
             assert_never(plan)

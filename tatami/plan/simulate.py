@@ -138,6 +138,16 @@ class Sm:
         """Lanes of a warpgroup arrive at one barrier, one after the other."""
         return self.barriers.serve(now, lanes / self.f.arrivals_per_clock)
 
+    def read(self, now: float, share: float) -> float:
+        """What the epilogue reads for a share of a tile, from memory: when the last of it is there."""
+        size = share * self.p.read_bytes
+        if not size:
+            return now
+        through = max(self.l2.serve(now, 2 * size / self.l2_rate), self.dram.serve(now, size / self.dram_rate))
+        if self.p.fetched:
+            through = max(through, self.smem.serve(now, size / self.f.smem_bytes_per_clock)) + self.f.tma_latency
+        return max(through, self.stores.serve(now, share * self.p.read_lines / self.f.lines_per_clock)) + self.f.dram_latency
+
     def write(self, now: float, share: float) -> float:
         """The results of a tile, or a share of it."""
         stored = self.l2.serve(now, share * self.p.store_bytes / self.l2_rate)
@@ -179,8 +189,11 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
         nonlocal at_work
         now = yield at
         tile = group if p.pingpong else 0
-        stored = 0.0
+        stored = there = 0.0
         while draw(tile):
+            if p.fetched:  # to where the results before lay, once their copy has left it
+                now = yield max(now, stored)
+                there = sm.read(now, 1 / per_tile)
             if p.pingpong and tile:
                 now = yield turn, tile - 1
             running: list[tuple[int, float]] = []
@@ -199,6 +212,7 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
                     clock.arrive(free[done], now + f.barrier_arrive)
             if p.pingpong:
                 clock.arrive(turn, now)
+            now = yield max(now, there if p.fetched else sm.read(now, 1 / per_tile))
             if p.staged_store:  # into shared memory, once the copy of the tile before has left it
                 now = yield sm.smem.serve(max(now, stored), p.result_bytes / per_tile / f.smem_bytes_per_clock)
                 now = yield now + f.barrier_wait
@@ -248,7 +262,7 @@ def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
                 now = yield sm.multiply(now, 1)
                 if p.stages == 1 and not last:
                     now = copy(now + (0.0 if p.tma else f.barrier_wait))
-            now = yield sm.write(now, 1.0)
+            now = yield sm.write(sm.read(now, 1.0), 1.0)
         yield now
 
     sm.clock.start(threads())

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.api import prepare
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.gpu import ir
 from tatami.gpu.lower import lower_region
 from tatami.gpu.verify import verify_kernel
-from tatami.plan.ir import Guarded
+from tatami.plan.ir import Guarded, Sm90Mma
 from tatami.region.ir import Region
 from tatami.runtime.nvrtc import has_nvrtc
 from tests.cu.machine_code import machine_code
@@ -33,6 +34,7 @@ from tests.gpu.gemm_examples import gemm, sm90
 ONE: dict[str, Any] = {"consumers": 1, "registers": (56, 224)}
 TILES: dict[str, Any] = {"persistent": True, "overlap": True}
 STAGED: dict[str, Any] = {"epilogue_store": "stmatrix_tma"}
+FETCHED = STAGED | {"epilogue_load": "tma"}
 TURNS = TILES | {"schedule": "pingpong"}
 B = DType.bf16
 
@@ -80,6 +82,26 @@ CASES: dict[str, tuple[Region, Any, dict[str, int]]] = {
         sm90((64, 64, 64), 3, cluster=(2, 1), multicast="b", tile_order="hilbert", **STAGED, **TURNS),
         {"M": 200, "N": 152, "K": 72, "B": 3},
     ),
+    "fetched": (
+        gemm(residual=True, b_col=True),
+        sm90((128, 96, 64), 2, **FETCHED),
+        {"M": 100, "N": 88, "K": 72},
+    ),
+    "fetched tiles": (
+        gemm(residual=True, b_col=True, dtype=B, out=B, batch="B"),
+        sm90((128, 64, 64), 2, **FETCHED, **TILES, **ONE),
+        {"M": 300, "N": 88, "K": 136, "B": 2},
+    ),
+    "fetched in turns": (
+        gemm(residual=True),
+        sm90((64, 128, 64), 2, cluster=(2, 1), multicast="b", **FETCHED, **TURNS),
+        {"M": 300, "N": 136, "K": 72},
+    ),
+    "fetched exchanged": (
+        gemm(residual=True),
+        sm90((128, 32, 64), 3, swap_ab=True, **FETCHED, **TILES),
+        {"M": 24, "N": 272, "K": 136},
+    ),
     "exchanged": (gemm(), sm90((64, 16, 64), 3, swap_ab=True, **STAGED, **ONE), {"M": 24, "N": 152, "K": 200}),
     "exchanged direct": (
         gemm(b_col=True, residual=True),
@@ -97,7 +119,7 @@ def test_numbers_on_the_emulated_gpu(name: str) -> None:
 
 
 @pytest.mark.parametrize("k", [0, 8, 64, 72])
-@pytest.mark.parametrize("name", ["square", "turns", "staged tiles"])
+@pytest.mark.parametrize("name", ["square", "turns", "staged tiles", "fetched tiles"])
 def test_short_products(name: str, k: int) -> None:
     """Trip counts 0, 1 and 2, whole and not."""
     region, plan, env = CASES[name]
@@ -186,6 +208,48 @@ FAULTS: list[tuple[str, str, Callable[[Any], bool], Callable[[Any], Any], str]] 
         "no Wait by bulk_group after it",
     ),
     (
+        "fetched tiles",
+        "a slot is filled while it is stored",
+        first(ir.Wait, model="bulk_group"),
+        lambda s: None,
+        "is filled while its last TMA store may still read it",
+    ),
+    (
+        "fetched tiles",
+        "nobody waits for what is fetched",
+        first(ir.Wait, model="fetch"),
+        lambda s: None,
+        "is overwritten before what is fetched there has landed",
+    ),
+    (
+        "fetched tiles",
+        "results overwrite what was fetched",
+        first(ir.StMatrix),
+        lambda s: msgspec.structs.replace(s, fetched=""),
+        "is overwritten before what was fetched is read",
+    ),
+    (
+        "fetched tiles",
+        "nothing is fetched",
+        first(ir.TmaFetch),
+        lambda s: None,
+        "token tFetch is never given",
+    ),
+    (
+        "fetched tiles",
+        "some chunks are not fetched",
+        first(ir.TmaFetch),
+        lambda s: msgspec.structs.replace(s, chunks=1, bytes=8192),
+        "1 chunks are fetched to 2 slots",
+    ),
+    (
+        "fetched tiles",
+        "fewer bytes are expected than land",
+        first(ir.TmaFetch),
+        lambda s: msgspec.structs.replace(s, bytes=8192),
+        "8192 bytes are expected of 2 slots of 8192",
+    ),
+    (
         "square",
         "slots are freed for the own CTA only",
         first(ir.MBarrierArrive, share="mn"),
@@ -236,6 +300,9 @@ REFUSED: list[tuple[Any, str]] = [
     (sm90(cluster=(1, 2), multicast="b", **TILES), "where the cluster 1x2 has one CTA"),
     (sm90((64, 64, 64), cluster=(2, 1), multicast="b", **TILES, **ONE), "use a multiple of 128"),
     (sm90((128, 128, 64), schedule="pingpong"), "take persistent tiles in turns"),
+    (sm90(epilogue_load="tma"), "which epilogue_store direct has not"),
+    (sm90((128, 256, 64), 4, **FETCHED), "B per CTA"),
+    (sm90(**FETCHED), "its epilogue reads nothing of 16 bits where it writes"),
     (sm90((64, 24, 64), **STAGED, **ONE), "BN = 24 is no multiple of 16"),
     (sm90((128, 256, 64), 5, **STAGED), "B per CTA"),
     (sm90((128, 256, 64), 3, **TURNS), "296 registers"),
@@ -280,6 +347,17 @@ def test_the_full_size_kernel_in_machine_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+def test_a_fetched_residual_in_machine_code(tmp_path: Path) -> None:
+    """One more copy for each chunk of a warpgroup's part, read by ldmatrix: no load of global memory but the bias."""
+    plan = sm90((128, 256, 64), 3, cluster=(2, 1), multicast="b", **FETCHED, **TILES)
+    ops = machine_code(compiled(gemm(b_col=True, bias=False, residual=True), plan, "sm90"), tmp_path)
+    by_name = {name: sum(n for op, n in ops.items() if op.split(".")[0] == name) for name in {op.split(".")[0] for op in ops}}
+    assert by_name["UTMALDG"] == 2 + 256 // 64 and by_name["UTMASTG"] == 256 // 64
+    assert by_name["LDSM"] == by_name["STSM"] == 256 // 16
+    assert not set(by_name) & {"LDG", "STL", "LDL", "STG"}
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 @pytest.mark.parametrize(
     "plan",
     [
@@ -318,3 +396,30 @@ def test_what_the_planner_chooses_runs(shape: tuple[int, ...], kinds: int) -> No
     assert len(kernels) == kinds and isinstance(kernels[0], ir.Kernel) and kernels[0].maps
     want = np.maximum(x.astype(np.float64) @ w.astype(np.float64), 0)
     np.testing.assert_allclose(f(x=x, w=w)["y"].astype(np.float64), want, rtol=2e-3, atol=2e-3)
+
+
+def residual(r: tt.DType = tt.fp16, outputs: int = 1) -> tt.Graph:
+    g = tt.Graph("residual")
+    x, w = g.input("x", (4096, 4096), tt.fp16), g.input("w", (4096, 4096), tt.fp16)
+    y = (x @ w).cast(r) + g.input("r", (4096, 4096), r)
+    for i in range(outputs):
+        g.output(f"y{i}", (y.relu() if i else y).cast(tt.fp16))
+    return g
+
+
+def test_a_residual_is_fetched_where_that_is_quicker() -> None:
+    region = prepare(residual(), target="h100").stages["plan"].main.regions[0]
+    best = region.choices[0].plan
+    assert isinstance(best, Sm90Mma) and best.epilogue_load == "tma" and best.stages == 3
+    others = [r for r in region.rejected if "residual by TMA" not in r.plan and "128x256x64" in r.plan]
+    assert others and all("slower" in r.why for r in others)
+
+
+@pytest.mark.parametrize(
+    ("g", "why"),
+    [(residual(tt.fp32), "(fp32) does not lie as the results do (fp16)"), (residual(outputs=2), "2 outputs share")],
+    ids=["fp32", "outputs"],
+)
+def test_why_a_residual_is_not_fetched(g: tt.Graph, why: str) -> None:
+    region = prepare(g, target="h100").stages["plan"].main.regions[0]
+    assert any(r.plan == "residual by TMA" and why in r.why for r in region.rejected), [r.why for r in region.rejected]

@@ -96,6 +96,10 @@ BUGS = (
     Bug("the last slot of a tile of one block is never freed", "turns90", "if (KB > 0 && lane == 0) tt_mbarrier_arrive(empty", "if (KB > 1 && lane == 0) tt_mbarrier_arrive(empty", "deadlock", "4 of 4 arrivals missing", (), (144, 200, 64)),
     # bulk stores
     Bug("ordinary stores are not fenced for TMA", "tma_store", "    tt_fence_proxy_async();\n", "", "proxy fence", "fence.proxy.async is missing"),
+    Bug("what is fetched is not awaited", "fetch90", "      tt_mbarrier_wait(landed + 8 * own, done & 1);\n", "", "race", "ldmatrix", ("in flight", "uninitialised")),
+    Bug("a lane overwrites what another has not read", "fetch90", "tt_sync_warp();  // all lanes have what lay there\n", "", "race", "may still be reading"),
+    Bug("a slot is filled before it was stored", "fetch90", "      if (tid % 128 == 0) tt_bulk_wait_read<0>();\n      if", "      if", "race", "bulk stores"),
+    Bug("what was fetched is read without its swizzle", "fetch90", "tt_ldmatrix_x4(fetched, smC + (own * 2 + stored % 2) * 8192 + tt_tile_offset<128, 128>", "tt_ldmatrix_x4(fetched, smC + (own * 2 + stored % 2) * 8192 + tt_tile_offset<128, 0>", "layout", "not equally far apart"),
     Bug("the store starts before all threads wrote", "tma_store", "    tt_fence_proxy_async();\n    tt_sync_threads();", "    tt_fence_proxy_async();", "race", "stmatrix", ("uninitialised",)),
     Bug("the staging tile is written while it is read", "tma_store", "    if (tid == 0) tt_bulk_wait_read<0>();\n", "", "race", "bulk stores of thread 0"),
     Bug("a store is never committed", "tma_add", "    tt_bulk_commit();\n", "", "in flight", "without committing"),
@@ -139,6 +143,7 @@ GEMMS: dict[str, tuple[str, Any]] = {
     "gemm90": ("sm90", sm90((128, 64, 64), 3)),
     "pair90": ("sm90", sm90((64, 128, 64), 3, consumers=1, registers=(56, 224), cluster=(2, 1), multicast="b", **TILES)),
     "turns90": ("sm90", sm90((64, 64, 64), 3, schedule="pingpong", **TILES)),
+    "fetch90": ("sm90", sm90((128, 64, 64), 3, consumers=1, registers=(56, 224), epilogue_load="tma", **TILES)),
 }
 
 
@@ -156,13 +161,21 @@ def machine() -> EmulatedMachine:
     return machine_of(texts)
 
 
-BUILT = {name: Built(gemm(), plan, target, BY8, load=False, sms=2) for name, (target, plan) in GEMMS.items()}
+RESIDUAL = {"fetch90"}
+BUILT = {
+    name: Built(gemm(residual=name in RESIDUAL), plan, target, BY8, load=False, sms=2) for name, (target, plan) in GEMMS.items()
+}
+
+
+def operands(kernel: str, m: int, n: int, k: int) -> dict[str, np.ndarray]:
+    shapes = {"A": (m, k), "B": (k, n), "bias": (n,)} | ({"R": (m, n)} if kernel in RESIDUAL else {})
+    return {name: eighths(*shape, dtype=np.float16) for name, shape in shapes.items()}
 
 
 def report_of(machine: EmulatedMachine, bug: Bug, symbol: str, schedule: int) -> Report | None:
     if bug.kernel in GEMMS:
         m, n, k = bug.sizes
-        arrays = {name: eighths(*s, dtype=np.float16) for name, s in (("A", (m, k)), ("B", (k, n)), ("bias", (n,)))}
+        arrays = operands(bug.kernel, m, n, k)
         return BUILT[bug.kernel].report(arrays, {"M": m, "N": n, "K": k}, schedule, machine, symbol)[0]
     case = CASES[bug.kernel]
     return run(machine, case, symbol, replace(case.shape, schedule=schedule))[0]
@@ -184,8 +197,8 @@ def test_a_planted_bug_is_named(number: int, machine: EmulatedMachine) -> None:
 def test_a_printed_gemm_is_never_reported(kernel: str) -> None:
     built = BUILT[kernel]
     whole = machine_of({"right": changed("\nk0(", "\nright(")(built.text)})
-    arrays = {n: eighths(*s, dtype=np.float16) for n, s in (("A", (72, 136)), ("B", (136, 72)), ("bias", (72,)))}
-    want = np.maximum(arrays["A"].astype(float) @ arrays["B"].astype(float) + arrays["bias"], 0)
+    arrays = operands(kernel, 72, 72, 136)
+    want = np.maximum(arrays["A"].astype(float) @ arrays["B"].astype(float) + arrays["bias"] + arrays.get("R", 0), 0)
     for schedule in range(21):
         report, made = built.report(arrays, {"M": 72, "N": 72, "K": 136}, schedule, whole, "right")
         assert report is None, (schedule, report)

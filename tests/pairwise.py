@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from itertools import combinations
 from typing import Any, TypeVar
@@ -37,4 +38,17 @@ def covering(
         rows.append(best)
         for p in pairs_of(choices(best)):
             open_.pop(p, None)
-    return rows, impossible
+    return _needed(rows, choices), impossible
+
+
+def _needed(rows: list[Row], choices: Callable[[Row], dict[str, Any]]) -> list[Row]:
+    """Without the rows all whose pairs stand in others: the first ones, taken while most pairs were open, may be such."""
+    held = Counter(p for row in rows for p in pairs_of(choices(row)))
+    kept: list[Row] = []
+    for row in rows:
+        pairs = pairs_of(choices(row))
+        if all(held[p] > 1 for p in pairs):
+            held.subtract(pairs)
+        else:
+            kept.append(row)
+    return kept

@@ -76,14 +76,6 @@ class TensorMapSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     window: Window | None = None
 
 
-class LocalBytes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of the local buffers of a CPU kernel that have a known size: those of the thread that calls it, and those of each thread
-    that shares its work."""
-
-    caller: int = 0
-    helper: int = 0
-
-
 class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One call of a kernel on behalf of a Region.
 
@@ -111,7 +103,6 @@ class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
     dependent: bool = False
     """Launched while the kernel before it ends: it waits itself."""
     tensor_maps: tuple[TensorMapSpec, ...] = ()
-    local_bytes: LocalBytes = LocalBytes()
 
 
 THREADS = "threads'"

@@ -59,10 +59,10 @@ FAMILIES: dict[str, dict[str, tuple[Any, ...]]] = {
         **COMMON,
     },
     "sm90": {
-        "tile": ("128x256x64 2", "256x128x64 2", "128x192x64 2", "128x64x64 2", "64x256x64 1", "64x64x64 1", "192x64x32 3"),
+        "tile": ("128x256x64 2", "256x128x64 2", "64x256x64 2", "128x64x64 2", "64x64x64 1", "192x64x32 3"),
         "how": ("plain", "persistent", "overlap", "pingpong", "cluster 2x1", "cluster 1x2", "split", "exchanged"),
         "stages": (2, 4),
-        "dtype": (DType.fp16, DType.bf16),
+        "dtype": (DType.fp16, DType.bf16, DType.fp32, DType.f8e4m3fn),
         "staged": (False, True),
         "wait_depth": (0, 1),
         "tile_order": ("row", "grouped", "hilbert"),
@@ -90,8 +90,10 @@ def plan_of(family: str, row: Row) -> Sm80Mma | Sm90Mma:
     if family == "sm90":
         store = "stmatrix_tma" if row["staged"] else "direct"
         other = {"wait_depth": row["wait_depth"], "tile_order": row["tile_order"], "epilogue_store": store}
-        consumers = int(last)
-        return sm90(tile, row["stages"], consumers=consumers, registers=REGISTERS[consumers], **other, **HOW90[row["how"]])
+        consumers, wide = int(last), row["dtype"].itemsize
+        tile = (*tile[:2], tile[2] * 2 // wide)
+        other |= {"depth": 32 // wide, "registers": REGISTERS[consumers]}
+        return sm90(tile, row["stages"], consumers=consumers, **other, **HOW90[row["how"]])
     how: Row = {
         "plain": {},
         "overlap": {"overlap": True},
@@ -105,17 +107,20 @@ def plan_of(family: str, row: Row) -> Sm80Mma | Sm90Mma:
 
 def region_of(family: str, row: Row) -> Region:
     dtype = row.get("dtype", DType.fp32)
+    out = DType.fp16 if dtype.is_fp8 else dtype
+    rounded = family == "tf32" or (family == "sm90" and dtype.itemsize != 2)
     a_col, b_col = (side == "t" for side in row["order"])
     of = {"bias": "bias" in row["epilogue"], "relu": "relu" in row["epilogue"], "residual": "residual" in row["epilogue"]}
-    return gemm(dtype=dtype, out=dtype, a_col=a_col, b_col=b_col, batch=row["batch"], tf32=family == "tf32", **of)
+    return gemm(dtype=dtype, out=out, a_col=a_col, b_col=b_col, batch=row["batch"], tf32=rounded, **of)
 
 
 def kernels_of(family: str, row: Row) -> tuple[AnyKernel, ...]:
     """The kernels of a row. Raises TatamiError for a plan that is none."""
     target = PRESETS[TARGET[family]]
     region, plan = region_of(family, row), plan_of(family, row)
-    by = row.get("width", 8)
-    wide = by * region.inputs[0].memref.dtype.itemsize == 16
+    size = region.inputs[0].memref.dtype.itemsize
+    by = row.get("width", 16 // size)
+    wide = by * size == 16
     choice = Guarded(tuple(Condition(var(s), by) for s in "MNK") if wide else (), plan)
     made = lower_split(region, choice, target) if plan.split_k > 1 else [lower_region(region, choice, target)]
     return tuple(msgspec.structs.replace(k, face=KernelFace(f"k{i}", (), len(b.sizes), "")) for i, (k, b) in enumerate(made))
@@ -139,7 +144,7 @@ def is_legal(family: str, row: Row) -> bool:
 
 
 @cache
-def covering(family: str, tries: int = 60) -> tuple[tuple[Row, ...], frozenset[Pair]]:
+def covering(family: str, tries: int = 100) -> tuple[tuple[Row, ...], frozenset[Pair]]:
     """Rows, and the pairs that no legal row was found for."""
     factors = FAMILIES[family]
     rng = random.Random(family)

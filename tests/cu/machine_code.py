@@ -128,7 +128,8 @@ def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, 
         case Sm90Mma():
             bm = plan.tile[0]
             sharing = 1 if plan.schedule == "pingpong" else plan.consumers
-            yield from multiple("HGMMA", plan.k_steps * (bm // 64 // sharing))
+            product = "QGMMA" if kernel.a.dtype.is_fp8 else "HGMMA"
+            yield from multiple(product, plan.k_steps * (bm // 64 // sharing))
             yield from none("HMMA", "LDGSTS")
             if ops["UTMALDG"] < 2 or ops["USETMAXREG"] != 2:
                 yield f"{ops['UTMALDG']} UTMALDG, {ops['USETMAXREG']} USETMAXREG"

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from tatami.c.ir import Unit
 from tatami.c.microkernel import panel_units, routine_unit
+from tatami.c.tiles import tile_unit
 from tatami.c.user_routine import user_unit
 from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt, UserRoutine
 
@@ -40,7 +41,7 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
             units[f"{name}.c"] = user_unit(users[name])
         elif () not in all_rows and (of_rows := panel_units(name, {n for rows in all_rows for n in rows})):
             units |= of_rows
-        elif (unit := routine_unit(name)) is not None:
+        elif (unit := tile_unit(name) or routine_unit(name)) is not None:
             units[f"{name}.c"] = unit
         else:
             units["routines.c"] = Unit((files("tatami.c.runtime_text") / "routines.c").read_text(encoding="utf-8"))

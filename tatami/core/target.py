@@ -19,7 +19,7 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     isa: Literal["", "generic", "avx2", "avx512", "neon", "sm80", "sm90"] = ""
     features: tuple[str, ...] = ()
     """Instructions that not every CPU of the set has, of those that plans ask for: vnni, sums of products of narrow integers
-    (AVX512-VNNI; of avx2: AVX-VNNI)."""
+    (AVX512-VNNI; of avx2: AVX-VNNI); amx_int8, the same by tiles, where Linux lets the process have them."""
     emulated: bool = False
     # CPU
     vector_bytes: int = 0

@@ -40,7 +40,7 @@ from tatami.plan.ir import DOT_COUNT, CpuContraction
 from tatami.region.ir import Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.matrix import Matrix, result_matrix, side_matrix
-from tatami.region.narrow import groups_of, in_groups, joined, lying_groups, operand_dtypes
+from tatami.region.narrow import Groups, groups_of, in_groups, joined, lying_groups, operand_dtypes
 from tatami.region.walk import Types, lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
@@ -68,6 +68,9 @@ class _Contraction(FinishedSums):
         self.region, self.plan = region, plan
         shape, dot = self.find_shape(), ""
         self.lying_groups: dict[RegionExpr, Read] = {}
+        lying_rows = None
+        if plan.by_tiles:
+            lying_rows = self.lying("m", shape, groups_of(region, shape, DOT_COUNT[plan.dot]))
         if plan.dot:
             dot = self.take_groups(shape)
             shape = self.find_shape()
@@ -82,9 +85,10 @@ class _Contraction(FinishedSums):
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
         self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes = lhs, rhs, m, n, shape.batch
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
-        self.tile = f"{dot or element}_{self.mr}x{self.nr}_{lanes}"
+        self.tile = dot if plan.by_tiles else f"{dot or element}_{self.mr}x{self.nr}_{lanes}"
         self.m, self.n, self.k, self.batches = (self.total(g) for g in (m, n, shape.k, shape.batch))
-        self.rows_lie, self.columns_lie = self.lying("m", shape), self.lying("n", shape)
+        self.rows_lie = lying_rows if plan.by_tiles else self.lying("m", shape)
+        self.columns_lie = self.lying("n", shape)
         self.is_wide = self.goes_by_rows()
         if self.is_wide:
             self.nr = plan.nc
@@ -112,7 +116,7 @@ class _Contraction(FinishedSums):
     def take_groups(self, shape: ContractionShape) -> str:
         """The Region over groups of k, and how the micro-kernel calls their elements (c/dots.py)."""
         count = DOT_COUNT[self.plan.dot]
-        dtypes = operand_dtypes(self.region, shape, count)
+        dtypes = operand_dtypes(self.region, shape, count, self.plan.by_tiles)
         if dtypes is None:
             raise self.refuse(f"operands and sums are no integers for {self.plan.dot}")
         groups, types = groups_of(self.region, shape, count), Types(self.region)
@@ -120,8 +124,9 @@ class _Contraction(FinishedSums):
             if (read := lying_groups(e, groups, types)) is not None:
                 self.lying_groups[joined(e, groups, self.region)] = read
         self.region = in_groups(self.region, shape, groups)
-        rows = dtypes[1 if self.plan.swap else 0]
-        return {"pairs": "i16x2", "pairs_vnni": "i16x2vnni", "quads_vnni": f"{rows}x4vnni"}[self.plan.dot]
+        rows, columns = reversed(dtypes) if self.plan.swap else dtypes
+        names = {"pairs": "i16x2", "pairs_vnni": "i16x2vnni", "quads_vnni": f"{rows}x4vnni", "quads_amx": f"{rows}{columns}"}
+        return names[self.plan.dot]
 
     def in_memory(self, operand: RegionExpr) -> tuple[Read, int] | None:
         lying = self.lying_groups.get(operand)
@@ -141,11 +146,11 @@ class _Contraction(FinishedSums):
         whole = memref.shape[-2:] == (self.k, self.n) and not any(map(any, layout.padding))
         return e if whole and e.map[-2:] == wanted else None
 
-    def lying(self, side: Literal["m", "n"], shape: ContractionShape) -> Matrix | None:
+    def lying(self, side: Literal["m", "n"], shape: ContractionShape, groups: Groups | None = None) -> Matrix | None:
         """Where the operand of a side lies that the plan wants used in place."""
         if side not in self.plan.in_place:
             return None
-        found = side_matrix(self.region, shape, side, self.plan.swap)
+        found = side_matrix(self.region, shape, side, self.plan.swap, groups)
         if found is None:
             raise self.refuse(f"the operand of side {side} is no matrix with contiguous rows")
         return found
@@ -155,7 +160,7 @@ class _Contraction(FinishedSums):
         to page."""
         m, lie = self.m.as_int(), self.columns_lie
         pitch = None if lie is None else lie.pitch.as_int()
-        if m is None or m > self.mr or pitch is None or self.rows_lie is not None:
+        if m is None or m > self.mr or pitch is None or self.rows_lie is not None or self.plan.by_tiles:
             return False
         return pitch * self.dtype.itemsize >= FAR
 
@@ -164,6 +169,8 @@ class _Contraction(FinishedSums):
         k, m, line = self.k.as_int(), self.m.as_int(), self.nr * self.dtype.itemsize
         if k is None or m is None or self.k_blocks != ONE or self.rows_lie is not None or self.is_turned:
             return False
+        if self.plan.by_tiles:
+            return False  # a call configures tiles
         return 0 < k * line <= SHORT_SLIVER and m * line >= TALL_SUMS
 
     def linear(self, axes: Sequence[str]) -> Expr:
@@ -351,8 +358,9 @@ class _Contraction(FinishedSums):
         j0 = s * self.nr
         columns_lie, result = (self.columns_lie, self.result) if whole else (None, None)
         kind = "wide" if self.is_wide else "lies" if self.rows_lie else "into" if columns_lie or result else "gemm"
+        kind = "tiles" if self.plan.by_tiles else kind
         j1 = minimum(self.n, j0 + self.nr)
-        a, a_size = panels, self.k
+        a, a_size = panels, self.k * (DOT_COUNT[self.plan.dot] if self.plan.by_tiles else 1)
         if self.rows_lie is not None:
             a, a_size = self.place(self.rows_lie, values, i0, ZERO), self.rows_lie.pitch
         c, c_pitch = loop.Pointer(sums, ZERO), expr(self.nr)
@@ -413,10 +421,14 @@ class _Contraction(FinishedSums):
     def pack_panel(
         self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr, count: Expr, q: Expr, k0: Expr, k1: Expr
     ) -> Stmts:
-        """Panel q of `count` balanced ones."""
+        """Panel q of `count` balanced ones; for tiles its rows as a matrix would have them."""
         declare, first, r = self.balanced(rows, q, count)
+        i1 = i0 + first + r
+        if self.plan.by_tiles:
+            base = first * self.k + k0
+            return (*declare, *self.pack(self.lhs, self.k_axes, values, to, base, self.k, k0, k1, i0 + first, i1, self.m_axes))
         base = first * self.k + k0 * r
-        return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i0 + first + r, k0, k1))
+        return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i1, k0, k1))
 
     def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:
         """Sliver s, filled up with zeros to nr columns."""

@@ -183,12 +183,14 @@ class Tiles:
         hi: Expr,
         k0: Expr,
         k1: Expr,
+        down: tuple[str, ...] = (),
     ) -> Stmts:
-        """to[base + (k-k0)*pitch + (j-lo)] = operand(j, k) for lo <= j < hi, k0 <= k < k1."""
+        """to[base + (k-k0)*pitch + (j-lo)] = operand(j, k) for lo <= j < hi, k0 <= k < k1; k goes along the sum's axes, or
+        those of `down`."""
         guards, inside, outside = split_guards(operand)
         uses = [substitute(a, values) for a in self.addresses([operand])]
         group = collapse(axes, self.extents, uses, f"{to}_g")
-        ks = collapse(self.k_axes, self.extents, [substitute(u, group.values) for u in uses], f"{to}_k")
+        ks = collapse(down or self.k_axes, self.extents, [substitute(u, group.values) for u in uses], f"{to}_k")
         direct = self.transposing(inside, values, group, ks) if not guards else None
 
         if direct is not None:

@@ -10,12 +10,12 @@ from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.estimate import contraction_estimate, trips
 from tatami.plan.in_place import in_place_sides
-from tatami.plan.ir import DOT_COUNT, Candidate, CpuContraction, Dot, Rejected
+from tatami.plan.ir import AMX_TILE, DOT_COUNT, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
-from tatami.region.narrow import operand_dtypes
+from tatami.region.narrow import groups_of, operand_dtypes
 from tatami.region.walk import lets_by_name, reads
 
 TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)}
@@ -50,27 +50,34 @@ def contraction_candidate(
     wide, narrow = (m, n) if swap else (n, m)
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
     packed = (c.lhs if swap else c.rhs) in constants
+    dots = _dots(region, target)
     sides = in_place_sides(region, c.acc, swap, narrow, wide, register_tile(target, itemsize)[0], packed)
-    dot = _dot(region, target)
-    least = 1 if packed and dot else 2 if packed or "n" in sides else 4
+    least = 1 if packed and dots != ("",) else 2 if packed or "n" in sides else 4
     if narrow < least or wide < 8 or k < 8:
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
-    plan = contraction_plan(c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, itemsize)
-    plan = msgspec.structs.replace(plan, in_place=sides, dot=dot)
-    estimate = contraction_estimate(region, facts, plan, target, sizes)
-    how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in sides)}"
-    how += f" by {dot}" if dot else ""
-    line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
-    return Candidate(plan, line, estimate)
+    found: list[Candidate] = []
+    for dot in dots:
+        plan = contraction_plan(c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, itemsize, dot)
+        if plan.by_tiles:
+            groups = groups_of(region, contractions(region)[0], DOT_COUNT[dot])
+            sides = in_place_sides(region, c.acc, swap, narrow, wide, plan.mr, packed, groups)
+        plan = msgspec.structs.replace(plan, in_place=sides)
+        how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in plan.in_place)}"
+        how += f" by {dot}" if dot else ""
+        line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
+        found.append(Candidate(plan, line, contraction_estimate(region, facts, plan, target, sizes)))
+    return min(found, key=lambda made: (made.estimate["total"], made.estimate["compute"]))
 
 
-def _dot(region: Region, target: Target) -> Dot:
-    """The widest multiply-add that the operands' types and the machine have."""
-    shape = contractions(region)[0]
-    wanted: tuple[Dot, ...] = ("quads_vnni", "pairs_vnni") if "vnni" in target.features else ("pairs",)
-    return next((d for d in wanted if operand_dtypes(region, shape, DOT_COUNT[d]) is not None), "")
+def _dots(region: Region, target: Target) -> tuple[Dot, ...]:
+    """The multiply-adds that the operands' types and the machine have: the widest by vectors, and that by tiles."""
+    shape, has_vnni = contractions(region)[0], "vnni" in target.features
+    vectors: tuple[Dot, ...] = ("quads_vnni", "pairs_vnni") if has_vnni else ("pairs",)
+    widest: Dot = next((d for d in vectors if operand_dtypes(region, shape, DOT_COUNT[d]) is not None), "")
+    has_tiles = "amx_int8" in target.features and operand_dtypes(region, shape, 4, any_signs=True) is not None
+    return (widest, "quads_amx") if has_tiles else (widest,)
 
 
 def _contraction_refusal(region: Region, facts: RegionFacts) -> str:
@@ -125,6 +132,7 @@ def contraction_plan(
     swap: bool,
     constants: frozenset[str],
     itemsize: int = 4,
+    dot: Dot = "",
 ) -> CpuContraction:
     """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3;
     every thread has columns, of which one panel of rows reads nc at a time. Panels of one block of k go along bands of nc columns
@@ -133,10 +141,11 @@ def contraction_plan(
     The n side is split where there are slivers enough for all threads and the packed rows are few or stay in L2: each
     sliver goes through all of them. Else blocks of rows, small enough that every thread gets several.
     """
-    mr, nr = register_tile(target, itemsize)
+    by_tiles = dot == "quads_amx"
+    mr, nr = AMX_TILE if by_tiles else register_tile(target, itemsize)
     b, narrow, wide, k = extent
     cores = max(1, target.cores)
-    kc = 512 if target.l2_bytes >= 2 << 20 else 384 if target.l2_bytes >= 512 << 10 else 256
+    kc = 256 if by_tiles or target.l2_bytes < 512 << 10 else 384 if target.l2_bytes < 2 << 20 else 512
     mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * itemsize) // mr * mr)
     share = max(COLUMNS, -(-wide // (cores * nr)) * nr)
     nc = min(4096, share, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr
@@ -153,4 +162,4 @@ def contraction_plan(
         nc = min(nc, most, -(-wide // (BANDS * cores))) // nr * nr
     right = c.lhs if swap else c.rhs
     packed = (right,) if right and right in constants else ()
-    return CpuContraction(c.acc, mr, nr, kc, mc, max(nr, nc), target.lanes, swap, split, packed, c.epilogue)  # type: ignore[arg-type]
+    return CpuContraction(c.acc, mr, nr, kc, mc, max(nr, nc), target.lanes, swap, split, packed, c.epilogue, (), dot)  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ from tatami.region.online import Online
 from tatami.region.turned import Turned
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
-DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.0, "pairs_vnni": 2.0, "quads_vnni": 4.0}
-"""Multiply-adds beside those of fp32: without VNNI a pair takes two instructions."""
+DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.0, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
+"""Multiply-adds beside those of fp32: without VNNI a pair takes two instructions; of AMX with its loads, measured."""
 CHAIN = 4.0
 """Cycles from one addition to the next that needs it."""
 PEAK_SHARE_CONTRACTION = 0.8
@@ -150,6 +150,9 @@ def contraction_estimate(
     packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize / DOT_COUNT[plan.dot]
     tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
     waste = (min(tiles_m, narrow * 1.15) * tiles_n) / max(1, narrow * wide)
+    if plan.by_tiles:
+        half, depth = plan.mr // 2, 16 * DOT_COUNT[plan.dot]
+        waste = -(-narrow // half) * half * tiles_n * (-(-k // depth) * depth) / max(1, narrow * wide * k)
     threads = max(1, target.cores)
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
     compute = 2.0 * b * m * n * k * waste / rate / threads

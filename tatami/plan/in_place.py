@@ -11,6 +11,7 @@ from typing import Literal
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions
 from tatami.region.matrix import Matrix, side_matrix
+from tatami.region.narrow import Groups
 
 WIDE, NARROW = 256, 64
 """Elements of the other side from which on rows, and columns, are copied."""
@@ -21,12 +22,15 @@ NEAR = 1536
 
 
 def in_place_sides(
-    region: Region, acc: str, swap: bool, narrow: int, wide: int, mr: int, packed: bool
+    region: Region, acc: str, swap: bool, narrow: int, wide: int, mr: int, packed: bool, groups: Groups | None = None
 ) -> tuple[Literal["m", "n"], ...]:
-    """Of a contraction of `narrow` rows by `wide` columns; `packed`: the columns' operand is made ready by `setup`."""
+    """Of a contraction of `narrow` rows by `wide` columns; `packed`: the columns' operand is made ready by `setup`;
+    `groups`: it goes by tiles of groups of k, which take rows as they lie at no cost."""
     shape = next(c for c in contractions(region) if c.acc == acc)
     sides: list[Literal["m", "n"]] = []
-    rows, columns = side_matrix(region, shape, "m", swap), side_matrix(region, shape, "n", swap)
+    rows, columns = (side_matrix(region, shape, side, swap, groups) for side in ("m", "n"))
+    if groups is not None:
+        return () if rows is None else ("m",)
     if rows is not None and wide <= (WIDE_NEAR if _is_near(region, rows) else WIDE):
         sides.append("m")
     if columns is not None and not packed and narrow <= max(mr, NARROW_NEAR if _is_near(region, columns) else NARROW):

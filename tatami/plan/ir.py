@@ -15,9 +15,13 @@ from tatami.core.layout import Layout
 
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
-Dot: TypeAlias = Literal["", "pairs", "pairs_vnni", "quads_vnni"]
-DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "pairs_vnni": 2, "quads_vnni": 4}
+Dot: TypeAlias = Literal["", "pairs", "pairs_vnni", "quads_vnni", "quads_amx"]
+DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "pairs_vnni": 2, "quads_vnni": 4, "quads_amx": 4}
 """Steps of k that a multiply-add of the micro-kernel takes (region/narrow.py)."""
+DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8"}
+"""What a target has to have for it."""
+AMX_TILE = (32, 32)
+"""(mr, nr) of products by tiles of AMX: four tiles of 16x16 sums."""
 INST_K = {"m16n8k16": 16, "m16n8k8": 8}
 """Depth of the tensor cores' instructions on SM80: two chunks of 16 bytes of a row."""
 TILE_GROUP = 8
@@ -84,7 +88,7 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     threads divide: batch, m, n. `nc` columns are copied, or read, together. `packed` names operands whose panels `setup`
     writes once. `in_place` names the sides whose operand is used where it lies, without a copy (region/matrix.py says
     when). `dot`: narrow integers are packed and multiplied in pairs or quads of k, of which kc is then a number
-    (region/narrow.py); by VNNI where the name says so.
+    (region/narrow.py); by VNNI or by tiles of AMX where the name says so.
     """
 
     acc: str
@@ -100,6 +104,11 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     epilogue: tuple[str, ...]
     in_place: tuple[Literal["m", "n"], ...] = ()
     dot: Dot = ""
+
+    @property
+    def by_tiles(self) -> bool:
+        """Are rows of k multiplied, as they lie, by tiles of a fixed size, instead of panels by registers?"""
+        return self.dot == "quads_amx"
 
 
 class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_streaming"):

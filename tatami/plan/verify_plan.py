@@ -12,7 +12,9 @@ from tatami.plan.choose_convolution import find_planes, find_winograd
 from tatami.plan.choose_window import not_whole
 from tatami.plan.gpu_limits import group_rules, hard_limits, shape_rules
 from tatami.plan.ir import (
+    AMX_TILE,
     DOT_COUNT,
+    DOT_FEATURE,
     TURNED_LANES,
     CpuContraction,
     CpuPlanes,
@@ -106,6 +108,8 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
         return
     c = found[plan.acc]
     yield from _tile(plan, lets_by_name(region)[c.acc].dtype, (plan.kc, plan.mc, plan.nc), region, target)
+    if plan.by_tiles and (plan.mr, plan.nr) != AMX_TILE:
+        yield invalid_plan(region, f"a tile of {plan.mr}x{plan.nr} by {plan.dot}", f"use {AMX_TILE[0]}x{AMX_TILE[1]}")
     if min(plan.mr, plan.nr) > 0 and (plan.mc % plan.mr or plan.nc % plan.nr):
         yield invalid_plan(
             region, f"mc {plan.mc}, nc {plan.nc} for a tile of {plan.mr}x{plan.nr}", "mc is a multiple of mr, nc of nr"
@@ -119,14 +123,14 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
     if wrong := [p for p in plan.packed if p not in sides]:
         operands = " and ".join(s or "-" for s in sides)
         yield invalid_plan(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
-    if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot]) is None:
+    if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot], plan.by_tiles) is None:
         why = f"{plan.dot} of k; the operands of {c.acc} are no such narrow integers, or its sums not of i32"
         yield invalid_plan(region, why, "leave dot empty")
-    if plan.dot.endswith("vnni") and "vnni" not in target.features:
+    if (feature := DOT_FEATURE.get(plan.dot)) is not None and feature not in target.features:
         why = f"dot {plan.dot}; {target.name} has {', '.join(target.features) or 'no features'}"
         yield diagnostic("ResourceExceeded", region.name, why, "use pairs")
     for side in plan.in_place:
-        if side_matrix(region, c, side, plan.swap) is None:
+        if side_matrix(region, c, side, plan.swap, groups if plan.by_tiles else None) is None:
             why = f"the operand of side {side} is no matrix with contiguous rows of {c.acc}'s type"
             yield invalid_plan(region, why, f"leave {side} out of in_place")
 
@@ -147,6 +151,8 @@ def _tile(
         yield invalid_plan(region, f"vectors of {lanes} elements of {acc}", "transposing takes 4, 8 or 16: change the width")
         return
     yield from _width(plan, region, target)
+    if isinstance(plan, CpuContraction) and plan.by_tiles:
+        return
     vectors = plan.nr // lanes
     needed = plan.mr * vectors + vectors + 1
     if needed > max(target.vector_registers, 1):

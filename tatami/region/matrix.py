@@ -15,7 +15,8 @@ from tatami.core.layout import address
 from tatami.core.scalar import number
 from tatami.region.contraction import ContractionShape
 from tatami.region.ir import Read, Reduce, Region
-from tatami.region.walk import all_axes, lets_by_name
+from tatami.region.narrow import Groups, lying_read
+from tatami.region.walk import Types, all_axes, lets_by_name
 
 
 class Matrix(msgspec.Struct, frozen=True):
@@ -27,20 +28,27 @@ class Matrix(msgspec.Struct, frozen=True):
     pitch: Expr
 
 
-def side_matrix(region: Region, shape: ContractionShape, side: Literal["m", "n"], swap: bool) -> Matrix | None:
+def side_matrix(
+    region: Region, shape: ContractionShape, side: Literal["m", "n"], swap: bool, groups: Groups | None = None
+) -> Matrix | None:
     """Where the operand of one side lies, where it is read as it is in the type of the sums: rows of m, columns of k, or
-    rows of k, columns of n. `swap` exchanges the operands."""
+    rows of k, columns of n. `swap` exchanges the operands. Of narrow integers in `groups`, which are rows of m whose groups
+    lie as they are, an element is a number of a group."""
     is_lhs = (side == "m") != swap
     operand, own = (shape.lhs, shape.m) if is_lhs else (shape.rhs, shape.n)
     reduce = lets_by_name(region)[shape.acc].expr
     assert isinstance(reduce, Reduce)
-    if not isinstance(operand, Read):
+    read = lying_read(operand, groups, Types(region)) if groups is not None else operand
+    if not isinstance(read, Read):
         return None
-    memref = next(p.memref for p in region.inputs if p.name == operand.tensor)
-    if memref.dtype != reduce.dtype:
+    memref = next(p.memref for p in region.inputs if p.name == read.tensor)
+    at = address(memref.layout, memref.shape, read.map)
+    if groups is None and memref.dtype != reduce.dtype:
+        return None
+    if groups is not None and (side == "n" or step_of(at, groups.axis) != ONE):
         return None
     rows, columns = (own, shape.k) if side == "m" else (shape.k, own)
-    return _matrix(operand.tensor, address(memref.layout, memref.shape, operand.map), rows, columns, all_axes(region))
+    return _matrix(read.tensor, at, rows, columns, all_axes(region))
 
 
 def result_matrix(region: Region, acc: str, rows: Sequence[str], columns: Sequence[str]) -> Matrix | None:

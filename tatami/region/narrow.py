@@ -64,15 +64,15 @@ def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
             return types.dtype(e)
 
 
-def operand_dtypes(region: Region, shape: ContractionShape, count: int) -> tuple[DType, DType] | None:
+def operand_dtypes(region: Region, shape: ContractionShape, count: int, any_signs: bool = False) -> tuple[DType, DType] | None:
     """What lhs and rhs hold, where sums of 32 bits may take `count` of k at once: two signed numbers of 16 bits, or four of 8
-    bits, those of one side unsigned."""
+    bits, those of one side unsigned, or with `any_signs` of either."""
     types, groups = Types(region), groups_of(region, shape, count)
     lhs, rhs = (narrow_dtype(e, groups, types) for e in (shape.lhs, shape.rhs))
     if count == 2:
         fits = {lhs, rhs} <= {DType.i8, DType.u8, DType.i16}
     else:
-        fits = {lhs, rhs} == {DType.i8, DType.u8}
+        fits = {lhs, rhs} <= {DType.i8, DType.u8} and (any_signs or lhs != rhs)
     sums = lets_by_name(region)[shape.acc].expr
     return (lhs, rhs) if fits and isinstance(sums, Reduce) and sums.dtype == DType.i32 else None
 
@@ -145,12 +145,17 @@ def _held(e: Binary, groups: Groups) -> DType:
 
 
 def lying_groups(e: RegionExpr, groups: Groups, types: Types) -> Read | None:
-    """The read of a group's first member, where the operand is read as it is and members have the bits that they have in an
-    element: neighbours in memory are a group."""
+    """The read of a group's first member, where neighbours in memory are a group."""
+    read = lying_read(e, groups, types)
+    return None if read is None else _of_group(read, groups)
+
+
+def lying_read(e: RegionExpr, groups: Groups, types: Types) -> Read | None:
+    """The operand, where it is read as it is and members have the bits that they have in an element of a group."""
     while isinstance(e, Cast) and narrow_dtype(e, groups, types) != e.to:
         e = e.x
     is_plain = isinstance(e, Read) and types.dtype(e).is_int and 8 * types.dtype(e).itemsize == groups.bits
-    return _of_group(e, groups) if isinstance(e, Read) and is_plain and groups.is_whole else None
+    return e if isinstance(e, Read) and is_plain and groups.is_whole else None
 
 
 def in_groups(region: Region, shape: ContractionShape, groups: Groups) -> Region:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from functools import lru_cache
@@ -17,8 +18,9 @@ _NEEDS = {
     "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c"}),
 }
 
-_FEATURES = {("avx2", "vnni"): "avx_vnni", ("avx512", "vnni"): "avx512_vnni"}
+_FEATURES = {("avx2", "vnni"): "avx_vnni", ("avx512", "vnni"): "avx512_vnni", ("avx512", "amx_int8"): "amx_int8"}
 """How Linux calls what a Target lists as a feature."""
+_TILES = frozenset({"amx_tile", "amx_int8"})
 
 GPU_NUMBERS = (
     "arch", "sms", "clock", "l2_bytes", "l2_bytes_per_clock", "smem_per_sm", "smem_per_block", "registers_per_sm",
@@ -141,8 +143,18 @@ def _cpu_flags() -> frozenset[str]:
         return frozenset()
     for line in text.splitlines():
         if line.startswith(("flags", "Features")):
-            return frozenset(line.partition(":")[2].split())
+            flags = frozenset(line.partition(":")[2].split())
+            return flags if _has_tiles(flags) else flags - _TILES
     return frozenset()
+
+
+def _has_tiles(flags: frozenset[str]) -> bool:
+    """Does Linux let this process have the state of tiles? It does from 5.16 on, where every thread's signal stack is large
+    enough; asked once, for all threads."""
+    if not flags >= _TILES or platform.machine().lower() != "x86_64":
+        return False
+    system_call, arch_prctl, ask_for, tile_data = ctypes.CDLL(None).syscall, 158, 0x1023, 18
+    return int(system_call(ctypes.c_long(arch_prctl), ctypes.c_long(ask_for), ctypes.c_long(tile_data))) == 0
 
 
 def _cache_sizes() -> dict[str, int]:

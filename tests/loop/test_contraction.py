@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import numpy as np
 import pytest
@@ -181,7 +183,7 @@ def narrow(k: int | str, a: DType, b: DType, *, transpose_b: bool, wide: bool) -
 
 DOTS = [
     ("avx512", ("vnni",), "quads_vnni"), ("avx512", ("vnni",), "pairs_vnni"), ("avx512", (), "pairs"), ("avx2", ("vnni",), "quads_vnni"),
-    ("avx2", ("vnni",), "pairs_vnni"), ("avx2", (), "pairs"), ("generic", (), "pairs"),
+    ("avx2", ("vnni",), "pairs_vnni"), ("avx2", (), "pairs"), ("generic", (), "pairs"), ("avx512", ("amx_int8",), "quads_amx"),
 ]  # fmt: skip
 
 
@@ -201,12 +203,18 @@ def test_narrow_integers_are_multiplied_in_groups(isa: str, features: tuple[str,
         pytest.skip(f"this machine has no {isa} {features}")
     pairs = [(DType.u8, DType.i8), (DType.i8, DType.u8)]
     if dot != "quads_vnni":
-        pairs += [(DType.i8, DType.i8), (DType.u8, DType.u8), (DType.i16, DType.i16)]
+        pairs += [(DType.i8, DType.i8), (DType.u8, DType.u8)]
+    if "pairs" in dot:
+        pairs.append((DType.i16, DType.i16))
     for a, b in pairs:
         for k, swap, transpose_b in ((68, False, True), (68, True, False), (51, False, False), ("K", True, True)):
             region = narrow(k, a, b, transpose_b=transpose_b, wide=a != b)
             chosen = plan(region, isa=isa, dot=dot, swap=swap, split="n" if swap else "m")
-            assert ("x4vnni_" if dot == "quads_vnni" else "i16x2") in str(kernel_of(region, chosen, target)[0].body)
+            called = {"quads_vnni": "x4vnni_", "quads_amx": f"tiles_{b if swap else a}{a if swap else b}"}.get(dot, "i16x2")
+            if dot == "quads_amx":
+                lies: tuple[Literal["m"], ...] = ("m",) if transpose_b and k == 68 else ()
+                chosen = msgspec.structs.replace(chosen, mr=32, nr=32, mc=64, in_place=lies)
+            assert called in str(kernel_of(region, chosen, target)[0].body)
             sizes = {"K": 7} if k == "K" else {}
             shapes = [tuple(int(evaluate(s, sizes)) for s in p.memref.shape) for p in region.inputs]
             x = {n: RNG.integers(*FULL[t], s).astype(numpy_dtype(t)) for n, t, s in zip("ab", (a, b), shapes)}

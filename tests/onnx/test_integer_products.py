@@ -79,14 +79,14 @@ def model() -> bytes:
 
 @pytest.mark.parametrize("target", ["cpu", "cpu:avx2", "cpu:generic"])
 def test_quantised_products(target: str) -> None:
-    """`cpu` multiplies by VNNI where this machine has it; the others never do."""
+    """`cpu` multiplies by VNNI or AMX where this machine has it; the others never do."""
     f = tt.compile(model(), target=target)
     plans = [r.choices[-1].plan for r in f.stages["plan"].value.main.regions]
     products = [p for p in plans if isinstance(p, CpuContraction)]
     assert len(products) == 9 and all(p.dot for p in products)
     assert target == "cpu" or {p.dot for p in products} == {"pairs"}
     if "vnni" in detect_host().features and target == "cpu":
-        assert [p.dot for p in products].count("quads_vnni") == 7  # all but the convolutions
+        assert [p.dot.startswith("quads") for p in products].count(True) >= 7  # all but the convolutions
     got = f(DATA)
     session = ort.InferenceSession(model(), providers=["CPUExecutionProvider"])
     for name, wanted in zip(OUTPUTS, session.run(list(OUTPUTS), DATA), strict=True):

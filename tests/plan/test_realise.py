@@ -72,7 +72,13 @@ def test_constant_weights_are_packed_in_setup(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "features", "dot"), [("u1", ("vnni",), "quads_vnni"), ("i1", ("vnni",), "pairs_vnni"), ("i1", (), "pairs")]
+    ("weight", "features", "dot"),
+    [
+        ("u1", ("vnni",), "quads_vnni"),
+        ("i1", ("vnni",), "pairs_vnni"),
+        ("i1", (), "pairs"),
+        ("i1", ("vnni", "amx_int8"), "quads_amx"),
+    ],
 )
 def test_narrow_weights_are_joined_in_groups_of_k(weight: str, features: tuple[str, ...], dot: str) -> None:
     """51 of k are no whole groups. The realised Region reads the weights again from the groups."""
@@ -98,7 +104,7 @@ def test_narrow_weights_are_joined_in_groups_of_k(weight: str, features: tuple[s
     faults = {d.kind for d in verify_plan(chosen, module.main.body[0], PRESETS["cpu:avx512"])}
     assert faults == ({"ResourceExceeded"} if features else set())
     other = matmul("M", 48, 51, dtype=DType.u16, acc=DType.i32)
-    (wide,) = verify_plan(msgspec.structs.replace(chosen, dot="pairs", packed=()), other, TARGET)
+    (wide,) = verify_plan(msgspec.structs.replace(chosen, mr=1, dot="pairs", packed=()), other, TARGET)
     assert wide.kind == "InvalidPlan" and "no such narrow integers" in str(wide)
 
 

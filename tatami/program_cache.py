@@ -27,7 +27,7 @@ from tatami.runtime.sanitizer import sanitizer_flags
 from tatami.stages import encode_body, stage
 from tatami.stored import StoredProgram, execution_of, program_record, read_record
 
-_OWN = (".py", ".c", ".h", ".cuh")
+_OWN = (".py", ".c", ".h", ".cuh", ".json")
 _RESULTS_DEPEND_ON = ("islpy", "numpy", "onnx")
 
 

@@ -47,13 +47,17 @@ def timings(rows: list[dict[str, Any]], copy: float | None, product: float | Non
         yield f"  {r.get('plan', ''):44} {r['name']:44} {ours * 1e6:9.1f} us  {speed:>12}  {peer:>26}  {ratio:>5}  {share}".rstrip()
 
 
-def tuned_plans(record: Mapping[str, Any]) -> dict[str, Any]:
-    """key → the plan that ran fastest and right, as `tt.compile(..., decisions=...)` takes it."""
-    best: dict[str, tuple[float, Any]] = {}
+def fastest_plans(record: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], int]]:
+    """key → the row of the plan that ran fastest and right, and how many did run right."""
+    rows: dict[str, list[Mapping[str, Any]]] = {}
     for step in record["steps"]:
         for r in step["rows"] if step["step"] == "plans" else ():
             if r.get("ok") and "median" in r:
-                seconds = r["median"]["Tatami"]
-                if r["key"] not in best or seconds < best[r["key"]][0]:
-                    best[r["key"]] = (seconds, r["document"])
-    return {"plans": {key: document for key, (_, document) in best.items()}} if best else {}
+                rows.setdefault(r["key"], []).append(r)
+    return {key: (min(some, key=lambda r: r["median"]["Tatami"]), len(some)) for key, some in rows.items()}
+
+
+def tuned_plans(record: Mapping[str, Any]) -> dict[str, Any]:
+    """key → the plan that ran fastest and right, as `tt.compile(..., decisions=...)` takes it."""
+    best = fastest_plans(record)
+    return {"plans": {key: row["document"] for key, (row, _) in best.items()}} if best else {}

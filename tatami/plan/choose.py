@@ -98,6 +98,11 @@ def _plan_of(
 
             fixed = tuple(msgspec.structs.replace(c, plan=with_algorithm(c.plan, lying, target, sizes)) for c in fixed)
         choices, rejected = fixed, (*loser, *rejected)
+    elif target.isa == "sm90":
+        from tatami.plan.tuned import take_tuned
+
+        choices, ranked_lower = take_tuned(lying, key, choices, target)
+        rejected = (*ranked_lower, *rejected)
     return RegionPlan(region.name, key, choices, rejected)
 
 

@@ -6,7 +6,7 @@ other sizes; where tensor cores do not take it, the synchronous template. Everyt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tatami.core.target import Target
 from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
 from tatami.plan.choose_sm90 import (
     can_stage,
+    every_shape,
     mapped_sizes,
     residuals,
     row_bytes,
@@ -27,6 +28,7 @@ from tatami.plan.choose_sm90 import (
 from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
 from tatami.plan.gpu_limits import (
+    MmaPlan,
     hard_limits,
     shape_rules,
     sm80_instruction,
@@ -42,6 +44,7 @@ from tatami.plan.ir import (
     Sm80Pair,
     Sm90Mma,
     Sm90Pair,
+    TileOrder,
 )
 from tatami.plan.passes import size_at
 from tatami.plan.pipeline import PLAIN, Traffic
@@ -238,14 +241,42 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     if isinstance(view, str):
         pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
         return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
-    dtype, traffic = view.lhs.dtype, _traffic(region, view, sizes)
     _, candidates = _groups(region, view, target)[0]
-    fits = [
-        c for c in candidates if not [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target), *spills(c.plan, dtype, target)]
-    ]
-    offers = [
-        Offer(c.line, c.plan, gpu_estimate(c.plan, dtype, _dims(view, sizes, c.plan.tile[0]), target, traffic)) for c in fits
-    ]
+    return _offers([c.plan for c in candidates], region, view, target, sizes)
+
+
+def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Offer, ...]:
+    """Of a product that the SM90 template takes at all its sizes, the plans with every shape and order of tiles, the fastest by
+    the estimate first: what a table of tuned plans is chosen from. None of another Region."""
+    view = "" if region.opaque is not None else _product_of(region)
+    if isinstance(view, str) or target.isa != "sm90" or why_not_wgmma(region, view):
+        return ()
+    conditions, wide = _alignment(view, 16 // view.lhs.dtype.itemsize)
+    if not wide or _not_empty(conditions, mapped_sizes(region, view)):
+        return ()
+    staged, row = can_stage(region, view, ()), row_bytes(region, view)
+    can_fetch = bool(residuals(view)) and not why_not_fetched(region, view, ())
+    shapes = [s for s in sm90_shapes(view, staged, every_shape()) if can_fetch or not s.fetched]
+    plans = [sm90_plan(region, view, s, staged, row) for s in shapes]
+    orders: tuple[TileOrder, ...] = ("grouped", "hilbert", "row")
+    ordered = [msgspec.structs.replace(p, tile_order=order) for p in plans for order in orders]
+    return _offers(ordered, region, view, target, sizes)
+
+
+def product_estimate(plan: MmaPlan | GpuSync, region: Region, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
+    """Of a plan for a Region that is a product."""
+    view = _product_of(region)
+    assert not isinstance(view, str)
+    return gpu_estimate(plan, view.lhs.dtype, _dims(view, sizes, plan.tile[0]), target, _traffic(region, view, sizes))
+
+
+def _offers(
+    plans: Sequence[MmaPlan | GpuSync], region: Region, view: GemmView, target: Target, sizes: Mapping[str, int]
+) -> tuple[Offer, ...]:
+    """Those that the machine has room for, the fastest first."""
+    dtype = view.lhs.dtype
+    fits = [p for p in plans if not [*shape_rules(p), *hard_limits(p, dtype, target), *spills(p, dtype, target)]]
+    offers = [Offer(Candidate(p).line, p, product_estimate(p, region, target, sizes)) for p in fits]
     return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
 
 
@@ -287,7 +318,7 @@ def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition
     if residuals(view) and not why_not_fetched(region, view, conditions):
         fetched = (msgspec.structs.replace(s, fetched=True) for s in shapes if s.tile[0] * s.tile[1] >= FETCHED_TILE)
         shapes += [s for s in fetched if stages_of(s, staged, row) >= FETCHED_STAGES]
-    return [Candidate(sm90_plan(region, view, shape, staged and shape.split_k == 1, row)) for shape in shapes]
+    return [Candidate(sm90_plan(region, view, shape, staged, row)) for shape in shapes]
 
 
 def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Candidate]:

@@ -6,6 +6,8 @@ boxes of 64 of these, and CTAs that share it load whole boxes each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import Literal
 
 import msgspec
@@ -73,6 +75,18 @@ SHAPES = (
 )
 
 
+def every_shape() -> Iterator[Shape]:
+    """Those that the template has for tiles of whole instructions, whether memory and registers hold them or not."""
+    for bm, bn, parts in product((64, 128), (64, 128, 256), (2, 4, 8, 16)):
+        yield Shape((bm, bn), bm // 64, split_k=parts)
+    for bm, bn in product((64, 128), (8, 16, 32, 64)):
+        yield Shape((bm, bn), bm // 64, swap_ab=True)
+    for bm, bn in product((64, 128, 192, 256), range(32, 257, 32)):
+        for consumers, schedule in ((1, "cooperative"), (2, "cooperative"), (3, "cooperative"), (2, "pingpong")):
+            for cluster, fetched in product(((1, 1), (2, 1), (1, 2)), (False, True)):
+                yield Shape((bm, bn), consumers, schedule, cluster, fetched=fetched)  # type: ignore[arg-type]
+
+
 def why_not_wgmma(region: Region, view: GemmView) -> str:
     """Why this template does not take a product that an MMA template takes, or "": what sm80_mma is chosen for instead."""
     if why := why_not_mma(view, codes=True):
@@ -120,12 +134,12 @@ def row_bytes(region: Region, view: GemmView) -> int:
     return ROW_BYTES if even else SHORT_ROW_BYTES
 
 
-def sm90_shapes(view: GemmView, staged: bool) -> list[Shape]:
-    """Those of SHAPES whose boxes the operands have. A warpgroup with more accumulators than 128 leaves no registers
+def sm90_shapes(view: GemmView, staged: bool, shapes: Iterable[Shape] = SHAPES) -> list[Shape]:
+    """Those of `shapes` whose boxes the operands have. A warpgroup with more accumulators than 128 leaves no registers
     for results that are stored one by one; with more than 96 none for what is kept from one group of rows to the next."""
     majors = major_of(view.lhs, view.m, view.k), major_of(view.rhs, view.n, view.k)
     out = []
-    for shape in SHAPES:
+    for shape in shapes:
         if view.groups is not None and shape != Shape(shape.tile, shape.consumers):
             continue  # parts of a tile are computed by one CTA
         a, b = majors[::-1] if shape.swap_ab else majors

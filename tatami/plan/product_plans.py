@@ -39,6 +39,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
     stages = stages_of(shape, staged, row)
     cm, cn = shape.cluster
     whole = shape.split_k == 1 and view.groups is None
+    staged = staged and shape.split_k == 1
     return Sm90Mma(
         tile=(bm, bn, bk),
         stages=stages,

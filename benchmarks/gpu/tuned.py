@@ -1,0 +1,89 @@
+"""The table of tuned plans of a chip (tatami/plan/tuned_plans): the benchmark's products, each with its best plan.
+
+    python -m benchmarks.gpu.tuned --chip h200                     by simulation of every plan of the space, through NVRTC
+    python -m benchmarks.gpu.tuned --chip h200 --measured FILE     entries of a record of `make gpu` take their place
+
+Of the plans that the simulation ranks first, the first whose kernel the compiler takes without spills or warnings is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import tatami
+from benchmarks.gpu.cases import Case, timed
+from benchmarks.gpu.report import fastest_plans
+from tatami.api import prepare
+from tatami.core.codec import to_builtins
+from tatami.cu.ir import Source
+from tatami.decisions import Decisions
+from tatami.plan.choose import plan_key
+from tatami.plan.choose_gpu import Offer, measurable, tunable
+from tatami.plan.ir import Guarded
+from tatami.plan.rename import kept_choices
+from tatami.plan.tuned import Entry
+from tatami.region.ir import Region
+from tatami.runtime.nvrtc import compile_cubin, nvrtc_version
+
+CLOSE = 1.01
+"""The simulation does not tell plans apart that are this close: then the one that the planner takes by itself is kept."""
+FOLDER = Path(tatami.__file__).parent / "plan" / "tuned_plans"
+
+
+def simulated(chip: str) -> Iterator[tuple[str, Entry]]:
+    """Key and entry of each product of the benchmark that the template takes."""
+    for case in timed("gemm"):
+        compilation = prepare(case.make(), target=chip)
+        (region,) = (r for r in compilation.stages["realised"].main.body if isinstance(r, Region))
+        key = plan_key(region, compilation.target)
+        offers = tunable(region, compilation.target, {})
+        (own, *_) = measurable(region, compilation.target, {})
+        if offers and own.estimate["total"] <= CLOSE * offers[0].estimate["total"]:
+            offers = (own, *offers)
+        best = next((o for o in offers if is_clean(case, chip, key, o)), None)
+        if best is not None:
+            record = f"simulated (decision 0016); compiled by NVRTC {nvrtc_version()} without spills or warnings"
+            document = to_builtins(kept_choices((Guarded((), best.plan),), region))
+            yield key, Entry(case.name, "simulation", best.estimate["total"], len(offers), record, document)
+
+
+def is_clean(case: Case, chip: str, key: str, offer: Offer) -> bool:
+    stages = prepare(case.make(), target=chip, decisions=Decisions(plans={key: offer.plan})).stages
+    source: Source = stages["cu"].main
+    cubins = [compile_cubin(u.text, u.arch, dict(source.headers)) for u in source.units]
+    return not any(c.warnings or c.spill_bytes for c in cubins)
+
+
+def measured(record: Mapping[str, Any], name: str) -> dict[str, Entry]:
+    """Of a record of `make gpu`; `name` is its file's."""
+    return {
+        key: Entry(row["name"], "measurement", row["median"]["Tatami"], count, name, row["document"])
+        for key, (row, count) in fastest_plans(record).items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--chip", required=True)
+    parser.add_argument("--measured", type=Path, help="a record of `make gpu`")
+    args = parser.parse_args()
+    path = FOLDER / f"{args.chip}.json"
+    if args.measured is None:
+        table = dict(simulated(args.chip))
+    else:
+        table = msgspec.json.decode(path.read_bytes(), type=dict[str, Entry])
+        table |= measured(json.loads(args.measured.read_text()), args.measured.name)
+    FOLDER.mkdir(exist_ok=True)
+    path.write_text(json.dumps(msgspec.to_builtins(table), indent=1) + "\n")
+    for entry in table.values():
+        print(f"{entry.case}: {entry.seconds * 1e6:.1f} us by {entry.ranked_by} of {entry.plans} plans")
+
+
+if __name__ == "__main__":
+    main()

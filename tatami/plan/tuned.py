@@ -1,0 +1,58 @@
+"""Plans of products that were ranked beforehand: a table per chip, which the planner takes where the product is in it.
+
+An entry says what ranked it: the simulation of every plan of the SM90 template's space, of which the planner looks at some
+20, or measurements on the chip, whose record replaces it (`python -m benchmarks.gpu.tuned`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
+
+from tatami.core.target import Target
+from tatami.plan.choose_gpu import Candidate, product_estimate
+from tatami.plan.decide import read_plan
+from tatami.plan.ir import GpuSync, Guarded, Rejected, Sm80Mma, Sm90Mma
+from tatami.plan.rename import obeyed_choices
+from tatami.region.ir import Region
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`seconds` of the best of `plans` plans; `record`: the file of the measurements, or how it was simulated."""
+
+    case: str
+    ranked_by: Literal["simulation", "measurement"]
+    seconds: float
+    plans: int
+    record: str
+    document: dict[str, Any]
+
+
+@lru_cache
+def tuned_table(chip: str) -> Mapping[str, Entry]:
+    """By the key of a plan; empty where the chip has no table."""
+    file = files("tatami.plan") / "tuned_plans" / f"{chip}.json"
+    return msgspec.json.decode(file.read_bytes(), type=dict[str, Entry]) if file.is_file() else {}
+
+
+def take_tuned(
+    region: Region, key: str, choices: tuple[Guarded, ...], target: Target
+) -> tuple[tuple[Guarded, ...], tuple[Rejected, ...]]:
+    """The table's plan in place of what was chosen for a Region without symbolic sizes, and why that is rejected."""
+    entry = tuned_table(target.name).get(key)
+    (chosen, *others) = choices
+    if entry is None or others or not isinstance(chosen.plan, Sm80Mma | Sm90Mma | GpuSync):
+        return choices, ()
+    (tuned,) = obeyed_choices((Guarded((), read_plan(entry.document, key)),), region)
+    assert isinstance(tuned.plan, Sm80Mma | Sm90Mma | GpuSync)
+    if tuned.plan == chosen.plan:
+        return choices, ()
+    estimate = product_estimate(tuned.plan, region, target, {})
+    best = f"{Candidate(tuned.plan).line}: {entry.seconds * 1e6:.4g} us by {entry.ranked_by} of {entry.plans} plans"
+    why = f"the table of {target.name} has {best}"
+    rejected = Rejected(Candidate(chosen.plan).line, why, chosen.estimate)
+    return (Guarded((), tuned.plan, estimate),), (rejected,)

@@ -1,19 +1,23 @@
 """A call at shapes the program was called with before: only what differs from call to call is done again.
 
-It takes numpy arrays that kernels read where they lie: of the input's dtype, contiguous, aligned, writable (so that the
-buffer protocol gives their address at once). Others go the long way, which checks, copies and explains.
+It takes numpy arrays that kernels read where they lie: of the input's dtype, contiguous, aligned, and where it is done in
+Python writable (so that the buffer protocol gives their address at once). Others go the long way, which checks, copies and
+explains. What is done here is done in C where `short_call.py` has it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
 from tatami.core.tensor import numpy_dtype
-from tatami.runtime.arrays import CHECK_FROM, check_memory
+from tatami.runtime.arrays import CHECK_FROM, check_memory, empty_block
+from tatami.runtime.short_call import short_call
 
 if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram, Sized
@@ -50,6 +54,19 @@ class QuickCall:
         self._is_large = self._bytes >= CHECK_FROM
         self._idle: list[Block] = []
         """The entry's block of calls that are over: each call has one to itself."""
+        if (in_c := short_call()) is not None:
+            self.run = self._in_c(in_c)  # type: ignore[method-assign]
+
+    def _in_c(self, in_c: Any) -> Any:
+        """`run` as `short_call.c` does it."""
+        arrays = [port[:3] + port[4:] for port in self._inputs] + [port[1:] for port in self._outputs]
+        ports = tuple((n, kind, shape, k, math.prod(shape) * kind.itemsize) for n, shape, kind, k in arrays)
+        program, arena = self._program, self._arena or None
+        enough = partial(check_memory, self._bytes) if self._is_large else None
+        entry = ctypes.cast(cast(Any, self._entry), ctypes.c_void_p).value
+        words = bytes(self._new_block()[0])
+        ways = (program.take_arena, program.give_arena, empty_block, enough, program.fault)
+        return in_c(ports, self._count, entry, words, arena, self._at, *ways)
 
     def run(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The outputs by name; None when an array is missing, too many, of another shape, or has to go the long way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -10,10 +11,23 @@ import pytest
 
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
+from tatami.runtime import quick_call
+from tatami.runtime import short_call as short_call_module
+from tatami.runtime.short_call import short_call
 
 
-@pytest.fixture(scope="module")
-def f() -> Any:
+@pytest.fixture(params=["c", "python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How quick calls are made."""
+    if request.param == "python":
+        monkeypatch.setattr(quick_call, "short_call", lambda: None)
+    elif short_call() is None:
+        pytest.skip("the headers of Python or numpy are missing")
+    return request.param
+
+
+@pytest.fixture
+def f(way: str) -> Any:
     g = tt.Graph("axpy")
     x, y = (g.input(n, ("N", 64), tt.fp32) for n in "xy")
     g.output("z", x * 2.0 + y)
@@ -99,3 +113,65 @@ def test_other_shapes_and_threads_do_not_meet(f: Any) -> None:
     for t in threads:
         t.join()
     assert failed == []
+
+
+def test_results_that_are_held_stay_as_they_are(f: Any) -> None:
+    given = [arrays(5, k) for k in range(6)]
+    held = [f(a)["z"] for a in given]
+    for z, a in zip(held, given):
+        np.testing.assert_allclose(z, a["x"] * 2 + a["y"], rtol=1e-6, atol=1e-6)
+        assert z.ctypes.data % 64 == 0 and z.flags.writeable
+
+
+def test_nothing_is_kept_of_a_call(f: Any) -> None:
+    """Counts of references of what is passed and of dtypes are the same after a thousand calls, refused ones among them."""
+    a = arrays(5)
+    f(a)
+    counted = (a, a["x"], a["x"].dtype, None, "z")
+    before = [sys.getrefcount(x) for x in counted]
+    for _ in range(1000):
+        f(a)
+        assert f._recent.run({"x": a["x"]}) is None and f._recent.run({**a, "x": a["x"].T}) is None
+    after = [sys.getrefcount(x) for x in counted]
+    assert all(abs(x - y) < 20 for x, y in zip(before, after)), (before, after)
+
+
+def test_faults_and_arenas(way: str) -> None:
+    """An index outside its tensor is the same diagnostic the second time; what lies between kernels has memory."""
+    g = tt.Graph("rows")
+    x, i = g.input("x", (8, 40), tt.fp32), g.input("i", (4,), tt.i64)
+    rows = x[i]
+    g.output("y", (rows @ x.transpose(0, 1)).softmax(-1) @ x)
+    g.output("r", rows)
+    f = tt.compile(g, threads=1)
+    a = np.random.default_rng(0).standard_normal((8, 40)).astype(np.float32)
+    for _ in range(3):
+        made = f(x=a, i=np.array([0, 7, 3, 3]))
+        np.testing.assert_array_equal(made["r"], a[[0, 7, 3, 3]])
+        with pytest.raises(TatamiError, match="IndexOutOfRange"):
+            f(x=a, i=np.array([0, 8, 3, 3]))
+
+
+def test_many_arrays(way: str) -> None:
+    g = tt.Graph("many")
+    xs = [g.input(f"x{k}", (3,), tt.fp32) for k in range(80)]
+    for k, x in enumerate(xs):
+        g.output(f"y{k}", x + float(k))
+    f = tt.compile(g, threads=1)
+    a = {f"x{k}": np.full(3, k, np.float32) for k in range(80)}
+    for _ in range(3):
+        made = f(a)
+        assert all((made[f"y{k}"] == 2 * k).all() for k in range(80))
+
+
+def test_without_headers_calls_stay_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short_call_module, "_headers", lambda: None)
+    monkeypatch.setattr(short_call_module, "_loaded", [])
+    assert short_call() is None
+    short_call_module.make()
+    g = tt.Graph("g")
+    g.output("y", g.input("x", (3,), tt.fp32) + 1.0)
+    f = tt.compile(g, threads=1)
+    for _ in range(3):
+        assert (f(np.ones(3, np.float32))["y"] == 2).all()
+    assert f._recent.run.__name__ == "run"

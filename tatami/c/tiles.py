@@ -1,12 +1,13 @@
 """Products of narrow integers by tiles of AMX: 16 rows of 64 bytes, multiplied and added to 16 x 16 sums by one instruction.
 
-    tatami_tiles_<a><b>    buffers a, b, c; sizes rows, pitch of a, k0, k1, pitch of b, pitch of c
-        c[rows][32] += a * b over k0 <= k < k1 (k0 = 0: c is overwritten), where k counts groups of four numbers of 8 bits, an
-        element of 32 bits: u8 or i8 in a, u8 or i8 in b. a is a matrix [rows][pitch], its pitch in bytes, b is [k1-k0][pitch],
-        c has rows of its own pitch, both in elements.
+    tatami_tiles_<a><b>    buffers a, b, c; sizes rows, pitch of a, k0, k1, depth of b, pitch of c, columns
+        c[rows][columns] += a * b over k0 <= k < k1 (k0 = 0: c is overwritten), where k counts groups of four numbers of 8
+        bits, an element of 32 bits: u8 or i8 in a, u8 or i8 in b. a is a matrix [rows][pitch], its pitch in bytes. b is slivers
+        [depth][32], of which k1-k0 rows are read; c has a pitch in elements, and whole slivers are written.
 
-Four tiles hold the sums of 32 x 32, two of a and two of b are multiplied each with each. The last groups of k, fewer than 16,
-are copied and filled up with zeros. Panels of rows are balanced; both tiles of one have the same number of rows, so that one
+Four tiles hold the sums of 32 x 32, two of a and two of b are multiplied each with each; a panel of rows goes along all
+slivers, so that what it writes is few pages, fetched under the products before. The last groups of k, fewer than 16, are
+copied and filled up with zeros. Panels of rows are balanced; both tiles of one have the same number of rows, so that one
 configuration serves all: they overlap in a row or two, whose sums are then made twice and are the same.
 
 Tiles are state that Linux gives a process on demand: the unit asks when it is loaded, so that programs of their own have them.
@@ -36,32 +37,33 @@ def tile_unit(name: str) -> Unit | None:
 
 
 def _panel_text(down: int) -> str:
-    """A panel of one tile of rows or two, `second` rows apart: tiles 0 to 3 are sums, 4 and 5 of a, 6 and 7 of b."""
+    """A panel of one tile of rows or two, `second` rows apart: tiles 0 to 3 are sums, 4 and 5 of a, 6 and 7 of b. `ends` and
+    `last`: the last groups of k of both, none where all are whole."""
     sums = [(i, v, 2 * i + v) for i in range(down) for v in range(2)]
     at_c = {t: f"c + {i} * second * cp + {v * TILE}, 4 * cp" for i, v, t in sums}
     loads = " ".join(f"LOAD({t}, {place});" for t, place in at_c.items())
     zeros = " ".join(f"ZERO({t});" for t in at_c)
     stores = " ".join(f"STORE({t}, {place});" for t, place in at_c.items())
 
-    def step(a: str, pitch: str, b: str, b_pitch: str) -> str:
-        out = [f"LOAD({6 + v}, {b} + {v * TILE}, 4 * {b_pitch});" for v in range(2)]
+    def step(a: str, pitch: str, b: str) -> str:
+        out = [f"LOAD({6 + v}, {b} + {v * TILE}, {4 * BLOCK});" for v in range(2)]
         for i in range(down):
             out.append(f"LOAD({4 + i}, {a} + {i} * second * {pitch}, {pitch});")
             out += [f"DOT({2 * i + v}, {4 + i}, {6 + v});" for v in range(2)]
         return " ".join(out)
 
-    return f"""static void panel_{down}(int64_t steps, int64_t rest, const char *a, int64_t ap, const T *b, int64_t bp,
-                    const T *last, int64_t height, int64_t second, T *c, int64_t cp, int first) {{
+    return f"""static void panel_{down}(int64_t steps, const char *a, int64_t ap, const T *b, const char *ends, const T *last,
+                    int64_t rows, int64_t second, T *c, int64_t cp, int first) {{
   if (first) {{ {zeros} }} else {{ {loads} }}
-  for (int64_t k = 0; k < steps; ++k, a += {4 * TILE}, b += {TILE} * bp) {{
-    {step("a", "ap", "b", "bp")}
+  const int64_t each = (rows + steps) / (steps + 1);
+  for (int64_t k = 0, i = 0; k < steps; ++k, a += {4 * TILE}, b += {TILE * BLOCK}) {{
+    for (const int64_t next = i + each < rows ? i + each : rows; i < next; ++i) {{
+      __builtin_prefetch(c + i * cp, 1);
+      __builtin_prefetch(c + i * cp + {TILE}, 1);
+    }}
+    {step("a", "ap", "b")}
   }}
-  if (rest) {{
-    T end[{BLOCK}][{TILE}] = {{{{0}}}};
-    for (int64_t i = 0; i < height + {down - 1} * second; ++i) __builtin_memcpy(end[i], a + i * ap, 4 * rest);
-    const char *ends = (const char *)end;
-    {step("ends", str(4 * TILE), "last", str(BLOCK))}
-  }}
+  if (last) {{ {step("ends", str(4 * TILE), "last")} }}
   {stores}
 }}"""
 
@@ -91,24 +93,25 @@ static void configure(int64_t rows) {
 }"""
 
 _ROUTINE = f"""int @NAME(void *const *buffers, const int64_t *sizes) {{
-  const int64_t rows = sizes[0], ap = sizes[1], k0 = sizes[2], k1 = sizes[3], bp = sizes[4], cp = sizes[5];
-  const char *a = (const char *)buffers[0] + 4 * k0;
-  const T *b = buffers[1];
-  T *c = buffers[2];
+  const int64_t rows = sizes[0], ap = sizes[1], k0 = sizes[2], k1 = sizes[3], sliver = {BLOCK} * sizes[4], cp = sizes[5];
+  const int64_t panels = (rows + {BLOCK - 1}) / {BLOCK}, slivers = (sizes[6] + {BLOCK - 1}) / {BLOCK};
   if (rows <= 0) return 0;
-  const int64_t panels = (rows + {BLOCK - 1}) / {BLOCK}, most = (rows + panels - 1) / panels;
-  const int64_t height = most > {TILE} ? (most + 1) / 2 : most;
-  const int64_t steps = (k1 - k0) / {TILE}, rest = (k1 - k0) % {TILE};
-  T last[{TILE}][{BLOCK}];
-  if (rest) {{
-    __builtin_memset(last, 0, sizeof last);
-    for (int64_t k = 0; k < rest; ++k) __builtin_memcpy(last[k], b + (steps * {TILE} + k) * bp, sizeof last[k]);
-  }}
+  const int64_t most = (rows + panels - 1) / panels, height = most > {TILE} ? (most + 1) / 2 : most;
+  const int64_t steps = (k1 - k0) / {TILE}, rest = (k1 - k0) % {TILE}, whole = steps * {TILE};
+  T ends[{BLOCK}][{TILE}] = {{{{0}}}}, last[{TILE}][{BLOCK}] = {{{{0}}}};
   configure(height);
   for (int64_t p = 0; p < panels; ++p) {{
     const int64_t at = rows * p / panels, r = rows * (p + 1) / panels - at;
-    if (most > {TILE}) panel_2(steps, rest, a + at * ap, ap, b, bp, last[0], height, r - height, c + at * cp, cp, k0 == 0);
-    else panel_1(steps, rest, a + at * ap, ap, b, bp, last[0], height, 0, c + at * cp, cp, k0 == 0);
+    const char *a = (const char *)buffers[0] + 4 * k0 + at * ap;
+    for (int64_t i = 0; rest && i < r; ++i) __builtin_memcpy(ends[i], a + 4 * whole + i * ap, 4 * rest);
+    for (int64_t s = 0; s < slivers; ++s) {{
+      const T *b = (const T *)buffers[1] + s * sliver;
+      T *c = (T *)buffers[2] + at * cp + s * {BLOCK};
+      if (rest) __builtin_memcpy(last, b + whole * {BLOCK}, rest * sizeof last[0]);
+      const T *more = rest ? last[0] : 0;
+      if (most > {TILE}) panel_2(steps, a, ap, b, (const char *)ends, more, r, r - height, c, cp, k0 == 0);
+      else panel_1(steps, a, ap, b, (const char *)ends, more, r, 0, c, cp, k0 == 0);
+    }}
   }}
   __asm__ volatile("tilerelease" : :);
   return 0;

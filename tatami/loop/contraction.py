@@ -19,23 +19,25 @@ the epilogue reads lie in a page or two a row, where the rows of all panels woul
 long rows of rhs in place: slivers are nc columns wide, and each row of rhs is read as it lies.
 
 Where the plan multiplies narrow integers in groups of k, the Region is taken over groups first (region/narrow.py): panels and
-slivers are then of groups in elements of 32 bits, and the micro-kernel is another; nothing else differs.
+slivers are then of groups in elements of 32 bits, and the micro-kernel is another. By tiles of AMX, lhs is rows instead of
+panels, and nc columns of slivers go together: tiles are configured once for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from tatami.core.bounds import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.finished_sums import FinishedSums
 from tatami.loop.packing import Stmts, misfit
+from tatami.loop.slivers import Slivers
 from tatami.plan.ir import DOT_COUNT, CpuContraction
 from tatami.region.ir import Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
@@ -63,7 +65,21 @@ def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
     return _Contraction(region, plan).body()
 
 
-class _Contraction(FinishedSums):
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of lhs that go along slivers: the batch they are of, first and number, where their panels begin, room for their
+    sums. `slivers`: where all slivers begin that are `packed`, or where the one in use is to be copied."""
+
+    values: dict[str, Expr]
+    first: Expr
+    number: Expr
+    panels: loop.Pointer
+    sums: str
+    slivers: loop.Pointer
+    packed: bool = False
+
+
+class _Contraction(Slivers):
     def __init__(self, region: Region, plan: CpuContraction) -> None:
         self.region, self.plan = region, plan
         shape, dot = self.find_shape(), ""
@@ -90,8 +106,9 @@ class _Contraction(FinishedSums):
         self.rows_lie = lying_rows if plan.by_tiles else self.lying("m", shape)
         self.columns_lie = self.lying("n", shape)
         self.is_wide = self.goes_by_rows()
-        if self.is_wide:
+        if self.is_wide or plan.by_tiles:
             self.nr = plan.nc
+        self.sliver = plan.nr if plan.by_tiles else self.nr
         self.slivers = ceildiv(self.n, expr(self.nr))
         self.ready = self.ready_operand()
         self.result = result_matrix(region, plan.acc, self.m_axes, self.n_axes)
@@ -140,7 +157,7 @@ class _Contraction(FinishedSums):
         memref = self.memrefs[e.tensor]
         rank = len(memref.shape)
         order, layout = (*range(rank - 2), rank - 1, rank - 2), memref.layout
-        if rank < 2 or layout.kind != "blocked" or layout.order != order or layout.blocks != ((rank - 1, self.nr),):
+        if rank < 2 or layout.kind != "blocked" or layout.order != order or layout.blocks != ((rank - 1, self.sliver),):
             return None
         wanted = tuple(self.linear(g) for g in (self.k_axes, self.n_axes))
         whole = memref.shape[-2:] == (self.k, self.n) and not any(map(any, layout.padding))
@@ -169,8 +186,6 @@ class _Contraction(FinishedSums):
         k, m, line = self.k.as_int(), self.m.as_int(), self.nr * self.dtype.itemsize
         if k is None or m is None or self.k_blocks != ONE or self.rows_lie is not None or self.is_turned:
             return False
-        if self.plan.by_tiles:
-            return False  # a call configures tiles
         return 0 < k * line <= SHORT_SLIVER and m * line >= TALL_SUMS
 
     def linear(self, axes: Sequence[str]) -> Expr:
@@ -199,11 +214,11 @@ class _Contraction(FinishedSums):
         own = (*start, *self.pack_rows({}, panels.name, i0, rows))
         if self.ready is not None or self.columns_lie is not None:
             sliver = self.local_sliver()
-            inner = self.all_slivers({}, i0, rows, first, sums.name, loop.Pointer(sliver.name, ZERO))
+            inner = self.all_slivers(_Rows({}, i0, rows, first, sums.name, loop.Pointer(sliver.name, ZERO)))
             return (loop.Parallel(x, blocks, work, (*own, *inner), (panels, sliver, sums)),)
         slivers, s = self.local(self.k * self.slivers * self.nr), self.counter(self.slivers)
         pack = self.each_k_block(lambda k0, k1: self.pack_sliver({}, slivers.name, self.sliver_at(k0, var(s)), var(s), k0, k1))
-        inner = self.all_slivers({}, i0, rows, first, sums.name, loop.Pointer(slivers.name, ZERO), packed=True)
+        inner = self.all_slivers(_Rows({}, i0, rows, first, sums.name, loop.Pointer(slivers.name, ZERO), packed=True))
         return (
             slivers,
             loop.Parallel(s, self.slivers, grain(GRAIN_PACK, self.k * self.nr), pack),
@@ -225,7 +240,7 @@ class _Contraction(FinishedSums):
             return (panels, *packing, taken)
         sliver, sums = self.local_sliver(), self.local_sums(self.m)
         first = loop.Pointer(panels.name, ZERO)
-        compute = self.one_sliver({}, ZERO, self.m, first, sums.name, var(s), loop.Pointer(sliver.name, ZERO))
+        compute = self.one_sliver(_Rows({}, ZERO, self.m, first, sums.name, loop.Pointer(sliver.name, ZERO)), var(s))
         return (panels, *packing, loop.Parallel(s, self.slivers, grain(GRAIN_FLOPS, work), compute, (sliver, sums)))
 
     def split_batch(self) -> Stmts:
@@ -237,38 +252,11 @@ class _Contraction(FinishedSums):
         start, i0, rows = self.balanced(self.m, block, blocks)
         pack = self.pack_rows(values, panels.name, i0, rows)
         first = loop.Pointer(panels.name, ZERO)
-        inner = self.all_slivers(values, i0, rows, first, sums.name, loop.Pointer(sliver.name, ZERO))
+        inner = self.all_slivers(_Rows(values, i0, rows, first, sums.name, loop.Pointer(sliver.name, ZERO)))
         work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         return (loop.Parallel(x, self.batches * blocks, work, (*declare, *start, *pack, *inner), (panels, sliver, sums)),)
 
     # -- blocks --------------------------------------------------------------------------------
-
-    def local_panels(self, rows: Expr) -> loop.LocalBuffer:
-        """Room for panels of that many rows; none when rows are used where they lie."""
-        return self.local(ZERO if self.rows_lie is not None else rows * self.k)
-
-    def local_sliver(self) -> loop.LocalBuffer:
-        """Room for one block of k of a sliver; none when the slivers are ready."""
-        return self.local(ZERO if self.ready is not None else ceildiv(self.k, self.k_blocks) * self.nr)
-
-    def local_sums(self, rows: Expr) -> loop.LocalBuffer:
-        """Room for the sums of a sliver, and for the same turned."""
-        return self.local(rows * self.nr * (2 if self.is_turned else 1))
-
-    def row_blocks(self) -> tuple[Expr, Expr]:
-        """Number of row blocks, and the rows of the largest: mc, less where K is long."""
-        mc = maximum(
-            expr(2 * self.mr),
-            minimum(expr(self.plan.mc), floordiv(expr(2 * self.plan.mc * self.plan.kc), maximum(self.k, ONE))),
-        )
-        blocks = maximum(ONE, ceildiv(self.m, mc))
-        return blocks, ceildiv(self.m, blocks)
-
-    def each_k_block(self, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
-        return self.each_block(self.k, self.k_blocks, make)
-
-    def sliver_at(self, k0: Expr, sliver: Expr) -> Expr:
-        return (sliver * self.k + k0) * self.nr
 
     def band(self) -> Expr | None:
         """Slivers that are copied together, where there are panels to go along them; None where none are copied."""
@@ -293,74 +281,37 @@ class _Contraction(FinishedSums):
 
         def along(i0: Expr, rows: Expr) -> Stmts:
             a, b = loop.Pointer(panels, i0 * self.k), loop.Pointer(copies, -s0 * each)
-            return (loop.For(s, s0, s1, self.one_sliver({}, i0, rows, a, sums, var(s), b, packed=True)),)
+            return (loop.For(s, s0, s1, self.one_sliver(_Rows({}, i0, rows, a, sums, b, packed=True), var(s))),)
 
         return (d0, d1, loop.For(s, s0, s1, pack), *self.each_panel(self.m, along))
 
-    def each_panel(self, rows: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
-        """make(first row, number of rows) for each of the balanced panels of `rows`."""
-        count = ceildiv(rows, expr(self.mr))
-        q = self.counter(ceildiv(self.m, expr(self.mr)))
-        declare, first, r = self.balanced(rows, var(q), count)
-        return (loop.For(q, ZERO, count, (*declare, *make(first, r))),)
-
-    def all_slivers(
-        self,
-        values: dict[str, Expr],
-        i0: Expr,
-        rows: Expr,
-        panels: loop.Pointer,
-        sums: str,
-        to: loop.Pointer,
-        packed: bool = False,
-    ) -> Stmts:
+    def all_slivers(self, taken: _Rows) -> Stmts:
         s = self.counter(self.slivers)
-        return (loop.For(s, ZERO, self.slivers, self.one_sliver(values, i0, rows, panels, sums, var(s), to, packed)),)
+        return (loop.For(s, ZERO, self.slivers, self.one_sliver(taken, var(s))),)
 
-    def one_sliver(
-        self,
-        values: dict[str, Expr],
-        i0: Expr,
-        rows: Expr,
-        panels: loop.Pointer,
-        sums: str,
-        s: Expr,
-        slivers: loop.Pointer,
-        packed: bool = False,
-    ) -> Stmts:
-        """`rows` rows, whose panels are at `panels`, by one sliver, from sums over all of k to results. `slivers`: where all
-        slivers begin that are `packed`, or where this one is to be copied."""
+    def one_sliver(self, taken: _Rows, s: Expr) -> Stmts:
+        """Rows by one sliver, from sums over all of k to results."""
         if self.is_wide:
-            return self.sliver_sums(values, i0, rows, panels, sums, s, slivers, packed, whole=True)
-        by_copies = self.sliver_sums(values, i0, rows, panels, sums, s, slivers, packed, whole=False)
+            return self.sliver_sums(taken, s, whole=True)
+        make = self.tile_sums if self.plan.by_tiles else self.sliver_sums
+        by_copies = make(taken, s, whole=False)
         full = floordiv(self.n, expr(self.nr))
         if (self.columns_lie is None and self.result is None) or full == ZERO:
             return by_copies
-        in_place = self.sliver_sums(values, i0, rows, panels, sums, s, slivers, packed, whole=True)
+        in_place = make(taken, s, whole=True)
         if full == self.slivers:
             return in_place
         return (loop.If(loop.Within((Guard(s, full),)), in_place, by_copies),)
 
-    def sliver_sums(
-        self,
-        values: dict[str, Expr],
-        i0: Expr,
-        rows: Expr,
-        panels: loop.Pointer,
-        sums: str,
-        s: Expr,
-        slivers: loop.Pointer,
-        packed: bool,
-        whole: bool,
-    ) -> Stmts:
+    def sliver_sums(self, taken: _Rows, s: Expr, whole: bool) -> Stmts:
         """The same. `whole`: the sliver has nr columns, so that what lies in place is used there. Of a short
         sliver results follow panel by panel: a panel's sums stay in L1, and what it writes is fetched under its products."""
+        values, i0, rows, sums, slivers = taken.values, taken.first, taken.number, taken.sums, taken.slivers
         j0 = s * self.nr
         columns_lie, result = (self.columns_lie, self.result) if whole else (None, None)
         kind = "wide" if self.is_wide else "lies" if self.rows_lie else "into" if columns_lie or result else "gemm"
-        kind = "tiles" if self.plan.by_tiles else kind
         j1 = minimum(self.n, j0 + self.nr)
-        a, a_size = panels, self.k * (DOT_COUNT[self.plan.dot] if self.plan.by_tiles else 1)
+        a, a_size = taken.panels, self.k
         if self.rows_lie is not None:
             a, a_size = self.place(self.rows_lie, values, i0, ZERO), self.rows_lie.pitch
         c, c_pitch = loop.Pointer(sums, ZERO), expr(self.nr)
@@ -372,12 +323,10 @@ class _Contraction(FinishedSums):
             pack: Stmts = ()
             pitch = expr(self.nr)
             if self.ready is not None:
-                memref = self.memrefs[self.ready.tensor]
-                lead = linearize(tuple(substitute(x, values) for x in self.ready.map[:-2]), memref.shape[:-2])
-                b = loop.Pointer(self.ready.tensor, lead * self.slivers * self.k * self.nr + self.sliver_at(k0, s))
+                b = self.ready_sliver(self.ready, values, k0, s)
             elif columns_lie is not None:
                 b, pitch = self.place(columns_lie, values, k0, j0), columns_lie.pitch
-            elif packed:
+            elif taken.packed:
                 b = loop.Pointer(slivers.buffer, slivers.index + self.sliver_at(k0, s))
             else:
                 b, pack = slivers, self.pack_sliver(values, slivers.buffer, slivers.index, s, k0, k1)
@@ -403,43 +352,36 @@ class _Contraction(FinishedSums):
         products = (*ahead, *self.each_k_block(all_rows))
         return products if result is not None else (*products, *self.epilogue(values, i0, i0 + rows, j0, j1, sums))
 
-    def place(self, matrix: Matrix, values: dict[str, Expr], row: Expr, column: Expr) -> loop.Pointer:
-        return loop.Pointer(matrix.tensor, substitute(matrix.first, values) + matrix.pitch * row + column)
-
-    # -- packing -------------------------------------------------------------------------------
-
-    def pack_rows(self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr) -> Stmts:
-        """All panels of a block of rows, for all of k; none where rows are used in place."""
+    def tile_sums(self, taken: _Rows, s: Expr, whole: bool) -> Stmts:
+        """The same by tiles: panel by panel along all slivers of a band."""
+        values, i0, sums, slivers = taken.values, taken.first, taken.sums, taken.slivers
+        j0 = s * self.nr
+        j1, result = minimum(self.n, j0 + self.nr), self.result if whole else None
+        a, pitch, step = taken.panels, self.k * DOT_COUNT[self.plan.dot], self.k
         if self.rows_lie is not None:
-            return ()
-        count = ceildiv(rows, expr(self.mr))
-        q = self.counter(count)
-        return self.each_k_block(
-            lambda k0, k1: (loop.For(q, ZERO, count, self.pack_panel(values, to, i0, rows, count, var(q), k0, k1)),)
-        )
+            a, pitch, step = self.place(self.rows_lie, values, i0, ZERO), self.rows_lie.pitch, self.rows_lie.pitch
+        is_copied = self.ready is None and not taken.packed
 
-    def pack_panel(
-        self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr, count: Expr, q: Expr, k0: Expr, k1: Expr
-    ) -> Stmts:
-        """Panel q of `count` balanced ones; for tiles its rows as a matrix would have them."""
-        declare, first, r = self.balanced(rows, q, count)
-        i1 = i0 + first + r
-        if self.plan.by_tiles:
-            base = first * self.k + k0
-            return (*declare, *self.pack(self.lhs, self.k_axes, values, to, base, self.k, k0, k1, i0 + first, i1, self.m_axes))
-        base = first * self.k + k0 * r
-        return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i1, k0, k1))
+        def panel(first: Expr, r: Expr) -> Stmts:
+            at = i0 + first
+            c, c_pitch = loop.Pointer(sums, ZERO), expr(self.nr)
+            if result is not None:
+                c, c_pitch = self.place(result, values, at, j0), result.pitch
 
-    def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:
-        """Sliver s, filled up with zeros to nr columns."""
-        lo = s * self.nr
-        hi, d = self.integer(minimum(self.n, lo + self.nr))
-        x, y = self.counter(self.k), self.counter(expr(self.nr))
-        place = base + var(x) * self.nr + var(y)
-        rest = loop.For(y, hi - lo, expr(self.nr), (loop.Store(to, place, loop.Const(0, self.dtype)),))
-        fill = loop.For(x, ZERO, (k1 - k0) * minimum(ONE, expr(self.nr) - (hi - lo)), (rest,))
-        packed = self.pack(self.rhs, self.n_axes, values, to, base, expr(self.nr), lo, hi, k0, k1)
-        return (d, *packed) if (self.n.as_int() or 1) % self.nr == 0 else (d, *packed, fill)
+            def block(k0: Expr, k1: Expr) -> Stmts:
+                if self.ready is not None:
+                    b = self.ready_sliver(self.ready, values, k0, s)
+                else:
+                    b = loop.Pointer(slivers.buffer, slivers.index + self.sliver_at(k0, ZERO if is_copied else s))
+                sizes = map(loop.Integer, (r, pitch, k0, k1, self.k, c_pitch, j1 - j0))
+                own = loop.Pointer(a.buffer, a.index + first * step)
+                return (loop.Call(f"tatami_tiles_{self.tile}", (own, b, c, *sizes), True),)
+
+            products = self.each_k_block(block)
+            return products if result is not None else (*products, *self.epilogue(values, at, at + r, j0, j1, sums))
+
+        pack = self.pack_sliver(values, slivers.buffer, slivers.index, s, ZERO, self.k) if is_copied else ()
+        return (*pack, *self.each_panel(taken.number, panel))
 
 
 def grain(wanted: int, item: Expr) -> Expr:

@@ -26,6 +26,8 @@ MICRO_KERNEL_DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, 
 
 COLUMNS = 1024
 """Columns of a thread's share at least, before they are rounded to nr: a page of each row of fp32."""
+BAND = 8
+"""Slivers that tiles go along at most: their sums stay in L1."""
 BANDS = 2
 """Bands of columns that each thread takes at least."""
 
@@ -160,6 +162,9 @@ def contraction_plan(
     if split == "n" and narrow > mr:
         most = target.l2_bytes // 4 // (max(1, k) * itemsize) if k <= kc else nr
         nc = min(nc, most, -(-wide // (BANDS * cores))) // nr * nr
+    if by_tiles:
+        most = min(target.l2_bytes // 2 // (max(1, k) * itemsize), -(-wide // (BANDS * cores) if split == "n" else wide))
+        nc = max(1, min(BAND, most // nr)) * nr
     right = c.lhs if swap else c.rhs
     packed = (right,) if right and right in constants else ()
     return CpuContraction(c.acc, mr, nr, kc, mc, max(nr, nc), target.lanes, swap, split, packed, c.epilogue, (), dot)  # type: ignore[arg-type]

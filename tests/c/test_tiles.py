@@ -33,16 +33,16 @@ def test_every_row_count_and_depth_agrees_with_numpy(a_type: str, b_type: str) -
             low, high = np.iinfo(TYPES[a_type]).min, np.iinfo(TYPES[a_type]).max + 1
             a = rng.integers(low, high, (rows, 4 * groups + 12)).astype(TYPES[a_type])
             low, high = np.iinfo(TYPES[b_type]).min, np.iinfo(TYPES[b_type]).max + 1
-            b = rng.integers(low, high, (groups, 35, 4)).astype(TYPES[b_type])
-            c = np.full((rows + 1, 37), 7, np.int32)
-            sizes = (35, 37)
-            deep = b.transpose(0, 2, 1).reshape(4 * groups, 35)[:, :32].astype(np.int32)
+            b = rng.integers(low, high, (2, groups + 3, 32, 4)).astype(TYPES[b_type])
+            c = np.full((rows + 1, 67), 7, np.int32)
+            sizes = (groups + 3, 67, 40)  # columns of two slivers
+            deep = b[:, :groups].transpose(1, 3, 0, 2).reshape(4 * groups, 64).astype(np.int32)
             wanted = c.copy()
-            wanted[:rows, :32] = a[:, : 4 * groups].astype(np.int32) @ deep
+            wanted[:rows, :64] = a[:, : 4 * groups].astype(np.int32) @ deep
             assert run((a, b, c), rows, 4 * groups + 12, 0, groups, *sizes) == 0
             np.testing.assert_array_equal(c, wanted)
             if groups > 1:
                 part = groups // 2
                 assert run((a, b, c), rows, 4 * groups + 12, 0, part, *sizes) == 0
-                assert run((a, b[part:], c), rows, 4 * groups + 12, part, groups, *sizes) == 0
+                assert run((a, b.reshape(-1)[128 * part :], c), rows, 4 * groups + 12, part, groups, *sizes) == 0
                 np.testing.assert_array_equal(c, wanted)

@@ -103,6 +103,9 @@ def test_narrow_weights_are_joined_in_groups_of_k(weight: str, features: tuple[s
     assert verify_plans(new, realised) == []
     faults = {d.kind for d in verify_plan(chosen, module.main.body[0], PRESETS["cpu:avx512"])}
     assert faults == ({"ResourceExceeded"} if features else set())
+    if chosen.by_tiles:
+        (tile,) = verify_plan(msgspec.structs.replace(chosen, mr=chosen.mr // 2), module.main.body[0], target)
+        assert tile.kind == "InvalidPlan" and "use 32x32" in str(tile)
     other = matmul("M", 48, 51, dtype=DType.u16, acc=DType.i32)
     (wide,) = verify_plan(msgspec.structs.replace(chosen, mr=1, dot="pairs", packed=()), other, TARGET)
     assert wide.kind == "InvalidPlan" and "no such narrow integers" in str(wide)

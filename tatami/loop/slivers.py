@@ -1,0 +1,119 @@
+"""The panels and slivers of a contraction: where they are, what room they take, how they are packed (loop/contraction.py).
+
+lhs   panels [K][r] of r <= mr rows, or rows as a matrix has them for tiles of AMX
+rhs   slivers [K][nr], filled up with zeros; for tiles bands of such slivers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tatami.core.bounds import linearize
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, substitute, var
+from tatami.loop import ir as loop
+from tatami.loop.finished_sums import FinishedSums
+from tatami.loop.packing import Stmts
+from tatami.region.ir import Read, RegionExpr
+from tatami.region.matrix import Matrix
+
+
+class Slivers(FinishedSums):
+    """`sliver` columns are packed together, `nr` summed together: the same but for tiles."""
+
+    lhs: RegionExpr
+    rhs: RegionExpr
+    mr: int
+    sliver: int
+    n: Expr
+    k: Expr
+    k_blocks: Expr
+    rows_lie: Matrix | None
+    ready: Read | None
+
+    def local_panels(self, rows: Expr) -> loop.LocalBuffer:
+        """Room for panels of that many rows; none when rows are used where they lie."""
+        return self.local(ZERO if self.rows_lie is not None else rows * self.k)
+
+    def local_sliver(self) -> loop.LocalBuffer:
+        """Room for one block of k of a sliver, for tiles for all of k; none when the slivers are ready."""
+        depth = self.k if self.plan.by_tiles else ceildiv(self.k, self.k_blocks)
+        return self.local(ZERO if self.ready is not None else depth * self.nr)
+
+    def local_sums(self, rows: Expr) -> loop.LocalBuffer:
+        """Room for the sums of a sliver, and for the same turned; of a panel for tiles."""
+        held = expr(self.mr) if self.plan.by_tiles else rows
+        return self.local(held * self.nr * (2 if self.is_turned else 1))
+
+    def row_blocks(self) -> tuple[Expr, Expr]:
+        """Number of row blocks, and the rows of the largest: mc, less where K is long."""
+        mc = maximum(
+            expr(2 * self.mr),
+            minimum(expr(self.plan.mc), floordiv(expr(2 * self.plan.mc * self.plan.kc), maximum(self.k, ONE))),
+        )
+        blocks = maximum(ONE, ceildiv(self.m, mc))
+        return blocks, ceildiv(self.m, blocks)
+
+    def each_k_block(self, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
+        return self.each_block(self.k, self.k_blocks, make)
+
+    def sliver_at(self, k0: Expr, sliver: Expr) -> Expr:
+        return sliver * self.k * self.nr + k0 * self.sliver
+
+    def ready_sliver(self, read: Read, values: dict[str, Expr], k0: Expr, s: Expr) -> loop.Pointer:
+        memref = self.memrefs[read.tensor]
+        lead = linearize(tuple(substitute(x, values) for x in read.map[:-2]), memref.shape[:-2])
+        each = ceildiv(self.n, expr(self.sliver)) * self.sliver * self.k
+        return loop.Pointer(read.tensor, lead * each + self.sliver_at(k0, s))
+
+    def place(self, matrix: Matrix, values: dict[str, Expr], row: Expr, column: Expr) -> loop.Pointer:
+        return loop.Pointer(matrix.tensor, substitute(matrix.first, values) + matrix.pitch * row + column)
+
+    def each_panel(self, rows: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
+        """make(first row, number of rows) for each of the balanced panels of `rows`."""
+        count = ceildiv(rows, expr(self.mr))
+        q = self.counter(ceildiv(self.m, expr(self.mr)))
+        declare, first, r = self.balanced(rows, var(q), count)
+        return (loop.For(q, ZERO, count, (*declare, *make(first, r))),)
+
+    def pack_rows(self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr) -> Stmts:
+        """All panels of a block of rows, for all of k; none where rows are used in place."""
+        if self.rows_lie is not None:
+            return ()
+        count = ceildiv(rows, expr(self.mr))
+        q = self.counter(count)
+        return self.each_k_block(
+            lambda k0, k1: (loop.For(q, ZERO, count, self.pack_panel(values, to, i0, rows, count, var(q), k0, k1)),)
+        )
+
+    def pack_panel(
+        self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr, count: Expr, q: Expr, k0: Expr, k1: Expr
+    ) -> Stmts:
+        """Panel q of `count` balanced ones; for tiles its rows as a matrix would have them."""
+        declare, first, r = self.balanced(rows, q, count)
+        i1 = i0 + first + r
+        if self.plan.by_tiles:
+            base = first * self.k + k0
+            return (*declare, *self.pack(self.lhs, self.k_axes, values, to, base, self.k, k0, k1, i0 + first, i1, self.m_axes))
+        base = first * self.k + k0 * r
+        return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i1, k0, k1))
+
+    def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:
+        """Sliver s, filled up with zeros; for tiles a band of slivers."""
+        lo = s * self.nr
+        if not self.plan.by_tiles:
+            return self.pack_columns(values, to, base, lo, k0, k1)
+        q = self.counter(expr(self.nr // self.sliver))
+        count = ceildiv(minimum(self.n, lo + self.nr) - lo, expr(self.sliver))
+        each = self.pack_columns(values, to, base + var(q) * self.k * self.sliver, lo + var(q) * self.sliver, k0, k1)
+        return (loop.For(q, ZERO, count, each),)
+
+    def pack_columns(self, values: dict[str, Expr], to: str, base: Expr, lo: Expr, k0: Expr, k1: Expr) -> Stmts:
+        """A sliver from column `lo` on, filled up with zeros."""
+        nr = self.sliver
+        hi, d = self.integer(minimum(self.n, lo + nr))
+        x, y = self.counter(self.k), self.counter(expr(nr))
+        place = base + var(x) * nr + var(y)
+        rest = loop.For(y, hi - lo, expr(nr), (loop.Store(to, place, loop.Const(0, self.dtype)),))
+        fill = loop.For(x, ZERO, (k1 - k0) * minimum(ONE, expr(nr) - (hi - lo)), (rest,))
+        packed = self.pack(self.rhs, self.n_axes, values, to, base, expr(nr), lo, hi, k0, k1)
+        return (d, *packed) if (self.n.as_int() or 1) % nr == 0 else (d, *packed, fill)

@@ -137,6 +137,8 @@ def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, 
                 yield f"multicast {plan.multicast}, the code says otherwise"
             if (ops["UTMASTG"] > 0) != (plan.epilogue_store == "stmatrix_tma"):
                 yield f"{ops['UTMASTG']} UTMASTG with epilogue_store {plan.epilogue_store}"
+            if (ops["LDSM"] > 0) != (plan.epilogue_load == "tma"):
+                yield f"{ops['LDSM']} LDSM with epilogue_load {plan.epilogue_load}"
         case Sm80Mma() if not plan.async_.enable:
             yield from none("LDGSTS", "HMMA")
         case Sm80Mma():

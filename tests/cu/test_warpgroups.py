@@ -365,11 +365,13 @@ def test_a_fetched_residual_in_machine_code(tmp_path: Path) -> None:
         sm90((64, 256, 64), 4, cluster=(2, 1), multicast="b", **STAGED, **TURNS),
         sm90((128, 192, 64), 4, cluster=(1, 2), multicast="a", **STAGED, **TILES),
         sm90((128, 16, 64), 8, swap_ab=True, **STAGED, **TILES),
+        sm90((64, 256, 64), 3, cluster=(2, 1), multicast="b", **FETCHED, **TURNS),
+        sm90((128, 16, 64), 6, swap_ab=True, **FETCHED, **TILES),
     ],
-    ids=["turns", "turns wide", "row pair", "exchanged"],
+    ids=["turns", "turns wide", "row pair", "exchanged", "fetched in turns", "fetched exchanged"],
 )
 def test_ptxas_takes_it_without_spills(plan: Any) -> None:
-    compiled(gemm(b_col=True, dtype=B, out=B), plan, "sm90")
+    compiled(gemm(b_col=True, dtype=B, out=B, residual=plan.epilogue_load == "tma"), plan, "sm90")
 
 
 def test_the_tail_of_exchanged_operands_is_that_of_the_products_axes() -> None:

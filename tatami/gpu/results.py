@@ -4,7 +4,7 @@ A warpgroup has a ring of its own, whose slots hold chunks of its accumulator as
 
     for each chunk: Wait(TokStore c - slots); StMatrix; FenceAsync; TmaStore
 
-An operand of the output's addresses (a residual) may be fetched before the products begin: then the ring has a slot for each
+An operand of which each result reads an element of its own (a residual) may be fetched before the products begin: then the ring has a slot for each
 chunk of the tile, TMA fills them during the products, and StMatrix reads each chunk before it overwrites it.
 
     Wait(TokStore); TmaFetch      products      Wait(TokLoad)  for each chunk: StMatrix over it; FenceAsync; TmaStore
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, expr, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, step_of, substitute, var
 from tatami.core.kernel import TensorMapSpec
 from tatami.gpu.ir import FenceAsync, Loop, Ring, StMatrix, Stmt, SyncWarpgroup, TmaFetch, TmaStore, Token, TokenKind, Wait
 from tatami.gpu.problem import Problem, Store
@@ -57,14 +57,15 @@ def staged_results(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) 
         outer = "m" if inner == "n" else "n"
         pitch = step_of(index, outer)
         if pitch is None:
-            raise refused(p, f"output {param} has no even pitch along {outer}", "use epilogue_store direct")
+            raise refused(p, f"{param} has no even pitch along {outer}", "use epilogue_store direct")
         sizes = {"m": p.m, "n": p.n}
         rest = substitute(index, {"m": expr(0), "n": expr(0)})
         return tensor_map(p, param, ((sizes[inner], inner), (sizes[outer], outer)), pitch, rest, [width, rows])
 
     maps: dict[str, TensorMapSpec] = {}
     body: list[Stmt] = []
-    source = _fetched(p) if plan.epilogue_load == "tma" else ""
+    fetched = _fetched(p, inner) if plan.epilogue_load == "tma" else None
+    source = "" if fetched is None else fetched.tensor
     free = (Wait((Token("tStore", var("c") - slots),), "bulk_group", pending=slots - 1), SyncWarpgroup())
     for i, s in enumerate(p.stores):
         maps[f"C{i}_desc"], coords = chunk_map(s.param, s.index)
@@ -76,13 +77,13 @@ def staged_results(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) 
             TmaStore("smC", f"C{i}_desc", coords, Token("tStore", var("c"))),
         ]
     made = Results(p.lets, (Loop("chunks", tuple(body)),), rings=(ring,), maps=maps, tokens={"tStore": "TokStore"})
-    if not source:
+    if fetched is None:
         return made
-    spec, coords = chunk_map(source, p.stores[0].index)
+    spec, coords = chunk_map(source, fetched.map[0])
     landed = Token("tFetch", LAST)
     return msgspec.structs.replace(
         made,
-        lets=_read_where_it_lies(p, source),
+        lets=_read_where_it_lies(p.lets, fetched),
         fetch=(
             Wait((Token("tStore", LAST),), "bulk_group"),
             TmaFetch("smC", "R_desc", coords, LANDED, slots, slots * ring.slot_bytes, landed),
@@ -93,22 +94,23 @@ def staged_results(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) 
     )
 
 
-def _fetched(p: Problem) -> str:
-    """The parameter that the epilogue reads at the address at which it writes."""
+def _fetched(p: Problem, inner: str) -> Read:
+    """What the epilogue reads of 16 bits for each result, along `inner` neighbour by neighbour as results are stored."""
     if len(p.stores) > 1:
         raise refused(p, f"{len(p.stores)} outputs share the ring that an operand is fetched to", "use epilogue_load direct")
     dtypes = {q.name: q.dtype for q in p.params}
-    for e in (e for let in p.lets for e in nodes(let.expr)):
-        if isinstance(e, Read) and e.map == (p.stores[0].index,) and dtypes[e.tensor].is_narrow_float:
-            return e.tensor
-    raise refused(p, "its epilogue reads nothing of 16 bits where it writes", "use epilogue_load direct")
+    outer = "m" if inner == "n" else "n"
+    read = [e for let in p.lets for e in nodes(let.expr) if isinstance(e, Read) and dtypes[e.tensor].is_narrow_float]
+    for e in read:
+        if step_of(e.map[0], inner) == ONE and step_of(e.map[0], outer) not in (None, ZERO):
+            return e
+    raise refused(p, f"its epilogue reads nothing of 16 bits that lies along {inner} as results do", "use epilogue_load direct")
 
 
-def _read_where_it_lies(p: Problem, source: str) -> tuple[Let, ...]:
-    """The epilogue, which takes from shared memory what it reads of `source` where it writes."""
-    found = Read(source, (p.stores[0].index,))
+def _read_where_it_lies(lets: tuple[Let, ...], fetched: Read) -> tuple[Let, ...]:
+    """The epilogue, which takes from shared memory what was fetched."""
     return tuple(
-        msgspec.structs.replace(let, expr=rewrite(let.expr, lambda e: Ref(FETCHED) if e == found else e)) for let in p.lets
+        msgspec.structs.replace(let, expr=rewrite(let.expr, lambda e: Ref(FETCHED) if e == fetched else e)) for let in lets
     )
 
 

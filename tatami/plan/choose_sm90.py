@@ -17,7 +17,7 @@ from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import MemRef, address
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns, tile_chunks
 from tatami.region.gemm_view import GemmView, is_even, major_of, mergeable, why_not_mma, why_not_plain
-from tatami.region.ir import Read, Region
+from tatami.region.ir import Read, Region, Yield
 from tatami.region.pixels import Pixels, is_last, pixels_of
 from tatami.region.walk import nodes
 
@@ -164,28 +164,36 @@ def stages_of(shape: Shape, staged: bool, row: int) -> int:
 
 
 def can_stage(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> bool:
-    """Can every output leave by TMA? 16-bit elements that a tile's rows and columns step through evenly, along the same one
-    of them neighbour by neighbour, all others by whole 16 bytes; and no group of rows that ends within a tile."""
+    """Can every output leave by TMA, all along the same axis? No group of rows ends within a tile then."""
     if view.groups is not None:
         return False
-    axes = {let.name: let.axes for let in region.lets}
+    inner = {_chunks_along(*_result(region, y), view, conditions) for y in region.yields}
+    return len(inner) == 1 and "" not in inner
+
+
+def _result(region: Region, y: Yield) -> tuple[MemRef, Expr, tuple[str, ...]]:
+    """What is stored: where, at which address, over which axes."""
+    axes = next(let.axes for let in region.lets if let.name == y.source)
+    out = next(o.memref for o in region.outputs if o.name == y.to)
+    entries = tuple(map(var, axes)) if y.map is None else tuple(e for e in y.map if e is not None)
+    return out, address(out.layout, out.shape, entries), axes
+
+
+def _chunks_along(ref: MemRef, at: Expr, axes: tuple[str, ...], view: GemmView, conditions: tuple[Condition, ...]) -> str:
+    """The axis along which elements at address `at` are neighbours, where chunks of a tile are boxes of a tensor map: 16-bit
+    elements that a tile's rows and columns step through evenly, all other axes by whole 16 bytes. Else ""."""
     runs = [mergeable(g, o, view.k)[0] for g, o in ((view.m, view.lhs), (view.n, view.rhs))]
-    inner = set()
-    for y in region.yields:
-        out = next(o.memref for o in region.outputs if o.name == y.to)
-        entries = tuple(map(var, axes[y.source])) if y.map is None else tuple(e for e in y.map if e is not None)
-        at = address(out.layout, out.shape, entries)
-        strides = {a: s for a in axes[y.source] if (s := step_of(at, a)) is not None}
-        if not out.dtype.is_narrow_float or len(strides) < len(axes[y.source]):
-            return False
-        if not all(is_even(run, strides, i) for run in runs for i in range(len(run.axes) - 1)):
-            return False
-        rest = [a for run in runs for a in run.axes[-1:] if strides[a] != ONE]
-        steps = [s for a, s in strides.items() if a in rest or not any(a in run.axes for run in runs)]
-        if len(rest) != 1 or not all(is_divisible(s, 8, conditions) for s in steps):
-            return False
-        inner |= {run.axes[-1] for run in runs} - set(rest)
-    return len(inner) == 1
+    strides = {a: s for a in axes if (s := step_of(at, a)) is not None}
+    if not ref.dtype.is_narrow_float or len(strides) < len(axes):
+        return ""
+    if not all(is_even(run, strides, i) for run in runs for i in range(len(run.axes) - 1)):
+        return ""
+    rest = [a for run in runs for a in run.axes[-1:] if strides[a] != ONE]
+    steps = [s for a, s in strides.items() if a in rest or not any(a in run.axes for run in runs)]
+    if len(rest) != 1 or not all(is_divisible(s, 8, conditions) for s in steps):
+        return ""
+    inner = {run.axes[-1] for run in runs} - set(rest)
+    return inner.pop() if len(inner) == 1 else ""
 
 
 def residuals(view: GemmView) -> tuple[Read, ...]:
@@ -197,7 +205,7 @@ def residuals(view: GemmView) -> tuple[Read, ...]:
 
 def why_not_fetched(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> str:
     """Why TMA does not bring one of the `residuals`, if there are any, to where the results will lie, or "": they have to
-    leave from there, and it has to lie in memory as they do."""
+    leave from there, and its chunks have to lie along the same axis as theirs."""
     read = residuals(view)
     if not read:
         return ""
@@ -205,15 +213,13 @@ def why_not_fetched(region: Region, view: GemmView, conditions: tuple[Condition,
         return "results do not leave by TMA"
     if len(region.yields) > 1:
         return f"{len(region.yields)} outputs share the part of shared memory that it would come to"
-    (y,) = region.yields
-    memrefs: dict[str, MemRef] = {p.name: p.memref for p in region.inputs} | {p.name: p.memref for p in region.outputs}
-    axes = next(let.axes for let in region.lets if let.name == y.source)
-    entries = tuple(map(var, axes)) if y.map is None else tuple(e for e in y.map if e is not None)
-    out = memrefs[y.to]
-    there = address(out.layout, out.shape, entries)
+    out, there, axes = _result(region, region.yields[0])
+    along = _chunks_along(out, there, axes, view, conditions)
+    memrefs = {p.name: p.memref for p in region.inputs}
     for e in read:
         ref = memrefs[e.tensor]
-        if ref.dtype.is_narrow_float and address(ref.layout, ref.shape, e.map) == there:
+        at = address(ref.layout, ref.shape, e.map)
+        if _chunks_along(ref, at, axes, view, conditions) == along and substitute(at, dict.fromkeys(axes, ZERO)) == ZERO:
             return ""
     first = read[0].tensor
-    return f"{first} ({memrefs[first].dtype}) does not lie as the results do ({out.dtype}), element for element of 16 bits"
+    return f"{first} ({memrefs[first].dtype}) has no boxes of 16-bit elements that lie as those of the results ({out.dtype})"

@@ -18,12 +18,15 @@ import tatami as tt
 from tatami.api import prepare
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
+from tatami.core.layout import MemRef
 from tatami.core.target import PRESETS
 from tatami.gpu import ir
 from tatami.gpu.lower import lower_region
 from tatami.gpu.verify import verify_kernel
+from tatami.plan.choose_gpu import measurable
 from tatami.plan.ir import Guarded, Sm90Mma
-from tatami.region.ir import Region
+from tatami.region.ir import Read, Region
+from tatami.region.walk import rewrite
 from tatami.runtime.nvrtc import has_nvrtc
 from tests.cu.machine_code import machine_code
 from tests.cu.test_compile import BY8, compiled
@@ -37,6 +40,22 @@ STAGED: dict[str, Any] = {"epilogue_store": "stmatrix_tma"}
 FETCHED = STAGED | {"epilogue_load": "tma"}
 TURNS = TILES | {"schedule": "pingpong"}
 B = DType.bf16
+
+
+def shared_residual(region: Region) -> Region:
+    """With one R [m, n] for all batches."""
+    inputs = tuple(
+        msgspec.structs.replace(p, memref=MemRef(p.memref.dtype, p.memref.shape[1:])) if p.name == "R" else p
+        for p in region.inputs
+    )
+    lets = tuple(
+        msgspec.structs.replace(
+            x, expr=rewrite(x.expr, lambda e: Read("R", e.map[1:]) if isinstance(e, Read) and e.tensor == "R" else e)
+        )
+        for x in region.lets
+    )
+    return msgspec.structs.replace(region, inputs=inputs, lets=lets)
+
 
 CASES: dict[str, tuple[Region, Any, dict[str, int]]] = {
     "staged": (gemm(b_col=True), sm90((128, 96, 64), 3, **STAGED), {"M": 100, "N": 88, "K": 72}),
@@ -96,6 +115,11 @@ CASES: dict[str, tuple[Region, Any, dict[str, int]]] = {
         gemm(residual=True),
         sm90((64, 128, 64), 2, cluster=(2, 1), multicast="b", **FETCHED, **TURNS),
         {"M": 300, "N": 136, "K": 72},
+    ),
+    "fetched for all batches": (
+        shared_residual(gemm(residual=True, batch="B")),
+        sm90((64, 64, 64), 2, **FETCHED, **TILES, **ONE),
+        {"M": 72, "N": 88, "K": 72, "B": 3},
     ),
     "fetched exchanged": (
         gemm(residual=True),
@@ -302,7 +326,7 @@ REFUSED: list[tuple[Any, str]] = [
     (sm90((128, 128, 64), schedule="pingpong"), "take persistent tiles in turns"),
     (sm90(epilogue_load="tma"), "which epilogue_store direct has not"),
     (sm90((128, 256, 64), 4, **FETCHED), "B per CTA"),
-    (sm90(**FETCHED), "its epilogue reads nothing of 16 bits where it writes"),
+    (sm90(**FETCHED), "its epilogue reads nothing of 16 bits that lies along n as results do"),
     (sm90((64, 24, 64), **STAGED, **ONE), "BN = 24 is no multiple of 16"),
     (sm90((128, 256, 64), 5, **STAGED), "B per CTA"),
     (sm90((128, 256, 64), 3, **TURNS), "296 registers"),
@@ -419,9 +443,25 @@ def test_a_residual_is_fetched_where_that_is_quicker() -> None:
 
 @pytest.mark.parametrize(
     ("g", "why"),
-    [(residual(tt.fp32), "(fp32) does not lie as the results do (fp16)"), (residual(outputs=2), "2 outputs share")],
+    [(residual(tt.fp32), "(fp32) has no boxes of 16-bit elements"), (residual(outputs=2), "2 outputs share")],
     ids=["fp32", "outputs"],
 )
 def test_why_a_residual_is_not_fetched(g: tt.Graph, why: str) -> None:
     region = prepare(g, target="h100").stages["plan"].main.regions[0]
     assert any(r.plan == "residual by TMA" and why in r.why for r in region.rejected), [r.why for r in region.rejected]
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_what_the_planner_offers_to_fetch_can_be_fetched(batch: int) -> None:
+    """A residual of the results' shape, or one for all batches: it has a tensor map of its own."""
+    g = tt.Graph("residual")
+    x, w = g.input("x", (batch, 2048, 2048), tt.fp16), g.input("w", (batch, 2048, 2048), tt.fp16)
+    g.output("y", x @ w + g.input("r", (2048, 2048), tt.fp16).expand((batch, 2048, 2048)))
+    compilation = prepare(g, target="h100")
+    (region,) = (r for r in compilation.stages["realised"].main.body if isinstance(r, Region))
+    plans = [o.plan for o in measurable(region, compilation.target, {})]
+    offered = [p for p in plans if isinstance(p, Sm90Mma) and p.epilogue_load == "tma"]
+    assert len(offered) >= 2
+    for plan in offered:
+        made, binding = lower_region(region, Guarded((), plan), compilation.target)
+        assert "R_desc" in made.maps and len(binding.tensor_maps) == 4

@@ -1,30 +1,76 @@
-"""Scaled dot product attention and its gradient, as the CPU's operators have it: with the log-sum-exp of the scores."""
+"""Scaled dot product attention and its gradient, as the CPU's operators have it: with the log-sum-exp of the scores.
+
+The gradient of many keys is made of one block of keys after the other, so that its memory grows with the sequence and not
+with its square (docs/decisions/0024-attention-backward.md).
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from tatami.core.dtype import DType
+from tatami.core.expr import Shape
+from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer
 from tatami.torch.refusal import Refusal
+from tatami.torch.repeated import repeated
+
+BLOCK = 128
+"""Keys of a block, at most."""
+WHOLE = 4 * BLOCK
+"""Keys up to which the gradient takes all of them at once."""
 
 
-def _scores(m: Importer, q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
-    """scale * Q K^T + mask with -inf where a key may not be seen; and the scale. Of 16 bits, as fp32."""
-    wide = _wide_dtype(q.dtype)
-    factor = m.tensor(q.shape[-1], wide).rsqrt() if scale is None else m.graph.number(float(scale), wide)
-    scores = q.matmul(k.transpose(-2, -1), out_dtype=wide) * factor
-    if causal:
-        row, column = (m.graph.iota(scores.shape, axis) for axis in (scores.rank - 2, scores.rank - 1))
-        scores = m.graph.where(column <= row, scores, -math.inf)
-    if mask is not None:
-        if mask.dtype == DType.bool:
-            scores = m.graph.where(m.filled(mask, scores.shape), scores, -math.inf)
-        else:
-            scores = scores + m.filled(m.cast(mask, scores.dtype), scores.shape)
-    return scores, factor
+@dataclass(frozen=True)
+class Scores:
+    """How scores are made of queries and keys."""
+
+    causal: bool
+    scale: float | None
+
+    def factor(self, m: Importer, q: Tensor) -> Tensor:
+        wide = _wide_dtype(q.dtype)
+        return m.tensor(q.shape[-1], wide).rsqrt() if self.scale is None else m.graph.number(float(self.scale), wide)
+
+    def of(self, m: Importer, q: Tensor, k: Tensor, mask: Tensor | None, block: Block | None = None) -> Tensor:
+        """scale * Q K^T + mask with -inf where a key may not be seen. Of 16 bits, as fp32."""
+        scores = q.matmul(k.transpose(-2, -1), out_dtype=_wide_dtype(q.dtype)) * self.factor(m, q)
+        row = m.graph.iota(scores.shape, scores.rank - 2)
+        column = m.graph.iota(scores.shape, scores.rank - 1) if block is None else m.filled(block.keys, scores.shape)
+        if self.causal:
+            scores = m.graph.where(column <= row, scores, -math.inf)
+        if mask is not None:
+            if mask.dtype == DType.bool:
+                scores = m.graph.where(m.filled(mask, scores.shape), scores, -math.inf)
+            else:
+                scores = scores + m.filled(m.cast(mask, scores.dtype), scores.shape)
+        return scores if block is None else m.graph.where(column < block.count, scores, -math.inf)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The numbers of some keys. Those from `count` on are no keys: they stand for the last."""
+
+    keys: Tensor
+    count: int
+
+    def taken(self, x: Tensor, axis: int) -> Tensor:
+        """What `x`, with all keys along that axis, has for these."""
+        return x.take(self.keys.minimum(self.count - 1), axis=x.rank + axis)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the gradient knows of the queries: themselves, the gradient of their results, the log-sum-exp of their scores,
+    and the sum of that gradient times the result."""
+
+    q: Tensor
+    grad: Tensor
+    total: Tensor
+    product: Tensor
 
 
 def attention(
@@ -33,7 +79,7 @@ def attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     if dropout_p:
         raise Refusal("attention with dropout")
-    scores, _ = _scores(m, q, k, attn_mask, is_causal, scale)
+    scores = Scores(is_causal, scale).of(m, q, k, attn_mask)
     out = scores.softmax(-1).cast(v.dtype) @ v  # weights as narrow as the values, as PyTorch multiplies them
     total = scores.one("reduce_log_sum_exp", axes=(scores.rank - 1,))
     return m.cast(out, q.dtype), m.cast(total, m.dtype_at(1))
@@ -43,21 +89,64 @@ def attention_backward(
     m: Importer, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, dropout_p: float,
     is_causal: bool, *, attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """P = exp(S - logsumexp), dV = P^T dO, dS = P (dO V^T - rowsum(dO O)), dQ = dS K, dK = dS^T Q, all scaled. P and dS are
-    multiplied as narrow as the operands, as PyTorch does."""
+    """The gradients of Q, K and V. Those of K and V have a block of rows for each block of keys; that of Q is their sum."""
     if dropout_p:
         raise Refusal("attention with dropout")
-    kinds = (q.dtype, k.dtype, v.dtype)
-    scores, factor = _scores(m, q, k, attn_mask, is_causal, scale)
-    total = m.cast(logsumexp, scores.dtype).unsqueeze(scores.rank - 1)
-    p = (scores - total.expand(scores.shape)).exp()
-    of_p = grad.matmul(v.transpose(-2, -1), out_dtype=scores.dtype)
-    row = (grad.cast(scores.dtype) * out.cast(scores.dtype)).sum((out.rank - 1,), keepdims=True)
-    of_scores = (p * (of_p - row.expand(p.shape)) * factor).cast(q.dtype)
-    of_q, of_k = of_scores @ k, of_scores.transpose(-2, -1) @ q
-    of_v = p.cast(q.dtype).transpose(-2, -1) @ grad
-    made = [m.cast(t, kind) for t, kind in zip((of_q, of_k, of_v), kinds, strict=True)]
-    return made[0], made[1], made[2]
+    wide = _wide_dtype(q.dtype)
+    product = (grad.cast(wide) * out.cast(wide)).sum((out.rank - 1,), keepdims=True)
+    rows = Rows(q, grad, m.cast(logsumexp, wide).unsqueeze(q.rank - 1), product)
+    scores, count = Scores(is_causal, scale), k.shape[-2].as_int()
+    if count is None or count <= WHOLE:
+        of_q, of_k, of_v = _gradients(m, rows, k, v, attn_mask, scores)
+    else:
+        of_q, of_k, of_v = _by_blocks(m, rows, k, v, attn_mask, scores, count)
+    return m.cast(of_q, q.dtype), m.cast(of_k, k.dtype), m.cast(of_v, v.dtype)
+
+
+def _gradients(
+    m: Importer, rows: Rows, k: Tensor, v: Tensor, mask: Tensor | None, scores: Scores, block: Block | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """P = exp(S - logsumexp), dV = P^T dO, dS = P (dO V^T - rowsum(dO O)), dQ = dS K, dK = dS^T Q, all scaled. P and dS are
+    multiplied as narrow as the operands, as PyTorch does; dQ is as wide as the scores."""
+    s = scores.of(m, rows.q, k, mask, block)
+    p = (s - rows.total.expand(s.shape)).exp()
+    of_p = rows.grad.matmul(v.transpose(-2, -1), out_dtype=s.dtype)
+    of_scores = (p * (of_p - rows.product.expand(s.shape)) * scores.factor(m, rows.q)).cast(rows.q.dtype)
+    of_q = of_scores.matmul(k, out_dtype=s.dtype)
+    return of_q, of_scores.transpose(-2, -1) @ rows.q, p.cast(rows.q.dtype).transpose(-2, -1) @ rows.grad
+
+
+def _by_blocks(
+    m: Importer, rows: Rows, k: Tensor, v: Tensor, mask: Tensor | None, scores: Scores, count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same, a block of keys at a time, in their order."""
+    blocks = -(-count // BLOCK)
+    size = -(-count // blocks)
+
+    def step(g: Graph, number: Tensor, state: list[Tensor], given: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        inner = replace(m, graph=g)
+        block = Block(g.iota((size,)) + number * size, count)
+        q, grad, total, product, k, v, *masks = given
+        along_keys = bool(masks) and masks[0].shape[-1] != 1
+        seen = block.taken(masks[0], -1) if along_keys else next(iter(masks), None)
+        of_q, of_k, of_v = _gradients(
+            inner, Rows(q, grad, total, product), block.taken(k, -2), block.taken(v, -2), seen, scores, block
+        )
+        return state[0] + of_q, of_k, of_v
+
+    nothing = m.graph.zeros(rows.q.shape, rows.total.dtype)
+    given = [rows.q, rows.grad, rows.total, rows.product, k, v, *([] if mask is None else [mask])]
+    of_q, *stacked = repeated(m.graph, "attention_backward", blocks, [nothing], given, step)
+    of_k, of_v = (_joined(x, like.shape) for x, like in zip(stacked, (k, v), strict=True))
+    return of_q, of_k, of_v
+
+
+def _joined(x: Tensor, shape: Shape) -> Tensor:
+    """Blocks of rows [block, batch.., row, column] in that shape; what is past its rows is left out."""
+    *batch, rows, columns = shape
+    lead = range(1, len(batch) + 1)
+    along = x.permute((*lead, 0, x.rank - 2, x.rank - 1)).reshape(*batch, x.shape[0] * x.shape[-2], columns)
+    return along[..., :rows, :]
 
 
 def _wide_dtype(dtype: DType) -> DType:

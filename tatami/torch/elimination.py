@@ -6,18 +6,13 @@ and every batch. `k` is the step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
-
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.importer import Importer
 from tatami.torch.refusal import Refusal
-
-Step: TypeAlias = Callable[["Matrices", Tensor, list[Tensor], list[Tensor]], Sequence[Tensor]]
-"""What a step makes of its number, the carried values and the others."""
+from tatami.torch.repeated import repeated
 
 
 class Matrices:
@@ -56,31 +51,17 @@ class Matrices:
         return self.g.where(where, self.spread(value, x), x)
 
 
-def repeated(
-    m: Importer, name: str, count: Expr, state: Sequence[Tensor], others: Sequence[Tensor], step: Step
-) -> list[Tensor]:
-    """The carried values after `count` steps."""
-    body = m.graph.subgraph(f"{name}_{len(m.graph.nodes)}")
-    k, going = body.input("k", (), DType.i64), body.input("going", (), DType.bool)
-    carried = [body.input(f"state{i}", t.shape, t.dtype) for i, t in enumerate(state)]
-    given = [body.input(f"given{i}", t.shape, t.dtype) for i, t in enumerate(others)]
-    body.output("more", going)
-    for i, value in enumerate(step(Matrices(body), k, carried, given)):
-        body.output(f"next{i}", value)
-    found = m.graph.loop(body, state, others, trip=count)
-    return [found] if isinstance(found, Tensor) else list(found)
-
-
 def factored(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
     """L below the diagonal, U above it, in one matrix; and the pivot of each step, counted from 0: the largest element
     of its column at or below the diagonal."""
     count = steps_of(a)
     pivots = m.graph.full((*a.shape[:-2], count), 0, DType.i64)
-    lu, pivots = repeated(m, "factor", count, [a, pivots], [], _factor)
+    lu, pivots = repeated(m.graph, "factor", count, [a, pivots], [], _factor)
     return lu, pivots
 
 
-def _factor(at: Matrices, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tuple[Tensor, Tensor]:
+def _factor(g: Graph, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tuple[Tensor, Tensor]:
+    at = Matrices(g)
     a, pivots = state
     rows, columns = at.rows(a), at.columns(a)
     size = at.column(a, k)
@@ -101,11 +82,12 @@ def _factor(at: Matrices, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tu
 def order_of(m: Importer, pivots: Tensor, rows: Expr) -> Tensor:
     """Which row each row of the factored matrix was: the exchanges of `pivots` one after the other."""
     start = m.graph.iota((*pivots.shape[:-1], rows), pivots.rank - 1).reshape(*pivots.shape[:-1], rows, 1)
-    (order,) = repeated(m, "exchange", pivots.shape[-1], [start.cast(DType.fp64)], [_as_column(pivots)], _exchange)
+    (order,) = repeated(m.graph, "exchange", pivots.shape[-1], [start.cast(DType.fp64)], [_as_column(pivots)], _exchange)
     return order.cast(DType.i64)
 
 
-def _exchange(at: Matrices, k: Tensor, state: list[Tensor], given: list[Tensor]) -> tuple[Tensor]:
+def _exchange(g: Graph, k: Tensor, state: list[Tensor], given: list[Tensor]) -> tuple[Tensor]:
+    at = Matrices(g)
     (order,) = state
     (pivots,) = given
     rows = at.rows(order)
@@ -131,7 +113,8 @@ def triangular(m: Importer, a: Tensor, b: Tensor, upper: bool, unit: bool) -> Te
     """X of A X = B; of A its triangle, with ones on the diagonal where it is `unit`. Batches are equal."""
     last = a.shape[-1] - 1
 
-    def step(at: Matrices, k: Tensor, state: list[Tensor], given: list[Tensor]) -> tuple[Tensor]:
+    def step(g: Graph, k: Tensor, state: list[Tensor], given: list[Tensor]) -> tuple[Tensor]:
+        at = Matrices(g)
         (x,) = state
         (a,) = given
         i = at.g.size_of(last) - k if upper else k
@@ -144,7 +127,7 @@ def triangular(m: Importer, a: Tensor, b: Tensor, upper: bool, unit: bool) -> Te
         x = at.g.where(rows.one("lt" if upper else "gt", i), left, x)
         return (at.put(x, rows.one("eq", i), row),)
 
-    return repeated(m, "substitute", a.shape[-1], [b], [a], step)[0]
+    return repeated(m.graph, "substitute", a.shape[-1], [b], [a], step)[0]
 
 
 def solved(m: Importer, lu: Tensor, pivots: Tensor, b: Tensor, adjoint: bool = False) -> Tensor:
@@ -160,11 +143,12 @@ def solved(m: Importer, lu: Tensor, pivots: Tensor, b: Tensor, adjoint: bool = F
 
 def cholesky_factor(m: Importer, a: Tensor) -> Tensor:
     """L of A = L Lᵀ from the lower triangle of A; NaN from the first diagonal element on that is not positive."""
-    (low,) = repeated(m, "cholesky", a.shape[-1], [a], [], _cholesky)
+    (low,) = repeated(m.graph, "cholesky", a.shape[-1], [a], [], _cholesky)
     return low.tril()
 
 
-def _cholesky(at: Matrices, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tuple[Tensor]:
+def _cholesky(g: Graph, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tuple[Tensor]:
+    at = Matrices(g)
     (a,) = state
     rows, columns = at.rows(a), at.columns(a)
     column = at.column(a, k)

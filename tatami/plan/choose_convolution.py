@@ -22,8 +22,12 @@ from tatami.region.planes import panel_of, planes_of, reach_of
 from tatami.region.tiles import MATRICES, RESULTS, TILES, WINDOW, products_of
 from tatami.region.walk import all_axes, lets_by_name
 
-NARROW_SHARE = 0.92
-"""Of the micro-kernel's rate, where a row of its tile is one vector: a load for each multiply-add."""
+NARROW_SHARE, IDLE_SHARE = 0.92, 0.2
+"""Of the micro-kernel's rate, where a row of its tile is one vector: a load for each multiply-add; what is lost of it where all
+registers for sums are idle."""
+CYCLES_PER_STORE = 10.0
+CYCLES_PER_LINE = 2.0
+"""Of a vector's way into a panel: across lines of which another channel writes the rest, or a line of its own."""
 
 
 def find_winograd(region: Region) -> Convolution | str:
@@ -96,7 +100,8 @@ def winograd_candidate(
     if (lanes := lanes_of(target.lanes, itemsize)) not in TURNED_LANES:
         return Rejected("cpu_winograd", f"vectors of {lanes} elements; transposing takes 4, 8 or 16")
     made: list[Candidate] = []
-    narrow = ((target.vector_registers - 4, lanes),) if target.vector_registers > 4 else ()
+    most = target.vector_registers - 4
+    narrow = [(mr, lanes) for mr in (most, lanes) if 0 < mr <= most]
     for mr, nr in (register_tile(target, itemsize), *narrow):
         plan = _winograd_plan(region, found, (mr, nr), weights, target, sizes)
         if nr == lanes:
@@ -109,7 +114,9 @@ def winograd_candidate(
 def _winograd_plan(
     region: Region, found: Convolution, tile: tuple[int, int], weights: str, target: Target, sizes: Mapping[str, int]
 ) -> CpuWinograd:
-    """Blocks of tiles whose panels fill half of L2, whole rows where they can."""
+    """Blocks of tiles whose panels fill half of L2, whole rows where they can; where weights stay in L2 beside them, so few
+    that two copies of a channel's tiles stay in L1: what is transformed, and the lines of panels that the next channel goes on
+    with."""
     mr, nr = tile
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     extents = all_axes(region)
@@ -119,7 +126,8 @@ def _winograd_plan(
     outer = trips(region, (*found.shape.batch, *found.images), sizes)
     most = max(mr, target.l2_bytes // 2 // (products_of(found.slides) * itemsize * (channels + nr)))
     if MATRICES**2 * channels * filters * itemsize <= target.l2_bytes // 2:
-        most = min(most, max(4 * mr, outer * height * width // (4 * cores)))
+        kept = target.l1_bytes // 3 // (2 * products_of(found.slides) * itemsize)
+        most = min(most, max(4 * mr, min(kept, outer * height * width // (4 * cores))))
     columns = width if width <= 2 * most else -(-width // -(-width // most))
     rows = max(1, min(height, round(most / columns)))
     rows = -(-height // -(-height // rows))
@@ -145,12 +153,14 @@ def winograd_estimate(
     threads = max(1, target.cores)
     rate = clock(target) * threads
     products = products_of(found.slides)
-    share = PEAK_SHARE_CONTRACTION * (NARROW_SHARE if plan.nr == lanes else 1.0)
+    idle = 1.0 - plan.mr / max(plan.mr, target.vector_registers - 4)
+    share = PEAK_SHARE_CONTRACTION * (NARROW_SHARE * (1.0 - IDLE_SHARE * idle) if plan.nr == lanes else 1.0)
     compute = 2.0 * products * tiles * channels * slivers * plan.nr / (target.flops_fp32 * share) / threads
     vectors = outer * channels * height * -(-width // lanes)
     seen = [RESULTS * n * s.stride + 2.0 for n, s in zip((height, width), found.slides)]
     into = vectors * 4.0 * products + outer * channels * seen[0] * seen[1] * 1.5 / lanes
-    panels = tiles * channels * products / plan.mr * 2.0
+    stores = tiles * channels * products / plan.mr * -(-plan.mr // lanes)
+    panels = stores * (CYCLES_PER_STORE if plan.mr % lanes else CYCLES_PER_LINE)
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
     back = tiles * slivers * plan.nr / lanes * (3.0 * products + RESULTS**2 * (4.0 + after))
     blocks = outer * -(-height // plan.rows) * -(-width // plan.columns)

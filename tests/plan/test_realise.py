@@ -139,24 +139,36 @@ def test_conv_weights_become_matrices(wanted: CpuContraction | CpuWinograd) -> N
     np.testing.assert_allclose(run(realised, {"X": x})["Y"], run(module, {"X": x})["Y"], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("channels", "side", "tile"), [(512, 14, (16, 16)), (64, 56, (12, 32))])
-def test_weights_that_stream_past_few_tiles_of_an_image_pass_once(channels: int, side: int, tile: tuple[int, int]) -> None:
-    """Few tiles are one panel of narrow rows: a second one would wait for what the first has streamed."""
-    region = substitute_sizes(ex.conv(), {"Co": expr(channels), "Ci": expr(channels)})
-    module = with_constant(region, "F", np.zeros((channels, channels, 3, 3), np.float32))
+def winograd_plan(channels: int, side: int, filters: int) -> CpuWinograd:
+    region = substitute_sizes(ex.conv(), {"Co": expr(filters), "Ci": expr(channels)})
+    module = with_constant(region, "F", np.zeros((filters, channels, 3, 3), np.float32))
     plan = choose(module, analyse(module), TARGET, None, {"N": 1, "H": side, "W": side})
     chosen = plan.main.regions[0].choices[0].plan
-    assert isinstance(chosen, CpuWinograd)
-    assert (chosen.mr, chosen.nr) == tile
-    assert verify_plans(plan, module) == []
+    assert isinstance(chosen, CpuWinograd) and verify_plans(plan, module) == []
+    return chosen
+
+
+def test_weights_that_stream_past_few_tiles_of_an_image_pass_once() -> None:
+    """Few tiles are one panel of narrow rows: a second one would wait for what the first has streamed."""
+    streamed, kept = winograd_plan(512, 14, 512), winograd_plan(64, 28, 128)
+    assert (streamed.mr, streamed.nr, streamed.rows * streamed.columns) == (16, 16, 16)
+    assert (kept.mr, kept.nr) == (12, 32)
+
+
+@pytest.mark.parametrize(("channels", "side", "filters"), [(32, 128, 32), (64, 56, 64)])
+def test_tiles_of_few_channels_lie_in_lines_of_their_own(channels: int, side: int, filters: int) -> None:
+    """Panels as high as a vector, of blocks whose transforms of a channel stay in L1 twice."""
+    chosen = winograd_plan(channels, side, filters)
+    assert (chosen.mr, chosen.nr) == (16, 16)
+    assert 2 * chosen.rows * chosen.columns * 16 * 4 <= TARGET.l1_bytes // 2
 
 
 def test_tiles_of_a_machine_whose_registers_are_not_told() -> None:
     module = with_constant(
-        substitute_sizes(ex.conv(), {"Co": expr(64), "Ci": expr(8)}), "F", np.zeros((64, 8, 3, 3), np.float32)
+        substitute_sizes(ex.conv(), {"Co": expr(256), "Ci": expr(64)}), "F", np.zeros((256, 64, 3, 3), np.float32)
     )
     bare = msgspec.structs.replace(PRESETS["cpu:avx2"], vector_registers=0)
-    chosen = choose(module, analyse(module), bare, None, {"N": 1, "H": 7, "W": 7}).main.regions[0].choices[0].plan
+    chosen = choose(module, analyse(module), bare, None, {"N": 1, "H": 28, "W": 28}).main.regions[0].choices[0].plan
     assert isinstance(chosen, CpuWinograd) and (chosen.mr, chosen.nr) == (6, 16)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.kernel import KernelFace
 from tatami.core.module import Module
-from tatami.execution.ir import BufferInfo, Choose, ExecutionPlan, Instruction, Launch, Ptr, SizeArg
+from tatami.execution.ir import BufferInfo, ExecutionPlan, Launch, Ptr, SizeArg, launches
 from tatami.loop.ir import Program
 
 
@@ -16,19 +16,9 @@ def check_launches(loop: Module[Program], execution: Module[ExecutionPlan]) -> l
         found
         for name, plan in execution.programs.items()
         for i, ins in enumerate(plan.instructions)
-        for launch in _launches(ins)
+        for launch in launches(ins.op)
         if (found := _check(f"{name}: {ins.debug_name or f'instruction {i}'}", plan, launch, faces)) is not None
     ]
-
-
-def _launches(ins: Instruction) -> tuple[Launch, ...]:
-    match ins.op:
-        case Launch():
-            return (ins.op,)
-        case Choose(cases=cases):
-            return tuple(launch for c in cases for launch in c.launches)
-        case _:
-            return ()
 
 
 def _check(at: str, plan: ExecutionPlan, launch: Launch, faces: dict[str, KernelFace]) -> Diagnostic | None:

@@ -34,6 +34,7 @@ from tatami.execution.ir import (
     Loop,
     Ptr,
     SizeArg,
+    launches,
 )
 
 FAULT_DEPTH = 4
@@ -61,7 +62,7 @@ def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
     kernels: dict[str, None] = {}
     for plan in execution.programs.values():
         for ins in plan.instructions:
-            kernels.update(dict.fromkeys(_kernels(ins)))
+            kernels.update(dict.fromkeys(launch.kernel for launch in launches(ins.op)))
     lines = [HEAD]
     if timed:
         count = sum(len(plan.instructions) for plan in execution.programs.values())
@@ -98,16 +99,6 @@ def _exports(layouts: Layouts, p: _Program) -> list[str]:
         for symbol, function in public.items()
     ]
     return [*out, CALL] if "tatami_entry" in public else out
-
-
-def _kernels(ins: Instruction) -> tuple[str, ...]:
-    match ins.op:
-        case Launch(kernel=kernel):
-            return (kernel,)
-        case Choose(cases=cases):
-            return tuple(k.kernel for c in cases for k in c.launches)
-        case _:
-            return ()
 
 
 class _Program:

@@ -76,6 +76,14 @@ class TensorMapSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     window: Window | None = None
 
 
+class LocalBytes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of the local buffers of a CPU kernel that have a known size: those of the thread that calls it, and those of each thread
+    that shares its work."""
+
+    caller: int = 0
+    helper: int = 0
+
+
 class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One call of a kernel on behalf of a Region.
 
@@ -103,6 +111,7 @@ class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
     dependent: bool = False
     """Launched while the kernel before it ends: it waits itself."""
     tensor_maps: tuple[TensorMapSpec, ...] = ()
+    local_bytes: LocalBytes = LocalBytes()
 
 
 THREADS = "threads'"

@@ -15,7 +15,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape
-from tatami.core.kernel import Condition, Window
+from tatami.core.kernel import Condition, LocalBytes, Window
 from tatami.core.layout import Layout
 from tatami.core.scalar import Scalar
 from tatami.core.signature import Signature
@@ -80,6 +80,8 @@ class Launch(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", ta
     shared_bytes: int = 0
     dependent: bool = False
     """On a GPU it may begin while the launch before it ends: the kernel itself waits before it touches memory."""
+    local_bytes: LocalBytes = LocalBytes()
+    """What a program that is loaded makes ready for its threads."""
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -147,6 +149,17 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="o
 
 
 Operation: TypeAlias = Launch | Choose | Call | If | Loop | Host | Copy | Op
+
+
+def launches(op: Operation) -> tuple[Launch, ...]:
+    """The kernels that an operation may run itself."""
+    match op:
+        case Launch():
+            return (op,)
+        case Choose(cases=cases):
+            return tuple(launch for c in cases for launch in c.launches)
+        case _:
+            return ()
 
 
 UNORDERED = -1

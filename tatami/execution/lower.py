@@ -303,7 +303,7 @@ class _Lowering:
         # A map beside its pointer stands behind the sizes, one in its place was put above.
         later = sorted(((p, m) for p, m in maps.items() if p >= len(b.buffers)), key=lambda x: x[0])
         args.extend(self._map(b, m) for _, m in later)
-        return Launch(b.kernel, tuple(args), b.grid, b.block, b.cluster, b.shared_bytes, b.dependent)
+        return Launch(b.kernel, tuple(args), b.grid, b.block, b.cluster, b.shared_bytes, b.dependent, b.local_bytes)
 
     def _map(self, b: Binding, m: TensorMapSpec) -> TensorMap:
         return TensorMap(self._name(b, m.buffer), m.dims, m.strides, m.box, m.swizzle, m.tf32, m.window)

@@ -18,6 +18,7 @@ from tatami.core.target import Target
 from tatami.loop import ir
 from tatami.loop.contraction import lower_contraction
 from tatami.loop.in_place import in_place
+from tatami.loop.local_bytes import local_bytes
 from tatami.loop.opaque import lower_opaque
 from tatami.loop.planes import lower_planes
 from tatami.loop.rename import Names, rename, rename_plan
@@ -77,6 +78,7 @@ def _lower_program(program: Program, plans: dict[str, RegionPlan], target: Targe
                     sizes=tuple(var(n) for n in names.sizes),
                     choice=i,
                     conditions=conditions,
+                    local_bytes=local_bytes(kernel.body),
                 )
             )
     return ir.Program(kernels, tuple(bindings))

@@ -30,7 +30,7 @@ from tatami.core.signature import Equation
 from tatami.core.tensor import numpy_dtype
 from tatami.execution.arena import ArenaPlan, Planner, pool_offsets
 from tatami.execution.frames import Layouts
-from tatami.execution.ir import ExecutionPlan
+from tatami.execution.ir import ExecutionPlan, launches
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import PythonRun
@@ -161,7 +161,8 @@ class CpuProgram(LoadedModule):
 
     def _reserve(self) -> None:
         """Memory for `main`, its pages included, where its sizes are known before a call: the first call finds it as the second
-        does. No more than the constants take: a program that is never called holds at most twice what it has to."""
+        does, the arena and the threads' scratch. Each where it is no more than the constants take: a program that is never
+        called holds at most three times what it has to."""
         if self.face("main").symbols or "main" in self.layouts.hosted:
             return
         size = self.sized("main", {}).arena.bytes
@@ -169,6 +170,11 @@ class CpuProgram(LoadedModule):
             arena, start = self.take_arena(size)
             arena[:] = 0
             self.give_arena(arena, start)
+        programs = [plan for name, plan in self.execution.programs.items() if name != "setup"]
+        local = [k.local_bytes for plan in programs for ins in plan.instructions for k in launches(ins.op)]
+        caller, helper = max([0, *(b.caller for b in local)]), max([0, *(b.helper for b in local)])
+        if 0 < caller + helper * (self.threads - 1) <= self.constant_bytes:
+            self._library.tatami_reserve(self._pool, ctypes.c_int64(caller), ctypes.c_int64(helper))
 
     # -- sizes -----------------------------------------------------------------------------------
 

@@ -62,6 +62,25 @@ EXPORT int stack(void) {
     }
     return tatami_scratch(-1) != NULL || tatami_scratch(INT64_MAX) != NULL;
 }
+typedef struct { int64_t helper; int threads; _Atomic int present, split; } meeting_t;
+static int two_halves_are_one_block(int64_t bytes) {
+    size_t bottom = tatami_mark();
+    char *a = tatami_scratch(bytes / 2), *b = tatami_scratch(bytes / 2);
+    tatami_release(bottom);
+    return b == a + bytes / 2;
+}
+static int meet(void *context, int64_t begin, int64_t end) {
+    meeting_t *x = context;
+    if (!two_halves_are_one_block(x->helper)) atomic_fetch_add(&x->split, 1);
+    atomic_fetch_add(&x->present, 1);
+    while (end - begin == 1 && atomic_load(&x->present) < x->threads) tatami_mark();
+    return 0;
+}
+EXPORT int64_t split_blocks(tatami_pool *pool, int64_t caller, int64_t helper) {
+    meeting_t x = {.helper = helper, .threads = tatami_threads(pool)};
+    tatami_parallel_for(pool, x.threads, 1, meet, &x);
+    return x.split + 100 * !two_halves_are_one_block(caller);
+}
 """
 
 
@@ -129,6 +148,15 @@ def test_no_range_is_smaller_than_the_grain(library: ctypes.CDLL, grain: int) ->
 
 def test_scratch_is_a_stack_of_aligned_blocks(library: ctypes.CDLL) -> None:
     assert library.stack() == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_what_is_reserved_is_one_block_in_every_thread(library: ctypes.CDLL, threads: int) -> None:
+    library.split_blocks.restype = ctypes.c_int64
+    sizes = [ctypes.c_int64(threads << log) for log in (22, 20, 23, 21)]
+    library.tatami_reserve(pool(threads), *sizes[:2])
+    assert library.split_blocks(pool(threads), *sizes[:2]) == 0
+    assert library.split_blocks(pool(threads), *sizes[2:]) == 100 + threads - 1
 
 
 def test_denormals_are_kept_unless_asked() -> None:

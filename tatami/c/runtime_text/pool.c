@@ -73,17 +73,21 @@ static void set_up(void) {
 
 size_t tatami_mark(void) { return mine == NULL ? 0 : mine->height; }
 
+static scratch_t *own_scratch(void) {
+    if (mine == NULL) {
+        pthread_once(&once, set_up);
+        mine = calloc(1, sizeof(scratch_t));
+        if (mine != NULL) pthread_setspecific(scratch_key, mine);
+    }
+    return mine;
+}
+
 void *tatami_scratch(int64_t bytes) {
     if (bytes < 0 || bytes > INT64_MAX - 64) return NULL;
     size_t size = ((size_t)bytes + 63) / 64 * 64;
     if (size == 0) size = 64;
-    if (mine == NULL) {
-        pthread_once(&once, set_up);
-        mine = calloc(1, sizeof(scratch_t));
-        if (mine == NULL) return NULL;
-        pthread_setspecific(scratch_key, mine);
-    }
-    scratch_t *s = mine;
+    scratch_t *s = own_scratch();
+    if (s == NULL) return NULL;
     if (s->count > 0 && s->height - s->base[s->top] + size > s->size[s->top]) {
         if (s->top + 1 < s->count && s->size[s->top + 1] < size) {
             while (s->count > s->top + 1) free(s->data[--s->count]);
@@ -120,6 +124,18 @@ void tatami_release(size_t mark) {
         while (s->count > 0) free(s->data[--s->count]);
         s->top = 0;
     }
+}
+
+/* One segment of at least so many bytes, its pages present, where this thread's scratch is unused. */
+static void reserve(int64_t bytes) {
+    scratch_t *s = own_scratch();
+    if (s == NULL || s->height > 0 || (s->count == 1 && s->size[0] >= (size_t)bytes)) return;
+    while (s->count > 0) free(s->data[--s->count]);
+    s->top = 0;
+    void *data = tatami_scratch(bytes);
+    if (data == NULL) return;
+    memset(data, 0, (size_t)bytes);
+    tatami_release(0);
 }
 
 TATAMI_EXPORT int tatami_flush_denormals(int flush) {
@@ -240,6 +256,27 @@ int tatami_parallel_for(tatami_pool *pool, int64_t n, int64_t grain, tatami_chun
     int fault = atomic_load_explicit(&pool->fault, memory_order_relaxed);
     atomic_store(&pool->busy, 0);
     return fault;
+}
+
+typedef struct {
+    const tatami_pool *pool;
+    int64_t bytes;
+    _Atomic int present;
+} meeting_t;
+
+/* Item k is one thread's: each waits for the others, so that none takes two. A pool that is busy has given all to this one. */
+static int reserve_each(void *context, int64_t begin, int64_t end) {
+    meeting_t *meeting = context;
+    reserve(meeting->bytes);
+    atomic_fetch_add(&meeting->present, 1);
+    while (end - begin == 1 && atomic_load(&meeting->present) < meeting->pool->started + 1) sched_yield();
+    return TATAMI_OK;
+}
+
+TATAMI_EXPORT void tatami_reserve(tatami_pool *pool, int64_t caller, int64_t helper) {
+    if (caller > 0) reserve(caller);
+    meeting_t meeting = {.pool = pool, .bytes = helper};
+    if (helper > 0 && tatami_threads(pool) > 1) tatami_parallel_for(pool, pool->threads, 1, reserve_each, &meeting);
 }
 
 TATAMI_EXPORT tatami_pool *tatami_pool_create(int threads, int spin, int flush_denormals) {

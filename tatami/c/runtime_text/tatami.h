@@ -29,6 +29,9 @@ void tatami_release(size_t mark);
    serve every shared object that was linked with the same pool.c. */
 tatami_pool* tatami_pool_create(int threads, int spin, int flush_denormals);
 void tatami_pool_destroy(tatami_pool* pool);
+/* Make so many bytes of scratch present, for this thread and for each of the others: calls of this shared object's kernels
+   find them. */
+void tatami_reserve(tatami_pool* pool, int64_t caller, int64_t helper);
 /* Set or clear flush-to-zero and denormals-are-zero in this thread; returns whether it was set before. */
 int tatami_flush_denormals(int flush);
 

@@ -1,8 +1,8 @@
 """Opaque Regions: one call of a routine of the runtime text (c/runtime_text/routines.c).
 
-A routine is ``int tatami_<name>(void* const* buffers, const int64_t* integers)``. The buffers are the Region's inputs
-and outputs, row-major. The integers are: for every buffer its dtype code, its rank and its extents; then the attributes
-in the order of their names, an absent list as its length 0.
+A routine is ``int tatami_<name>(void* const* buffers, const int64_t* integers)`` for one line along its axis, so that threads
+share the lines. The buffers are the Region's inputs and outputs, row-major. The integers are: for every buffer its dtype
+code, its rank and its extents; then the attributes in the order of their names, and the number of the line.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import msgspec
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, expr
+from tatami.core.expr import ONE, ZERO, Expr, expr, product, var
 from tatami.core.kernel_body import Ranks, bound_text, counters_in
 from tatami.core.scalar import Scalar
-from tatami.loop.ir import Body, BufferParam, Call, Integer, Pointer, UserRoutine
+from tatami.loop.contraction import GRAIN_PACK, grain
+from tatami.loop.ir import Body, BufferParam, Call, Integer, Parallel, Pointer, UserRoutine
 from tatami.region.ir import Param, Region, Target
 from tatami.region.walk import routine_operands
 
@@ -48,8 +49,11 @@ def lower_opaque(region: Region) -> Body:
         integers += [expr(DTYPE_CODE[port.memref.dtype]), expr(len(port.memref.shape)), *port.memref.shape]
     for name, default in ATTRIBUTES[opaque.routine]:
         integers.append(expr(_number(opaque.attrs.get(name, default))))
-    call = Call(f"tatami_{opaque.routine}", (*pointers, *(Integer(i) for i in integers)), routine=True)
-    return Body((call,), about=f"routine {opaque.routine}")
+    shape, axis = region.inputs[0].memref.shape, integers[-2].as_int() or 0
+    line = Call(f"tatami_{opaque.routine}", (*pointers, *(Integer(i) for i in (*integers, var("line")))), routine=True)
+    length = shape[axis] if shape else ONE
+    lines = product(s for k, s in enumerate(shape) if k != axis % len(shape))
+    return Body((Parallel("line", lines, grain(GRAIN_PACK, length), (line,)),), about=f"routine {opaque.routine}")
 
 
 def _ports(region: Region) -> list[Param | Target]:

@@ -1,33 +1,44 @@
-/* Native routines of opaque Regions: int tatami_<name>(void* const* buffers, const int64_t* integers). The integers are,
-   for every buffer, its dtype code (the order of core.dtype), its rank and its extents; then the attributes. Every
-   buffer is row-major. Meaning: tiny/routines.py. */
+/* Native routines of opaque Regions: int tatami_<name>(void* const* buffers, const int64_t* integers), for one line of
+   their elements. The integers are, for every buffer, its dtype code (the order of core.dtype), its rank and its extents;
+   then the attributes; then the number of the line. Every buffer is row-major. Meaning: tiny/routines.py. */
 #include <stdint.h>
 #include <string.h>
 #include "tatami.h"
 
+#define INLINE static inline __attribute__((always_inline))
 enum { T_BOOL, T_I8, T_U8, T_I16, T_U16, T_I32, T_U32, T_I64, T_U64, T_FP16, T_BF16, T_FP32, T_FP64 };
 
-/* Bits of a float of `bits` bits as an unsigned number of the same order; -0 equals 0, NaN is above everything. */
-static uint64_t order_float(uint64_t u, int bits, uint64_t infinity) {
-  const uint64_t sign = (uint64_t)1 << (bits - 1), a = u & (sign - 1), minus = -(u >> (bits - 1));
-  return a > infinity ? UINT64_MAX : sign + ((a ^ minus) - minus);
+/* A key is a number of the order of its element; -0 equals 0, NaN is above everything. */
+INLINE int64_t order_short(uint16_t u, int32_t infinity) {
+  const int32_t a = u & 0x7fff, minus = -(u >> 15);
+  return a > infinity ? INT64_MAX : (a ^ minus) - minus;
 }
 
-static uint64_t order_of(int64_t dtype, const void* p, int64_t i) {
+INLINE int64_t order_f32(uint32_t u) {
+  const int32_t a = u & 0x7fffffff, minus = -(int32_t)(u >> 31);
+  return a > 0x7f800000 ? INT32_MAX : (a ^ minus) - minus;
+}
+
+INLINE int64_t order_f64(uint64_t u) {
+  const int64_t a = u & INT64_MAX, minus = -(int64_t)(u >> 63);
+  return a > INT64_C(0x7ff0000000000000) ? INT64_MAX : (a ^ minus) - minus;
+}
+
+INLINE int64_t order_of(int64_t dtype, const void* p, int64_t i) {
   switch (dtype) {
     case T_BOOL: return ((const uint8_t*)p)[i] != 0;
-    case T_I8: return (uint64_t)(((const int8_t*)p)[i] + 128);
+    case T_I8: return ((const int8_t*)p)[i];
     case T_U8: return ((const uint8_t*)p)[i];
-    case T_I16: return (uint64_t)(((const int16_t*)p)[i] + 32768);
+    case T_I16: return ((const int16_t*)p)[i];
     case T_U16: return ((const uint16_t*)p)[i];
-    case T_I32: return (uint64_t)((int64_t)((const int32_t*)p)[i] + INT64_C(2147483648));
+    case T_I32: return ((const int32_t*)p)[i];
     case T_U32: return ((const uint32_t*)p)[i];
-    case T_I64: return (uint64_t)((const int64_t*)p)[i] ^ (UINT64_C(1) << 63);
-    case T_U64: return ((const uint64_t*)p)[i];
-    case T_FP16: return order_float(((const uint16_t*)p)[i], 16, 0x7c00);
-    case T_BF16: return order_float(((const uint16_t*)p)[i], 16, 0x7f80);
-    case T_FP32: { uint32_t u; memcpy(&u, (const char*)p + 4 * i, 4); return order_float(u, 32, 0x7f800000u); }
-    default: { uint64_t u; memcpy(&u, (const char*)p + 8 * i, 8); return order_float(u, 64, UINT64_C(0x7ff0000000000000)); }
+    case T_I64: return ((const int64_t*)p)[i];
+    case T_U64: return (int64_t)(((const uint64_t*)p)[i] ^ (UINT64_C(1) << 63));
+    case T_FP16: return order_short(((const uint16_t*)p)[i], 0x7c00);
+    case T_BF16: return order_short(((const uint16_t*)p)[i], 0x7f80);
+    case T_FP32: { uint32_t u; memcpy(&u, (const char*)p + 4 * i, 4); return order_f32(u); }
+    default: { uint64_t u; memcpy(&u, (const char*)p + 8 * i, 8); return order_f64(u); }
   }
 }
 
@@ -40,9 +51,7 @@ static int64_t item_size(int64_t dtype) {
   }
 }
 
-typedef struct { uint64_t key; int64_t at; } entry;
-/* Elements of a line up to which the first are kept as one goes; more are sorted with the others. */
-enum { FEW = 64 };
+typedef struct { int64_t key, at; } entry;
 
 /* Stable merge sort of n entries by key; `other` is scratch of the same size. Returns where the result lies. */
 static entry* merge_sort(entry* a, entry* other, int64_t n) {
@@ -67,16 +76,48 @@ static entry* merge_sort(entry* a, entry* other, int64_t n) {
   return a;
 }
 
-/* The first k >= 1 of a line of n elements that lie `inner` apart, in stable order, by insertion: of elements in no order few
-   come among the first. `flip` turns the order round. Inline: of a known dtype its keys take a few instructions. */
-static inline __attribute__((always_inline)) void keep_first(entry* kept, int64_t k, int64_t dtype, const void* from, int64_t base, int64_t inner, int64_t n, uint64_t flip) {
-  for (int64_t j = 0; j < n; ++j) {
-    const entry e = {order_of(dtype, from, base + j * inner) ^ flip, j};
-    if (j >= k && e.key >= kept[k - 1].key) continue;
-    int64_t i = j < k ? j : k - 1;
-    for (; i > 0 && kept[i - 1].key > e.key; --i) kept[i] = kept[i - 1];
-    kept[i] = e;
+/* Keys come in blocks of a length that the compiler knows, LANES, for vectors; the last is filled up with the last key there is. */
+enum { LANES = 64 };
+typedef struct { const void* from; int64_t base, inner, n, dtype, flip; } line;
+
+INLINE void keys_of(int64_t* restrict keys, int64_t* restrict least, int64_t dtype, int64_t inner, const line* of) {
+  int64_t j = 0;
+  for (; j + LANES <= of->n; j += LANES) {
+    for (int64_t i = 0; i < LANES; ++i) keys[j + i] = order_of(dtype, of->from, of->base + (j + i) * inner) ^ of->flip;
+    for (int64_t i = 0; i < LANES; ++i) least[i] = keys[j + i] < least[i] ? keys[j + i] : least[i];
   }
+  for (int64_t i = 0; j < of->n; ++i, ++j) {
+    keys[j] = order_of(dtype, of->from, of->base + j * inner) ^ of->flip;
+    if (keys[j] < least[i]) least[i] = keys[j];
+  }
+  for (; j % LANES != 0; ++j) keys[j] = INT64_MAX;
+}
+
+/* A key that at least k elements of the line do not exceed: the k-th least of the lanes, each the first of its elements.
+   LANES >= `lanes` >= k, a power of two and at most the elements there are. */
+static int64_t bound_of(int64_t least[LANES], int64_t lanes, int64_t k) {
+  for (int64_t half = LANES / 2; half >= lanes; half /= 2)
+    for (int64_t i = 0; i < half; ++i) least[i] = least[i] < least[i + half] ? least[i] : least[i + half];
+  int64_t bound = INT64_MAX;
+  for (int64_t i = 0; i < lanes; ++i) {
+    int64_t as_small = 0;
+    for (int64_t j = 0; j < lanes; ++j) as_small += least[j] <= least[i];
+    if (as_small >= k && least[i] < bound) bound = least[i];
+  }
+  return bound;
+}
+
+/* What may be among the first k, in the order of the line: below the bound, and the first k that equal it. */
+static int64_t within(entry* found, const int64_t* keys, int64_t n, int64_t bound, int64_t k) {
+  int64_t count = 0, equal = 0;
+  for (int64_t b = 0; b < n; b += LANES) {
+    int64_t any = 0;
+    for (int64_t j = b; j < b + LANES; ++j) any |= keys[j] <= bound;
+    if (!any) continue;
+    for (int64_t j = b; j < b + LANES; ++j)
+      if (keys[j] < bound || (keys[j] == bound && equal++ < k)) found[count++] = (entry){keys[j], j};
+  }
+  return count;
 }
 
 static void put(void* to, int64_t i, const void* from, int64_t j, int64_t size) {
@@ -88,40 +129,30 @@ static void put(void* to, int64_t i, const void* from, int64_t j, int64_t size) 
   }
 }
 
-/* The first k of every line along `axis` in stable order, with their positions. */
-static int order_lines(void* const* buffers, int64_t dtype, int64_t rank, const int64_t* shape, int64_t axis, int64_t down, int64_t k) {
-  if (rank == 0) {
-    put(buffers[1], 0, buffers[0], 0, item_size(dtype));
-    *(int64_t*)buffers[2] = 0;
-    return TATAMI_OK;
-  }
-  if (axis < 0) axis += rank;
-  int64_t outer = 1, inner = 1;
-  const int64_t n = shape[axis];
-  for (int64_t d = 0; d < axis; ++d) outer *= shape[d];
+/* The first k of a line along `axis` in stable order, with their positions. */
+static int order_line(void* const* buffers, int64_t dtype, int64_t rank, const int64_t* shape, int64_t axis, int64_t down, int64_t k, int64_t number) {
+  int64_t inner = 1;
+  const int64_t n = rank ? shape[axis] : 1;
   for (int64_t d = axis + 1; d < rank; ++d) inner *= shape[d];
+  const line of = {buffers[0], number / inner * n * inner + number % inner, inner, n, dtype, down ? -1 : 0};
+  const int64_t to = number / inner * k * inner + number % inner, room = (n + LANES - 1) / LANES * LANES;
   const size_t mark = tatami_mark();
-  const uint64_t flip = down ? UINT64_MAX : 0;
-  entry* const a = tatami_scratch(n * (int64_t)sizeof(entry));
-  entry* const b = tatami_scratch(n * (int64_t)sizeof(entry));
-  if (!a || !b) { tatami_release(mark); return TATAMI_OUT_OF_MEMORY; }
+  int64_t* const keys = tatami_scratch(room * (int64_t)sizeof(int64_t));
+  entry* const a = tatami_scratch(room * (int64_t)sizeof(entry));
+  entry* const b = tatami_scratch(room * (int64_t)sizeof(entry));
+  if (!keys || !a || !b) { tatami_release(mark); return TATAMI_OUT_OF_MEMORY; }
+  int64_t least[LANES], lanes = 1, count = n;
+  for (int64_t i = 0; i < LANES; ++i) least[i] = INT64_MAX;
+  if (dtype == T_FP32 && inner == 1) keys_of(keys, least, T_FP32, 1, &of);
+  else keys_of(keys, least, dtype, inner, &of);
+  while (lanes <= k && lanes < LANES) lanes *= 2;
+  if (k <= lanes && 2 * lanes <= n) count = within(a, keys, n, bound_of(least, lanes, k), k);
+  else for (int64_t j = 0; j < n; ++j) a[j] = (entry){keys[j], j};
+  const entry* const sorted = merge_sort(a, b, count);
   const int64_t size = item_size(dtype);
-  for (int64_t o = 0; o < outer; ++o) {
-    for (int64_t i = 0; i < inner; ++i) {
-      const int64_t base = o * n * inner + i, to = o * k * inner + i;
-      const entry* sorted = a;
-      if (1 <= k && k <= FEW && k < n) {
-        if (dtype == T_FP32) keep_first(a, k, T_FP32, buffers[0], base, inner, n, flip);
-        else keep_first(a, k, dtype, buffers[0], base, inner, n, flip);
-      } else {
-        for (int64_t j = 0; j < n; ++j) a[j] = (entry){order_of(dtype, buffers[0], base + j * inner) ^ flip, j};
-        sorted = merge_sort(a, b, n);
-      }
-      for (int64_t j = 0; j < k; ++j) {
-        put(buffers[1], to + j * inner, buffers[0], base + sorted[j].at * inner, size);
-        ((int64_t*)buffers[2])[to + j * inner] = sorted[j].at;
-      }
-    }
+  for (int64_t j = 0; j < k; ++j) {
+    put(buffers[1], to + j * inner, of.from, of.base + sorted[j].at * inner, size);
+    ((int64_t*)buffers[2])[to + j * inner] = sorted[j].at;
   }
   tatami_release(mark);
   return TATAMI_OK;
@@ -130,19 +161,16 @@ static int order_lines(void* const* buffers, int64_t dtype, int64_t rank, const 
 /* Skips a buffer's description. */
 static const int64_t* after(const int64_t* integers) { return integers + 2 + integers[1]; }
 
-/* x -> values, indices; attributes axis, descending. */
-int tatami_sort(void* const* buffers, const int64_t* integers) {
-  const int64_t* attributes = after(after(after(integers)));
-  const int64_t rank = integers[1], axis = attributes[0];
-  const int64_t n = rank ? integers[2 + (axis < 0 ? axis + rank : axis)] : 1;
-  return order_lines(buffers, integers[0], rank, integers + 2, axis, attributes[1], n);
-}
+static int64_t from_front(int64_t axis, int64_t rank) { return axis < 0 && rank ? axis + rank : axis; }
 
-/* x -> the k first values, indices; attributes axis, largest. k is the extent of the result. */
-int tatami_topk(void* const* buffers, const int64_t* integers) {
+/* x -> the first values, indices; attributes axis, whether the largest come first. As many as the result has. */
+static int order(void* const* buffers, const int64_t* integers) {
   const int64_t* values = after(integers);
   const int64_t* attributes = after(after(values));
-  const int64_t rank = integers[1], axis = attributes[0];
-  const int64_t k = rank ? values[2 + (axis < 0 ? axis + rank : axis)] : 1;
-  return order_lines(buffers, integers[0], rank, integers + 2, axis, attributes[1], k);
+  const int64_t rank = integers[1], axis = from_front(attributes[0], rank);
+  return order_line(buffers, integers[0], rank, integers + 2, axis, attributes[1], rank ? values[2 + axis] : 1, attributes[2]);
 }
+
+int tatami_sort(void* const* buffers, const int64_t* integers) { return order(buffers, integers); }
+
+int tatami_topk(void* const* buffers, const int64_t* integers) { return order(buffers, integers); }

@@ -22,6 +22,7 @@ from tatami.loop.nest import Nest
 from tatami.loop.outputs import clear_border, overwritten_inputs, snapshot
 from tatami.loop.overlap import Overlap, overlap_of
 from tatami.loop.pointwise import Emitter, Stored
+from tatami.loop.row_indices import indices_before_loops
 from tatami.loop.scatters import Scatters
 from tatami.loop.schedule import Pass, Phase, Scheduler, is_scan, nodes
 from tatami.loop.split_reduces import split_reduces
@@ -53,7 +54,7 @@ def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:
     shared = shares_reduce or (blocks is not None and blocks.round > 0)
     scheduler = Scheduler(region, lets, plan, lanes, staged, shared)
     nest = Nest(Emitter(region, scheduler.lets, typer), scheduler, blocks)
-    return _Rows(region, nest, staged).body()
+    return indices_before_loops(_Rows(region, nest, staged).body())
 
 
 def _with_joined_axes(plan: CpuRows | Scalar, joined: dict[str, str]) -> CpuRows | Scalar:

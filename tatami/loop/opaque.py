@@ -17,7 +17,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, product, var
 from tatami.core.kernel_body import Ranks, bound_text, counters_in
 from tatami.core.scalar import Scalar
-from tatami.loop.contraction import GRAIN_PACK, grain
+from tatami.loop.contraction import grain
 from tatami.loop.ir import Body, BufferParam, Call, Integer, Parallel, Pointer, UserRoutine
 from tatami.region.ir import Param, Region, Target
 from tatami.region.walk import routine_operands
@@ -28,6 +28,8 @@ ATTRIBUTES: dict[str, tuple[tuple[str, int], ...]] = {
     "topk": (("axis", -1), ("largest", 1)),
 }
 """The routines there are, with their attributes and defaults."""
+GRAIN_ORDER = 1 << 11
+"""Elements that are put in order, or looked through for the first, in some ten microseconds."""
 
 
 def lower_opaque(region: Region) -> Body:
@@ -53,7 +55,7 @@ def lower_opaque(region: Region) -> Body:
     line = Call(f"tatami_{opaque.routine}", (*pointers, *(Integer(i) for i in (*integers, var("line")))), routine=True)
     length = shape[axis] if shape else ONE
     lines = product(s for k, s in enumerate(shape) if k != axis % len(shape))
-    return Body((Parallel("line", lines, grain(GRAIN_PACK, length), (line,)),), about=f"routine {opaque.routine}")
+    return Body((Parallel("line", lines, grain(GRAIN_ORDER, length), (line,)),), about=f"routine {opaque.routine}")
 
 
 def _ports(region: Region) -> list[Param | Target]:

@@ -77,7 +77,7 @@ static entry* merge_sort(entry* a, entry* other, int64_t n) {
 }
 
 /* Keys come in blocks of a length that the compiler knows, LANES, for vectors; the last is filled up with the last key there is. */
-enum { LANES = 64 };
+enum { LANES = 64, FEWEST = 16 };
 typedef struct { const void* from; int64_t base, inner, n, dtype, flip; } line;
 
 INLINE void keys_of(int64_t* restrict keys, int64_t* restrict least, int64_t dtype, int64_t inner, const line* of) {
@@ -94,14 +94,15 @@ INLINE void keys_of(int64_t* restrict keys, int64_t* restrict least, int64_t dty
 }
 
 /* A key that at least k elements of the line do not exceed: the k-th least of the lanes, each the first of its elements.
-   LANES >= `lanes` >= k, a power of two and at most the elements there are. */
+   LANES >= `lanes` >= k, FEWEST times a power of two, and at most the elements there are. */
 static int64_t bound_of(int64_t least[LANES], int64_t lanes, int64_t k) {
   for (int64_t half = LANES / 2; half >= lanes; half /= 2)
     for (int64_t i = 0; i < half; ++i) least[i] = least[i] < least[i + half] ? least[i] : least[i + half];
   int64_t bound = INT64_MAX;
   for (int64_t i = 0; i < lanes; ++i) {
     int64_t as_small = 0;
-    for (int64_t j = 0; j < lanes; ++j) as_small += least[j] <= least[i];
+    for (int64_t p = 0; p < lanes; p += FEWEST)
+      for (int64_t j = p; j < p + FEWEST; ++j) as_small += least[j] <= least[i];
     if (as_small >= k && least[i] < bound) bound = least[i];
   }
   return bound;
@@ -141,7 +142,7 @@ static int order_line(void* const* buffers, int64_t dtype, int64_t rank, const i
   entry* const a = tatami_scratch(room * (int64_t)sizeof(entry));
   entry* const b = tatami_scratch(room * (int64_t)sizeof(entry));
   if (!keys || !a || !b) { tatami_release(mark); return TATAMI_OUT_OF_MEMORY; }
-  int64_t least[LANES], lanes = 1, count = n;
+  int64_t least[LANES], lanes = FEWEST, count = n;
   for (int64_t i = 0; i < LANES; ++i) least[i] = INT64_MAX;
   if (dtype == T_FP32 && inner == 1) keys_of(keys, least, T_FP32, 1, &of);
   else keys_of(keys, least, dtype, inner, &of);

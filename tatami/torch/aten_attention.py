@@ -1,7 +1,7 @@
 """Scaled dot product attention and its gradient, as the CPU's operators have it: with the log-sum-exp of the scores.
 
 The gradient of many keys is made of one block of keys after the other, so that its memory grows with the sequence and not
-with its square (docs/decisions/0024-attention-backward.md).
+with its square (docs/decisions/0025-attention-backward.md).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,7 +216,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
     from tatami.runtime.objects import Unit, object_key, runtime_units
     from tatami.runtime.objects import build as build_object
     from tatami.runtime.sanitizer import sanitizer_flags
-    from tatami.runtime.short_call import make as make_short_call
+    from tatami.runtime.short_call import made_beside
     from tatami.runtime.user_text import UserText
     from tatami.stored import StoredProgram
 
@@ -238,8 +237,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
         extra = sanitizer_flags(find_compiler())
         told = compilation.observer.progress
         progress = None if told is None else partial(told, "kernels")
-        with ThreadPoolExecutor(1) as beside:
-            beside.submit(make_short_call)
+        with made_beside():
             library = build_object(units, compilation.target, extra_flags=extra, progress=progress)
         key = object_key(units, compilation.target, extra)
     return StoredProgram(execution, library, key, tuple(compilation.warnings))

@@ -12,6 +12,10 @@ import logging
 import sys
 import sysconfig
 import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +25,7 @@ import numpy as np
 
 from tatami.core.diagnostic import TatamiError
 from tatami.runtime.cache import content_key, default_cache
-from tatami.runtime.compiler import find_compiler, run_compiler
+from tatami.runtime.compiler import find_compiler, run_compiler, time_limit
 from tatami.runtime.results import COUNTS_ARE_EXACT
 
 NAME = "tatami_short_call"
@@ -31,8 +35,21 @@ _loaded: list[Any] = []
 """What `short_call` gives, once it is known."""
 
 
-def make() -> None:
-    """Compile it, if that can be done and has not been: where programs are compiled, so that no call waits for it."""
+@contextmanager
+def made_beside() -> Iterator[None]:
+    """Compile it, if that can be done and has not been, while programs are compiled in the block, so that no call waits for
+    it. A block that fails or is interrupted ends its compiler too."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            beside.submit(_make, stop)
+            yield
+        except BaseException:
+            stop.set()
+            raise
+
+
+def _make(stop: threading.Event) -> None:
     folders = _headers()
     if folders is None or default_cache().get(_key()) is not None:
         return
@@ -40,15 +57,15 @@ def make() -> None:
         with tempfile.TemporaryDirectory(prefix="tatami-build-") as name:
             folder = Path(name)
             (folder / "short_call.c").write_text(_text())
-            include = tuple(f"-I{path}" for path in folders)
-            run_compiler(find_compiler(), (*FLAGS, *include, "short_call.c", "-o", "all.so"), cwd=folder)
+            arguments = (*FLAGS, *(f"-I{path}" for path in folders), "short_call.c", "-o", "all.so")
+            run_compiler(find_compiler(), arguments, cwd=folder, timeout=time_limit(), stop=stop)
             default_cache().put(_key(), (folder / "all.so").read_bytes())
     except (TatamiError, OSError) as error:
         _log.info("calls stay in Python: %s", error)
 
 
 def short_call() -> Any:
-    """The type `Call`; None where `make` could not make it, or has not yet."""
+    """The type `Call`; None where it could not be made, or has not been yet."""
     if not _loaded and _headers() is not None and (body := default_cache().get(_key())) is not None:
         _loaded.append(_load(body))
     return _loaded[0] if _loaded else None

@@ -168,7 +168,6 @@ def test_without_headers_calls_stay_in_python(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(short_call_module, "_headers", lambda: None)
     monkeypatch.setattr(short_call_module, "_loaded", [])
     assert short_call() is None
-    short_call_module.make()
     g = tt.Graph("g")
     g.output("y", g.input("x", (3,), tt.fp32) + 1.0)
     f = tt.compile(g, threads=1)

@@ -43,7 +43,7 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
     """What every statement of the body may use: constants, this thread's place, sizes, the tile, its part of k."""
     bm, bn, bk = k.tile
     l.add(f"constexpr int BM = {bm}, BN = {bn}, BK = {bk}, STAGES = {k.stages};")
-    if not k.maps:
+    if not k.has_roles:
         l.add(f"constexpr int THREADS = {k.threads};")
     shared_lines(k, l)
     l.add("const int tid = tt_thread();")
@@ -58,7 +58,7 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
     l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}{whole};")
     if plain:
         blocks = "(int)((K + BK - 1) / BK)"
-        if k.maps and (k.a.gather is not None or k.b.gather is not None):
+        if k.has_roles and (k.a.gather is not None or k.b.gather is not None):
             # Of a known number ptxas may peel the first turn, and copy accumulators for it while wgmma is under way (C7514).
             blocks = f"tt_uniform({blocks})"
         l.add(f"const int KB = {blocks};")
@@ -70,7 +70,7 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
         l.add("const int KB = K > k_first ? (int)((K - k_first + BK - 1) / BK) : 0;")
     if k.barrier_model == "cp_async_group":
         l.add(*warp_tile_lines(k))
-    if k.weights is not None and not k.maps:
+    if k.weights is not None and not k.has_roles:
         state_lines(k, k.weights, l)
     if k.template == "sync":
         l.add(micro_tile(k), f"{VALUE_TYPE[k.acc_dtype]} acc[TM][TN];")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import assert_never
 
 from tatami.core.diagnostic import fail
@@ -37,6 +38,7 @@ from tatami.cu.warpgroup_text import (
 )
 from tatami.gpu.ir import (
     CommitGroup,
+    CopiesArrive,
     CpAsync,
     Epilogue,
     FenceAsync,
@@ -153,7 +155,12 @@ class _Printer:
             case TmaLoad():
                 barrier = barrier_text(self.k, self.barriers[s.mbarrier], s.block)
                 ring = self.rings[s.dst_smem]
-                tma_load_text(self.k, s, ring, slot_text(self.k, ring, s.block), barrier, l)
+                alone = self.role is None or self.role.elected
+                with nullcontext() if alone else l.block(f"if ({self.first_thread()})"):
+                    tma_load_text(self.k, s, ring, slot_text(self.k, ring, s.block), barrier, l)
+            case CopiesArrive():
+                how = "mbarrier_arrive" if s.stored else "cp_async_arrive"
+                l.add(f"tt_{how}({barrier_text(self.k, self.barriers[s.mbarrier], s.block)});")
             case MBarrierInit():
                 b = self.barriers[s.mbarrier]
                 l.add(f"if (tid == 0) for (int i = 0; i < {b.slots}; ++i) tt_mbarrier_init({b.name} + 8 * i, {s.count});")
@@ -293,7 +300,7 @@ class _Printer:
             if not self.persistent and self.k.groups is None:
                 l.add("constexpr int base = 0;")
             if s.elected:
-                with l.block(f"if (tid == {128 * s.first})"):
+                with l.block(f"if ({self.first_thread()})"):
                     self.statements(body)
             else:
                 self.statements(body)
@@ -326,7 +333,8 @@ class _Printer:
         b = self.barriers[s.mbarrier]
         tests = list(filter(None, [guard_text(self.k, s.block)]))
         if self.role is not None and not self.role.elected:
-            tests.append(sharing_test(self.k, s.share) if s.share else "lane == 0")
+            one = "lane == 0" if self.role.arrivals > 1 else self.first_thread()
+            tests.append(sharing_test(self.k, s.share) if s.share else one)
         at = barrier_text(self.k, b, s.block, next_one=True)
         if s.share:
             at = f"tt_map_shared({at}, lane)"
@@ -336,6 +344,11 @@ class _Printer:
             else f"tt_mbarrier_arrive{'_cluster' if s.share else ''}({at});"
         )
         self.l.add(f"if ({' && '.join(tests)}) {text}" if tests else text)
+
+    def first_thread(self) -> str:
+        """Is this thread the role's first?"""
+        assert self.role is not None
+        return f"tid == {128 * self.role.first}"
 
     # -- loads -----------------------------------------------------------------------------------
     def operand(self, ring: str, block: Expr) -> tuple[Operand, Side, Side]:
@@ -350,7 +363,7 @@ class _Printer:
         return (k.a, Side("m", bm, "m0"), along) if ring == k.a.ring else (k.b, Side("n", bn, "n0"), along)
 
     def cp_async(self, s: CpAsync) -> None:
-        if self.persistent and s.tile == "this" and not self.located:
+        if self.persistent and s.tile == "this" and not self.located and self.k.ring_origin == "tile":
             self.l.add("int tile = tt_block_x();", "locate(tile);")
             self.located = True
         if self.persistent and s.tile == "next" and not self.moved:

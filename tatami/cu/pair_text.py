@@ -52,7 +52,7 @@ OF_A_WARPGROUP = Fragments(
 
 
 def fragments_of(k: Kernel) -> Fragments:
-    return OF_A_WARPGROUP if k.maps else OF_A_WARP
+    return OF_A_WARPGROUP if k.has_roles else OF_A_WARP
 
 
 def size_lines(k: Kernel, w: Weights, l: Lines) -> None:

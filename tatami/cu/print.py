@@ -50,7 +50,7 @@ def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:
     folder = files("tatami.cu") / "header"
     more = [header for kind, header in TEMPLATE_HEADERS.items() if any(isinstance(k, kind) for k in kernels)]
     out = {name: (folder / name).read_text() for name in (*HEADERS, *more)}
-    shapes = sorted({x for k in kernels if isinstance(k, Kernel) and k.maps for x in _products(k)})
+    shapes = sorted({x for k in kernels if isinstance(k, Kernel) and k.has_roles for x in _products(k)})
     if shapes:
         functions = "\n".join(wgmma_function(d, n, form) for d, n, form in shapes)
         out[HEADERS[0]] += f"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n{functions}#endif\n"

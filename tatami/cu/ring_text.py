@@ -9,7 +9,7 @@ from tatami.gpu.ir import Barrier, Kernel, Ring
 
 def slot_pitch(kernel: Kernel, ring: Ring) -> int:
     """Bytes from one slot to the next."""
-    return ring.tma_pitch if kernel.maps else ring.slot_bytes
+    return ring.tma_pitch if kernel.has_roles else ring.slot_bytes
 
 
 def guard_text(kernel: Kernel, block: Expr) -> str:

@@ -35,9 +35,10 @@ def need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
     if isinstance(plan, Sm90Mma) and not (p.a_dtype.is_narrow_float or p.tf32):
         why = f"wgmma multiplies fp16, bf16 and fp32 rounded to tf32, not {p.a_dtype}"
         raise fail("InvalidPlan", p.region, why, "use a plan of kind sm80_mma")
-    for o, walk in ((p.a, p.a_walk), (p.b, p.b_walk)):
-        if isinstance(plan, Sm90Mma) and o.stride_k is None and isinstance(walk, str):
-            raise fail("InvalidPlan", p.region, f"no tensor map covers an operand: {walk}", "use a plan of kind sm80_mma")
+    for o, walk, loader in zip((p.a, p.b), (p.a_walk, p.b_walk), plan.loads if isinstance(plan, Sm90Mma) else ()):
+        if loader == "tma" and o.stride_k is None and isinstance(walk, str):
+            why = f"no tensor map covers an operand: {walk}"
+            raise fail("InvalidPlan", p.region, why, "load it by cp_async, or use a plan of kind sm80_mma")
     return p.a, p.b
 
 

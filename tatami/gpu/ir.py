@@ -65,6 +65,15 @@ class CommitGroup(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="st
     """Close the group of the copies started since the last one."""
 
 
+class CopiesArrive(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="CopiesArrive"):
+    """Each thread of the role arrives at `mbarrier` by itself: when its copies so far have landed, or `stored`, which copies of
+    2 bytes and less are, once it has made them."""
+
+    mbarrier: str
+    block: Expr
+    stored: bool = False
+
+
 class TmaLoad(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="TmaLoad"):
     """One thread asks for boxes of the tensor map `desc`; elements outside the tensor arrive as 0. Of an im2col map,
     `offsets` shift the walk that starts at `coords`, over m or n, k and b of the block's first element. `share`: the CTAs
@@ -273,7 +282,8 @@ class TmaFetch(msgspec.Struct, frozen=True, tag_field="stmt", tag="TmaFetch"):
 
 
 class FenceAsync(msgspec.Struct, frozen=True, tag_field="stmt", tag="FenceAsync"):
-    """What this thread stored to shared memory may be read by TMA, once the others know."""
+    """What this thread stored to shared memory, or knows that others stored or copied there, may be read by TMA and wgmma, once
+    those know who ask for it."""
 
 
 class TmaStore(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="TmaStore"):
@@ -298,8 +308,8 @@ class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", ta
 
 class Role(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Role"):
     """Warpgroups first .. first + count - 1 run `body`. An `elected` role is one thread, which arrives once at a
-    barrier; else each warp of a warpgroup arrives (`arrivals` 4). `turns`: each tile belongs to one warpgroup, in
-    turn, else they divide it."""
+    barrier; else each warp of a warpgroup arrives (`arrivals` 4), or its first thread does (1), which then asks for its boxes
+    too. `turns`: each tile belongs to one warpgroup, in turn, else they divide it."""
 
     name: Literal["producer", "consumer"]
     first: int
@@ -313,6 +323,7 @@ class Role(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", ta
 Stmt: TypeAlias = (
     CpAsync
     | CommitGroup
+    | CopiesArrive
     | TmaLoad
     | MBarrierInit
     | MBarrierArrive
@@ -513,6 +524,15 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     def ctas(self) -> int:
         """Of a cluster."""
         return self.cluster[0] * self.cluster[1]
+
+    @property
+    def has_roles(self) -> bool:
+        return self.barrier_model == "mbarrier"
+
+    @property
+    def copiers(self) -> int:
+        """Threads that run a CpAsync: of kernels with roles the producer's warpgroup."""
+        return 128 if self.has_roles else self.threads
 
 
 class SizeName(msgspec.Struct, frozen=True):

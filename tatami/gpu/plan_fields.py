@@ -6,6 +6,7 @@ from typing import assert_never
 
 from tatami.gpu.ir import (
     CommitGroup,
+    CopiesArrive,
     CpAsync,
     Epilogue,
     FenceAsync,
@@ -51,15 +52,19 @@ def plan_fields(s: Stmt) -> str:
             return "cache, predicate_tail, layout_hints, stages"
         case CommitGroup():
             return "async.prefetch_depth"
+        case CopiesArrive():
+            return "loads, vectorize"
         case TmaLoad():
-            return "cache, tile, stages, cluster, multicast"
+            return "loads, cache, tile, stages, cluster, multicast"
         case MBarrierInit() | MBarrierArrive():
             return "consumers, schedule, stages, wait_depth, cluster, multicast"
         case Wait(model=model):
             return WAITS[model]
         case SyncThreads():
             return "barrier_model, stages, cluster"
-        case SyncWarpgroup() | StMatrix() | FenceAsync() | TmaStore():
+        case FenceAsync():
+            return "epilogue_store, loads"
+        case SyncWarpgroup() | StMatrix() | TmaStore():
             return "epilogue_store"
         case TmaFetch():
             return "epilogue_load"

@@ -22,8 +22,10 @@ from tatami.gpu.cluster import sharing
 from tatami.gpu.ir import (
     Barrier,
     CommitGroup,
+    CopiesArrive,
     CpAsync,
     Epilogue,
+    FenceAsync,
     Fma,
     Kernel,
     LdMatrix,
@@ -77,6 +79,13 @@ class Machine:
         if not roles:
             for name in ("warp 0", "warp 1"):
                 self._add(name, kernel.body, 1, 0, (0, 1), name)
+        self.copied = {
+            (self.at(s.dst_smem, self.cta[i]), i)
+            for i, program in enumerate(self.programs)
+            for s in (op.stmt for op in program)
+            if isinstance(s, CpAsync)
+        }
+        """Rings that an actor fills as ordinary memory."""
         self.horizon = 2
         self.period = max(self.stages.values()) * (2 if kernel.barriers else 1)
         self.bit = {name: 1 << i for i, name in enumerate(self.names)}
@@ -182,6 +191,16 @@ class Machine:
                 )
             part.reads[me] = self.bit[me] if ended else 0
         return ring, slot
+
+    def check_proxy(self, state: State, i: int, s: Stmt, slots: frozenset[tuple[str, int]]) -> None:
+        """What threads copied as ordinary memory is read by wgmma behind a fence of those who read it."""
+        me = self.names[i]
+        for (ring, slot, w), part in state.slots.items():
+            if (ring, slot) in slots and (ring, w) in self.copied and not part.fenced & self.bit[me]:
+                why = (
+                    f"{ring} slot {slot}: {me} reads what {self.names[w]} copied as ordinary memory, with no FenceAsync between"
+                )
+                raise Hazard(statement_text(s), why)
 
     # -- one step --------------------------------------------------------------------------------
     def runnable(self, state: State, i: int) -> bool:
@@ -298,6 +317,16 @@ class Machine:
             case CommitGroup():
                 a.groups = (*a.groups, a.open_group)[-32:]
                 a.open_group = frozenset()
+            case CopiesArrive():
+                which, _ = self.barrier_of(state, i, s.mbarrier, s.block, 0)
+                if which is not None:
+                    for ring, slot in a.open_group:
+                        state.slots[ring, slot, i].known |= self.arrived[which]
+                    a.open_group = frozenset()
+                    self.arrive(state, i, s, which, self.kernel.copiers)
+            case FenceAsync():
+                for part in state.slots.values():
+                    part.fenced |= part.known & self.bit[me]
             case LoadTile():
                 if block_offset(state, a, s.block, "this") is not None:
                     self.write(state, i, s, s.dst_smem, 0, self.bit[me])
@@ -331,7 +360,7 @@ class Machine:
                 for cta in sharing(self.kernel.cluster, self.cta[i], s.share):
                     which, _ = self.barrier_of(state, i, s.mbarrier, s.block, 0, cta, next_turn=True)
                     if which is not None:
-                        self.arrive(state, i, s, which)
+                        self.arrive(state, i, s, which, self.arrivals[i], s.expect_tx)
             case Wait():
                 self.wait(state, i, s)
             case Wgmma():
@@ -339,6 +368,7 @@ class Machine:
                 if offset is not None:
                     rings = [r for r in (s.a_smem, s.b_smem) if r]
                     slots = frozenset(self.read(state, i, s, ring, offset, ended=False) for ring in rings)
+                    self.check_proxy(state, i, s, slots)
                     a.mma = (*a.mma, (s.out_token.name, a.number + offset, slots))
                     if not s.a_smem and a.weights != a.number + offset:
                         raise Hazard(statement_text(s), f"{me} multiplies weights of another block")
@@ -363,18 +393,20 @@ class Machine:
             case _:
                 pass
 
-    def arrive(self, state: State, i: int, s: MBarrierArrive, which: tuple[str, int]) -> None:
+    def arrive(
+        self, state: State, i: int, s: MBarrierArrive | CopiesArrive, which: tuple[str, int], arrivals: int, expect_tx: int = 0
+    ) -> None:
         b, me = state.barriers[which], self.names[i]
         if not b.ended & self.bit[me]:
             b.early = me
         state.learn(self.arrived[which], self.bit[me])
-        b.pending -= self.arrivals[i]
-        b.tx += s.expect_tx
+        b.pending -= arrivals
+        b.tx += expect_tx
         if b.pending < 0:
             raise Hazard(statement_text(s), f"more arrivals than the count of {which[0]} in one phase")
         self.settle(state, which, s)
 
-    def settle(self, state: State, which: tuple[str, int], s: TmaLoad | MBarrierArrive) -> None:
+    def settle(self, state: State, which: tuple[str, int], s: TmaLoad | MBarrierArrive | CopiesArrive) -> None:
         """End the phase when all arrived and all bytes landed."""
         b = state.barriers[which]
         if b.pending == 0 and b.tx < 0:

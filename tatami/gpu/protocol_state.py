@@ -69,14 +69,16 @@ class Actor:
 
 @dataclass
 class Part:
-    """What one writer put into a slot: the block, and who knows that it landed; reads of it: who knows their end."""
+    """What one writer put into a slot: the block, and who knows that it landed; reads of it: who knows their end; `fenced`: who
+    knew it at a FenceAsync, and may have it read by wgmma and TMA."""
 
     block: int = OLD
     known: int = 0
     reads: dict[str, int] = field(default_factory=dict)
+    fenced: int = 0
 
     def copy(self) -> Part:
-        return Part(self.block, self.known, dict(self.reads))
+        return Part(self.block, self.known, dict(self.reads), self.fenced)
 
 
 @dataclass
@@ -128,7 +130,9 @@ class State:
         def relative(block: int) -> int:
             return OLD if block < base - 2 else block - base + 2
 
-        slots = tuple((k, relative(p.block), p.known, tuple(sorted(p.reads.items()))) for k, p in sorted(self.slots.items()))
+        slots = tuple(
+            (k, relative(p.block), p.known, tuple(sorted(p.reads.items())), p.fenced) for k, p in sorted(self.slots.items())
+        )
         barriers = tuple((k, b.key()) for k, b in sorted(self.barriers.items()))
         return (self.run, self.stream[low:], tuple(a.key(base, low) for a in self.actors), slots, barriers)
 

@@ -9,6 +9,7 @@ from tatami.core.module import Module
 from tatami.gpu.ir import (
     BodyKernel,
     CommitGroup,
+    CopiesArrive,
     CpAsync,
     Epilogue,
     FenceAsync,
@@ -203,6 +204,8 @@ def statement_text(s: Stmt) -> str:
             return f"{_t(s.out_token)} = CpAsync {s.dst_smem}[{s.block}] of {s.tile} tile, {s.width} elements each{_inside(s.predicate)}"
         case CommitGroup():
             return "CommitGroup"
+        case CopiesArrive():
+            return f"CopiesArrive {s.mbarrier}[{s.block}]{' once stored' if s.stored else ''}"
         case TmaLoad():
             at = ", ".join(map(str, s.coords)) + (f" shifted by {', '.join(map(str, s.offsets))}" if s.offsets else "")
             return f"{_t(s.out_token)} = TmaLoad {s.dst_smem}[{s.block}] <- {s.desc}({at}), {s.bytes} B on {s.mbarrier}" + (

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, expr, var
-from tatami.core.kernel import Binding, Condition, is_divisible
+from tatami.core.kernel import Binding
 from tatami.core.target import Target
+from tatami.gpu.copies import copy_width
 from tatami.gpu.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
 from tatami.gpu.ir import (
     CommitGroup,
@@ -23,7 +24,6 @@ from tatami.gpu.ir import (
     LdMatrix,
     Loop,
     Mma,
-    Operand,
     Ring,
     StGlobalVec,
     Stmt,
@@ -169,19 +169,3 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
     return bind_kernel(
         p, kernel, plan.bind, persistent=target.sms * max(1, needs(plan, p.a_dtype, target).ctas_per_sm) if overlap else 0
     )
-
-
-def copy_width(o: Operand, size_mn: Expr, size_k: Expr, conditions: tuple[Condition, ...], wanted: int) -> int:
-    """Elements of one copy: the widest legal one (16, 8, 4 bytes), or 1, which for 2 bytes is a plain load and store."""
-    if o.gather is not None:
-        return min(o.run, wanted)
-    assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
-    along, other = (size_k, o.stride_mn) if o.major == "k" else (size_mn, o.stride_k)
-    for width in (8, 4, 2):
-        if (
-            width * o.dtype.itemsize <= 16
-            and width <= wanted
-            and all(is_divisible(e, width, conditions) for e in (along, other, o.offset))
-        ):
-            return width
-    return 1

@@ -14,6 +14,7 @@ import msgspec
 
 from tatami.core.expr import ONE, Expr, ceildiv, expr, product, substitute, var
 from tatami.core.kernel import Binding
+from tatami.gpu.copies import copy_width
 from tatami.gpu.frame import PAIR_TOKENS, bind_kernel, contraction_kernel, tile_stores
 from tatami.gpu.ir import (
     CommitGroup,
@@ -38,7 +39,7 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.problem import Problem
-from tatami.gpu.sm80 import LAST, K, copy_width
+from tatami.gpu.sm80 import LAST, K
 from tatami.plan.ir import INST_K, Sm80Pair
 from tatami.plan.pair_limits import row_bytes_of, threads_of_pair
 from tatami.region.ir import Let

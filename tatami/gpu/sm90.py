@@ -1,28 +1,33 @@
 """The SM90 template: tma.load -> mbarrier -> wgmma.mma_async -> epilogue -> st.global (spec 3 §9.1), with warp roles.
 
 producer: for k: Wait(TokFree k - stages); MBarrierArrive(full, bytes); TmaLoad A, B
-consumer: for k: Wait(TokLoad k); Wgmma k; Wait(TokCompute k - wait_depth); MBarrierArrive(empty)
+          or of one of them, or both, by all threads of its warpgroup: CpAsync; CopiesArrive(full)
+consumer: for k: Wait(TokLoad k); FenceAsync, of what threads copied; Wgmma k; Wait(TokCompute k - wait_depth); MBarrierArrive(empty)
           Epilogue; StGlobalVec, or for each chunk: StMatrix to a ring of the warpgroup's own, TmaStore (`results.py`)
 
 The consumers divide a tile (cooperative) or take tiles in turns (pingpong): then one multiplies while the other stores.
-CTAs of a cluster load parts of what they share for each other; a slot is free when the consumers of all are done with it.
+Copies by threads are ordinary memory, which wgmma reads as asynchronous memory: whoever multiplies fences it, since a copy that
+is still under way has no thread that could. CTAs of a cluster load parts of what they share for each other; a slot is free when the consumers of all are done with it.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, expr, var
-from tatami.core.kernel import Binding, TensorMapSpec
+from tatami.core.kernel import Binding, TensorMapSpec, is_divisible
 from tatami.core.target import Target
 from tatami.gpu.cluster import sharing
+from tatami.gpu.copies import copy_width, is_stored
 from tatami.gpu.frame import TOKENS, bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
 from tatami.gpu.ir import (
     Barrier,
+    CommitGroup,
+    CopiesArrive,
+    CpAsync,
     Epilogue,
+    FenceAsync,
     GridDependency,
     Kernel,
     Loop,
@@ -51,25 +56,10 @@ SHARED_ALONG: dict[str, Literal["", "m", "n", "mn"]] = {"none": "", "a": "n", "b
 """Axes of the cluster along which CTAs load for each other, by the operands that they share."""
 K = var("k")
 LAST = var("KB") - 1
+COPIERS = 128
+"""Threads of the producer's warpgroup."""
 WARPS = 4
 """Warps of a warpgroup: each arrives by itself when its part of the MMA is done."""
-
-
-class Load(msgspec.Struct, frozen=True):
-    """What TmaLoad says of one operand."""
-
-    ring: str
-    desc: str
-    token: str
-    coords: tuple[Expr, ...]
-    bytes: int
-    boxes: int
-    share: Literal["", "m", "n"]
-    offsets: tuple[Expr, ...]
-
-    def statement(self) -> TmaLoad:
-        token = Token(self.token, K)
-        return TmaLoad(self.ring, self.desc, self.coords, "full", K, self.bytes, self.boxes, token, self.share, self.offsets)
 
 
 def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
@@ -80,14 +70,14 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         raise fail("InvalidPlan", p.region, why, f"use {shape}")
     rings: list[Ring] = []
     base = BARRIER_BYTES
-    loads: list[Load] = []
+    loads: list[TmaLoad | CpAsync] = []
     maps: list[TensorMapSpec] = []
-    names = ["A_desc", "B_desc"]
+    names: list[str] = []
     shared_a: Literal["", "n"] = "n" if plan.multicast in ("a", "both") else ""
     shared_b: Literal["", "m"] = "m" if plan.multicast in ("b", "both") else ""
-    for o, walk, extent, size, role, share, parts in (
-        (a, p.a_walk, bm, p.m, "m", shared_a, plan.cluster[1] if shared_a else 1),
-        (b, p.b_walk, bn, p.n, "n", shared_b, plan.cluster[0] if shared_b else 1),
+    for o, walk, loader, extent, size, role, share, parts in (
+        (a, p.a_walk, plan.loads[0], bm, p.m, "m", shared_a, plan.cluster[1] if shared_a else 1),
+        (b, p.b_walk, plan.loads[1], bn, p.n, "n", shared_b, plan.cluster[0] if shared_b else 1),
     ):
         boxes, box = _boxes(p, o, role, extent, bk, parts)
         rows, columns = (extent, bk) if o.major == "k" else (bk * boxes, 64)
@@ -95,6 +85,10 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         ring = Ring(o.ring, base, rows, span, plan.stages, span)
         rings.append(ring)
         base += ring.tma_pitch * ring.slots
+        token = Token("tA" if role == "m" else "tB", K)
+        if loader == "cp_async":
+            loads.append(_copy(p, plan, o, size, role, token, tail))
+            continue
         offsets: tuple[Expr, ...] = ()
         if isinstance(walk, Walk):
             if share:
@@ -103,8 +97,8 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         else:
             spec, coords = _operand_map(p, o, size, role, box)
         maps.append(spec)
-        token = "tA" if role == "m" else "tB"
-        loads.append(Load(o.ring, names[len(loads)], token, coords, ring.slot_bytes, boxes, share, offsets))
+        names.append("A_desc" if role == "m" else "B_desc")
+        loads.append(TmaLoad(o.ring, names[-1], coords, "full", K, ring.slot_bytes, boxes, token, share, offsets))
     if plan.split_k > 1:
         p = split_stores(p)
     if plan.epilogue_store == "stmatrix_tma":
@@ -115,7 +109,7 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
     base += sum(r.slot_bytes * r.slots for r in results.rings)
     maps += results.maps.values()
     names += results.maps
-    body = _body(p, plan, loads, (a.major == "mn", b.major == "mn"), results)
+    body = _body(p, plan, loads, (a, b), results)
     barriers = [Barrier("full", 0, plan.stages), Barrier("empty", 8 * plan.stages, plan.stages)]
     if _is_strict(plan):
         barriers.append(Barrier("idle", 16 * plan.stages, 1, "tiles"))
@@ -159,7 +153,15 @@ def _is_strict(plan: Sm90Mma) -> bool:
     return plan.persistent and not plan.async_.epilogue_overlap
 
 
-def _body(p: Problem, plan: Sm90Mma, loads: list[Load], trans: tuple[bool, bool], results: Results) -> tuple[Stmt, ...]:
+def _body(
+    p: Problem, plan: Sm90Mma, loads: list[TmaLoad | CpAsync], operands: tuple[Operand, Operand], results: Results
+) -> tuple[Stmt, ...]:
+    a, b = operands
+    boxes = [s for s in loads if isinstance(s, TmaLoad)]
+    copies = [s for s in loads if isinstance(s, CpAsync)]
+    landing = sorted({is_stored(o, s.width) for o, s in zip(operands, loads) if isinstance(s, CpAsync)})
+    ask: list[Stmt] = [MBarrierArrive("full", K, expect_tx=sum(s.bytes for s in boxes)), *boxes] if boxes else []
+    trans = (a.major == "mn", b.major == "mn")
     turns, dtype = plan.schedule == "pingpong", f"{p.multiplied}_fp32acc"
     share = SHARED_ALONG[plan.multicast]
     in_cluster = plan.cluster != (1, 1)
@@ -173,15 +175,17 @@ def _body(p: Problem, plan: Sm90Mma, loads: list[Load], trans: tuple[bool, bool]
             "blocks",
             (
                 Wait((Token("tFree", K - plan.stages),), "mbarrier", mbarrier="empty", block=K, phase=1),
-                MBarrierArrive("full", K, expect_tx=sum(x.bytes for x in loads)),
-                *(x.statement() for x in loads),
+                *ask,
+                *copies,
+                *(CopiesArrive("full", K, stored) for stored in landing),
             ),
         )
     ]
-    loaded = tuple(Token(x.token, K) for x in loads)
+    loaded = tuple(s.out_token for s in loads)
     use: tuple[Stmt, ...] = (
         Wait(loaded, "mbarrier", mbarrier="full", block=K),
-        Wgmma("acc", loads[0].ring, loads[1].ring, plan.inst_shape, plan.k_steps, dtype, K, *trans, loaded, Token("tMMA", K)),
+        *((FenceAsync(),) if copies else ()),
+        Wgmma("acc", a.ring, b.ring, plan.inst_shape, plan.k_steps, dtype, K, *trans, loaded, Token("tMMA", K)),
         Wait((Token("tMMA", K - depth),), "wgmma_group", pending=depth),
         free(K - depth),
     )
@@ -195,7 +199,7 @@ def _body(p: Problem, plan: Sm90Mma, loads: list[Load], trans: tuple[bool, bool]
     consume = [*results.fetch, *consume, *results.wait, epilogue, *results.stores]
     per_slot = WARPS * (1 if turns else plan.consumers)
     barriers: list[Stmt] = [
-        MBarrierInit("full", 1),
+        MBarrierInit("full", bool(boxes) + COPIERS * len(landing)),
         MBarrierInit("empty", per_slot * len(sharing(plan.cluster, 0, share))),
     ]
     if turns:
@@ -210,12 +214,14 @@ def _body(p: Problem, plan: Sm90Mma, loads: list[Load], trans: tuple[bool, bool]
         produce, consume = [Loop("tiles", tuple(produce))], [Loop("tiles", tuple(consume))]
     if plan.epilogue_store == "stmatrix_tma":
         consume.append(Wait((), "bulk_group"))
+    if copies:
+        produce += [CommitGroup(), Wait((), "cp_async_group")]  # no thread ends before its copies
     inc, dec = SetMaxNReg(plan.registers[1], "inc"), SetMaxNReg(plan.registers[0], "dec")
     return (
         *barriers,
         SyncThreads(cluster=in_cluster),
         *((GridDependency(),) if plan.dependent_launch else ()),
-        Role("producer", 0, 1, 1, (dec, *produce), elected=True),
+        Role("producer", 0, 1, 1, (dec, *produce), elected=not copies),
         Role("consumer", 1, plan.consumers, WARPS, (inc, *consume), turns=turns),
         *((SyncThreads(cluster=True),) if in_cluster else ()),
     )
@@ -236,6 +242,18 @@ def _boxes(p: Problem, o: Operand, role: str, extent: int, bk: int, parts: int) 
         why = f"the {role}-major operand needs a tile of whole 64-element boxes for each of {parts} CTAs, not {extent}"
         raise refused(p, why, f"use a multiple of {64 * parts}")
     return extent // 64, [64, bk]
+
+
+def _copy(p: Problem, plan: Sm90Mma, o: Operand, size: Expr, role: str, token: Token, tail: tuple[str, ...]) -> CpAsync:
+    """By the producer's threads, to where TMA would put it. What TMA fills with zeros behind the end of k has a predicate."""
+    if p.multiplied == "tf32":
+        raise refused(p, f"cp.async copies {o.param} as it is, wgmma would cut off where tf32 rounds", "load it by tma")
+    width = copy_width(o, size, p.k, p.conditions, plan.vectorize.width)
+    if width * o.dtype.itemsize < 2:
+        raise refused(p, f"{o.param} has rows of any length, and threads copy 2 bytes at least", "use a plan of kind gpu_sync")
+    whole = is_divisible(p.k, plan.tile[2], p.conditions)
+    predicate = (*((role,) if role in tail else ()), *(() if whole else ("k",)))
+    return CpAsync(o.ring, K, predicate, width, token)
 
 
 def _operand_map(p: Problem, o: Operand, size_mn: Expr, role: str, box: list[int]) -> tuple[TensorMapSpec, tuple[Expr, ...]]:

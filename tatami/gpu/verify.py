@@ -20,6 +20,7 @@ from tatami.gpu.cluster import sharing
 from tatami.gpu.ir import (
     AnyKernel,
     BodyKernel,
+    CopiesArrive,
     CpAsync,
     Epilogue,
     Fma,
@@ -154,10 +155,12 @@ def check_memory(kernel: Kernel) -> list[Diagnostic]:
     out = []
     spans = []
     for r in kernel.smem:
-        pitch = r.tma_pitch if kernel.maps else r.slot_bytes
+        pitch = r.tma_pitch if kernel.has_roles else r.slot_bytes
         spans.append((r.base, r.base + pitch * (r.slots - 1) + r.slot_bytes, r.name))
-        if kernel.maps and r.base % 1024:
-            out.append(_invalid(kernel, r.name, f"base {r.base} is no multiple of 1024, which a swizzled TMA tile needs"))
+        if kernel.has_roles and r.base % 1024:
+            out.append(
+                _invalid(kernel, r.name, f"base {r.base} is no multiple of 1024, which TMA and wgmma want of a swizzled tile")
+            )
     for b in kernel.barriers:
         spans.append((b.base, b.base + 8 * b.slots, b.name))
         if b.base % 8:
@@ -226,16 +229,18 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
         elif kind not in kinds:
             out.append(_hazard(kernel, statement_text(s), f"token {token.name} is a {kind}; {' or '.join(kinds)} is needed"))
 
-    wanted = {"sm80": "cp_async_group", "sm90": "mbarrier"}[kernel.arch if kernel.maps or kernel.arch == "sm80" else "sm80"]
+    wanted = "mbarrier" if kernel.arch == "sm90" and kernel.template in ("mma", "pair") else "cp_async_group"
     if kernel.template in ("mma", "pair") and kernel.barrier_model != wanted:
         out.append(_hazard(kernel, "kernel", f"barrier_model {kernel.barrier_model} on {kernel.arch}; it has to be {wanted}"))
     known = {b.name for b in kernel.barriers}
+    copied = any(isinstance(s, CpAsync) for s in statements)
     loaded: dict[str, int] = {}
     for s in statements:
         match s:
             case Wait():
                 legal = ("cp_async_group",) if wanted == "cp_async_group" else MBARRIER_WAITS
-                if s.model not in legal:
+                at_end = copied and s == Wait((), "cp_async_group")
+                if s.model not in legal and not at_end:
                     out.append(
                         _hazard(
                             kernel, statement_text(s), f"a Wait by {s.model} on {kernel.arch}; legal are {', '.join(legal)}"
@@ -271,7 +276,7 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
             case _:
                 pass
     for s in statements:
-        if isinstance(s, MBarrierArrive) and s.mbarrier not in known:
+        if isinstance(s, MBarrierArrive | CopiesArrive) and s.mbarrier not in known:
             out.append(_hazard(kernel, statement_text(s), f"barrier {s.mbarrier!r} does not exist"))
         elif isinstance(s, MBarrierArrive) and s.expect_tx != loaded.get(s.mbarrier, 0):
             out.append(
@@ -324,6 +329,8 @@ def _arrivals(kernel: Kernel) -> dict[str, int]:
                 who = (1 if r.turns or name in in_order else r.count) * len(sharing(kernel.cluster, 0, share))
                 out[name] = out.get(name, 0) + r.arrivals * who
             out |= {s.mbarrier: 1 for s in all_statements(r.body) if isinstance(s, TmaFetch)}
+            for s in {s for s in all_statements(r.body) if isinstance(s, CopiesArrive)}:
+                out[s.mbarrier] = out.get(s.mbarrier, 0) + kernel.copiers
     return out
 
 
@@ -366,6 +373,8 @@ def _bare(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 pass
             case TmaLoad() | TmaFetch() | TmaStore():
                 out.append(msgspec.structs.replace(s, coords=()))
+            case CpAsync():
+                out.append(msgspec.structs.replace(s, predicate=(), width=1))
             case _:
                 out.append(s)
     return tuple(out)

@@ -254,6 +254,7 @@ def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
             "persistent": plan.persistent,
             "epilogue_store stmatrix_tma": plan.epilogue_store == "stmatrix_tma",
             "swap_ab": plan.swap_ab,
+            "loads cp_async": "cp_async" in plan.loads,
         }
     return [
         f"{field}: rows in groups are computed group by group, within a tile of one CTA" for field, on in fields.items() if on
@@ -350,6 +351,9 @@ def _cluster_rules(plan: Sm90Mma) -> list[str]:
     for operand, axis, count in (("a", "n", cn), ("b", "m", cm)):
         if plan.multicast in (operand, "both") and count == 1:
             out.append(f"multicast {plan.multicast}: {operand} is shared along {axis}, where the cluster {cm}x{cn} has one CTA")
+    for operand, loader in zip("ab", plan.loads):
+        if loader == "cp_async" and plan.multicast in (operand, "both"):
+            out.append(f"multicast {plan.multicast}: {operand} comes by cp.async, which reaches its own CTA only")
     return out
 
 

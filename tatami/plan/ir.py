@@ -239,6 +239,11 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
     acc: str = ""
 
 
+Loader: TypeAlias = Literal["tma", "cp_async"]
+"""Of an operand of the SM90 template: a box by TMA, or copies of a few neighbours by the threads of the producer warpgroup, each
+with an address and guards of its own."""
+
+
 class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     """As Sm80Mma with TMA, mbarriers and warp roles (D2.12)."""
 
@@ -265,6 +270,8 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     multicast: Literal["none", "a", "b", "both"] = "none"
     tile_order: TileOrder = "grouped"
     persistent: bool = False
+    loads: tuple[Loader, Loader] = ("tma", "tma")
+    """Who copies A and B, as the tile has them (after `swap_ab`)."""
     epilogue_store: Literal["direct", "stmatrix_tma"] = "direct"
     epilogue_load: Literal["direct", "tma"] = "direct"
     """`tma`: what the epilogue reads where it writes (a residual) is copied during the products to where the results will

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cu import test_pair_roles, test_warpgroups
+from tests.cu import test_gathered, test_pair_roles, test_warpgroups
 from tests.emulated.test_planted_bugs import BUGS
 from tests.gpu import test_pair, test_verify
 
@@ -29,11 +29,14 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     refused = [(n, w) for n, *_, w in (*test_verify.FAULTS, *test_verify.PIPELINING, *test_pair.FAULTS)]
+    refused += [(n, w) for n, *_, w in test_gathered.FAULTS]
     refused += [(fault, w) for _, fault, *_, w in (*test_warpgroups.FAULTS, *test_pair_roles.FAULTS)]
-    words = {**dict(refused), **{b.name: f"{b.check}: {b.words}" for b in BUGS}}
+    reported = [(b.name, f"{b.check}: {b.words}") for b in BUGS]
+    reported += [(n, f"{check}: {w}") for n, *_, check, w in test_gathered.BUGS]
+    words = dict(refused) | dict(reported)
     yield "# Planted faults"
     yield ""
-    yield f"{len(BUGS)} faults in kernel text, which the [emulated GPU](emulator.md) reports, and {len(refused)} in the GPU IR, which"
+    yield f"{len(reported)} faults in kernel text, which the [emulated GPU](emulator.md) reports, and {len(refused)} in the GPU IR, which"
     yield "the verifier refuses before any text is printed. The tests expect each by the words beside it."
     yield ""
     yield "## What public compilers got wrong"
@@ -44,7 +47,7 @@ def _lines() -> Iterator[str]:
         cells = (f"{name}: *{words[name]}*" for name in names)
         yield f"| {where} | {' | '.join(cells)} |"
     for title, rows in (
-        ("Reported by the emulated GPU", [(b.name, words[b.name]) for b in BUGS]),
+        ("Reported by the emulated GPU", reported),
         ("Refused by the verifier", refused),
     ):
         yield ""

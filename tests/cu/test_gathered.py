@@ -1,0 +1,215 @@
+"""Operands that the SM90 producer's threads copy by cp.async, where TMA's rules do not hold: numbers over pitches, orders, windows,
+trip counts and tails, the proof of the protocol with planted faults, machine code, and what the planner says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
+from tatami.core.expr import expr
+from tatami.core.target import PRESETS
+from tatami.gpu import ir
+from tatami.gpu.lower import lower_region
+from tatami.gpu.verify import verify_kernel
+from tatami.plan.ir import Guarded, Sm90Mma
+from tatami.runtime.nvrtc import has_nvrtc
+from tests.cu.machine_code import machine_code
+from tests.cu.test_compile import compiled
+from tests.cu.test_im2col import Conv
+from tests.emulated.kernels import NUMPY, Built, changed
+from tests.gpu.gemm_examples import gemm, sm90
+from tests.gpu.test_verify import Edit, change, drop, edited
+
+ONE: dict[str, Any] = {"consumers": 1, "registers": (128, 232)}
+TWO: dict[str, Any] = {"registers": (88, 208)}
+TILES: dict[str, Any] = {"persistent": True, "overlap": True}
+BOTH: dict[str, Any] = {"loads": ("cp_async", "cp_async")}
+A, B = {"loads": ("cp_async", "tma")}, {"loads": ("tma", "cp_async")}
+STAGED: dict[str, Any] = {"epilogue_store": "stmatrix_tma"}
+
+
+class Product(msgspec.Struct, frozen=True):
+    m: int
+    n: int
+    k: int
+    order: str = "nn"
+    dtype: DType = DType.fp16
+    batch: int | None = None
+
+    def region(self) -> Any:
+        a_col, b_col = (side == "t" for side in self.order)
+        return gemm(self.m, self.n, self.k, dtype=self.dtype, a_col=a_col, b_col=b_col, batch=self.batch)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(2)
+        shapes = {p.name: tuple(e.as_int() or 0 for e in p.memref.shape) for p in self.region().inputs}
+        return {n: (rng.integers(-8, 9, s) / 8).astype(NUMPY[self.dtype]) for n, s in shapes.items()}
+
+    def wanted(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
+        a, b, bias = (arrays[n].astype(np.float64) for n in ("A", "B", "bias"))
+        a, b = (x.swapaxes(-1, -2) if side == "t" else x for x, side in zip((a, b), self.order))
+        return np.maximum(a @ b + bias, 0)
+
+
+CASES: dict[str, tuple[Product | Conv, Sm90Mma]] = {
+    "4 bytes": (Product(150, 90, 78), sm90((64, 64, 64), 3, width=2, **ONE, **TILES, **BOTH)),
+    "2 bytes": (Product(100, 131, 77), sm90((64, 64, 64), 2, **ONE, **BOTH)),
+    "8 bytes and a box": (Product(200, 128, 148), sm90((128, 64, 64), 4, width=4, **TWO, **A)),
+    "a box and 2 bytes": (Product(130, 1531, 80), sm90((128, 128, 64), 2, **TWO, **TILES, **B)),
+    "2 bytes and 4": (Product(70, 66, 129, "tn"), sm90((64, 64, 32), 3, **ONE, **BOTH)),
+    "transposed": (Product(132, 68, 70, "tt"), sm90((128, 64, 64), 2, width=4, **TWO, **BOTH)),
+    "one block": (Product(64, 66, 14, "nt"), sm90((64, 64, 64), 3, **ONE, **TILES, **BOTH)),
+    "turns": (Product(200, 136, 130, "nt"), sm90((64, 64, 64), 3, schedule="pingpong", **TWO, **TILES, **STAGED, **BOTH)),
+    "a batch": (Product(70, 72, 60, batch=3), sm90((64, 64, 64), 2, **ONE, **TILES, **BOTH)),
+    "a pair shares boxes": (
+        Product(200, 136, 132),
+        sm90((64, 128, 64), 2, cluster=(2, 1), multicast="b", loads=("cp_async", "tma"), **ONE, **TILES),
+    ),
+    "exchanged": (Product(40, 200, 90, "nt"), sm90((128, 32, 64), 3, swap_ab=True, **TWO, **TILES, **BOTH)),
+    "strict": (Product(150, 90, 78, "nt"), sm90((64, 64, 64), 3, persistent=True, **ONE, **BOTH)),
+    "channels": (Conv(channels=48), sm90((64, 40, 64), 3, **ONE, **TILES, **A, tail=("h", "o"))),
+    "dilation": (
+        Conv(channels=24, dilation=(2, 3), padding=((2, 0), (3, 1)), taps=(3, 2)),
+        sm90((128, 64, 64), 2, tail=("h", "o"), **TWO, **A),
+    ),
+    "three warpgroups": (
+        Conv(channels=24, dilation=(2, 3), padding=((2, 0), (3, 1)), taps=(3, 2)),
+        sm90((192, 64, 64), 2, consumers=3, registers=(80, 144), tail=("h", "o"), **A),
+    ),
+    "weights' gradient": (Product(256, 128, 66, "tn"), sm90((256, 64, 64), 2, width=4, **TWO, **BOTH)),
+    "a wide step": (Conv(stride=(9, 1), size=(30, 9)), sm90((64, 40, 64), 2, tail=("h", "o"), **ONE, **A)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_on_the_emulated_gpu(name: str) -> None:
+    """Several waves of tiles, a schedule drawn at random, and the proof of the protocol."""
+    case, plan = CASES[name]
+    built = Built(case.region(), plan, "sm90", sms=2)
+    assert verify_kernel(built.kernel) == []
+    arrays = case.arrays()
+    for schedule in (0, 11):
+        y = built.run(arrays, {}, schedule).astype(np.float64)
+        np.testing.assert_allclose(y, case.wanted(arrays), rtol=2e-3, atol=2e-3)
+
+
+# -- planted faults --------------------------------------------------------------------------------
+
+FIRST = lower_region(Product(150, 90, 78, "nt").region(), Guarded((), CASES["4 bytes"][1]), PRESETS["sm90"])[0]
+STORED = lower_region(Product(150, 91, 77).region(), Guarded((), CASES["4 bytes"][1]), PRESETS["sm90"])[0]
+FAULTS: list[tuple[str, ir.Kernel, Edit, str]] = [
+    ("copies by threads: no fence before wgmma", FIRST, drop(ir.FenceAsync), "as ordinary memory, with no FenceAsync between"),
+    ("stores by threads: no fence before wgmma", STORED, drop(ir.FenceAsync), "as ordinary memory, with no FenceAsync between"),
+    (
+        "copies by threads: the count of one",
+        FIRST,
+        change(ir.MBarrierInit, lambda s: s.mbarrier == "full", count=1),
+        "the count is 1, 128 arrive in each phase",
+    ),
+    ("copies by threads that nobody hears of", FIRST, drop(ir.CopiesArrive), "0 arrive in each phase"),
+    (
+        "copies by threads into a slot in use",
+        FIRST,
+        drop(ir.Wait, lambda s: s.mbarrier == "empty"),
+        "refilled by producer before its TokFree",
+    ),
+    (
+        "copies by threads that arrive for another block",
+        FIRST,
+        change(ir.CopiesArrive, block=expr("k + 1")),
+        "passes before tA[k] has landed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kernel", "edit", "words"), [f[1:] for f in FAULTS], ids=[f[0] for f in FAULTS])
+def test_a_fault_in_the_ir_is_refused(kernel: ir.Kernel, edit: Edit, words: str) -> None:
+    assert verify_kernel(kernel) == []
+    found = verify_kernel(edited(kernel, edit))
+    assert found and words in found[0].why
+
+
+BUGS = [
+    (
+        "cp.async for wgmma is not fenced",
+        "4 bytes",
+        "tt_fence_proxy_async();",
+        "",
+        "proxy fence",
+        "fence.proxy.async is missing",
+    ),
+    (
+        "stores for wgmma are not fenced",
+        "2 bytes",
+        "tt_fence_proxy_async();",
+        "",
+        "proxy fence",
+        "fence.proxy.async is missing",
+    ),
+    ("a barrier counts a copier too few", "4 bytes", "+ 8 * i, 128);", "+ 8 * i, 127);", "in flight", "cp.async"),
+    ("a barrier counts a copier too many", "4 bytes", "+ 8 * i, 128);", "+ 8 * i, 129);", "deadlock", "1 of 129 arrivals"),
+    (
+        "an arrival does not wait for its copies",
+        "4 bytes",
+        "tt_cp_async_arrive(",
+        "tt_mbarrier_arrive(",
+        "in flight",
+        "cp.async",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "right", "wrong", "check", "words"), [f[1:] for f in BUGS], ids=[f[0] for f in BUGS])
+def test_a_fault_in_the_text_is_reported(name: str, right: str, wrong: str, check: str, words: str) -> None:
+    case, plan = CASES[name]
+    built = Built(case.region(), plan, "sm90", change=changed(right, wrong), sms=2)
+    report, _ = built.report(case.arrays(), {})
+    assert report is not None and report.check == check and words in report.text
+
+
+def test_copies_that_forget_the_swizzle_make_other_numbers() -> None:
+    case, plan = CASES["channels"]
+    built = Built(case.region(), plan, "sm90", change=changed("<128, 128>(row", "<128, 0>(row"), sms=2)
+    arrays = case.arrays()
+    assert np.abs(built.run(arrays, {}).astype(np.float64) - case.wanted(arrays)).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("case", "plan", "words"),
+    [
+        (
+            Product(64, 64, 64),
+            sm90((64, 64, 64), cluster=(1, 2), multicast="a", **ONE, **TILES, **A),
+            "reaches its own CTA only",
+        ),
+        (
+            Conv(channels=20, dtype=DType.fp32),
+            sm90((64, 40, 32), depth=8, tail=("h", "o"), **ONE, **A),
+            "cut off where tf32 rounds",
+        ),
+    ],
+    ids=["multicast", "tf32"],
+)
+def test_what_cannot_be_is_refused_with_the_reason(case: Any, plan: Sm90Mma, words: str) -> None:
+    with pytest.raises(TatamiError, match=words):
+        lower_region(case.region(), Guarded((), plan), PRESETS["sm90"])
+
+
+# -- machine code ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("name", CASES)
+def test_its_machine_code(name: str, tmp_path: Path) -> None:
+    """`compiled` refuses spills and warnings; cp.async where there are copies of 4 bytes and more, and one fence a warpgroup."""
+    case, plan = CASES[name]
+    ops = machine_code(compiled(case.region(), plan, "sm90", ()), tmp_path)
+    found = {op.split(".")[0] for op in ops}
+    assert not found & {"STL", "LDL", "HMMA"}
+    assert ("UTMALDG" in found) == ("tma" in plan.loads)

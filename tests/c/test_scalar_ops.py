@@ -11,7 +11,7 @@ from tatami.core.expr import var
 from tatami.core.ops import OPS, result_dtype
 from tatami.core.tensor import numpy_dtype
 from tatami.region.ir import Binary, Cast, Read, Region, RegionExpr, Select, Unary, Yield
-from tests.loop.compiled import has_flags, run_kernel
+from tests.loop.compiled import run_kernel
 from tests.loop.zoo import let, region, tensor
 
 D = DType
@@ -74,8 +74,6 @@ EXACT |= {"trunc", "tf32", "rem", "isnan", "isinf", "eq", "ne", "lt", "le", "gt"
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("d", ALL)
 def test_ops_mean_what_numerics_says(d: DType, width: str) -> None:
-    if not has_flags(width):
-        pytest.skip(width)
     x, y = Read("x", (var("i0"),)), Read("y", (var("i0"),))
     exprs: dict[str, tuple[RegionExpr, DType]] = {}
     for op in OPS.values():
@@ -96,8 +94,6 @@ def test_ops_mean_what_numerics_says(d: DType, width: str) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("d", ALL)
 def test_casts_mean_what_numerics_says(d: DType, width: str) -> None:
-    if not has_flags(width):
-        pytest.skip(width)
     x = Read("x", (var("i0"),))
     exprs: dict[str, tuple[RegionExpr, DType]] = {f"{to}": (Cast(x, to), to) for to in ALL}
     bits = [t for t in ALL if t.itemsize == d.itemsize and D.bool not in (t, d)]
@@ -118,8 +114,6 @@ def test_casts_mean_what_numerics_says(d: DType, width: str) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_number_of_fp16_and_what_lies_between_two(width: str) -> None:
     """The instructions of a machine that has some, and the arithmetic of one that has none."""
-    if not has_flags(width):
-        pytest.skip(width)
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     wide = halves.astype(np.float32)
     with np.errstate(all="ignore"):
@@ -137,8 +131,6 @@ def test_every_number_of_fp16_and_what_lies_between_two(width: str) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_select_of_every_dtype(width: str) -> None:
-    if not has_flags(width):
-        pytest.skip(width)
     i = (var("i0"),)
     exprs: dict[str, tuple[RegionExpr, DType]] = {
         f"{d}": (Select(Read("c", i), Read(f"a_{d}", i), Read(f"b_{d}", i)), d) for d in ALL

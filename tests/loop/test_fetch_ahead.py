@@ -13,7 +13,7 @@ from tatami.core.expr import free_vars, minimum, var
 from tatami.loop.ir import Declare, For, IndexOf, Kernel, Op, Parallel, Prefetch
 from tatami.region.ir import Ref, Region
 from tatami.region.run import run_region
-from tests.loop.compiled import has_flags, kernel_of, run_kernel
+from tests.loop.compiled import WIDEST, kernel_of, run_kernel
 from tests.loop.zoo import b, let, red, region, tensor, u, x01
 
 
@@ -60,7 +60,7 @@ def test_the_loop_with_exp_asks_for_lines_of_the_next_row_and_of_the_result() ->
     (declared,) = [s for s in rows.body if isinstance(s, Declare) and s.reg.name == following]
     assert declared.value == IndexOf(minimum(4, var(rows.var) + 1), DType.i64)
     x = np.random.default_rng(0).standard_normal((5, 1001)).astype(np.float32)
-    fault, got = run_kernel(r, {"x": x}, {}, width="avx512" if has_flags("avx512") else "generic")
+    fault, got = run_kernel(r, {"x": x}, {}, width=WIDEST)
     assert fault == 0
     np.testing.assert_allclose(got["y"], run_region(r, {"x": x}, {})["y"], rtol=1e-5)
 

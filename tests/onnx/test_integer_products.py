@@ -9,12 +9,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.helper import make_node as node
+from onnx.reference import ReferenceEvaluator
 
 import tatami as tt
 from tatami.plan.ir import CpuContraction
 from tatami.runtime.host import detect_host
 
-ort = pytest.importorskip("onnxruntime")
 M, N, K = 33, 90, 51
 RNG = np.random.default_rng(11)
 KINDS = {np.dtype(t): k for t, k in (("u1", TensorProto.UINT8), ("i1", TensorProto.INT8), ("f4", TensorProto.FLOAT))}
@@ -88,8 +88,8 @@ def test_quantised_products(target: str) -> None:
     if "vnni" in detect_host().features and target == "cpu":
         assert [p.dot.startswith("quads") for p in products].count(True) >= 7  # all but the convolutions
     got = f(DATA)
-    session = ort.InferenceSession(model(), providers=["CPUExecutionProvider"])
-    for name, wanted in zip(OUTPUTS, session.run(list(OUTPUTS), DATA), strict=True):
+    oracle = ReferenceEvaluator(onnx.load_from_string(model()))  # onnxruntime's sums saturate where the CPU has no VNNI
+    for name, wanted in zip(OUTPUTS, oracle.run(list(OUTPUTS), DATA), strict=True):
         if wanted.dtype == np.float32:
             np.testing.assert_allclose(got[name], wanted, rtol=1e-5, err_msg=name)
         elif wanted.dtype == np.int32:

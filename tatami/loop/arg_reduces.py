@@ -94,7 +94,7 @@ class ArgReduces:
                 to = nearest[0 if point.lanes == lanes else 1]
                 e.emit(Assign(to, Op("min", (to, at))))
 
-        self.n.lane_loops(axis, span, 1, [dict(p.env)], inside)
+        self.n.lane_loops(axis, span, self.n.several(axis, 4), [dict(p.env)], inside)
         first: Value = Horizontal("min", Op("add", (nearest[0], IndexOf(ZERO, DType.i32, lanes, ONE))))
         for one in nearest[1:]:
             first = Op("min", (first, one))

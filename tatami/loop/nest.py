@@ -125,6 +125,13 @@ class Nest:
     def is_costly(self, names: list[str]) -> bool:
         return sum(cost(self.lets[n].expr) for n in names) >= 10
 
+    def several(self, axis: str, most: int) -> int:
+        """Vectors along an axis to take at once: at most `most`, and so few that there are two steps of them."""
+        known = self.sizes[axis].as_int()
+        while most > 1 and known is not None and known < most * self.width(axis) * 2:
+            most //= 2
+        return most
+
     def lane_loops(
         self,
         axis: str,

@@ -153,10 +153,7 @@ class Reduces:
         """Lanes run along a reduce axis, or a span of it: vector accumulators, a scalar one for the tail, a horizontal tree."""
         e = self.e
         lanes = self.n.width(axis)
-        several = 4 if sum(cost(r.body) for r in reduces) < 12 else 2
-        known = self.n.sizes[axis].as_int()
-        while several > 1 and known is not None and known < several * lanes * 2:
-            several //= 2
+        several = self.n.several(axis, 4 if sum(cost(r.body) for r in reduces) < 12 else 2)
         starts = [self.start(r) for r in reduces]
         tail = self.n.has_tail(axis, span) or any(r.init is not None for r in reduces)
         ones = [e.declare(start, "a") for start in starts] if tail else []

@@ -11,5 +11,5 @@ static inline f32x@W t_exp2_f32x@W(f32x@W x) {
   p = t_fma_f32x@W(p, r, t_splat_f32x@W(0x1.ebfbep-3f));
   p = t_fma_f32x@W(p, r, t_splat_f32x@W(0x1.62e43p-1f));
   p = t_fma_f32x@W(p, r, t_splat_f32x@W(1.0f));
-  return t_scale_f32x@W(p, z, x, -151.0f);
+  return t_scale_f32x@W(p, z, x, -151.0f, 125.0f);
 }

@@ -16,5 +16,5 @@ static inline f32x@W t_exp_f32x@W(f32x@W x) {
 #else  /* products round too: first the sum with r, which is small */
   p = (p * (r * r) + r) + 1.0f;
 #endif
-  return t_scale_f32x@W(p, z, x, -104.0f);
+  return t_scale_f32x@W(p, z, x, -104.0f, 87.0f);
 }

@@ -123,16 +123,25 @@ def _measure(
     return worst
 
 
-def page(found: dict[str, dict[str, Worst]], every: int) -> str:
+def columns_of(text: str) -> dict[str, dict[str, str]]:
+    """{target: {function: cell}} of a page."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    return {target: {row[0]: row[k] for row in rows[1:]} for k, target in enumerate(rows[0]) if k} if rows else {}
+
+
+def page(found: dict[str, dict[str, Worst]], every: int, before: str) -> str:
+    """The page; targets that were not measured stay as they are in the page `before`."""
     head = "# Accuracy of fp32 functions\n\nWritten by `python -m tests.c.ulp --record`: the largest error over "
     head += "all fp32 numbers" if every == 1 else f"one fp32 number in {every}, every exponent among them"
     head += ", or as many pairs, in units in the last place (0.5: rounded correctly) against double precision, and the number where it is. "
     head += f"`tests/c/test_ulp.py` allows 2 at one number in {SAMPLE}. Functions not listed go through double precision or are exact.\n"
-    columns = " | ".join(found)
-    lines = [head, f"| function | {columns} |", "|---|" + "---|" * len(found)]
+    columns = columns_of(before)
+    for target, worst in found.items():
+        columns[target] = {n: f"{w.ulps:.2f} at {', '.join(f'{x:.9g}' for x in w.at)}" for n, w in worst.items()}
+    columns = {target: columns[target] for target in TARGETS if target in columns}
+    lines = [head, f"| function | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
     for name in ALL:
-        cells = [f"{w[name].ulps:.2f} at {', '.join(f'{x:.9g}' for x in w[name].at)}" for w in found.values()]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {' | '.join(cells.get(name, '') for cells in columns.values())} |")
     return "\n".join(lines) + "\n"
 
 
@@ -151,7 +160,8 @@ def main() -> None:
         for name, worst in found[target].items():
             print(f"{target} {name}: {worst.ulps:.3f} at {worst.at!r}", flush=True)
     if args.record:
-        PAGE.write_text(page(found, every), encoding="utf-8")
+        before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+        PAGE.write_text(page(found, every, before), encoding="utf-8")
 
 
 if __name__ == "__main__":

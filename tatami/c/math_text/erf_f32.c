@@ -10,12 +10,12 @@ static inline f32x@W t_erf_f32x@W(f32x@W x) {
   u32x@W sign = (u32x@W)x & 0x80000000u;
   f32x@W b = t_atmost_f32x@W((f32x@W)((u32x@W)x ^ sign), 4.0f);
   f32x@W s = b * b;
-  f32x@W q0 = t_fma_f32x@W(b, t_splat_f32x@W(0x1.45f2fap-1f), t_splat_f32x@W(0x1.06eba8p-3f));
   f32x@W q2 = t_fma_f32x@W(b, t_splat_f32x@W(-0x1.39cdc4p-6f), t_splat_f32x@W(0x1.a4fa5ep-4f));
   f32x@W q4 = t_fma_f32x@W(b, t_splat_f32x@W(0x1.b500a4p-10f), t_splat_f32x@W(-0x1.50625cp-13f));
   f32x@W q6 = t_fma_f32x@W(b, t_splat_f32x@W(0x1.ed6d4p-14f), t_splat_f32x@W(-0x1.4bca4ep-11f));
   q6 = t_fma_f32x@W(s, t_splat_f32x@W(-0x1.36979p-17f), q6);
-  f32x@W q = t_fma_f32x@W(t_fma_f32x@W(q6, s, q4), s * s, t_fma_f32x@W(q2, s, q0));
+  f32x@W q = t_fma_f32x@W(t_fma_f32x@W(q6, s, q4), s, q2);
+  q = t_fma_f32x@W(t_fma_f32x@W(q, b, t_splat_f32x@W(0x1.45f2fap-1f)), b, t_splat_f32x@W(0x1.06eba8p-3f));
   f32x@W y = t_fewgrow_f32x@W(-t_fma_f32x@W(q, b, b), -1.0f);
   return (f32x@W)((u32x@W)y | sign);
 #endif

@@ -14,6 +14,7 @@ from tatami.plan.gpu_limits import MAX_SPLIT, sm80_instruction
 from tatami.plan.ir import Guarded, Rejected, Sm80Pair, Sm90Pair
 from tatami.plan.pair_estimate import pair_estimate
 from tatami.plan.pair_limits import MAX_SECTION, PairPlan, pair_limits, pair_rules
+from tatami.plan.pair_work import balanced_section
 from tatami.plan.passes import size_at
 from tatami.region.ir import Read, Region
 from tatami.region.pair_view import PairView, pair_view
@@ -25,11 +26,15 @@ WIDE_TILES = ((128, 32, 32), (64, 32, 32), (128, 32, 16), (64, 32, 16), (64, 16,
 """The same for operands of 32 bits."""
 STAGES = (1, 2)
 ROLE_TILES = ((2, 176), (2, 128), (2, 112), (2, 80), (2, 64), (3, 128), (3, 96), (3, 64), (1, 128), (1, 64))
-"""Warpgroups of 64 rows, keys of a block: those of public kernels, and smaller ones (notes: gpu §4)."""
+"""Warpgroups of 64 rows, keys of a block: those of public kernels before smaller ones (notes: gpu §4)."""
 WIDEST = 256
 """Depth and columns that registers and shared memory take."""
 SECTION_BYTES = 32 << 20
 """Keys and values of the batches whose tiles are mixed: what L2 holds beside the rest (notes: gpu §4)."""
+LENGTH = 2048
+"""Rows or keys whose number nothing says: the length from which on the plan decides, and not memory or launches."""
+CLOSE = 1.01
+"""The simulation does not tell plans apart that are this close."""
 Fit = tuple[PairPlan, dict[str, float]]
 """A plan and its estimate."""
 
@@ -49,7 +54,7 @@ def choose_pair(
         return broken[0].why
     (best, estimate), *others = fits
     total = estimate["total"]
-    slower = [Rejected(name_pair(p), f"slower: {e['total'] * 1e6:.3g} us against {total * 1e6:.3g} us", e) for p, e in others]
+    slower = [Rejected(name_pair(p), f"{_compared(e['total'], total)} {total * 1e6:.4g} us", e) for p, e in others]
     even = tuple(Condition(e, 16 // view.dtype.itemsize) for e in uneven if e.as_int() is None)
     promised = even if len(even) == len(uneven) else ()
     if isinstance(best, Sm90Pair):
@@ -59,6 +64,11 @@ def choose_pair(
     if promised:
         choices.append(Guarded((), *plain))
     return tuple(choices), (*broken, *slower)
+
+
+def _compared(total: float, best: float) -> str:
+    word = "slower" if total > CLOSE * best else "no quicker" if total >= best else "not told apart"
+    return f"{word}: {total * 1e6:.4g} us against"
 
 
 def pair_plans(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Fit, ...]:
@@ -85,13 +95,15 @@ def _candidates(
     region: Region, view: PairView, uneven: tuple[Expr, ...], target: Target, sizes: Mapping[str, int]
 ) -> tuple[tuple[Fit, ...], tuple[Rejected, ...]]:
     """The plans that fit, with their estimates, the fastest first; and those that do not."""
+    lengths = {name for a in (view.rows, view.keys) for name in free_vars(all_axes(region)[a])}
+    sizes = {**dict.fromkeys(lengths, LENGTH), **sizes}
     plans = _warp_plans(region, view)
     broken: list[Rejected] = []
     if target.isa == "sm90":
         if why_not := why_not_tma(region, view, uneven):
             broken.append(Rejected("sm90_pair", why_not))
         else:
-            plans = [*_role_plans(region, view, sizes), *plans]
+            plans = [*_role_plans(region, view, target, sizes), *plans]
     plans += _in_parts(region, view, plans, target, sizes)
     fits: list[Fit] = []
     for plan in plans:
@@ -100,7 +112,15 @@ def _candidates(
             broken.append(Rejected(name_pair(plan), why[0], estimate))
         else:
             fits.append((plan, estimate))
-    return tuple(sorted(fits, key=lambda f: (f[1]["total"], f[1]["compute"]))), tuple(broken)
+    return _ranked(fits), tuple(broken)
+
+
+def _ranked(fits: list[Fit]) -> tuple[Fit, ...]:
+    """The fastest first; but before it, of those that the simulation does not tell from it, the one that is proposed first."""
+    fastest = min((e["total"] for _, e in fits), default=0.0)
+    first = next((f for f in fits if f[1]["total"] <= CLOSE * fastest), None)
+    ranked = sorted(fits, key=lambda f: (f[1]["total"], f[1]["compute"]))
+    return tuple(sorted(ranked, key=lambda f: f is not first))
 
 
 def _warp_plans(region: Region, view: PairView) -> list[PairPlan]:
@@ -115,20 +135,24 @@ def _warp_plans(region: Region, view: PairView) -> list[PairPlan]:
     ]
 
 
-def _role_plans(region: Region, view: PairView, sizes: Mapping[str, int]) -> list[PairPlan]:
-    """Where rows see different keys, tiles of several batches are mixed, as many as L2 holds keys and values of."""
+def _role_plans(region: Region, view: PairView, target: Target, sizes: Mapping[str, int]) -> list[PairPlan]:
+    """Where rows see different keys, tiles of several batches are mixed: at most as many as L2 holds keys and values of,
+    and of known sizes as many as leave the SMs even."""
     extents = all_axes(region)
     depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
-    section = 0
+    most = 0
     if view.low or view.high:
         bytes_of_batch = 2 * size_at(extents[view.keys], sizes) * (depth + columns)
-        section = min(MAX_SECTION, max(1, SECTION_BYTES // max(1, bytes_of_batch)))
+        most = min(MAX_SECTION, max(1, SECTION_BYTES // max(1, bytes_of_batch)))
+    known = all(extents[a].as_int() is not None for a in (*view.batch, view.rows, view.keys))
     out: list[PairPlan] = []
     for consumers, keys in ROLE_TILES:
-        for in_turns in (False, True) if consumers > 1 else (False,):
-            plan = Sm90Pair(view.first, view.second, (64 * consumers, columns, keys), depth, consumers, 2, ())
-            plan = msgspec.structs.replace(plan, registers=REGISTERS[consumers], in_turns=in_turns, section=section)
-            out.append(_with_tail(view, extents, plan))
+        plan = Sm90Pair(view.first, view.second, (64 * consumers, columns, keys), depth, consumers, 2, ())
+        section = balanced_section(region, view, plan, target, sizes, most) if most and known else most
+        plan = _with_tail(view, extents, msgspec.structs.replace(plan, registers=REGISTERS[consumers], section=section))
+        if consumers > 1:
+            out.append(msgspec.structs.replace(plan, in_turns=True))
+        out.append(plan)
     return out
 
 

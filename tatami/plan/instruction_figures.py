@@ -28,6 +28,8 @@ class Figures(msgspec.Struct, frozen=True):
     """Of one SM; all together have what the chip's description says [F]."""
     exponentials_per_clock: float = 16.0
     """Of one SM, base 2 and approximate [C, throughput of arithmetic instructions]."""
+    comparisons_per_clock: float = 64.0
+    """Of one SM: minimum, maximum; packing two results counts as one [C, the same table]."""
     lines_per_clock: float = 1.0
     """That load and store instructions touch [G]."""
     l2_latency: float = 414.1

@@ -4,23 +4,22 @@
     consumer:  for tile, k:  wait until the slot is full; multiply; free the slot          -> tensor cores, shared memory
                then write the tile                                                         -> L2
 
-A role is a generator that yields times and barriers; a unit (`Server`) serves one request after the other. Durations are
-those of `instruction_figures.py` and of the chip: no figure is fitted. All SMs run alike, so one has its share of L2 and
-of memory; tiles that do not divide among the SMs are what the SM with the most of them takes. Power is not modelled.
+Roles are those of `roles.py`, units those of `units.py`. Durations are those of `instruction_figures.py` and of the chip: no
+figure is fitted. Tiles that do not divide among the SMs are what the SM with the most of them takes. Power is not modelled.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
 
 from tatami.core.target import Target
-from tatami.plan.instruction_figures import Figures, figures_of, l2_bytes_per_clock
 from tatami.plan.pipeline import Pipeline
+from tatami.plan.roles import Barrier, Role, Simulated, further
+from tatami.plan.units import Units
 
 BLOCKS = 16
 """Blocks of k that are simulated; more take as long each as the last of these do."""
@@ -28,115 +27,23 @@ ROUNDS = 2
 """Tiles per CTA slot that are simulated; likewise."""
 
 
-class Simulated(msgspec.Struct, frozen=True):
-    cycles: float
-    busy: dict[str, float]
-    """Share of the time that each unit works."""
+class Sm(Units):
+    """With the tiles that it still has."""
 
-
-class Server:
-    """A unit that serves one request after the other."""
-
-    def __init__(self) -> None:
-        self.free = 0.0
-        self.busy = 0.0
-
-    def serve(self, now: float, cycles: float) -> float:
-        """When a request that is made now is done."""
-        self.free = max(self.free, now) + cycles
-        self.busy += cycles
-        return self.free
-
-
-class Barrier:
-    """Phases of an mbarrier: one ends when `count` arrivals have come."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.pending = count
-        self.latest = 0.0
-        self.ends: list[float] = []
-        self.waiting: list[tuple[int, Role]] = []
-
-
-Role = Generator["float | tuple[Barrier, int]", float, None]
-
-
-class Clock:
-    """Runs roles in the order of their times."""
-
-    def __init__(self) -> None:
-        self.queue: list[tuple[float, int, Role]] = []
-        self.count = 0
-        self.end = 0.0
-
-    def start(self, role: Role, at: float = 0.0) -> None:
-        next(role)
-        self.resume(role, at)
-
-    def resume(self, role: Role, at: float) -> None:
-        self.count += 1
-        heapq.heappush(self.queue, (at, self.count, role))
-
-    def arrive(self, barrier: Barrier, at: float) -> None:
-        barrier.latest = max(barrier.latest, at)
-        barrier.pending -= 1
-        if barrier.pending:
-            return
-        barrier.ends.append(barrier.latest)
-        barrier.pending, barrier.latest = barrier.count, 0.0
-        ready = [w for w in barrier.waiting if w[0] < len(barrier.ends)]
-        barrier.waiting = [w for w in barrier.waiting if w[0] >= len(barrier.ends)]
-        for phase, role in ready:
-            self.resume(role, barrier.ends[phase])
-
-    def run(self) -> float:
-        while self.queue:
-            now, _, role = heapq.heappop(self.queue)
-            self.end = max(self.end, now)
-            try:
-                wanted = role.send(now)
-            except StopIteration:
-                continue
-            if isinstance(wanted, float):
-                self.resume(role, wanted)
-                continue
-            barrier, phase = wanted
-            if phase < len(barrier.ends):
-                self.resume(role, max(now, barrier.ends[phase]))
-            else:
-                barrier.waiting.append((phase, role))
-        return self.end
-
-
-class Sm:
-    """The units of one SM and its shares of what all SMs use."""
-
-    def __init__(self, p: Pipeline, target: Target, figures: Figures) -> None:
-        self.p, self.f = p, figures
+    def __init__(self, p: Pipeline, target: Target) -> None:
+        super().__init__(target)
+        self.p = p
         self.left = -(-p.tiles // target.sms)
-        self.clock = Clock()
-        self.math, self.smem, self.l2, self.dram, self.barriers, self.stores = (Server() for _ in range(6))
-        self.l2_rate = figures.l2_bytes_per_clock
-        self.dram_rate = target.bandwidth / target.clock / target.sms
 
     def load(self, now: float) -> float:
-        """A block of k into shared memory: when its last line has landed. Lines that L2 lacks pass through it twice."""
+        """A block of k into shared memory: when its last line has landed."""
         p = self.p
-        through = self.l2.serve(now, (p.l2_bytes + p.dram_bytes) / self.l2_rate)
-        through = max(through, self.dram.serve(now, p.dram_bytes / self.dram_rate))
-        filled = self.smem.serve(now, p.block_bytes / p.copy_bytes)
-        latency = self.f.dram_latency if p.dram_bytes else self.f.l2_latency
-        return max(through, filled) + latency + (self.f.tma_latency if p.tma else 0.0)
+        return self.copy(now, p.block_bytes, p.l2_bytes, p.dram_bytes, p.copy_bytes, p.tma)
 
     def multiply(self, now: float, parts: int) -> float:
         """One of `parts` equal shares of a block of k."""
         math = self.math.serve(now, self.p.math_cycles / parts)
         return max(math, self.smem.serve(now, self.p.smem_reads / parts / self.f.smem_bytes_per_clock))
-
-    def arrive(self, now: float, lanes: int) -> float:
-        """Lanes of a warpgroup arrive at one barrier, one after the other."""
-        return self.barriers.serve(now, lanes / self.f.arrivals_per_clock)
 
     def read(self, now: float, share: float) -> float:
         """What the epilogue reads for a share of a tile, from memory: when the last of it is there."""
@@ -150,8 +57,7 @@ class Sm:
 
     def write(self, now: float, share: float) -> float:
         """The results of a tile, or a share of it."""
-        stored = self.l2.serve(now, share * self.p.store_bytes / self.l2_rate)
-        return max(stored, self.stores.serve(now, share * self.p.store_lines / self.f.lines_per_clock))
+        return self.store(now, share * self.p.store_bytes, share * self.p.store_lines)
 
 
 def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 0.0) -> None:
@@ -277,7 +183,7 @@ def simulate(p: Pipeline, target: Target) -> Simulated:
     whole = target.sms * p.ctas_per_sm
     last = p.tiles - (rounds - ROUNDS) * whole
     short, more = _blocks(p, target, last), _blocks(p, target, last + whole)
-    return _more(short, more, rounds - ROUNDS)
+    return further(short, more, rounds - ROUNDS)
 
 
 def _blocks(p: Pipeline, target: Target, tiles: int) -> Simulated:
@@ -286,20 +192,12 @@ def _blocks(p: Pipeline, target: Target, tiles: int) -> Simulated:
         return run_whole(p, target)
     fewer = run_whole(msgspec.structs.replace(p, blocks=BLOCKS // 2), target)
     more = run_whole(msgspec.structs.replace(p, blocks=BLOCKS), target)
-    return _more(fewer, more, (p.blocks - BLOCKS // 2) / (BLOCKS - BLOCKS // 2))
-
-
-def _more(a: Simulated, b: Simulated, times: float) -> Simulated:
-    """`a`, and `times` what `b` has more."""
-    cycles = a.cycles + (b.cycles - a.cycles) * times
-    worked = {u: (a.busy[u] * a.cycles, b.busy[u] * b.cycles) for u in a.busy}
-    busy = {u: min(1.0, (few + (many - few) * times) / cycles) for u, (few, many) in worked.items()}
-    return Simulated(cycles, busy)
+    return further(fewer, more, (p.blocks - BLOCKS // 2) / (BLOCKS - BLOCKS // 2))
 
 
 def run_whole(p: Pipeline, target: Target) -> Simulated:
     """`p.tiles` over all SMs, blocks of k one by one."""
-    sm = Sm(p, target, figures_of(target))
+    sm = Sm(p, target)
 
     def next_tile() -> bool:
         sm.left -= 1
@@ -307,11 +205,4 @@ def run_whole(p: Pipeline, target: Target) -> Simulated:
 
     for _ in range(min(p.ctas_per_sm, sm.left)):
         (specialised if p.specialised else uniform)(sm, p, next_tile)
-    end = sm.clock.run()
-    # An SM's own path to L2 is wider than its share of L2: over the whole kernel the share is what counts.
-    shared = sm.l2.busy * sm.l2_rate * target.sms / l2_bytes_per_clock(target)
-    sm.l2.busy = shared
-    end = max(end, shared)
-    units = {"math": sm.math, "shared memory": sm.smem, "L2": sm.l2, "memory": sm.dram}
-    busy = {name: min(1.0, s.busy / end) if end else 0.0 for name, s in units.items()}
-    return Simulated(end, busy)
+    return sm.run()

@@ -34,7 +34,8 @@ SECTION_BYTES = 32 << 20
 LENGTH = 2048
 """Rows or keys whose number nothing says: the length from which on the plan decides, and not memory or launches."""
 CLOSE = 1.01
-"""The simulation does not tell plans apart that are this close."""
+PART_OF_LAUNCH = 0.1
+"""The simulation does not tell plans apart that are this close: times, and seconds over those of a launch."""
 Fit = tuple[PairPlan, dict[str, float]]
 """A plan and its estimate."""
 
@@ -112,13 +113,17 @@ def _candidates(
             broken.append(Rejected(name_pair(plan), why[0], estimate))
         else:
             fits.append((plan, estimate))
-    return _ranked(fits), tuple(broken)
+    return _ranked(fits, target), tuple(broken)
 
 
-def _ranked(fits: list[Fit]) -> tuple[Fit, ...]:
-    """The fastest first; but before it, of those that the simulation does not tell from it, the one that is proposed first."""
+def _ranked(fits: list[Fit], target: Target) -> tuple[Fit, ...]:
+    """The fastest first; but before it, of those that the simulation does not tell from it, the one that is proposed first.
+    Warp roles come before threads without where a small part of a launch is between them, whose time is assumed."""
     fastest = min((e["total"] for _, e in fits), default=0.0)
-    first = next((f for f in fits if f[1]["total"] <= CLOSE * fastest), None)
+    near = fastest + PART_OF_LAUNCH * target.launch_seconds
+    taken = [f for f in fits if isinstance(f[0], Sm90Pair) and f[1]["total"] <= near] or fits
+    least = min((e["total"] for _, e in taken), default=0.0)
+    first = next((f for f in taken if f[1]["total"] <= CLOSE * least), None)
     ranked = sorted(fits, key=lambda f: (f[1]["total"], f[1]["compute"]))
     return tuple(sorted(ranked, key=lambda f: f is not first))
 
@@ -149,10 +154,9 @@ def _role_plans(region: Region, view: PairView, target: Target, sizes: Mapping[s
     for consumers, keys in ROLE_TILES:
         plan = Sm90Pair(view.first, view.second, (64 * consumers, columns, keys), depth, consumers, 2, ())
         section = balanced_section(region, view, plan, target, sizes, most) if most and known else most
-        plan = _with_tail(view, extents, msgspec.structs.replace(plan, registers=REGISTERS[consumers], section=section))
-        if consumers > 1:
-            out.append(msgspec.structs.replace(plan, in_turns=True))
-        out.append(plan)
+        plan = msgspec.structs.replace(plan, registers=REGISTERS[consumers], section=section)
+        for in_turns in (True, False) if consumers > 1 else (False,):
+            out.append(_with_tail(view, extents, msgspec.structs.replace(plan, in_turns=in_turns)))
     return out
 
 

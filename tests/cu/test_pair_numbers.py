@@ -12,13 +12,21 @@ import numpy as np
 import pytest
 
 import tatami as tt
-from tatami.core.kernel import KernelFace
+from tatami.api import prepare
+from tatami.core.codec import to_builtins
+from tatami.core.kernel import Condition, KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
+from tatami.decisions import Decisions
 from tatami.gpu.ir import Kernel
 from tatami.gpu.pair import lower_pair
-from tatami.plan.ir import INST_K, Guarded, Sm80Pair
+from tatami.plan.choose import plan_key
+from tatami.plan.choose_pair import pair_plans
+from tatami.plan.ir import INST_K, Guarded, Sm80Pair, Sm90Pair
+from tatami.plan.rename import kept_choices
 from tatami.region.ir import Region
+from tatami.region.pair_view import PairView, pair_view
+from tatami.region.walk import all_axes
 from tatami.runtime.nvrtc import Cubin, has_nvrtc
 from tests.cu.machine_code import compiled, sass
 from tests.gpu.test_pair import attention, plan_for, region_for
@@ -113,12 +121,25 @@ CASES: dict[str, tuple[Any, ...]] = {
 SIZES = ((70, 130), (1, 1), (33, 64), (5, 0))
 
 
+def by_roles(model: Any) -> Decisions:
+    """The quickest plan with warp roles, whatever the planner thinks of it."""
+    compilation = prepare(model, target="emulated-sm90")
+    (region,) = (r for r in compilation.stages["realised"].main.body if isinstance(r, Region))
+    plans = [p for p, _ in pair_plans(region, compilation.target, {})]
+    roles, warps = (next(p for p in plans if isinstance(p, kind)) for kind in (Sm90Pair, Sm80Pair))
+    v = pair_view(region)
+    assert isinstance(v, PairView)
+    choices = (Guarded((Condition(all_axes(region)[v.keys], low=1),), roles), Guarded((), warps))
+    return Decisions(plans={plan_key(region, compilation.target): to_builtins(kept_choices(choices, region))})
+
+
 @pytest.fixture(scope="module", params=[*((c, "sm80") for c in CASES), *((c, "sm90") for c in list(CASES)[:5])], ids="-".join)
 def built(request: Any) -> tuple[tuple[Any, ...], Any]:
     """Of fp32 both targets have the same kernel."""
     case, isa = request.param
     *shape, mask, safe, attrs = CASES[case]
-    function = tt.compile(graph(*shape, mask, safe, **attrs), target=f"emulated-{isa}")
+    model = graph(*shape, mask, safe, **attrs)
+    function = tt.compile(model, target=f"emulated-{isa}", decisions=by_roles(model) if isa == "sm90" else None)
     kinds = [c.plan.__struct_config__.tag for c in function.stages["plan"].value.main.regions[0].choices]
     assert kinds[0] == f"{isa}_pair" and set(kinds) <= {"sm80_pair", "sm90_pair"}
     return CASES[case], function

@@ -91,8 +91,8 @@ def test_deeper_rings_never_cost() -> None:
 # -- tiles and their blocks --------------------------------------------------------------------------
 
 
-def pair(length: int, causal: bool, batch: int = 64, target: str = "h100") -> tuple[Region, PairView]:
-    stages = prepare(attention(1, batch, length, 128, causal).make(), target=target).stages
+def pair(length: int, causal: bool, batch: int = 64, width: int = 128) -> tuple[Region, PairView]:
+    stages = prepare(attention(1, batch, length, width, causal).make(), target="h100").stages
     (region,) = (r for r in stages["realised"].main.body if isinstance(r, Region))
     view = pair_view(region)
     assert isinstance(view, PairView)
@@ -138,3 +138,10 @@ def test_the_planner_takes_the_quickest_or_the_first_that_is_not_told_from_it() 
     (_, best), *others = pair_plans(region, H100, {})
     assert best["total"] <= 1.01 * min(e["total"] for _, e in others)
     assert all(0 < e["pipeline_eff"] <= 1 and e["total"] >= e["memory"] for _, e in others)
+
+
+def test_warp_roles_come_before_threads_where_nothing_is_between_them() -> None:
+    region, _ = pair(16, False, 2, 64)
+    (plan, best), *others = pair_plans(region, H100, {})
+    assert isinstance(plan, Sm90Pair)
+    assert best["total"] <= min(e["total"] for _, e in others) + 0.1 * H100.launch_seconds

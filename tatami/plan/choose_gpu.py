@@ -6,7 +6,7 @@ other sizes; where tensor cores do not take it, the synchronous template. Everyt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,13 +15,16 @@ from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
 from tatami.plan.choose_sm90 import (
+    Loads,
     can_stage,
     every_shape,
     mapped_sizes,
     residuals,
     row_bytes,
+    sm90_loads,
     sm90_shapes,
     stages_of,
+    steps_of,
     why_not_fetched,
     why_not_wgmma,
 )
@@ -50,7 +53,7 @@ from tatami.plan.passes import size_at
 from tatami.plan.pipeline import PLAIN, Traffic
 from tatami.plan.product_plans import epilogue_of, sm80_plan, sm90_plan, tails
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, major_of, why_not_mma, why_not_plain
+from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, why_not_mma, why_not_plain
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions
 
@@ -98,7 +101,6 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
                 return pair
             reasons.append(Rejected("sm80_pair", pair))
         return (Guarded((), stream_plan(region, target, sizes)),), tuple(reasons)
-    why = why_not_mma(view)
     choices: list[Guarded] = []
     rejected: tuple[Rejected, ...] = ()
     traffic = _traffic(region, view, sizes)
@@ -109,12 +111,20 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
             choices.append(Guarded(conditions, best.plan, best.estimate))
     if not choices or choices[-1].conditions:
         choices.append(Guarded((), stream_plan(region, target, sizes)))
-    slow = why_not_wgmma(region, view) if target.isa == "sm90" else why
-    if slow:
-        rejected = (Rejected("mma" if why else "sm90_mma", slow), *rejected)
-    elif target.isa == "sm90" and (why := why_not_fetched(region, view, choices[0].conditions)):
-        rejected = (Rejected("residual by TMA", why), *rejected)
-    return tuple(choices), rejected
+    return tuple(choices), (*_without(region, view, target, choices[0].conditions), *rejected)
+
+
+def _without(region: Region, view: GemmView, target: Target, conditions: tuple[Condition, ...]) -> Iterator[Rejected]:
+    """What a product goes without, where `conditions` hold, and why."""
+    loads = sm90_loads(region, view, conditions) if target.isa == "sm90" else why_not_mma(view)
+    if isinstance(loads, str):
+        if loads:
+            yield Rejected("mma" if why_not_mma(view) else "sm90_mma", loads)
+        return
+    if loads.why:
+        yield Rejected("operands by TMA", loads.why)
+    if why := why_not_fetched(region, view, conditions):
+        yield Rejected("residual by TMA", why)
 
 
 def _product_of(region: Region) -> GemmView | str:
@@ -154,6 +164,10 @@ class Candidate(msgspec.Struct, frozen=True):
                     ("residual by TMA", p.epilogue_load == "tma"),
                     ("operands exchanged", p.swap_ab),
                     (f"split_k {p.split_k}", p.split_k > 1),
+                    (
+                        f"{' and '.join(o for o, who in zip('AB', p.loads) if who == 'cp_async')} by cp.async",
+                        "cp_async" in p.loads,
+                    ),
                 )
                 said = "".join(f", {word}" for word, holds in words if holds)
                 return f"{name} {tile} consumers {p.consumers} stages {p.stages}{said}"
@@ -254,10 +268,12 @@ def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[O
     conditions, wide = _alignment(view, 16 // view.lhs.dtype.itemsize)
     if not wide or _not_empty(conditions, mapped_sizes(region, view)):
         return ()
-    staged, row = can_stage(region, view, ()), row_bytes(region, view)
+    loads = sm90_loads(region, view, ())
+    assert isinstance(loads, Loads)
+    staged, row = can_stage(region, view, ()), row_bytes(region, view, loads)
     can_fetch = bool(residuals(view)) and not why_not_fetched(region, view, ())
-    shapes = [s for s in sm90_shapes(view, staged, every_shape()) if can_fetch or not s.fetched]
-    plans = [sm90_plan(region, view, s, staged, row) for s in shapes]
+    shapes = [s for s in sm90_shapes(view, staged, loads, every_shape()) if can_fetch or not s.fetched]
+    plans = [sm90_plan(region, view, s, staged, row, loads) for s in shapes]
     orders: tuple[TileOrder, ...] = ("grouped", "hilbert", "row")
     ordered = [msgspec.structs.replace(p, tile_order=order) for p in plans for order in orders]
     return _offers(ordered, region, view, target, sizes)
@@ -290,12 +306,18 @@ def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[
     out: list[tuple[tuple[Condition, ...], list[Candidate]]] = []
     if wide:
         fast: list[Candidate] = []
-        if target.isa == "sm90" and not why_not_wgmma(region, view):
+        loads = sm90_loads(region, view, conditions) if target.isa == "sm90" else ""
+        if isinstance(loads, Loads):
             conditions = _not_empty(conditions, mapped_sizes(region, view))
-            fast = _sm90_candidates(region, view, conditions)
-        out.append((conditions, fast if slow else [*fast, *_sm80_candidates(region, view, width, few=bool(fast))]))
+            fast = _sm90_candidates(region, view, conditions, loads)
+        few = isinstance(loads, Loads) and not loads.why
+        out.append((conditions, fast if slow else [*fast, *_sm80_candidates(region, view, width, few=few)]))
     if conditions or not wide:
-        out.append(((), slow or _sm80_candidates(region, view, min(2, width // 2), few=True)))
+        general = slow or _sm80_candidates(region, view, min(2, width // 2), few=True)
+        loads = sm90_loads(region, view, ()) if target.isa == "sm90" else ""
+        if isinstance(loads, Loads) and not _not_empty((), mapped_sizes(region, view)):
+            general = [*_sm90_candidates(region, view, (), loads), *general]
+        out.append(((), general))
     return out
 
 
@@ -312,13 +334,13 @@ def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = Fal
     return out
 
 
-def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> list[Candidate]:
-    staged, row = can_stage(region, view, conditions), row_bytes(region, view)
-    shapes = sm90_shapes(view, staged)
+def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition, ...], loads: Loads) -> list[Candidate]:
+    staged, row = can_stage(region, view, conditions), row_bytes(region, view, loads)
+    shapes = sm90_shapes(view, staged, loads)
     if residuals(view) and not why_not_fetched(region, view, conditions):
         fetched = (msgspec.structs.replace(s, fetched=True) for s in shapes if s.tile[0] * s.tile[1] >= FETCHED_TILE)
         shapes += [s for s in fetched if stages_of(s, staged, row) >= FETCHED_STAGES]
-    return [Candidate(sm90_plan(region, view, shape, staged, row)) for shape in shapes]
+    return [Candidate(sm90_plan(region, view, shape, staged, row, loads)) for shape in shapes]
 
 
 def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Candidate]:
@@ -347,13 +369,7 @@ def _alignment(view: GemmView, width: int) -> tuple[tuple[Condition, ...], bool]
     for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
         if why_not_plain(operand, group, view.k):
             continue  # copied element by element
-        major = major_of(operand, group, view.k)
-        contiguous = view.k if major == "k" else group
-        out.setdefault(contiguous.size)
-        for axis, stride in _strides(operand):
-            if axis not in contiguous.axes:
-                out.setdefault(stride)
-        out.setdefault(operand.offset)
+        out |= dict.fromkeys(steps_of(view, operand, group))
     open_ = [e for e in out if not is_divisible(e, width)]
     if any(e.as_int() is not None for e in open_):
         return (), False
@@ -366,7 +382,3 @@ def _not_empty(conditions: tuple[Condition, ...], sizes: tuple[Expr, ...]) -> tu
     promised = tuple(msgspec.structs.replace(c, low=1) if c.size in sizes else c for c in conditions)
     known = {c.size for c in conditions}
     return (*promised, *(Condition(s, low=1) for s in sizes if s.as_int() is None and s not in known))
-
-
-def _strides(operand: GemmOperand) -> list[tuple[str, Expr]]:
-    return list((operand.strides or {}).items())

@@ -16,7 +16,18 @@ from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute, va
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import MemRef, address
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns, tile_chunks
-from tatami.region.gemm_view import GemmView, is_even, major_of, mergeable, why_not_mma, why_not_plain
+from tatami.plan.ir import Loader
+from tatami.region.gemm_view import (
+    GemmOperand,
+    GemmView,
+    Group,
+    is_even,
+    major_of,
+    mergeable,
+    run_of,
+    why_not_mma,
+    why_not_plain,
+)
 from tatami.region.ir import Read, Region, Yield
 from tatami.region.pixels import Pixels, is_last, pixels_of
 from tatami.region.walk import nodes
@@ -28,6 +39,11 @@ SHORT_ROW_BYTES = 64
 MAX_STAGES = 8
 REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
 """setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: the anchors of public kernels)."""
+COPYING_REGISTERS = {1: (128, 232), 2: (88, 208), 3: (80, 144)}
+"""The same where the producer's threads keep places of what they copy."""
+GATHERED_ROWS = 128
+LEAST_COPY = 4
+"""Bytes of the shortest cp.async."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -87,21 +103,48 @@ def every_shape() -> Iterator[Shape]:
                 yield Shape((bm, bn), consumers, schedule, cluster, fetched=fetched)  # type: ignore[arg-type]
 
 
+class Loads(msgspec.Struct, frozen=True):
+    """Who loads A and B. `why`: of the first operand that TMA does not bring, why not; `width`: elements of a copy of those."""
+
+    loaders: tuple[Loader, Loader]
+    width: int
+    why: str
+
+
+def sm90_loads(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> Loads | str:
+    """How this template loads a product where `conditions` hold, or why it does not take it: what sm80_mma is chosen for
+    instead."""
+    if why := _why_not_multiplied(region, view):
+        return why
+    sides = ((view.lhs, view.m), (view.rhs, view.n))
+    reasons = [why_not_boxes(region, view, o, g) or _why_not_even(view, o, g, conditions) for o, g in sides]
+    size = view.lhs.dtype.itemsize
+    if not any(reasons):
+        return Loads(("tma", "tma"), 16 // size, "")
+    why = next(filter(None, reasons))
+    width = min(copied_width(view, o, g, conditions) for (o, g), reason in zip(sides, reasons) if reason)
+    if not view.lhs.dtype.is_narrow_float:
+        return f"{why}, and only 16-bit floats are copied for wgmma as they are"
+    if view.groups is not None:
+        return f"{why}, and of rows in groups TMA alone knows the ends"
+    if width * size < LEAST_COPY:
+        return f"{why}, nor can copies be longer than {width * size} bytes: a producer would wait for each"
+    a: Loader = "cp_async" if reasons[0] else "tma"
+    b: Loader = "cp_async" if reasons[1] else "tma"
+    return Loads((a, b), width, why)
+
+
 def why_not_wgmma(region: Region, view: GemmView) -> str:
-    """Why this template does not take a product that an MMA template takes, or "": what sm80_mma is chosen for instead."""
+    """Why TMA and wgmma do not take a product whose pitches are whole 16 bytes, or ""."""
+    if why := _why_not_multiplied(region, view):
+        return why
+    sides = ((view.lhs, view.m), (view.rhs, view.n))
+    return next(filter(None, (why_not_boxes(region, view, o, g) for o, g in sides)), "")
+
+
+def _why_not_multiplied(region: Region, view: GemmView) -> str:
     if why := why_not_mma(view, codes=True):
         return why
-    for o, g in ((view.lhs, view.m), (view.rhs, view.n)):
-        if why_not_plain(o, g, view.k):
-            pixels = pixels_of(region, o, g, view.k)
-            if isinstance(pixels, str):
-                return f"no tensor map covers an operand: {pixels}"
-            if pixels.depth * o.dtype.itemsize % SHORT_ROW_BYTES:
-                return (
-                    f"{pixels.depth} channels are no whole blocks of {SHORT_ROW_BYTES} bytes, each at one place of the filter"
-                )
-            if not is_last(region, pixels):
-                return f"{pixels.read.tensor} does not lie with its channels last"
     if ZERO in mapped_sizes(region, view):
         return "a tensor map has no dimension of size 0; there is nothing to multiply"
     if view.lhs.dtype.is_narrow_float:
@@ -111,6 +154,44 @@ def why_not_wgmma(region: Region, view: GemmView) -> str:
     turned = [o.tensor for o, g in ((view.lhs, view.m), (view.rhs, view.n)) if major_of(o, g, view.k) == "mn"]
     kind = view.lhs.dtype if view.lhs.dtype.is_fp8 else "tf32"
     return f"wgmma reads {kind} along k only, and {turned[0]} is not contiguous there" if turned else ""
+
+
+def why_not_boxes(region: Region, view: GemmView, o: GemmOperand, own: Group) -> str:
+    """Why no tensor map covers an operand, or ""."""
+    if not why_not_plain(o, own, view.k):
+        return ""
+    pixels = pixels_of(region, o, own, view.k)
+    if isinstance(pixels, str):
+        return f"no tensor map covers an operand: {pixels}"
+    if pixels.depth * o.dtype.itemsize % SHORT_ROW_BYTES:
+        return f"{pixels.depth} channels are no whole blocks of {SHORT_ROW_BYTES} bytes, each at one place of the filter"
+    return "" if is_last(region, pixels) else f"{pixels.read.tensor} does not lie with its channels last"
+
+
+def steps_of(view: GemmView, o: GemmOperand, own: Group) -> tuple[Expr, ...]:
+    """What has to be a multiple of n elements so that n neighbours of a matrix are one aligned access, wherever they begin."""
+    along = view.k if major_of(o, own, view.k) == "k" else own
+    others = tuple(step for axis, step in (o.strides or {}).items() if axis not in along.axes)
+    return (along.size, *others, o.offset)
+
+
+def _why_not_even(view: GemmView, o: GemmOperand, own: Group, conditions: tuple[Condition, ...]) -> str:
+    """Why TMA does not take a matrix, or ""."""
+    if why_not_plain(o, own, view.k):
+        return ""
+    uneven = next((e for e in steps_of(view, o, own) if not is_divisible(e, 16 // o.dtype.itemsize, conditions)), None)
+    return "" if uneven is None else f"{o.tensor}: TMA needs whole 16 bytes, which {uneven} elements are not"
+
+
+def copied_width(view: GemmView, o: GemmOperand, own: Group, conditions: tuple[Condition, ...]) -> int:
+    """Elements of a copy by threads."""
+    if not why_not_plain(o, own, view.k):
+        steps = steps_of(view, o, own)
+        widths = (16 // o.dtype.itemsize >> i for i in range(4))
+        return next((w for w in widths if all(is_divisible(e, w, conditions) for e in steps)), 1)
+    g = o.gather
+    along_own = g is not None and own.axes and step_of(g.index, own.axes[-1]) == ONE
+    return 1 if along_own else run_of(o, view.k)
 
 
 def mapped_sizes(region: Region, view: GemmView) -> tuple[Expr, ...]:
@@ -125,17 +206,17 @@ def mapped_sizes(region: Region, view: GemmView) -> tuple[Expr, ...]:
     return tuple(s for s in dict.fromkeys(sizes) if (name := s.as_name()) is None or substitute(results, {name: ZERO}) != ZERO)
 
 
-def row_bytes(region: Region, view: GemmView) -> int:
-    """Of a block of k, which lies at one place of a filter."""
-    walks = (
-        pixels_of(region, o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n)) if why_not_plain(o, g, view.k)
-    )
+def row_bytes(region: Region, view: GemmView, loads: Loads) -> int:
+    """Of a block of k, which lies at one place of a filter where TMA walks over an image."""
+    sides = zip(loads.loaders, (view.lhs, view.rhs), (view.m, view.n))
+    walks = (pixels_of(region, o, g, view.k) for who, o, g in sides if who == "tma" and why_not_plain(o, g, view.k))
     even = all(isinstance(w, Pixels) and w.depth * view.lhs.dtype.itemsize % ROW_BYTES == 0 for w in walks)
     return ROW_BYTES if even else SHORT_ROW_BYTES
 
 
-def sm90_shapes(view: GemmView, staged: bool, shapes: Iterable[Shape] = SHAPES) -> list[Shape]:
-    """Those of `shapes` whose boxes the operands have. A warpgroup with more accumulators than 128 leaves no registers
+def sm90_shapes(view: GemmView, staged: bool, loads: Loads, shapes: Iterable[Shape] = SHAPES) -> list[Shape]:
+    """Those of `shapes` whose boxes the operands have, or whose copies a producer makes: of a gathered operand no more than
+    GATHERED_ROWS, whose places its registers hold, and of operands by threads none for other CTAs. A warpgroup with more accumulators than 128 leaves no registers
     for results that are stored one by one; with more than 96 none for what is kept from one group of rows to the next."""
     majors = major_of(view.lhs, view.m, view.k), major_of(view.rhs, view.n, view.k)
     out = []
@@ -149,9 +230,16 @@ def sm90_shapes(view: GemmView, staged: bool, shapes: Iterable[Shape] = SHAPES) 
         walked = (shape.cluster[1] > 1, shape.cluster[0] > 1)
         if any(many and major is None for many, major in zip(walked, (a, b))):
             continue  # CTAs do not share the pixels of a walk
+        if "cp_async" in loads.loaders and (shape.cluster != (1, 1) or _has_many_places(view, loads, shape)):
+            continue
         if (staged or not crowded) and all(extent % (64 if major == "mn" else 8) == 0 for major, extent in boxes):
             out.append(shape)
     return out
+
+
+def _has_many_places(view: GemmView, loads: Loads, shape: Shape) -> bool:
+    sides = zip(loads.loaders, (view.lhs, view.rhs), (view.m, view.n), shape.tile[::-1] if shape.swap_ab else shape.tile)
+    return any(who == "cp_async" and why_not_plain(o, g, view.k) and rows > GATHERED_ROWS for who, o, g, rows in sides)
 
 
 def stages_of(shape: Shape, staged: bool, row: int) -> int:

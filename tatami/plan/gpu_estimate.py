@@ -42,7 +42,7 @@ def gpu_estimate(
         gain = max(0.0, simulate(msgspec.structs.replace(p, overlap=False), target).cycles / target.clock - seconds)
     figures = figures_of(target)
     latency = figures.l2_latency if not p.dram_bytes else figures.dram_latency
-    prologue = (latency + (figures.tma_latency if p.tma else 0.0)) / target.clock
+    prologue = (latency + (figures.tma_latency if p.boxes else 0.0)) / target.clock
     peak = tensor_flops(dtype, target) if p.tensor else target.flops_fp32
     compute = max(seconds + gain - prologue, 0.0)
     split = 1 if isinstance(plan, GpuSync) else plan.split_k

@@ -166,6 +166,8 @@ def stop_rules(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[st
     out += spills(plan, dtype, target)
     if isinstance(plan, Sm80Mma | Sm90Mma) and plan.vectorize.width * dtype.itemsize < 16:
         out.append(f"accesses of {plan.vectorize.width * dtype.itemsize} B < 16 B")
+    if isinstance(plan, Sm90Mma) and "cp_async" in plan.loads:
+        out.append(f"tile {'x'.join(map(str, plan.tile))} by cp.async, not by TMA alone")
     if isinstance(plan, Sm80Mma) and target.isa == "sm90" and dtype.is_narrow_float:
         out.append(f"tile {'x'.join(map(str, plan.tile))} by cp.async and mma.sync, not by TMA and wgmma")
     return out

@@ -15,6 +15,10 @@ from tatami.plan.tile_order import missed_bytes
 
 FREE_ARRIVALS = 4
 """Of a consumer warpgroup: a lane of each warp says that a slot is free."""
+COPIERS = 128
+"""Threads of a producer that copy, each of which arrives."""
+COPY_ISSUES, BLOCK_ISSUES = 10.0, 60.0
+"""Instructions of a copy by a producer's thread, and beside them once a block: as ptxas makes them (tests/cu/test_gathered.py)."""
 SECTOR = 32
 PAIRS = 8
 """Elements of a line's read by the four lanes that hold a row of a fragment, two each: what the epilogue reads directly."""
@@ -41,8 +45,11 @@ class Pipeline(msgspec.Struct, frozen=True):
     store_lines: float = 0.0
     """Lines of 128 bytes that the store instructions touch, each as often as they do; none for asynchronous stores."""
     tensor: bool = True
-    tma: bool = True
-    copy_bytes: int = 128
+    boxes: int = 2
+    """Operands that TMA brings, each by one instruction."""
+    copy_issues: float = 0.0
+    """Instructions that each warp of a producer issues for a block whose other operands its threads copy."""
+    copy_bytes: float = 128.0
     """That a copy writes to shared memory per clock: fewer than its width where an instruction of a warp moves fewer."""
     specialised: bool = True
     """A producer warp; else all threads copy and multiply."""
@@ -118,7 +125,7 @@ def pipeline_of(
         store_lines=bm * bn / (4 * width),
         read_bytes=bm * bn * traffic.epilogue_bytes,
         read_lines=bm * bn / PAIRS if traffic.epilogue_bytes else 0.0,
-        tma=False,
+        boxes=0,
         specialised=False,
     )
     match plan:
@@ -143,7 +150,9 @@ def pipeline_of(
                 stages=plan.stages,
                 l2_bytes=(a + rhs) * bk * size,
                 store_lines=0.0 if plan.epilogue_store == "stmatrix_tma" else common.store_lines,
-                tma=True,
+                boxes=plan.loads.count("tma"),
+                copy_issues=_copy_issues(plan),
+                copy_bytes=_mixed_rate(plan, 32 * width * size),
                 specialised=True,
                 consumers=plan.consumers,
                 pingpong=plan.schedule == "pingpong",
@@ -158,6 +167,19 @@ def pipeline_of(
             )
         case _:
             assert_never(plan)
+
+
+def _copy_issues(plan: Sm90Mma) -> float:
+    """Of a producer's warp and block."""
+    rows = sum(extent for extent, who in zip(plan.tile, plan.loads) if who == "cp_async")
+    return COPY_ISSUES * rows * plan.tile[2] / (plan.vectorize.width * COPIERS) + BLOCK_ISSUES if rows else 0.0
+
+
+def _mixed_rate(plan: Sm90Mma, copied: float) -> float:
+    """Bytes per clock of the copies of a block, of which some move `copied`."""
+    bm, bn, _ = plan.tile
+    clocks = sum(extent / (128 if who == "tma" else min(128, copied)) for extent, who in zip((bm, bn), plan.loads))
+    return (bm + bn) / clocks
 
 
 def tensor_flops(dtype: DType, target: Target) -> float:

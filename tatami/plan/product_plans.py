@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tatami.core.kernel import is_divisible
-from tatami.plan.choose_sm90 import REGISTERS, Shape, stages_of
+from tatami.plan.choose_sm90 import COPYING_REGISTERS, REGISTERS, Loads, Shape, stages_of
 from tatami.plan.gpu_limits import sm80_instruction, sm90_depth, sm90_instruction
 from tatami.plan.ir import INST_K, Async, Cache, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
 from tatami.region.gemm_view import GemmView, mergeable, why_not_plain
@@ -32,7 +32,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
     )
 
 
-def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: int) -> Sm90Mma:
+def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: int, loads: Loads) -> Sm90Mma:
     """`row`: bytes of a block of k."""
     bm, bn = shape.tile
     bk = row // view.lhs.dtype.itemsize
@@ -40,12 +40,13 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
     cm, cn = shape.cluster
     whole = shape.split_k == 1 and view.groups is None
     staged = staged and shape.split_k == 1
+    by_threads = "cp_async" in loads.loaders
     return Sm90Mma(
         tile=(bm, bn, bk),
         stages=stages,
         bind={"m.o": "block.y", "n.o": "block.x"},
         cache=cached(view),
-        vectorize=Vectorize("n.i.i", 8),
+        vectorize=Vectorize("n.i.i", loads.width if by_threads else 8),
         predicate_tail=tails(view, (bn * cn, bm * cm, bk) if shape.swap_ab else (bm * cm, bn * cn, bk)),
         epilogue=epilogue_of(region, view),
         layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
@@ -56,7 +57,8 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
         k_steps=bk // sm90_depth(view.lhs.dtype),
         consumers=shape.consumers,
         schedule=shape.schedule,
-        registers=REGISTERS[shape.consumers],
+        registers=(COPYING_REGISTERS if by_threads else REGISTERS)[shape.consumers],
+        loads=loads.loaders[::-1] if shape.swap_ab else loads.loaders,
         cluster=shape.cluster,
         multicast=shape.multicast,
         persistent=whole,

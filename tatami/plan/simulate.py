@@ -17,7 +17,7 @@ from functools import lru_cache
 import msgspec
 
 from tatami.core.target import Target
-from tatami.plan.pipeline import Pipeline
+from tatami.plan.pipeline import COPIERS, Pipeline
 from tatami.plan.roles import Barrier, Role, Simulated, further
 from tatami.plan.units import Units
 
@@ -38,7 +38,7 @@ class Sm(Units):
     def load(self, now: float) -> float:
         """A block of k into shared memory: when its last line has landed."""
         p = self.p
-        return self.copy(now, p.block_bytes, p.l2_bytes, p.dram_bytes, p.copy_bytes, p.tma)
+        return self.copy(now, p.block_bytes, p.l2_bytes, p.dram_bytes, p.copy_bytes, p.boxes > 0)
 
     def multiply(self, now: float, parts: int) -> float:
         """One of `parts` equal shares of a block of k."""
@@ -86,8 +86,9 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
                 if step >= p.stages:
                     now = yield free[step % p.stages], step // p.stages - 1
                     now += f.barrier_wait + (f.cluster_latency if p.cluster > 1 else 0.0)
-                now = yield now + f.barrier_arrive + f.tma_issue * 2
-                clock.arrive(full[step % p.stages], sm.load(now))
+                now = yield now + f.barrier_arrive + f.tma_issue * p.boxes + p.copy_issues
+                arriving = COPIERS / f.arrivals_per_clock if p.copy_issues else 0.0
+                clock.arrive(full[step % p.stages], sm.load(now) + arriving)
                 step += 1
             tile += 1
 
@@ -148,7 +149,7 @@ def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
         landed: deque[float] = deque()
 
         def copy(at: float) -> float:
-            at += (f.tma_issue + f.barrier_arrive) * 2 if p.tma else 0.0
+            at += (f.tma_issue + f.barrier_arrive) * p.boxes
             landed.append(sm.load(at))
             return at
 
@@ -160,14 +161,14 @@ def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
             for k in range(p.blocks):
                 if p.full_arrivals:
                     now = yield sm.arrive(now, p.full_arrivals)
-                now = yield max(now, landed.popleft()) + (f.barrier_wait if p.tma else 0.0)
+                now = yield max(now, landed.popleft()) + (f.barrier_wait if p.boxes else 0.0)
                 now += f.barrier_wait
                 last = k + ahead >= p.blocks
                 if p.stages > 1 and (not last or (p.overlap and more)):
                     now = copy(now)
                 now = yield sm.multiply(now, 1)
                 if p.stages == 1 and not last:
-                    now = copy(now + (0.0 if p.tma else f.barrier_wait))
+                    now = copy(now + (0.0 if p.boxes else f.barrier_wait))
             now = yield sm.write(sm.read(now, 1.0), 1.0)
         yield now
 

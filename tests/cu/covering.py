@@ -23,6 +23,7 @@ from tatami.cu.ir import Source
 from tatami.cu.print import headers, print_unit
 from tatami.gpu.ir import AnyKernel
 from tatami.gpu.lower import lower_region, lower_split
+from tatami.plan.choose_sm90 import COPYING_REGISTERS
 from tatami.plan.ir import Guarded, LocalEdge, Sm80Mma, Sm90Mma
 from tatami.region.ir import Region
 from tests import pairwise
@@ -68,8 +69,17 @@ FAMILIES: dict[str, dict[str, tuple[Any, ...]]] = {
         "tile_order": ("row", "grouped", "hilbert"),
         **COMMON,
     },
+    "copied": {
+        "tile": ("128x256x64 2",),
+        "loads": (("cp_async", "tma"), ("cp_async", "cp_async")),
+        "dtype": (DType.fp16,),
+        "order": ("nn",),
+        "epilogue": ("bias, relu",),
+        "batch": ("B",),
+    },
 }
-TARGET = {"sm80": "sm80", "fma": "sm80", "tf32": "sm80", "sm90": "sm90"}
+"""`copied`: of the SM90 template, operands that threads copy."""
+TARGET = {"sm80": "sm80", "fma": "sm80", "tf32": "sm80", "sm90": "sm90", "copied": "sm90"}
 INSTRUCTION = {"sm80": "m16n8k16", "fma": "fma", "tf32": "m16n8k8"}
 REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
 HOW90: dict[str, Row] = {
@@ -87,6 +97,9 @@ HOW90: dict[str, Row] = {
 def plan_of(family: str, row: Row) -> Sm80Mma | Sm90Mma:
     shape, _, last = row["tile"].partition(" ")
     tile = tuple(map(int, shape.split("x")))
+    if family == "copied":
+        overlapped = HOW90["overlap"] | {"epilogue_store": "stmatrix_tma", "registers": COPYING_REGISTERS[int(last)]}
+        return sm90(tile, 4, consumers=int(last), width=2, loads=row["loads"], **overlapped)
     if family == "sm90":
         store = "stmatrix_tma" if row["staged"] else "direct"
         other = {"wait_depth": row["wait_depth"], "tile_order": row["tile_order"], "epilogue_store": store}

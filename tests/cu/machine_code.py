@@ -130,9 +130,11 @@ def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, 
             sharing = 1 if plan.schedule == "pingpong" else plan.consumers
             product = "QGMMA" if kernel.a.dtype.is_fp8 else "HGMMA"
             yield from multiple(product, plan.k_steps * (bm // 64 // sharing))
-            yield from none("HMMA", "LDGSTS")
-            if ops["UTMALDG"] < 2 or ops["USETMAXREG"] != 2:
+            yield from none("HMMA")
+            if ops["UTMALDG"] < plan.loads.count("tma") or ops["USETMAXREG"] != 2:
                 yield f"{ops['UTMALDG']} UTMALDG, {ops['USETMAXREG']} USETMAXREG"
+            if (ops["LDGSTS"] > 0) != ("cp_async" in plan.loads):
+                yield f"{ops['LDGSTS']} LDGSTS with loads {plan.loads}"
             if any("MULTICAST" in op for op in code) != (plan.multicast != "none"):
                 yield f"multicast {plan.multicast}, the code says otherwise"
             if (ops["UTMASTG"] > 0) != (plan.epilogue_store == "stmatrix_tma"):

@@ -32,6 +32,7 @@ IMPOSSIBLE = {
         *(("dtype", dtype, "order", order) for dtype in (DType.fp32, DType.f8e4m3fn) for order in ("nn", "tn", "tt")),
         ("dtype", DType.fp32, "staged", True),
     },
+    "copied": set(),
 }
 
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import expr
@@ -17,9 +18,12 @@ from tatami.core.target import PRESETS
 from tatami.gpu import ir
 from tatami.gpu.lower import lower_region
 from tatami.gpu.verify import verify_kernel
-from tatami.plan.ir import Guarded, Sm90Mma
+from tatami.plan.choose_gpu import choose_gpu
+from tatami.plan.gpu_estimate import gpu_estimate
+from tatami.plan.ir import Guarded, Sm80Mma, Sm90Mma, Vectorize
+from tatami.plan.pipeline import COPY_ISSUES
 from tatami.runtime.nvrtc import has_nvrtc
-from tests.cu.machine_code import machine_code
+from tests.cu.machine_code import instructions, machine_code
 from tests.cu.test_compile import compiled
 from tests.cu.test_im2col import Conv
 from tests.emulated.kernels import NUMPY, Built, changed
@@ -213,3 +217,86 @@ def test_its_machine_code(name: str, tmp_path: Path) -> None:
     found = {op.split(".")[0] for op in ops}
     assert not found & {"STL", "LDL", "HMMA"}
     assert ("UTMALDG" in found) == ("tma" in plan.loads)
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("name", ["4 bytes", "8 bytes and a box", "channels", "dilation"])
+def test_a_copy_takes_as_many_instructions_as_the_estimate_says(name: str, tmp_path: Path) -> None:
+    """Between the first and the last of the copies that stand in a row."""
+    case, plan = CASES[name]
+    ops = instructions(compiled(case.region(), plan, "sm90", ()), tmp_path)
+    first = ops.index("LDGSTS")
+    row = ops[first : ops.index("BRA", first)]
+    copies = row.count("LDGSTS")
+    assert copies >= 4 and len(row) <= COPY_ISSUES * copies
+
+
+# -- what the planner says -------------------------------------------------------------------------
+
+
+def chosen(case: Product | Conv) -> tuple[Any, list[str]]:
+    choices, rejected = choose_gpu(case.region(), None, PRESETS["sm90"], {})  # type: ignore[arg-type]
+    return choices[-1].plan, [f"{r.plan}: {r.why}" for r in rejected]
+
+
+@pytest.mark.parametrize(
+    ("case", "loads", "why"),
+    [
+        (Product(4096, 4096, 4098, "nt"), ("cp_async", "cp_async"), "A: TMA needs whole 16 bytes, which 4098 elements are not"),
+        (Product(4096, 4090, 4096), ("tma", "cp_async"), "B: TMA needs whole 16 bytes, which 4090 elements are not"),
+        (
+            Conv(images=64, size=(56, 56), channels=48, out=128),
+            ("cp_async", "tma"),
+            "48 channels are no whole blocks of 64 bytes",
+        ),
+        (Conv(images=64, size=(56, 56), stride=(9, 1), out=128), ("cp_async", "tma"), "by more than a tensor map can"),
+    ],
+    ids=["pitches of A and B", "pitch of B", "channels", "a wide step"],
+)
+def test_the_planner_copies_what_tma_cannot_bring(case: Product | Conv, loads: tuple[str, str], why: str) -> None:
+    plan, rejected = chosen(case)
+    assert isinstance(plan, Sm90Mma) and (plan.loads[::-1] if plan.swap_ab else plan.loads) == loads
+    assert rejected[0].startswith("operands by TMA: ") and why in rejected[0]
+    assert any(line.startswith("sm80_mma") and "slower" in line for line in rejected)
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        (Product(4096, 4096, 4097, "nt"), "nor can copies be longer than 2 bytes"),
+        (Product(512, 1531, 77), "which 77 elements are not"),
+    ],
+    ids=["odd pitches", "two of them"],
+)
+def test_copies_of_2_bytes_take_the_other_template(case: Product, why: str) -> None:
+    plan, rejected = chosen(case)
+    assert isinstance(plan, Sm80Mma) and rejected[0].startswith("sm90_mma: ") and why in rejected[0]
+
+
+def test_shorter_copies_take_longer() -> None:
+    """What the producer issues is simulated."""
+    dims = (1, 4096, 4096, 4092)
+    plan = sm90((128, 256, 64), 4, **TWO, **TILES, **STAGED)
+    plans = [msgspec.structs.replace(plan, loads=("cp_async", "cp_async"), vectorize=Vectorize("n.i.i", w)) for w in (4, 2)]
+    boxes, longer, shorter = (gpu_estimate(p, DType.fp16, dims, PRESETS["sm90"])["total"] for p in (plan, *plans))
+    assert boxes <= longer < shorter
+
+
+def test_a_model_runs_on_them() -> None:
+    """A dilated convolution of 24 channels, and a product of 78."""
+    g, rng = tt.Graph("net"), np.random.default_rng(0)
+
+    def weights(*sizes: int) -> Any:
+        return g.constant((rng.integers(-8, 9, sizes) / 64).astype(np.float16))
+
+    x = g.input("x", (64, 24, 16, 16), tt.fp16).conv(weights(128, 24, 3, 3), dilation=(2, 1), padding=(2, 1)).relu()
+    g.output("y", x)
+    g.output("z", g.input("u", (70, 78), tt.fp16) @ weights(78, 130))
+    f = tt.compile(g, target="emulated-sm90")
+    loads = [p.loads for r in f.stages["plan"].value.main.regions if isinstance(p := r.choices[0].plan, Sm90Mma)]
+    assert len(loads) == 2 and all("cp_async" in pair for pair in loads)
+    given = {"x": rng.integers(-8, 9, (64, 24, 16, 16)) / 8, "u": rng.integers(-8, 9, (70, 78)) / 8}
+    arrays = {n: a.astype(np.float16) for n, a in given.items()}
+    want = tt.compile(g, target="reference")(**arrays)
+    for name, made in f(**arrays).items():
+        np.testing.assert_allclose(made.astype(np.float64), want[name].astype(np.float64), rtol=2e-2, atol=2e-2)

@@ -248,7 +248,8 @@ def test_the_planner_takes_them_and_says_where_not() -> None:
         "direct"
     ]
     assert [r.why for r in regions[2].rejected if r.plan == "sm90_mma"] == [
-        "no tensor map covers an operand: 12 channels make no whole copies of 16 bytes"
+        "no tensor map covers an operand: 12 channels make no whole copies of 16 bytes, "
+        "nor can copies be longer than 2 bytes: a producer would wait for each"
     ]
     x = (np.random.default_rng(3).integers(-8, 9, (2, 32, 10, 13)) / 8).astype(np.float16)
     want = tt.compile(net(), target="reference")(x=x)["y"]

@@ -46,7 +46,7 @@ def kernel(bm: int, bn: int, bk: int = 64, steps: Iterator[tuple[int, int]] | No
         result_bytes=bm * bn * 2,
         store_bytes=bm * bn * 4,
         store_lines=bm * bn / 8,
-        tma=True,
+        boxes=2,
     )
     return msgspec.structs.replace(p, **other)
 
@@ -72,7 +72,7 @@ INSTRUCTIONS = 4 * (16 * 184 + 96)
 """Of the first kernel per block of 16 k: 4 warps; 184 per k, of which 128 are multiply-adds, and the copies."""
 
 LADDER: list[tuple[float, Pipeline]] = [
-    (32, kernel(128, 128, 16, tensor=False, tma=False, ctas_per_sm=3, math_cycles=INSTRUCTIONS / 4)),  # 161 registers
+    (32, kernel(128, 128, 16, tensor=False, boxes=0, ctas_per_sm=3, math_cycles=INSTRUCTIONS / 4)),  # 161 registers
     (317, kernel(64, 64, ctas_per_sm=8, full_arrivals=256)),  # 61 registers
     (423, kernel(128, 128, ctas_per_sm=2, full_arrivals=256)),  # 197 registers
     (498, kernel(128, 128, stages=5, specialised=True, **EVERY_LANE)),

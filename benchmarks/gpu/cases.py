@@ -167,6 +167,23 @@ def timed(group: str) -> list[Case]:
             return [rows(k, 8192, 8192, d) for d in (tt.fp32, tt.fp16) for k in kinds]
 
 
+RESNET50 = (
+    (64, 56, 64, 1, 1), (64, 56, 64, 3, 1), (64, 56, 256, 1, 1), (256, 56, 64, 1, 1),
+    (256, 56, 128, 1, 1), (128, 56, 128, 3, 2), (128, 28, 512, 1, 1), (256, 56, 512, 1, 2), (512, 28, 128, 1, 1), (128, 28, 128, 3, 1),
+    (512, 28, 256, 1, 1), (256, 28, 256, 3, 2), (256, 14, 1024, 1, 1), (512, 28, 1024, 1, 2), (1024, 14, 256, 1, 1), (256, 14, 256, 3, 1),
+    (1024, 14, 512, 1, 1), (512, 14, 512, 3, 2), (512, 7, 2048, 1, 1), (1024, 14, 2048, 1, 2), (2048, 7, 512, 1, 1), (512, 7, 512, 3, 1),
+)  # fmt: skip
+"""Its convolutions behind the stem: channels, side of the image, channels of the result, side of the filter, stride."""
+
+
+def tuned() -> list[Case]:
+    """What the tables of tuned plans are made for: the benchmark's products; attention of 16384 rows with 2048 channels in
+    all; ResNet-50's convolutions of 64 images."""
+    kinds = [(s, d, c) for s in (2048, 4096, 8192, 16384) for d in (64, 128, 256) for c in (False, True)]
+    heads = [attention(16384 // s, 2048 // d, s, d, c) for s, d, c in kinds]
+    return [*timed("gemm"), *heads, *(conv(64, c, hw, k, f, s) for c, hw, k, f, s in RESNET50)]
+
+
 def checked(small: bool) -> list[Case]:
     """Sizes around tiles, primes, 1, every dtype and order: compared with float64 on poisoned outputs."""
     tails = [(1, 1, 1), (17, 19, 23), (64, 64, 64)] if small else [(1, 1, 1), (17, 19, 23), (127, 129, 65), (128, 256, 96)]

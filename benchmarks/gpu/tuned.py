@@ -1,6 +1,6 @@
-"""The table of tuned plans of a chip (tatami/plan/tuned_plans): the benchmark's products, each with its best plan.
+"""The table of tuned plans of a chip (tatami/plan/tuned_plans): products, attention and convolutions, each with its best plan.
 
-    python -m benchmarks.gpu.tuned --chip h200                     by simulation of every plan of the space, through NVRTC
+    python -m benchmarks.gpu.tuned --chip h100 h200                by simulation of every plan of the space, through NVRTC
     python -m benchmarks.gpu.tuned --chip h200 --measured FILE     entries of a record of `make gpu` take their place
 
 Of the plans that the simulation ranks first, the first whose kernel the compiler takes without spills or warnings is kept.
@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import tatami
-from benchmarks.gpu.cases import Case, timed
+from benchmarks.gpu.cases import Case, tuned
 from benchmarks.gpu.report import fastest_plans
 from tatami.api import prepare
 from tatami.core.codec import to_builtins
@@ -29,6 +30,7 @@ from tatami.plan.ir import Guarded
 from tatami.plan.rename import kept_choices
 from tatami.plan.tuned import Entry
 from tatami.region.ir import Region
+from tatami.region.kinds import contractions
 from tatami.runtime.nvrtc import compile_cubin, nvrtc_version
 
 CLOSE = 1.01
@@ -37,10 +39,10 @@ FOLDER = Path(tatami.__file__).parent / "plan" / "tuned_plans"
 
 
 def simulated(chip: str) -> Iterator[tuple[str, Entry]]:
-    """Key and entry of each product of the benchmark that the template takes."""
-    for case in timed("gemm"):
+    """Key and entry of each case whose Region with products the templates take."""
+    for case in tuned():
         compilation = prepare(case.make(), target=chip)
-        (region,) = (r for r in compilation.stages["realised"].main.body if isinstance(r, Region))
+        (region,) = (r for r in compilation.stages["realised"].main.body if isinstance(r, Region) and contractions(r))
         key = plan_key(region, compilation.target)
         offers = tunable(region, compilation.target, {})
         (own, *_) = measurable(region, compilation.target, {})
@@ -56,8 +58,13 @@ def simulated(chip: str) -> Iterator[tuple[str, Entry]]:
 def is_clean(case: Case, chip: str, key: str, offer: Offer) -> bool:
     stages = prepare(case.make(), target=chip, decisions=Decisions(plans={key: offer.plan})).stages
     source: Source = stages["cu"].main
-    cubins = [compile_cubin(u.text, u.arch, dict(source.headers)) for u in source.units]
-    return not any(c.warnings or c.spill_bytes for c in cubins)
+    return all(is_clean_text(u.text, u.arch, tuple(source.headers.items())) for u in source.units)
+
+
+@cache
+def is_clean_text(text: str, arch: str, headers: tuple[tuple[str, str], ...]) -> bool:
+    cubin = compile_cubin(text, arch, dict(headers))
+    return not cubin.warnings and not cubin.spill_bytes
 
 
 def measured(record: Mapping[str, Any], name: str) -> dict[str, Entry]:
@@ -70,19 +77,20 @@ def measured(record: Mapping[str, Any], name: str) -> dict[str, Entry]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--chip", required=True)
+    parser.add_argument("--chip", required=True, nargs="+")
     parser.add_argument("--measured", type=Path, help="a record of `make gpu`")
     args = parser.parse_args()
-    path = FOLDER / f"{args.chip}.json"
-    if args.measured is None:
-        table = dict(simulated(args.chip))
-    else:
-        table = msgspec.json.decode(path.read_bytes(), type=dict[str, Entry])
-        table |= measured(json.loads(args.measured.read_text()), args.measured.name)
     FOLDER.mkdir(exist_ok=True)
-    path.write_text(json.dumps(msgspec.to_builtins(table), indent=1) + "\n")
-    for entry in table.values():
-        print(f"{entry.case}: {entry.seconds * 1e6:.1f} us by {entry.ranked_by} of {entry.plans} plans")
+    for chip in args.chip:
+        path = FOLDER / f"{chip}.json"
+        if args.measured is None:
+            table = dict(simulated(chip))
+        else:
+            table = msgspec.json.decode(path.read_bytes(), type=dict[str, Entry])
+            table |= measured(json.loads(args.measured.read_text()), args.measured.name)
+        path.write_text(json.dumps(msgspec.to_builtins(table), indent=1) + "\n")
+        for entry in table.values():
+            print(f"{chip}, {entry.case}: {entry.seconds * 1e6:.1f} us by {entry.ranked_by} of {entry.plans} plans", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import msgspec
 from tatami.core.expr import Expr, exact_div, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
-from tatami.plan.choose_pair import choose_pair, name_pair, pair_plans
+from tatami.plan.choose_pair import choose_pair, estimate_of_pair, name_pair, pair_plans, tunable_pairs
 from tatami.plan.choose_sm90 import (
     Loads,
     can_stage,
@@ -49,6 +49,7 @@ from tatami.plan.ir import (
     Sm90Pair,
     TileOrder,
 )
+from tatami.plan.pair_limits import PairPlan
 from tatami.plan.passes import size_at
 from tatami.plan.pipeline import PLAIN, Traffic
 from tatami.plan.product_plans import epilogue_of, sm80_plan, sm90_plan, tails
@@ -260,8 +261,10 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
 
 
 def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Offer, ...]:
-    """Of a product that the SM90 template takes at all its sizes, the plans with every shape and order of tiles, the fastest by
-    the estimate first: what a table of tuned plans is chosen from. None of another Region."""
+    """Of a product or a pair that the SM90 templates take at all its sizes, the plans with every shape and order of tiles, the
+    fastest by the estimate first: what a table of tuned plans is chosen from. None of another Region."""
+    if region.opaque is None and len(contractions(region)) > 1:
+        return tuple(Offer(name_pair(p), p, e) for p, e in tunable_pairs(region, target, sizes))
     view = "" if region.opaque is not None else _product_of(region)
     if isinstance(view, str) or target.isa != "sm90" or why_not_wgmma(region, view):
         return ()
@@ -279,11 +282,14 @@ def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[O
     return _offers(ordered, region, view, target, sizes)
 
 
-def product_estimate(plan: MmaPlan | GpuSync, region: Region, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
-    """Of a plan for a Region that is a product."""
+def offered(plan: MmaPlan | GpuSync | PairPlan, region: Region, target: Target, sizes: Mapping[str, int]) -> Offer:
+    """A plan for a Region that is a product or a pair of them, with its line and its estimate."""
+    if isinstance(plan, Sm80Pair | Sm90Pair):
+        return Offer(name_pair(plan), plan, estimate_of_pair(region, plan, target, sizes))
     view = _product_of(region)
     assert not isinstance(view, str)
-    return gpu_estimate(plan, view.lhs.dtype, _dims(view, sizes, plan.tile[0]), target, _traffic(region, view, sizes))
+    estimate = gpu_estimate(plan, view.lhs.dtype, _dims(view, sizes, plan.tile[0]), target, _traffic(region, view, sizes))
+    return Offer(Candidate(plan).line, plan, estimate)
 
 
 def _offers(
@@ -292,7 +298,7 @@ def _offers(
     """Those that the machine has room for, the fastest first."""
     dtype = view.lhs.dtype
     fits = [p for p in plans if not [*shape_rules(p), *hard_limits(p, dtype, target), *spills(p, dtype, target)]]
-    offers = [Offer(Candidate(p).line, p, product_estimate(p, region, target, sizes)) for p in fits]
+    offers = [offered(p, region, target, sizes) for p in fits]
     return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
 
 

@@ -78,6 +78,30 @@ def pair_plans(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     return () if isinstance(found, str) else _candidates(region, *found, target, sizes)[0]
 
 
+def tunable_pairs(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Fit, ...]:
+    """Those with warp roles of every tile of whole instructions, ring, order and turn that fit, with their estimates, the
+    fastest first; none where the template does not take the Region."""
+    found = _pair_of(region)
+    if isinstance(found, str) or target.isa != "sm90" or why_not_tma(region, *found):
+        return ()
+    view, _ = found
+    tiles = tuple((consumers, keys) for consumers in (1, 2, 3) for keys in range(32, 257, 16))
+    plans = [
+        msgspec.structs.replace(p, stages=stages)
+        for p in _role_plans(region, view, target, sizes, tiles)
+        for stages in (2, 3, 4)
+    ]
+    fits = [p for p in plans if not [*pair_rules(p, view), *pair_limits(p, target)]]
+    return _ranked([(p, pair_estimate(region, view, p, target, sizes)) for p in fits], target)
+
+
+def estimate_of_pair(region: Region, plan: PairPlan, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
+    """Of a plan for a Region that is a pair of products."""
+    view = pair_view(region)
+    assert not isinstance(view, str), view
+    return pair_estimate(region, view, plan, target, sizes)
+
+
 def _pair_of(region: Region) -> tuple[PairView, tuple[Expr, ...]] | str:
     """The two products that the template takes, and which of their sizes and pitches may be no multiple of 16 bytes; or why
     there are none."""
@@ -133,14 +157,21 @@ def _warp_plans(region: Region, view: PairView) -> list[PairPlan]:
     depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
     shape = sm80_instruction(view.dtype, view.tf32)
     plan = Sm80Pair(view.first, view.second, (0, columns, 0), depth, 0, 0, (), inst_shape=shape)
-    return [
-        _with_tail(view, extents, msgspec.structs.replace(plan, tile=(rows, columns, keys), warp_rows=warp_rows, stages=stages))
+    plans = [
+        msgspec.structs.replace(plan, tile=(rows, columns, keys), warp_rows=warp_rows, stages=stages)
         for rows, keys, warp_rows in (TILES if view.dtype.is_narrow_float else WIDE_TILES)
         for stages in STAGES
     ]
+    return [msgspec.structs.replace(p, predicate_tail=_tail(view, extents, p)) for p in plans]
 
 
-def _role_plans(region: Region, view: PairView, target: Target, sizes: Mapping[str, int]) -> list[PairPlan]:
+def _role_plans(
+    region: Region,
+    view: PairView,
+    target: Target,
+    sizes: Mapping[str, int],
+    tiles: tuple[tuple[int, int], ...] = ROLE_TILES,
+) -> list[Sm90Pair]:
     """Where rows see different keys, tiles of several batches are mixed: at most as many as L2 holds keys and values of,
     and of known sizes as many as leave the SMs even."""
     extents = all_axes(region)
@@ -150,13 +181,14 @@ def _role_plans(region: Region, view: PairView, target: Target, sizes: Mapping[s
         bytes_of_batch = 2 * size_at(extents[view.keys], sizes) * (depth + columns)
         most = min(MAX_SECTION, max(1, SECTION_BYTES // max(1, bytes_of_batch)))
     known = all(extents[a].as_int() is not None for a in (*view.batch, view.rows, view.keys))
-    out: list[PairPlan] = []
-    for consumers, keys in ROLE_TILES:
+    out: list[Sm90Pair] = []
+    for consumers, keys in tiles:
         plan = Sm90Pair(view.first, view.second, (64 * consumers, columns, keys), depth, consumers, 2, ())
         section = balanced_section(region, view, plan, target, sizes, most) if most and known else most
-        plan = msgspec.structs.replace(plan, registers=REGISTERS[consumers], section=section)
+        tail = _tail(view, extents, plan)
+        plan = msgspec.structs.replace(plan, registers=REGISTERS[consumers], section=section, predicate_tail=tail)
         for in_turns in (True, False) if consumers > 1 else (False,):
-            out.append(_with_tail(view, extents, msgspec.structs.replace(plan, in_turns=in_turns)))
+            out.append(msgspec.structs.replace(plan, in_turns=in_turns))
     return out
 
 
@@ -183,11 +215,11 @@ def _in_parts(
     return out
 
 
-def _with_tail(view: PairView, extents: Mapping[str, Expr], plan: PairPlan) -> PairPlan:
+def _tail(view: PairView, extents: Mapping[str, Expr], plan: PairPlan) -> tuple[str, ...]:
     """Axes whose size is not known to be a multiple of the tile."""
     bm, bn, bk = plan.tile
     axes = ((view.rows, bm), (view.columns, bn), (view.keys, bk), (view.depth, plan.depth))
-    return msgspec.structs.replace(plan, predicate_tail=tuple(a for a, tile in axes if not is_divisible(extents[a], tile)))
+    return tuple(a for a, tile in axes if not is_divisible(extents[a], tile))
 
 
 def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str:

@@ -1,6 +1,7 @@
-"""Plans of products that were ranked beforehand: a table per chip, which the planner takes where the product is in it.
+"""Plans of products, convolutions and pairs of products (attention) that were ranked beforehand: a table per chip, which the
+planner takes where the Region is in it.
 
-An entry says what ranked it: the simulation of every plan of the SM90 template's space, of which the planner looks at some
+An entry says what ranked it: the simulation of every plan of the SM90 templates' space, of which the planner looks at some
 20, or measurements on the chip, whose record replaces it (`python -m benchmarks.gpu.tuned`).
 """
 
@@ -14,11 +15,13 @@ from typing import Any, Literal
 import msgspec
 
 from tatami.core.target import Target
-from tatami.plan.choose_gpu import Candidate, product_estimate
+from tatami.plan.choose_gpu import offered
 from tatami.plan.decide import read_plan
-from tatami.plan.ir import GpuSync, Guarded, Rejected, Sm80Mma, Sm90Mma
+from tatami.plan.ir import GpuSync, Guarded, Rejected, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.plan.rename import obeyed_choices
 from tatami.region.ir import Region
+
+TUNED = Sm80Mma | Sm90Mma | GpuSync | Sm80Pair | Sm90Pair
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,14 +48,13 @@ def take_tuned(
     """The table's plan in place of what was chosen for a Region without symbolic sizes, and why that is rejected."""
     entry = tuned_table(target.name).get(key)
     (chosen, *others) = choices
-    if entry is None or others or not isinstance(chosen.plan, Sm80Mma | Sm90Mma | GpuSync):
+    if entry is None or others or not isinstance(chosen.plan, TUNED):
         return choices, ()
     (tuned,) = obeyed_choices((Guarded((), read_plan(entry.document, key)),), region)
-    assert isinstance(tuned.plan, Sm80Mma | Sm90Mma | GpuSync)
+    assert isinstance(tuned.plan, TUNED)
     if tuned.plan == chosen.plan:
         return choices, ()
-    estimate = product_estimate(tuned.plan, region, target, {})
-    best = f"{Candidate(tuned.plan).line}: {entry.seconds * 1e6:.4g} us by {entry.ranked_by} of {entry.plans} plans"
-    why = f"the table of {target.name} has {best}"
-    rejected = Rejected(Candidate(chosen.plan).line, why, chosen.estimate)
-    return (Guarded((), tuned.plan, estimate),), (rejected,)
+    theirs, own = (offered(plan, region, target, {}) for plan in (tuned.plan, chosen.plan))
+    best = f"{theirs.line}: {entry.seconds * 1e6:.4g} us by {entry.ranked_by} of {entry.plans} plans"
+    rejected = Rejected(own.line, f"the table of {target.name} has {best}", chosen.estimate)
+    return (Guarded((), tuned.plan, theirs.estimate),), (rejected,)

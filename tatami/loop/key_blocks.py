@@ -63,9 +63,12 @@ class KeyBlocks(Tiles):
     # -- what stands between the products ------------------------------------------------------
 
     def find_staged(self) -> tuple[Read, ...]:
-        """Plain reads of the scores that are contiguous along the keys and not along the rows: a mask that is added."""
+        """Plain reads of the scores that are contiguous along the keys and not along the rows: a mask that is added. Without
+        a maximum: of the weights."""
         found: dict[Read, None] = {}
-        stack: list[RegionExpr] = [self.excluded[1] if self.excluded else self.lets[self.online.scores].expr]
+        online = self.online
+        scores = (self.lets[online.scores].expr,) if online.top else online.weight
+        stack: list[RegionExpr] = [self.excluded[1]] if self.excluded else [*scores]
         while stack:
             for n in nodes(stack.pop()):
                 if isinstance(n, Read) and self.memrefs[n.tensor].dtype == self.dtype:
@@ -101,10 +104,10 @@ class KeyBlocks(Tiles):
 
         def body(y: str, p: Point) -> None:
             row = var(y) - self.q0
+            mask = seen(p) if seen is not None else None
             if online.top:
                 before = em.declare(em.load(self.state[online.top].name, row, self.dtype, p))
                 best = em.declare(before)
-                mask = seen(p) if seen is not None else None
                 with self.each_key(k0, k1, p) as (pk, k):
                     score = self.score(pk, k * self.nr + row, mask)
                     em.store(self.tile.name, k * self.nr + row, score, pk)
@@ -123,12 +126,15 @@ class KeyBlocks(Tiles):
                 totals[name] = em.declare(total)
             with self.each_key(k0, k1, p) as (pk, k):
                 place = k * self.nr + row
-                em.remember(self.key_of(online.scores, pk), em.declare(em.load(self.tile.name, place, self.dtype, pk)))
+                if online.top:
+                    em.remember(self.key_of(online.scores, pk), em.declare(em.load(self.tile.name, place, self.dtype, pk)))
+                else:
+                    self.know(pk, place)
                 for name, reg in totals.items():
                     e = self.em.lets[name].expr
                     assert isinstance(e, Reduce)
                     em.emit(loop.Assign(reg, loop.Op("add", em.level(reg, em.value(e.body, pk)))))
-                em.store(self.tile.name, place, self.product(online.weight, pk), pk)
+                em.store(self.tile.name, place, self.weight(pk, place, mask), pk)
             for name, reg in totals.items():
                 em.store(self.state[name].name, row, reg, p)
 
@@ -136,17 +142,29 @@ class KeyBlocks(Tiles):
 
     def score(self, p: Point, place: Expr, mask: IsSeen | None) -> loop.Value:
         """The scores of a key, from the product at `place` in the tile."""
-        em, online = self.em, self.online
-        em.remember(self.key_of(online.first.acc, p), em.declare(em.load(self.tile.name, place, self.dtype, p)))
+        self.know(p, place)
+        if self.excluded is None:
+            return self.em.value(identity(self.online.scores, self.lets[self.online.scores].axes), p)
+        return self.where_holds(mask, self.em.value(self.excluded[1], p), loop.Const("-INF", self.dtype), p, place)
+
+    def weight(self, p: Point, place: Expr, mask: IsSeen | None) -> loop.Value:
+        """The weights of a key. With a maximum, what is excluded has a score for it; without, its weight is 0."""
+        if self.excluded is None or self.online.top:
+            return self.product(self.online.weight, p)
+        return self.where_holds(mask, self.product(self.excluded[1:], p), loop.Const(0, self.dtype), p, place)
+
+    def know(self, p: Point, place: Expr) -> None:
+        """The product at `place` in the tile, and what else of this place has been fetched."""
+        em = self.em
+        em.remember(self.key_of(self.online.first.acc, p), em.declare(em.load(self.tile.name, place, self.dtype, p)))
         for read, buffer in self.added.items():
             at = em.address(read.tensor, tuple(p.at(x) for x in read.map))
             em.remember(("read", read.tensor, at, p.lanes), em.declare(em.load(buffer.name, place, self.dtype, p)))
-        if self.excluded is None:
-            return em.value(identity(online.scores, self.lets[online.scores].axes), p)
-        score = em.value(self.excluded[1], p)
+
+    def where_holds(self, mask: IsSeen | None, value: loop.Value, other: loop.Const, p: Point, place: Expr) -> loop.Value:
         if mask is None:
-            return score
-        return em.declare(loop.Op("where", em.level(mask(p, place), score, loop.Const("-INF", self.dtype))))
+            return value
+        return self.em.declare(loop.Op("where", self.em.level(mask(p, place), value, other)))
 
     def product(self, factors: tuple[RegionExpr, ...], p: Point) -> loop.Value:
         out: loop.Value | None = None

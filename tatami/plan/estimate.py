@@ -162,6 +162,9 @@ def contraction_estimate(
 
 CYCLES_PER_SCORE = 24.0
 """Of a vector of scores on its way to weights: loads, the maximum, exp, the sum."""
+CYCLES_PER_WEIGHT = 4.0
+"""The same where weights are pointwise in the scores: a load and a store. What is computed costs as much in the epilogue of
+a product by itself, where no estimate counts it."""
 
 
 def streaming_estimate(
@@ -174,7 +177,8 @@ def streaming_estimate(
     itemsize = lets_by_name(region)[plan.first].dtype.itemsize
     threads = max(1, target.cores)
     products = 2.0 * b * padded * keys * deep / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
-    between = b * padded * keys / plan.width * CYCLES_PER_SCORE / max(clock(target), 1.0) / threads
+    cycles = CYCLES_PER_SCORE if found.top or found.sums else CYCLES_PER_WEIGHT
+    between = b * padded * keys / plan.width * cycles / max(clock(target), 1.0) / threads
     packing = b * (keys + rows) * deep * itemsize * SECONDS_PER_PACKED_BYTE / threads
     return roofline({"compute": products + between, "packing": packing}, facts, target, sizes)
 

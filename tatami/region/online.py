@@ -28,7 +28,8 @@ class Online(msgspec.Struct, frozen=True):
     scores: the let that `top` is the maximum of, or the first product itself. sums: lets that are sums over the keys.
     weight: the product of the factors that differ along a row; `times` and `over` are the others. In rows where the sum
     `nan_sum` is NaN every weight is `nan_weight` instead. excluded: (predicate, scores where it holds), when the scores
-    are minus infinity elsewhere and the predicate does not depend on the product.
+    are minus infinity elsewhere and the predicate does not depend on the product. Where there is no maximum (`top` is ""):
+    (predicate, the weight where it holds), when the one weight is 0 elsewhere, and no sum asks for it.
 
     finite: sums that are one of `sums`, but subtract 0 in place of a maximum that is infinite. beside: lets of a row that
     are made of its maximum and sums.
@@ -129,9 +130,10 @@ class _Finder:
         beside = self.beside(between, first.batch, rows)
         self.check_rest(second, {self.top, *self.reduces, *beside})
         self.check_numbers(scores)
+        excluded = self.exclusion(scores) if self.top else self.weight_exclusion(product.tile)
         return Online(
             first, second, rows, self.keys, scores, self.top, sums,
-            product.tile, product.times, product.over, product.nan_sum, product.nan_weight, self.exclusion(scores),
+            product.tile, product.times, product.over, product.nan_sum, product.nan_weight, excluded,
             finite, beside,
         )  # fmt: skip
 
@@ -206,12 +208,17 @@ class _Finder:
         e: RegionExpr = self.lets[scores].expr
         while (name := let_of(e, self.lets)) and name != self.first.acc:
             e = self.lets[name].expr
-        if not self.top or not isinstance(e, Select) or not isinstance(e.other, Const):
+        return self.masked(e, float("-inf"))
+
+    def weight_exclusion(self, weight: tuple[RegionExpr, ...]) -> tuple[RegionExpr, RegionExpr] | None:
+        return self.masked(self.through(weight[0]), 0.0) if len(weight) == 1 and not self.reduces else None
+
+    def masked(self, e: RegionExpr, elsewhere: float) -> tuple[RegionExpr, RegionExpr] | None:
+        """Predicate and value of a select that has one number `elsewhere`, where the product does not decide."""
+        if not isinstance(e, Select) or not isinstance(e.other, Const) or number(e.other.value) != elsewhere:
             return None
-        uses = [n.let for n in nodes(e.pred) if isinstance(n, At)]
-        if e.other.value != "-INF" or any(depends_on(u, self.first.acc, self.lets) for u in uses):
-            return None
-        return e.pred, e.then
+        uses = [n.let for n in nodes(e.pred) if isinstance(n, Ref | At)]
+        return None if any(depends_on(u, self.first.acc, self.lets) for u in uses) else (e.pred, e.then)
 
     def needs_reduce(self, e: RegionExpr) -> bool:
         return any(depends_on(u, r, self.lets) for u in used_lets(e) for r in self.reduces)

@@ -3,18 +3,22 @@
     S = sum_d Q*K ;  M = max_n S ;  A = exp(S - M) ;  Z = sum_n A ;  P = A / Z ;  O = sum_n P * V
 
 One Region holds all of it (D2.9): the reduces over n can run online while the second contraction streams. Attention
-is the known case; nothing here asks for softmax. What else is made of the rows' reduces, and of such sums, comes along and
+is the known case; nothing here asks for softmax. Weights that are pointwise in the scores, as in sum_n sigmoid(S) * V, need
+no reduce: then nothing asks for the pair to be one Region but the time that it saves (`is_worth`). What else is made of the rows' reduces, and of such sums, comes along and
 is written beside the result, a value of each row: ``L = M + log Z``, which a gradient reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from tatami.core.expr import ONE, Expr, free_vars
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 from tatami.tiny.ir import Elementwise, Node, ReduceOp
 
+IsWorth: TypeAlias = Callable[[str, str], bool]
+"""Of a first and a second contraction with pointwise weights between: is the pair faster as one Region?"""
 MAX_COLUMNS = 512
 """Columns of the second result that a tile may keep on chip."""
 MAX_VALUES = 48
@@ -27,6 +31,7 @@ def streaming_units(
     edges: dict[tuple[str, str], Edge],
     uses: dict[str, set[str]],
     resident: set[str],
+    is_worth: IsWorth,
 ) -> dict[str, list[str]]:
     """Second contraction -> every value of its pair, both products included."""
     taken: set[str] = set()
@@ -35,7 +40,7 @@ def streaming_units(
         if second.pattern == "dot" or second.value in taken:
             continue
         for access in (second.lhs, second.rhs):
-            unit = _pair(second, access, nodes, statements, patterns, edges, uses, resident)
+            unit = _pair(second, access, nodes, statements, patterns, edges, uses, resident, is_worth)
             if unit is not None and taken.isdisjoint(unit):
                 out[second.value] = unit
                 taken.update(unit)
@@ -52,6 +57,7 @@ def _pair(
     edges: dict[tuple[str, str], Edge],
     uses: dict[str, set[str]],
     resident: set[str],
+    is_worth: IsWorth,
 ) -> list[str] | None:
     behind = _closure(operand.tensor, statements, patterns)
     if behind is None:
@@ -62,7 +68,7 @@ def _pair(
     if pattern.pattern == "dot" or any((size.as_int() or MAX_COLUMNS + 1) > MAX_COLUMNS for size in columns):
         return None
     inner = _depending_on(first, values, statements)
-    if not any(statements[v].kind == "reduce" for v in inner):
+    if not any(statements[v].kind == "reduce" for v in inner) and not is_worth(first, second.value):
         return None
     key = next((d for d, at in enumerate(operand.map) if _names(at) & set(second.k)), -1)
     inner += _beside(first, inner, key, nodes, statements)

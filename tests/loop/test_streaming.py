@@ -276,6 +276,64 @@ def test_weights_without_a_maximum_stream_too() -> None:
     assert np.abs(f(x)["y"] - (r / (r.sum(-1, keepdims=True) + 1)) @ x["v"]).max() < 1e-5
 
 
+def pointwise(heads: int, rows: Any, keys: Any, width: int = 16, mask: str = "", act: str = "sigmoid") -> tt.Graph:
+    """act(q k^T / 4) v: no weight needs another one."""
+    g = tt.Graph("pointwise_attention")
+    q = g.input("q", (1, heads, rows, width), tt.fp32)
+    k, v = (g.input(n, (1, heads, keys, width), tt.fp32) for n in "kv")
+    shape = (1, heads, rows, keys)
+    scores = (q @ k.permute((0, 1, 3, 2))) * 0.25
+    if mask == "added":
+        scores = scores + g.input("mask", (1, 1, rows, keys), tt.fp32).expand(shape)
+    weights = getattr(scores, act)()
+    if mask == "causal":
+        weights = (g.iota(shape, 3) <= g.iota(shape, 2)).where(weights, 0.0)
+    elif mask == "given":
+        weights = g.input("mask", (1, 1, rows, keys), tt.bool).expand(shape).where(weights, 0.0)
+    g.output("y", weights @ v)
+    return g
+
+
+def of_weights(x: dict[str, np.ndarray], mask: str) -> np.ndarray:
+    q, k, v = (x[n].astype(np.float64) for n in "qkv")
+    with np.errstate(invalid="ignore"):
+        scores = q @ k.swapaxes(-1, -2) * 0.25 + (x["mask"] if mask == "added" else 0)
+        weights = 1 / (1 + np.exp(-scores))
+        if mask == "causal":
+            weights = np.where(np.arange(k.shape[2]) <= np.arange(q.shape[2])[:, None], weights, 0)
+        elif mask == "given":
+            weights = np.where(x["mask"], weights, 0)
+        return weights @ v
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("mask", ["", "causal", "given", "added"])
+def test_weights_that_are_pointwise_in_the_scores_stream(mask: str, target: str) -> None:
+    f = tt.compile(pointwise(4, "R", "K", mask=mask), target=target, sizes={"R": RANGE, "K": RANGE})
+    assert isinstance(plan_of(f), CpuStreaming)
+    assert verify_loops(f.stages["loop"].value) == []
+    for rows, keys in ((0, 7), (7, 0), (1, 1), (5, 19), (65, 130), (130, 300)):
+        x = arrays(4, rows, keys, mask=mask)
+        np.testing.assert_allclose(f(x)["y"], of_weights(x, mask), rtol=0, atol=1e-4, err_msg=f"{rows} x {keys}")
+
+
+def test_pointwise_weights_pass_over_what_is_excluded_but_not_over_values_that_are_not_finite() -> None:
+    f = tt.compile(pointwise(4, 600, 600, mask="causal"))
+    assert isinstance(plan_of(f), CpuStreaming)
+    x = arrays(4, 600, 600)
+    np.testing.assert_allclose(f(x)["y"], of_weights(x, "causal"), rtol=0, atol=1e-4)
+    x["v"][0, 0, 599, 3] = np.inf  # 0 times that is NaN in all rows but the last
+    got, wanted = f(x)["y"], of_weights(x, "causal")
+    assert np.isnan(got[0, 0, :599, 3]).all() and got[0, 0, 599, 3] == np.inf
+    assert np.array_equal(np.isnan(got), np.isnan(wanted))
+
+
+def test_memory_of_pointwise_weights_is_linear_in_the_sequence() -> None:
+    f = tt.compile(pointwise(4, "S", "S", mask="causal"), sizes={"S": RANGE})
+    assert [b for b in f.stages["execution"].value.main.buffers if b.kind == "arena"] == []
+    assert "s0*s0" not in f.stages["loop"].text.replace(" ", "") and "s0^2" not in f.stages["loop"].text
+
+
 def test_a_wrong_plan_is_refused_with_the_reason() -> None:
     f = tt.compile(graph(1, 64, 64))
     (region,) = f.stages["region"].value.main.body

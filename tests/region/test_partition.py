@@ -1,5 +1,6 @@
 import pytest
 
+import tatami as tt
 from tatami.core.cost import ACROSS, rates
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
@@ -46,6 +47,34 @@ def test_what_streams_beside_attention_is_what_its_template_takes(beside: str, g
             row = b.reduce(fn, s, 1)
     b.output("row", row)
     assert len(partitioned(b.module()).groups) == groups
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "target", "groups"),
+    [(512, 16, "cpu:avx2", 1), (100, 16, "cpu:avx2", 2), (512, 256, "cpu:avx2", 2), (8192, 16, "sm80", 2)],
+)
+def test_pointwise_weights_stream_where_their_trip_through_memory_costs_more(
+    rows: int, width: int, target: str, groups: int
+) -> None:
+    """Scores that stay in cache, or cost little beside both products, go to the second product by themselves; so do all on a
+    GPU, whose template joins rows by their maximum."""
+    b = Builder()
+    q, k, v = b.input("q", (rows, width)), b.input("k", (width, rows)), b.input("v", (rows, width))
+    b.output("y", b.matmul(b.op("sigmoid", b.matmul(q, k)), v))
+    assert len(partitioned(b.module(), target=target).groups) == groups
+
+
+def test_products_over_pixels_or_of_integers_do_not_stream_without_a_reduce() -> None:
+    """1x1 convolutions have templates of their own, whose rows are pixels; the template of a pair takes rows of one axis."""
+    g = tt.Graph("pixels")
+    x = g.input("x", (1, 16, 64, 64), tt.fp32)
+    w1, w2 = g.input("w1", (64, 16, 1, 1), tt.fp32), g.input("w2", (16, 64, 1, 1), tt.fp32)
+    g.output("y", x.conv(w1).relu().conv(w2))
+    assert len(tt.compile(g, target="cpu:avx2").stages["region"].value.main.body) == 2
+    g = tt.Graph("integers")
+    a, b, c = (g.input(n, (512, 16), tt.i32) for n in "abc")
+    g.output("y", (a @ b.permute((1, 0))).relu() @ c)
+    assert "streaming" not in tt.compile(g, target="cpu:avx2").stages["plan"].text
 
 
 def test_two_matmuls_are_two_groups_and_the_activation_goes_with_the_first() -> None:

@@ -103,6 +103,19 @@ def test_numbers_on_the_emulated_gpu(name: str) -> None:
         np.testing.assert_allclose(y, case.wanted(arrays), rtol=2e-3, atol=2e-3)
 
 
+def test_places_of_images_whose_number_a_call_brings_have_64_bits() -> None:
+    """Few of them are in registers at once; numbers as of a known number, and no spills where they are compiled."""
+    known, plan = Conv(images=3, channels=48), CASES["channels"][1]
+    case = Conv(images="P", channels=48)  # type: ignore[arg-type]
+    built = Built(case.region(), plan, "sm90", sms=2)
+    assert verify_kernel(built.kernel) == [] and "const tt_i64 at0" in built.text
+    arrays = known.arrays()
+    y = built.run(arrays, {"P": 3}, 11).astype(np.float64)
+    np.testing.assert_allclose(y, known.wanted(arrays), rtol=2e-3, atol=2e-3)
+    if has_nvrtc():
+        compiled(case.region(), plan, "sm90", ())
+
+
 # -- planted faults --------------------------------------------------------------------------------
 
 FIRST = lower_region(Product(150, 90, 78, "nt").region(), Guarded((), CASES["4 bytes"][1]), PRESETS["sm90"])[0]

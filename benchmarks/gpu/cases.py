@@ -85,12 +85,18 @@ def attention(batch: int, heads: int, length: int, width: int, causal: bool, dty
     return Case(name, "attention", make, operations, size(dtype, *[shape] * 4), peers, TOLERANCE[dtype])
 
 
-def conv(n: int, c: int, hw: int, k: int, filter: int, stride: int = 1, dtype: DType = tt.fp16) -> Case:
+def conv(n: int, c: int, hw: int, k: int, filter: int, stride: int = 1, dtype: DType = tt.fp16, last: bool = False) -> Case:
+    """With `last` all tensors have their channels last, as between the layers of a network."""
     pad = filter // 2
     out = (hw + 2 * pad - filter) // stride + 1
 
     def make() -> tt.Graph:
         g = tt.Graph("conv")
+        if last:
+            x, w = g.input("x", (n, hw, hw, c), dtype), g.input("w", (k, filter, filter, c), dtype)
+            x, w = x.permute((0, 3, 1, 2)), w.permute((0, 3, 1, 2))
+            g.output("y", x.conv(w, stride=stride, padding=pad).permute((0, 2, 3, 1)))
+            return g
         x, w = g.input("x", (n, c, hw, hw), dtype), g.input("w", (k, c, filter, filter), dtype)
         g.output("y", x.conv(w, stride=stride, padding=pad))
         return g
@@ -99,14 +105,18 @@ def conv(n: int, c: int, hw: int, k: int, filter: int, stride: int = 1, dtype: D
         torch.backends.cudnn.benchmark = True
         return torch.nn.functional.conv2d(x, w, stride=stride, padding=pad)
 
+    def as_it_lies(torch: Any, x: Any, w: Any) -> Any:
+        return cudnn(torch, x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
     def channels_last(torch: Any, x: Any, w: Any) -> Any:
         last = torch.channels_last
         return cudnn(torch, x.to(memory_format=last), w.to(memory_format=last))
 
-    name = f"conv {n}x{c}x{hw}x{hw} k{k} {filter}x{filter} s{stride} {dtype}"
+    name = f"conv {n}x{c}x{hw}x{hw} k{k} {filter}x{filter} s{stride} {dtype}{' nhwc' if last else ''}"
+    peers = {"cuDNN NHWC": as_it_lies} if last else {"cuDNN": cudnn, "cuDNN NHWC": channels_last}
     operations = 2.0 * n * k * out * out * c * filter * filter
     moved = size(dtype, (n, c, hw, hw), (k, c, filter, filter), (n, k, out, out))
-    return Case(name, "conv", make, operations, moved, {"cuDNN": cudnn, "cuDNN NHWC": channels_last}, TOLERANCE[dtype])
+    return Case(name, "conv", make, operations, moved, peers, TOLERANCE[dtype])
 
 
 def rows(kind: str, height: int, width: int, dtype: DType = tt.fp32) -> Case:
@@ -181,7 +191,7 @@ def tuned() -> list[Case]:
     all; ResNet-50's convolutions of 64 images."""
     kinds = [(s, d, c) for s in (2048, 4096, 8192, 16384) for d in (64, 128, 256) for c in (False, True)]
     heads = [attention(16384 // s, 2048 // d, s, d, c) for s, d, c in kinds]
-    return [*timed("gemm"), *heads, *(conv(64, c, hw, k, f, s) for c, hw, k, f, s in RESNET50)]
+    return [*timed("gemm"), *heads, *(conv(64, c, hw, k, f, s, last=True) for c, hw, k, f, s in RESNET50)]
 
 
 def checked(small: bool) -> list[Case]:

@@ -19,6 +19,9 @@ they are one element of 32 bits, and k counts such elements (c/dots.py). C form:
         As tatami_gemm, where row k of b begins at b[table[k]]; k counts from 0, not from k0.
     tatami_wide_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1, pitch of b, pitch of c, columns
         As tatami_into for at most mr rows and any number of columns: memory is read row by row of b, as it lies.
+    tatami_slivers_<t>_<mr>x<nr>_<lanes> buffers to, from; sizes rows, columns, pitch, each
+        Columns of a matrix copied as slivers, which begin `each` elements apart: to[s*each + k*nr + j] =
+        from[k*pitch + s*nr + j] for k < rows; the last sliver is filled up with zeros. mr rows at a time go along all slivers.
     tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
         to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
 
@@ -38,7 +41,7 @@ from tatami.c.ir import Unit
 
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
 _C_TYPES |= dict.fromkeys(DOTS, ("uint32_t", 4))
-_NAME = re.compile(r"tatami_(gemm|rows|into|lies|table|wide|pack)_([a-z]\d+(?:x\d[a-z]*)?)_(?:(\d+)x(\d+)_)?(\d+)")
+_NAME = re.compile(r"tatami_(gemm|rows|into|lies|table|wide|slivers|pack)_([a-z]\d+(?:x\d[a-z]*)?)_(?:(\d+)x(\d+)_)?(\d+)")
 K_UNROLL = 4
 """Steps of k in the loop's body at most."""
 _FULL = 16
@@ -66,6 +69,8 @@ def routine_unit(name: str) -> Unit | None:
     if kind == "pack":
         return Unit(text=_pack_text(name, element, lanes))
     t = _tile_of(found)
+    if kind == "slivers":
+        return Unit(text=_slivers_text(name, element, t))
     text = _wide_text if kind == "wide" else _gemm_text
     return Unit(text=text(name, element, t, range(1, t.mr + 1)), contract=True)
 
@@ -74,7 +79,7 @@ def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
     """The units of a micro-kernel for calls with so many `rows`, by file: each height of their panels is a unit, which
     programs share, and the routine refuses others. Empty for a name that is no micro-kernel, and where no call has rows."""
     found = _parts_of(name)
-    if found is None or found[1] == "pack":
+    if found is None or found[1] in ("pack", "slivers"):
         return {}
     t, element = _tile_of(found), found[2]
     heights = sorted({h for n in rows if n for p in [-(-n // t.mr)] for h in (n // p, -(-n // p))})
@@ -339,6 +344,39 @@ def _band_text(rows: int, t: _Tile) -> str:
 {columns("V", "steps")}
 {columns("T", "steps")}
 }}"""
+
+
+def _slivers_text(name: str, element: str, t: _Tile) -> str:
+    """Rows of the matrix are read as they lie; a few at a time, so that a sliver gets whole lines of several rows at once."""
+    vectors = [(q, v * t.lanes) for q in range(t.mr) for v in range(t.nr // t.lanes)]
+    whole = "\n".join(f"        *(U *)(a + {q * t.nr + v}) = *(const U *)(b + {q} * pitch + {v});" for q, v in vectors)
+    one = "\n".join(f"          *(U *)(a + q * {t.nr} + {v}) = *(const U *)(b + q * pitch + {v});" for q, v in vectors if not q)
+    return f"""{_head(element, t.lanes)}
+int {name}(void *const *buffers, const int64_t *sizes) {{
+  T *to = buffers[0];
+  const T *from = buffers[1];
+  const int64_t rows = sizes[0], columns = sizes[1], pitch = sizes[2], each = sizes[3];
+  const int64_t full = columns / {t.nr}, rest = columns % {t.nr};
+  for (int64_t k = 0; k < rows; k += {t.mr}) {{
+    const int64_t some = rows - k < {t.mr} ? rows - k : {t.mr};
+    const T *b = from + k * pitch;
+    T *a = to + k * {t.nr};
+    for (int64_t s = 0; s < full; ++s, a += each, b += {t.nr}) {{
+      if (some == {t.mr}) {{
+{whole}
+      }} else {{
+        for (int64_t q = 0; q < some; ++q) {{
+{one}
+        }}
+      }}
+    }}
+    if (rest)
+      for (int64_t q = 0; q < some; ++q)
+        for (int64_t j = 0; j < {t.nr}; ++j) a[q * {t.nr} + j] = j < rest ? b[q * pitch + j] : 0;
+  }}
+  return 0;
+}}
+"""
 
 
 def _pack_text(name: str, element: str, lanes: int) -> str:

@@ -38,7 +38,7 @@ from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.slivers import Slivers
-from tatami.plan.ir import DOT_COUNT, CpuContraction
+from tatami.plan.ir import DOT_COUNT, FAR, CpuContraction
 from tatami.region.ir import Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.matrix import Matrix, result_matrix, side_matrix
@@ -49,8 +49,8 @@ ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u
 GRAIN_FLOPS = 1 << 18
 """Work a thread should get at least: a few times what waking it costs."""
 GRAIN_PACK = 1 << 14
-FAR = 1024
-"""Bytes from row to row, from which on rows of columns are read as they lie."""
+COPIED_SLIVERS = 16
+"""Slivers that are copied together where all are: a thread reads so many lines of a row at least, one after the other."""
 SHARES = 16
 """Bands at least for threads to share, where their number is not known to the plan."""
 SHORT_SLIVER, TALL_SUMS = 20 << 10, 8 << 10
@@ -95,7 +95,8 @@ class _Contraction(Slivers):
         assert isinstance(acc, Reduce)
         if acc.dtype not in ELEMENT:
             raise self.refuse(f"it accumulates in {acc.dtype}")
-        element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
+        lanes = lanes_of(plan.width, acc.dtype.itemsize)
+        self.element = element = ELEMENT[acc.dtype]
         pack_routine = f"tatami_pack_{element}_{lanes}" if lanes in (4, 8, 16) else ""
         super().__init__(self.region, plan.acc, acc.dtype, shape.k, lanes, pack_routine)
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
@@ -111,6 +112,9 @@ class _Contraction(Slivers):
         self.sliver = plan.nr if plan.by_tiles else self.nr
         self.slivers = ceildiv(self.n, expr(self.nr))
         self.ready = self.ready_operand()
+        self.copied = None
+        if self.ready is None and self.columns_lie is None and not plan.dot:
+            self.copied = side_matrix(region, shape, "n", plan.swap)
         self.result = result_matrix(region, plan.acc, self.m_axes, self.n_axes)
         self.k_blocks = maximum(ONE, ceildiv(self.k, expr(plan.kc)))
         self.is_turned = self.goes_down()
@@ -216,14 +220,26 @@ class _Contraction(Slivers):
             sliver = self.local_sliver()
             inner = self.all_slivers(_Rows({}, i0, rows, first, sums.name, loop.Pointer(sliver.name, ZERO)))
             return (loop.Parallel(x, blocks, work, (*own, *inner), (panels, sliver, sums)),)
-        slivers, s = self.local(self.k * self.slivers * self.nr), self.counter(self.slivers)
-        pack = self.each_k_block(lambda k0, k1: self.pack_sliver({}, slivers.name, self.sliver_at(k0, var(s)), var(s), k0, k1))
+        slivers = self.local(self.k * self.slivers * self.nr)
         inner = self.all_slivers(_Rows({}, i0, rows, first, sums.name, loop.Pointer(slivers.name, ZERO), packed=True))
         return (
             slivers,
-            loop.Parallel(s, self.slivers, grain(GRAIN_PACK, self.k * self.nr), pack),
+            self.pack_slivers(slivers.name),
             loop.Parallel(x, blocks, work, (*own, *inner), (panels, sums)),
         )
+
+    def pack_slivers(self, to: str) -> loop.Parallel:
+        """All slivers; threads share them, or of plain copies bands of them."""
+        if self.copied is None:
+            s = self.counter(self.slivers)
+            each = self.each_k_block(lambda k0, k1: self.pack_sliver({}, to, self.sliver_at(k0, var(s)), var(s), k0, k1))
+            return loop.Parallel(s, self.slivers, grain(GRAIN_PACK, self.k * self.nr), each)
+        bands = ceildiv(self.slivers, expr(COPIED_SLIVERS))
+        x = self.counter(bands)
+        first = var(x) * COPIED_SLIVERS
+        place = loop.Pointer(to, self.sliver_at(ZERO, first))
+        band = self.copy_slivers(self.copied, {}, place, first, first + COPIED_SLIVERS, ZERO, self.k)
+        return loop.Parallel(x, bands, grain(GRAIN_PACK, self.k * self.nr * COPIED_SLIVERS), band)
 
     def split_n(self) -> Stmts:
         panels = self.local_panels(self.m)
@@ -277,13 +293,17 @@ class _Contraction(Slivers):
         s1, d1 = self.integer(minimum(self.slivers, first + band))
         s = self.counter(self.slivers)
         each = self.k * self.nr
-        pack = self.pack_sliver({}, copies, (var(s) - s0) * each, var(s), ZERO, self.k)
+        copying: Stmts
+        if self.copied is not None:
+            copying = self.copy_slivers(self.copied, {}, loop.Pointer(copies, ZERO), s0, s1, ZERO, self.k)
+        else:
+            copying = (loop.For(s, s0, s1, self.pack_sliver({}, copies, (var(s) - s0) * each, var(s), ZERO, self.k)),)
 
         def along(i0: Expr, rows: Expr) -> Stmts:
             a, b = loop.Pointer(panels, i0 * self.k), loop.Pointer(copies, -s0 * each)
             return (loop.For(s, s0, s1, self.one_sliver(_Rows({}, i0, rows, a, sums, b, packed=True), var(s))),)
 
-        return (d0, d1, loop.For(s, s0, s1, pack), *self.each_panel(self.m, along))
+        return (d0, d1, *copying, *self.each_panel(self.m, along))
 
     def all_slivers(self, taken: _Rows) -> Stmts:
         s = self.counter(self.slivers)

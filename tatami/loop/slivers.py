@@ -16,10 +16,14 @@ from tatami.loop.packing import Stmts
 from tatami.region.ir import Read, RegionExpr
 from tatami.region.matrix import Matrix
 
+COPIED_ROWS = 4
+"""Rows that a copy of slivers takes at a time: as many lines are written next to each other."""
+
 
 class Slivers(FinishedSums):
     """`sliver` columns are packed together, `nr` summed together: the same but for tiles."""
 
+    element: str
     lhs: RegionExpr
     rhs: RegionExpr
     mr: int
@@ -29,6 +33,8 @@ class Slivers(FinishedSums):
     k_blocks: Expr
     rows_lie: Matrix | None
     ready: Read | None
+    copied: Matrix | None
+    """Where the columns' operand lies, when it is a matrix of which slivers are plain copies."""
 
     def local_panels(self, rows: Expr) -> loop.LocalBuffer:
         """Room for panels of that many rows; none when rows are used where they lie."""
@@ -100,12 +106,23 @@ class Slivers(FinishedSums):
     def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:
         """Sliver s, filled up with zeros; for tiles a band of slivers."""
         lo = s * self.nr
+        if self.copied is not None:
+            return self.copy_slivers(self.copied, values, loop.Pointer(to, base), s, s + 1, k0, k1)
         if not self.plan.by_tiles:
             return self.pack_columns(values, to, base, lo, k0, k1)
         q = self.counter(expr(self.nr // self.sliver))
         count = ceildiv(minimum(self.n, lo + self.nr) - lo, expr(self.sliver))
         each = self.pack_columns(values, to, base + var(q) * self.k * self.sliver, lo + var(q) * self.sliver, k0, k1)
         return (loop.For(q, ZERO, count, each),)
+
+    def copy_slivers(
+        self, matrix: Matrix, values: dict[str, Expr], to: loop.Pointer, s0: Expr, s1: Expr, k0: Expr, k1: Expr
+    ) -> Stmts:
+        """Slivers s0 <= s < s1 of all of k one after the other, or a block of k of one."""
+        columns = minimum(self.n, s1 * self.nr) - s0 * self.nr
+        sizes = map(loop.Integer, (k1 - k0, columns, matrix.pitch, self.k * self.nr))
+        routine = f"tatami_slivers_{self.element}_{COPIED_ROWS}x{self.nr}_{self.lanes}"
+        return (loop.Call(routine, (to, self.place(matrix, values, k0, s0 * self.nr), *sizes), routine=True),)
 
     def pack_columns(self, values: dict[str, Expr], to: str, base: Expr, lo: Expr, k0: Expr, k1: Expr) -> Stmts:
         """A sliver from column `lo` on, filled up with zeros."""

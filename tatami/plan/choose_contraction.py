@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.target import Target
+from tatami.core.target import Target, lanes_of
 from tatami.plan.estimate import contraction_estimate, trips
-from tatami.plan.in_place import in_place_sides
+from tatami.plan.in_place import depth_of, in_place_sides, tall_tile
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
@@ -28,6 +28,8 @@ COLUMNS = 1024
 """Columns of a thread's share at least, before they are rounded to nr: a page of each row of fp32."""
 BAND = 8
 """Slivers that tiles go along at most: their sums stay in L1."""
+BAND_BYTES = 512
+"""Of a row of a band at least."""
 BANDS = 2
 """Bands of columns that each thread takes at least."""
 
@@ -53,7 +55,11 @@ def contraction_candidate(
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
     packed = (c.lhs if swap else c.rhs) in constants
     dots = _dots(region, target)
-    sides = in_place_sides(region, c.acc, swap, narrow, wide, register_tile(target, itemsize)[0], packed)
+    extent, tile = (narrow, wide, k), register_tile(target, itemsize)
+    sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
+    if dots == ("",) and not packed:
+        tile = tall_tile(region, c.acc, swap, narrow, tile, lanes_of(target.lanes, itemsize))
+        sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
     least = 1 if packed and dots != ("",) else 2 if packed or "n" in sides else 4
     if narrow < least or wide < 8 or k < 8:
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
@@ -61,10 +67,10 @@ def contraction_candidate(
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
     found: list[Candidate] = []
     for dot in dots:
-        plan = contraction_plan(c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, itemsize, dot)
+        plan = contraction_plan(c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, tile, itemsize, dot)
         if plan.by_tiles:
             groups = groups_of(region, contractions(region)[0], DOT_COUNT[dot])
-            sides = in_place_sides(region, c.acc, swap, narrow, wide, plan.mr, packed, groups)
+            sides = in_place_sides(region, c.acc, swap, extent, (plan.mr, plan.nr), target, packed, groups)
         plan = msgspec.structs.replace(plan, in_place=sides)
         how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in plan.in_place)}"
         how += f" by {dot}" if dot else ""
@@ -133,21 +139,22 @@ def contraction_plan(
     extent: tuple[int, int, int, int],
     swap: bool,
     constants: frozenset[str],
+    tile: tuple[int, int],
     itemsize: int = 4,
     dot: Dot = "",
 ) -> CpuContraction:
     """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3;
     every thread has columns, of which one panel of rows reads nc at a time. Panels of one block of k go along bands of nc columns
-    that are copied to a quarter of L2.
+    that are copied to a quarter of L2, or so wide that a row of one is read as some lines together.
 
     The n side is split where there are slivers enough for all threads and the packed rows are few or stay in L2: each
     sliver goes through all of them. Else blocks of rows, small enough that every thread gets several.
     """
     by_tiles = dot == "quads_amx"
-    mr, nr = AMX_TILE if by_tiles else register_tile(target, itemsize)
+    mr, nr = AMX_TILE if by_tiles else tile
     b, narrow, wide, k = extent
     cores = max(1, target.cores)
-    kc = 256 if by_tiles or target.l2_bytes < 512 << 10 else 384 if target.l2_bytes < 2 << 20 else 512
+    kc = 256 if by_tiles else depth_of(target)
     mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * itemsize) // mr * mr)
     share = max(COLUMNS, -(-wide // (cores * nr)) * nr)
     nc = min(4096, share, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr
@@ -160,7 +167,7 @@ def contraction_plan(
         split = "m"
         mc = min(mc, max(2, -(-narrow // (4 * cores * mr))) * mr)
     if split == "n" and narrow > mr:
-        most = target.l2_bytes // 4 // (max(1, k) * itemsize) if k <= kc else nr
+        most = max(target.l2_bytes // 4 // (max(1, k) * itemsize), BAND_BYTES // itemsize)
         nc = min(nc, most, -(-wide // (BANDS * cores))) // nr * nr
     if by_tiles:
         most = min(target.l2_bytes // 2 // (max(1, k) * itemsize), -(-wide // (BANDS * cores) if split == "n" else wide))

@@ -1,13 +1,17 @@
 """Which operands of a contraction a kernel uses where they lie: those whose copy would cost more than it saves.
 
 A copied element serves the whole other side: half a nanosecond against a sum per element of it (notes/cpu.md §1). Rows that
-lie apart make the micro-kernel a tenth slower, columns that do so are read from other pages each time.
+lie apart make the micro-kernel a tenth slower, columns that do so are read from other pages each time: by each panel, where
+the caches do not hold a block of them, because lines that lie a multiple of many lines apart share the same few places.
 """
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Literal
 
+from tatami.core.target import CACHE_LINE, Target
+from tatami.plan.ir import FAR
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions
 from tatami.region.matrix import Matrix, side_matrix
@@ -19,13 +23,26 @@ WIDE_NEAR, NARROW_NEAR = 352, 160
 """The same where they lie near each other."""
 NEAR = 1536
 """Bytes from row to row, below which some rows share a page: measured."""
+WAYS = 8
+"""Lines that a set of L2 holds, at least: targets do not say."""
+TALL = 8
+"""Rows of a panel at most whose results may lie the same number of pages apart: as many lines as a set of L1 holds."""
 
 
 def in_place_sides(
-    region: Region, acc: str, swap: bool, narrow: int, wide: int, mr: int, packed: bool, groups: Groups | None = None
+    region: Region,
+    acc: str,
+    swap: bool,
+    extent: tuple[int, int, int],
+    tile: tuple[int, int],
+    target: Target,
+    packed: bool,
+    groups: Groups | None = None,
 ) -> tuple[Literal["m", "n"], ...]:
-    """Of a contraction of `narrow` rows by `wide` columns; `packed`: the columns' operand is made ready by `setup`;
-    `groups`: it goes by tiles of groups of k, which take rows as they lie at no cost."""
+    """Of a contraction of (narrow, wide, k): narrow rows by wide columns, in panels and slivers of a `tile`; `packed`: the
+    columns' operand is made ready by `setup`; `groups`: it goes by tiles of groups of k, which take rows as they lie at no
+    cost."""
+    narrow, wide, k = extent
     shape = next(c for c in contractions(region) if c.acc == acc)
     sides: list[Literal["m", "n"]] = []
     rows, columns = (side_matrix(region, shape, side, swap, groups) for side in ("m", "n"))
@@ -33,12 +50,42 @@ def in_place_sides(
         return () if rows is None else ("m",)
     if rows is not None and wide <= (WIDE_NEAR if _is_near(region, rows) else WIDE):
         sides.append("m")
-    if columns is not None and not packed and narrow <= max(mr, NARROW_NEAR if _is_near(region, columns) else NARROW):
-        sides.append("n")
+    if columns is not None and not packed:
+        near = _is_near(region, columns)
+        most = tile[0] if not near and not _is_held(region, columns, k, tile[1], target) else NARROW_NEAR if near else NARROW
+        if narrow <= max(tile[0], most):
+            sides.append("n")
     return tuple(sides)
 
 
-def _is_near(region: Region, matrix: Matrix) -> bool:
-    pitch = matrix.pitch.as_int()
+def tall_tile(region: Region, acc: str, swap: bool, narrow: int, tile: tuple[int, int], lanes: int) -> tuple[int, int]:
+    """The tile of a contraction whose columns stay in place: of rows a little more than a panel has, one panel of all and
+    vectors of columns, so that each row of the columns' operand is read once and from its beginning to its end."""
+    shape = next(c for c in contractions(region) if c.acc == acc)
+    columns = side_matrix(region, shape, "n", swap)
+    fits = tile[0] < narrow <= TALL and columns is not None and _pitch(region, columns) >= FAR
+    return (narrow, lanes) if fits else tile
+
+
+def _pitch(region: Region, matrix: Matrix) -> int:
+    """Bytes from row to row; 0 where that is not known."""
     itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == matrix.tensor)
-    return pitch is not None and pitch * itemsize < NEAR
+    return (matrix.pitch.as_int() or 0) * itemsize
+
+
+def _is_held(region: Region, columns: Matrix, k: int, nr: int, target: Target) -> bool:
+    """Does L2 hold the lines of `kc` rows of a sliver? A step of many lines reaches few of its sets."""
+    pitch = _pitch(region, columns)
+    sets = max(1, target.l2_bytes // CACHE_LINE // WAYS)
+    reached = sets // gcd(max(1, pitch // CACHE_LINE), sets) if pitch % CACHE_LINE == 0 else sets
+    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == columns.tensor)
+    return min(k, depth_of(target)) * -(-nr * itemsize // CACHE_LINE) <= reached * WAYS
+
+
+def depth_of(target: Target) -> int:
+    """kc: steps of k of which a sliver stays in L1, and a block of panels in L2."""
+    return 256 if target.l2_bytes < 512 << 10 else 384 if target.l2_bytes < 2 << 20 else 512
+
+
+def _is_near(region: Region, matrix: Matrix) -> bool:
+    return 0 < _pitch(region, matrix) < NEAR

@@ -20,6 +20,8 @@ DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "pairs_vnni": 2, "quads_vnni": 4
 """Steps of k that a multiply-add of the micro-kernel takes (region/narrow.py)."""
 DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8"}
 """What a target has to have for it."""
+FAR = 1024
+"""Bytes from row to row, from which on rows of columns are read as they lie where there is one panel."""
 AMX_TILE = (32, 32)
 """(mr, nr) of products by tiles of AMX: four tiles of 16x16 sums."""
 INST_K = {"m16n8k16": 16, "m16n8k8": 8}

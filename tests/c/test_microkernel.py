@@ -139,6 +139,25 @@ def test_pack_transposes_and_writes_nothing_else(element: str, dtype: type, lane
                 np.testing.assert_array_equal(to, wanted)
 
 
+@pytest.mark.parametrize(("element", "dtype", "nr", "lanes"), [("f32", np.float32, 16, 8), ("f64", np.float64, 8, 4)])
+def test_slivers_are_copies_and_the_last_one_is_filled_up(element: str, dtype: type, nr: int, lanes: int) -> None:
+    run = routine(f"tatami_slivers_{element}_4x{nr}_{lanes}")
+    rng = np.random.default_rng(1)
+    for rows in (0, 1, 3, 4, 9):
+        for columns in (0, 1, nr - 1, nr, nr + 1, 3 * nr, 3 * nr + 5):
+            source = rng.standard_normal((rows + 1, columns + 7)).astype(dtype)
+            slivers, each = -(-columns // nr), rows * nr + 24
+            to = np.full(slivers * each + 8, 9, dtype)
+            wanted = to.copy()
+            for s in range(slivers):
+                own = source[:rows, 2 + s * nr : 2 + min(columns, (s + 1) * nr)]
+                block = wanted[s * each : s * each + rows * nr].reshape(rows, nr)
+                block[:] = 0
+                block[:, : own.shape[1]] = own
+            assert run((to, source[:, 2:]), rows, columns, source.shape[1], each) == 0
+            np.testing.assert_array_equal(to, wanted)
+
+
 def test_other_names_are_not_ours() -> None:
     assert routine_unit("tatami_sort") is None
 

@@ -9,7 +9,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
 from tatami.plan.estimate import contraction_estimate, trips
-from tatami.plan.in_place import depth_of, in_place_sides, tall_tile
+from tatami.plan.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
@@ -44,7 +44,7 @@ def contraction_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | Rejected:
     """Packed panels and a register tile for the one contraction of the Region. One row is taken where weights are in
-    groups: else reading them is all that it does, and loops read no slower."""
+    groups, or lie in long rows: else reading them is all that it does, and loops read no slower."""
     refusal = _contraction_refusal(region, facts)
     if refusal:
         return Rejected("cpu_contraction", refusal)
@@ -57,10 +57,11 @@ def contraction_candidate(
     dots = _dots(region, target)
     extent, tile = (narrow, wide, k), register_tile(target, itemsize)
     sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
-    if dots == ("",) and not packed:
-        tile = tall_tile(region, c.acc, swap, narrow, tile, lanes_of(target.lanes, itemsize))
+    by_rows = dots == ("",) and not packed and lies_in_long_rows(region, c.acc, swap)
+    if by_rows:
+        tile = tall_tile(narrow, tile, lanes_of(target.lanes, itemsize))
         sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
-    least = 1 if packed and dots != ("",) else 2 if packed or "n" in sides else 4
+    least = 1 if by_rows or (packed and dots != ("",)) else 2 if packed or "n" in sides else 4
     if narrow < least or wide < 8 or k < 8:
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:

@@ -58,13 +58,17 @@ def in_place_sides(
     return tuple(sides)
 
 
-def tall_tile(region: Region, acc: str, swap: bool, narrow: int, tile: tuple[int, int], lanes: int) -> tuple[int, int]:
-    """The tile of a contraction whose columns stay in place: of rows a little more than a panel has, one panel of all and
-    vectors of columns, so that each row of the columns' operand is read once and from its beginning to its end."""
+def lies_in_long_rows(region: Region, acc: str, swap: bool) -> bool:
+    """Is the columns' operand a matrix of long rows, which one panel reads from beginning to end?"""
     shape = next(c for c in contractions(region) if c.acc == acc)
     columns = side_matrix(region, shape, "n", swap)
-    fits = tile[0] < narrow <= TALL and columns is not None and _pitch(region, columns) >= FAR
-    return (narrow, lanes) if fits else tile
+    return columns is not None and _pitch(region, columns) >= FAR
+
+
+def tall_tile(narrow: int, tile: tuple[int, int], lanes: int) -> tuple[int, int]:
+    """The tile where columns lie in long rows: of rows a little more than a panel has, one panel of all and vectors of
+    columns, so that each row of the columns' operand is read once."""
+    return (narrow, lanes) if tile[0] < narrow <= TALL else tile
 
 
 def _pitch(region: Region, matrix: Matrix) -> int:

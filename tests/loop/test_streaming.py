@@ -334,6 +334,29 @@ def test_memory_of_pointwise_weights_is_linear_in_the_sequence() -> None:
     assert "s0*s0" not in f.stages["loop"].text.replace(" ", "") and "s0^2" not in f.stages["loop"].text
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("rows", "keys"), [(256, 384), (387, 259)])
+def test_weights_made_again_of_a_rows_log_sum_stream_to_the_gradient_of_the_values(rows: int, keys: int, causal: bool) -> None:
+    """dV = P^T dO, with P = exp(S - L) and L of the forward pass: what streams there are the rows, along which L moves."""
+    g = tt.Graph("gradient_of_values")
+    q, k = g.input("q", (8, rows, 16), tt.fp32), g.input("k", (8, keys, 16), tt.fp32)
+    log_sum, d_out = g.input("L", (8, rows, 1), tt.fp32), g.input("dO", (8, rows, 16), tt.fp32)
+    shape = (8, rows, keys)
+    p = ((q @ k.permute((0, 2, 1))) * 0.25 - log_sum.expand(shape)).exp()
+    if causal:
+        p = (g.iota(shape, 2) <= g.iota(shape, 1)).where(p, 0.0)
+    g.output("dV", p.permute((0, 2, 1)) @ d_out)
+    f = tt.compile(g)
+    assert isinstance(plan_of(f), CpuStreaming)
+    rng = np.random.default_rng(rows)
+    x = {n: rng.standard_normal((8, s, 16)).astype(np.float32) for n, s in (("q", rows), ("k", keys), ("dO", rows))}
+    scores = x["q"].astype(np.float64) @ x["k"].swapaxes(1, 2) * 0.25
+    scores = np.where(np.arange(keys) <= np.arange(rows)[:, None], scores, -np.inf) if causal else scores
+    total = np.log(np.exp(scores).sum(2, keepdims=True))
+    x["L"] = total.astype(np.float32)
+    np.testing.assert_allclose(f(x)["dV"], np.exp(scores - total).swapaxes(1, 2) @ x["dO"], rtol=0, atol=1e-5)
+
+
 def test_a_wrong_plan_is_refused_with_the_reason() -> None:
     f = tt.compile(graph(1, 64, 64))
     (region,) = f.stages["region"].value.main.body

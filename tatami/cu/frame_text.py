@@ -53,17 +53,20 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
         l.add("const int lane = tid % 32, warp = tt_uniform(tid / 32);")
     else:
         l.add(f"const int tx = tid % {k.cols}, ty = tid / {k.cols};")
-    plain = k.split == 1 and k.weights is None
+    streamed = persistent and k.split > 1 and k.weights is None
+    plain = (k.split == 1 or streamed) and k.weights is None
     whole = f", K = {index_text(k.k)}" if plain else ""
     l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}{whole};")
     if plain:
-        blocks = "(int)((K + BK - 1) / BK)"
+        if streamed:
+            l.add(f"constexpr int SPLIT = {k.split};  // parts of k, of KB blocks each: those behind its end are TMA's zeros")
+        blocks = "(int)((K + SPLIT * BK - 1) / (SPLIT * BK))" if streamed else "(int)((K + BK - 1) / BK)"
         if k.has_roles and (k.a.gather is not None or k.b.gather is not None):
             # Of a known number ptxas may peel the first turn, and copy accumulators for it while wgmma is under way (C7514).
             blocks = f"tt_uniform({blocks})"
         l.add(f"const int KB = {blocks};")
     tile_text(k, persistent, l)
-    if k.split > 1 and k.weights is None:
+    if k.split > 1 and not plain and k.weights is None:
         l.add(f"constexpr int SPLIT = {k.split};  // parts of k, of whole blocks; K is the end of this one")
         l.add(f"const tt_i64 k_all = {index_text(k.k)}, k_part = (k_all + SPLIT * BK - 1) / (SPLIT * BK) * BK;")
         l.add("const tt_i64 k_first = split * k_part, K = tt_min_size(k_all, k_first + k_part);")

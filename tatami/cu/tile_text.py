@@ -36,9 +36,10 @@ def pair_tile_text(k: Kernel, tile: str, l: Lines) -> None:
 
 
 def _persistent(k: Kernel, l: Lines) -> None:
-    names = ["m0", "n0", *(f"b{i}" for i in range(len(k.batch)))]
+    names = ["m0", "n0", *(f"b{i}" for i in range(len(k.batch))), *(("split", "k_first") if k.split > 1 else ())]
     _counts(k, l)
-    l.add(f"const int tiles = MT * NT{''.join(' * (int)' + factor_text(b) for b in k.batch)};")
+    parts = " * SPLIT" if k.split > 1 else ""
+    l.add(f"const int tiles = MT * NT{''.join(' * (int)' + factor_text(b) for b in k.batch)}{parts};")
     l.add(f"tt_i64 {', '.join(f'{n} = 0' for n in names)};")
     with l.block("auto locate = [&](int tile)", "};"):
         l.add("int t = tile % (MT * NT);")
@@ -47,9 +48,18 @@ def _persistent(k: Kernel, l: Lines) -> None:
         else:
             m, n = _grouped(k, l)
         l.add(f"m0 = {_origin(m, 'BM', k.cluster[0], 'rank_m')};", f"n0 = {_origin(n, 'BN', k.cluster[1], 'rank_n')};")
-        if k.batch:
+        if k.batch or k.split > 1:
             l.add("tt_i64 z = tile / (MT * NT);")
+        if k.split > 1:
+            l.add(f"split = z / ({_matrices(k)});", "k_first = split * KB * BK;")
+        if k.batch:
+            if k.split > 1:
+                l.add(f"z %= {_matrices(k)};")
             _split_batch(k, l)
+
+
+def _matrices(k: Kernel) -> str:
+    return " * ".join(factor_text(b) for b in k.batch) or "1"
 
 
 def _origin(tile: str, side: str, ctas: int, rank: str) -> str:
@@ -78,7 +88,7 @@ def _of_block(k: Kernel, l: Lines) -> None:
     else:
         l.add(f"const tt_i64 {first_row} = (tt_i64){at['m']} * BM, n0 = (tt_i64){at['n']} * BN;")
     if k.split > 1:
-        count = " * ".join(factor_text(b) for b in k.batch) or "1"
+        count = _matrices(k)
         l.add(f"tt_i64 z = {at['b']};", f"const tt_i64 split = z / ({count});")
         if k.batch:
             l.add(f"tt_i64 {', '.join(names)};", f"z %= {count};")

@@ -91,6 +91,8 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
             continue
         offsets: tuple[Expr, ...] = ()
         if isinstance(walk, Walk):
+            if plan.split_k > 1 and plan.persistent:
+                raise refused(p, f"equal parts of k end behind the windows of {o.param}", "drop persistent or split_k")
             if share:
                 raise refused(p, f"{parts} CTAs cannot share the pixels of {o.param}", "drop its multicast")
             spec, coords, offsets = walk_map(p, o.param, walk, bk, extent), walk.coords, walk.offsets

@@ -164,7 +164,7 @@ class Candidate(msgspec.Struct, frozen=True):
                     ("stores by TMA", p.epilogue_store == "stmatrix_tma"),
                     ("residual by TMA", p.epilogue_load == "tma"),
                     ("operands exchanged", p.swap_ab),
-                    (f"split_k {p.split_k}", p.split_k > 1),
+                    (f"split_k {p.split_k}{' of persistent tiles' if p.persistent else ''}", p.split_k > 1),
                     (
                         f"{' and '.join(o for o, who in zip('AB', p.loads) if who == 'cp_async')} by cp.async",
                         "cp_async" in p.loads,

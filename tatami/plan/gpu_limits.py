@@ -237,9 +237,12 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
             out.append(f"vectorize.width {plan.vectorize.width} is none of 1, 2, 4, 8, 16")
         if not 1 <= plan.split_k <= MAX_SPLIT:
             out.append(f"split_k {plan.split_k} is outside 1..{MAX_SPLIT}")
-        if plan.split_k > 1 and isinstance(plan, Sm90Mma) and plan.persistent:
-            out.append(f"split_k {plan.split_k} with persistent tiles: the parts of k differ in their blocks")
-        if plan.split_k > 1 and (plan.async_.epilogue_overlap or not plan.async_.enable):
+        streamed = isinstance(plan, Sm90Mma) and plan.persistent
+        if plan.split_k > 1 and isinstance(plan, Sm90Mma) and streamed and "cp_async" in plan.loads:
+            out.append(
+                f"split_k {plan.split_k} with persistent tiles needs loads by tma, which end equal parts of k with zeros"
+            )
+        if plan.split_k > 1 and (not plan.async_.enable or (plan.async_.epilogue_overlap and not streamed)):
             out.append(f"split_k {plan.split_k} needs async.enable without epilogue_overlap: its kernel has no epilogue")
     return out
 

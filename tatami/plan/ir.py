@@ -280,6 +280,7 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     lie in shared memory, which then holds a whole tile of them."""
     wait_depth: int = 1
     split_k: int = 1
+    """As Sm80Mma; with `persistent` the CTAs walk through the parts of all tiles, which have the same number of blocks."""
     swap_ab: bool = False
     """C^T = B^T * A^T: the tile's first side runs along n, its second along m, for products of few rows."""
     dependent_launch: bool = False

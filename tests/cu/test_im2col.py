@@ -18,7 +18,7 @@ from tatami.core.expr import expr, shape, var
 from tatami.core.kernel import Window
 from tatami.core.layout import MemRef
 from tatami.core.target import PRESETS
-from tatami.gpu.lower import lower_region
+from tatami.gpu.lower import lower_region, lower_split
 from tatami.gpu.verify import verify_kernel
 from tatami.indexbook.ir import Guard
 from tatami.plan.choose_gpu import choose_gpu
@@ -224,6 +224,11 @@ def test_a_filter_shifts_the_walk_no_further_than_an_instruction_says() -> None:
 def test_what_cannot_be_is_refused_with_the_reason(conv: Conv, plan: Sm90Mma, words: str) -> None:
     with pytest.raises(TatamiError, match=words):
         lower_region(conv.region(), Guarded((), plan), PRESETS["sm90"])
+
+
+def test_equal_parts_of_k_do_not_end_in_windows() -> None:
+    with pytest.raises(TatamiError, match="equal parts of k end behind the windows of p0"):
+        lower_split(Conv().region(), Guarded((), sm90((128, 64, 64), split_k=2, **TILES)), PRESETS["sm90"])
 
 
 def net(dtype: DType = tt.fp16) -> tt.Graph:

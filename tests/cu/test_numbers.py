@@ -151,17 +151,52 @@ SPLIT90 = sm90((64, 64, 32), 2, consumers=1, registers=(56, 224))
 @pytest.mark.parametrize(("plan", "dtype"), [(SPLIT80, DType.fp32), (SPLIT90, DType.fp16)], ids=["sm80", "sm90"])
 def test_the_parts_of_split_k_cover_k(plan: Any, dtype: DType, split: int) -> None:
     """One kernel's partial sums, in order, are the product; parts behind the end of k are 0."""
+    compare_parts(msgspec.structs.replace(plan, split_k=split), dtype, 104)
+
+
+STREAMED90 = {
+    "after the epilogue": sm90((64, 64, 32), 2, consumers=1, registers=(56, 224), persistent=True, split_k=3),
+    "overlapped": sm90((64, 64, 32), 2, consumers=1, registers=(56, 224), persistent=True, overlap=True, split_k=3),
+    "in turns": sm90((64, 64, 32), 2, registers=(40, 232), persistent=True, overlap=True, schedule="pingpong", split_k=3),
+    "cluster": sm90(
+        (64, 128, 32),
+        2,
+        consumers=1,
+        registers=(56, 224),
+        persistent=True,
+        overlap=True,
+        cluster=(2, 1),
+        multicast="b",
+        split_k=3,
+    ),
+}
+
+
+@pytest.mark.parametrize("k", [8, 104, 128, 200])
+@pytest.mark.parametrize("how", STREAMED90)
+def test_persistent_ctas_walk_through_the_parts_of_k(how: str, k: int) -> None:
+    """Equal parts of 1, 2 and 3 blocks, some of which begin or end behind k, on fewer CTAs than there are parts."""
+    compare_parts(STREAMED90[how], DType.fp16, k, sms=6)
+
+
+def test_persistent_parts_that_begin_at_the_wrong_block_are_noticed() -> None:
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        compare_parts(
+            STREAMED90["overlapped"], DType.fp16, 200, 6, changed("k_first = split * KB * BK", "k_first = split * BK")
+        )
+
+
+def compare_parts(plan: Any, dtype: DType, k: int, sms: int = 0, change: Change = lambda t: t) -> None:
     region = gemm(dtype=dtype, out=DType.fp32, batch="B", bias=False, relu=False)
-    plan = msgspec.structs.replace(plan, split_k=split)
     first = split_region(region, plan, "acc").product
-    out = msgspec.structs.replace(first.outputs[0], memref=MemRef(DType.fp32, (expr(split), *first.outputs[0].memref.shape)))
-    env = {"M": 70, "N": 72, "K": 104, "B": 2}
-    built = Built(first, plan, plan.arch, BY8 if dtype == DType.fp16 else ())
+    target = first.outputs[0]
+    out = msgspec.structs.replace(target, memref=MemRef(DType.fp32, (expr(plan.split_k), *target.memref.shape)))
+    built = Built(first, plan, plan.arch, BY8 if dtype == DType.fp16 else (), change, sms=sms)
     built.region = msgspec.structs.replace(first, outputs=(out,))
     rng = np.random.default_rng(1)
-    a, b = ((rng.integers(-8, 9, s) / 8).astype(NUMPY[dtype]) for s in ((2, 70, 104), (2, 104, 72)))
-    parts = built.run({"A": a, "B": b}, env)
-    assert parts.shape == (split, 2, 70, 72)
+    a, b = ((rng.integers(-8, 9, s) / 8).astype(NUMPY[dtype]) for s in ((2, 70, k), (2, k, 72)))
+    parts = built.run({"A": a, "B": b}, {"M": 70, "N": 72, "K": k, "B": 2})
+    assert parts.shape == (plan.split_k, 2, 70, 72)
     np.testing.assert_allclose(parts.sum(0), a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5)
 
 

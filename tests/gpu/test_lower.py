@@ -14,8 +14,10 @@ from tatami.core.module import Module
 from tatami.core.signature import Signature
 from tatami.core.target import PRESETS
 from tatami.gpu import ir
-from tatami.gpu.lower import lower, lower_region
+from tatami.gpu.lower import lower, lower_region, lower_split
+from tatami.gpu.prove import explore, simulate
 from tatami.gpu.show import show
+from tatami.plan.gpu_limits import shape_rules
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan
 from tatami.region.ir import Program, Region
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
@@ -203,3 +205,19 @@ def test_one_kernel_stores_every_result_of_its_epilogue() -> None:
     g.output("activated", h.gelu())
     (k,) = prepare(g, target="sm80").stages["gpu"].main.kernels
     assert [(s.ptr, s.width) for s in k.body if isinstance(s, ir.StGlobalVec)] == [("p2", 8), ("p3", 8)]
+
+
+def test_persistent_parts_of_k_are_refused_where_no_zeros_end_them() -> None:
+    parts = {"persistent": True, "split_k": 2}
+    assert not [why for why in shape_rules(sm90(**parts, overlap=True)) if "split_k" in why]
+    assert "which end equal parts of k with zeros" in "".join(shape_rules(sm90(**parts, loads=("cp_async", "tma"))))
+    assert "without epilogue_overlap" in "".join(shape_rules(sm90(split_k=2, overlap=True)))
+
+
+def test_persistent_parts_of_k_are_proved() -> None:
+    (product, _), _ = lower_split(
+        gemm(out=DType.fp32), Guarded(BY8, sm90(persistent=True, overlap=True, split_k=3)), PRESETS["sm90"]
+    )
+    assert isinstance(product, ir.Kernel) and product.split == 3
+    assert explore(product) > 0
+    simulate(product)

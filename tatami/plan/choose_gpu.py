@@ -275,7 +275,7 @@ def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[O
     assert isinstance(loads, Loads)
     staged, row = can_stage(region, view, ()), row_bytes(region, view, loads)
     can_fetch = bool(residuals(view)) and not why_not_fetched(region, view, ())
-    shapes = [s for s in sm90_shapes(view, staged, loads, every_shape()) if can_fetch or not s.fetched]
+    shapes = [s for s in sm90_shapes(region, view, staged, loads, every_shape()) if can_fetch or not s.fetched]
     plans = [sm90_plan(region, view, s, staged, row, loads) for s in shapes]
     orders: tuple[TileOrder, ...] = ("grouped", "hilbert", "row")
     ordered = [msgspec.structs.replace(p, tile_order=order) for p in plans for order in orders]
@@ -342,7 +342,7 @@ def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = Fal
 
 def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition, ...], loads: Loads) -> list[Candidate]:
     staged, row = can_stage(region, view, conditions), row_bytes(region, view, loads)
-    shapes = sm90_shapes(view, staged, loads)
+    shapes = sm90_shapes(region, view, staged, loads)
     if residuals(view) and not why_not_fetched(region, view, conditions):
         fetched = (msgspec.structs.replace(s, fetched=True) for s in shapes if s.tile[0] * s.tile[1] >= FETCHED_TILE)
         shapes += [s for s in fetched if stages_of(s, staged, row) >= FETCHED_STAGES]

@@ -214,10 +214,12 @@ def row_bytes(region: Region, view: GemmView, loads: Loads) -> int:
     return ROW_BYTES if even else SHORT_ROW_BYTES
 
 
-def sm90_shapes(view: GemmView, staged: bool, loads: Loads, shapes: Iterable[Shape] = SHAPES) -> list[Shape]:
+def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shapes: Iterable[Shape] = SHAPES) -> list[Shape]:
     """Those of `shapes` whose boxes the operands have, or whose copies a producer makes: of a gathered operand no more than
     GATHERED_ROWS, whose places its registers hold, and of operands by threads none for other CTAs. A warpgroup with more accumulators than 128 leaves no registers
-    for results that are stored one by one; with more than 96 none for what is kept from one group of rows to the next."""
+    for results that are stored one by one; with more than 96 none for what is kept from one group of rows to the next, nor,
+    in a cluster, for addresses that are made of quotients."""
+    even = _are_even(region, view)
     majors = major_of(view.lhs, view.m, view.k), major_of(view.rhs, view.n, view.k)
     out = []
     for shape in shapes:
@@ -226,7 +228,8 @@ def sm90_shapes(view: GemmView, staged: bool, loads: Loads, shapes: Iterable[Sha
         a, b = majors[::-1] if shape.swap_ab else majors
         boxes = ((a, shape.tile[0] // shape.cluster[1]), (b, shape.tile[1] // shape.cluster[0]))
         sharing = 1 if shape.schedule == "pingpong" else shape.consumers
-        crowded = shape.tile[0] * shape.tile[1] // (128 * sharing) > (128 if view.groups is None else 96)
+        most = 96 if view.groups is not None or (not even and shape.cluster != (1, 1)) else 128
+        crowded = shape.tile[0] * shape.tile[1] // (128 * sharing) > most
         walked = (shape.cluster[1] > 1, shape.cluster[0] > 1)
         if any(many and major is None for many, major in zip(walked, (a, b))):
             continue  # CTAs do not share the pixels of a walk
@@ -235,6 +238,18 @@ def sm90_shapes(view: GemmView, staged: bool, loads: Loads, shapes: Iterable[Sha
         if (staged or not crowded) and all(extent % (64 if major == "mn" else 8) == 0 for major, extent in boxes):
             out.append(shape)
     return out
+
+
+def _are_even(region: Region, view: GemmView) -> bool:
+    """Does each result lie a number of rows and columns of the product away from the first one?"""
+    for y in region.yields:
+        _, at, axes = _result(region, y)
+        strides = {a: s for a in axes if (s := step_of(at, a)) is not None}
+        if len(strides) < len(axes):
+            return False
+        if not all(is_even(g, strides, i) for g in (view.m, view.n) for i in range(len(g.axes) - 1)):
+            return False
+    return True
 
 
 def _has_many_places(view: GemmView, loads: Loads, shape: Shape) -> bool:

@@ -232,6 +232,19 @@ def test_rows_of_a_tile_that_lie_apart_are_not_stored_by_tma() -> None:
     assert {k.template for k in stages["gpu"].main.kernels if isinstance(k, Kernel)} == {"mma"}
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_clusters_with_many_accumulators_store_where_addresses_are_even(layout: str) -> None:
+    """ptxas serialises wgmma (C7514) where addresses are made of quotients: a tile of 128x256 for two CTAs, in NCHW."""
+    g = Graph("conv")
+    x, w = g.input("x", (64, 256, 28, 28), DType.fp16), g.input("w", (256, 256, 1, 1), DType.fp16)
+    y = x.conv(w)
+    g.output("y", y if layout == "NCHW" else y.permute(0, 2, 3, 1))
+    region = prepare(g, target="sm90").stages["realised"].main.body[-1]  # after the image and the weights were turned
+    plans = [o.plan for o in measurable(region, PRESETS["sm90"], {}) if isinstance(o.plan, Sm90Mma)]
+    crowded = [p for p in plans if p.cluster != (1, 1) and p.tile[0] * p.tile[1] == 128 * 256]
+    assert bool(crowded) == (layout == "NHWC")
+
+
 def test_a_region_without_contraction_is_streamed() -> None:
     import msgspec
 

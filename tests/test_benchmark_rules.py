@@ -198,7 +198,7 @@ def test_void_rows_stay_out_of_the_means_and_are_named() -> None:
         Row("c", "gemm", 1, {"Tatami": 1e-3, "ORT": 5e-4}, "ORT", 0.5, "too | noisy", 0.0, 1e6, 2000.0),
     ]
     assert list(groups(rows)) == [("gemm", 1, pytest.approx(4.0), 2.0, 2)]
-    text = page(Record({"cpu": "x"}, rows, [Growth("m", {"Tatami": 1000000})]))
+    text = page("avx2", Record({"cpu": "x"}, rows, [Growth("m", {"Tatami": 1000000})]))
     assert "| a | 1 | 1 | ORT | 2 | 2.00 | 0.50 |  |" in text
     assert "eager: no <kernel>" in text and "void: too / noisy" in text and "| m | 1.0 MB |  |" in text
     assert plot(rows).count("<circle") == 3

@@ -1,10 +1,11 @@
 """Tatami beside PyTorch, torch.compile, ONNX Runtime and numpy on this CPU, by the rules of `blocks.py`.
 
-    python -m benchmarks.cpu                    everything; writes benchmarks/results/cpu.json and docs/performance.md
+    python -m benchmarks.cpu                    everything; writes the record of this machine's instruction set,
+                                                benchmarks/results/cpu-<isa>.json, and docs/performance.md from all records
     python -m benchmarks.cpu --quick            a small set in some minutes; writes nothing unless --json is given
     python -m benchmarks.cpu --group gemm --threads 1
     python -m benchmarks.cpu --keep FOLDER      everything, and what FOLDER has from a run that was ended is not measured again
-    python -m benchmarks.cpu --report           docs/performance.md from the record, without measuring
+    python -m benchmarks.cpu --report           docs/performance.md from the records, without measuring
 
 With one thread all contestants take turns in one process, and each peer that comes near the best runs once more alone in a
 fresh one; with more threads every contestant has a process of its own, because pools spin, and peers that were far from the
@@ -35,11 +36,14 @@ from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.machine import describe
 from benchmarks.cpu.memory import measure_growth
 from benchmarks.cpu.report import Record, table_text, write_report
-from tatami.runtime.host import usable_cores
+from tatami.runtime.host import detect_host, usable_cores
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
-RECORD = ROOT / "benchmarks" / "results" / "cpu.json"
+RESULTS = ROOT / "benchmarks" / "results"
+SETS = ("avx512", "avx2", "neon", "generic")
+RECORDS = {isa: RESULTS / f"cpu-{isa}.json" for isa in SETS}
+RECORD = RECORDS[detect_host().isa or "generic"]
 
 
 def main() -> None:
@@ -51,7 +55,8 @@ def main() -> None:
             print(f"wrote {args.json}")
         if args.json != RECORD:
             return
-    write_report(msgspec.json.decode(RECORD.read_bytes(), type=Record), ROOT / "docs")
+    records = {isa: msgspec.json.decode(p.read_bytes(), type=Record) for isa, p in RECORDS.items() if p.exists()}
+    write_report(records, ROOT / "docs")
 
 
 def arguments() -> argparse.Namespace:
@@ -67,7 +72,7 @@ def arguments() -> argparse.Namespace:
         "--json", type=Path, default=None, help=f"the record (default {RECORD.relative_to(ROOT)} of a full run)"
     )
     parser.add_argument("--keep", type=Path, default=None, help="go on in this folder where a run of the same code was ended")
-    parser.add_argument("--report", action="store_true", help="only write docs/performance.md from the record")
+    parser.add_argument("--report", action="store_true", help="only write docs/performance.md from the records")
     args = parser.parse_args()
     whole = not (args.quick or args.group or args.case or args.contestant or args.threads)
     args.threads = args.threads or ([1] if args.quick else [1, 2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -28,7 +29,19 @@ def describe() -> dict[str, str]:
             out[package] = version(package)
         except PackageNotFoundError:
             out[package] = "absent"
+    if revision := _revision():
+        out["revision"] = revision
     return out
+
+
+def _revision() -> str:
+    """The commit that is measured; "" outside of a repository."""
+    here = Path(__file__).parents[2]
+    try:
+        done = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
 
 
 def _field(path: str, name: str) -> str:

@@ -1,9 +1,10 @@
-"""The record as a table for the terminal, and as docs/performance.md with a plot."""
+"""The record as a table for the terminal, and the records of all instruction sets as docs/performance.md, with a page of rows
+and a plot for each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -54,30 +55,52 @@ def groups(rows: Iterable[Row]) -> Iterator[tuple[str, int, float, float, int]]:
         yield name, threads, geomean(ratios), min(ratios), len(ratios)
 
 
-def write_report(record: Record, folder: Path) -> None:
-    (folder / "performance.svg").write_text(plot(record.rows))
-    (folder / "performance.md").write_text(page(record))
+def write_report(records: Mapping[str, Record], folder: Path) -> None:
+    """`records` by instruction set, the first one first."""
+    for isa, record in records.items():
+        (folder / f"performance-{isa}.svg").write_text(plot(record.rows))
+        (folder / f"performance-{isa}.md").write_text(page(isa, record))
+    (folder / "performance.md").write_text(summary(records))
 
 
-def page(record: Record) -> str:
-    out = [
-        "# Performance on the CPU",
-        "",
-        "Made by `python -m benchmarks.cpu` from [the record](../benchmarks/results/cpu.json); edit neither. A ratio is the time of "
-        "the best peer divided by Tatami's: above 1 Tatami is faster. How blocks are timed and which rows are void is said in "
-        "`benchmarks/cpu/blocks.py`.",
-        "",
-        *(f"- {name}: {value}" for name, value in record.machine.items()),
-        "",
-        "![ratios](performance.svg)",
-        "",
-        "| group | threads | geomean | goal | least | goal | rows | void |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+MADE = (
+    "Made by `python -m benchmarks.cpu` from {}; edit neither. A ratio is the time of the best peer divided by Tatami's: above 1 "
+    "Tatami is faster. How blocks are timed and which rows are void is said in `benchmarks/cpu/blocks.py`."
+)
+
+
+def summary(records: Mapping[str, Record]) -> str:
+    """What the groups of rows come to, machine by machine."""
+    out = ["# Performance on the CPU", "", MADE.format("the records of [benchmarks/results](../benchmarks/results)")]
+    for isa, record in records.items():
+        m = record.machine
+        told = f"{m['cpu']}, {m['cores']} cores, {m['caches']}" + (f", at {m['revision']}" if "revision" in m else "")
+        out += ["", f"## {isa}", "", f"{told}. [Every row](performance-{isa}.md).", "", *_group_table(record)]
+    return "\n".join(out) + "\n"
+
+
+def _group_table(record: Record) -> Iterator[str]:
+    yield "| group | threads | geomean | goal | least | goal | rows | void |"
+    yield "|---|---|---|---|---|---|---|---|"
     for name, threads, mean, least, n in groups(record.rows):
         goal = GOALS.get(name, (0.0, 0.0))
         void = sum(r.group == name and r.threads == threads and bool(r.void) for r in record.rows)
-        out.append(f"| {name} | {threads} | {mean:.2f} | {goal[0] or ''} | {least:.2f} | {goal[1] or ''} | {n} | {void} |")
+        yield f"| {name} | {threads} | {mean:.2f} | {goal[0] or ''} | {least:.2f} | {goal[1] or ''} | {n} | {void} |"
+
+
+def page(isa: str, record: Record) -> str:
+    """Every row of the record of an instruction set."""
+    out = [
+        f"# Performance on the CPU: {isa}",
+        "",
+        MADE.format(f"[the record](../benchmarks/results/cpu-{isa}.json)"),
+        "",
+        *(f"- {name}: {value}" for name, value in record.machine.items()),
+        "",
+        f"![ratios](performance-{isa}.svg)",
+        "",
+        *_group_table(record),
+    ]
     out += [
         "",
         "| case | threads | Tatami ms | best peer | its ms | ratio | share of the peak | remark |",

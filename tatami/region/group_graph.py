@@ -53,6 +53,13 @@ class GroupGraph:
             stack.extend(self.feeds[g])
         return True
 
+    def move(self, value: str, groups: tuple[int, ...]) -> None:
+        """`value` goes to groups that read the one it leaves; each repeats it."""
+        self.members[self.group_of[value]].remove(value)
+        for g in groups:
+            self.members[g].append(value)
+        self.group_of[value] = groups[0]
+
     def merge(self, producer: int, consumer: int) -> int:
         """One group in place of two; the larger keeps its number."""
         keep, drop = (

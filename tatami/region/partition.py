@@ -27,6 +27,7 @@ from tatami.region.partition_check import check_partition
 from tatami.region.partition_ir import Group, Partition, Verdict
 from tatami.region.streaming import streaming_units
 from tatami.region.values import resident_values, virtual_values
+from tatami.region.widening import casts_for_rows
 from tatami.tiny.ir import (
     CallOp,
     Elementwise,
@@ -153,7 +154,28 @@ class _Partitioner:
             else:
                 kind = {"reduce": "rows", "scan": "scan", "scatter": "scatter"}.get(self.statements[v].kind, "map")
                 self.enter([v], kind, None)
+        self.widen_in_rows()
         return Partition(self.groups(), tuple(self.verdicts))
+
+    def widen_in_rows(self) -> None:
+        """What a product gives to rows in a wider type crosses as it is; its verdicts say what that saves."""
+        kinds = {kind: {g for g, shape in self.shapes.items() if shape.kind == kind} for kind in ("contraction", "rows")}
+        moved = casts_for_rows(
+            self.nodes, self.edges, self.uses, self.resident, self.graph, kinds["contraction"], kinds["rows"]
+        )
+        for v, rows in moved:
+            source = self.nodes[v].src[0]
+            home = self.graph.group_of[source]
+            is_stored = source in self.resident or any(self.graph.group_of.get(u) != home for u in self.uses[source] - {v})
+            reads = len(rows)
+            saved = (1 + reads) * self.bytes(v) - (reads if is_stored else 1 + reads) * self.bytes(source)
+            delta, terms = fusion_delta(self.target, dflops=0.0, dbytes=0.0, saved_bytes=saved, launches=0)
+            self.graph.move(v, rows)
+            self.verdicts = [x for x in self.verdicts if x.producer != v and (x.producer, x.consumer) != (source, v)]
+            self.verdicts.append(_verdict(self.edges[source, v], False, "widens", delta, terms))
+            self.verdicts += [
+                _verdict(self.edges[v, u], True, "pointwise") for u in sorted(self.uses[v], key=self.order.__getitem__)
+            ]
 
     def enter(self, unit: list[str], kind: str, acc: str | None) -> None:
         producers = self.stored_producers(unit)

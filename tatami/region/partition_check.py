@@ -6,6 +6,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.poly_view.ir import PolyView
 from tatami.region.partition_ir import Partition
 from tatami.region.values import resident_values, virtual_values
+from tatami.region.widening import is_widening
 from tatami.tiny.ir import CallOp, Program, ResultOp
 
 
@@ -15,6 +16,7 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
     statements = {s.value: s for s in view.statements}
     resident = resident_values(program, view)
     repeatable = virtual_values(program, view, resident, "cpu") | virtual_values(program, view, resident, "cuda", view.patterns)
+    repeatable |= {v for v in nodes if v not in resident and is_widening(v, nodes)}
     home: dict[str, int] = {}
     found: list[Diagnostic] = []
     for k, group in enumerate(partition.groups):

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import tatami as tt
 from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
+from tatami.core.numerics import storage_dtype
 from tatami.explain import explain
 
 TARGETS = ["emulated-sm80", "emulated-sm90"]
@@ -50,6 +51,22 @@ def test_layers_with_constants_run_on_both_architectures(target: str) -> None:
     f = check(g, {"x": eighths(9, 24, dtype=np.float16)}, target, 4e-3)
     assert {u.symbol for u in f.stages["cu"].value.main.units}
     assert f.program.machine is not None
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "cpu"])
+@pytest.mark.parametrize("dtype", [tt.fp16, tt.bf16])
+def test_statistics_of_a_half_product_read_it_as_it_is_stored(target: str, dtype: tt.DType) -> None:
+    """Rows and columns of no whole tile; the mean and the variance are those of the rounded result."""
+    g = tt.Graph("statistics")
+    x, w = g.input("x", ("B", 24), dtype), g.input("w", (24, 70), dtype)
+    y = x @ w
+    rows = y.cast(tt.fp32)
+    g.output("y", y)
+    g.output("mean", rows.mean(-1))
+    g.output("squares", (rows * rows).sum(-1))
+    given = {"x": eighths(9, 24), "w": eighths(24, 70, seed=1)}
+    f = check(g, {n: a.astype(storage_dtype(dtype, "declared")) for n, a in given.items()}, target, 1e-5)
+    assert "widens" in f.explain()
 
 
 def test_digits_are_read() -> None:

@@ -206,3 +206,49 @@ def test_a_view_that_turns_lines_costs_less_than_a_copy_that_does(target: str) -
     same = b.op("neg", b.reshape(b.permute(kept, 2, 0, 1), 1024, 2048))
     b.output("z", same)
     assert "layout" not in the_edge(b, kept, same, target)
+
+
+def half_product(*, beside: bool = False, wide: bool = False) -> tuple[Builder, str, str, str]:
+    """x @ w in fp16 and the sum of exp over its rows in fp32; `beside`: it is an output too; `wide`: so is what is summed."""
+    b = Builder()
+    x, w = b.input("x", (70, 32), DType.fp16), b.input("w", (32, 48), DType.fp16)
+    narrow = b.cast(b.matmul(x, w), DType.fp16)
+    widened = b.cast(narrow, DType.fp32)
+    total = b.reduce("sum", b.op("sub", widened, b.along_rows(b.reduce("max", widened, 1), (70, 48))), 1)
+    b.output("total", total)
+    if beside:
+        b.output("y", narrow)
+    if wide:
+        b.output("z", widened)
+    return b, narrow, widened, total
+
+
+@TARGETS
+@pytest.mark.parametrize(("beside", "bytes_saved"), [(False, 4), (True, 6)])
+def test_rows_of_a_product_are_read_as_narrow_as_they_are(beside: bool, bytes_saved: int, target: str) -> None:
+    b, narrow, widened, total = half_product(beside=beside)
+    made = partitioned(b.module(), target=target)
+    product, rows = made.groups
+    assert narrow in product.values and {widened, total} <= set(rows.values)
+    (left,) = (v for v in made.verdicts if v.rule == "widens")
+    assert (left.producer, left.consumer, left.fused) == (narrow, widened, False)
+    saved = bytes_saved * 70 * 48 / rates(PRESETS[target]).bandwidth
+    assert left.delta_seconds == pytest.approx(-saved)
+    assert all(v.fused for v in made.verdicts if v.producer == widened)
+    assert partitioned(b.module(), {program_key(b.module().main): made}, target).groups == made.groups
+
+
+def test_what_is_an_output_in_its_wider_type_is_widened_by_the_product() -> None:
+    b, narrow, widened, _ = half_product(wide=True)
+    made = partitioned(b.module(), target="sm90")
+    assert {narrow, widened} <= set(made.groups[0].values)
+    assert not any(v.rule == "widens" for v in made.verdicts)
+
+
+@TARGETS
+def test_every_kernel_of_rows_widens_a_product_by_itself(target: str) -> None:
+    b, _, widened, _ = half_product()
+    b.output("columns", b.reduce("sum", widened, 0))
+    made = partitioned(b.module(), target=target)
+    assert [widened in g.values for g in made.groups] == [False, True, True]
+    assert partitioned(b.module(), {program_key(b.module().main): made}, target).groups == made.groups

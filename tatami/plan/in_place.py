@@ -24,7 +24,7 @@ WIDE_NEAR, NARROW_NEAR = 352, 160
 NEAR = 1536
 """Bytes from row to row, below which some rows share a page: measured."""
 WAYS = 8
-"""Lines that a set of L2 holds, at least: targets do not say."""
+"""Lines that a set of L2 holds, taken for all: targets do not say."""
 TALL = 8
 """Rows of a panel at most whose results may lie the same number of pages apart: as many lines as a set of L1 holds."""
 
@@ -51,9 +51,11 @@ def in_place_sides(
     if rows is not None and wide <= (WIDE_NEAR if _is_near(region, rows) else WIDE):
         sides.append("m")
     if columns is not None and not packed:
-        near = _is_near(region, columns)
-        most = tile[0] if not near and not _is_held(region, columns, k, tile[1], target) else NARROW_NEAR if near else NARROW
-        if narrow <= max(tile[0], most):
+        if _is_near(region, columns):
+            most = NARROW_NEAR
+        else:
+            most = NARROW if _is_held(region, columns, k, tile[1], target) else 0
+        if narrow <= max(tile[0], most):  # one panel reads no line twice
             sides.append("n")
     return tuple(sides)
 

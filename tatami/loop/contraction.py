@@ -38,7 +38,7 @@ from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.slivers import Slivers
-from tatami.plan.ir import DOT_COUNT, FAR, CpuContraction
+from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, FAR, CpuContraction
 from tatami.region.ir import Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.matrix import Matrix, result_matrix, side_matrix
@@ -137,7 +137,7 @@ class _Contraction(Slivers):
     def take_groups(self, shape: ContractionShape) -> str:
         """The Region over groups of k, and how the micro-kernel calls their elements (c/dots.py)."""
         count = DOT_COUNT[self.plan.dot]
-        dtypes = operand_dtypes(self.region, shape, count, self.plan.by_tiles)
+        dtypes = operand_dtypes(self.region, shape, count, self.plan.dot in DOTS_OF_ANY_SIGNS)
         if dtypes is None:
             raise self.refuse(f"operands and sums are no integers for {self.plan.dot}")
         groups, types = groups_of(self.region, shape, count), Types(self.region)
@@ -146,8 +146,13 @@ class _Contraction(Slivers):
                 self.lying_groups[joined(e, groups, self.region)] = read
         self.region = in_groups(self.region, shape, groups)
         rows, columns = reversed(dtypes) if self.plan.swap else dtypes
-        names = {"pairs": "i16x2", "pairs_vnni": "i16x2vnni", "quads_vnni": f"{rows}x4vnni", "quads_amx": f"{rows}{columns}"}
-        return names[self.plan.dot]
+        names = {
+            "pairs": "i16x2",
+            "quads": f"{rows}x4{str(columns)[0]}",
+            "pairs_vnni": "i16x2vnni",
+            "quads_vnni": f"{rows}x4vnni",
+        }
+        return {**names, "quads_amx": f"{rows}{columns}"}[self.plan.dot]
 
     def in_memory(self, operand: RegionExpr) -> tuple[Read, int] | None:
         lying = self.lying_groups.get(operand)

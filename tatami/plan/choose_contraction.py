@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
 from tatami.plan.estimate import contraction_estimate, trips
 from tatami.plan.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
-from tatami.plan.ir import AMX_TILE, DOT_COUNT, Candidate, CpuContraction, Dot, Rejected
+from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import Reduce, Region, Scan
@@ -81,12 +81,15 @@ def contraction_candidate(
 
 
 def _dots(region: Region, target: Target) -> tuple[Dot, ...]:
-    """The multiply-adds that the operands' types and the machine have: the widest by vectors, and that by tiles."""
-    shape, has_vnni = contractions(region)[0], "vnni" in target.features
-    vectors: tuple[Dot, ...] = ("quads_vnni", "pairs_vnni") if has_vnni else ("pairs",)
-    widest: Dot = next((d for d in vectors if operand_dtypes(region, shape, DOT_COUNT[d]) is not None), "")
-    has_tiles = "amx_int8" in target.features and operand_dtypes(region, shape, 4, any_signs=True) is not None
-    return (widest, "quads_amx") if has_tiles else (widest,)
+    """The multiply-adds that the operands' types and the machine have: the widest by one instruction, or both that are made of
+    several; and that by tiles."""
+    shape = contractions(region)[0]
+    fits = [d for d in DOT_COUNT if d and operand_dtypes(region, shape, DOT_COUNT[d], d in DOTS_OF_ANY_SIGNS) is not None]
+    has_vnni = "vnni" in target.features
+    order: tuple[Dot, ...] = ("quads_vnni", "pairs_vnni") if has_vnni else ("pairs", "quads")
+    none: Dot = ""
+    vectors = tuple(d for d in order if d in fits)[: 1 if has_vnni else 2] or (none,)
+    return (*vectors, "quads_amx") if "amx_int8" in target.features and "quads_amx" in fits else vectors
 
 
 def _contraction_refusal(region: Region, facts: RegionFacts) -> str:

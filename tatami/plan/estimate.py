@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.expr import Expr, evaluate, free_vars, product
 from tatami.core.target import Target, lanes_of
 from tatami.plan.accesses import AccessMove, accesses, stride_kind
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, CpuStreaming, CpuTurn, Dot, Pass, Scalar
@@ -22,8 +22,9 @@ from tatami.region.online import Online
 from tatami.region.turned import Turned
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
-DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.0, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
-"""Multiply-adds beside those of fp32: without VNNI a pair takes two instructions; of AMX with its loads, measured."""
+DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.5, "quads": 1.2, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
+"""Multiply-adds beside those of fp32, measured (of AMX with its loads): without VNNI a pair takes two instructions, one of
+them on more ports than a multiply-add has, and quads are first widened to pairs."""
 CHAIN = 4.0
 """Cycles from one addition to the next that needs it."""
 PEAK_SHARE_CONTRACTION = 0.8
@@ -109,9 +110,12 @@ def _scan_cycles(let: Let, vector: str, lanes: int) -> float:
     return (CHAIN + 2.0 * (lanes.bit_length() - 1)) / lanes if vector == let.expr.axis else 1.0 / lanes
 
 
-def roofline(work: dict[str, float], facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
-    """The terms of an estimate: those of `work`, in seconds one after the other, beside memory."""
-    memory = seconds_of_bytes(facts, target, sizes)
+def roofline(
+    work: dict[str, float], facts: RegionFacts, target: Target, sizes: Mapping[str, int], more_bytes: float = 0.0
+) -> dict[str, float]:
+    """The terms of an estimate: those of `work`, in seconds one after the other, beside memory. `more_bytes`: that packed
+    operands have beyond those the Region reads."""
+    memory = seconds_of_bytes(facts, target, sizes) + more_bytes / max(target.bandwidth, 1.0)
     launch = target.launch_seconds
     return {**work, "memory": memory, "launch": launch, "total": max(sum(work.values()), memory) + launch}
 
@@ -157,7 +161,11 @@ def contraction_estimate(
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
     compute = 2.0 * b * m * n * k * waste / rate / threads
     packing = packed_bytes * SECONDS_PER_PACKED_BYTE / threads
-    return roofline({"compute": compute, "packing": packing}, facts, target, sizes)
+    held = sum(
+        number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed
+    )
+    more = b * k * wide * itemsize / DOT_COUNT[plan.dot] - held if plan.packed and plan.dot else 0.0
+    return roofline({"compute": compute, "packing": packing}, facts, target, sizes, more)
 
 
 CYCLES_PER_SCORE = 24.0

@@ -15,11 +15,13 @@ from tatami.core.layout import Layout
 
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
-Dot: TypeAlias = Literal["", "pairs", "pairs_vnni", "quads_vnni", "quads_amx"]
-DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "pairs_vnni": 2, "quads_vnni": 4, "quads_amx": 4}
+Dot: TypeAlias = Literal["", "pairs", "quads", "pairs_vnni", "quads_vnni", "quads_amx"]
+DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "quads": 4, "pairs_vnni": 2, "quads_vnni": 4, "quads_amx": 4}
 """Steps of k that a multiply-add of the micro-kernel takes (region/narrow.py)."""
 DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8"}
 """What a target has to have for it."""
+DOTS_OF_ANY_SIGNS: frozenset[Dot] = frozenset({"quads", "quads_amx"})
+"""Of the quads, those whose two sides may both be signed or both unsigned."""
 FAR = 1024
 """Bytes from row to row, from which on rows of columns are read as they lie where there is one panel."""
 AMX_TILE = (32, 32)
@@ -90,7 +92,8 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     threads divide: batch, m, n. `nc` columns are copied, or read, together. `packed` names operands whose panels `setup`
     writes once. `in_place` names the sides whose operand is used where it lies, without a copy (region/matrix.py says
     when). `dot`: narrow integers are packed and multiplied in pairs or quads of k, of which kc is then a number
-    (region/narrow.py); by VNNI or by tiles of AMX where the name says so.
+    (region/narrow.py); by VNNI or by tiles of AMX where the name says so. Quads without either are widened by the
+    micro-kernel: half the bytes of pairs, for a third more instructions.
     """
 
     acc: str

@@ -15,6 +15,7 @@ from tatami.plan.ir import (
     AMX_TILE,
     DOT_COUNT,
     DOT_FEATURE,
+    DOTS_OF_ANY_SIGNS,
     TURNED_LANES,
     CpuContraction,
     CpuPlanes,
@@ -123,7 +124,7 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
     if wrong := [p for p in plan.packed if p not in sides]:
         operands = " and ".join(s or "-" for s in sides)
         yield invalid_plan(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
-    if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot], plan.by_tiles) is None:
+    if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot], plan.dot in DOTS_OF_ANY_SIGNS) is None:
         why = f"{plan.dot} of k; the operands of {c.acc} are no such narrow integers, or its sums not of i32"
         yield invalid_plan(region, why, "leave dot empty")
     if (feature := DOT_FEATURE.get(plan.dot)) is not None and feature not in target.features:

@@ -184,6 +184,7 @@ def narrow(k: int | str, a: DType, b: DType, *, transpose_b: bool, wide: bool) -
 DOTS = [
     ("avx512", ("vnni",), "quads_vnni"), ("avx512", ("vnni",), "pairs_vnni"), ("avx512", (), "pairs"), ("avx2", ("vnni",), "quads_vnni"),
     ("avx2", ("vnni",), "pairs_vnni"), ("avx2", (), "pairs"), ("generic", (), "pairs"), ("avx512", ("amx_int8",), "quads_amx"),
+    ("avx512", (), "quads"), ("avx2", (), "quads"), ("generic", (), "quads"),
 ]  # fmt: skip
 
 
@@ -210,7 +211,9 @@ def test_narrow_integers_are_multiplied_in_groups(isa: str, features: tuple[str,
         for k, swap, transpose_b in ((68, False, True), (68, True, False), (51, False, False), ("K", True, True)):
             region = narrow(k, a, b, transpose_b=transpose_b, wide=a != b)
             chosen = plan(region, isa=isa, dot=dot, swap=swap, split="n" if swap else "m")
-            called = {"quads_vnni": "x4vnni_", "quads_amx": f"tiles_{b if swap else a}{a if swap else b}"}.get(dot, "i16x2")
+            rows, columns = (b, a) if swap else (a, b)
+            names = {"quads_vnni": "x4vnni_", "quads": f"_{rows}x4{str(columns)[0]}_", "quads_amx": f"tiles_{rows}{columns}"}
+            called = names.get(dot, "i16x2")
             if dot == "quads_amx":
                 lies: tuple[Literal["m"], ...] = ("m",) if transpose_b and k == 68 else ()
                 chosen = msgspec.structs.replace(chosen, mr=32, nr=32, mc=64, nc=64 if swap else 32, in_place=lies)

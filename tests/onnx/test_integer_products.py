@@ -84,7 +84,7 @@ def test_quantised_products(target: str) -> None:
     plans = [r.choices[-1].plan for r in f.stages["plan"].value.main.regions]
     products = [p for p in plans if isinstance(p, CpuContraction)]
     assert len(products) == 9 and all(p.dot for p in products)
-    assert target == "cpu" or {p.dot for p in products} == {"pairs"}
+    assert target == "cpu" or {p.dot for p in products} <= {"pairs", "quads"}
     if "vnni" in detect_host().features and target == "cpu":
         assert [p.dot.startswith("quads") for p in products].count(True) >= 7  # all but the convolutions
     got = f(DATA)

@@ -72,23 +72,25 @@ def test_constant_weights_are_packed_in_setup(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "features", "dot"),
+    ("weight", "features", "rows", "dot"),
     [
-        ("u1", ("vnni",), "quads_vnni"),
-        ("i1", ("vnni",), "pairs_vnni"),
-        ("i1", (), "pairs"),
-        ("i1", ("vnni", "amx_int8"), "quads_amx"),
+        ("u1", ("vnni",), 64, "quads_vnni"),
+        ("i1", ("vnni",), 64, "pairs_vnni"),
+        ("i1", (), 64, "pairs"),
+        ("i1", (), 2, "quads"),
+        ("i1", ("vnni", "amx_int8"), 64, "quads_amx"),
     ],
 )
-def test_narrow_weights_are_joined_in_groups_of_k(weight: str, features: tuple[str, ...], dot: str) -> None:
-    """51 of k are no whole groups. The realised Region reads the weights again from the groups."""
+def test_narrow_weights_are_joined_in_groups_of_k(weight: str, features: tuple[str, ...], rows: int, dot: str) -> None:
+    """51 of k are no whole groups. The realised Region reads the weights again from the groups. Of few rows, where weights
+    are read once, bytes decide."""
     region = matmul("M", 48, 51, dtype=DType.i8, acc=DType.i32)
     weights = rng.integers(np.iinfo(weight).min, np.iinfo(weight).max + 1, (51, 48)).astype(weight)
     kind = DType.u8 if weight == "u1" else DType.i8
     second = msgspec.structs.replace(region.inputs[1], memref=msgspec.structs.replace(region.inputs[1].memref, dtype=kind))
     module = with_constant(msgspec.structs.replace(region, inputs=(region.inputs[0], second)), "b", weights)
     target = msgspec.structs.replace(TARGET, features=features)
-    plan = choose(module, analyse(module), target, None, {"M": 64})
+    plan = choose(module, analyse(module), target, None, {"M": rows})
     assert verify_plans(plan, module) == []
     chosen = plan.main.regions[0].choices[0].plan
     assert isinstance(chosen, CpuContraction) and (chosen.dot, chosen.packed) == (dot, ("b",))

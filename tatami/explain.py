@@ -114,6 +114,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
         yield from _edges(view)
     yield from _plans(compilation)
     yield from _steps(compilation)
+    yield from _joined(compilation)
     yield from _copies(compilation)
     yield from _deferred(compilation)
     if compilation.warnings:
@@ -197,6 +198,20 @@ def _steps(compilation: Compilation) -> Iterator[str]:
             yield f"steps of {program} that are not kernels"
         for s in steps:
             yield f"  {s.name}: {s.kind} {', '.join(s.targets)}"
+
+
+def _joined(compilation: Compilation) -> Iterator[str]:
+    """Concatenations that need no kernel: their operands are made where they are wanted."""
+    for program, plan in compilation.stages["execution"].programs.items() if "execution" in compilation.stages else ():
+        slices: dict[str, list[str]] = {}
+        for b in plan.buffers:
+            if b.kind == "arena" and b.parent:
+                slices.setdefault(b.parent, []).append(b.id)
+        if slices:
+            yield ""
+            yield f"joined in place in {program}"
+        for whole, parts in slices.items():
+            yield f"  {whole}: {', '.join(parts)} are made as parts of it"
 
 
 def _copies(compilation: Compilation) -> Iterator[str]:

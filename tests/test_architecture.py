@@ -96,6 +96,7 @@ FACE = {
     "matrix",
     "narrow",
     "slides",
+    "concatenation",
     "frames",
     "walk",
     "gemm_view",

@@ -13,16 +13,16 @@ from tatami.c.routines import routine_units
 from tatami.core.diagnostic import raise_errors
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.execution.ir import launches
 
 
 def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module[Source]:
-    """One Source for all programs of the module. Kernels of equal meaning are printed once."""
+    """One Source for all programs of the module. Kernels that are launched are printed, those of equal meaning once."""
     raise_errors(check_launches(loop, execution))
-    units: dict[str, Unit] = {}
-    for program in loop.programs.values():
-        for symbol, kernel in program.kernels.items():
-            file = f"{symbol}.c"
-            if file not in units:
-                units[file] = print_kernel(kernel)
-    units |= routine_units(kernel for program in loop.programs.values() for kernel in program.kernels.values())
+    launched = {
+        launch.kernel for plan in execution.programs.values() for ins in plan.instructions for launch in launches(ins.op)
+    }
+    kernels = {s: k for program in loop.programs.values() for s, k in program.kernels.items() if s in launched}
+    units: dict[str, Unit] = {f"{symbol}.c": print_kernel(kernel) for symbol, kernel in kernels.items()}
+    units |= routine_units(kernels.values())
     return Module({"main": Source(units, print_entry(execution), abi())})

@@ -44,6 +44,7 @@ from tatami.execution.ir import (
     SizeArg,
     TensorMap,
 )
+from tatami.execution.joined import join
 from tatami.execution.waves import order
 from tatami.loop.ir import Program as LoopProgram
 from tatami.region.ir import Program, Region, Step
@@ -69,7 +70,7 @@ def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, program in region.programs.items():
         bindings = None if kernels is None else _bindings(kernels.programs[name])
-        made = order(_Lowering(region, program, pool, bindings).plan())
+        made = order(join(_Lowering(region, program, pool, bindings).plan(), program))
         if plan is not None and name in plan.programs:
             made = run_beside(made, plan.programs[name])
         if kernels is not None and isinstance(kernels.programs[name], LoopProgram):

@@ -288,25 +288,22 @@ def _definitions(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     info = {b.id: b for b in plan.buffers}
     before = dependences(plan)
-    written: set[str] = set()
+    held: dict[str, Expr] = {}
     root = roots(plan)
-    for name in (n for ins in plan.instructions for n in ins.outputs):
-        written.add(name)
-        while info[name].parent:
-            name = info[name].parent
-            written.add(name)
+    for name in dict.fromkeys(n for ins in plan.instructions for n in ins.outputs):
+        count, above = info[name].elements, name
+        while above:
+            held[above] = held.get(above, ZERO) + count
+            above = info[above].parent
     for i, ins in enumerate(plan.instructions):
         for name in dict.fromkeys(n for n in ins.inputs if n):
             if name in ins.outputs:
                 out.append(_fault(_at(program, ins, i), f"it reads and writes {name}", "write another buffer"))
             b = info[root[name]]
-            if b.kind in ("arena", "output") and name not in written and not _parent_written(info, name, written):
+            if b.kind in ("arena", "output") and (why := _unwritten(info, name, held)):
                 out.append(
                     diagnostic(
-                        "UnknownValue",
-                        _at(program, ins, i),
-                        f"it reads {name}, which nothing writes",
-                        "add the instruction that makes it",
+                        "UnknownValue", _at(program, ins, i), f"it reads {name}, {why}", "add the instruction that makes it"
                     )
                 )
         late = [j for j in before[i] if j > i]
@@ -316,17 +313,20 @@ def _definitions(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
                 _fault(_at(program, ins, i), f"it stands before {names}, which has to come first", "reorder the instructions")
             )
     for i, name in enumerate(plan.output_buffers):
-        if info[name].kind == "output" and name not in written:
+        if info[name].kind == "output" and name not in held:
             out.append(_fault(f"{program}: output {i}", f"nothing writes {name}", "add the instruction that makes it"))
     return out
 
 
-def _parent_written(info: dict[str, BufferInfo], name: str, written: set[str]) -> bool:
-    while info[name].parent:
+def _unwritten(info: dict[str, BufferInfo], name: str, held: dict[str, Expr]) -> str:
+    """What of a buffer nobody writes, or "". `held`: elements that instructions write of each, through its slices too, which
+    are apart."""
+    missing = info[name].elements - held.get(name, ZERO)
+    while name and held.get(name, ZERO) != info[name].elements:
         name = info[name].parent
-        if name in written:
-            return True
-    return False
+    if name:
+        return ""
+    return f"of which nothing writes {missing} elements" if missing != ZERO else ""
 
 
 def _order(program: str, plan: ExecutionPlan) -> list[Diagnostic]:

@@ -1,0 +1,102 @@
+"""Is a Region nothing but arrays one after the other?
+
+    y[0, i0, i1] = i0 < 32 ? a[0, i0, i1] : b[0, i0 - 32, i1]          a at element 0 of y, b at element 32 * |i1|
+
+Told from addresses: over the box of positions where an input is read, an element's address in y is its address in the
+input plus a number, and the box has as many positions as the input has elements. So it holds in every layout, and not
+where an axis before the concatenated one has more than one position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from tatami.core.bounds import is_nonneg
+from tatami.core.expr import ONE, ZERO, Expr, expr, free_vars, product, var
+from tatami.core.layout import address, size_elements
+from tatami.region.ir import Binary, Const, Index, Read, Region, RegionExpr, Select, Within
+
+Box = Mapping[str, tuple[Expr, Expr]]
+"""Axis -> its first position, and the one after its last."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """All of input `name` lies, as it is, from element `offset` of the output on."""
+
+    name: str
+    offset: Expr
+
+
+def concatenated(region: Region) -> tuple[Part, ...] | None:
+    """The inputs in the order of their places, where the one output is made of them alone; else None."""
+    if region.opaque is not None or len(region.outputs) != 1 or len(region.lets) != 1 or len(region.yields) != 1:
+        return None
+    (let,), (out,), (y,) = region.lets, region.outputs, region.yields
+    if y.cast is not None or y.indices or y.combine != "set" or out.updates:
+        return None
+    box = {a.name: (ZERO, a.size) for a in region.iters if a.name in let.axes}
+    index = tuple(map(var, let.axes)) if y.map is None else tuple(e for e in y.map if e is not None)
+    whole = size_elements(out.memref.layout, out.memref.shape)
+    if _positions(box) != whole or len(index) != len(out.memref.shape):
+        return None
+    there = address(out.memref.layout, out.memref.shape, index)
+    memrefs = {p.name: p.memref for p in region.inputs}
+    parts: list[Part] = []
+    covered = ZERO
+    for leaf in _leaves(let.expr, box):
+        if leaf is None or memrefs[leaf[0].tensor].dtype != out.memref.dtype:
+            return None
+        read, own = leaf
+        memref = memrefs[read.tensor]
+        offset = there - address(memref.layout, memref.shape, read.map)
+        count = size_elements(memref.layout, memref.shape)
+        if free_vars(offset) & box.keys() or _positions(own) != count or read.tensor in (p.name for p in parts):
+            return None
+        parts.append(Part(read.tensor, offset))
+        covered = covered + count
+    return tuple(parts) if covered == whole and len(parts) > 1 else None
+
+
+def _positions(box: Box) -> Expr:
+    return product(end - first for first, end in box.values())
+
+
+def _leaves(e: RegionExpr, box: Box) -> Iterator[tuple[Read, Box] | None]:
+    """Each read with the positions at which it is taken; None for whatever else there is."""
+    match e:
+        case Read():
+            yield e, box
+        case Select(pred=Binary(fn="lt", x=Index(value=at), y=Const() | Index() as end), then=then, other=other):
+            cut = expr(int(end.value)) if isinstance(end, Const) else end.value
+            halves = _cut(box, at, cut)
+            if halves is None:
+                yield None
+                return
+            yield from _leaves(then, halves[0])
+            yield from _leaves(other, halves[1])
+        case Select(pred=Within(guards=guards), then=then) if all(_holds(g.index, g.size, box) for g in guards):
+            yield from _leaves(then, box)
+        case _:
+            yield None
+
+
+def _cut(box: Box, at: Expr, end: Expr) -> tuple[Box, Box] | None:
+    """The positions at which an axis is before `end`, and the others."""
+    axis = at.as_name()
+    if axis is None or axis not in box or free_vars(end) & box.keys():
+        return None
+    first, last = box[axis]
+    if not is_nonneg(end - first) or not is_nonneg(last - end):
+        return None
+    return {**box, axis: (first, end)}, {**box, axis: (end, last)}
+
+
+def _holds(index: Expr, size: Expr, box: Box) -> bool:
+    """Is an axis plus a number within 0 <= index < size at all positions?"""
+    for axis, (first, end) in box.items():
+        shift = index - var(axis)
+        if not free_vars(shift) & box.keys():
+            return is_nonneg(first + shift) and is_nonneg(size - end - shift)
+    return not free_vars(index) & box.keys() and is_nonneg(index) and is_nonneg(size - index - ONE)

@@ -157,7 +157,8 @@ def _compile_all(
     with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(units)))) as executor:
         tasks: list[Future[None]] = []
         try:  # an interrupt may come while the first compiler runs and the next is not yet submitted
-            tasks.extend(executor.submit(compile_one, i) for i in range(len(units)))
+            longest_first = sorted(range(len(units)), key=lambda i: len(units[i].text), reverse=True)
+            tasks.extend(executor.submit(compile_one, i) for i in longest_first)
             for done, task in enumerate(tasks):
                 if progress is not None:
                     progress(done, len(tasks))

@@ -10,6 +10,7 @@ depend on the number of threads. The epilogue reads the finished [rows][nr] accu
     split m      slivers of rhs packed once for all; threads share blocks of rows, each packs its rows of lhs
     split n      panels of lhs packed once for all; threads share bands of slivers of rhs, packing each just before its use
     split batch  threads share (batch, block of rows); both operands packed by the thread itself
+    split k      threads share parts of k (loop/parts_of_k.py)
 
 An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
 slivers are used where they lie. So are, where the plan says so, rows of lhs that are contiguous along k, and rows of rhs
@@ -36,8 +37,9 @@ from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, 
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
+from tatami.loop.grain import GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.packing import Stmts, misfit
-from tatami.loop.slivers import Slivers
+from tatami.loop.parts_of_k import PartsOfK
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, FAR, CpuContraction
 from tatami.region.ir import Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
@@ -46,9 +48,6 @@ from tatami.region.narrow import Groups, groups_of, in_groups, joined, lying_gro
 from tatami.region.walk import Types, lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
-GRAIN_FLOPS = 1 << 18
-"""Work a thread should get at least: a few times what waking it costs."""
-GRAIN_PACK = 1 << 14
 COPIED_SLIVERS = 16
 """Slivers that are copied together where all are: a thread reads so many lines of a row at least, one after the other."""
 SHARES = 16
@@ -79,7 +78,7 @@ class _Rows:
     packed: bool = False
 
 
-class _Contraction(Slivers):
+class _Contraction(PartsOfK):
     def __init__(self, region: Region, plan: CpuContraction) -> None:
         self.region, self.plan = region, plan
         shape, dot = self.find_shape(), ""
@@ -210,7 +209,7 @@ class _Contraction(Slivers):
 
     def body(self) -> loop.Body:
         split = "batch" if self.batch_axes else self.plan.split
-        stmts = {"m": self.split_m, "n": self.split_n, "batch": self.split_batch}[split]()
+        stmts = {"m": self.split_m, "n": self.split_n, "k": self.split_k, "batch": self.split_batch}[split]()
         swapped = ", operands swapped" if self.plan.swap else ""
         return loop.Body(stmts, about=f"contraction {self.mr}x{self.nr}, kc {self.plan.kc}, split {split}{swapped}")
 
@@ -407,8 +406,3 @@ class _Contraction(Slivers):
 
         pack = self.pack_sliver(values, slivers.buffer, slivers.index, s, ZERO, self.k) if is_copied else ()
         return (*pack, *self.each_panel(taken.number, panel))
-
-
-def grain(wanted: int, item: Expr) -> Expr:
-    """Items of `item` work each that make up the wanted amount."""
-    return maximum(ONE, floordiv(expr(wanted), maximum(item, ONE)))

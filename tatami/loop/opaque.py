@@ -17,7 +17,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, product, var
 from tatami.core.kernel_body import Ranks, bound_text, counters_in
 from tatami.core.scalar import Scalar
-from tatami.loop.contraction import grain
+from tatami.loop.grain import grain
 from tatami.loop.ir import Body, BufferParam, Call, Integer, Parallel, Pointer, UserRoutine
 from tatami.region.ir import Param, Region, Target
 from tatami.region.walk import routine_operands

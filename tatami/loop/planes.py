@@ -19,7 +19,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
-from tatami.loop.contraction import GRAIN_FLOPS, grain
+from tatami.loop.grain import GRAIN_FLOPS, grain
 from tatami.loop.image_blocks import ImageBlocks
 from tatami.loop.packing import Stmts, misfit, split_guards
 from tatami.plan.ir import CpuPlanes

@@ -19,7 +19,7 @@ from tatami.core.bounds import linearize
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, maximum, minimum, product, step_of, substitute, var
 from tatami.loop import ir as loop
-from tatami.loop.contraction import GRAIN_PACK, grain
+from tatami.loop.grain import GRAIN_PACK, grain
 from tatami.loop.key_blocks import IsSeen, KeyBlocks
 from tatami.loop.packing import Stmts
 from tatami.loop.pointwise import Point

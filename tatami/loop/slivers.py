@@ -116,11 +116,19 @@ class Slivers(FinishedSums):
         return (loop.For(q, ZERO, count, each),)
 
     def copy_slivers(
-        self, matrix: Matrix, values: dict[str, Expr], to: loop.Pointer, s0: Expr, s1: Expr, k0: Expr, k1: Expr
+        self,
+        matrix: Matrix,
+        values: dict[str, Expr],
+        to: loop.Pointer,
+        s0: Expr,
+        s1: Expr,
+        k0: Expr,
+        k1: Expr,
+        depth: Expr | None = None,
     ) -> Stmts:
-        """Slivers s0 <= s < s1 of all of k one after the other, or a block of k of one."""
+        """Slivers s0 <= s < s1 one after the other, each with room for `depth` of k: for all, where that is None."""
         columns = minimum(self.n, s1 * self.nr) - s0 * self.nr
-        sizes = map(loop.Integer, (k1 - k0, columns, matrix.pitch, self.k * self.nr))
+        sizes = map(loop.Integer, (k1 - k0, columns, matrix.pitch, (self.k if depth is None else depth) * self.nr))
         routine = f"tatami_slivers_{self.element}_{COPIED_ROWS}x{self.nr}_{self.lanes}"
         return (loop.Call(routine, (to, self.place(matrix, values, k0, s0 * self.nr), *sizes), routine=True),)
 

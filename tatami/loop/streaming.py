@@ -22,7 +22,8 @@ from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, minimum, 
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.contraction import ELEMENT, GRAIN_PACK, grain
+from tatami.loop.contraction import ELEMENT
+from tatami.loop.grain import GRAIN_PACK, grain
 from tatami.loop.key_blocks import identity
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.pointwise import Point

@@ -10,7 +10,8 @@ from __future__ import annotations
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
-from tatami.loop.contraction import ELEMENT, GRAIN_PACK, grain
+from tatami.loop.contraction import ELEMENT
+from tatami.loop.grain import GRAIN_PACK, grain
 from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point
 from tatami.plan.ir import CpuTurn

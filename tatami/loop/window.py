@@ -21,8 +21,8 @@ from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, 
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.contraction import grain
 from tatami.loop.flatten import FlatLet
+from tatami.loop.grain import grain
 from tatami.loop.packing import Stmts, Tiles
 from tatami.loop.pointwise import Point, Stored, combine, lane_step, neutral_value
 from tatami.loop.segments import guard_range

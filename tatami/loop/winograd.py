@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, var
 from tatami.loop import ir as loop
-from tatami.loop.contraction import GRAIN_FLOPS, GRAIN_PACK, grain
+from tatami.loop.grain import GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.image_blocks import ImageBlocks
 from tatami.loop.packing import Stmts, misfit, split_guards
 from tatami.plan.ir import CpuWinograd

@@ -30,6 +30,14 @@ BAND = 8
 """Slivers that tiles go along at most: their sums stay in L1."""
 BAND_BYTES = 512
 """Of a row of a band at least."""
+LONG = 8
+"""Blocks of k from which on operands are read by blocks of k, not by rows and columns."""
+NEAR_ROW = 256
+"""Bytes of a row of columns up to which a block of a long k is used where it lies beside copied panels: measured."""
+PARTS = 8
+"""Of k at most."""
+BLOCKS_OF_PART = 2
+"""At least."""
 BANDS = 2
 """Bands of columns that each thread takes at least."""
 
@@ -72,7 +80,9 @@ def contraction_candidate(
         if plan.by_tiles:
             groups = groups_of(region, contractions(region)[0], DOT_COUNT[dot])
             sides = in_place_sides(region, c.acc, swap, extent, (plan.mr, plan.nr), target, packed, groups)
-        plan = msgspec.structs.replace(plan, in_place=sides)
+        far = plan.split == "k" and sides == ("n",) and wide * itemsize > NEAR_ROW
+        lying = () if far else sides
+        plan = msgspec.structs.replace(plan, in_place=lying)
         how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in plan.in_place)}"
         how += f" by {dot}" if dot else ""
         line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
@@ -178,4 +188,20 @@ def contraction_plan(
         nc = max(1, min(BAND, most // nr)) * nr
     right = c.lhs if swap else c.rhs
     packed = (right,) if right and right in constants else ()
-    return CpuContraction(c.acc, mr, nr, kc, mc, max(nr, nc), target.lanes, swap, split, packed, c.epilogue, (), dot)  # type: ignore[arg-type]
+    plan = CpuContraction(c.acc, mr, nr, kc, mc, max(nr, nc), target.lanes, swap, split, packed, c.epilogue, (), dot)  # type: ignore[arg-type]
+    parts = 1 if packed or dot or b > 1 else parts_of_k(narrow, wide, k, itemsize, target)
+    if parts == 1:
+        return plan
+    rows = max(mr, target.l2_bytes // 2 // (kc * itemsize) // mr * mr)
+    return msgspec.structs.replace(plan, split="k", parts=parts, mc=rows)
+
+
+def parts_of_k(narrow: int, wide: int, k: int, itemsize: int, target: Target) -> int:
+    """Parts of a long k for threads to share, 1 where it is none: their sums have half the bytes of the operands at most, and
+    each has some blocks. How many there are does not depend on the threads, so that answers do not; where threads are more,
+    rows and columns are divided."""
+    operands, sums = (narrow + wide) * k, narrow * wide
+    if k < LONG * depth_of(target) or operands * itemsize <= target.l2_bytes:
+        return 1
+    parts = min(PARTS, k // (BLOCKS_OF_PART * depth_of(target)), operands // (2 * sums))
+    return parts if parts >= max(2, target.cores) else 1

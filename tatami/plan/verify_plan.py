@@ -109,6 +109,9 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
         return
     c = found[plan.acc]
     yield from _tile(plan, lets_by_name(region)[c.acc].dtype, (plan.kc, plan.mc, plan.nc), region, target)
+    if (plan.parts > 1) != (plan.split == "k") or plan.parts < 1 or (plan.split == "k" and plan.by_tiles):
+        why = f"split {plan.split}, parts {plan.parts}{', by tiles' if plan.by_tiles else ''}"
+        yield invalid_plan(region, why, "give parts, at least 2, where and only where k is split; by tiles split m or n")
     if plan.by_tiles and (plan.mr, plan.nr) != AMX_TILE:
         yield invalid_plan(region, f"a tile of {plan.mr}x{plan.nr} by {plan.dot}", f"use {AMX_TILE[0]}x{AMX_TILE[1]}")
     if min(plan.mr, plan.nr) > 0 and (plan.mc % plan.mr or plan.nc % plan.nr):

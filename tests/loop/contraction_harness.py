@@ -62,7 +62,7 @@ def plan(
 ) -> CpuContraction:
     mr, nr, width = TILES[isa]
     acc = next(let.name for let in region.lets if isinstance(let.expr, Reduce))
-    return CpuContraction(acc, mr, nr, kc, mc, nc, width, swap, split, (), (), in_place, dot)  # type: ignore[arg-type]
+    return CpuContraction(acc, mr, nr, kc, mc, nc, width, swap, split, (), (), in_place, dot, 3 if split == "k" else 1)  # type: ignore[arg-type]
 
 
 def source(*kernels: loop.Kernel) -> tuple[Unit, ...]:

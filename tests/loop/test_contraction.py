@@ -42,7 +42,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("split", ["m", "n", "batch"])
+@pytest.mark.parametrize("split", ["m", "n", "k", "batch"])
 @pytest.mark.parametrize("swap", [False, True])
 def test_any_size_agrees_with_numpy(split: str, swap: bool) -> None:
     region = matmul("M", "N", "K", epilogue=True)
@@ -53,7 +53,7 @@ def test_any_size_agrees_with_numpy(split: str, swap: bool) -> None:
         assert_close(got, np.maximum(x["a"].astype(np.float64) @ x["b"] * 2 + x["bias"], 0))
 
 
-@pytest.mark.parametrize("split", ["m", "n", "batch"])
+@pytest.mark.parametrize("split", ["m", "n", "k", "batch"])
 @pytest.mark.parametrize("sides", [("m",), ("n",), ("m", "n")])
 def test_operands_and_sums_in_place(split: str, sides: tuple[str, ...]) -> None:
     for epilogue in (False, True):
@@ -66,6 +66,18 @@ def test_operands_and_sums_in_place(split: str, sides: tuple[str, ...]) -> None:
             wanted = x["a"].astype(np.float64) @ x["b"]
             got = run(region, chosen, x, sizes)["y"]
             assert_close(got, np.maximum(wanted * 2 + x["bias"], 0) if epilogue else wanted)
+
+
+@pytest.mark.parametrize("dtype", [DType.fp64, DType.i64])
+def test_parts_of_a_long_k(dtype: DType) -> None:
+    """Each part has several blocks, and k divides evenly by none; results lie along rows, and along columns."""
+    region = matmul(29, 40, 331, dtype=dtype, acc=dtype, epilogue=dtype.is_float)
+    x = arrays(region, {})
+    wanted = x["a"] @ x["b"]
+    if dtype.is_float:
+        wanted = np.maximum(wanted * 2 + x["bias"], 0)
+    for swap in (False, True):
+        np.testing.assert_allclose(run(region, plan(region, split="k", swap=swap), x)["y"], wanted, rtol=1e-11)
 
 
 def test_in_place_the_bits_are_those_of_copies() -> None:
@@ -114,7 +126,7 @@ def test_transposed_operands(transpose_a: bool, transpose_b: bool) -> None:
     x = arrays(region, {})
     a = x["a"].T if transpose_a else x["a"]
     b = x["b"].T if transpose_b else x["b"]
-    for split in ("m", "n"):
+    for split in ("m", "n", "k"):
         assert_close(run(region, plan(region, split=split), x)["y"], a.astype(np.float64) @ b)
 
 
@@ -132,7 +144,7 @@ def test_batches(batch: tuple[str | int, ...]) -> None:
 def test_answers_do_not_depend_on_threads(threads: int) -> None:
     region = matmul(150, 130, 200)
     x = arrays(region, {})
-    for split in ("m", "n", "batch"):
+    for split in ("m", "n", "k", "batch"):
         one = run(region, plan(region, split=split), x, threads=1)["y"]
         np.testing.assert_array_equal(run(region, plan(region, split=split), x, threads=threads)["y"], one)
 
@@ -289,7 +301,7 @@ CONVOLUTIONS = [
 
 
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda c: "-".join(str(x) for x in c))
-@pytest.mark.parametrize(("swap", "split"), [(True, "m"), (True, "n"), (False, "m")])
+@pytest.mark.parametrize(("swap", "split"), [(True, "m"), (True, "n"), (False, "m"), (True, "k")])
 def test_a_convolution_is_an_implicit_gemm(case: tuple, swap: bool, split: str) -> None:  # type: ignore[type-arg]
     _, groups, _, _, _, _, stride, pad, dilation = case
     region = conv(*case)

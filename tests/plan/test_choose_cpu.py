@@ -187,3 +187,22 @@ def test_more_is_used_in_place_where_rows_lie_near_each_other(size: tuple[str | 
     module = ex.program_of(matmul(*size))  # type: ignore[arg-type]
     plan = choose(module, analyse(module), AVX512, None, {"M": 333, "K": 333}).main.regions[0].choices[0].plan
     assert isinstance(plan, CpuContraction) and plan.in_place == sides
+
+
+def test_a_long_k_is_split_where_the_sums_are_few() -> None:
+    """As of weights' gradients. Parts do not depend on the threads; where these are more than parts, rows are divided."""
+
+    def chosen(size: tuple[int, int, int], cores: int) -> CpuContraction:
+        module = ex.program_of(matmul(*size, transpose_a=True))
+        target = msgspec.structs.replace(AVX512, cores=cores)
+        plan = choose(module, analyse(module), target).main.regions[0].choices[0].plan
+        assert isinstance(plan, CpuContraction) and verify_plan(plan, module.main.body[0], target) == []
+        return plan
+
+    assert {(p.split, p.parts) for cores in (1, 2, 8) for p in [chosen((256, 256, 32768), cores)]} == {("k", 8)}
+    assert [chosen((256, 256, k), 2).parts for k in (1024, 2048, 4096)] == [1, 1, 5]
+    assert (chosen((2048, 2048, 8192), 2).split, chosen((2048, 2048, 8192), 8).split) == ("k", "m")
+    plan = chosen((256, 256, 32768), 2)
+    for wrong in (msgspec.structs.replace(plan, parts=1), msgspec.structs.replace(plan, split="m")):
+        (d,) = verify_plan(wrong, matmul(256, 256, 32768, transpose_a=True), AVX512)
+        assert d.kind == "InvalidPlan" and "give parts" in str(d)

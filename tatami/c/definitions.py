@@ -81,6 +81,23 @@ def _second(key: str, base: str, lanes: int, needs: Needs) -> str:
     )
 
 
+def _repeated(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """repeated_<n>_<element>x<W>(p, step): p[0] n times, p[step] n times, …"""
+    times, element = base.removeprefix("repeated_").split("_")
+    v, each = needs.vector(element, lanes), int(times)
+    elements = ", ".join(f"p[{i // each} * step]" for i in range(lanes))
+    plain = f"  return ({v}){{{elements}}};\n"
+    if lanes // each < 2:
+        body = plain
+    else:
+        few, order = needs.vector(element, lanes // each), ", ".join(str(i // each) for i in range(lanes))
+        body = (
+            f"#if defined(__clang__) || __GNUC__ >= 12\n  if (step == 1) {{\n    const {few} x = *(const {few}_u*)p;\n"
+            f"    return __builtin_shufflevector(x, x, {order});\n  }}\n#endif\n{plain}"
+        )
+    return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step) {{\n{body}}}"
+
+
 def _strided(key: str, base: str, lanes: int, needs: Needs) -> str:
     """strided_<element>x<W>(p, step): p[0], p[step], … One address with offsets: C compilers take minutes over loops in
     which each lane has an address of its own."""
@@ -323,6 +340,7 @@ MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "active": _active,
     "shift": _shift,
     "second": _second,
+    "repeated": _repeated,
     "strided": _strided,
     "h": _horizontal,
     "each": _lanes_call,

@@ -315,7 +315,9 @@ class _Printer:
     def gather(self, v: Gather) -> str:
         element = memory_short(v.dtype)
         place = f"{v.buffer} + {self.ix(v.index)}"
-        if v.step == 2:
+        if v.each > 1:
+            text = f"{self.needs.add(f'repeated_{v.each}_{element}x{v.lanes}')}({place}, {self.ix(v.step)})"
+        elif v.step == 2:
             text = f"{self.needs.add(f'second_{element}x{v.lanes}')}({place})"
         else:
             text = f"{self.needs.add(f'strided_{element}x{v.lanes}')}({place}, {self.ix(v.step)})"

@@ -62,14 +62,15 @@ class Load(msgspec.Struct, frozen=True, tag_field="v", tag="load"):
     active: Expr | None = None
 
 
-class Gather(msgspec.Struct, frozen=True, tag_field="v", tag="gather"):
-    """Elements ``index + lane * step``."""
+class Gather(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag="gather"):
+    """Elements ``index + lane // each * step``."""
 
     buffer: str
     index: Expr
     step: Expr
     dtype: DType
     lanes: int
+    each: int = 1
 
 
 class Op(msgspec.Struct, frozen=True, tag_field="v", tag="op"):

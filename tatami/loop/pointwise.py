@@ -51,6 +51,9 @@ from tatami.region.ir import Region, RegionExpr
 from tatami.region.walk import Types, children
 from tatami.tiny.ir import Bounds
 
+ANY = expr(1 << 62)
+"""Size of a guard that only asks its index not to be negative."""
+
 
 class Point(msgspec.Struct, frozen=True):
     """`env`: axis -> index expression. `vector`: the loop variable that stands for lanes, or ""."""
@@ -169,10 +172,23 @@ class Emitter:
         """How far `e` moves from lane to lane of `p`; None when unevenly."""
         return lane_step(e, p.vector, p.lanes if p.vector and self.aligned.get(p.vector, 1) % p.lanes == 0 else 0)
 
+    def repeats(self, addr: Expr, p: Point) -> int:
+        """How many neighbouring lanes of `p` each have the same of elements that follow each other; 0 where they have not."""
+        if not p.vector or self.aligned.get(p.vector, 1) % p.lanes:
+            return 0
+        for each in (n for n in range(2, p.lanes + 1) if p.lanes % n == 0):
+            at = [substitute(addr, {p.vector: var(p.vector) * each + k}) for k in range(2 * each)]
+            if all(a == at[0] for a in at[:each]) and all(a == at[0] + 1 for a in at[each:]):
+                return each
+        return 0
+
     def load(self, buffer: str, addr: Expr, dtype: DType, p: Point) -> Value:
         """The elements at `addr` for every lane of `p`."""
         step = self.step(addr, p)
         if step is None:
+            each = self.repeats(addr, p)
+            if each:
+                return Gather(buffer, addr, ONE, dtype, p.lanes, each)
             return self.lanewise(dtype, p, lambda q: Load(buffer, substitute(addr, {p.vector: q}), dtype))
         if step == ZERO:
             return Load(buffer, addr, dtype)
@@ -389,14 +405,30 @@ class Emitter:
         inside = self.ends_within(e.pred, p)
         if inside is None:
             return self.by_lane(e, p)
-        # All lanes inside: one vector; else lane by lane.
+        # All lanes inside: one vector; none inside: the other side; else lane by lane.
         reg = self.declare(Splat(Const(0, self.typer.dtype(e)), p.lanes))
         with self.block() as whole:
             self.emit(Assign(reg, self.widen(self.value(e.then, p), p.lanes)))
         with self.block() as parts:
             self.emit(Assign(reg, self.by_lane(e, p)))
-        self.emit(If(inside, tuple(whole), tuple(parts)))
+        self.emit(If(inside, tuple(whole), self.unless_outside(e, p, reg, tuple(parts))))
         return reg
+
+    def unless_outside(self, e: region_ir.Select, p: Point, reg: Reg, parts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """`parts`, but where a guard holds for no lane: there the other side, if it is a constant."""
+        if not isinstance(e.pred, region_ir.Within) or not isinstance(e.other, region_ir.Const):
+            return parts
+        none = (Assign(reg, self.widen(Const(e.other.value, e.other.dtype), p.lanes)),)
+        for g in e.pred.guards:
+            index, size = p.at(g.index), p.at(g.size)
+            step = (self.step(index, p) or ZERO).as_int()
+            if step is None:
+                continue
+            other_end = index + step * (p.lanes - 1)
+            least, most = (index, other_end) if step >= 0 else (other_end, index)
+            before, after = (Within((Guard(distance, ANY),)) for distance in (-most - 1, least - size))
+            parts = (If(before, none, (If(after, none, parts),)),)
+        return parts
 
     def branch(self, pred: Value, then: RegionExpr, other: RegionExpr, p: Point) -> Value:
         dtype = self.typer.dtype(then)

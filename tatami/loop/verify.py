@@ -335,6 +335,8 @@ class _Check:
                 case Load(buffer=buffer, index=index) | Gather(buffer=buffer, index=index):
                     self.buffer(buffer, s)
                     self.index(index, s)
+                    if isinstance(v, Gather) and (v.each < 1 or v.lanes % v.each):
+                        self.wrong(f"{v.lanes} lanes in groups of {v.each}")
                     if buffer in s.buffers and s.buffers[buffer] != v.dtype:
                         self.wrong(f"{buffer} of {s.buffers[buffer]} is read as {v.dtype}")
                 case Op(fn=fn, args=args):

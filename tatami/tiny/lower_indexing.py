@@ -281,12 +281,29 @@ def rotary_embedding(use: Use[Rotary]) -> Value:
 
 
 def resize(use: Use[Resize]) -> Value:
-    """One axis after another: gathers at neighbouring positions, weighted."""
+    """One axis after another: gathers at neighbouring positions, weighted; elements that are repeated where the nearest of a
+    whole factor are."""
     x = wide(use[0]) if use.attrs.mode != "nearest" else use[0]
     for axis, (to, scale) in enumerate(zip(use.attrs.shape, resize_scales(use.attrs, x.shape, use.site), strict=True)):
         if to != x.shape[axis] or scale != 1.0:
-            x = _resized(x, axis, to, scale, use.attrs)
+            factor = _repeats(x.shape[axis], to, scale, use.attrs)
+            x = _resized(x, axis, to, scale, use.attrs) if factor is None else _repeated(x, axis, factor)
     return x.cast(use.dtype)
+
+
+def _repeats(size: Expr, to: Expr, scale: float, a: Resize) -> int | None:
+    """How often each element stands in the result, where the nearest of position i is i // factor: ``floor(i / factor)``, and
+    as ``(i + 1/2) / factor - 1/2`` lies halfway between two positions for no i, so rounded either way."""
+    factor = round(scale)
+    rounds = a.coordinates == "half_pixel" and a.nearest.startswith("round")
+    is_floor = a.coordinates == "asymmetric" and a.nearest == "floor"
+    return factor if a.mode == "nearest" and factor == scale and (rounds or is_floor) and to == size * factor else None
+
+
+def _repeated(x: Value, axis: int, factor: int) -> Value:
+    wide = x.unsqueeze(axis + 1)
+    shape = (*wide.shape[: axis + 1], expr(factor), *wide.shape[axis + 2 :])
+    return wide.expand(shape).reshape((*x.shape[:axis], x.shape[axis] * factor, *x.shape[axis + 1 :]))
 
 
 def _resized(x: Value, axis: int, to: Expr, scale: float, a: Resize) -> Value:

@@ -13,7 +13,6 @@ import tatami as tt
 from tatami.loop.ir import Gather, Load
 from tatami.loop.walk import nodes
 
-
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.export of torch 2.13 warns of itself
 
 

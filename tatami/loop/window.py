@@ -102,7 +102,7 @@ class Windows(Tiles):
 
     def rows_together(self, terms: int) -> int:
         """Rows that share what they load."""
-        return 4 if terms <= 9 else 2 if terms <= 25 else 1
+        return 4 if terms <= 64 else 2 if terms <= 128 else 1
 
     def each_item(self, first: Expr, count: Expr, make: Callable[[], Stmts]) -> loop.For:
         """`make` for the blocks of rows first, first + 1, …: where each is, and which rows of the scratch it has."""

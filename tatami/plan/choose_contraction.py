@@ -189,7 +189,8 @@ def contraction_plan(
     right = c.lhs if swap else c.rhs
     packed = (right,) if right and right in constants else ()
     plan = CpuContraction(c.acc, mr, nr, kc, mc, max(nr, nc), target.lanes, swap, split, packed, c.epilogue, (), dot)  # type: ignore[arg-type]
-    parts = 1 if packed or dot or b > 1 else parts_of_k(narrow, wide, k, itemsize, target)
+    one_panel = narrow <= mr and wide > 2 * nr  # reads the wide side once in any order
+    parts = 1 if packed or dot or b > 1 or one_panel else parts_of_k(narrow, wide, k, itemsize, target)
     if parts == 1:
         return plan
     rows = max(mr, target.l2_bytes // 2 // (kc * itemsize) // mr * mr)

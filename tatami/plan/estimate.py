@@ -17,6 +17,7 @@ from tatami.plan.accesses import AccessMove, accesses, stride_kind
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, CpuStreaming, CpuTurn, Dot, Pass, Scalar
 from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
+from tatami.region.convolution import find_convolution
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
 from tatami.region.online import Online
 from tatami.region.turned import Turned
@@ -30,6 +31,8 @@ CHAIN = 4.0
 PEAK_SHARE_CONTRACTION = 0.8
 SECONDS_PER_PACKED_BYTE = 1.25e-10
 """Half a nanosecond per element of fp32 (notes/cpu.md §1)."""
+WINDOW_PACKING = 2.0
+"""The same for what windows see, of which neighbours lie in short rows: measured."""
 
 
 def clock(target: Target) -> float:
@@ -160,7 +163,8 @@ def contraction_estimate(
     threads = max(1, target.cores)
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
     compute = 2.0 * b * m * n * k * waste / rate / threads
-    packing = packed_bytes * SECONDS_PER_PACKED_BYTE / threads
+    windows = 1.0 if isinstance(find_convolution(region), str) else WINDOW_PACKING
+    packing = packed_bytes * SECONDS_PER_PACKED_BYTE * windows / threads
     held = sum(
         number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed
     )

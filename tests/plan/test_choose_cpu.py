@@ -202,6 +202,7 @@ def test_a_long_k_is_split_where_the_sums_are_few() -> None:
     assert {(p.split, p.parts) for cores in (1, 2, 8) for p in [chosen((256, 256, 32768), cores)]} == {("k", 8)}
     assert [chosen((256, 256, k), 2).parts for k in (1024, 2048, 4096)] == [1, 1, 5]
     assert (chosen((2048, 2048, 8192), 2).split, chosen((2048, 2048, 8192), 8).split) == ("k", "m")
+    assert chosen((4, 4096, 8192), 2).split == "n"  # one panel reads the columns once in any order
     plan = chosen((256, 256, 32768), 2)
     for wrong in (msgspec.structs.replace(plan, parts=1), msgspec.structs.replace(plan, split="m")):
         (d,) = verify_plan(wrong, matmul(256, 256, 32768, transpose_a=True), AVX512)

@@ -76,6 +76,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     from tatami.plan.realise import realise
     from tatami.poly_core.analyse import analyse as analyse_regions
     from tatami.poly_view.extract import extract
+    from tatami.region.block_sums import reduce_in_blocks
     from tatami.region.canonicalise import canonicalise
     from tatami.region.lower import lower as lower_to_regions
     from tatami.region.partition import partition
@@ -97,7 +98,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))
     s.add("partition", lambda: partition(s["tiny"], s["indexbook"], s["poly_view"], target, decisions.partitions))
     s.add("region@explicit", lambda: lower_to_regions(s["tiny"], s["indexbook"], s["poly_view"], s["partition"]))
-    s.add("region", lambda: canonicalise(s["region@explicit"]))
+    s.add("region", lambda: reduce_in_blocks(canonicalise(s["region@explicit"]), target))
     s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
     s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans, hints))
     s.add("realised", lambda: realise(s["region"], s["plan"]))

@@ -102,6 +102,7 @@ FACE = {
     "gemm_view",
     "codes",
     "pixels",
+    "partials",
     "row_groups",
     "pair_view",
     "seen_keys",

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, expr, var
+from tatami.cu.blocks_text import blocks_text
 from tatami.cu.copy_text import Side, copy_text
 from tatami.cu.epilogue_text import exchanged_epilogue, fragment_epilogue, quad_epilogue
 from tatami.cu.expr_text import index_text
@@ -55,6 +56,7 @@ from tatami.gpu.ir import (
     Rescale,
     Role,
     SetMaxNReg,
+    StBlocks,
     StGlobalVec,
     StMatrix,
     Stmt,
@@ -177,6 +179,8 @@ class _Printer:
                 l.add("tt_grid_dependency_wait();", "tt_grid_dependency_launch();")
             case SyncWarpgroup():
                 l.add("tt_named_sync(1 + own, 128);")
+            case StBlocks():
+                blocks_text(self.k, s, l)
             case StMatrix():
                 assert self.ops is not None
                 ring = self.rings[s.dst_smem]
@@ -445,7 +449,7 @@ class _Printer:
                     column=f"{n0} + warp_n",
                     acc=lambda i, j, e_: f"acc[{i}][{j}][2 * h + {e_}]",
                 )
-            else:
+            elif stores:
                 fragment_epilogue(
                     k,
                     e,

@@ -255,6 +255,20 @@ class StRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", 
     in_token: Token
 
 
+class StBlocks(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StBlocks"):
+    """`regs`, one of `ops` or the accumulator, reduced by `fn` over each block of 64 columns (`along` n) or of 16 rows (m), which
+    one warp has whole, to fp32 at `index`, where `t` is the number of the block. Rows and columns outside do not count."""
+
+    ptr: str
+    index: Expr
+    ops: tuple[Let, ...]
+    regs: str
+    fn: Literal["sum", "max", "min"]
+    along: Literal["m", "n"]
+    pred: tuple[str, ...]
+    in_token: Token
+
+
 class StMatrix(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StMatrix"):
     """A chunk of `regs` (as in StGlobalVec) to the warpgroup's next slot of `dst_smem`; `pred`: outside these axes
     there is nothing to compute."""
@@ -343,6 +357,7 @@ Stmt: TypeAlias = (
     | Epilogue
     | StGlobalVec
     | StRows
+    | StBlocks
     | StMatrix
     | TmaFetch
     | FenceAsync

@@ -27,7 +27,7 @@ from tatami.gpu.sort import DOWN, lower_sort
 from tatami.gpu.split_k import split_region
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.sync import lower_sync
-from tatami.plan.gpu_limits import group_rules, hard_limits, shape_rules
+from tatami.plan.gpu_limits import block_rules, group_rules, hard_limits, shape_rules
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.region.codes import spelled_out
 
@@ -101,6 +101,8 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
     refuse(region.name, "InvalidPlan", shape_rules(plan))
     if p.groups is not None:
         refuse(region.name, "InvalidPlan", group_rules(plan))
+    if p.blocks:
+        refuse(region.name, "InvalidPlan", block_rules(plan))
     refuse(region.name, "InvalidPlan", check_words(plan, region, p))
     refuse(region.name, "ResourceExceeded", hard_limits(plan, p.a_dtype, target))
     if plan.arch != target.isa and not (plan.arch == "sm80" and target.isa == "sm90"):
@@ -143,6 +145,8 @@ def lower_split(region: region_ir.Region, choice: Guarded, target: Target) -> li
     p = problem(region, plan.acc, choice.conditions)
     if p.groups is not None:
         refuse(region.name, "InvalidPlan", group_rules(plan))
+    if p.blocks:
+        refuse(region.name, "InvalidPlan", block_rules(plan))
     split = split_region(region, plan, p.acc)
     first = msgspec.structs.replace(choice, plan=msgspec.structs.replace(plan, epilogue=(), acc=p.acc))
     kernel, binding = lower_region(split.product, first, target)

@@ -21,6 +21,7 @@ from tatami.gpu.ir import (
     Rescale,
     Role,
     SetMaxNReg,
+    StBlocks,
     StGlobalVec,
     StMatrix,
     Stmt,
@@ -78,6 +79,8 @@ def plan_fields(s: Stmt) -> str:
             return "inst_shape, k_steps, layout_hints"
         case StRows():
             return "split"
+        case StBlocks():
+            return "tile, predicate_tail, epilogue"
         case Weigh() | Rescale():
             return "tile, warp_rows, consumers"
         case ZeroAcc() | Fma():

@@ -24,6 +24,7 @@ from tatami.gpu.stream_ir import Param
 from tatami.gpu.walk import Walk, walk_of
 from tatami.region.gemm_view import (
     GemmOperand,
+    GemmView,
     Group,
     axes_of,
     gemm_view,
@@ -35,15 +36,27 @@ from tatami.region.gemm_view import (
     why_not_plain,
 )
 from tatami.region.ir import Let, Read, Ref, Region, RegionExpr
+from tatami.region.partials import Partial
 from tatami.region.pixels import Pixels, pixels_of
 from tatami.region.row_groups import GROUP, RowGroups
-from tatami.region.walk import rewrite
+from tatami.region.walk import rewrite, used_lets
 
 
 class Store(msgspec.Struct, frozen=True):
     param: str
     dtype: DType
     value: str
+    index: Expr
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    """Elements of `value`, a let or the accumulator, reduced by `fn` along m or n, a block of the template's width at a time, to
+    fp32 of `param` at `index`, in which `t` is the number of the block."""
+
+    param: str
+    value: str
+    fn: Literal["sum", "max", "min"]
+    along: Literal["m", "n"]
     index: Expr
 
 
@@ -73,6 +86,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """The program's size symbols behind s0, s1, …"""
     lets: tuple[Let, ...]
     stores: tuple[Store, ...]
+    blocks: tuple[Blocks, ...] = ()
     conditions: tuple[Condition, ...]
     """Over s0, s1, …: what the guard of this kernel promises."""
     a_walk: Walk | str = ""
@@ -105,6 +119,8 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     batch_axes = [*zip(view.batch.axes, view.batch.sizes), *outer_m, *outer_n]
     groups = (view.batch, view.m, view.n, view.k)
     own = {GROUP, view.groups.counter} if view.groups is not None else set()
+    if view.partials:
+        own |= {i.name for i in (*region.iters, *region.reduce_axes)}
     words = Words(region, own | {a for g in groups for a in g.axes}, [size for g in groups for size in g.sizes])
     words.place |= {a: var(f"b{i}") for i, (a, _) in enumerate(batch_axes)}
     for role, group in (("m", m), ("n", n), ("k", view.k)):
@@ -112,7 +128,10 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     row_groups = None if view.groups is None else _groups(view.groups, words)
     let_name = {view.acc: "acc"} | {x.name: f"v{i}" for i, x in enumerate(view.epilogue)}
     lets = words.lets(view.epilogue, let_name, ("m", "n"))
-    stores = words.stores({*view.batch.axes, *view.m.axes, *view.n.axes}, let_name)
+    in_blocks = {x.output.to for x in view.partials}
+    whole = [y for y in region.yields if y.to not in in_blocks]
+    stores = words.stores({*view.batch.axes, *view.m.axes, *view.n.axes}, let_name, whole)
+    blocks = tuple(_blocks(x, view, words, let_name) for x in view.partials)
 
     def operand(ring: str, o: GemmOperand, group: Group) -> Operand | None:
         if why_not_plain(o, group, view.k):
@@ -147,12 +166,29 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
         symbols=words.symbols,
         lets=lets,
         stores=stores,
+        blocks=blocks,
         conditions=words.conditions(conditions),
         a_walk=walk(lhs, m),
         b_walk=walk(rhs, n),
         groups=row_groups,
         tf32=view.tf32,
     )
+
+
+def _blocks(x: Partial, view: GemmView, words: Words, names: Mapping[str, str]) -> Blocks:
+    words.place[x.block] = var("t")
+    axes = next(let.axes for let in words.region.lets if let.name == x.let)
+    (store,) = words.stores(set(axes), {x.let: names[x.source]}, (x.output,))
+    return Blocks(store.param, store.value, x.fn, "m" if x.axis in view.m.axes else "n", store.index)
+
+
+def lets_for(values: set[str], lets: tuple[Let, ...]) -> tuple[Let, ...]:
+    """Those of `lets` that `values` need."""
+    needed = set(values)
+    for let in reversed(lets):
+        if let.name in needed:
+            needed |= set(used_lets(let.expr))
+    return tuple(x for x in lets if x.name in needed)
 
 
 def _groups(g: RowGroups, words: Words) -> Groups:

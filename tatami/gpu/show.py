@@ -26,6 +26,7 @@ from tatami.gpu.ir import (
     Rescale,
     Role,
     SetMaxNReg,
+    StBlocks,
     StGlobalVec,
     StMatrix,
     Stmt,
@@ -259,6 +260,10 @@ def statement_text(s: Stmt) -> str:
         case StRows():
             ops = "".join(f"; {x.name} = {show_expr(x.expr)}" for x in s.ops)
             return f"StRows {s.ptr}[{s.index}] = {s.regs} after {_t(s.in_token)}{ops}"
+        case StBlocks():
+            ops = "".join(f"; {x.name} = {show_expr(x.expr)}" for x in s.ops)
+            what = f"{s.fn} of {s.regs} over {'64 columns' if s.along == 'n' else '16 rows'}"
+            return f"StBlocks {s.ptr}[{s.index}] = {what}{_inside(s.pred)} after {_t(s.in_token)}{ops}"
         case StMatrix():
             over = f" over {s.fetched}" if s.fetched else ""
             return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{over}{_inside(s.pred)} after {_t(s.in_token)}"

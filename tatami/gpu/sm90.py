@@ -37,6 +37,7 @@ from tatami.gpu.ir import (
     Ring,
     Role,
     SetMaxNReg,
+    StBlocks,
     Stmt,
     SyncThreads,
     TmaLoad,
@@ -45,7 +46,7 @@ from tatami.gpu.ir import (
     Wgmma,
     ZeroAcc,
 )
-from tatami.gpu.problem import Problem
+from tatami.gpu.problem import Problem, lets_for
 from tatami.gpu.results import LANDED, Results, staged_results
 from tatami.gpu.tensor_map import placed, refused, tensor_map, walk_map
 from tatami.gpu.walk import Walk
@@ -156,7 +157,11 @@ def _is_strict(plan: Sm90Mma) -> bool:
 
 
 def _body(
-    p: Problem, plan: Sm90Mma, loads: list[TmaLoad | CpAsync], operands: tuple[Operand, Operand], results: Results
+    p: Problem,
+    plan: Sm90Mma,
+    loads: list[TmaLoad | CpAsync],
+    operands: tuple[Operand, Operand],
+    results: Results,
 ) -> tuple[Stmt, ...]:
     a, b = operands
     boxes = [s for s in loads if isinstance(s, TmaLoad)]
@@ -197,8 +202,14 @@ def _body(
     if turns:
         mine = Wait((), "mbarrier", mbarrier="turn", block=expr(0), phase=1)
         consume = [mine, *consume, MBarrierArrive("turn", LAST)]
-    epilogue = Epilogue("acc", results.lets, Token("tMMA", LAST), Token("tE", LAST), not _is_strict(plan))
-    consume = [*results.fetch, *consume, *results.wait, epilogue, *results.stores]
+    lets = lets_for({s.value for s in p.stores}, results.lets) if p.blocks else results.lets
+    epilogue = Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), not _is_strict(plan))
+    pred = ("m", "n")  # also where all tiles are whole: in one basic block with the products ptxas serialises them (C7514)
+    blocks = [
+        StBlocks(x.param, x.index, lets_for({x.value}, p.lets), x.value, x.fn, x.along, pred, Token("tE", LAST))
+        for x in p.blocks
+    ]
+    consume = [*results.fetch, *consume, *results.wait, epilogue, *results.stores, *blocks]
     per_slot = WARPS * (1 if turns else plan.consumers)
     barriers: list[Stmt] = [
         MBarrierInit("full", bool(boxes) + COPIERS * len(landing)),

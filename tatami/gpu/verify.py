@@ -13,8 +13,8 @@ from itertools import pairwise
 import msgspec
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ZERO, Expr
-from tatami.core.kernel import KernelFace
+from tatami.core.expr import ZERO, Expr, step_of
+from tatami.core.kernel import KernelFace, is_divisible
 from tatami.core.module import Module
 from tatami.gpu.cluster import sharing
 from tatami.gpu.ir import (
@@ -36,6 +36,7 @@ from tatami.gpu.ir import (
     Program,
     Rescale,
     Role,
+    StBlocks,
     StGlobalVec,
     StMatrix,
     Stmt,
@@ -120,7 +121,7 @@ def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
     out = check_words(kernel)
     if out:
         return out
-    out = [*check_memory(kernel), *check_tokens(kernel), *check_dependency(kernel)]
+    out = [*check_memory(kernel), *check_tokens(kernel), *check_dependency(kernel), *check_blocks(kernel)]
     if not out:
         hazard = protocol_hazard(kernel)
         if hazard is not None:
@@ -145,6 +146,33 @@ def check_dependency(kernel: Kernel) -> list[Diagnostic]:
         why = "threads may touch memory that the kernel before still writes"
         return [_hazard(kernel, "GridDependency", why)]
     return []
+
+
+def check_blocks(kernel: Kernel) -> list[Diagnostic]:
+    """What is reduced in blocks: each block is whole in one warp, the tile's first one begins where the tile does, no other CTA has
+    a part of its sum over k, and each of its values is stored once, at an address of its own."""
+    out: list[Diagnostic] = []
+    statements = all_statements(kernel.body)
+    for s in statements:
+        if not isinstance(s, StBlocks):
+            continue
+        where = f"StBlocks {s.ptr}"
+        if not kernel.has_roles or kernel.template != "mma" or kernel.split > 1 or kernel.groups is not None:
+            out.append(_hazard(kernel, where, "only whole sums of the warp roles' accumulators lie in blocks"))
+        if kernel.tile[1 if s.along == "n" else 0] % 64:
+            out.append(_hazard(kernel, where, f"a block of 64 is cut by tiles of {kernel.tile[0]}x{kernel.tile[1]}"))
+        step = {v: step_of(s.index, v) for v in ("m", "n", "t")}
+        kept, count = ("m", "n") if s.along == "n" else ("n", "m")
+        if step[count] != ZERO or any(step[v] in (None, ZERO) for v in (kept, "t")):
+            out.append(_hazard(kernel, where, f"its address has to step with {kept} and t, and not with {count}: {s.index}"))
+        if sum(isinstance(x, StBlocks | StGlobalVec) and x.ptr == s.ptr for x in statements) > 1:
+            out.append(_hazard(kernel, where, f"{s.ptr} is stored to more than once"))
+        outside = {r for r, size, tile in zip("mn", (kernel.m, kernel.n), kernel.tile) if not is_divisible(size, tile)}
+        if outside & set(kernel.tail) - set(s.pred):
+            out.append(
+                _hazard(kernel, where, "rows or columns outside the result count, or are stored: its predicate lacks them")
+            )
+    return out
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -269,7 +297,7 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
                             kernel, statement_text(s), f"the epilogue depends on {t.name}[{t.block}], not on the last block's"
                         )
                     )
-            case StGlobalVec(in_token=t) | StRows(in_token=t) | StMatrix(in_token=t):
+            case StGlobalVec(in_token=t) | StRows(in_token=t) | StBlocks(in_token=t) | StMatrix(in_token=t):
                 need(s, t, ("TokEpilogue",))
             case TmaLoad():
                 loaded[s.mbarrier] = loaded.get(s.mbarrier, 0) + s.bytes
@@ -369,7 +397,7 @@ def _bare(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 out.append(msgspec.structs.replace(s, body=_bare(s.body)))
             case Epilogue():
                 out.append(msgspec.structs.replace(s, ops=()))
-            case StGlobalVec() | StRows():
+            case StGlobalVec() | StRows() | StBlocks():
                 pass
             case TmaLoad() | TmaFetch() | TmaStore():
                 out.append(msgspec.structs.replace(s, coords=()))

@@ -32,6 +32,7 @@ from tatami.plan.choose_stream import routine_plan, stream_plan
 from tatami.plan.gpu_estimate import gpu_estimate
 from tatami.plan.gpu_limits import (
     MmaPlan,
+    block_rules,
     hard_limits,
     shape_rules,
     sm80_instruction,
@@ -57,6 +58,7 @@ from tatami.poly_core.ir import RegionFacts
 from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, why_not_mma, why_not_plain
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions
+from tatami.region.partials import without_partials
 
 SM80_TILES = (
     ((128, 128, 32), "64x64"),
@@ -102,6 +104,7 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
                 return pair
             reasons.append(Rejected("sm80_pair", pair))
         return (Guarded((), stream_plan(region, target, sizes)),), tuple(reasons)
+    region, _ = without_partials(region)
     choices: list[Guarded] = []
     rejected: tuple[Rejected, ...] = ()
     traffic = _traffic(region, view, sizes)
@@ -191,7 +194,7 @@ def fastest(
     for c in candidates:
         estimate = gpu_estimate(c.plan, dtype, _dims(view, sizes, c.plan.tile[0]), target, traffic)
         c = msgspec.structs.replace(c, estimate=estimate)
-        if broken := [*shape_rules(c.plan), *hard_limits(c.plan, dtype, target)]:
+        if broken := [*_rules(c.plan, view), *hard_limits(c.plan, dtype, target)]:
             rejected.append(Rejected(c.line, broken[0], estimate))
         else:
             stop = stop_rules(c.plan, dtype, target)
@@ -208,6 +211,10 @@ def fastest(
         slower = f"{word}: {c.estimate['total'] * 1e6:.4g} us against {best.estimate['total'] * 1e6:.4g} us"
         rejected.append(Rejected(c.line, slower, c.estimate))
     return best, tuple(rejected)
+
+
+def _rules(plan: MmaPlan | GpuSync, view: GemmView) -> list[str]:
+    return [*shape_rules(plan), *(block_rules(plan) if view.partials else ())]
 
 
 def _dims(view: GemmView, sizes: Mapping[str, int], rows: int = 1) -> tuple[int, int, int, int]:
@@ -256,6 +263,7 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     if isinstance(view, str):
         pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
         return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
+    region, _ = without_partials(region)
     _, candidates = _groups(region, view, target)[0]
     return _offers([c.plan for c in candidates], region, view, target, sizes)
 
@@ -273,6 +281,7 @@ def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[O
         return ()
     loads = sm90_loads(region, view, ())
     assert isinstance(loads, Loads)
+    region, _ = without_partials(region)
     staged, row = can_stage(region, view, ()), row_bytes(region, view, loads)
     can_fetch = bool(residuals(view)) and not why_not_fetched(region, view, ())
     shapes = [s for s in sm90_shapes(region, view, staged, loads, every_shape()) if can_fetch or not s.fetched]
@@ -297,7 +306,7 @@ def _offers(
 ) -> tuple[Offer, ...]:
     """Those that the machine has room for, the fastest first."""
     dtype = view.lhs.dtype
-    fits = [p for p in plans if not [*shape_rules(p), *hard_limits(p, dtype, target), *spills(p, dtype, target)]]
+    fits = [p for p in plans if not [*_rules(p, view), *hard_limits(p, dtype, target), *spills(p, dtype, target)]]
     offers = [offered(p, region, target, sizes) for p in fits]
     return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
 

@@ -266,6 +266,23 @@ def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
     ]
 
 
+def block_rules(plan: MmaPlan | GpuSync) -> list[str]:
+    """Why a plan does not reduce rows or columns of its results in blocks: a warp has whole ones where warpgroups of the wgmma
+    template divide tiles of the product's own rows and columns."""
+    if not isinstance(plan, Sm90Mma):
+        return [f"{type(plan).__name__} reduces no rows or columns of its results: use sm90_mma"]
+    fields = {
+        "split_k": plan.split_k > 1,
+        "swap_ab": plan.swap_ab,
+        f"tile {plan.tile[0]}x{plan.tile[1]}": bool(plan.tile[0] % 64 or plan.tile[1] % 64),
+    }
+    return [
+        f"{field}: rows and columns are reduced in blocks of 64, which one warpgroup has whole"
+        for field, on in fields.items()
+        if on
+    ]
+
+
 def _sm80_rules(plan: Sm80Mma) -> list[str]:
     bm, bn, bk = plan.tile
     out = []

@@ -41,6 +41,7 @@ from tatami.region.ir import (
     Unary,
     Within,
 )
+from tatami.region.partials import BLOCK, Partial, without_partials
 from tatami.region.row_groups import RowGroups, within_a_group
 from tatami.region.walk import nodes, used_lets
 
@@ -93,12 +94,15 @@ class GemmView(msgspec.Struct, frozen=True):
     """All other lets: each can be computed where one element of the accumulator lives."""
     groups: RowGroups | None = None
     """Each group of rows of m has a matrix of its own: `rhs` is that of one group, whose number stands in its addresses."""
+    partials: tuple[Partial, ...] = ()
+    """Blocks of rows or columns that are reduced beside the accumulator, each of a let of `epilogue` or of the accumulator."""
 
 
 def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     """The view, or the reason why there is none. `acc` names the contraction's let when a Region has several."""
     if region.opaque is not None:
         return "the Region is a named routine"
+    region, partials = without_partials(region)
     region, groups = within_a_group(region) or (region, None)
     found = [let for let in region.lets if is_product_reduce(let.expr) and acc in ("", let.name)]
     if not found:
@@ -131,6 +135,11 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     m, n, k = _group(group["m"], sizes), _group(group["n"], sizes), _group(list(let.expr.axes), sizes)
     if groups is not None and m.axes != (groups.rows,):
         return f"rows in groups run over {', '.join(m.axes) or 'no axis'}, not over {groups.rows} alone"
+    along = dict.fromkeys(m.axes[:1], BLOCK["m"]) | dict.fromkeys(n.axes[:1], BLOCK["n"])
+    if any(along.get(p.axis) != p.width for p in partials) or (
+        partials and (groups is not None or len(m.axes) + len(n.axes) > 2)
+    ):
+        return "a let reduces what is no block of rows or columns"
     k = max(_orders(k), key=lambda order: _bytes_together(lhs, m, order) + _bytes_together(rhs, n, order))
     if tf32:
         lhs, rhs = (msgspec.structs.replace(o, expr=e) for o, e in ((lhs, x), (rhs, y)))
@@ -146,6 +155,7 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
         tf32,
         tuple(other for other in region.lets if other is not let),
         groups,
+        partials,
     )
 
 

@@ -1,0 +1,82 @@
+"""Blocks of a product's rows or columns that are reduced beside the accumulator (decision 0026), told from the Region alone.
+
+    p[m, t] = sum over j < 64 of e[m, 64*t + j] if 64*t + j < N     ->   Partial(p, e, "sum", n, t)
+
+A block is what one warp of the wgmma template has whole: 64 columns of a row, or 16 rows of a column.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from tatami.core.expr import var
+from tatami.region.ir import At, Const, Let, Reduce, Region, Select, Within, Yield
+from tatami.region.walk import all_axes
+
+BLOCK: dict[Literal["m", "n"], int] = {"m": 16, "n": 64}
+"""Rows or columns of a block: of 8 lanes with two rows each, or of a quad with 16 columns each."""
+
+
+Fold: TypeAlias = Literal["sum", "max", "min"]
+FOLDS: tuple[Fold, ...] = get_args(Fold)
+
+
+class Partial(msgspec.Struct, frozen=True):
+    let: str
+    source: str
+    """The let whose elements are reduced."""
+    fn: Fold
+    axis: str
+    """What the blocks divide, and what counts them."""
+    block: str
+    width: int
+    output: Yield
+
+
+def without_partials(region: Region) -> tuple[Region, tuple[Partial, ...]]:
+    """The Region with its partial reductions taken apart from all that is elementwise."""
+    yields = {y.source: y for y in region.yields}
+    found = tuple(p for let in region.lets if let.name in yields and (p := _partial(let, region, yields[let.name])))
+    if not found:
+        return region, ()
+    names, outputs = {p.let for p in found}, {p.output.to for p in found}
+    axes = {p.block for p in found}
+    lets = tuple(x for x in region.lets if x.name not in names)
+    inner = {a for x in lets if isinstance(x.expr, Reduce) for a in x.expr.axes}
+    plain = msgspec.structs.replace(
+        region,
+        iters=tuple(i for i in region.iters if i.name not in axes),
+        reduce_axes=tuple(i for i in region.reduce_axes if i.name in inner),
+        outputs=tuple(o for o in region.outputs if o.name not in outputs),
+        lets=lets,
+        yields=tuple(y for y in region.yields if y.source not in names),
+    )
+    return plain, found
+
+
+def _partial(let: Let, region: Region, y: Yield) -> Partial | None:
+    e = let.expr
+    if not isinstance(e, Reduce) or len(e.axes) != 1 or y.indices:
+        return None
+    fn = next((f for f in FOLDS if f == e.fn), None)
+    if fn is None:
+        return None
+    body = e.body
+    guards = body.pred.guards if isinstance(body, Select) and isinstance(body.pred, Within) else ()
+    if isinstance(body, Select) and isinstance(body.other, Const) and guards:
+        body = body.then
+    if not isinstance(body, At):
+        return None
+    source = next(x for x in region.lets if x.name == body.let)
+    width = all_axes(region)[e.axes[0]].as_int()
+    moved = [(a, b, i) for a, b, i in zip(source.axes, let.axes, body.map) if i != var(a)]
+    if width not in BLOCK.values() or len(let.axes) != len(source.axes) or len(moved) != 1:
+        return None
+    axis, block, index = moved[0]
+    size = all_axes(region)[axis]
+    whole = all(g.index == index and g.size == size for g in guards)
+    if width is None or index != var(block) * width + var(e.axes[0]) or not whole:
+        return None
+    return Partial(let.name, source.name, fn, axis, block, width, y)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^"}
-_OWN_F32 = {"exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "trunc"}
+_OWN_F32 = {
+    "exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid", "sin", "cos", "atan", "atan2", "pow", "floor", "ceil", "round", "trunc",
+}  # fmt: skip
 _LIBM = {
     "tan": "tan",
     "asin": "asin",
@@ -122,8 +124,9 @@ def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) 
             return f"{scalar}({a})" if lanes == 1 else _each(scalar, 1, element, lanes, args, needs)
     if element == "f32" and fn in _OWN_F32:
         if lanes > 1:
-            return f"{needs.add(f'{fn}_f32x{lanes}')}({a})"
-        return f"{needs.add(f'{fn}_f32x4')}({needs.add('splat_f32x4')}({a}))[0]"
+            return f"{needs.add(f'{fn}_f32x{lanes}')}({', '.join(args)})"
+        single = ", ".join(f"{needs.add('splat_f32x4')}({x})" for x in args)
+        return f"{needs.add(f'{fn}_f32x4')}({single})[0]"
     if element == "f32" and fn in _DIRECT_F32:
         function = _DIRECT_F32[fn]
     elif element == "f32":

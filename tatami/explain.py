@@ -12,6 +12,7 @@ from tatami.core.cost import estimate, time_estimate
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.show import name_plan, show_budget, show_estimate, show_layouts
+from tatami.region.block_sums import reductions_of_products
 from tatami.region.ir import Region, Step
 from tatami.tiny.ir import MOVEMENT
 
@@ -112,6 +113,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
     view = compilation.stages.get_made("poly_view")
     if view is not None:
         yield from _edges(view)
+    yield from _reductions(compilation)
     yield from _plans(compilation)
     yield from _steps(compilation)
     yield from _joined(compilation)
@@ -122,6 +124,15 @@ def _report(compilation: Compilation) -> Iterator[str]:
         yield "warnings"
         for w in compilation.warnings:
             yield f"  {w}"
+
+
+def _reductions(compilation: Compilation) -> Iterator[str]:
+    """Of what products compute for a GPU: begun in an epilogue, or why not."""
+    if compilation.target.kind != "cuda" or "region" not in compilation.stages:
+        return
+    for name, program in compilation.stages["region"].programs.items():
+        lines = [f"  {let}  {said}" for let, said in reductions_of_products(program, compilation.target)]
+        yield from (("", f"reductions of products in {name}", *lines) if lines else ())
 
 
 def _course(compilation: Compilation) -> Iterator[str]:

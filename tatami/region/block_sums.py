@@ -11,7 +11,7 @@ elements as well (a norm, a softmax) reads y once in any case. A product begins 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -25,7 +25,7 @@ from tatami.core.module import Module
 from tatami.core.ops import neutral
 from tatami.core.target import Target
 from tatami.indexbook.ir import Guard
-from tatami.region.gemm_view import GemmView, dtype_of, gemm_view, why_not_plain
+from tatami.region.gemm_view import GemmView, dtype_of, gemm_view, is_product_reduce, why_not_plain
 from tatami.region.ir import (
     At,
     Binary,
@@ -62,6 +62,34 @@ def reduce_in_blocks(module: Module[Program], target: Target) -> Module[Program]
     programs = {name: _in_program(p, target) for name, p in module.programs.items()}
     origins = {name: _origins(programs[name], known) for name, known in module.origins.items()}
     return Module(programs, module.constants, origins)
+
+
+def reductions_of_products(program: Program, target: Target) -> Iterator[tuple[str, str]]:
+    """Of a program that `reduce_in_blocks` made: each reduction of what a product computes, and where it begins, or why apart."""
+    products = [r for r in program.body if isinstance(r, Region) and not isinstance(gemm_view(r), str)]
+    for product in products:
+        for p in without_partials(product)[1]:
+            what = "columns" if p.width == BLOCK["n"] else "rows"
+            yield p.let, f"begins in the epilogue of {product.name}, {p.width} {what} of {p.source} at a time"
+        stored = {y.to: y for y in product.yields}
+        for reader in program.body:
+            for let in reader.lets if isinstance(reader, Region) and reader is not product else ():
+                mine = {r.tensor for r in reads(let.expr)} & set(stored)
+                if isinstance(let.expr, Reduce) and mine and not is_product_reduce(let.expr):
+                    assert isinstance(reader, Region)
+                    yield let.name, f"reads {min(mine)}: {_why_apart(product, stored[min(mine)], reader, program, target)}"
+
+
+def _why_apart(product: Region, y: Yield, reader: Region, program: Program, target: Target) -> str:
+    if target.isa != "sm90":
+        return f"no template of {target.isa or target.kind} reduces what a product stores"
+    if without_partials(product)[1]:
+        return f"the epilogue of {product.name} has a reduction already"
+    if _view(product, target, program.signature.defaults) is None:
+        return f"{product.name} is no product of 16-bit matrices with pitches of whole 16 bytes and a tile for each of {target.sms} SMs"
+    if sum(any(r.tensor == y.to for r in reads(x.expr)) for x in reader.lets) != 1:
+        return f"{reader.name} reads its elements too, or reduces them twice"
+    return f"{reader.name} does not sum, or find the largest or least, along all rows or all columns in fp32"
 
 
 def _origins(program: Program, known: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -145,7 +173,7 @@ def _begun(product: Region, view: GemmView, y: Yield, reader: Region) -> tuple[R
         maps = {r.map for r in mine}
         names = [None if i is None else i.as_name() for i in next(iter(maps))]
         place = {a: b for a, b in zip(names, source.axes) if a is not None}
-        if len(maps) != 1 or len(place) != len(source.axes) or any(extents[a] != sizes[b] for a, b in place.items()):
+        if len(maps) != 1 or len(place) != len(source.axes) or any(extents.get(a) != sizes[b] for a, b in place.items()):
             return None
         role: Literal["m", "n"] = "m" if [place.get(a) for a in e.axes] == [view.m.axes[0]] else "n"
         axis = (view.m if role == "m" else view.n).axes[0]

@@ -16,6 +16,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import var
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
+from tatami.explain import explain
 from tatami.gpu import ir
 from tatami.gpu.lower import _kernels_of
 from tatami.gpu.verify import verify_kernel
@@ -131,6 +132,21 @@ def test_other_targets_keep_the_reduction_apart(target: str) -> None:
 def test_a_product_that_does_not_fill_the_machine_keeps_its_reduction_apart() -> None:
     assert blocks_in(product_of(statistics((512, 512, 64), (-1,), stored=True), "h100").body) == []
     assert len(blocks_in(product_of(statistics((4096, 4096, 64), (-1,), stored=True), "h100").body)) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "target", "said"),
+    [
+        ((4096, 4096, 64), (-1,), "h100", "begins in the epilogue of r0, 64 columns"),
+        ((4096, 4096, 64), (-1, -2), "h100", "the epilogue of r0 has a reduction already"),
+        ((512, 512, 64), (-1,), "h100", "a tile for each of 132 SMs"),
+        ((4096, 4096, 64), (-1,), "a100", "no template of sm80"),
+    ],
+)
+def test_explain_says_where_a_reduction_begins_or_why_not(
+    shape: tuple[int, ...], axes: tuple[int, ...], target: str, said: str
+) -> None:
+    assert said in explain(prepare(statistics(shape, axes, stored=True), target=target))
 
 
 def planted(kernel: ir.Kernel, twice: bool = False, **fields: Any) -> ir.Kernel:

@@ -68,10 +68,11 @@ def reductions_of_products(program: Program, target: Target) -> Iterator[tuple[s
     """Of a program that `reduce_in_blocks` made: each reduction of what a product computes, and where it begins, or why apart."""
     products = [r for r in program.body if isinstance(r, Region) and not isinstance(gemm_view(r), str)]
     for product in products:
-        for p in without_partials(product)[1]:
+        plain, begun = without_partials(product)
+        for p in begun:
             what = "columns" if p.width == BLOCK["n"] else "rows"
             yield p.let, f"begins in the epilogue of {product.name}, {p.width} {what} of {p.source} at a time"
-        stored = {y.to: y for y in product.yields}
+        stored = {y.to: y for y in plain.yields}
         for reader in program.body:
             for let in reader.lets if isinstance(reader, Region) and reader is not product else ():
                 mine = {r.tensor for r in reads(let.expr)} & set(stored)

@@ -9,7 +9,7 @@ from tatami.plan.accesses import AccessMove, accesses, gathers_along
 from tatami.plan.choose_blocks import reduce_blocks, scan_blocks
 from tatami.plan.estimate import loops_estimate, pass_cycles, rows_estimate, trips
 from tatami.plan.ir import Candidate, CpuRows, Pass, Rejected, Scalar
-from tatami.plan.passes import Skeleton, nest_of, row_major_order
+from tatami.plan.passes import Skeleton, nest_of
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import At, Let, Region
 from tatami.region.walk import let_uses, lets_by_name
@@ -39,8 +39,6 @@ def rows_candidate(
         return Rejected(
             "cpu_rows", f"vectors of {target.vector_bytes} bytes hold {width} lane of 4 bytes; at least 2 are needed"
         )
-    if row_major_order(region):
-        return Rejected("cpu_rows", "1 write at computed positions; vector loops take 0")
     moves = accesses(region)
     lets = lets_by_name(region)
     allowed = [a for a in bones.outer if not any(gathers_along(region, let, a) for let in region.lets)] or list(bones.outer)

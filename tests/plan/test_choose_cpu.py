@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.plan.choose import choose
@@ -207,3 +209,18 @@ def test_a_long_k_is_split_where_the_sums_are_few() -> None:
     for wrong in (msgspec.structs.replace(plan, parts=1), msgspec.structs.replace(plan, split="m")):
         (d,) = verify_plan(wrong, matmul(256, 256, 32768, transpose_a=True), AVX512)
         assert d.kind == "InvalidPlan" and "give parts" in str(d)
+
+
+def test_rows_at_computed_positions_are_written_in_vectors() -> None:
+    """As in gradients of embeddings and caches of keys. Equal positions are added in order."""
+    g = tt.Graph("scatter")
+    zeros, at, rows = g.input("z", (512, 64), tt.fp32), g.input("i", (300,), tt.i64), g.input("x", (300, 64), tt.fp32)
+    g.output("y", zeros.scatter(0, at, rows, op="add"))
+    f = tt.compile(g, target="cpu")
+    (plan,) = [r.choices[-1].plan for r in f.stages["plan"].value.main.regions]
+    assert isinstance(plan, CpuRows) and plan.width > 1
+    rng = np.random.default_rng(0)
+    z, i, x = rng.standard_normal((512, 64)).astype("f4"), rng.integers(0, 40, 300), rng.standard_normal((300, 64)).astype("f4")
+    wanted = z.copy()
+    np.add.at(wanted, i, x)
+    np.testing.assert_array_equal(f({"z": z, "i": i, "x": x})["y"], wanted)

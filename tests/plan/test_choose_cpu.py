@@ -215,7 +215,7 @@ def test_rows_at_computed_positions_are_written_in_vectors() -> None:
     """As in gradients of embeddings and caches of keys. Equal positions are added in order."""
     g = tt.Graph("scatter")
     zeros, at, rows = g.input("z", (512, 64), tt.fp32), g.input("i", (300,), tt.i64), g.input("x", (300, 64), tt.fp32)
-    g.output("y", zeros.scatter(0, at, rows, op="add"))
+    g.output("y", zeros.scatter_nd(at.reshape(300, 1), rows, op="add"))
     f = tt.compile(g, target="cpu")
     (plan,) = [r.choices[-1].plan for r in f.stages["plan"].value.main.regions]
     assert isinstance(plan, CpuRows) and plan.width > 1

@@ -87,6 +87,8 @@ TILES = {
 """By instruction: tiles, and that of a split product."""
 FETCHED_TILE, FETCHED_STAGES = 128 * 256, 3
 """The smallest tile, and the fewest stages beside it, with which a residual is fetched under the products."""
+SPLIT_SHAPES = 2
+"""Of the SM90 shapes that split k, those that are candidates: the fastest."""
 SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32, 64))
 Choice = tuple[tuple[Guarded, ...], tuple[Rejected, ...]]
 
@@ -108,7 +110,7 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     choices: list[Guarded] = []
     rejected: tuple[Rejected, ...] = ()
     traffic = _traffic(region, view, sizes)
-    for conditions, candidates in _groups(region, view, target):
+    for conditions, candidates in _groups(region, view, target, sizes):
         best, refused = fastest(candidates, view, target, sizes, traffic)
         rejected = rejected or refused
         if best is not None:
@@ -264,7 +266,7 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
         pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
         return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
     region, _ = without_partials(region)
-    _, candidates = _groups(region, view, target)[0]
+    _, candidates = _groups(region, view, target, sizes)[0]
     return _offers([c.plan for c in candidates], region, view, target, sizes)
 
 
@@ -311,7 +313,9 @@ def _offers(
     return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
 
 
-def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[Condition, ...], list[Candidate]]]:
+def _groups(
+    region: Region, view: GemmView, target: Target, sizes: Mapping[str, int]
+) -> list[tuple[tuple[Condition, ...], list[Candidate]]]:
     """Candidates by the conditions under which they apply; the last apply always."""
     slow = [] if not why_not_mma(view) else _sync_candidates(region, view, target)
     if slow and (target.isa != "sm90" or why_not_wgmma(region, view)):
@@ -324,14 +328,14 @@ def _groups(region: Region, view: GemmView, target: Target) -> list[tuple[tuple[
         loads = sm90_loads(region, view, conditions) if target.isa == "sm90" else ""
         if isinstance(loads, Loads):
             conditions = _not_empty(conditions, mapped_sizes(region, view))
-            fast = _sm90_candidates(region, view, conditions, loads)
+            fast = _sm90_candidates(region, view, conditions, loads, target, sizes)
         few = isinstance(loads, Loads) and not loads.why
         out.append((conditions, fast if slow else [*fast, *_sm80_candidates(region, view, width, few=few)]))
     if conditions or not wide:
         general = slow or _sm80_candidates(region, view, min(2, width // 2), few=True)
         loads = sm90_loads(region, view, ()) if target.isa == "sm90" else ""
         if isinstance(loads, Loads) and not _not_empty((), mapped_sizes(region, view)):
-            general = [*_sm90_candidates(region, view, (), loads), *general]
+            general = [*_sm90_candidates(region, view, (), loads, target, sizes), *general]
         out.append(((), general))
     return out
 
@@ -349,13 +353,33 @@ def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = Fal
     return out
 
 
-def _sm90_candidates(region: Region, view: GemmView, conditions: tuple[Condition, ...], loads: Loads) -> list[Candidate]:
+def _sm90_candidates(
+    region: Region,
+    view: GemmView,
+    conditions: tuple[Condition, ...],
+    loads: Loads,
+    target: Target,
+    sizes: Mapping[str, int],
+) -> list[Candidate]:
+    """Shapes that split k are ranked among themselves, and SPLIT_SHAPES of them kept: which of them is any good depends on
+    how many tiles there are."""
     staged, row = can_stage(region, view, conditions), row_bytes(region, view, loads)
     shapes = sm90_shapes(region, view, staged, loads)
     if residuals(view) and not why_not_fetched(region, view, conditions):
-        fetched = (msgspec.structs.replace(s, fetched=True) for s in shapes if s.tile[0] * s.tile[1] >= FETCHED_TILE)
+        fetched = (
+            msgspec.structs.replace(s, fetched=True) for s in shapes if s.split_k == 1 and s.tile[0] * s.tile[1] >= FETCHED_TILE
+        )
         shapes += [s for s in fetched if stages_of(s, staged, row) >= FETCHED_STAGES]
-    return [Candidate(sm90_plan(region, view, shape, staged, row, loads)) for shape in shapes]
+    plans = [sm90_plan(region, view, shape, staged, row, loads) for shape in shapes]
+    split = [p for p in plans if p.split_k > 1]
+    dtype, traffic = view.lhs.dtype, _traffic(region, view, sizes)
+
+    def rank(plan: Sm90Mma) -> tuple[bool, float]:
+        unfit = [*_rules(plan, view), *hard_limits(plan, dtype, target), *stop_rules(plan, dtype, target)]
+        return bool(unfit), gpu_estimate(plan, dtype, _dims(view, sizes, plan.tile[0]), target, traffic)["total"]
+
+    left_out = sorted(split, key=rank)[SPLIT_SHAPES:]
+    return [Candidate(p) for p in plans if p not in left_out]
 
 
 def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Candidate]:

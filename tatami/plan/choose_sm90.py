@@ -59,6 +59,11 @@ class Shape(msgspec.Struct, frozen=True):
     """What the epilogue reads for each result comes by TMA."""
 
     @property
+    def is_streamed(self) -> bool:
+        """Persistent, the next tile's loads under the stores of the one before: whole tiles, and the parts that CTAs share."""
+        return self.split_k == 1 or self.cluster != (1, 1)
+
+    @property
     def multicast(self) -> Literal["none", "a", "b", "both"]:
         """What the CTAs of the cluster can share."""
         match self.cluster[0] > 1, self.cluster[1] > 1:
@@ -72,6 +77,15 @@ class Shape(msgspec.Struct, frozen=True):
                 return "none"
 
 
+PARTS_OF_K = (
+    Shape((64, 128), 1, split_k=4),
+    Shape((64, 64), 1, split_k=16),
+    Shape((128, 128), cluster=(2, 1), split_k=4),
+    Shape((128, 192), cluster=(2, 1), split_k=2),
+    Shape((128, 256), cluster=(2, 1), split_k=4),
+)
+"""On a plain grid for products of few tiles; of persistent tiles, the larger and shared ones, where whole tiles leave SMs idle
+in the last wave."""
 SHAPES = (
     Shape((128, 256)),
     Shape((128, 256), cluster=(2, 1)),
@@ -86,8 +100,7 @@ SHAPES = (
     Shape((64, 64), 1),
     Shape((128, 32), swap_ab=True),
     Shape((128, 16), swap_ab=True),
-    Shape((64, 128), 1, split_k=4),
-    Shape((64, 64), 1, split_k=16),
+    *PARTS_OF_K,
 )
 
 
@@ -233,6 +246,8 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
         walked = (shape.cluster[1] > 1, shape.cluster[0] > 1)
         if any(many and major is None for many, major in zip(walked, (a, b))):
             continue  # CTAs do not share the pixels of a walk
+        if shape.split_k > 1 and shape.is_streamed and None in majors:
+            continue  # equal parts of k end behind the windows of an image
         if "cp_async" in loads.loaders and (shape.cluster != (1, 1) or _has_many_places(view, loads, shape)):
             continue
         if (staged or not crowded) and all(extent % (64 if major == "mn" else 8) == 0 for major, extent in boxes):

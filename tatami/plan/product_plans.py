@@ -38,7 +38,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
     bk = row // view.lhs.dtype.itemsize
     stages = stages_of(shape, staged, row)
     cm, cn = shape.cluster
-    whole = shape.split_k == 1 and view.groups is None
+    streamed = shape.is_streamed and view.groups is None
     staged = staged and shape.split_k == 1
     by_threads = "cp_async" in loads.loaders
     return Sm90Mma(
@@ -52,7 +52,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
         layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
         algo_choice={kind_of(view): "implicit_gemm"},
         local_edges=edges_of(region, view),
-        async_=Async(True, stages, whole),
+        async_=Async(True, stages, streamed),
         inst_shape=sm90_instruction(view.lhs.dtype, bn),
         k_steps=bk // sm90_depth(view.lhs.dtype),
         consumers=shape.consumers,
@@ -61,7 +61,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
         loads=loads.loaders[::-1] if shape.swap_ab else loads.loaders,
         cluster=shape.cluster,
         multicast=shape.multicast,
-        persistent=whole,
+        persistent=streamed,
         epilogue_store="stmatrix_tma" if staged else "direct",
         epilogue_load="tma" if shape.fetched else "direct",
         split_k=shape.split_k,

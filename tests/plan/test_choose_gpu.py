@@ -89,6 +89,27 @@ def test_a_dtype_without_a_ring_takes_the_synchronous_template() -> None:
     assert "fp64" in rejected[0].why
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "tile", "parts"),
+    [(2304, 2048, 16384, (128, 128, 64), 4), (1024, 1024, 16384, (128, 256, 64), 4), (512, 512, 8192, (64, 128, 64), 4)],
+)
+def test_parts_of_k_fill_the_last_wave(m: int, n: int, k: int, tile: tuple[int, ...], parts: int) -> None:
+    """Large tiles are persistent and shared by a cluster, small ones of a plain grid; without parts all are slower."""
+    found, rejected = choices(gemm(m, n, k), "sm90", {})
+    plan = found[0].plan
+    large = tile != (64, 128, 64)
+    assert (plan.tile, plan.split_k, plan.persistent, plan.cluster) == (tile, parts, large, (2, 1) if large else (1, 1))
+    assert 10 <= len(rejected) + 1 <= 20
+    assert len([r for r in rejected if "sm90" in r.plan and "split_k" in r.plan]) == 1
+    whole = [r.estimate["total"] for r in rejected if "sm90" in r.plan and "split_k" not in r.plan]
+    assert found[0].estimate["total"] < min(whole)
+
+
+def test_whole_tiles_that_fill_the_waves_are_not_split() -> None:
+    found, _ = choices(gemm(4096, 4096, 4096), "sm90", {})
+    assert found[0].plan.split_k == 1
+
+
 def test_rejections_carry_both_numbers() -> None:
     found, rejected = choices(gemm(), "sm80")
     stopped = [r.why for r in rejected if "CTA/SM < 2" in r.why]

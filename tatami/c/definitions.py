@@ -325,12 +325,23 @@ def _of_numbers(key: str, base: str, lanes: int, needs: Needs) -> str:
     return f"static inline {v} t_{key}({v} a, {v} b) {{\n{body}\n}}"
 
 
-def _lib(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """lib_<libm function>_f32: through double, so that one rounding remains."""
-    function = key.split("_")[1]
-    two = function in ("pow", "atan2")
-    params = "float x, float y" if two else "float x"
-    return f"static inline float t_{key}({params}) {{ return (float){function}({'x, y' if two else 'x'}); }}"
+BY_FOURS = {
+    **dict.fromkeys(("pow", "atan2", "remainder", "modulus"), 2),
+    **dict.fromkeys(("tan", "atan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"), 1),
+}
+"""Functions of fp32 that go through double precision, and their operands: four at a time, as many doubles as a vector of AVX2
+has. Wider ones compilers take apart lane by lane."""
+
+
+def _by_fours(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """<function>_f32x<W>: `<function>four_f32` for each four lanes."""
+    fn = base.removesuffix("_f32")
+    v, four, names = needs.vector("f32", lanes), needs.vector("f32", 4), "xy"[: BY_FOURS[fn]]
+    one = needs.add(f"{fn}four_f32")
+    head = f"static inline {v} t_{key}({', '.join(f'{v} {n}' for n in names)}) {{\n"
+    unions = ", ".join(f"{n}s = {{{n}}}" for n in names)
+    each = f"  for (int i = 0; i < {lanes // 4}; ++i) xs.four[i] = {one}({', '.join(f'{n}s.four[i]' for n in names)});\n"
+    return f"{head}  union {{ {v} all; {four} four[{lanes // 4}]; }} {unions};\n{each}  return xs.all;\n}}"
 
 
 MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
@@ -348,6 +359,6 @@ MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "int": _integer_function,
     "compare": compare_halves,
     **dict.fromkeys(("larger", "smaller"), _of_numbers),
-    "lib": _lib,
+    **dict.fromkeys(BY_FOURS, _by_fours),
     **dict.fromkeys(("abs", "sign", "relu", "tf32", "max", "min", "isinf"), _simple),
 }

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 _OWN_F32 = {
-    "exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid", "sin", "cos", "atan", "atan2", "pow", "floor", "ceil", "round", "trunc",
+    "exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "trunc", "pow", "atan2", "tan", "atan",
+    "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh",
 }  # fmt: skip
+_BY_FOURS = {"rem": "remainder", "mod": "modulus"}
+"""Of vectors only: single numbers have instructions of their own."""
 _LIBM = {
     "tan": "tan",
     "asin": "asin",
@@ -116,6 +119,8 @@ def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) 
             return f"{needs.add(f'tf32_{element}x4')}({needs.add(f'splat_{element}x4')}({a}))[0]"
         case "abs" | "sign" | "relu" | "tf32" | "max" | "min" | "larger" | "smaller" | "isinf":
             return f"{needs.add(f'{fn}_{element}{v}')}({', '.join(args)})"
+        case "rem" | "mod" if element == "f32" and lanes > 1:
+            return f"{needs.add(f'{_BY_FOURS[fn]}_f32x{lanes}')}({', '.join(args)})"
         case "mod":
             scalar = needs.add(f"mod_{element}")
             return f"{scalar}({a}, {args[1]})" if lanes == 1 else _each(scalar, 2, element, lanes, args, needs)
@@ -127,12 +132,7 @@ def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) 
             return f"{needs.add(f'{fn}_f32x{lanes}')}({', '.join(args)})"
         single = ", ".join(f"{needs.add('splat_f32x4')}({x})" for x in args)
         return f"{needs.add(f'{fn}_f32x4')}({single})[0]"
-    if element == "f32" and fn in _DIRECT_F32:
-        function = _DIRECT_F32[fn]
-    elif element == "f32":
-        function = needs.add(f"lib_{_LIBM[fn]}_f32")
-    else:
-        function = _LIBM[fn]
+    function = _DIRECT_F32[fn] if element == "f32" else _LIBM[fn]
     if lanes == 1:
         return f"{function}({', '.join(args)})"
     return _each(function, len(args), element, lanes, args, needs)

@@ -17,6 +17,7 @@ import msgspec
 from tatami.core.bounds import is_at_most
 from tatami.core.expr import ZERO, Expr, exact_div, expr
 from tatami.execution.ir import BufferInfo, Choose, Copy, ExecutionPlan, Instruction, Launch
+from tatami.execution.waves import placed
 from tatami.region.concatenation import Part, concatenated
 from tatami.region.ir import Program, Region
 
@@ -64,11 +65,8 @@ class _Joining:
         """The parts by the whole buffer each lies in; and where that would begin, if they agree."""
         found: dict[str, list[tuple[Part, Expr]]] = {}
         for part in parts:
-            root, start = part.name, part.offset
-            while self.buffers[root].parent:
-                start = start - (self.buffers[root].offset or ZERO)
-                root = self.buffers[root].parent
-            found.setdefault(root, []).append((part, start))
+            root, within = placed(self.buffers, part.name)
+            found.setdefault(root, []).append((part, part.offset - within))
         out: list[tuple[str, Expr | None, tuple[Part, ...]]] = []
         for root, own in found.items():
             starts = {start for _, start in own}
@@ -79,10 +77,9 @@ class _Joining:
         """May buffer `root` be the slice of `whole` that its parts, all of them, are to make up?"""
         b = self.buffers[root]
         held = sum((self.buffers[p.name].elements for p in own), ZERO)
-        is_made = root in self.made or any(o.parent == root for o in self.buffers.values())
         is_aligned = exact_div(at * b.dtype.itemsize, expr(b.alignment)) is not None
         is_plain = b.kind == "arena" and b.dtype == whole.dtype and b.layout is None
-        return is_plain and is_made and held == b.elements and is_aligned
+        return is_plain and root in self.made and held == b.elements and is_aligned
 
     def _copy(self, part: Part, whole: BufferInfo, number: int) -> Instruction:
         b = self.buffers[part.name]

@@ -36,7 +36,7 @@ from tatami.execution.ir import (
     Ptr,
     TensorMap,
 )
-from tatami.execution.waves import dependences, operation_sizes, operation_symbols, roots
+from tatami.execution.waves import dependences, operation_sizes, operation_symbols, placed, roots
 
 
 def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
@@ -264,10 +264,7 @@ def _writers(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 def _disjoint(program: str, info: dict[str, BufferInfo], base: str, names: list[str]) -> list[Diagnostic]:
     ranges: list[tuple[str, Expr, Expr]] = []
     for name in names:
-        start, at = ZERO, name
-        while at != base:
-            start = start + (info[at].offset or ZERO)
-            at = info[at].parent
+        _, start = placed(info, name)
         ranges.append((name, start, start + info[name].elements))
     out: list[Diagnostic] = []
     if all(_int(low) is not None and _int(high) is not None for _, low, high in ranges):

@@ -7,10 +7,12 @@ buffer in another's place, come after every read of the old value.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, free_vars
+from tatami.core.expr import ZERO, Expr, free_vars
 from tatami.execution.ir import (
     UNORDERED,
     BufferInfo,
@@ -44,6 +46,14 @@ def roots(plan: ExecutionPlan) -> dict[str, str]:
         for link in (*chain, name):
             out[link] = root
     return out
+
+
+def placed(info: Mapping[str, BufferInfo], name: str) -> tuple[str, Expr]:
+    """The whole buffer that `name` lies in at the end, and how many elements in it begins."""
+    start = ZERO
+    while info[name].parent:
+        start, name = start + (info[name].offset or ZERO), info[name].parent
+    return name, start
 
 
 def operation_sizes(op: Operation) -> tuple[Expr, ...]:

@@ -157,11 +157,7 @@ def _is_strict(plan: Sm90Mma) -> bool:
 
 
 def _body(
-    p: Problem,
-    plan: Sm90Mma,
-    loads: list[TmaLoad | CpAsync],
-    operands: tuple[Operand, Operand],
-    results: Results,
+    p: Problem, plan: Sm90Mma, loads: list[TmaLoad | CpAsync], operands: tuple[Operand, Operand], results: Results
 ) -> tuple[Stmt, ...]:
     a, b = operands
     boxes = [s for s in loads if isinstance(s, TmaLoad)]

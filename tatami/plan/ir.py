@@ -89,8 +89,8 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     """Packed panels and a register-tiled micro-kernel of mr x nr elements over kc (notes/cpu.md).
 
     `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that
-    threads divide: batch, m, n, or k in `parts`, whose sums are then added. `nc` columns are copied, or read, together. `packed` names operands whose panels `setup`
-    writes once. `in_place` names the sides whose operand is used where it lies, without a copy (region/matrix.py says
+    threads divide: batch, m, n, or k in `parts`, whose sums are then added. `nc` columns are copied, or read, together.
+    `packed` names operands whose panels `setup` writes once. `in_place` names the sides whose operand is used where it lies, without a copy (region/matrix.py says
     when). `dot`: narrow integers are packed and multiplied in pairs or quads of k, of which kc is then a number
     (region/narrow.py); by VNNI or by tiles of AMX where the name says so. Quads without either are widened by the
     micro-kernel: half the bytes of pairs, for a third more instructions.

@@ -33,9 +33,20 @@ from tatami.tiny.lower_movement import MOVEMENT
 from tatami.tiny.lower_recurrent import RECURRENT
 from tatami.tiny.lower_reduction import REDUCTION
 from tatami.tiny.lower_rule import Rule, Use
+from tatami.tiny.lower_transposed import conv_transpose
 from tatami.tiny.small_dtypes import as_bytes, carrier
 
-RULES: dict[str, Rule] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **RECURRENT, **KERNEL, **CONTROL}
+RULES: dict[str, Rule] = {
+    **ELEMENTWISE,
+    **MOVEMENT,
+    **CONTRACTION,
+    "conv_transpose": conv_transpose,
+    **REDUCTION,
+    **INDEXING,
+    **RECURRENT,
+    **KERNEL,
+    **CONTROL,
+}
 
 
 def lower(frontend: Module[Graph]) -> Module[Program]:

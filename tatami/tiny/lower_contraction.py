@@ -13,18 +13,15 @@ from tatami.frontend.operation import accumulation, right_aligned
 from tatami.frontend.ops_contraction import (
     Attention,
     Conv,
-    ConvTranspose,
     Einsum,
     Gemm,
     Matmul,
     conv_padding,
     einsum_sizes,
     einsum_terms,
-    kernel_sizes,
 )
 from tatami.frontend.ops_movement import filled
 from tatami.tiny.build import Value, axis_vars
-from tatami.tiny.lower_movement import spread
 from tatami.tiny.lower_rule import Rule, Use
 
 
@@ -133,59 +130,6 @@ def conv(use: Use[Conv]) -> Value:
     return with_bias(y, use.optional(2)).reshape(use.types[0].shape).cast(use.dtype)
 
 
-def conv_transpose(use: Use[ConvTranspose]) -> Value:
-    """A sum of gathers, never a scatter; the result is cropped to size at the end, then the bias is added."""
-    x, w, a = use[0], use[1], use.attrs
-    n = w.rank - 2
-    x = x if x.rank == w.rank else x.unsqueeze(0)
-    stride, dilation, padding = filled(a.stride, n), filled(a.dilation, n), conv_padding(a.padding, n)
-    kernel = kernel_sizes(w.shape[2:], use.site)
-    # (C, Cout/g, k..) -> (g, C/g, Cout/g, k..) -> (Cout, C/g, k..)
-    cin, cout = w.shape[0], w.shape[1] * a.groups
-    per_group = floordiv(cin, expr(a.groups))
-    weight = w.reshape((a.groups, per_group, *w.shape[1:])).permute((0, 2, 1, *range(3, 3 + n)))
-    weight = weight.reshape((cout, per_group, *w.shape[2:]))
-    if all(d == 1 for d in dilation) and any(s > 1 for s in stride) and 0 not in kernel:
-        y = _by_phases(x, weight, stride, kernel, a)
-    else:
-        y = _by_zeros(x, weight, stride, dilation, kernel, a)
-    out = use.types[0].shape[-n:]
-    crop = [(-padding[j][0], out[j] + padding[j][0] - y.shape[2 + j]) for j in range(n)]
-    y = y.pad([(0, 0), (0, 0), *crop])
-    return with_bias(y, use.optional(2)).reshape(use.types[0].shape).cast(use.dtype)
-
-
-def _by_phases(x: Value, weight: Value, stride: tuple[int, ...], kernel: tuple[int, ...], a: ConvTranspose) -> Value:
-    """Result element ``j*s + r`` is ``sum over q of x[j - q] * w[q*s + r]``: one conv whose channels are (Cout, r..),
-    its phases r then laid between the columns. No product with an inserted zero."""
-    n = len(stride)
-    cout, cin = weight.shape[0], weight.shape[1]
-    taps = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
-    weight = weight.pad([(0, 0), (0, 0), *((0, q * s - k) for q, s, k in zip(taps, stride, kernel, strict=True))])
-    split = weight.reshape((cout, cin, *(v for q, s in zip(taps, stride, strict=True) for v in (q, s))))
-    phases = [3 + 2 * j for j in range(n)]
-    split = split.permute((0, *phases, 1, *(2 + 2 * j for j in range(n)))).flip(range(2 + n, 2 + 2 * n))
-    channels = cout * math.prod(stride)
-    padded = x.pad([(0, 0), (0, 0), *((q - 1, q - 1) for q in taps)])
-    columns = tuple(size + q - 1 for size, q in zip(x.shape[2:], taps, strict=True))
-    y = convolved(padded, split.reshape((channels, cin, *taps)), columns, (1,) * n, (1,) * n, a.groups, a.acc_dtype)
-    y = y.reshape((x.shape[0], cout, *stride, *columns))
-    y = y.permute((0, 1, *(v for j in range(n) for v in (2 + n + j, 2 + j))))
-    return y.reshape((x.shape[0], cout, *(c * s for c, s in zip(columns, stride, strict=True))))
-
-
-def _by_zeros(
-    x: Value, weight: Value, stride: tuple[int, ...], dilation: tuple[int, ...], kernel: tuple[int, ...], a: ConvTranspose
-) -> Value:
-    """A conv of the spread-out operand with the reversed kernel."""
-    n = len(stride)
-    spaced = spread(x, range(2, 2 + n), stride)
-    reach = [(kernel[j] - 1) * dilation[j] for j in range(n)]
-    padded = spaced.pad([(0, 0), (0, 0), *((r, r) for r in reach)])
-    out = tuple(spaced.shape[2 + j] + reach[j] for j in range(n))
-    return convolved(padded, weight.flip(range(2, 2 + n)), out, (1,) * n, dilation, a.groups, a.acc_dtype)
-
-
 def einsum(use: Use[Einsum]) -> Value:
     """Two operands at a time, from the left; letters that no later operand and no result has are summed at once."""
     values = use.present
@@ -283,7 +227,6 @@ CONTRACTION: dict[str, Rule] = {
     "linear": linear,
     "grouped_matmul": grouped_matmul,
     "conv": conv,
-    "conv_transpose": conv_transpose,
     "einsum": einsum,
     "attention": attention,
 }

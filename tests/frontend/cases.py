@@ -201,6 +201,7 @@ case("conv_transpose1d", lambda g: X(g, 2, 3, "L").conv_transpose(X(g, 3, 4, 3, 
 case("conv_transpose2d", lambda g: X(g, 2, 4, 5, 6).conv_transpose(X(g, 4, 3, 3, 2, n="w"), stride=(2, 3), padding=1, output_padding=1, dilation=(1, 2)), lambda x, w: F.conv_transpose2d(t(x), t(w), stride=(2, 3), padding=1, output_padding=1, dilation=(1, 2)))
 case("conv_transpose2d-groups", lambda g: X(g, 2, 4, 5, 5).conv_transpose(X(g, 4, 3, 3, 3, n="w"), groups=2, padding=2), lambda x, w: F.conv_transpose2d(t(x), t(w), groups=2, padding=2))
 case("conv_transpose2d-phases", lambda g: X(g, 2, 4, "H", 6).conv_transpose(X(g, 4, 3, 3, 4, n="w"), X(g, 3, n="b"), stride=(2, 3), padding=1, output_padding=1), lambda x, w, b: F.conv_transpose2d(t(x), t(w), t(b), stride=(2, 3), padding=1, output_padding=1), H=5)
+case("conv_transpose2d-one-tap", lambda g: X(g, 2, 4, "H", 6).conv_transpose(X(g, 4, 3, 1, 3, n="w"), stride=2, padding=(1, 0)), lambda x, w: F.conv_transpose2d(t(x), t(w), stride=2, padding=(1, 0)), H=5)
 case("conv_transpose2d-short", lambda g: X(g, 1, 2, 3, 3).conv_transpose(X(g, 2, 6, 2, 2, n="w"), X(g, 12, n="b"), stride=4, output_padding=3, groups=2), lambda x, w, b: F.conv_transpose2d(t(x), t(w), t(b), stride=4, output_padding=3, groups=2))
 case("einsum", lambda g: (g.einsum("bij,bjk->bik", X(g, 2, 3, 4, n="a"), X(g, 2, 4, 5, n="b")), g.einsum("ii->i", X(g, 3, 3, n="c")), g.einsum("...ij,jk", X(g, 2, 1, 3, 4, n="d"), X(g, 4, 2, n="e"))))
 case("einsum-sum", lambda g: g.einsum("ijk->", X(g, 2, 3, 4, n="a")))

@@ -12,11 +12,14 @@ from .cases import CASES
 from .test_meaning import built
 
 PATTERNS = {"einsum-three": 2, "einsum-sum": 0, "einsum": 2, "matmul-size1": 0}
-"""Where the number of patterns is not one per node: a product of three, a plain sum, two of three, nothing to sum."""
+PATTERNS |= {"conv_transpose1d": 2, "conv_transpose2d-phases": 6, "conv_transpose2d-one-tap": 2}
+"""Where the number of patterns is not one per node: a product of three, a plain sum, two of three, nothing to sum; one per
+phase of a transposed convolution that has taps."""
 NAMES = [
     n for n in CASES if n.split("-")[0] in {o.name for o in OPS.values() if o.is_contraction} | {"conv1d", "conv2d", "conv3d"}
 ]
 NAMES += ["conv_transpose1d", "conv_transpose2d", "conv_transpose2d-groups", "conv_transpose2d-phases"]
+NAMES += ["conv_transpose2d-one-tap"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,6 +1,9 @@
 """The shape of what the frontend becomes (that it means the same is tested in tests/frontend/test_meaning.py)."""
 
+import math
+
 import numpy as np
+import pytest
 
 from tatami.core.dtype import DType
 from tatami.core.expr import expr
@@ -48,6 +51,21 @@ def test_no_scatter_in_transposed_convolution():
     x, w = g.input("X", (1, 3, "L"), F), g.input("K", (3, 4, 3), F)
     g.output("Y", x.conv_transpose(w, stride=2))
     assert "SCATTER" not in ops(g)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "products"), [(3, 2, 9), (2, 2, 4), (1, 2, 1), (4, 2, 16), (5, 4, 64), (5, 1, 25)]
+)
+def test_a_transposed_convolution_multiplies_by_few_zeros(kernel: int, stride: int, products: int):
+    """Products for each element of x and filter: 16 and 4 where phases of 3 and 1 taps were filled up; 25 phases of 4 are not
+    worth 25 kernels."""
+    g, size = Graph(), 64
+    x, w = g.input("X", (1, 8, size, size), F), g.input("K", (8, 4, kernel, kernel), F)
+    g.output("Y", x.conv_transpose(w, stride=stride))
+    nodes = lower(g.module()).main.nodes
+    sums = [n for n in nodes if isinstance(n.op, ReduceOp)]
+    made = sum(math.prod(int(str(s)) for n in nodes if n.id == r.src[0] for s in n.shape) for r in sums)
+    assert made / (8 * 4 * size * size) == pytest.approx(products, rel=0.15)
 
 
 def test_an_unproved_reshape_is_an_assumption():

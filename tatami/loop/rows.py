@@ -51,7 +51,7 @@ def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:
     plain = {let.name for let in lets}
     lets = stage_reads(region, lets, typer, lanes)
     staged = frozenset(let.name for let in lets) - plain
-    shared = shares_reduce or (blocks is not None and blocks.round > 0)
+    shared = blocks is not None and blocks.round > 0
     scheduler = Scheduler(region, lets, plan, lanes, staged, shared)
     nest = Nest(Emitter(region, scheduler.lets, typer), scheduler, blocks)
     return indices_before_loops(_Rows(region, nest, staged).body())

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, substitute, var
 from tatami.core.layout import address
 from tatami.loop.flatten import FlatLet, used_axes
 from tatami.loop.pointwise import lane_step
@@ -376,12 +376,20 @@ class Scheduler:
         axis, score = self.best(p.axes, p.lets)
         reduces = [n for item in p.items if item.kind == "reduce" for n in item.lets]
         if axis and reduces:
-            over = self.lets[reduces[0]].expr
-            assert isinstance(over, Reduce)
-            _, inner = self.best(over.axes, reduces)
-            if inner > sum(self.lane_score(n, axis) for n in reduces) + (1000 if axis == self.preferred else 0):
+            longest = max(reduces, key=self._length)
+            _, inner = self.best(self._over(longest), [longest])
+            if inner > self.lane_score(longest, axis) + (1000 if axis == self.preferred else 0):
                 axis = ""
         p.vector = axis if axis and score > -(1 << 29) else ""
+
+    def _over(self, name: str) -> tuple[str, ...]:
+        expr = self.lets[name].expr
+        assert isinstance(expr, Reduce)
+        return expr.axes
+
+    def _length(self, name: str) -> int:
+        """Terms of a reduce; many where sizes are not known."""
+        return product(self.sizes[a] for a in self._over(name)).as_int() or 1 << 40
 
     # -- storage ---------------------------------------------------------------------------------
     def _storage(self, phases: list[Phase]) -> dict[str, Storage]:

@@ -3,10 +3,13 @@
     s = sum_r x[r]          ->     p[b] = sum_i x[size*b + i];   s = sum_b p[b] + sum_e x[size*count + e]
     k = argmax_r x[r]       ->     v[b], w[b] = the extreme of block b and where;   k = size*b' + w[b'],  b' = argmax_b v[b]
 
-The blocks are of a fixed size: the result does not depend on the number of threads.
+The blocks are of a fixed size: the result does not depend on the number of threads. A reduce of the same results along
+another axis of the same length (a group's variance, after its mean) has the same blocks.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -21,28 +24,41 @@ from tatami.region.walk import Types, substitute_axes
 def split_reduces(
     region: Region, lets: tuple[FlatLet, ...], typer: Types, axis: str, size: Expr
 ) -> tuple[Region, tuple[FlatLet, ...]]:
-    """The Region with the new axes, and the lets with every reduce along `axis` in blocks of `size`."""
-    n = next((it.size for it in region.reduce_axes if it.name == axis), ZERO)
+    """The Region with the new axes, and the lets with every reduce along `axis`, or one like it, in blocks of `size`."""
+    sizes = {it.name: it.size for it in (*region.iters, *region.reduce_axes)}
+    n = sizes[axis]
     count = floordiv(n, size)
     if count == ZERO:
         return region, lets
-    split = _Split(typer, axis, size, count, n - count * size)
+    split = _Split(typer, axis, _axes_cut(lets, axis, sizes), size, count, n - count * size)
     for let in lets:
         split.let(let)
     new = (Iter(split.block, count), Iter(split.inner, size), Iter(split.end, split.rest))
     return msgspec.structs.replace(region, reduce_axes=(*region.reduce_axes, *new)), tuple(split.out)
 
 
+def _axes_cut(lets: tuple[FlatLet, ...], axis: str, sizes: Mapping[str, Expr]) -> dict[str, str]:
+    """By the name of a reduce, the axis of it that is cut: `axis`, or one as long of a sum or extreme with the results of
+    one along `axis`."""
+    reduces = {let.name: (let.axes, let.expr) for let in lets if let.kind == "reduce" and isinstance(let.expr, Reduce)}
+    out = {name: axis for name, (_, e) in reduces.items() if axis in e.axes}
+    results = {reduces[name][0] for name in out}
+    for name, (axes, e) in reduces.items():
+        if name not in out and axes in results and sizes[e.axes[0]] == sizes[axis] and e.fn not in ("argmax", "argmin"):
+            out[name] = e.axes[0]
+    return out
+
+
 class _Split:
-    def __init__(self, typer: Types, axis: str, size: Expr, count: Expr, rest: Expr) -> None:
+    def __init__(self, typer: Types, axis: str, cut: dict[str, str], size: Expr, count: Expr, rest: Expr) -> None:
         self.typer = typer
-        self.axis, self.size, self.count, self.rest = axis, size, count, rest
+        self.cut, self.size, self.count, self.rest = cut, size, count, rest
         self.block, self.inner, self.end = f"{axis}b", f"{axis}i", f"{axis}e"
         self.out: list[FlatLet] = []
 
     def let(self, let: FlatLet) -> None:
         e = let.expr
-        if let.kind != "reduce" or not isinstance(e, Reduce) or self.axis not in e.axes:
+        if let.name not in self.cut or not isinstance(e, Reduce):
             self.out.append(let)
         elif e.fn not in ("argmax", "argmin"):
             self.total(let, e)
@@ -58,25 +74,27 @@ class _Split:
         self.out.append(FlatLet(name, axes, dtype, "reduce" if isinstance(e, Reduce) else "map", e))
         return At(name, tuple(var(a) for a in axes))
 
-    def along(self, e: Reduce, fn: str, dtype: DType, axis: str, start: Expr) -> Reduce:
-        """A part of the reduce: from `start` on, along `axis`."""
-        body = substitute_axes(e.body, {self.axis: start + var(axis)}, {})
-        return Reduce(fn, tuple(axis if a == self.axis else a for a in e.axes), None, dtype, body)
+    def along(self, e: Reduce, cut: str, fn: str, dtype: DType, axis: str, start: Expr) -> Reduce:
+        """A part of the reduce: from `start` of its axis `cut` on, along `axis`."""
+        body = substitute_axes(e.body, {cut: start + var(axis)}, {})
+        return Reduce(fn, tuple(axis if a == cut else a for a in e.axes), None, dtype, body)
 
     def parts(self, let: FlatLet, e: Reduce, fn: str, dtype: DType, suffix: str) -> tuple[At, At | None]:
         """The partial results of the blocks, and that of what is left (None: nothing is)."""
-        of_blocks = self.along(e, fn, dtype, self.inner, var(self.block) * self.size)
+        cut = self.cut[let.name]
+        of_blocks = self.along(e, cut, fn, dtype, self.inner, var(self.block) * self.size)
         blocks = self.made(let, f"{suffix}b", (self.block, *let.axes), dtype, of_blocks)
         if self.rest == ZERO:
             return blocks, None
-        return blocks, self.made(let, f"{suffix}e", let.axes, dtype, self.along(e, fn, dtype, self.end, self.count * self.size))
+        rest = self.along(e, cut, fn, dtype, self.end, self.count * self.size)
+        return blocks, self.made(let, f"{suffix}e", let.axes, dtype, rest)
 
     def places(self, let: FlatLet, e: Reduce, value: DType, tops: At, left: At | None) -> tuple[At, At | None]:
         """Where in its block each extreme stands first: the least index of an equal element, or of a NaN (then the
         extreme is NaN and equals none). Cheaper than a search that compares and keeps positions at every step."""
 
         def first(axis: str, start: Expr, top: At) -> Reduce:
-            body = substitute_axes(e.body, {self.axis: start + var(axis)}, {})
+            body = substitute_axes(e.body, {self.cut[let.name]: start + var(axis)}, {})
             found: RegionExpr = Binary("eq", body, top)
             if value.is_float:
                 found = Binary("or", found, Unary("isnan", body))

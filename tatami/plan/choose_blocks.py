@@ -66,7 +66,10 @@ def reduce_blocks(region: Region, vector: str, target: Target, sizes: Mapping[st
     size = max(1, REDUCE_BLOCK // (inner * (results if across else 1)))
     size = size // 64 * 64 if size > 64 else size
     known = extents[reduce.axes[0]].as_int()
-    return None if known is not None and known < 2 * size else Blocks(reduce.axes[0], size)
+    if known is not None and known < 2 * size:
+        return None
+    blocks = -(-size_at(extents[reduce.axes[0]], sizes) // size)
+    return Blocks(reduce.axes[0], size, 0 if _have_lines_of_their_own(tasks, target) else blocks)
 
 
 def _round(region: Region, let: Let, scan: Scan, across: str, size: int, target: Target, sizes: Mapping[str, int]) -> int:
@@ -76,14 +79,19 @@ def _round(region: Region, let: Let, scan: Scan, across: str, size: int, target:
     extents = all_axes(region)
     lanes = size_at(extents[across], sizes) if across else 1
     lines = trips(region, tuple(a for a in let.axes if a not in (scan.axis, across)), sizes)
-    tasks = lines * -(-lanes // LANES_OF_TASK)
-    if cores == 1 or tasks >= 4 * cores or tasks % cores == 0:
+    if _have_lines_of_their_own(lines * -(-lanes // LANES_OF_TASK), target):
         return 0
     if size_at(extents[scan.axis], sizes) * lanes < SHARED:
         return 0
     room = cores * max(target.l2_bytes, 1 << 18) // 2
     blocks = -(-size_at(extents[scan.axis], sizes) // size)
     return min(blocks, max(4 * cores, room // (size * lanes * max(4, scan.dtype.itemsize))))
+
+
+def _have_lines_of_their_own(tasks: int, target: Target) -> bool:
+    """Are the threads even when each takes whole lines?"""
+    cores = max(1, target.cores)
+    return cores == 1 or tasks >= 4 * cores or tasks % cores == 0
 
 
 def _power_of_two(n: int) -> int:

@@ -138,8 +138,7 @@ def loops_estimate(
     moves = accesses(region)
     width, threads = 1, 1
     if isinstance(plan, CpuRows):
-        in_order = any(isinstance(let.expr, Scan) for let in region.lets)
-        shared = plan.blocks is not None and (plan.blocks.round > 0 or not in_order)
+        shared = plan.blocks is not None and plan.blocks.round > 0
         width, threads = plan.width, max(1, target.cores) if plan.parallel or shared else 1
     cycles = sum(pass_cycles(region, bones, p, p.vector, width if p.vector else 1, moves, sizes) for p in plan.passes)
     return rows_estimate(facts, cycles, threads, target, sizes)

@@ -60,9 +60,9 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
     A block has a partial result of its own: what its elements reduce to, or the prefixes of a scan within it. Partials
     are joined in the order of the blocks, so that the result depends on sizes alone, never on threads.
 
-    A reduce: all threads take blocks; then the partials are reduced. A scan: with `round` 0 one thread goes along a
-    line and carries the total from block to block; else all threads make the totals of `round` blocks, the totals are
-    carried on, and all threads make the results of these blocks while what they read is still in cache.
+    With `round` 0 each thread has lines of its own: it reduces a line's blocks, then the partials; of a scan it carries
+    the total from block to block. Else all threads make the partials of `round` blocks of a line (of a reduce: of all);
+    those of a scan are carried on, and all threads make the results of these blocks while what they read is in cache.
     """
 
     axis: str

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from tatami.core.dtype import DType
+from tatami.core.expr import expr, var
 from tatami.core.tensor import numpy_dtype
+from tatami.loop.ir import For
+from tatami.loop.walk import nodes
 from tatami.plan.ir import Blocks, CpuRows
 from tatami.region.ir import Ref, Region
 from tests.loop.compiled import has_flags, kernel_of, run_kernel, run_sanitized, sanitizer_program
 from tests.loop.zoo import C, K, N, b, i0, let, r0, r1, read, red, region, tensor, u
+from tests.loop.zoo import c as const
 
 SIZES = [(1, 3, 5), (2, 7, 4), (3, 8, 1), (1, 64, 2), (2, 131, 3), (4, 0, 3)]
 
@@ -27,8 +31,9 @@ def place(fn: str, d: DType) -> Region:
     return region({"i0": N}, {"r0": C}, {"x": tensor(N, C, d=d)}, {"y": tensor(N, d=DType.i64)}, [let("l", "i0", e, DType.i64)])
 
 
-def plan(size: int, vector: str = "r1") -> CpuRows:
-    return CpuRows((), (), {}, vector, 8, 0, Blocks("r0", size))
+def plan(size: int, vector: str = "r1", own: tuple[str, ...] = ()) -> CpuRows:
+    """`own`: the axes of the lines that each thread takes for itself; none: threads share the blocks of all."""
+    return CpuRows(own, (), {}, vector, 8, len(own), Blocks("r0", size, 0 if own else 4))
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +42,13 @@ def needs_avx2() -> None:
         pytest.skip("this machine has no avx2")
 
 
+@pytest.mark.parametrize("own", [(), ("i0",)])
 @pytest.mark.parametrize("size", [1, 4, 16])
 @pytest.mark.parametrize(
     ("fn", "d"),
     [("sum", "i32"), ("sum", "fp32"), ("sum", "fp16"), ("prod", "i64"), ("max", "fp32"), ("min", "i8"), ("or", "bool"), ("and", "bool")],
 )  # fmt: skip
-def test_partial_results_join_to_the_whole(fn: str, d: str, size: int) -> None:
+def test_partial_results_join_to_the_whole(fn: str, d: str, size: int, own: tuple[str, ...]) -> None:
     dtype = DType(d)
     of = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "or": np.logical_or, "and": np.logical_and}[
         fn
@@ -51,7 +57,7 @@ def test_partial_results_join_to_the_whole(fn: str, d: str, size: int) -> None:
         if c == 0 and fn in ("max", "min"):
             continue
         x = np.random.default_rng(0).integers(0, 2 if d == "bool" else 3, (c, n, k)).astype(numpy_dtype(dtype))
-        fault, got = run_kernel(reduce(fn, dtype), {"x": x}, {"N": n, "C": c, "K": k}, plan(size), "avx2")
+        fault, got = run_kernel(reduce(fn, dtype), {"x": x}, {"N": n, "C": c, "K": k}, plan(size, own=own), "avx2")
         assert fault == 0
         with np.errstate(over="ignore"):
             np.testing.assert_array_equal(got["y"], of.reduce(x, axis=(0, 2), dtype=x.dtype))
@@ -86,6 +92,23 @@ def test_reduces_that_read_one_another_are_split_in_turn() -> None:
     got = run_kernel(r, {"x": x}, {"N": 1000}, plan(48, "r0"), "avx2")[1]["y"]
     x64 = x.astype(np.float64)
     np.testing.assert_allclose(got, np.log(np.exp(x64 - x64.max()).sum()) + x64.max(), rtol=1e-6)
+
+
+def test_a_variance_has_the_blocks_of_its_mean() -> None:
+    """Along an axis of another name; whoever takes the blocks, the sums are the same."""
+    n, c = 4, 1000
+    mean = red("sum", "r0", read("x", i0, r0))
+    off = b("sub", read("x", i0, var("j0")), b("mul", Ref("m"), const(1 / c)))
+    r = region(
+        {"i0": N}, {"r0": C, "j0": C}, {"x": tensor(N, C)}, {"y": tensor(N)},
+        [let("m", "i0", mean), let("v", "i0", red("sum", "j0", b("mul", off, off)))],
+    )  # fmt: skip
+    x = np.random.default_rng(0).standard_normal((n, c)).astype(np.float32) + 7
+    shared, alone = (run_kernel(r, {"x": x}, {"N": n, "C": c}, plan(48, "r0", own), "avx2")[1]["y"] for own in ((), ("i0",)))
+    np.testing.assert_array_equal(shared, alone)
+    np.testing.assert_allclose(shared, x.astype(np.float64).var(axis=1) * c, rtol=1e-6)
+    body = kernel_of(r, plan(48, "r0", ("i0",)), "avx2").body
+    assert sum(isinstance(x, For) and x.stop == expr(48) for x in nodes(body)) == 2
 
 
 def test_no_fault_under_sanitizers() -> None:

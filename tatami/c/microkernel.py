@@ -185,8 +185,11 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
   T *c = buffers[2];
   const int64_t rows = sizes[0], depth = sizes[1], k0 = sizes[2], k1 = sizes[3];
   int64_t panels = (rows + {t.mr - 1}) / {t.mr};
+  int64_t least = panels > 1 ? rows / panels : rows, rest = rows - least * panels, over = 0;
   for (int64_t p = 0; p < panels; ++p) {{
-    int64_t r = rows * (p + 1) / panels - rows * p / panels;{follows if t.fetches else ""}
+    int64_t r = least;
+    over += rest;
+    if (over >= panels) over -= panels, ++r;{follows if t.fetches else ""}
     switch (r) {{
 {cases}
     default: return {_REFUSED};

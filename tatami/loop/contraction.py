@@ -334,7 +334,7 @@ class _Contraction(PartsOfK):
         j0 = s * self.nr
         columns_lie, result = (self.columns_lie, self.result) if whole else (None, None)
         kind = "wide" if self.is_wide else "lies" if self.rows_lie else "into" if columns_lie or result else "gemm"
-        j1 = minimum(self.n, j0 + self.nr)
+        j1 = self.end_of_sliver(j0, whole and not self.is_wide)
         a, a_size = taken.panels, self.k
         if self.rows_lie is not None:
             a, a_size = self.place(self.rows_lie, values, i0, ZERO), self.rows_lie.pitch
@@ -380,7 +380,7 @@ class _Contraction(PartsOfK):
         """The same by tiles: panel by panel along all slivers of a band."""
         values, i0, sums, slivers = taken.values, taken.first, taken.sums, taken.slivers
         j0 = s * self.nr
-        j1, result = minimum(self.n, j0 + self.nr), self.result if whole else None
+        j1, result = self.end_of_sliver(j0, whole), self.result if whole else None
         a, pitch, step = taken.panels, self.k * DOT_COUNT[self.plan.dot], self.k
         if self.rows_lie is not None:
             a, pitch, step = self.place(self.rows_lie, values, i0, ZERO), self.rows_lie.pitch, self.rows_lie.pitch

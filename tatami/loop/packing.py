@@ -375,12 +375,17 @@ class Tiles:
             p = Point({a: substitute(v, {x: var(y)}) for a, v in bound.items()}, y if lanes > 1 else "", lanes)
             with self.em.block() as stmts:
                 body(y, p)
-            if lanes > 1:
-                stop, declare = self.integer(start + maximum(ZERO, floordiv(hi - start, expr(lanes))) * lanes)
-                out += [declare, loop.For(y, start, stop, tuple(stmts), step=lanes, simd=True)]
-                start = stop
+            count = (hi - start).as_int()
+            if lanes == 1:
+                stop = hi
+            elif count is not None:
+                stop = start + max(0, count) // lanes * lanes
             else:
-                out.append(loop.For(y, start, hi, tuple(stmts)))
+                stop, declare = self.integer(start + maximum(ZERO, floordiv(hi - start, expr(lanes))) * lanes)
+                out.append(declare)
+            if start != stop:
+                out.append(loop.For(y, start, stop, tuple(stmts), step=lanes, simd=lanes > 1))
+            start = stop
         return tuple(out)
 
 

@@ -101,7 +101,7 @@ class PartsOfK(Slivers):
         count = self.m * self.nr
         add = self.add(total.name, ZERO, sums, var(p) * each + var(s) * count, count)
         j0 = var(s) * self.nr
-        done = self.epilogue({}, ZERO, self.m, j0, minimum(self.n, j0 + self.nr), total.name)
+        done = self.epilogue({}, ZERO, self.m, j0, self.end_of_sliver(j0), total.name)
         body = (*self.clear(total.name, ZERO, count), loop.For(p, ZERO, parts, add), *done)
         return loop.Parallel(s, self.slivers, grain(GRAIN_PACK, count * parts), body, (total,))
 

@@ -115,6 +115,12 @@ class Slivers(FinishedSums):
         each = self.pack_columns(values, to, base + var(q) * self.k * self.sliver, lo + var(q) * self.sliver, k0, k1)
         return (loop.For(q, ZERO, count, each),)
 
+    def end_of_sliver(self, j0: Expr, is_full: bool = False) -> Expr:
+        """The column after the sliver that begins with column `j0`."""
+        n = self.n.as_int()
+        is_full = is_full or (n is not None and n % self.nr == 0)
+        return j0 + self.nr if is_full else minimum(self.n, j0 + self.nr)
+
     def copy_slivers(
         self,
         matrix: Matrix,

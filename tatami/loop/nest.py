@@ -8,6 +8,7 @@ for the axes of the pass            emit_pass, one environment for each outer po
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, product, var
@@ -15,6 +16,7 @@ from tatami.loop.arg_reduces import ArgReduces, is_arg_reduce
 from tatami.loop.flatten import FlatLet
 from tatami.loop.ir import Cast, Const, For, IndexOf, Reg, Value, type_of
 from tatami.loop.pointwise import Emitter, Point
+from tatami.loop.ranges import cuts
 from tatami.loop.reduces import Fold, Reduces
 from tatami.loop.scans import Scans
 from tatami.loop.schedule import Pass, Scheduler, cost, is_scan
@@ -92,7 +94,25 @@ class Nest:
             registers = 16 if self.plan.lanes >= 16 else 8
             several = max(1, min(several, registers // len(envs)))
         costly = self.is_costly(p.lets) and len(envs) == 1
-        self.lane_loops(p.vector, lanes_range, several, envs, lambda points: self.items(p, points, folds), costly)
+
+        def inside(points: list[Point]) -> None:
+            self.items(p, points, folds)
+
+        ranges = self.ranges(p, envs) if lanes_range is None and not folds else ()
+        for start, stop in ranges:
+            self.lane_loops(p.vector, (ZERO, expr(stop - start)), 1, envs, inside, True, expr(start))
+        if not ranges:
+            self.lane_loops(p.vector, lanes_range, several, envs, inside, costly)
+
+    def ranges(self, p: Pass, envs: list[dict[str, Expr]]) -> tuple[tuple[int, int], ...]:
+        """The vector loop of a pass of maps in parts in which conditions do not change; none when it is one part."""
+        size = self.sizes[p.vector].as_int()
+        if size is None or any(item.kind != "map" for item in p.items):
+            return ()
+        inlined = {n: let for n, let in self.lets.items() if let.kind == "map" and n not in self.e.stored}
+        env = {**envs[0], p.vector: var(p.vector)}
+        at = cuts([self.lets[n].expr for n in p.lets], env, p.vector, size, inlined)
+        return tuple(pairwise((0, *at, size))) if at else ()
 
     def width(self, axis: str) -> int:
         """Lanes along an axis: the plan's, or the largest power of two that fits a short axis."""
@@ -140,9 +160,10 @@ class Nest:
         envs: list[dict[str, Expr]],
         body: Callable[[list[Point]], None],
         costly: bool = False,
+        base: Expr | None = None,
     ) -> None:
         """A loop over `several` vectors at once (when more than one), over single vectors, and a scalar tail. A costly
-        body gets narrower vectors before the tail."""
+        body gets narrower vectors before the tail. With a `base` the span counts from there."""
         e = self.e
         start, stop = span or (ZERO, self.sizes[axis])
         lanes = self.width(axis)
@@ -153,13 +174,13 @@ class Nest:
             end = stop if step == 1 else start + floordiv(trip, expr(step)) * step
             if end == start:
                 continue
-            x = e.loop(self.sizes[axis])
+            x = e.loop(self.sizes[axis] if base is None else stop)
             count = max(step // lanes, 1)
             width = min(step, lanes)
             if all(coef % width == 0 for _, coef in start.terms):
                 e.aligned[x] = width
             points = [
-                Point({**env, axis: var(x) + i * width}, x if width > 1 else "", width, row)
+                Point({**env, axis: var(x) + i * width + (base or ZERO)}, x if width > 1 else "", width, row)
                 for row, env in enumerate(envs)
                 for i in range(count)
             ]

@@ -46,13 +46,11 @@ from tatami.loop.ir import (
     Within,
     type_of,
 )
+from tatami.loop.ranges import ANY, comparison
 from tatami.region import ir as region_ir
 from tatami.region.ir import Region, RegionExpr
 from tatami.region.walk import Types, children
 from tatami.tiny.ir import Bounds
-
-ANY = expr(1 << 62)
-"""Size of a guard that only asks its index not to be negative."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -256,7 +254,8 @@ class Emitter:
             case region_ir.Unary(fn=fn, x=x):
                 return Op(fn, (self.value(x, p),))
             case region_ir.Binary(fn=fn, x=x, y=y):
-                return self.binary(fn, x, y, p)
+                known = self.decided(e, p)
+                return self.binary(fn, x, y, p) if known is None else Const(known, DType.bool)
             case region_ir.Select():
                 return self.select(e, p)
             case region_ir.Cast(x=x, to=to, bits=bits):
@@ -367,8 +366,22 @@ class Emitter:
             return _index_value(value, dtype, 1, None)
         return _index_value(value, dtype, p.lanes, step)
 
+    def decided(self, e: region_ir.Binary, p: Point) -> bool | None:
+        """What a comparison of an index with a number is, where it is the same at every place of the loops."""
+        g = comparison(e)
+        if g is None:
+            return None
+        here = Guard(p.at(g.index), g.size)
+        return True if is_within(here.index, here.size, self.extents) else False if self.is_outside(here) else None
+
+    def is_outside(self, g: Guard) -> bool:
+        """Does a guard hold nowhere in the loops?"""
+        return any(is_within(distance, ANY, self.extents) for distance in (-g.index - 1, g.index - g.size))
+
     def within(self, guards: tuple[Guard, ...], p: Point) -> Value:
         """The conjunction of guards, one lane when no guard depends on the lane."""
+        if any(self.is_outside(g) for g in guards):
+            return Const(False, DType.bool)
         left = [g for g in guards if not is_within(g.index, g.size, self.extents)]
         uniform = tuple(g for g in left if self.step(g.index, p) == ZERO and self.step(g.size, p) == ZERO)
         parts: list[Value] = [Within(uniform)] if uniform else []
@@ -393,7 +406,12 @@ class Emitter:
         """`where`; a side that reads memory is evaluated only where its side of the predicate is taken."""
         lazy = (_reads(e.then) or _reads(e.other)) and self.guards_reads(e.pred)
         if not lazy:
-            pred, then, other = (self.value(x, p) for x in (e.pred, e.then, e.other))
+            pred = self.value(e.pred, p)
+            if isinstance(pred, Const):
+                return self.value(e.then if pred.value else e.other, p)
+            if p.vector and type_of(pred).lanes == 1 and comparison(e.pred) and (_reads(e.then) or _reads(e.other)):
+                return self.branch(pred, e.then, e.other, p)
+            then, other = (self.value(x, p) for x in (e.then, e.other))
             return Op("where", self.level(pred, then, other))
         with self.block() as test:
             pred = self.value(e.pred, p)

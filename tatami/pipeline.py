@@ -96,7 +96,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("tiny", lambda: normalize(s["tiny@imported"]))
     s.add("indexbook", lambda: analyse_indices(s["tiny"]))
     s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))
-    s.add("partition", lambda: partition(s["tiny"], s["indexbook"], s["poly_view"], target, decisions.partitions))
+    s.add("partition", lambda: partition(s["tiny"], s["indexbook"], s["poly_view"], target, decisions.partitions, hints))
     s.add("region@explicit", lambda: lower_to_regions(s["tiny"], s["indexbook"], s["poly_view"], s["partition"]))
     s.add("region", lambda: reduce_in_blocks(canonicalise(s["region@explicit"]), target))
     s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))

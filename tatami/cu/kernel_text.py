@@ -393,7 +393,7 @@ class _Printer:
         else:
             l.add("TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) TT_UNROLL for (int e = 0; e < BN / 2; ++e) acc[i][e] = 0.0f;")
         if k.weights is not None:
-            begin_text(k, l)
+            begin_text(k, k.weights, l)
 
     def block_math(self, s: Mma | Fma) -> None:
         k = self.k

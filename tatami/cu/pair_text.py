@@ -3,23 +3,25 @@
 A warp has rows of the tile and all keys of a block: WM rows of its own, or 16 of every 64 of its warpgroup (`Fragments`).
 A lane has two keys of every eight in rows lane / 4 and + 8 of every sixteen, as accumulators of m16n8 and of wgmma lie;
 the same registers, rounded and packed, are the A fragments of the second product. Scores are kept in units of log2(e),
-so that a weight is one exp2.
+so that a weight is one exp2; where weights are direct, a score is the weight, and a row has no state.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, step_of, substitute, var
+from tatami.core.expr import Expr, free_vars, step_of, substitute, var
 from tatami.core.scalar import number
 from tatami.cu.epilogue_text import let_lines, stored
 from tatami.cu.expr_text import SHORT, constant_text, factor_text, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.gpu.ir import Kernel, StRows, Weights
 from tatami.plan.ir import INST_K
-from tatami.region.ir import Binary, Const, Read, Ref, RegionExpr
-from tatami.region.walk import nodes, used_lets
+from tatami.region.ir import Binary, Const, Let, Read, Ref, RegionExpr
+from tatami.region.walk import nodes, rewrite, used_lets
 
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
@@ -121,15 +123,19 @@ def _at_end(e: Expr, largest: bool) -> str:
 def state_lines(k: Kernel, w: Weights, l: Lines) -> None:
     f = fragments_of(k)
     n = f"[{f.blocks}][2]"
-    l.add(f"float top{n}, total{n}, factor{n};  // of a row: the largest score, this lane's part of the sum, its last change")
+    if not w.direct:
+        l.add(
+            f"float top{n}, total{n}, factor{n};  // of a row: the largest score, this lane's part of the sum, its last change"
+        )
     lines = [f"float {f.array('s', 'BK')};"]
     if w.shape != "fma":
         lines.append(f"tt_u32 p[{f.blocks}][BK / {INST_K[w.shape]}][4];")
     l.add(*lines[:-1], f"{lines[-1]}  // scores and weights of a block of keys")
 
 
-def begin_text(k: Kernel, l: Lines) -> None:
-    l.add(f"{_rows(k)} {{ top[i][h] = {NEVER}; total[i][h] = 0.0f; }}")
+def begin_text(k: Kernel, w: Weights, l: Lines) -> None:
+    if not w.direct:
+        l.add(f"{_rows(k)} {{ top[i][h] = {NEVER}; total[i][h] = 0.0f; }}")
 
 
 def _rows(k: Kernel) -> str:
@@ -145,6 +151,8 @@ def weigh_text(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
     at = _score(k)
     with l.block():
         _score_lines(k, w, block, l)
+        if w.direct:
+            return
         with l.block(_rows(k)):
             l.add("float best = top[i][h];")
             l.add(f"{ELEMENTS} best = fmaxf(best, {at});", "best = tt_quad_max(best);")
@@ -160,7 +168,8 @@ def weigh_text(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
 def rescale_text(k: Kernel, w: Weights, l: Lines) -> None:
     """The accumulator by what the sums were multiplied with, and the weights as fragments."""
     f = fragments_of(k)
-    _scaled(k, "factor[i][h]", l)
+    if not w.direct:
+        _scaled(k, "factor[i][h]", l)
     if w.shape == "fma":
         return
     l.add(f"TT_UNROLL for (int i = 0; i < {f.blocks}; ++i)")
@@ -191,9 +200,11 @@ KEY = "const tt_i64 key = key0 + 8 * (e / 2) + 2 * (lane % 4) + e % 2;"
 def _score_lines(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
     at, rows, row = _score(k), _rows(k), _row_line(k)
     l.add(f"const tt_i64 key0 = k_first + (tt_i64)({index_text(block)}) * BK;")
+    if w.direct:
+        _direct_lines(k, w, l)
+        return
     parts = [w.score, *(x.expr for x in w.lets), *([w.excluded] if w.excluded is not None else [])]
-    reads = any(isinstance(n, Read) for e in parts for n in nodes(e))
-    by_blocks = not reads and (w.excluded is None or bool(w.low or w.high))
+    by_blocks = not _reads(parts) and (w.excluded is None or bool(w.low or w.high))
     scale = _scale(w.score)
     if scale is not None and by_blocks:
         l.add(f"{rows} {ELEMENTS} {at} *= {constant_text(scale, DType.fp32)};")
@@ -210,22 +221,93 @@ def _score_lines(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
                         text = f"{scalar_text(w.excluded, scope)[0]} ? {text} : {NEVER}"
                     l.add(f"score = {text};")
                 l.add(f"{at} = score * {constant_text(LOG2_E, DType.fp32)};")
-    if by_blocks and (w.excluded is not None or "k" in k.tail or k.split > 1):
-        with l.block("if (key0 < whole_first || key0 + BK > whole_end)"), l.block(rows):
-            l.add(row)
-            with l.block(ELEMENTS):
-                l.add(KEY)
-                seen = ["key < K"]
-                if w.excluded is not None:
-                    l.add(f"const float acc_value = {at};")
-                    seen.append(scalar_text(w.excluded, let_lines(k, w.lets, l))[0])
-                l.add(f"if (!({' && '.join(seen)})) {at} = {NEVER};")
+    if by_blocks:
+        _excluded_lines(k, w, NEVER, l)
+
+
+def _direct_lines(k: Kernel, w: Weights, l: Lines) -> None:
+    """A weight of every place, made of the last row's or key's values where there is no such, so that no branch stands
+    between products that are under way; then 0 where a key is not seen."""
+    at = _score(k)
+    of_keys = _reads_of_keys(k, w)
+    names = {read: f"of_key{i}" for i, read in enumerate(of_keys)}
+
+    def named(e: RegionExpr) -> RegionExpr:
+        return rewrite(e, lambda x: Ref(names[x]) if isinstance(x, Read) and x in names else x)
+
+    own, of_excluded = _behind(w.score, w.lets), _behind(w.excluded, w.lets)
+    asked = w.excluded is not None and _reads([w.excluded, *(x.expr for x in of_excluded)])
+    by_blocks = w.excluded is None or (not asked and bool(w.low or w.high))
+    lets = own if by_blocks else tuple(x for x in w.lets if x in (*own, *of_excluded))
+    lets = tuple(msgspec.structs.replace(x, expr=named(x.expr)) for x in lets)
+    for read, name in names.items():
+        l.add(f"float {name}s[(BK + 31) / 32];  // of every 32 keys, the one that other lanes ask this lane for")
+        with l.block("TT_UNROLL for (int c = 0; c < (BK + 31) / 32; ++c)"):
+            l.add("const tt_i64 place = key0 + 32 * c + 8 * (lane / 8) + 2 * (lane % 4) + lane / 4 % 2;")
+            l.add("const tt_i64 key = tt_min_size(place, keys - 1);")
+            l.add(f"{name}s[c] = {scalar_text(read, let_lines(k, (), l))[0]};")
+    with l.block(ELEMENTS):
+        l.add(KEY.replace(" key =", " place ="), "const tt_i64 key = tt_min_size(place, keys - 1);")
+        for name in names.values():
+            other = f"tt_shuffle_xor(tt_f32_to_bits({name}s[e / 8]), (lane & ~3) ^ 4 * (e % 8))"
+            l.add(f"const float {name} = tt_bits_to_f32({other});")
+        with l.block(_rows(k)):
+            l.add(f"const tt_i64 m = tt_min_size({fragments_of(k).row} + 8 * h, M - 1);")
+            l.add(f"const float acc_value = {at};")
+            known = {"acc": ("acc_value", DType.fp32)} | {name: (name, DType.fp32) for name in names.values()}
+            scope = let_lines(k, lets, l, known)
+            l.add(f"{at} = {scalar_text(named(w.score), scope)[0]};")
+            if not by_blocks:
+                assert w.excluded is not None
+                l.add(f"const bool counts = {scalar_text(named(w.excluded), scope)[0]};")
+                l.add(f"{at} = (place < K) & counts ? {at} : 0.0f;")
+    if by_blocks:
+        _excluded_lines(k, w, "0.0f", l)
+
+
+def _reads_of_keys(k: Kernel, w: Weights) -> tuple[Read, ...]:
+    """What a weight reads that is the same for all rows: a lane fetches some of it, and asks others for the rest, since an
+    address for each of its keys would take two registers."""
+    floats = {p.name for p in k.params if p.dtype.is_float and p.dtype != DType.fp64}
+    found = [n for e in (w.score, *(x.expr for x in _behind(w.score, w.lets))) for n in nodes(e) if isinstance(n, Read)]
+    moved = {n: frozenset().union(*map(free_vars, n.map)) for n in found if n.tensor in floats}
+    return tuple(n for n, by in moved.items() if "key" in by and "m" not in by)
+
+
+def _excluded_lines(k: Kernel, w: Weights, never: str, l: Lines) -> None:
+    """In blocks that not every row sees whole: `never` where a key is not seen."""
+    at = _score(k)
+    if w.excluded is None and "k" not in k.tail and k.split == 1:
+        return
+    with l.block("if (key0 < whole_first || key0 + BK > whole_end)"), l.block(_rows(k)):
+        l.add(_row_line(k))
+        with l.block(ELEMENTS):
+            l.add(KEY)
+            seen = ["key < K"]
+            if w.excluded is not None:
+                l.add(f"const float acc_value = {at};")
+                lets = _behind(w.excluded, w.lets) if w.direct else w.lets
+                seen.append(scalar_text(w.excluded, let_lines(k, lets, l))[0])
+            l.add(f"if (!({' && '.join(seen)})) {at} = {never};")
+
+
+def _reads(parts: list[RegionExpr]) -> bool:
+    return any(isinstance(n, Read) for e in parts for n in nodes(e))
+
+
+def _behind(e: RegionExpr | None, lets: tuple[Let, ...]) -> tuple[Let, ...]:
+    """Those of `lets` that `e` needs, in order."""
+    needed = set(used_lets(e)) if e is not None else set()
+    for let in reversed(lets):
+        if let.name in needed:
+            needed.update(used_lets(let.expr))
+    return tuple(x for x in lets if x.name in needed)
 
 
 def _scale(score: RegionExpr) -> float | None:
     """What one multiplication of the product gives the score in units of log2(e), where that is all."""
     match score:
-        case Ref():
+        case Ref(let="acc"):
             return LOG2_E
         case Binary(fn="mul", x=Ref(let="acc"), y=Const(value=c)) | Binary(fn="mul", x=Const(value=c), y=Ref(let="acc")):
             return float(number(c)) * LOG2_E
@@ -235,7 +317,9 @@ def _scale(score: RegionExpr) -> float | None:
 
 def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
     """What is left to do on a row of `acc`: its sum over the quad's lanes, and rows that see nothing, which are NaN. Parts
-    of the keys are joined by the kernel after this one."""
+    of the keys are joined by the kernel after this one. Of direct weights nothing is."""
+    if w.direct:
+        return
     f = fragments_of(k)
     with l.block(_rows(k)):
         l.add("total[i][h] = tt_quad_sum(total[i][h]);")

@@ -185,7 +185,7 @@ class Wgmma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", t
 
 class Weigh(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Weigh"):
     """`scores` of a block to weights exp(score - largest score of the row so far). Where the largest grows, the row's sum
-    is scaled by exp(old - new)."""
+    is scaled by exp(old - new). Direct weights know nothing of their row, and nothing is scaled."""
 
     scores: str
     block: Expr
@@ -447,6 +447,7 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
         score[m, key] = `score`(sum over d of left[m, d] * right[key, d]), -inf where `excluded` does not hold
         A[m, key]     = exp(score - max over key) / sum over key of exp(score - max over key)
 
+    or, where it is `direct`, A = score, 0 where `excluded` does not hold.
     `lets` come before `score`; in both `acc` is the first product. Division and the exception come last, on C."""
 
     left: Operand
@@ -456,6 +457,7 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     """Sixteens of d that are on chip."""
     lets: tuple[Let, ...]
     score: RegionExpr
+    direct: bool = False
     excluded: RegionExpr | None = None
     """The predicate of the scores that count."""
     low: tuple[Expr, ...] = ()

@@ -30,7 +30,7 @@ from tatami.gpu.sm90_pair import lower_sm90_pair
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.stream_ir import Param
 from tatami.plan.ir import GpuStream, Guarded, Pass, Sm80Pair, Sm90Pair
-from tatami.plan.pair_limits import PairPlan, pair_limits, pair_rules
+from tatami.plan.pair_limits import PairPlan, pair_limits, pair_rules, registers_of_weights
 from tatami.region.ir import Binary, Cast, Iter, Let, Read, Reduce, Ref, Region, RegionExpr, Yield
 from tatami.region.ir import Target as Output
 from tatami.region.pair_view import PairView, pair_view
@@ -49,6 +49,7 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
     if isinstance(view, str):
         raise fail("InvalidPlan", region.name, f"no pair of products to stream: {view}", "use a plan of kind gpu_stream")
     refuse(region.name, "InvalidPlan", pair_rules(plan, view))
+    refuse(region.name, "ResourceExceeded", pair_limits(plan, target, registers_of_weights(view)))
     p, w, beside = pair_problem(region, view, choice.conditions)
     parts = _parts(region, view, p, plan.split) if plan.split > 1 else None
     rows = beside if parts is None else parts.rows
@@ -125,7 +126,7 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
     )
     depth = words.index(sizes[v.depth])
     low, high = (tuple(words.index(e) for e in ends) for ends in (v.low, v.high))
-    w = Weights(left, right, depth, 0, lets, score, excluded, low, high, divided=v.divided, nan_weight=v.nan_weight)
+    w = Weights(left, right, depth, 0, lets, score, v.direct, excluded, low, high, divided=v.divided, nan_weight=v.nan_weight)
     w = msgspec.structs.replace(w, by_rows=bool(rows), known=known)
     roles = {v.rows: "m", v.keys: "k", v.depth: "d", v.columns: "n"} | dict.fromkeys(v.batch, "b")
     p = Problem(
@@ -207,7 +208,6 @@ def _two_sums(region: Region) -> GpuStream:
 
 def _lower(p: Problem, w: Weights, plan: PairPlan, rows: tuple[StRows, ...], target: Target) -> tuple[Kernel, Binding]:
     bm, bn, bk = plan.tile
-    refuse(p.region, "ResourceExceeded", pair_limits(plan, target))
     if w.depth.as_int() is None or not 0 < (w.depth.as_int() or 0) <= plan.depth or (p.n.as_int() or bn + 1) > bn:
         why = f"depth {w.depth} and {p.n} columns; the plan has room for {plan.depth} and {bn}"
         raise fail("InvalidPlan", p.region, why, "use a plan of kind gpu_stream")

@@ -112,7 +112,9 @@ def _weights(w: Weights) -> list[str]:
         out.append(f"    {name} {o.dtype} {o.param}[{o.offset} + {row}*({o.stride_mn}) + d*({o.stride_k})], {o.major}-major")
     out += [f"    {x.name} = {x.param}[{x.index}]" for x in w.known]
     lets = "; ".join(f"{x.name} = {show_expr(x.expr)}" for x in w.lets)
-    out.append(f"    acc = sum over d < {w.depth} of left * right{'; ' + lets if lets else ''}; score = {show_expr(w.score)}")
+    out.append(
+        f"    acc = sum over d < {w.depth} of left * right{'; ' + lets if lets else ''}; {'weight' if w.direct else 'score'} = {show_expr(w.score)}"
+    )
     if w.excluded is not None:
         ends = [", ".join(map(str, e)) or "any" for e in (w.low, w.high)]
         seen = f", keys {ends[0]} to {ends[1]}" if w.low or w.high else ""

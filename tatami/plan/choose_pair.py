@@ -13,7 +13,7 @@ from tatami.core.target import Target
 from tatami.plan.gpu_limits import MAX_SPLIT, sm80_instruction
 from tatami.plan.ir import Guarded, Rejected, Sm80Pair, Sm90Pair
 from tatami.plan.pair_estimate import pair_estimate
-from tatami.plan.pair_limits import MAX_SECTION, PairPlan, pair_limits, pair_rules
+from tatami.plan.pair_limits import MAX_SECTION, PairPlan, pair_limits, pair_rules, registers_of_weights
 from tatami.plan.pair_work import balanced_section
 from tatami.plan.passes import size_at
 from tatami.region.ir import Read, Region
@@ -91,7 +91,7 @@ def tunable_pairs(region: Region, target: Target, sizes: Mapping[str, int]) -> t
         for p in _role_plans(region, view, target, sizes, tiles)
         for stages in (2, 3, 4)
     ]
-    fits = [p for p in plans if not [*pair_rules(p, view), *pair_limits(p, target)]]
+    fits = [p for p in plans if not [*pair_rules(p, view), *pair_limits(p, target, registers_of_weights(view))]]
     return _ranked([(p, pair_estimate(region, view, p, target, sizes)) for p in fits], target)
 
 
@@ -133,7 +133,7 @@ def _candidates(
     fits: list[Fit] = []
     for plan in plans:
         estimate = pair_estimate(region, view, plan, target, sizes)
-        if why := [*pair_rules(plan, view), *pair_limits(plan, target)]:
+        if why := [*pair_rules(plan, view), *pair_limits(plan, target, registers_of_weights(view))]:
             broken.append(Rejected(name_pair(plan), why[0], estimate))
         else:
             fits.append((plan, estimate))

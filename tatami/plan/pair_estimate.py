@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tatami.core.cost import FLOPS, op_flops
 from tatami.core.target import Target
 from tatami.plan.instruction_figures import figures_of
 from tatami.plan.ir import Sm90Pair
 from tatami.plan.pair_limits import PairPlan, element_bytes, needs_of_pair
-from tatami.plan.pair_pipeline import pair_pipeline_of
+from tatami.plan.pair_pipeline import WeightWork, pair_pipeline_of
 from tatami.plan.pair_work import pair_work
 from tatami.plan.simulate_pair import simulate_pair
-from tatami.region.ir import Region
+from tatami.region.ir import Binary, Region, Select, Unary
 from tatami.region.pair_view import PairView
+from tatami.region.walk import nodes
 
 
 def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
@@ -26,7 +28,7 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
     bm, bn, bk = plan.tile
     need, figures, size = needs_of_pair(plan, target), figures_of(target), element_bytes(plan)
     work = pair_work(region, view, plan, target, sizes)
-    p = pair_pipeline_of(plan, work, target)
+    p = pair_pipeline_of(plan, work, target, _weight_work(view) if view.direct else None)
     found = simulate_pair(p, target)
     latency = figures.dram_latency + (figures.tma_latency if isinstance(plan, Sm90Pair) else 0.0)
     prologue = min(latency, found.cycles) / target.clock
@@ -57,3 +59,14 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
         "memory_traffic": work.moved,
         **{f"busy.{unit}": share for unit, share in found.busy.items()},
     }
+
+
+def _weight_work(view: PairView) -> WeightWork:
+    """A function is its ordinary operations around one exponential."""
+    parts = [view.score, *(x.expr for x in view.lets), *([view.excluded] if view.excluded is not None else [])]
+    found = [n for e in parts for n in nodes(e)]
+    named = [n.fn for n in found if isinstance(n, Unary | Binary)]
+    return WeightWork(
+        exponentials=sum(fn in FLOPS for fn in named),
+        ordinary=sum(map(op_flops, named)) + sum(isinstance(n, Select) for n in found),
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from tatami.core.expr import free_vars
 from tatami.core.target import Target
 from tatami.plan.gpu_limits import (
     BARRIER_BYTES,
@@ -16,9 +19,15 @@ from tatami.plan.gpu_limits import (
     sm80_instruction,
 )
 from tatami.plan.ir import Sm80Pair, Sm90Pair
+from tatami.region.ir import Read
 from tatami.region.pair_view import PairView
+from tatami.region.walk import nodes
 
 PairPlan = Sm80Pair | Sm90Pair
+DIRECT_REGISTERS = 50
+"""What arithmetic of direct weights takes, and what they read of a row or a key: with fewer ptxas spills."""
+PLACE_REGISTERS = 95
+"""The same where something is read at each place, as a mask is."""
 MAX_SECTION = 1024
 """Batches whose tiles are mixed: kernels count a section's tiles in 32 bits."""
 
@@ -97,9 +106,20 @@ def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
     return out
 
 
-def pair_limits(plan: PairPlan, target: Target) -> list[str]:
+def registers_of_weights(view: PairView) -> int:
+    """Of a consumer thread, beside those of any pair."""
+    if not view.direct:
+        return 0
+    parts = [view.score, *(x.expr for x in view.lets), *([view.excluded] if view.excluded is not None else [])]
+    places = [frozenset().union(*map(free_vars, n.map)) for e in parts for n in nodes(e) if isinstance(n, Read)]
+    return PLACE_REGISTERS if any({view.rows, view.keys} <= at for at in places) else DIRECT_REGISTERS
+
+
+def pair_limits(plan: PairPlan, target: Target, of_weights: int = 0) -> list[str]:
+    """`of_weights`: registers, as `registers_of_weights` says."""
     n = needs_of_pair(plan, target)
     if isinstance(plan, Sm90Pair):
+        n = msgspec.structs.replace(n, registers=n.registers + of_weights)
         return [*limits(n, target, warps_share=True), *register_limits(plan, n, target)]
     spills = [f"{n.registers} registers per thread > {MOST_REGISTERS}"] if n.registers > MOST_REGISTERS else []
     return limits(n, target) or spills

@@ -33,6 +33,13 @@ class Weighing(msgspec.Struct, frozen=True):
     """Of the accumulators, once the products before have ended."""
 
 
+class WeightWork(msgspec.Struct, frozen=True):
+    """Operations of a weight that is made of its score alone."""
+
+    exponentials: int
+    ordinary: int
+
+
 class PairPipeline(msgspec.Struct, frozen=True):
     """Cycles and bytes of a group and a block of keys, unless said otherwise."""
 
@@ -66,7 +73,8 @@ class PairPipeline(msgspec.Struct, frozen=True):
     persistent: bool = False
 
 
-def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target) -> PairPipeline:
+def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: WeightWork | None = None) -> PairPipeline:
+    """`weight`: where weights are direct."""
     bm, bn, bk = plan.tile
     size = element_bytes(plan)
     groups, part = (plan.consumers, 1.0) if isinstance(plan, Sm90Pair) else _groups(plan)
@@ -79,7 +87,7 @@ def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target) -> PairPipe
         ctas_per_sm=1 if isinstance(plan, Sm90Pair) else max(1, needs_of_pair(plan, target).ctas_per_sm),
         scores=multiply_of(plan, rows, bk, plan.depth, target),
         result=multiply_of(plan, rows, bn, bk, target, from_registers=True),
-        weighing=weighing_of(rows, bk, bn, target),
+        weighing=weighing_of(rows, bk, bn, target) if weight is None else direct_weighing_of(rows * bk, weight, target),
         rows_bytes=bm * plan.depth * size,
         keys_bytes=bk * plan.depth * size,
         values_bytes=bk * bn * size,
@@ -137,4 +145,16 @@ def weighing_of(rows: float, keys: int, columns: int, target: Target) -> Weighin
         exponentials=scores / figures.exponentials_per_clock,
         beside=2 * scores / per_clock + scores / 2 / compared,
         rescale=rows * columns / per_clock,
+    )
+
+
+def direct_weighing_of(scores: float, weight: WeightWork, target: Target) -> Weighing:
+    """Beside its own operations half a packing of two weights. No row is known, and no accumulator is scaled."""
+    figures = figures_of(target)
+    per_clock = target.flops_fp32 / 2 / target.sms / target.clock
+    return Weighing(
+        before=0.0,
+        exponentials=weight.exponentials * scores / figures.exponentials_per_clock,
+        beside=weight.ordinary * scores / per_clock + scores / 2 / figures.comparisons_per_clock,
+        rescale=0.0,
     )

@@ -34,7 +34,7 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
-from tatami.plan.pair_limits import pair_limits, pair_rules
+from tatami.plan.pair_limits import pair_limits, pair_rules, registers_of_weights
 from tatami.plan.schedule_rules import invalid_plan, schedule_rules
 from tatami.region.gemm_view import gemm_view
 from tatami.region.ir import Region
@@ -210,7 +210,7 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
     if (plan.first, plan.second) != (found.first, found.second):
         why = f"the pair {plan.first}, {plan.second}; the Region has {found.first}, {found.second}"
         yield invalid_plan(region, why, "name the Region's pair")
-    yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, target))
+    yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, target, registers_of_weights(found)))
 
 
 def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]]) -> Iterator[Diagnostic]:

@@ -11,6 +11,7 @@ of M and Z alone can be written beside O, a value of each row: L = log(Z) + M is
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from typing import TypeGuard
 
 import msgspec
 
@@ -88,6 +89,11 @@ def let_of(e: RegionExpr, lets: Mapping[str, Let]) -> str:
             return let
         case _:
             return ""
+
+
+def is_rounding(e: RegionExpr) -> TypeGuard[Cast | Unary]:
+    """Fewer digits of the same number?"""
+    return (isinstance(e, Cast) and not e.bits and e.to.is_float) or (isinstance(e, Unary) and e.fn == "tf32")
 
 
 class _Finder:
@@ -211,7 +217,20 @@ class _Finder:
         return self.masked(e, float("-inf"))
 
     def weight_exclusion(self, weight: tuple[RegionExpr, ...]) -> tuple[RegionExpr, RegionExpr] | None:
-        return self.masked(self.through(weight[0]), 0.0) if len(weight) == 1 and not self.reduces else None
+        """Behind roundings, which leave 0 what it is."""
+        if len(weight) != 1 or self.reduces:
+            return None
+        e, roundings = self.through(weight[0]), []
+        while is_rounding(e):
+            roundings.append(e)
+            e = self.through(e.x)
+        found = self.masked(e, 0.0)
+        if found is None:
+            return None
+        predicate, value = found
+        for rounding in reversed(roundings):
+            value = msgspec.structs.replace(rounding, x=value)
+        return predicate, value
 
     def masked(self, e: RegionExpr, elsewhere: float) -> tuple[RegionExpr, RegionExpr] | None:
         """Predicate and value of a select that has one number `elsewhere`, where the product does not decide."""

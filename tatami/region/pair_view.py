@@ -1,6 +1,7 @@
 """A streaming pair as the GPU's template takes it: both products over matrices in memory, one pointwise score between.
 
     score = (acc * 0.125 where index(n) <= index(m) else -INF)   ->   score acc * 0.125, keys up to m
+    weight = (exp(acc - L[n]) where index(n) >= index(m) else 0)  ->   direct: weight exp(acc - L[n]), keys from m on
 
 `region/online.py` says whether the pair can be joined from blocks of keys; this file says what of it is kept in
 registers, and which keys a row can see at all.
@@ -19,7 +20,7 @@ from tatami.core.scalar import Scalar
 from tatami.region.gemm_view import not_elementwise
 from tatami.region.ir import At, Cast, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan, Unary
 from tatami.region.kinds import epilogue_of
-from tatami.region.online import Online, find_online, let_of
+from tatami.region.online import Online, find_online, is_rounding, let_of
 from tatami.region.seen_keys import seen_keys
 from tatami.region.walk import Types, lets_by_name, rewrite, used_lets
 
@@ -42,6 +43,8 @@ class PairView(msgspec.Struct, frozen=True):
     """Rows, keys, weights and values are rounded to 10 fraction bits before they are multiplied."""
     lets: tuple[Let, ...]
     """What `score` and `excluded` use of other lets, in order; Refs only."""
+    direct: bool
+    """`score` is the weight itself, and where it is excluded the weight is 0: no row has a maximum or a sum."""
     score: RegionExpr
     excluded: RegionExpr | None
     low: tuple[Expr, ...]
@@ -100,8 +103,10 @@ def _view(region: Region, found: Online) -> PairView:
     divided = bool(found.over)
     body = lets[total].expr if total else None
     same = isinstance(body, Reduce) and body.body == (found.weight[0] if len(found.weight) == 1 else None)
-    if not found.top or len(found.weight) != 1 or found.times or len(found.sums) > 1 or (found.sums and not same):
-        raise _Refused("its weights are not exp(score - maximum) over their sum")
+    direct = not found.top and not found.sums
+    one = len(found.weight) == 1 and not found.times
+    if not one or (found.over if direct else not found.top or len(found.sums) > 1 or (found.sums and not same)):
+        raise _Refused("its weights are neither pointwise in the scores nor exp(score - maximum) over their sum")
     if divided and [let_of(e, lets) for e in found.over] != [total]:
         raise _Refused("its weights are divided by something else than their sum")
 
@@ -110,7 +115,9 @@ def _view(region: Region, found: Online) -> PairView:
         return rewrite(e, lambda x: Ref(let_of(x, lets)) if isinstance(x, At) and let_of(x, lets) else x)
 
     excluded, score = map(own, found.excluded) if found.excluded else (None, own(lets[found.scores].expr))
-    if not found.excluded and found.scores == first.acc:
+    if direct:
+        score = own(_unrounded(found.excluded[1] if found.excluded else found.weight[0], lets))
+    elif not found.excluded and found.scores == first.acc:
         score = Ref(first.acc)
     between = _pointwise([score, *([excluded] if excluded else [])], first.acc, lets)
     between = tuple(msgspec.structs.replace(x, expr=own(x.expr)) for x in between)
@@ -144,13 +151,13 @@ def _view(region: Region, found: Online) -> PairView:
             raise _Refused(f"{let.name} follows the second product and reads what is known of its rows")
     beside = tuple(msgspec.structs.replace(lets[n], expr=own(lets[n].expr)) for n in found.beside)
     of_rows: dict[str, Literal["top", "sum", "total"]] = {
-        found.top: "top",
+        **({found.top: "top"} if found.top else {}),
         **dict.fromkeys(found.sums, "sum"),
         **dict.fromkeys(found.finite, "total"),
     }
     return PairView(
         first.acc, second.acc, first.batch, found.rows, found.keys, first.k[0], second.n[0],
-        left, right, values, next(iter(kinds)), all(rounded), between, score, excluded, low, high, known,
+        left, right, values, next(iter(kinds)), all(rounded), between, direct, score, excluded, low, high, known,
         divided, found.nan_weight if found.nan_sum else None, epilogue, beside, of_rows,
     )  # fmt: skip
 
@@ -159,6 +166,13 @@ def _through(e: RegionExpr, lets: Mapping[str, Let]) -> RegionExpr:
     """The expression behind a plain reference."""
     name = let_of(e, lets)
     return lets[name].expr if name else e
+
+
+def _unrounded(e: RegionExpr, lets: Mapping[str, Let]) -> RegionExpr:
+    """What is rounded to the second product's operands."""
+    while is_rounding(inner := _through(e, lets)):
+        e = inner.x
+    return e
 
 
 def _plain_read(e: RegionExpr) -> Read:

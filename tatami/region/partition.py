@@ -14,7 +14,6 @@ from typing import Any
 from tatami.core.codec import dump_text, from_builtins, to_builtins
 from tatami.core.cost import ACROSS, OVERLAP_TILE, estimate, fusion_delta, op_flops, rates
 from tatami.core.diagnostic import raise_errors
-from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, free_vars, maximum, product
 from tatami.core.module import Module
 from tatami.core.target import Target
@@ -26,6 +25,7 @@ from tatami.region.group_graph import GroupGraph
 from tatami.region.partition_check import check_partition
 from tatami.region.partition_ir import Group, Partition, Verdict
 from tatami.region.streaming import streaming_units
+from tatami.region.streaming_cost import StreamingCost
 from tatami.region.values import resident_values, virtual_values
 from tatami.region.widening import casts_for_rows
 from tatami.tiny.ir import (
@@ -40,9 +40,6 @@ from tatami.tiny.ir import (
 MAX_VALUES = 64
 """Values of one Region; longer elementwise chains are cut."""
 
-STREAMING_LOSS = 0.1
-"""What a streaming pair adds to the time of its products: by AVX2 from 0.05 to 0.17, at depths and columns of 64 to 512."""
-
 
 def partition(
     tiny: Module[Program],
@@ -50,9 +47,10 @@ def partition(
     poly_view: Module[PolyView],
     target: Target,
     decisions: Mapping[str, Any] | None = None,
+    hints: Mapping[str, int] | None = None,
 ) -> dict[str, Partition]:
     """A partition per program. `decisions` (Partitions or their documents) are keyed by `program_key`; one that does not
-    fit is refused (E1501)."""
+    fit is refused (E1501). `hints`: usual values of size symbols."""
     out = {}
     for name, program in tiny.programs.items():
         view = poly_view.programs[name]
@@ -63,7 +61,7 @@ def partition(
             raise_errors(check_partition(given, program, view))
             out[name] = given
             continue
-        out[name] = _Partitioner(program, view, target).result()
+        out[name] = _Partitioner(program, view, target, hints or {}).result()
     return out
 
 
@@ -86,13 +84,13 @@ class _Shape:
 class _Partitioner:
     """One program. Units (a value, or values that belong together) enter in program order."""
 
-    def __init__(self, program: Program, view: PolyView, target: Target) -> None:
+    def __init__(self, program: Program, view: PolyView, target: Target, hints: Mapping[str, int]) -> None:
         self.program = program
         self.nodes: dict[str, Node] = {n.id: n for n in program.nodes}
         self.order = {n.id: k for k, n in enumerate(program.nodes)}
         self.target = target
         self.rates = rates(target)
-        self.sizes = program.signature.defaults
+        self.sizes = {**program.signature.defaults, **hints}
         self.statements: dict[str, Statement] = {s.value: s for s in view.statements}
         self.patterns = {p.value: p for p in view.patterns if p.pattern != "dot"}
         self.products = {p.product for p in self.patterns.values()}
@@ -102,8 +100,9 @@ class _Partitioner:
         for s in view.statements:
             for a in s.reads:
                 self.uses.setdefault(a.tensor, set()).add(s.value)
+        cost = StreamingCost(self.nodes, self.statements, self.patterns, target, self.sizes)
         self.streaming = streaming_units(
-            self.nodes, self.statements, self.patterns, self.edges, self.uses, self.resident, self.is_worth_streaming
+            self.nodes, self.statements, self.patterns, self.edges, self.uses, self.resident, cost.is_worth
         )
         streamed = {v for unit in self.streaming.values() for v in unit}
         of_codes = [p for v, p in self.patterns.items() if target.isa == "sm90" and v not in streamed]
@@ -117,20 +116,6 @@ class _Partitioner:
         self.verdicts: list[Verdict] = []
 
     # -- units ---------------------------------------------------------------------------------
-
-    def is_worth_streaming(self, first: str, second: str) -> bool:
-        """Two products of floats with pointwise weights between, rows and keys of an axis each: the scores go through memory,
-        or a template that keeps a block of them on chip takes STREAMING_LOSS longer for both products. The templates of
-        GPUs have a maximum in each row."""
-        sizes = {a.name: a.size for a in self.statements[first].axes}
-        sides = [[a for a in side if sizes[a] != ONE] for side in (self.patterns[first].m, self.patterns[first].n)]
-        floats = {self.nodes[v].dtype for v in (first, second)} <= {DType.fp32, DType.fp64}
-        if self.target.kind == "cuda" or not floats or [len(side) for side in sides] != [1, 1]:
-            return False
-        scores = self.bytes(first)
-        flops = sum(2 * estimate(self.domain(self.patterns[v].product), self.sizes) for v in (first, second))
-        delta, _ = fusion_delta(self.target, dflops=STREAMING_LOSS * flops, dbytes=0, saved_bytes=2 * scores, launches=1)
-        return scores > self.rates.cache and delta < 0
 
     def result(self) -> Partition:
         waiting = {v for unit in self.streaming.values() for v in unit[:-1]}

@@ -17,8 +17,8 @@ from tatami.core.expr import ONE, Expr, free_vars
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 from tatami.tiny.ir import Elementwise, Node, ReduceOp
 
-IsWorth: TypeAlias = Callable[[str, str], bool]
-"""Of a first and a second contraction with pointwise weights between: is the pair faster as one Region?"""
+IsWorth: TypeAlias = Callable[[str, str, str], bool]
+"""Of a first contraction, the pointwise weights made of it, and a second contraction: is the pair faster as one Region?"""
 MAX_COLUMNS = 512
 """Columns of the second result that a tile may keep on chip."""
 MAX_VALUES = 48
@@ -68,7 +68,7 @@ def _pair(
     if pattern.pattern == "dot" or any((size.as_int() or MAX_COLUMNS + 1) > MAX_COLUMNS for size in columns):
         return None
     inner = _depending_on(first, values, statements)
-    if not any(statements[v].kind == "reduce" for v in inner) and not is_worth(first, second.value):
+    if not any(statements[v].kind == "reduce" for v in inner) and not is_worth(first, operand.tensor, second.value):
         return None
     key = next((d for d, at in enumerate(operand.map) if _names(at) & set(second.k)), -1)
     inner += _beside(first, inner, key, nodes, statements)

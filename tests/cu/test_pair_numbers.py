@@ -121,9 +121,9 @@ CASES: dict[str, tuple[Any, ...]] = {
 SIZES = ((70, 130), (1, 1), (33, 64), (5, 0))
 
 
-def by_roles(model: Any) -> Decisions:
+def by_roles(model: Any, sizes: Any = None) -> Decisions:
     """The quickest plan with warp roles, whatever the planner thinks of it."""
-    compilation = prepare(model, target="emulated-sm90")
+    compilation = prepare(model, target="emulated-sm90", sizes=sizes)
     (region,) = (r for r in compilation.stages["realised"].main.body if isinstance(r, Region))
     plans = [p for p, _ in pair_plans(region, compilation.target, {})]
     roles, warps = (next(p for p in plans if isinstance(p, kind)) for kind in (Sm90Pair, Sm80Pair))

@@ -1,0 +1,98 @@
+"""Is a streaming pair with pointwise weights faster as one Region than as two products with its weights in memory?
+
+    saved: weights written and read, one launch        lost: what the pair's template takes longer for both products
+
+Weights that are 0 at places which coordinates alone decide, as a causal mask does, are passed over by the pair, and by
+nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.cost import estimate, fusion_delta, rates
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, product
+from tatami.core.target import Target
+from tatami.poly_view.ir import ContractionPattern, Statement
+from tatami.tiny.ir import CastOp, ConstOp, Elementwise, IotaOp, Node, SizeOp
+
+LOSS = {"cpu": 0.1, "fma": 0.4, "tensor cores": 1.5}
+"""What a pair adds to the time of its products: by AVX2 from 0.05 to 0.17, at depths and columns of 64 to 512; of GPUs
+between what is simulated for pairs and for two products, at 64 and 128: 0.3 to 0.9, and 1.4 to 1.6."""
+SEEN = 0.5
+"""Share of the weights that count where coordinates exclude some."""
+MULTIPLIED = {DType.fp16, DType.bf16, DType.fp32}
+"""What the templates of GPUs for two products multiply."""
+ROUNDED = Elementwise("tf32")
+WIDEST = 256
+"""Depth and columns that they keep on chip."""
+
+
+class StreamingCost:
+    """Of the values of one program."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        statements: Mapping[str, Statement],
+        patterns: Mapping[str, ContractionPattern],
+        target: Target,
+        sizes: Mapping[str, int],
+    ) -> None:
+        self.nodes, self.statements, self.patterns = nodes, statements, patterns
+        self.target, self.sizes = target, sizes
+
+    def is_worth(self, first: str, weights: str, second: str) -> bool:
+        """Two products of floats, rows and keys of an axis each."""
+        sizes = {a.name: a.size for a in self.statements[first].axes}
+        sides = [[a for a in side if sizes[a] != ONE] for side in (self.patterns[first].m, self.patterns[first].n)]
+        floats = {self.nodes[v].dtype for v in (first, second)} <= {DType.fp32, DType.fp64}
+        if not floats or [len(side) for side in sides] != [1, 1]:
+            return False
+        unit, flops = "cpu", self.flops(first) + self.flops(second)
+        if self.target.kind == "cuda":
+            if not self.has_template(first, weights, second):
+                return False
+            narrow, tf32 = self.nodes[weights].dtype.is_narrow_float, self.nodes[weights].op == ROUNDED
+            unit = "tensor cores" if narrow or tf32 else "fma"
+            rate = self.target.flops_fp16 if narrow else self.target.flops_tf32 if tf32 else self.target.flops_fp32
+            flops *= self.target.flops_fp32 / rate
+        stored = estimate(product(sizes.values()), self.sizes) * self.nodes[weights].dtype.itemsize
+        more = (SEEN if self.is_zero_by_place(weights) else 1.0) * (1 + LOSS[unit]) - 1
+        delta, _ = fusion_delta(self.target, dflops=more * flops, dbytes=0, saved_bytes=2 * stored, launches=1)
+        return stored > rates(self.target).cache and delta < 0
+
+    def flops(self, contraction: str) -> float:
+        s = self.statements[contraction]
+        return 2 * estimate(product(a.size for a in (*s.axes, *s.reduced)), self.sizes)
+
+    def has_template(self, first: str, weights: str, second: str) -> bool:
+        """GPUs multiply four matrices of one type, as they lie in memory, with a depth and columns that shared memory holds."""
+        one, two = self.patterns[first], self.patterns[second]
+        values, columns = (two.rhs, two.n) if two.lhs.tensor == weights else (two.lhs, two.m)
+        operands = (one.lhs, one.rhs, values)
+        kinds = {self.nodes[v].dtype for v in (weights, *(o.tensor for o in operands))}
+        widths = [a.size for a in self.statements[first].reduced if a.name in one.k]
+        widths += [a.size for a in self.statements[second].axes if a.name in columns and a.size != ONE]
+        fits = len(widths) == 2 and all(0 < (size.as_int() or 0) <= WIDEST for size in widths)
+        plain = not any(o.guards or None in o.map for o in operands)
+        return self.nodes[first].dtype == DType.fp32 and len(kinds) == 1 and kinds <= MULTIPLIED and fits and plain
+
+    def is_zero_by_place(self, weights: str) -> bool:
+        """Is it ``x where p else 0``, rounded or not, with p made of coordinates and numbers alone?"""
+        node = self.nodes[weights]
+        while isinstance(node.op, CastOp) or node.op == ROUNDED:
+            node = self.nodes[node.src[0]]
+        if node.op != Elementwise("where"):
+            return False
+        seen: set[str] = set()
+        stack = [node.src[0]]
+        while stack:
+            if (v := stack.pop()) in seen:
+                continue
+            seen.add(v)
+            if v not in self.nodes or not (self.nodes[v].src or isinstance(self.nodes[v].op, IotaOp | ConstOp | SizeOp)):
+                return False
+            stack.extend(self.nodes[v].src)
+        return True

@@ -104,6 +104,7 @@ FACE = {
     "pixels",
     "partials",
     "row_groups",
+    "stream_k_cut",
     "pair_view",
     "seen_keys",
     "gpu_limits",

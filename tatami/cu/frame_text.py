@@ -53,8 +53,8 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
         l.add("const int lane = tid % 32, warp = tt_uniform(tid / 32);")
     else:
         l.add(f"const int tx = tid % {k.cols}, ty = tid / {k.cols};")
-    streamed = persistent and k.split > 1 and k.weights is None
-    plain = (k.split == 1 or streamed) and k.weights is None
+    streamed = persistent and k.split > 1 and k.weights is None and not k.units
+    plain = (k.split == 1 or streamed or k.units > 0) and k.weights is None
     whole = f", K = {index_text(k.k)}" if plain else ""
     l.add(f"const tt_i64 M = {index_text(k.m)}, N = {index_text(k.n)}{whole};")
     if plain:
@@ -64,7 +64,7 @@ def prologue_lines(k: Kernel, persistent: bool, l: Lines) -> None:
         if k.has_roles and (k.a.gather is not None or k.b.gather is not None):
             # Of a known number ptxas may peel the first turn, and copy accumulators for it while wgmma is under way (C7514).
             blocks = f"tt_uniform({blocks})"
-        l.add(f"const int KB = {blocks};")
+        l.add(f"const int {'BLOCKS' if k.units else 'KB'} = {blocks};")
     tile_text(k, persistent, l)
     if k.split > 1 and not plain and k.weights is None:
         l.add(f"constexpr int SPLIT = {k.split};  // parts of k, of whole blocks; K is the end of this one")

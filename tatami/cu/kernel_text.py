@@ -257,6 +257,12 @@ class _Printer:
                 self.statements(s.body)
                 l.add("base += KB;")
             return
+        if self.k.units:
+            l.add("int base = 0, done = 0;  // blocks and pieces before this one")
+            with l.block("for (tt_i64 at = begin; at < end; at += KB, base += KB, ++done)"):
+                l.add("locate(piece(at));")
+                self.statements(s.body)
+            return
         if self.k.ring_origin == "kernel":
             first, step, blocks = "tt_block_x()", "tt_grid_x()", "KB"
             if self.k.ctas > 1:

@@ -38,24 +38,43 @@ def pair_tile_text(k: Kernel, tile: str, l: Lines) -> None:
 def _persistent(k: Kernel, l: Lines) -> None:
     names = ["m0", "n0", *(f"b{i}" for i in range(len(k.batch))), *(("split", "k_first") if k.split > 1 else ())]
     _counts(k, l)
-    parts = " * SPLIT" if k.split > 1 else ""
+    parts = " * SPLIT" if k.split > 1 and not k.units else ""
     l.add(f"const int tiles = MT * NT{''.join(' * (int)' + factor_text(b) for b in k.batch)}{parts};")
     l.add(f"tt_i64 {', '.join(f'{n} = 0' for n in names)};")
+    if k.units:
+        _line(k, l)
     with l.block("auto locate = [&](int tile)", "};"):
         l.add("int t = tile % (MT * NT);")
         if k.tile_order == "row":
             m, n = ("t / NT", "t % NT") if k.grid.get("x") == "n" else ("t % MT", "t / MT")
         else:
             m, n = _grouped(k, l)
+        if k.tile_rows is not None and k.tile_rows[0]:
+            m = f"{k.tile_rows[0]} + {m}"
         l.add(f"m0 = {_origin(m, 'BM', k.cluster[0], 'rank_m')};", f"n0 = {_origin(n, 'BN', k.cluster[1], 'rank_n')};")
-        if k.batch or k.split > 1:
+        in_parts = k.split > 1 and not k.units
+        if k.batch or in_parts:
             l.add("tt_i64 z = tile / (MT * NT);")
-        if k.split > 1:
+        if in_parts:
             l.add(f"split = z / ({_matrices(k)});", "k_first = split * KB * BK;")
         if k.batch:
-            if k.split > 1:
+            if in_parts:
                 l.add(f"z %= {_matrices(k)};")
             _split_batch(k, l)
+
+
+def _line(k: Kernel, l: Lines) -> None:
+    """The line of the blocks of all tiles and this unit's part of it; `piece(at)` sets what is computed from block `at` on."""
+    l.add(f"constexpr int UNITS = {k.units};  // that share the blocks of all tiles evenly")
+    l.add(f"const tt_i64 line = (tt_i64)tiles * BLOCKS, unit = tt_block_x(){' / CTAS' if k.ctas > 1 else ''};")
+    l.add("const tt_i64 begin = unit * line / UNITS, end = (unit + 1) * line / UNITS;")
+    l.add("int KB = 0;")
+    with l.block("auto piece = [&](tt_i64 at)", "};"):
+        l.add("const int tile = (int)(at / BLOCKS), skipped = (int)(at % BLOCKS);")
+        l.add("KB = (int)tt_min_size(BLOCKS - skipped, end - at);")
+        l.add("k_first = (tt_i64)skipped * BK;")
+        l.add("split = unit - (((tt_i64)tile * BLOCKS + 1) * UNITS - 1) / line;  // after the tile's first unit")
+        l.add("return tile;")
 
 
 def _matrices(k: Kernel) -> str:
@@ -73,7 +92,8 @@ def _counts(k: Kernel, l: Lines) -> None:
         l.add(f"constexpr int CLUSTER_M = {cm}, CLUSTER_N = {cn}, CTAS = {k.ctas};")
         l.add("const int rank = tt_cluster_rank(), rank_m = rank / CLUSTER_N, rank_n = rank % CLUSTER_N;")
     m, n = (side if count == 1 else f"({count} * {side})" for side, count in (("BM", cm), ("BN", cn)))
-    l.add(f"const int MT = (int)((M + {m} - 1) / {m}), NT = (int)((N + {n} - 1) / {n});")
+    rows = f"(int)((M + {m} - 1) / {m})" if k.tile_rows is None else str(k.tile_rows[1])
+    l.add(f"const int MT = {rows}, NT = (int)((N + {n} - 1) / {n});")
 
 
 def _of_block(k: Kernel, l: Lines) -> None:

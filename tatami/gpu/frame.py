@@ -58,9 +58,9 @@ def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: 
     return tuple(out)
 
 
-def split_stores(p: Problem) -> Problem:
-    """The problem whose part number `split` of k is stored behind the parts before it."""
-    moved = var("split") * product((*p.batch, p.m, p.n))
+def split_stores(p: Problem, rows: Expr) -> Problem:
+    """The problem whose part number `split` of k is stored behind the parts before it, each of so many rows of all batches."""
+    moved = var("split") * product((*p.batch, rows, p.n))
     return msgspec.structs.replace(p, stores=tuple(msgspec.structs.replace(s, index=s.index + moved) for s in p.stores))
 
 
@@ -86,6 +86,8 @@ def contraction_kernel(
     maps: tuple[str, ...],
     order: TileOrder = "row",
     split: int = 1,
+    tile_rows: tuple[int, int] | None = None,
+    units: int = 0,
     cluster: tuple[int, int] = (1, 1),
     tokens: dict[str, TokenKind] = TOKENS,
     template: Literal["mma", "fma", "sync", "pair"] = "mma",
@@ -119,6 +121,9 @@ def contraction_kernel(
         tail=tail,
         tile_order=order,
         split=split,
+        tile_rows=tile_rows,
+        units=units,
+        uneven=units > 0,
         cluster=cluster,
         groups=p.groups,
     )
@@ -139,10 +144,13 @@ def bind_kernel(
 ) -> tuple[Kernel, Binding]:
     bm, bn, _ = kernel.tile
     cm, cn = kernel.cluster
-    counts = {"m": ceildiv(p.m, cm * bm), "n": ceildiv(p.n, cn * bn), "b": product(p.batch) * kernel.split}
-    if persistent:
+    rows = ceildiv(p.m, cm * bm) if kernel.tile_rows is None else expr(kernel.tile_rows[1])
+    counts = {"m": rows, "n": ceildiv(p.n, cn * bn), "b": product(p.batch) * kernel.split}
+    if kernel.units:
+        grid: tuple[Expr, ...] = (expr(kernel.units * kernel.ctas), ONE, ONE)
+    elif persistent:
         clusters = minimum(product(counts.values()), persistent // kernel.ctas)
-        grid: tuple[Expr, ...] = (clusters * kernel.ctas, ONE, ONE)
+        grid = (clusters * kernel.ctas, ONE, ONE)
     else:
         grid = tuple(counts[kernel.grid[c]] for c in "xyz")
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}

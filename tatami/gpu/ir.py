@@ -529,6 +529,11 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     cluster: tuple[int, int] = (1, 1)
     """CTAs along m and along n."""
 
+    tile_rows: tuple[int, int] | None = None
+    """The first of the rows of tiles (of a cluster's) that this kernel computes, and their number; None: all."""
+    units: int = 0
+    """Stream-K: so many CTAs, or clusters, share one line of the blocks of k of all tiles, evenly (`plan/stream_k_cut.py`). What
+    the loop over tiles visits are pieces of tiles; `split` is the most that a tile has."""
     uneven: bool = False
     """Tiles differ in their number of blocks; each has one at least."""
     section: int = 0

@@ -26,6 +26,7 @@ from tatami.gpu.sm90 import lower_sm90
 from tatami.gpu.sort import DOWN, lower_sort
 from tatami.gpu.split_k import split_region
 from tatami.gpu.stream import lower_stream
+from tatami.gpu.stream_k import cut_problem, stream_region
 from tatami.gpu.sync import lower_sync
 from tatami.plan.gpu_limits import block_rules, group_rules, hard_limits, shape_rules
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
@@ -78,6 +79,8 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
             out += [(position, k, b) for k, b in lower_stream(region, choice.plan, choice.conditions)]
         elif isinstance(choice.plan, Sm80Mma | Sm90Mma) and choice.plan.split_k > 1:
             out += [(position, k, b) for k, b in lower_split(region, choice, target)]
+        elif isinstance(choice.plan, Sm90Mma) and choice.plan.stream_k is not None:
+            out += [(position, k, b) for k, b in lower_stream_k(region, choice, target)]
         elif isinstance(choice.plan, Sm80Pair | Sm90Pair):
             out += [(position, k, b) for k, b in lower_pair(region, choice, target)]
         else:
@@ -85,8 +88,11 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
     return out
 
 
-def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> tuple[Kernel, Binding]:
-    """The kernel of one guarded plan, its face still empty, and the binding without its kernel's name."""
+def lower_region(
+    region: region_ir.Region, choice: Guarded, target: Target, whole_rows: int | None = None
+) -> tuple[Kernel, Binding]:
+    """The kernel of one guarded plan, its face still empty, and the binding without its kernel's name. `whole_rows`: of a
+    plan for SM90, the first rows of tiles, where another kernel has the others."""
     plan = choice.plan
     if not isinstance(plan, Sm80Mma | Sm90Mma | GpuSync):
         raise fail(
@@ -97,6 +103,8 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
         )
     if isinstance(plan, Sm80Mma | Sm90Mma) and plan.split_k > 1 and len(region.lets) > 1:
         raise fail("InvalidPlan", region.name, "split_k makes two kernels of this Region", "lower it by lower_split")
+    if isinstance(plan, Sm90Mma) and plan.stream_k is not None and len(region.lets) > 1:
+        raise fail("InvalidPlan", region.name, "stream_k makes several kernels of this Region", "lower it by lower_stream_k")
     p = problem(region, plan.acc, choice.conditions)
     refuse(region.name, "InvalidPlan", shape_rules(plan))
     if p.groups is not None:
@@ -133,7 +141,7 @@ def lower_region(region: region_ir.Region, choice: Guarded, target: Target) -> t
             sync = GpuSync((bm, bn, min(bk, 32)), block, plan.bind, plan.predicate_tail, plan.epilogue, "sm80", plan.acc)
             return lower_sync(p, sync, tail)
         case Sm90Mma():
-            return lower_sm90(p, plan, tail, target)
+            return lower_sm90(p, plan, tail, target, whole_rows)
         case GpuSync():
             return lower_sync(p, plan, tail)
 
@@ -152,3 +160,25 @@ def lower_split(region: region_ir.Region, choice: Guarded, target: Target) -> li
     kernel, binding = lower_region(split.product, first, target)
     parts = msgspec.structs.replace(binding, scratch=(split.scratch,))
     return [(kernel, parts), *lower_stream(split.after, split.plan, choice.conditions)]
+
+
+def lower_stream_k(region: region_ir.Region, choice: Guarded, target: Target) -> list[tuple[AnyKernel, Binding]]:
+    """The kernels of stream-K: whole tiles if there are any, the pieces of the others, then their sums and the epilogue."""
+    plan = choice.plan
+    assert isinstance(plan, Sm90Mma)
+    p = problem(region, plan.acc, choice.conditions)
+    refuse(region.name, "InvalidPlan", shape_rules(plan))
+    if p.groups is not None:
+        refuse(region.name, "InvalidPlan", group_rules(plan))
+    if p.blocks:
+        refuse(region.name, "InvalidPlan", block_rules(plan))
+    cut = cut_problem(p, plan)
+    out: list[tuple[AnyKernel, Binding]] = []
+    if cut.first:
+        whole = msgspec.structs.replace(plan, stream_k=None)
+        out.append(lower_region(region, msgspec.structs.replace(choice, plan=whole), target, cut.first))
+    split = stream_region(region, plan, p, cut)
+    direct = msgspec.structs.replace(plan, epilogue=(), acc=p.acc, epilogue_store="direct", epilogue_load="direct")
+    kernel, binding = lower_region(split.product, msgspec.structs.replace(choice, plan=direct), target)
+    out.append((kernel, msgspec.structs.replace(binding, scratch=(split.scratch,))))
+    return [*out, *lower_stream(split.after, split.plan, choice.conditions)]

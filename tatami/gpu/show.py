@@ -82,6 +82,11 @@ def kernel_lines(k: Kernel) -> list[str]:
         f"    tail {', '.join(k.tail) or 'none'}; grid {', '.join(f'{c}={r}' for c, r in sorted(k.grid.items()))}; "
         f"shared {k.shared_bytes} B; barriers {k.barrier_model}",
     ]
+    if k.tile_rows is not None:
+        first, count = k.tile_rows
+        out.append(f"    rows of tiles {first} .. {first + count - 1}")
+    if k.units:
+        out.append(f"    {k.units} units share the blocks of k of all tiles evenly, in at most {k.split} pieces of a tile")
     if k.groups is not None:
         g = k.groups
         out.append(

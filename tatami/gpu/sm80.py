@@ -121,7 +121,7 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         for o, t, role, size, wanted in ((a, "tA", "m", p.m, rows_wanted), (b, "tB", "n", p.n, plan.vectorize.width))
     )
     if plan.split_k > 1:
-        p = split_stores(p)
+        p = split_stores(p, p.m)
     slots, rows, row_bytes = edge_ring(plan)
     if slots:
         rings.append(Ring("smE", base, rows, row_bytes, slots, 0))

@@ -48,6 +48,7 @@ from tatami.gpu.ir import (
 )
 from tatami.gpu.problem import Problem, lets_for
 from tatami.gpu.results import LANDED, Results, staged_results
+from tatami.gpu.stream_k import cut_problem, first_row
 from tatami.gpu.tensor_map import placed, refused, tensor_map, walk_map
 from tatami.gpu.walk import Walk
 from tatami.plan.gpu_limits import BARRIER_BYTES, sm90_instruction
@@ -63,7 +64,10 @@ WARPS = 4
 """Warps of a warpgroup: each arrives by itself when its part of the MMA is done."""
 
 
-def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
+def lower_sm90(
+    p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target, whole_rows: int | None = None
+) -> tuple[Kernel, Binding]:
+    """`whole_rows`: of tiles, the first, which are all that the kernel computes. Of a plan with `stream_k` its pieces."""
     a, b = need_mma(p, plan)
     bm, bn, bk = plan.tile
     if (shape := sm90_instruction(a.dtype, bn)) != plan.inst_shape:
@@ -102,8 +106,13 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         maps.append(spec)
         names.append("A_desc" if role == "m" else "B_desc")
         loads.append(TmaLoad(o.ring, names[-1], coords, "full", K, ring.slot_bytes, boxes, token, share, offsets))
-    if plan.split_k > 1:
-        p = split_stores(p)
+    cut = cut_problem(p, plan) if plan.stream_k is not None else None
+    split, tile_rows = plan.split_k, None if whole_rows is None else (0, whole_rows)
+    if cut is not None:
+        split, tile_rows = cut.most, (cut.first, cut.rows)
+        p = split_stores(p, p.m - first_row(plan, cut))
+    elif plan.split_k > 1:
+        p = split_stores(p, p.m)
     if plan.epilogue_store == "stmatrix_tma":
         results = staged_results(p, plan, tail, base)
     else:
@@ -136,11 +145,13 @@ def lower_sm90(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target)
         shared=base,
         origin="kernel",
         body=body,
-        bind=plan.bind,
+        bind=plan.bind if cut is None else {},
         tail=tail,
         maps=tuple(names),
-        order=plan.tile_order,
-        split=plan.split_k,
+        order=plan.tile_order if cut is None else "row",
+        split=split,
+        tile_rows=tile_rows,
+        units=cut.units if cut is not None else 0,
         cluster=plan.cluster,
         tokens=TOKENS | results.tokens,
     )

@@ -57,6 +57,7 @@ from tatami.gpu.prove import explore, simulate
 from tatami.gpu.show import statement_text
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
 from tatami.gpu.verify_stream import verify_sort, verify_stream
+from tatami.gpu.verify_stream_k import check_rows, check_units
 
 
 def verify(module: Module[Program]) -> list[Diagnostic]:
@@ -69,6 +70,7 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
             if k.face.symbol not in seen:
                 seen.add(k.face.symbol)
                 out += verify_any(k)
+        out += check_rows(program)
         for b in program.bindings:
             bound = kernels.get(b.kernel)
             if bound is None:
@@ -121,7 +123,13 @@ def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
     out = check_words(kernel)
     if out:
         return out
-    out = [*check_memory(kernel), *check_tokens(kernel), *check_dependency(kernel), *check_blocks(kernel)]
+    out = [
+        *check_memory(kernel),
+        *check_tokens(kernel),
+        *check_dependency(kernel),
+        *check_blocks(kernel),
+        *check_units(kernel),
+    ]
     if not out:
         hazard = protocol_hazard(kernel)
         if hazard is not None:

@@ -260,6 +260,7 @@ def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
             "epilogue_store stmatrix_tma": plan.epilogue_store == "stmatrix_tma",
             "swap_ab": plan.swap_ab,
             "loads cp_async": "cp_async" in plan.loads,
+            "stream_k": plan.stream_k is not None,
         }
     return [
         f"{field}: rows in groups are computed group by group, within a tile of one CTA" for field, on in fields.items() if on
@@ -273,6 +274,7 @@ def block_rules(plan: MmaPlan | GpuSync) -> list[str]:
         return [f"{type(plan).__name__} reduces no rows or columns of its results: use sm90_mma"]
     fields = {
         "split_k": plan.split_k > 1,
+        "stream_k": plan.stream_k is not None,
         "swap_ab": plan.swap_ab,
         f"tile {plan.tile[0]}x{plan.tile[1]}": bool(plan.tile[0] % 64 or plan.tile[1] % 64),
     }
@@ -356,6 +358,27 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
         )
     if plan.wait_depth not in (0, 1):
         out.append(f"wait_depth {plan.wait_depth} is neither 0 nor 1")
+    return out + _stream_k_rules(plan)
+
+
+def _stream_k_rules(plan: Sm90Mma) -> list[str]:
+    s = plan.stream_k
+    if s is None:
+        return []
+    fields = {
+        "persistent false": not plan.persistent,
+        f"split_k {plan.split_k}": plan.split_k > 1,
+        "schedule pingpong": plan.schedule == "pingpong",
+        "swap_ab": plan.swap_ab,
+        "loads cp_async": "cp_async" in plan.loads,
+    }
+    out = [
+        f"stream_k with {f}: persistent CTAs of one schedule walk through pieces that TMA brings"
+        for f, on in fields.items()
+        if on
+    ]
+    if min(s.rows, s.units) < 1:
+        out.append(f"stream_k of {s.rows} rows over {s.units} units: both are at least 1")
     return out
 
 

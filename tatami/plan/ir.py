@@ -245,6 +245,15 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
     acc: str = ""
 
 
+class StreamK(msgspec.Struct, frozen=True):
+    """The blocks of k of the last `rows` rows of tiles are one line, cut evenly over `units` CTAs, or clusters, which have rows
+    and tiles of a cluster's; a second kernel adds the pieces of each tile in the order of k and runs the epilogue
+    (`plan/stream_k_cut.py`). Whole tiles before them are a kernel of their own. All sizes are known."""
+
+    rows: int
+    units: int
+
+
 Loader: TypeAlias = Literal["tma", "cp_async"]
 """Of an operand of the SM90 template: a box by TMA, or copies of a few neighbours by the threads of the producer warpgroup, each
 with an address and guards of its own."""
@@ -285,6 +294,7 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     wait_depth: int = 1
     split_k: int = 1
     """As Sm80Mma; with `persistent` the CTAs walk through the parts of all tiles, which have the same number of blocks."""
+    stream_k: StreamK | None = None
     swap_ab: bool = False
     """C^T = B^T * A^T: the tile's first side runs along n, its second along m, for products of few rows."""
     dependent_launch: bool = False

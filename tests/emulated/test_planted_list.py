@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cu import test_block_sums, test_gathered, test_pair_roles, test_warpgroups
+from tests.cu import test_block_sums, test_gathered, test_pair_roles, test_stream_k, test_warpgroups
 from tests.emulated.test_planted_bugs import BUGS
 from tests.gpu import test_pair, test_verify
 
@@ -32,6 +32,7 @@ def _lines() -> Iterator[str]:
     refused += [(n, w) for n, *_, w in test_gathered.FAULTS]
     refused += [(fault, w) for _, fault, *_, w in (*test_warpgroups.FAULTS, *test_pair_roles.FAULTS)]
     refused += [(n, w) for n, (_, w) in test_block_sums.FAULTS.items()]
+    refused += [(n, w) for n, (_, w) in test_stream_k.FAULTS.items()]
     reported = [(b.name, f"{b.check}: {b.words}") for b in BUGS]
     reported += [(n, f"{check}: {w}") for n, *_, check, w in test_gathered.BUGS]
     words = dict(refused) | dict(reported)

@@ -1,0 +1,88 @@
+"""Stream-K: the blocks of k of some tiles as one line, cut evenly over CTAs, whose pieces of a tile are added in the order of k.
+
+    tiles of the tail    |   0   |   1   |   2   |      blocks of k, tile after tile
+    units                |    0    |    1    |   2  |   unit u has [u*line/units, (u+1)*line/units)
+    pieces               0 of 0; 1 of 0, 0 of 1; 1 of 1, 0 of 2; …
+
+The tail is the last rows of tiles; those before it are whole tiles of a kernel of their own. Which pieces a tile has follows
+from its number by integer arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tatami.core.expr import Expr, expr, floordiv
+from tatami.plan.ir import Sm90Mma
+
+MAX_PIECES = 32
+"""Of one tile: terms of the sum that joins them."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """How a product is cut. A row, and a tile, is one of clusters where CTAs walk together."""
+
+    first: int
+    """Rows of whole tiles, before the tail."""
+    rows: int
+    """Of the tail."""
+    tiles: int
+    """Of the tail: of its rows, in every batch; of one batch row by row."""
+    blocks: int
+    """Of k, per tile."""
+    units: int
+
+    @property
+    def line(self) -> int:
+        return self.tiles * self.blocks
+
+    def unit(self, block: int) -> int:
+        """That has a block of the line: the last one that begins at it or before."""
+        return ((block + 1) * self.units - 1) // self.line
+
+    def pieces_of(self, tile: int) -> int:
+        return self.unit((tile + 1) * self.blocks - 1) - self.unit(tile * self.blocks) + 1
+
+    def pieces_at(self, tile: Expr) -> Expr:
+        """`pieces_of` a tile whose number is an expression."""
+        first, last = tile * self.blocks, (tile + 1) * self.blocks - 1
+        units = (floordiv((at + 1) * self.units - 1, expr(self.line)) for at in (last, first))
+        return next(units) - next(units) + 1
+
+    @property
+    def fewest(self) -> int:
+        return min(map(self.pieces_of, range(self.tiles)))
+
+    @property
+    def most(self) -> int:
+        return max(map(self.pieces_of, range(self.tiles)))
+
+    def pieces(self, unit: int) -> Iterator[tuple[int, int, int, int]]:
+        """(tile, first block of its k, the one behind the last, number among the tile's pieces) of a unit, as its CTAs take them."""
+        at, end = unit * self.line // self.units, (unit + 1) * self.line // self.units
+        while at < end:
+            tile, first = divmod(at, self.blocks)
+            count = min(self.blocks - first, end - at)
+            yield tile, first, first + count, unit - self.unit(tile * self.blocks)
+            at += count
+
+
+def cut_of(plan: Sm90Mma, dims: tuple[int, int, int, int]) -> Cut | str:
+    """The cut of a plan with `stream_k`, or why there is none. `dims` are batch, m, n, k."""
+    assert plan.stream_k is not None
+    batch, m, n, k = dims
+    bm, bn, bk = plan.tile
+    rows, columns = -(-m // (bm * plan.cluster[0])), -(-n // (bn * plan.cluster[1]))
+    tail, units = plan.stream_k.rows, plan.stream_k.units
+    if tail > rows:
+        return f"stream_k.rows {tail} of {rows} rows of tiles"
+    cut = Cut(rows - tail, tail, batch * tail * columns, -(-k // bk), units)
+    if units > cut.line:
+        return f"stream_k.units {units} share {cut.line} blocks of k: some would have none"
+    if cut.most == 1:
+        return f"stream_k.units {units} cut none of {cut.tiles} tiles of {cut.blocks} blocks of k"
+    if cut.most > MAX_PIECES:
+        return f"stream_k.units {units} cut a tile into {cut.most} pieces > {MAX_PIECES}"
+    return cut

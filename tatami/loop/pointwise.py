@@ -507,9 +507,9 @@ class Emitter:
     def read_at(self, e: region_ir.ReadAt, p: Point) -> Value:
         with self.block() as before:
             values = [self.value(i, p) for i in e.indices]
-        if any(type_of(v).lanes != 1 for v in values):
-            return self.by_lane(e, p)
         self.emit(*before)
+        if any(type_of(v).lanes != 1 for v in values):
+            return self.gathered(e, values, p)
         m = self.memrefs[e.tensor]
         index, guards = self.indices(tuple(None if x is None else p.at(x) for x in e.map), values, m.shape, e.bounds)
         addr = self.address(e.tensor, index)
@@ -524,6 +524,37 @@ class Emitter:
         self.emit(If(Within(guards), (*read, Assign(reg, value)), fault))
         return reg
 
+    def gathered(self, e: region_ir.ReadAt, values: list[Value], p: Point) -> Value:
+        """A read at positions of its own for every lane: the indices in vectors, then element by element."""
+        m = self.memrefs[e.tensor]
+        sizes = [size for entry, size in zip(e.map, m.shape, strict=True) if entry is None]
+        placed = iter(
+            [self.named(self.bounded(self.as_index(v), size, e.bounds)) for v, size in zip(values, sizes, strict=True)]
+        )
+        out = self.declare(Splat(Const(0, m.dtype), p.lanes))
+        q = self.loop(expr(p.lanes), "q")
+        index: list[Expr] = []
+        guards: list[Guard] = []
+        with self.block() as body:
+            for entry, size in zip(e.map, m.shape, strict=True):
+                if entry is not None:
+                    index.append(substitute(p.at(entry), {p.vector: var(p.vector) + var(q)}))
+                    continue
+                own = next(placed)
+                name = self.integer(Lane(own, var(q)) if isinstance(own, Reg) and own.lanes > 1 else own, size)
+                index.append(var(name))
+                if e.bounds != "assume":
+                    guards.append(Guard(var(name), size))
+            read = Load(self.moved.get(e.tensor, e.tensor), self.address(e.tensor, tuple(index)), m.dtype)
+            fault: tuple[Stmt, ...] = (Fault(1),) if e.bounds in ("error", "wrap") else ()
+            taken = SetLane(out, var(q), read)
+            self.emit(If(Within(tuple(guards)), (taken,), fault) if guards else taken)
+        self.emit(For(q, ZERO, expr(p.lanes), tuple(body)))
+        return out
+
+    def as_index(self, value: Value) -> Value:
+        return value if type_of(value).dtype == DType.i64 else Cast(value, DType.i64)
+
     def indices(
         self, map_: tuple[Expr | None, ...], values: list[Value], shape: tuple[Expr, ...], bounds: Bounds
     ) -> tuple[tuple[Expr, ...], tuple[Guard, ...]]:
@@ -535,23 +566,23 @@ class Emitter:
             if entry is not None:
                 index.append(entry)
                 continue
-            raw = next(left)
-            number: Value = raw if type_of(raw).dtype == DType.i64 else Cast(raw, DType.i64)
-            name = self.integer(self.bounded(number, size, bounds), size)
+            name = self.integer(self.bounded(self.as_index(next(left)), size, bounds), size)
             index.append(var(name))
             if bounds != "assume":
                 guards.append(Guard(var(name), size))
         return tuple(index), tuple(guards)
 
     def bounded(self, number: Value, size: Expr, bounds: Bounds) -> Value:
-        n = IndexOf(size, DType.i64)
+        """`number` with what is outside moved inside, as far as the policy does; every lane of it."""
         match bounds:
             case "wrap":
                 number = self.named(number)
-                negative = Op("lt", (number, Const(0, DType.i64)))
-                return Op("where", (negative, Op("add", (number, n)), number))
+                negative = Op("lt", self.level(number, Const(0, DType.i64)))
+                moved = Op("add", self.level(number, IndexOf(size, DType.i64)))
+                return Op("where", (negative, moved, number))
             case "clamp":
-                return Op("min", (Op("max", (self.named(number), Const(0, DType.i64))), IndexOf(size - 1, DType.i64)))
+                least = Op("max", self.level(self.named(number), Const(0, DType.i64)))
+                return Op("min", self.level(least, IndexOf(size - 1, DType.i64)))
             case _:
                 return number
 

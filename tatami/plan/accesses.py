@@ -23,12 +23,15 @@ class AccessMove(msgspec.Struct, frozen=True):
     linear: Expr | None
     """Element address; None when it depends on data."""
     written: bool = False
+    gathers: tuple[str, ...] = ()
+    """The axes along which an index that depends on data varies."""
 
 
 def accesses(region: Region) -> tuple[AccessMove, ...]:
     """All reads of tensors and rows, and all writes of yields, as linear addresses over axes."""
     tensors = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
     lets = lets_by_name(region)
+    axes = frozenset(all_axes(region))
     out: list[AccessMove] = []
     for let in region.lets:
         for n in nodes(let.expr):
@@ -37,7 +40,8 @@ def accesses(region: Region) -> tuple[AccessMove, ...]:
                     out.append(AccessMove(let.name, tensor, _address(tensors[tensor], entries)))
                 case ReadAt(tensor=tensor, map=maybe):
                     fixed = tuple(var("?") if m is None else m for m in maybe)
-                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], fixed)))
+                    along = tuple(a for a in let.axes if any(a in free_axes(i, lets, axes) for i in n.indices))
+                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], fixed), gathers=along))
                 case Ref(let=used):
                     out.append(AccessMove(let.name, used, _row(region, lets[used], tuple(var(a) for a in lets[used].axes))))
                 case At(let=used, map=entries):
@@ -68,13 +72,6 @@ def stride_kind(linear: Expr, axis: str) -> StrideKind:
     step = step_of(linear, axis)
     constant = None if step is None else step.as_int()
     return "none" if constant == 0 else "unit" if constant == 1 else "far"
-
-
-def gathers_along(region: Region, let: Let, axis: str) -> bool:
-    """Does some index of a ReadAt in `let` vary along `axis`?"""
-    lets = lets_by_name(region)
-    axes = frozenset(all_axes(region))
-    return any(isinstance(n, ReadAt) and any(axis in free_axes(i, lets, axes) for i in n.indices) for n in nodes(let.expr))
 
 
 def is_reduced(let: Let, axis: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core.target import Target
-from tatami.plan.accesses import AccessMove, accesses, gathers_along
+from tatami.plan.accesses import AccessMove, accesses
 from tatami.plan.choose_blocks import reduce_blocks, scan_blocks
 from tatami.plan.estimate import loops_estimate, pass_cycles, rows_estimate, trips
 from tatami.plan.ir import Candidate, CpuRows, Pass, Rejected, Scalar
@@ -41,7 +41,6 @@ def rows_candidate(
         )
     moves = accesses(region)
     lets = lets_by_name(region)
-    allowed = [a for a in bones.outer if not any(gathers_along(region, let, a) for let in region.lets)] or list(bones.outer)
     own = tuple(_own_vector(region, bones, p, width, moves, sizes) for p in bones.passes)
     best_cycles = sum(c for _, c in own)
     best: tuple[tuple[str, ...], tuple[Pass, ...], str] | None = None
@@ -49,7 +48,7 @@ def rows_candidate(
     if main >= 0 and own[main][0]:
         passes = tuple(Pass(_vector_last(p, v, bones, lets), p.lets, v) for p, (v, _) in zip(bones.passes, own))
         best = (bones.outer, passes, own[main][0])
-    for v in allowed:
+    for v in bones.outer:
         if any(v not in lets[n].axes for p in bones.passes for n in p.lets if bones.storage[n] != "register"):
             continue  # a row that lacks the vector axis is not written by lanes
         if any(
@@ -81,10 +80,7 @@ def _own_vector(
 ) -> tuple[str, float]:
     """The pass axis that is cheapest to vectorise along, "" when plain loops are no slower."""
     best, cycles = "", pass_cycles(region, bones, p, "", 1, moves, sizes)
-    lets = lets_by_name(region)
     for a in p.axes:
-        if any(gathers_along(region, lets[n], a) for n in p.lets) and len(p.axes) > 1:
-            continue
         c = pass_cycles(region, bones, p, a, width, moves, sizes)
         if c < cycles:
             best, cycles = a, c

@@ -26,6 +26,8 @@ from tatami.region.walk import all_axes, lets_by_name, nodes
 DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.5, "quads": 1.2, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
 """Multiply-adds beside those of fp32, measured (of AMX with its loads): without VNNI a pair takes two instructions, one of
 them on more ports than a multiply-add has, and quads are first widened to pairs."""
+GATHERED = 3.0
+"""Cycles of an element that is read at a position of its own: its index is taken out of a vector, and checked."""
 CHAIN = 4.0
 """Cycles from one addition to the next that needs it."""
 PEAK_SHARE_CONTRACTION = 0.8
@@ -91,6 +93,9 @@ def pass_cycles(
     cost = operations(region, p.lets) / (2.0 * lanes) + sum(_scan_cycles(lets[n], vector, lanes) for n in p.lets)
     for m in moves:
         if m.let not in inside or (m.target in lets and skeleton.storage.get(m.target) not in ("row", "tile", "workspace")):
+            continue
+        if vector and vector in m.gathers:
+            cost += GATHERED
             continue
         move = "far" if not vector or m.linear is None else stride_kind(m.linear, vector)
         cost += 1.0 if move == "far" and vector else 1.0 / lanes

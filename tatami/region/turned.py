@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, step_of, var
+from tatami.core.expr import ONE, Expr, free_vars, step_of, var
 from tatami.core.layout import address
 from tatami.region.ir import At, Read, Reduce, Region, Scan, Within, Yield
 from tatami.region.walk import lets_by_name, nodes
@@ -39,9 +39,11 @@ def find_turned(region: Region) -> Turned | str:
         return "a let lacks an axis"
     memrefs = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
 
+    def place(tensor: str, index: tuple[Expr, ...]) -> Expr:
+        return address(memrefs[tensor].layout, memrefs[tensor].shape, index)
+
     def contiguous(tensor: str, index: tuple[Expr, ...]) -> str:
-        at = address(memrefs[tensor].layout, memrefs[tensor].shape, index)
-        return next((a for a in axes if step_of(at, a) == ONE), "")
+        return next((a for a in axes if step_of(place(tensor, index), a) == ONE), "")
 
     def written(y: Yield) -> tuple[Expr, ...]:
         """Where y writes: y.indices are none, so every entry is an expression."""
@@ -51,7 +53,8 @@ def find_turned(region: Region) -> Turned | str:
     if len(own) != 1 or "" in own or any(t.updates for t in region.outputs):
         return "its writes are not contiguous along one axis"
     (along,) = own
-    reads = tuple(dict.fromkeys(n for n in inner if isinstance(n, Read) and contiguous(n.tensor, n.map) not in ("", along)))
+    moving = (n for n in inner if isinstance(n, Read) and along in free_vars(place(n.tensor, n.map)))
+    reads = tuple(n for n in dict.fromkeys(moving) if contiguous(n.tensor, n.map) not in ("", along))
     across = {contiguous(r.tensor, r.map) for r in reads}
     dtypes = {memrefs[r.tensor].dtype for r in reads}
     if len(across) != 1 or len(dtypes) != 1 or not dtypes <= set(DTYPES):

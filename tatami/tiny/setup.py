@@ -133,12 +133,16 @@ def _tells_a_product(node: Node, by_id: dict[str, Node]) -> bool:
 def _work(main: Program, constant: dict[str, bool]) -> dict[str, bool]:
     """Is there anything costly below a constant value?"""
     out: dict[str, bool] = {}
+    floats = {n.id for n in main.nodes if n.dtype.is_float}
     for node in main.nodes:
         if node.id not in constant:
             continue
-        cheap = isinstance(node.op, (*MOVEMENT, InputOp, ConstOp, IotaOp, CastOp, BitcastOp)) or (
-            isinstance(node.op, Elementwise) and node.op.fn in _CHEAP
-        )
+        if isinstance(node.op, CastOp):  # to integers it saturates, and 64 bits are made one by one
+            cheap = not (node.dtype.is_int and node.src[0] in floats)
+        else:
+            cheap = isinstance(node.op, (*MOVEMENT, InputOp, ConstOp, IotaOp, BitcastOp)) or (
+                isinstance(node.op, Elementwise) and node.op.fn in _CHEAP
+            )
         out[node.id] = not cheap or any(out[s] for s in node.src)
     return out
 

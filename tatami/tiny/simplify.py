@@ -18,6 +18,7 @@ from tatami.tiny.ir import (
     Elementwise,
     ExpandOp,
     FlipOp,
+    IotaOp,
     Node,
     Op,
     PadOp,
@@ -100,6 +101,47 @@ def movement_of_nothing(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape
             return src[0] if all(x.shape[a] == ONE for a in axes) else None
         case _:
             return None
+
+
+def part_of_padded(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """SHRINK(PAD(x)) to elements of x alone -> SHRINK(x)."""
+    assert isinstance(op, ShrinkOp)
+    padded = nodes[src[0]]
+    if not isinstance(padded.op, PadOp):
+        return None
+    inner = nodes[padded.src[0]]
+    los, his = [], []
+    for (before, after), lo, hi, size in zip(padded.op.pad, op.lo, op.hi, inner.shape, strict=True):
+        low, high = lo - before, hi - before
+        first, spare = low.as_int(), (size - high).as_int()
+        if (before != ZERO or after != ZERO) and (first is None or spare is None or first < 0 or spare < 0):
+            return None
+        los.append(low)
+        his.append(high)
+    return Rewrite(ShrinkOp(tuple(los), tuple(his), op.step), padded.src, dtype, shape)
+
+
+def part_of_joined(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """SHRINK of parts laid end to end, to elements of one side -> SHRINK of that side.
+
+    WHERE(LT(IOTA, c), x, y)[lo .. hi]  ->  x[lo .. hi] where hi <= c,  y[lo .. hi] where lo >= c
+    """
+    assert isinstance(op, ShrinkOp)
+    chosen = nodes[src[0]]
+    if not isinstance(chosen.op, Elementwise) or chosen.op.fn != "where":
+        return None
+    test = nodes[chosen.src[0]]
+    if not isinstance(test.op, Elementwise) or test.op.fn != "lt":
+        return None
+    coordinate, bound = nodes[test.src[0]], uniform_constant(test.src[1], nodes)
+    if not isinstance(coordinate.op, IotaOp) or coordinate.shape != chosen.shape or bound is None:
+        return None
+    assert isinstance(bound.op, ConstOp)
+    cut, axis = int(number(bound.op.value)), coordinate.op.axis
+    lo, hi = op.lo[axis].as_int(), op.hi[axis].as_int()
+    if hi is not None and hi <= cut:
+        return Rewrite(op, (chosen.src[1],), dtype, shape)
+    return Rewrite(op, (chosen.src[2],), dtype, shape) if lo is not None and lo >= cut else None
 
 
 # -- constants -----------------------------------------------------------------------------------
@@ -241,7 +283,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
     PermuteOp: (permute_of_permute,),
     ExpandOp: (expand_of_expand,),
     PadOp: (movement_of_nothing,),
-    ShrinkOp: (movement_of_nothing,),
+    ShrinkOp: (movement_of_nothing, part_of_padded, part_of_joined),
     FlipOp: (movement_of_nothing,),
     SizeOp: (size_to_constant,),
     ConstOp: (constant_in_its_dtype,),

@@ -93,3 +93,14 @@ def test_a_wrong_plan_is_refused_with_the_reason() -> None:
     ):
         assert verify_plan(wrong, region, good)
     assert verify_plan(plan, region, PRESETS["sm80"])[0].kind == "InvalidPlan"
+
+
+def test_what_does_not_move_along_the_writes_is_not_turned() -> None:
+    """A number for each line, beside reads that are contiguous as the writes are."""
+    g = tt.Graph("lines")
+    x, w = g.input("x", (6, 64, 80), tt.fp32), g.input("w", (64, 1), tt.fp32)
+    g.output("y", x * w.expand((6, 64, 80)))
+    f = tt.compile(g)
+    assert not isinstance(plan_of(f), CpuTurn)
+    given = {"x": numbers(6, 64, 80), "w": numbers(64, 1)}
+    assert np.array_equal(f(given)["y"], given["x"] * given["w"])

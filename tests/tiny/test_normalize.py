@@ -80,6 +80,26 @@ def test_movement_chains_collapse() -> None:
     assert sorted(uops(m)) == ["ADD", "ADD", "EXPAND", "INPUT"]
 
 
+def test_a_part_of_parts_end_to_end_is_a_part_of_one() -> None:
+    b = Build()
+    x, y, z = (b.input(n, F32, 2, 3) for n in "xyz")
+    coordinate = b.add(IotaOp(1), own=Type(I64, shape(2, 9)))
+
+    def padded(part: str, before: int) -> str:
+        return b.pad(part, (0, 0), (before, 6 - before))
+
+    def behind(left: str, right: str, start: int) -> str:
+        bound = b.expand(b.const(start, I64), (2, 9), ())
+        return b.fn("where", b.fn("lt", coordinate, bound), left, right)
+
+    whole = behind(behind(padded(x, 0), padded(y, 3), 3), padded(z, 6), 6)
+    parts = [b.shrink(whole, (0, lo), (2, hi)) for lo, hi in ((0, 3), (3, 6), (6, 9), (4, 6))]
+    data = {n: X[0, 0, :2, :3] + k for k, n in enumerate("xyz")}
+    assert uops(normal(b, *parts, **data)) == ["INPUT"] * 3 + ["SHRINK"]
+    across = normal(b, *parts, b.shrink(whole, (0, 2), (2, 4)), **data)
+    assert uops(across).count("WHERE") == 1  # reaches into two of three
+
+
 @pytest.mark.parametrize(
     ("fn", "constant", "dtype", "folds"),
     [

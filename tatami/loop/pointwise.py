@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from tatami.core.bounds import is_within, simplify
+from tatami.core.bounds import is_positive, is_within, simplify
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Var, expr, free_vars, substitute, var
 from tatami.core.layout import MemRef, address
@@ -543,7 +543,7 @@ class Emitter:
                 own = next(placed)
                 name = self.integer(Lane(own, var(q)) if isinstance(own, Reg) and own.lanes > 1 else own, size)
                 index.append(var(name))
-                if e.bounds != "assume":
+                if e.bounds != "assume" and not (e.bounds == "clamp" and is_positive(size)):
                     guards.append(Guard(var(name), size))
             read = Load(self.moved.get(e.tensor, e.tensor), self.address(e.tensor, tuple(index)), m.dtype)
             fault: tuple[Stmt, ...] = (Fault(1),) if e.bounds in ("error", "wrap") else ()

@@ -31,7 +31,7 @@ def accesses(region: Region) -> tuple[AccessMove, ...]:
     """All reads of tensors and rows, and all writes of yields, as linear addresses over axes."""
     tensors = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
     lets = lets_by_name(region)
-    axes = frozenset(all_axes(region))
+    every = frozenset(all_axes(region))
     out: list[AccessMove] = []
     for let in region.lets:
         for n in nodes(let.expr):
@@ -40,7 +40,7 @@ def accesses(region: Region) -> tuple[AccessMove, ...]:
                     out.append(AccessMove(let.name, tensor, _address(tensors[tensor], entries)))
                 case ReadAt(tensor=tensor, map=maybe):
                     fixed = tuple(var("?") if m is None else m for m in maybe)
-                    along = tuple(a for a in let.axes if any(a in free_axes(i, lets, axes) for i in n.indices))
+                    along = tuple(a for a in let.axes if any(a in free_axes(i, lets, every) for i in n.indices))
                     out.append(AccessMove(let.name, tensor, _address(tensors[tensor], fixed), gathers=along))
                 case Ref(let=used):
                     out.append(AccessMove(let.name, used, _row(region, lets[used], tuple(var(a) for a in lets[used].axes))))

@@ -300,17 +300,43 @@ def bucketize(m: Importer, x: Tensor | Number, bounds: Tensor, *, out_int32: boo
     return _searched(m, bounds, value, right)
 
 
+SCANNED = 32
+"""Boundaries up to which all are compared: a step of a bisection reads at places of its own."""
+
+
 def _searched(m: Importer, bounds: Tensor, value: Tensor, right: bool) -> Tensor:
-    """How many boundaries lie before the value: the sum of comparisons (NaN lies behind all)."""
+    """How many boundaries lie before the value (NaN lies behind all)."""
     dtype = m.promoted(bounds, value)
-    full = (*value.shape, bounds.shape[-1])
-    lead = tuple(range(bounds.rank - 1)) if bounds.rank > 1 else ()
-    edges = m.cast(bounds, dtype).expand(full, dims=(*lead, len(full) - 1))
-    at = m.cast(value, dtype).expand(full, dims=tuple(range(value.rank)))
+    edges, at = m.cast(bounds, dtype), m.cast(value, dtype)
+    size = bounds.shape[-1].as_int()
+    return (_counted(m, edges, at, right) if size is None or size <= SCANNED else _bisected(m, edges, at, right, size)).cast(
+        m.dtype
+    )
+
+
+def _is_before(edges: Tensor, at: Tensor, right: bool) -> Tensor:
     before = edges.one("le" if right else "lt", at)
-    if dtype.is_float:
-        before = before.one("or", at.one("isnan"))
-    return before.cast(m.dtype).sum(len(full) - 1)
+    return before.one("or", at.one("isnan")) if at.dtype.is_float else before
+
+
+def _counted(m: Importer, edges: Tensor, at: Tensor, right: bool) -> Tensor:
+    """The sum of comparisons with all boundaries."""
+    full = (*at.shape, edges.shape[-1])
+    lead = tuple(range(edges.rank - 1)) if edges.rank > 1 else ()
+    wide = edges.expand(full, dims=(*lead, len(full) - 1))
+    return _is_before(wide, at.expand(full, dims=tuple(range(at.rank))), right).cast(m.dtype).sum(len(full) - 1)
+
+
+def _bisected(m: Importer, edges: Tensor, at: Tensor, right: bool, size: int) -> Tensor:
+    """The sorted boundaries by halves: `found` of them lie before, of the `left` after these all may."""
+    found, left = m.graph.full(at.shape, 0, DType.i64), size
+    while left:
+        half = max(left // 2, 1)
+        last = found + (half - 1)
+        edge = edges.take(last, bounds="clamp") if edges.rank == 1 else edges.gather(edges.rank - 1, last, "clamp")
+        found = m.graph.where(_is_before(edge, at, right), found + half, found)
+        left = left - half if left > 1 else 0
+    return found
 
 
 def searchsorted(

@@ -13,15 +13,13 @@ from tatami.c.routines import routine_units
 from tatami.core.diagnostic import raise_errors
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.execution.ir import launches
+from tatami.execution.ir import launched_kernels
 
 
 def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module[Source]:
     """One Source for all programs of the module. Kernels that are launched are printed, those of equal meaning once."""
     raise_errors(check_launches(loop, execution))
-    launched = {
-        launch.kernel for plan in execution.programs.values() for ins in plan.instructions for launch in launches(ins.op)
-    }
+    launched = launched_kernels(execution)
     kernels = {s: k for program in loop.programs.values() for s, k in program.kernels.items() if s in launched}
     units: dict[str, Unit] = {f"{symbol}.c": print_kernel(kernel) for symbol, kernel in kernels.items()}
     units |= routine_units(kernels.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Any
 
 from tatami.core.module import Module
 from tatami.core.target import Target
@@ -13,6 +14,7 @@ from tatami.cu.kernel_text import kernel_text
 from tatami.cu.sort_text import sort_text
 from tatami.cu.stream_text import stream_text
 from tatami.cu.wgmma_text import KIND, Form, wgmma_function
+from tatami.execution.ir import launched_kernels
 from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Program
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
 
@@ -20,12 +22,10 @@ HEADERS = ("tatami_ptx.cuh", "tatami_math.cuh")
 TEMPLATE_HEADERS = {StreamKernel: "tatami_stream.cuh", SortKernel: "tatami_sort.cuh"}
 
 
-def print_cu(gpu: Module[Program], execution: object, target: Target) -> Module[Source]:
-    """One Source for all programs of the module: every kernel is one unit, in order of its symbol."""
-    kernels: dict[str, AnyKernel] = {}
-    for program in gpu.programs.values():
-        for k in program.kernels:
-            kernels[k.face.symbol] = k
+def print_cu(gpu: Module[Program], execution: Module[Any], target: Target) -> Module[Source]:
+    """One Source for all programs of the module: every kernel that is launched is one unit, in order of its symbol."""
+    launched = launched_kernels(execution)
+    kernels = {k.face.symbol: k for program in gpu.programs.values() for k in program.kernels if k.face.symbol in launched}
     ordered = [k for _, k in sorted(kernels.items(), key=lambda x: (len(x[0]), x[0]))]
     source = Source(tuple(print_unit(k, target) for k in ordered), headers(tuple(ordered)))
     return Module({"main": source})

@@ -17,6 +17,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape
 from tatami.core.kernel import Condition, LocalBytes, Window
 from tatami.core.layout import Layout
+from tatami.core.module import Module
 from tatami.core.scalar import Scalar
 from tatami.core.signature import Signature
 
@@ -182,3 +183,8 @@ class ExecutionPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     buffers: tuple[BufferInfo, ...]
     input_buffers: tuple[str, ...]
     output_buffers: tuple[str, ...]
+
+
+def launched_kernels(execution: Module[ExecutionPlan]) -> set[str]:
+    """The symbols of all kernels that some instruction may run."""
+    return {launch.kernel for plan in execution.programs.values() for ins in plan.instructions for launch in launches(ins.op)}

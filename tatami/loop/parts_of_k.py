@@ -62,7 +62,10 @@ class PartsOfK(Slivers):
         copying = () if lying is not None else self.copy_block(columns, k0, depth)
         x, s = self.counter(blocks), self.counter(self.slivers)
         declare, i0, rows = self.balanced(self.m, var(x), blocks)
-        packing = () if rows_lie is not None else self.pack_block(panels, i0, rows, k0, depth)
+        panel_count = ceildiv(rows, expr(self.mr))
+        q = self.counter(ceildiv(self.m, expr(self.mr)))
+        panel = self.pack_panel({}, panels, i0, rows, panel_count, var(q), k0, k0 + depth, depth)
+        packing = () if rows_lie is not None else (loop.For(q, ZERO, panel_count, panel),)
         a, a_size = loop.Pointer(panels, ZERO), depth
         if rows_lie is not None:
             a, a_size = self.place(rows_lie, {}, i0, k0), rows_lie.pitch
@@ -85,14 +88,6 @@ class PartsOfK(Slivers):
         s = self.counter(self.slivers)
         one = self.pack_columns({}, to, var(s) * depth * self.nr, var(s) * self.nr, k0, k0 + depth)
         return (loop.For(s, ZERO, self.slivers, one),)
-
-    def pack_block(self, to: str, i0: Expr, rows: Expr, k0: Expr, depth: Expr) -> Stmts:
-        """A block of k of the panels of a block of rows."""
-        count = ceildiv(rows, expr(self.mr))
-        q = self.counter(ceildiv(self.m, expr(self.mr)))
-        declare, first, r = self.balanced(rows, var(q), count)
-        packed = self.pack(self.lhs, self.m_axes, {}, to, first * depth, r, i0 + first, i0 + first + r, k0, k0 + depth)
-        return (loop.For(q, ZERO, count, (*declare, *packed)),)
 
     def joined(self, sums: str, parts: Expr, each: Expr) -> loop.Parallel:
         """The parts of each sliver added up, and its results."""

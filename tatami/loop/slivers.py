@@ -92,15 +92,26 @@ class Slivers(FinishedSums):
         )
 
     def pack_panel(
-        self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr, count: Expr, q: Expr, k0: Expr, k1: Expr
+        self,
+        values: dict[str, Expr],
+        to: str,
+        i0: Expr,
+        rows: Expr,
+        count: Expr,
+        q: Expr,
+        k0: Expr,
+        k1: Expr,
+        depth: Expr | None = None,
     ) -> Stmts:
-        """Panel q of `count` balanced ones; for tiles its rows as a matrix would have them."""
+        """Panel q of `count` balanced ones; for tiles its rows as a matrix would have them. A panel has room for all of k,
+        or for the `depth` of it from k0 on."""
         declare, first, r = self.balanced(rows, q, count)
         i1 = i0 + first + r
+        start, each = (k0, self.k) if depth is None else (ZERO, depth)
         if self.plan.by_tiles:
-            base = first * self.k + k0
-            return (*declare, *self.pack(self.lhs, self.k_axes, values, to, base, self.k, k0, k1, i0 + first, i1, self.m_axes))
-        base = first * self.k + k0 * r
+            base = first * each + start
+            return (*declare, *self.pack(self.lhs, self.k_axes, values, to, base, each, k0, k1, i0 + first, i1, self.m_axes))
+        base = first * each + start * r
         return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i1, k0, k1))
 
     def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:

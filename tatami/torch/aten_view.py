@@ -195,6 +195,14 @@ def unfold(m: Importer, x: Tensor, dim: int, size: int, step: int) -> Tensor:
     return x.view(m.shape, map=names)
 
 
+def windows(
+    m: Importer, x: Tensor, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> Tensor:
+    """im2col: [N.., C, H, W] -> [N.., C * kernel, places]; zeros around the image."""
+    border = [(0, 0)] * (x.rank - 2) + [(p, p) for p in padding]
+    return x.pad(border).unfold(tuple(kernel), tuple(stride), tuple(dilation)).reshape(*m.shape)
+
+
 def as_strided(
     m: Importer, x: Tensor, size: Sequence[IntoExpr], stride: Sequence[IntoExpr], offset: IntoExpr | None = None
 ) -> Tensor:
@@ -281,6 +289,7 @@ VIEW: dict[str, Handler] = {
     "aten.triu.default": triangle(True),
     "aten.diagonal.default": diagonal,
     "aten.unfold.default": unfold,
+    "aten.im2col.default": windows,
     "aten.as_strided.default": as_strided,
     "aten.slice_scatter.default": slice_scatter,
     "aten.select_scatter.default": select_scatter,

@@ -34,6 +34,8 @@ class KeyBlocks(Tiles):
     at: dict[str, Expr]
     q0: Expr
     tile: loop.LocalBuffer
+    tiles: list[loop.LocalBuffer]
+    """Of each first product; `tile` is that of the scores, and has the weights after them."""
     result: loop.LocalBuffer
     state: dict[str, loop.LocalBuffer]
     factor: loop.LocalBuffer
@@ -154,9 +156,10 @@ class KeyBlocks(Tiles):
         return self.where_holds(mask, self.product(self.excluded[1:], p), loop.Const(0, self.dtype), p, place)
 
     def know(self, p: Point, place: Expr) -> None:
-        """The product at `place` in the tile, and what else of this place has been fetched."""
+        """The first products at `place` in their tiles, and what else of this place has been fetched."""
         em = self.em
-        em.remember(self.key_of(self.online.first.acc, p), em.declare(em.load(self.tile.name, place, self.dtype, p)))
+        for first, tile in zip(self.online.firsts, self.tiles, strict=True):
+            em.remember(self.key_of(first.acc, p), em.declare(em.load(tile.name, place, self.dtype, p)))
         for read, buffer in self.added.items():
             at = em.address(read.tensor, tuple(p.at(x) for x in read.map))
             em.remember(("read", read.tensor, at, p.lanes), em.declare(em.load(buffer.name, place, self.dtype, p)))

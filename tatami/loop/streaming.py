@@ -8,6 +8,7 @@
         result *= exp(old maximum - new)
         result += panels of values x weights               micro-kernel, [columns][rows]: the weights are its sliver
 
+Weights without a maximum may be made of several products, each with panels, a sliver and a tile of its own.
 Nothing of rows x keys elements is in memory: a block of scores lies in L1, a thread has one. Blocks that a predicate
 excludes in all of their places (a causal mask) are passed over, unless a value there is infinite or NaN: a weight of 0
 times that is NaN (D2.16), so packing looks for such. Blocks are visited in order, so that the answer does not
@@ -15,6 +16,8 @@ depend on the number of threads.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,7 +34,7 @@ from tatami.loop.seen_blocks import SeenBlocks
 from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import At, Read, Region, RegionExpr
-from tatami.region.kinds import depends_on
+from tatami.region.kinds import ContractionShape, depends_on
 from tatami.region.online import Online, find_online, let_of
 from tatami.region.walk import nodes
 
@@ -50,19 +53,29 @@ FEW_ROWS = 256
 """Rows up to which keys are: panels of them pay when many slivers of rows read them."""
 
 
+class _First(NamedTuple):
+    """A product that weights are made of; `plain` where its keys are read in place."""
+
+    shape: ContractionShape
+    depth: Expr
+    plain: tuple[str, Expr, int] | None
+
+
 class _Streaming(SeenBlocks):
     def __init__(self, region: Region, plan: CpuStreaming, online: Online) -> None:
         super().__init__(region, plan, online)
         shape = f"{ELEMENT[self.dtype]}_{self.mr}x{self.nr}_{self.lanes}"
         self.gemm_routine, self.rows_routine, self.lies_routine = (f"tatami_{k}_{shape}" for k in ("gemm", "rows", "lies"))
-        self.depth_axes = online.first.k
-        self.depth = product(self.extents[a] for a in self.depth_axes)
         of_rows = tuple(y for y in region.yields if online.is_of_a_row(y.source))
         self.of_rows = msgspec.structs.replace(region, yields=of_rows)
         self.results = msgspec.structs.replace(region, yields=tuple(y for y in region.yields if y not in of_rows))
         self.plain = self.in_place(online.second.rhs, self.column_axes)
         rows = self.row_count.as_int()
-        self.plain_keys = self.in_place(online.first.rhs, self.depth_axes) if rows is not None and rows <= FEW_ROWS else None
+        few = rows is not None and rows <= FEW_ROWS
+        self.firsts = tuple(
+            _First(s, product(self.extents[a] for a in s.k), self.in_place(s.rhs, s.k) if few else None) for s in online.firsts
+        )
+        self.depth = sum((f.depth for f in self.firsts), ZERO)
 
     def in_place(self, operand: RegionExpr, axes: tuple[str, ...]) -> tuple[str, Expr, int] | None:
         """Keys or values that a micro-kernel reads where they lie: a buffer, the address of the first element over the batch
@@ -80,16 +93,17 @@ class _Streaming(SeenBlocks):
     # -- the kernel ----------------------------------------------------------------------------
 
     def body(self) -> loop.Body:
-        keys = self.local(ZERO if self.plain_keys else self.batches * self.key_count * self.depth)
+        keys = [self.local(ZERO if f.plain else self.batches * self.key_count * f.depth) for f in self.firsts]
         values = self.local(ZERO if self.plain else self.batches * self.key_count * self.columns)
         self.odd = self.local(self.batches * self.blocks if self.excluded else ZERO)
         self.seen = self.local(self.seen_lines * self.blocks)
-        packed = () if self.plain_keys and self.plain and not self.excluded else (self.pack_all(keys.name, values.name),)
+        in_place = self.plain and all(f.plain for f in self.firsts)
+        packed = () if in_place and not self.excluded else (self.pack_all(keys, values.name),)
         found = (self.find_seen(),) if self.is_known_before else ()
-        stmts = (keys, values, self.odd, self.seen, *packed, *found, self.compute(keys.name, values.name))
+        stmts = (*keys, values, self.odd, self.seen, *packed, *found, self.compute(keys, values.name))
         return loop.Body(stmts, about=f"streaming pair {self.mr}x{self.nr}, keys in blocks of {self.plan.keys}")
 
-    def pack_all(self, keys: str, values: str) -> loop.Parallel:
+    def pack_all(self, keys: list[loop.LocalBuffer], values: str) -> loop.Parallel:
         x = self.counter(self.batches * self.blocks)
         declare, at, block = self.batch_values(self.batch_axes, var(x), self.blocks)
         self.at = at
@@ -97,11 +111,12 @@ class _Streaming(SeenBlocks):
         lead = self.batch_index(self.batch_axes)
         pack_keys: Stmts = ()
         pack_values: Stmts = ()
-        if self.plain_keys is None:
-            pack_keys = self.pack_panels(
-                self.online.first.rhs, (self.keys,), self.depth_axes, at, keys,
-                (lead * self.key_count + k0) * self.depth, (k0, k1 - k0), self.depth, (ZERO, self.depth),
-            )  # fmt: skip
+        for f, to in zip(self.firsts, keys, strict=True):
+            if f.plain is None:
+                pack_keys += self.pack_panels(
+                    f.shape.rhs, (self.keys,), f.shape.k, at, to.name,
+                    (lead * self.key_count + k0) * f.depth, (k0, k1 - k0), f.depth, (ZERO, f.depth),
+                )  # fmt: skip
         if self.plain is None:
             pack_values = self.pack_panels(
                 self.online.second.rhs, self.column_axes, (self.keys,), at, values,
@@ -168,14 +183,16 @@ class _Streaming(SeenBlocks):
         declare, start, r = self.balanced(count, var(q), panels)
         return q, start, r, declare
 
-    def compute(self, keys: str, values: str) -> loop.Parallel:
+    def compute(self, keys: list[loop.LocalBuffer], values: str) -> loop.Parallel:
         x = self.counter(self.batches * self.slivers)
         declare, at, sliver = self.batch_values(self.batch_axes, var(x), self.slivers)
         self.at = at
         first = sliver * self.nr
         self.q0, d0 = self.integer(self.first_row(sliver))
         self.live, d1 = self.integer(minimum(self.row_count, first + self.nr))
-        self.query, self.tile = self.local(self.depth * self.nr), self.local(self.block * self.nr)
+        self.queries = [self.local(f.depth * self.nr) for f in self.firsts]
+        self.tiles = [self.local(self.block * self.nr) for _ in self.firsts]
+        self.tile = self.tiles[0]
         self.result, self.turned = self.local(self.columns * self.nr), self.local(self.columns * self.nr)
         one = expr(self.nr)
         self.state = {n: self.local(one) for n in (self.online.top, *self.online.sums) if n}
@@ -185,21 +202,23 @@ class _Streaming(SeenBlocks):
         self.mask = self.local(self.block * self.nr if by_lines else ZERO)
         self.added = {read: self.local(self.block * self.nr) for read in self.staged}
         buffers = (
-            self.query, self.tile, self.result, self.turned, *self.state.values(), self.factor, self.lines, self.mask,
+            *self.queries, *self.tiles, self.result, self.turned, *self.state.values(), self.factor, self.lines, self.mask,
             *self.added.values(),
         )  # fmt: skip
         lead = self.batch_index(self.batch_axes)
         b = self.counter(self.blocks)
         k0, k1, bounds = self.key_range(var(b))
-        if self.plain_keys is None:
-            first_key = loop.Pointer(keys, (lead * self.key_count + k0) * self.depth)
-            sizes: tuple[Expr, ...] = (k1 - k0, self.depth, ZERO, self.depth)
-            gemm = self.gemm(self.gemm_routine, first_key, self.query, self.tile, sizes, self.key_counts())
-        else:
-            buffer, place, pitch = self.plain_keys
-            first_key = loop.Pointer(buffer, substitute(place, {**at, self.keys: k0}))
-            sizes = (k1 - k0, expr(pitch), ZERO, self.depth, one, one)
-            gemm = self.gemm(self.lies_routine, first_key, self.query, self.tile, sizes, self.key_counts())
+        gemms: Stmts = ()
+        for f, packed, query, tile in zip(self.firsts, keys, self.queries, self.tiles, strict=True):
+            if f.plain is None:
+                first_key = loop.Pointer(packed.name, (lead * self.key_count + k0) * f.depth)
+                sizes: tuple[Expr, ...] = (k1 - k0, f.depth, ZERO, f.depth)
+                gemms += (self.gemm(self.gemm_routine, first_key, query, tile, sizes, self.key_counts()),)
+            else:
+                buffer, place, pitch = f.plain
+                first_key = loop.Pointer(buffer, substitute(place, {**at, self.keys: k0}))
+                sizes = (k1 - k0, expr(pitch), ZERO, f.depth, one, one)
+                gemms += (self.gemm(self.lies_routine, first_key, query, tile, sizes, self.key_counts()),)
         if self.plain is None:
             first_value = loop.Pointer(values, lead * self.key_count * self.columns)
             sizes = (self.columns, self.key_count, k0, k1)
@@ -210,7 +229,7 @@ class _Streaming(SeenBlocks):
             sizes = (self.columns, expr(pitch), k0, k1)
             gemm2 = self.gemm(self.rows_routine, first_value, self.tile, self.result, sizes, self.counts(self.columns))
         stage = tuple(s for read in self.staged for s in self.stage(read, self.added[read], k0, k1))
-        before, after = (gemm, *stage), (*self.rescale(), gemm2)
+        before, after = (*gemms, *stage), (*self.rescale(), gemm2)
         if self.excluded is None:
             step: Stmts = (*before, *self.weigh(k0, k1, None), *after)
         else:
@@ -241,16 +260,17 @@ class _Streaming(SeenBlocks):
         return tuple(sorted({n for both in self.together(minimum(self.block, self.key_count), rest) for n in both}))
 
     def pack_query(self) -> Stmts:
-        """The sliver of rows, filled up with zeros."""
+        """The sliver of rows of each first product, filled up with zeros."""
         hi, d = self.integer(minimum(self.row_count, self.q0 + self.nr))
-        self.k_axes = self.depth_axes
-        packed = self.pack(
-            self.online.first.lhs, (self.rows,), self.at, self.query.name, ZERO, expr(self.nr), self.q0, hi, ZERO, self.depth
-        )
-        x, y = self.counter(self.depth), self.counter(expr(self.nr))
-        zero = loop.Store(self.query.name, var(x) * self.nr + var(y), loop.Const(0, self.dtype))
-        rest = loop.For(y, hi - self.q0, expr(self.nr), (zero,))
-        return (d, *packed, loop.For(x, ZERO, self.depth * minimum(ONE, expr(self.nr) - (hi - self.q0)), (rest,)))
+        out: list[loop.Stmt] = [d]
+        for f, to in zip(self.firsts, self.queries, strict=True):
+            self.k_axes = f.shape.k
+            out += self.pack(f.shape.lhs, (self.rows,), self.at, to.name, ZERO, expr(self.nr), self.q0, hi, ZERO, f.depth)
+            x, y = self.counter(f.depth), self.counter(expr(self.nr))
+            zero = loop.Store(to.name, var(x) * self.nr + var(y), loop.Const(0, self.dtype))
+            rest = loop.For(y, hi - self.q0, expr(self.nr), (zero,))
+            out.append(loop.For(x, ZERO, f.depth * minimum(ONE, expr(self.nr) - (hi - self.q0)), (rest,)))
+        return tuple(out)
 
     def clear(self) -> Stmts:
         """No key seen: sums and results 0, the maximum minus infinity."""

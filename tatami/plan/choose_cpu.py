@@ -132,7 +132,7 @@ def streaming_candidate(region: Region, facts: RegionFacts, target: Target, size
     if (lanes := lanes_of(target.lanes, itemsize)) not in TURNED_LANES:
         return Rejected("cpu_streaming", f"vectors of {lanes} elements; transposing takes 4, 8 or 16")
     mr, nr = register_tile(target, itemsize)
-    keys = max(target.lanes, STREAM_BYTES // (nr * itemsize) // target.lanes * target.lanes)
+    keys = max(target.lanes, STREAM_BYTES // (nr * itemsize * len(found.firsts)) // target.lanes * target.lanes)
     plan = CpuStreaming(found.first.acc, found.second.acc, mr, nr, keys, target.lanes)
     estimate = streaming_estimate(region, facts, plan, found, target, sizes)
     return Candidate(plan, f"cpu_streaming {mr}x{nr}, keys in blocks of {keys}", estimate)

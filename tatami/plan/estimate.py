@@ -188,7 +188,7 @@ def streaming_estimate(
 ) -> dict[str, float]:
     """Both products over whole slivers of rows, and what lies between. Operands that move with the keys are packed once."""
     b, rows, keys = (trips(region, group, sizes) for group in (found.second.batch, (found.rows,), (found.keys,)))
-    deep = trips(region, found.first.k, sizes) + trips(region, found.second.n, sizes)
+    deep = sum(trips(region, first.k, sizes) for first in found.firsts) + trips(region, found.second.n, sizes)
     padded = -(-rows // plan.nr) * plan.nr
     itemsize = lets_by_name(region)[plan.first].dtype.itemsize
     threads = max(1, target.cores)

@@ -55,7 +55,7 @@ def kind_of(region: Region) -> Kind:
         return "scan"
     found = find_contractions(region)
     extents = all_axes(region)
-    if len(found) == 2 and find_streaming_pair(region) is not None:
+    if len(found) >= 2 and find_streaming_pair(region) is not None:
         return "streaming_pair"
     if len(found) == 1 and found[0].m and found[0].n:
         return "contraction"

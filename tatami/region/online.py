@@ -24,7 +24,8 @@ from tatami.region.walk import all_axes, free_axes, lets_by_name, nodes, used_le
 
 
 class Online(msgspec.Struct, frozen=True):
-    """`first` is turned so that its m is `rows` and its n is `keys`; `second` so that its lhs holds the weights.
+    """`firsts` are turned so that their m is `rows` and their n is `keys`; `second` so that its lhs holds the weights. Of
+    several first products, as dS = P * (dO V^T - D) has them, no row has a maximum or a sum.
 
     scores: the let that `top` is the maximum of, or the first product itself. sums: lets that are sums over the keys.
     weight: the product of the factors that differ along a row; `times` and `over` are the others. In rows where the sum
@@ -36,7 +37,7 @@ class Online(msgspec.Struct, frozen=True):
     are made of its maximum and sums.
     """
 
-    first: ContractionShape
+    firsts: tuple[ContractionShape, ...]
     second: ContractionShape
     rows: str
     keys: str
@@ -51,6 +52,11 @@ class Online(msgspec.Struct, frozen=True):
     excluded: tuple[RegionExpr, RegionExpr] | None
     finite: Mapping[str, str]
     beside: tuple[str, ...]
+
+    @property
+    def first(self) -> ContractionShape:
+        """That the scores are made of."""
+        return self.firsts[0]
 
     def is_of_a_row(self, let: str) -> bool:
         """Is it known of a row once all of its keys have been seen?"""
@@ -103,8 +109,10 @@ class _Finder:
         self.axes = frozenset(all_axes(region))
         shapes = {s.acc: s for s in find_contractions(region)}
         self.first, self.second = shapes[first], shapes[second]
-        if len(shapes) != 2:
-            raise _Refused(f"{len(shapes)} contractions; the template takes 2")
+        self.firsts = [s for s in shapes.values() if s.acc != second]
+        for s in self.firsts:
+            if any(depends_on(s.acc, other, self.lets) for other in shapes if other != s.acc):
+                raise _Refused(f"{s.acc} is made of another contraction, and is not the last")
         if len(self.second.k) != 1:
             raise _Refused(f"the second contraction runs over {len(self.second.k)} axes; the template takes 1")
         self.keys = self.second.k[0]
@@ -116,10 +124,16 @@ class _Finder:
         self.top = ""
 
     def online(self) -> Online:
-        first, second = self.oriented()
+        second = self.turned()
+        found = [self.oriented(first, second) for first in self.firsts]
+        (first, second), firsts = found[0], tuple(first for first, _ in found)
+        if any(f.m != first.m or set(f.batch) != set(first.batch) for f in firsts):
+            raise _Refused("the first contractions have different rows")
         rows = first.m[0]
         between = self.between()
         self.top = self.find_top()
+        if self.reduces and len(firsts) > 1:
+            raise _Refused(f"its rows are reduced, and its weights made of {len(firsts)} contractions")
         scores = self.scores()
         for name in self.reduces:
             if name != self.top:
@@ -138,17 +152,24 @@ class _Finder:
         self.check_numbers(scores)
         excluded = self.exclusion(scores) if self.top else self.weight_exclusion(product.tile)
         return Online(
-            first, second, rows, self.keys, scores, self.top, sums,
+            firsts, second, rows, self.keys, scores, self.top, sums,
             product.tile, product.times, product.over, product.nan_sum, product.nan_weight, excluded,
             finite, beside,
         )  # fmt: skip
 
-    def oriented(self) -> tuple[ContractionShape, ContractionShape]:
-        first, second = self.first, self.second
-        if not any(depends_on(u, first.acc, self.lets) for u in used_lets(second.lhs)):
+    def follows_first(self, let: str) -> bool:
+        return any(depends_on(let, first.acc, self.lets) for first in self.firsts)
+
+    def turned(self) -> ContractionShape:
+        """The second contraction with the weights on its left."""
+        second = self.second
+        if not any(map(self.follows_first, used_lets(second.lhs))):
             second = ContractionShape(second.acc, second.batch, second.n, second.m, second.k, second.rhs, second.lhs)
-        if any(depends_on(u, first.acc, self.lets) for u in used_lets(second.rhs)):
+        if any(map(self.follows_first, used_lets(second.rhs))):
             raise _Refused("both operands of the second contraction depend on the first")
+        return second
+
+    def oriented(self, first: ContractionShape, second: ContractionShape) -> tuple[ContractionShape, ContractionShape]:
         if first.m == (self.keys,):
             first = ContractionShape(first.acc, first.batch, first.n, first.m, first.k, first.rhs, first.lhs)
         if len(first.m) > 1 and second.m == first.m:  # the keys are the same for all but the last: heads that share them
@@ -166,8 +187,8 @@ class _Finder:
         return [
             let
             for let in self.region.lets
-            if let.name not in (self.first.acc, self.second.acc)
-            and depends_on(let.name, self.first.acc, self.lets)
+            if let.name not in (self.second.acc, *(first.acc for first in self.firsts))
+            and self.follows_first(let.name)
             and not depends_on(let.name, self.second.acc, self.lets)
         ]
 
@@ -237,7 +258,7 @@ class _Finder:
         if not isinstance(e, Select) or not isinstance(e.other, Const) or number(e.other.value) != elsewhere:
             return None
         uses = [n.let for n in nodes(e.pred) if isinstance(n, Ref | At)]
-        return None if any(depends_on(u, self.first.acc, self.lets) for u in uses) else (e.pred, e.then)
+        return None if any(map(self.follows_first, uses)) else (e.pred, e.then)
 
     def needs_reduce(self, e: RegionExpr) -> bool:
         return any(depends_on(u, r, self.lets) for u in used_lets(e) for r in self.reduces)
@@ -260,13 +281,14 @@ class _Finder:
             raise _Refused("a weight subtracts finite maxima only")
 
     def check_tile(self, factor: RegionExpr, scores: str) -> None:
-        """Only the scores are kept, so everything has to come from them."""
+        """Only the scores are kept, or all first products where there is no maximum, so everything has to come from them."""
+        kept = {scores} if self.top else {first.acc for first in self.firsts}
         stack = [*used_lets(factor)]
         while stack:
             name = stack.pop()
-            if name == self.first.acc and name != scores:
+            if name == self.first.acc and name not in kept:
                 raise _Refused(f"a weight depends on {name} beside {scores}")
-            if name != scores and name in self.lets:
+            if name not in kept and name in self.lets:
                 stack.extend(used_lets(self.lets[name].expr))
 
     def check_rest(self, second: ContractionShape, of_rows: set[str]) -> None:
@@ -278,12 +300,13 @@ class _Finder:
         for let in self.region.lets:
             if let.name not in after and depends_on(let.name, second.acc, self.lets) and let.name != second.acc:
                 raise _Refused(f"{let.name} follows the second contraction and is no epilogue")
-            if isinstance(let.expr, Reduce | Scan) and let.name not in (self.first.acc, second.acc, *self.reduces):
+            known = (second.acc, *(first.acc for first in self.firsts), *self.reduces)
+            if isinstance(let.expr, Reduce | Scan) and let.name not in known:
                 raise _Refused(f"{let.name} reduces or scans beside the pair")
 
     def check_numbers(self, scores: str) -> None:
         """One float type throughout: that of the products' sums, which start at zero."""
-        products = [self.lets[n].expr for n in (self.first.acc, self.second.acc)]
+        products = [self.lets[s.acc].expr for s in (*self.firsts, self.second)]
         dtypes = {e.dtype for e in products if isinstance(e, Reduce)} | {self.lets[n].dtype for n in (scores, *self.reduces)}
         dtypes |= {e.dtype for e in self.reduces.values()}
         if len(dtypes) != 1 or not dtypes <= {DType.fp32, DType.fp64}:

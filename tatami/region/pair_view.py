@@ -82,6 +82,8 @@ def _view(region: Region, found: Online) -> PairView:
     lets = lets_by_name(region)
     dtypes = {p.name: p.memref.dtype for p in region.inputs}
     first, second = found.first, found.second
+    if len(found.firsts) > 1:
+        raise _Refused(f"its weights are made of {len(found.firsts)} products; the template takes 1")
     if len(first.k) != 1 or len(second.n) != 1:
         raise _Refused(f"{len(first.k)} axes of depth and {len(second.n)} of columns; the template takes 1 each")
     operands = [first.lhs, first.rhs, _through(second.lhs, lets), second.rhs]

@@ -4,8 +4,9 @@
 
 One Region holds all of it (D2.9): the reduces over n can run online while the second contraction streams. Attention
 is the known case; nothing here asks for softmax. Weights that are pointwise in the scores, as in sum_n sigmoid(S) * V, need
-no reduce: then nothing asks for the pair to be one Region but the time that it saves (`is_worth`). What else is made of the rows' reduces, and of such sums, comes along and
-is written beside the result, a value of each row: ``L = M + log Z``, which a gradient reads.
+no reduce: then nothing asks for the pair to be one Region but the time that it saves (`is_worth`). They may be made of
+several contractions, as dS = P * (sum_d dO*V - D). What else is made of the rows' reduces, and of such sums, comes along
+and is written beside the result, a value of each row: ``L = M + log Z``, which a gradient reads.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from tatami.core.expr import ONE, Expr, free_vars
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 from tatami.tiny.ir import Elementwise, Node, ReduceOp
 
-IsWorth: TypeAlias = Callable[[str, str, str], bool]
-"""Of a first contraction, the pointwise weights made of it, and a second contraction: is the pair faster as one Region?"""
+IsWorth: TypeAlias = Callable[[list[str], str, str], bool]
+"""Of the first contractions, the pointwise weights made of it, and a second contraction: is the pair faster as one Region?"""
 MAX_COLUMNS = 512
 """Columns of the second result that a tile may keep on chip."""
 MAX_VALUES = 48
@@ -62,36 +63,36 @@ def _pair(
     behind = _closure(operand.tensor, statements, patterns)
     if behind is None:
         return None
-    first, values = behind
-    pattern = patterns[first]
+    firsts, values = behind
     columns = [a.size for a in statements[second.value].axes if a.name in (second.n if operand is second.lhs else second.m)]
-    if pattern.pattern == "dot" or any((size.as_int() or MAX_COLUMNS + 1) > MAX_COLUMNS for size in columns):
+    if any((size.as_int() or MAX_COLUMNS + 1) > MAX_COLUMNS for size in columns):
         return None
-    inner = _depending_on(first, values, statements)
-    if not any(statements[v].kind == "reduce" for v in inner) and not is_worth(first, operand.tensor, second.value):
+    inner = _depending_on(firsts, values, statements)
+    reduced = any(statements[v].kind == "reduce" for v in inner)
+    if (len(firsts) > 1) if reduced else not is_worth(firsts, operand.tensor, second.value):
         return None
     key = next((d for d, at in enumerate(operand.map) if _names(at) & set(second.k)), -1)
-    inner += _beside(first, inner, key, nodes, statements)
-    unit = [pattern.product, first, *inner, second.product, second.value]
+    inner += _beside(firsts, inner, key, nodes, statements)
+    unit = [*(v for first in firsts for v in (patterns[first].product, first)), *inner, second.product, second.value]
     inside, order = set(unit), {v: k for k, v in enumerate(statements)}
     for v in unit[:-1]:
         apart = uses.get(v, set()) - inside
         if not apart and v not in resident:
             continue
-        of_a_row = v in inner and _rank(statements[v]) < _rank(statements[first])
+        of_a_row = v in inner and _rank(statements[v]) < _rank(statements[firsts[0]])
         if not of_a_row or any(order[u] < order[second.value] for u in apart):
             return None
     for v in unit:
         rules = ("pointwise", "reshape") if statements[v].kind == "copy" else ("pointwise",)
         if any(edges[p, v].rule not in rules for a in statements[v].reads if (p := a.tensor) in inside):
             return None
-    return unit if _same_rows(pattern, second, operand, inner, statements) else None
+    return unit if all(_same_rows(patterns[first], second, operand, inner, statements) for first in firsts) else None
 
 
 def _closure(
     value: str, statements: dict[str, Statement], patterns: dict[str, ContractionPattern]
-) -> tuple[str, list[str]] | None:
-    """The one contraction behind `value` and the values on the way, oldest first."""
+) -> tuple[list[str], list[str]] | None:
+    """The contractions behind `value` and the values on the way, oldest first."""
     seen: dict[str, None] = {}
     first: set[str] = set()
     stack = [value]
@@ -106,13 +107,13 @@ def _closure(
         if len(seen) > MAX_VALUES or statements[v].kind not in ("elementwise", "reduce", "generate"):
             continue
         stack.extend(a.tensor for a in statements[v].reads)
-    return (next(iter(first)), list(seen)) if len(first) == 1 else None
+    return ([v for v in statements if v in first], list(seen)) if first else None
 
 
-def _depending_on(first: str, values: list[str], statements: dict[str, Statement]) -> list[str]:
-    """Those of `values` that need `first`, in program order."""
+def _depending_on(firsts: list[str], values: list[str], statements: dict[str, Statement]) -> list[str]:
+    """Those of `values` that need one of `firsts`, in program order."""
     order = {v: k for k, v in enumerate(statements)}
-    reached = {first}
+    reached = {*firsts}
     out = []
     for v in sorted(values, key=order.__getitem__):
         if any(a.tensor in reached for a in statements[v].reads):
@@ -121,10 +122,12 @@ def _depending_on(first: str, values: list[str], statements: dict[str, Statement
     return out
 
 
-def _beside(first: str, inner: list[str], key: int, nodes: Mapping[str, Node], statements: dict[str, Statement]) -> list[str]:
+def _beside(
+    firsts: list[str], inner: list[str], key: int, nodes: Mapping[str, Node], statements: dict[str, Statement]
+) -> list[str]:
     """What else is made of these values alone, in program order; a sum of weights removes their axis number `key`. With other
     reduces no template would take the Region."""
-    made = {first, *inner}
+    made = {*firsts, *inner}
     out: list[str] = []
     for v, s in statements.items():
         own = [a for a in s.reads if a.tensor in made]
@@ -133,7 +136,7 @@ def _beside(first: str, inner: list[str], key: int, nodes: Mapping[str, Node], s
             continue
         reduced = {a.name for a in s.reduced}
         along = all(key < len(a.map) and _names(a.map[key]) & reduced for a in own)
-        along = along and _is_sum_of_weights(v, made - {first}, nodes, statements)
+        along = along and _is_sum_of_weights(v, made - {*firsts}, nodes, statements)
         moved = s.kind == "copy" and _rank(s) == min(_rank(statements[a.tensor]) for a in own)
         if (s.kind == "elementwise" or along or moved) and len(out) < MAX_VALUES:
             made.add(v)

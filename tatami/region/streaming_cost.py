@@ -43,16 +43,18 @@ class StreamingCost:
         self.nodes, self.statements, self.patterns = nodes, statements, patterns
         self.target, self.sizes = target, sizes
 
-    def is_worth(self, first: str, weights: str, second: str) -> bool:
-        """Two products of floats, rows and keys of an axis each."""
+    def is_worth(self, firsts: list[str], weights: str, second: str) -> bool:
+        """Products of floats, rows and keys of an axis each. Of several first ones what the earlier give goes through memory
+        too, but a tile for each takes from the others' share of L1: by measurement the two are even."""
+        first = firsts[0]
         sizes = {a.name: a.size for a in self.statements[first].axes}
         sides = [[a for a in side if sizes[a] != ONE] for side in (self.patterns[first].m, self.patterns[first].n)]
-        floats = {self.nodes[v].dtype for v in (first, second)} <= {DType.fp32, DType.fp64}
+        floats = {self.nodes[v].dtype for v in (*firsts, second)} <= {DType.fp32, DType.fp64}
         if not floats or [len(side) for side in sides] != [1, 1]:
             return False
-        unit, flops = "cpu", self.flops(first) + self.flops(second)
+        unit, flops = "cpu", sum(map(self.flops, (*firsts, second)))
         if self.target.kind == "cuda":
-            if not self.has_template(first, weights, second):
+            if len(firsts) > 1 or not self.has_template(first, weights, second):
                 return False
             narrow, tf32 = self.nodes[weights].dtype.is_narrow_float, self.nodes[weights].op == ROUNDED
             unit = "tensor cores" if narrow or tf32 else "fma"
@@ -60,7 +62,7 @@ class StreamingCost:
             flops *= self.target.flops_fp32 / rate
         stored = estimate(product(sizes.values()), self.sizes) * self.nodes[weights].dtype.itemsize
         more = (SEEN if self.is_zero_by_place(weights) else 1.0) * (1 + LOSS[unit]) - 1
-        delta, _ = fusion_delta(self.target, dflops=more * flops, dbytes=0, saved_bytes=2 * stored, launches=1)
+        delta, _ = fusion_delta(self.target, dflops=more * flops, dbytes=0, saved_bytes=2 * stored, launches=len(firsts))
         return stored > rates(self.target).cache and delta < 0
 
     def flops(self, contraction: str) -> float:

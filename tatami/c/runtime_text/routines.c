@@ -68,8 +68,15 @@ static entry* merge_sort(entry* a, entry* other, int64_t n) {
   for (int64_t w = run; w < n; w *= 2) {
     for (int64_t s = 0; s < n; s += 2 * w) {
       const int64_t m = s + w < n ? s + w : n, end = s + 2 * w < n ? s + 2 * w : n;
-      int64_t i = s, j = m;
-      for (int64_t k = s; k < end; ++k) other[k] = i < m && (j >= end || a[i].key <= a[j].key) ? a[i++] : a[j++];
+      int64_t i = s, j = m, k = s;
+      while (i < m && j < end) { /* without a branch on keys: which comes first cannot be foretold */
+        const int64_t right = a[j].key < a[i].key;
+        other[k++] = a[i + (j - i) * right];
+        i += !right;
+        j += right;
+      }
+      if (i < m) memcpy(other + k, a + i, (size_t)(m - i) * sizeof(entry));
+      if (j < end) memcpy(other + k, a + j, (size_t)(end - j) * sizeof(entry));
     }
     entry* t = a; a = other; other = t;
   }

@@ -29,6 +29,7 @@ from tatami.plan.choose_sm90 import (
     why_not_wgmma,
 )
 from tatami.plan.choose_stream import routine_plan, stream_plan
+from tatami.plan.choose_stream_k import cut_plans, why_not_cut
 from tatami.plan.gpu_estimate import gpu_estimate
 from tatami.plan.gpu_limits import (
     MmaPlan,
@@ -88,7 +89,7 @@ TILES = {
 FETCHED_TILE, FETCHED_STAGES = 128 * 256, 3
 """The smallest tile, and the fewest stages beside it, with which a residual is fetched under the products."""
 SPLIT_SHAPES = 2
-"""Of the SM90 shapes that split k, those that are candidates: the fastest."""
+"""Of the SM90 plans that divide k, by shape or by stream-K, those that are candidates: the fastest."""
 SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32, 64))
 Choice = tuple[tuple[Guarded, ...], tuple[Rejected, ...]]
 
@@ -131,6 +132,10 @@ def _without(region: Region, view: GemmView, target: Target, conditions: tuple[C
         yield Rejected("operands by TMA", loads.why)
     if why := why_not_fetched(region, view, conditions):
         yield Rejected("residual by TMA", why)
+    staged, row = can_stage(region, view, conditions), row_bytes(region, view, loads)
+    plans = (sm90_plan(region, view, shape, staged, row, loads) for shape in sm90_shapes(region, view, staged, loads))
+    if why := why_not_cut(plans, view, target):
+        yield Rejected("stream_k", why)
 
 
 def _product_of(region: Region) -> GemmView | str:
@@ -169,6 +174,10 @@ class Candidate(msgspec.Struct, frozen=True):
                     ("stores by TMA", p.epilogue_store == "stmatrix_tma"),
                     ("residual by TMA", p.epilogue_load == "tma"),
                     ("operands exchanged", p.swap_ab),
+                    (
+                        f"stream_k of {p.stream_k.rows} rows over {p.stream_k.units}" if p.stream_k else "",
+                        p.stream_k is not None,
+                    ),
                     (f"split_k {p.split_k}{' of persistent tiles' if p.persistent else ''}", p.split_k > 1),
                     (
                         f"{' and '.join(o for o, who in zip('AB', p.loads) if who == 'cp_async')} by cp.async",
@@ -361,8 +370,8 @@ def _sm90_candidates(
     target: Target,
     sizes: Mapping[str, int],
 ) -> list[Candidate]:
-    """Shapes that split k are ranked among themselves, and SPLIT_SHAPES of them kept: which of them is any good depends on
-    how many tiles there are."""
+    """Shapes that split k are ranked among themselves, and SPLIT_SHAPES of them kept, the best cut by stream-K in the second
+    one's place where there is one: which of them is any good depends on how many tiles there are."""
     staged, row = can_stage(region, view, conditions), row_bytes(region, view, loads)
     shapes = sm90_shapes(region, view, staged, loads)
     if residuals(view) and not why_not_fetched(region, view, conditions):
@@ -378,8 +387,9 @@ def _sm90_candidates(
         unfit = [*_rules(plan, view), *hard_limits(plan, dtype, target), *stop_rules(plan, dtype, target)]
         return bool(unfit), gpu_estimate(plan, dtype, _dims(view, sizes, plan.tile[0]), target, traffic)["total"]
 
-    left_out = sorted(split, key=rank)[SPLIT_SHAPES:]
-    return [Candidate(p) for p in plans if p not in left_out]
+    cut = sorted(cut_plans(plans, view, target), key=rank)[:1]
+    left_out = sorted(split, key=rank)[SPLIT_SHAPES - len(cut) :]
+    return [Candidate(p) for p in (*plans, *cut) if p not in left_out]
 
 
 def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Candidate]:

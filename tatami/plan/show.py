@@ -108,7 +108,8 @@ def name_plan(plan: SchedulePlan) -> str:
     """One line: the kind, and what tells it from others of its kind."""
     if isinstance(plan, Sm80Mma | Sm90Mma | GpuSync | Sm80Pair | Sm90Pair):
         groups = isinstance(plan, Sm80Mma | Sm90Mma) and "grouped_matmul" in plan.algo_choice
-        return f"{type(plan).__name__} tile {'x'.join(map(str, plan.tile))}{', rows in groups' if groups else ''}"
+        cut = ", stream-K" if isinstance(plan, Sm90Mma) and plan.stream_k is not None else ""
+        return f"{type(plan).__name__} tile {'x'.join(map(str, plan.tile))}{', rows in groups' if groups else ''}{cut}"
     return show_plan(plan)[0]
 
 

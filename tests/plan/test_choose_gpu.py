@@ -15,11 +15,11 @@ from tatami.core.target import PRESETS
 from tatami.explain import explain
 from tatami.frontend.graph import Graph
 from tatami.gpu.ir import Kernel
-from tatami.gpu.lower import lower_region, lower_split
+from tatami.gpu.lower import lower_region, lower_split, lower_stream_k
 from tatami.plan.choose_gpu import Candidate, choose_gpu, fastest, measurable
 from tatami.plan.decide import read_plan
 from tatami.plan.gpu_limits import Needs, limits, needs, stop_rules
-from tatami.plan.ir import GpuStream, GpuSync, Guarded, SchedulePlan, Sm80Mma, Sm90Mma
+from tatami.plan.ir import GpuStream, GpuSync, Guarded, SchedulePlan, Sm80Mma, Sm90Mma, StreamK
 from tatami.plan.show import show_estimate
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.ir import RegionFacts
@@ -91,7 +91,7 @@ def test_a_dtype_without_a_ring_takes_the_synchronous_template() -> None:
 
 @pytest.mark.parametrize(
     ("m", "n", "k", "tile", "parts"),
-    [(2304, 2048, 16384, (128, 128, 64), 4), (1024, 1024, 16384, (128, 256, 64), 4), (512, 512, 8192, (64, 128, 64), 4)],
+    [(128, 4096, 8192, (128, 128, 64), 4), (1024, 1024, 16384, (128, 256, 64), 4), (16, 4096, 4096, (64, 128, 64), 4)],
 )
 def test_parts_of_k_fill_the_last_wave(m: int, n: int, k: int, tile: tuple[int, ...], parts: int) -> None:
     """Large tiles are persistent and shared by a cluster, small ones of a plain grid; without parts all are slower."""
@@ -100,9 +100,41 @@ def test_parts_of_k_fill_the_last_wave(m: int, n: int, k: int, tile: tuple[int, 
     large = tile != (64, 128, 64)
     assert (plan.tile, plan.split_k, plan.persistent, plan.cluster) == (tile, parts, large, (2, 1) if large else (1, 1))
     assert 10 <= len(rejected) + 1 <= 20
-    assert len([r for r in rejected if "sm90" in r.plan and "split_k" in r.plan]) == 1
-    whole = [r.estimate["total"] for r in rejected if "sm90" in r.plan and "split_k" not in r.plan]
+    divided = [r for r in rejected if "sm90" in r.plan and ("split_k" in r.plan or "stream_k of" in r.plan)]
+    assert len(divided) == 1
+    whole = [r.estimate["total"] for r in rejected if "sm90" in r.plan and r.estimate and r not in divided]
     assert found[0].estimate["total"] < min(whole)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "rows", "units"),
+    [(2304, 2048, 16384, 1, 66), (2304, 2048, 4096, 9, 66), (1536, 3072, 8192, 1, 66), (2304, 6144, 8192, 1, 66)],
+)
+def test_a_tail_of_few_tiles_is_cut_evenly(m: int, n: int, k: int, rows: int, units: int) -> None:
+    """Tiles of 128x256 in pairs fill 1.1 waves, or 3.3: the row of the last ones, or all, as one line of blocks of k over all SMs."""
+    found, rejected = choices(gemm(m, n, k), "sm90", {})
+    plan = found[0].plan
+    assert (plan.tile, plan.cluster, plan.stream_k) == ((128, 256, 64), (2, 1), StreamK(rows, units))
+    assert 10 <= len(rejected) + 1 <= 20
+    assert found[0].estimate["wave_eff"] > 0.9
+    assert found[0].estimate["total"] < min(r.estimate["total"] for r in rejected if "sm90" in r.plan)
+    lower_stream_k(gemm(m, n, k), found[0], PRESETS["sm90"])
+
+
+@pytest.mark.parametrize(
+    ("region", "why"),
+    [
+        (gemm(), "not all sizes are known"),
+        (gemm(4096, 4096, 4096), "slower: "),
+        (gemm(1024, 1024, 1024), "slower: "),
+        (gemm(8448, 4096, 4096), "of their waves or more"),
+    ],
+    ids=["open sizes", "small loss", "short k", "full waves"],
+)
+def test_explain_says_why_nothing_is_cut(region: Region, why: str) -> None:
+    found, rejected = choices(region, "sm90", {})
+    assert found[0].plan.stream_k is None
+    assert [why in r.why for r in rejected if "stream_k" in r.plan] == [True], [(r.plan, r.why) for r in rejected]
 
 
 def test_whole_tiles_that_fill_the_waves_are_not_split() -> None:

@@ -24,9 +24,11 @@ SEEN = 0.5
 """Share of the weights that count where coordinates exclude some."""
 MULTIPLIED = {DType.fp16, DType.bf16, DType.fp32}
 """What the templates of GPUs for two products multiply."""
+NARROW = {DType.fp16, DType.bf16}
 ROUNDED = Elementwise("tf32")
-WIDEST = 256
-"""Depth and columns that they keep on chip."""
+WIDEST, WIDEST_OF_ROLES = 256, 128
+"""Depth and columns that they keep on chip; where products go by warpgroups, a pair of more than the second has no registers
+for them, and is simulated to take 1.4 times what two products take."""
 
 
 class StreamingCost:
@@ -77,7 +79,9 @@ class StreamingCost:
         kinds = {self.nodes[v].dtype for v in (weights, *(o.tensor for o in operands))}
         widths = [a.size for a in self.statements[first].reduced if a.name in one.k]
         widths += [a.size for a in self.statements[second].axes if a.name in columns and a.size != ONE]
-        fits = len(widths) == 2 and all(0 < (size.as_int() or 0) <= WIDEST for size in widths)
+        by_roles = self.target.arch == "sm_90a" and kinds <= NARROW
+        most = WIDEST_OF_ROLES if by_roles else WIDEST
+        fits = len(widths) == 2 and all(0 < (size.as_int() or 0) <= most for size in widths)
         plain = not any(o.guards or None in o.map for o in operands)
         return self.nodes[first].dtype == DType.fp32 and len(kinds) == 1 and kinds <= MULTIPLIED and fits and plain
 

@@ -161,6 +161,15 @@ def test_what_the_template_does_not_take_stays_two_products(graph: tt.Graph) -> 
     assert len([r for r in prepared(graph, "sm80").stages["region"].main.body if isinstance(r, Region)]) == 2
 
 
+def test_columns_that_roles_have_no_registers_for_stay_two_products() -> None:
+    """On SM90 products of 16 bits go by warpgroups, which a pair of 256 columns does not."""
+    counts = {}
+    for target, width in (("sm80", 256), ("sm90", 256), ("sm90", 128)):
+        found = prepared(gradient_of_values(tt.fp16, width, width), target).stages["region"].main.body
+        counts[target, width] = len([r for r in found if isinstance(r, Region)])
+    assert counts == {("sm80", 256): 1, ("sm90", 256): 2, ("sm90", 128): 1}
+
+
 def test_short_sequences_stay_two_products_whose_weights_fit_into_cache() -> None:
     found = prepare(gradient_of_values(tt.fp16), target="sm80", sizes={"B": 1, "S": 256, "T": 256}).stages["region"].main
     assert len([r for r in found.body if isinstance(r, Region)]) == 2

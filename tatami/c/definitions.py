@@ -46,14 +46,26 @@ def _blend(key: str, base: str, lanes: int, needs: Needs) -> str:
 def _shift(key: str, base: str, lanes: int, needs: Needs) -> str:
     """shift_up<k>_<element>x<W>(x, fill): lane i is lane i-k of x (down: i+k), of fill where there is none."""
     _, way, element = base.split("_")
-    v = needs.vector(element, lanes)
-    index = needs.vector(f"i{8 * SHORT_SIZE[element]}", lanes)
     by = int(way.removeprefix("up")) if way.startswith("up") else -int(way.removeprefix("down"))
-    order = ", ".join(str(i - by if 0 <= i - by < lanes else lanes + i) for i in range(lanes))
+    return _of_two(key, element, [i - by if 0 <= i - by < lanes else lanes + i for i in range(lanes)], needs)
+
+
+def _zip(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """zip_<half>_<element>x<W>(x, y): lanes of x and y in turns, those of their first or of their second halves."""
+    _, half, element = base.split("_")
+    start = 0 if half == "first" else lanes // 2
+    return _of_two(key, element, [start + i // 2 + i % 2 * lanes for i in range(lanes)], needs)
+
+
+def _of_two(key: str, element: str, order: list[int], needs: Needs) -> str:
+    """Lanes of the first vector, and counted on, of the second."""
+    v = needs.vector(element, len(order))
+    index = needs.vector(f"i{8 * SHORT_SIZE[element]}", len(order))
+    which = ", ".join(map(str, order))
     return (
-        f"static inline {v} t_{key}({v} x, {v} fill) {{\n"
-        f"#if defined(__clang__) || __GNUC__ >= 12\n  return __builtin_shufflevector(x, fill, {order});\n"
-        f"#else\n  return __builtin_shuffle(x, fill, ({index}){{{order}}});\n#endif\n}}"
+        f"static inline {v} t_{key}({v} x, {v} y) {{\n"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n  return __builtin_shufflevector(x, y, {which});\n"
+        f"#else\n  return __builtin_shuffle(x, y, ({index}){{{which}}});\n#endif\n}}"
     )
 
 
@@ -350,6 +362,7 @@ MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "blend": _blend,
     "active": _active,
     "shift": _shift,
+    "zip": _zip,
     "second": _second,
     "repeated": _repeated,
     "strided": _strided,

@@ -55,6 +55,7 @@ from tatami.loop.ir import (
     Store,
     Value,
     Within,
+    Zip,
     type_of,
 )
 
@@ -264,6 +265,10 @@ class _Printer:
                 t = type_of(x)
                 key = f"shift_{'up' if by > 0 else 'down'}{abs(by)}_{short(t.dtype)}x{t.lanes}"
                 return f"{n.add(key)}({self.value(x)}, {self.value(fill)})"
+            case Zip(x=x, y=y, second=second):
+                t = type_of(x)
+                key = f"zip_{'second' if second else 'first'}_{short(t.dtype)}x{t.lanes}"
+                return f"{n.add(key)}({self.value(x)}, {self.value(y)})"
             case Horizontal(fn=fn, x=x):
                 t = type_of(x)
                 return f"{n.add(f'h_{fn}_{t.dtype.value}x{t.lanes}')}({self.value(x)})"

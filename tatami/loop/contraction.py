@@ -117,6 +117,7 @@ class _Contraction(PartsOfK):
         self.result = result_matrix(region, plan.acc, self.m_axes, self.n_axes)
         self.k_blocks = maximum(ONE, ceildiv(self.k, expr(plan.kc)))
         self.is_turned = self.goes_down()
+        self.is_zipped = plan.split == "n" and not (self.batch_axes or plan.by_tiles) and self.goes_in_pairs()
 
     # -- what the Region is --------------------------------------------------------------------
 
@@ -192,7 +193,7 @@ class _Contraction(PartsOfK):
     def goes_by_panels(self) -> bool:
         """Does a sliver stay in L1 beside the results of a panel, where those of all rows would not?"""
         k, m, line = self.k.as_int(), self.m.as_int(), self.nr * self.dtype.itemsize
-        if k is None or m is None or self.k_blocks != ONE or self.rows_lie is not None or self.is_turned:
+        if k is None or m is None or self.k_blocks != ONE or self.rows_lie is not None or self.is_turned or self.is_zipped:
             return False
         return 0 < k * line <= SHORT_SLIVER and m * line >= TALL_SUMS
 
@@ -282,7 +283,9 @@ class _Contraction(PartsOfK):
         """Slivers that are copied together, where there are panels to go along them; None where none are copied."""
         m, k = self.m.as_int(), self.k.as_int()
         slivers = self.plan.nc // self.nr
-        if self.ready is not None or self.columns_lie is not None or (m is not None and m <= self.mr) or slivers < 2:
+        if self.ready is not None or self.columns_lie is not None or self.is_zipped or slivers < 2:
+            return None
+        if m is not None and m <= self.mr:
             return None
         most = expr(slivers)
         if k is None:

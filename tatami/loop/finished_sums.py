@@ -1,6 +1,8 @@
 """What becomes of the finished sums of a sliver: everything after the accumulator, while they are in cache.
 
 sums[row][nr]    vectors along a row            results lie along n
+two rows         vectors along both, zipped     results of a row lie between those of its neighbour, as of a transposed
+                                                convolution of stride 2
 turned first     vectors along a column         results lie along m
 """
 
@@ -8,10 +10,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import msgspec
+
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, step_of, substitute, var
 from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
 from tatami.loop.packing import Stmts, Tiles
+from tatami.loop.pointwise import Point
 from tatami.loop.segments import Group, collapse, cut_innermost, walk
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Region
@@ -30,6 +35,7 @@ class FinishedSums(Tiles):
     m: Expr
     nr: int
     is_turned: bool
+    is_zipped: bool
 
     def goes_down(self) -> bool:
         """Do results that follow each other in memory lie in one column of the sums? Then these are turned first."""
@@ -37,6 +43,18 @@ class FinishedSums(Tiles):
             return False
         targets = [self.target(y) for y in self.region.yields]
         return all(step_of(t, self.m_axes[-1]) == ONE and step_of(t, self.n_axes[-1]) != ONE for t in targets)
+
+    def goes_in_pairs(self) -> bool:
+        """Do results of rows 2i and 2i + 1 of the sums take turns in memory?"""
+        m = self.m.as_int()
+        if self.is_turned or m is None or m % 2 or self.nr % self.lanes or len(self.m_axes) != 1 or not self.n_axes:
+            return False
+        row, column = self.m_axes[0], self.n_axes[-1]
+        for target in map(self.target, self.region.yields):
+            one, other = (substitute(target, {row: var(row) * 2 + i}) for i in range(2))
+            if step_of(one, column) != expr(2) or other - one != ONE:
+                return False
+        return True
 
     def epilogue(self, values: dict[str, Expr], i0: Expr, i1: Expr, j0: Expr, j1: Expr, sums: str) -> Stmts:
         """Lets after the accumulator and all writes, on rows i0 … i1 and columns j0 … j1 of the finished sums: vectors go
@@ -49,8 +67,10 @@ class FinishedSums(Tiles):
         if not self.is_turned:
             columns = cut_innermost(columns, [substitute(u, columns.values) for u in uses], self.nr)
             known, columns, line = self.line_of(columns, j0)
-            across = (columns, j0 - line, j1 - line)
-            return (*known, *self.finish_lines((rows, i0, i1), across, values, sums, ZERO, expr(self.nr)))
+            lines, across = (rows, i0, i1), (columns, j0 - line, j1 - line)
+            if self.is_zipped:
+                return (*known, *self.finish_pairs(lines, across, values, sums))
+            return (*known, *self.finish_lines(lines, across, values, sums, ZERO, expr(self.nr)))
         count, start = i1 - i0, (i1 - i0) * self.nr
         sizes = tuple(map(loop.Integer, (count, count, expr(self.nr), expr(self.nr))))
         turn = loop.Call(self.pack_routine, (loop.Pointer(sums, start), loop.Pointer(sums, ZERO), *sizes), routine=True)
@@ -86,6 +106,37 @@ class FinishedSums(Tiles):
             return (loop.For(i, lo, hi, walk(inner_group, inner_lo, inner_hi, self.counter, across)),)
 
         return walk(outer_group, outer_lo, outer_hi, self.counter, per_line)
+
+    def finish_pairs(self, lines: Part, along: Part, values: dict[str, Expr], sums: str) -> Stmts:
+        """The results of an even number of lines, by two whose results take turns."""
+        (rows, lo, hi), (columns, first, last) = lines, along
+        i = self.counter(self.m)
+        pair = [(var(i) * 2 + r, {rows.spans[-1].name: var(i) * 2 + r}) for r in range(2)]
+
+        def across(inner: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
+            x = self.counter(columns.spans[-1].size)
+            place = {a: substitute(v, {**inner, name: var(x)}) for a, v in columns.values.items()}
+            bound = [{**values, **place, **{a: substitute(v, row) for a, v in rows.values.items()}} for _, row in pair]
+
+            def finish(y: str, p: Point) -> None:
+                other = msgspec.structs.replace(p, env={a: substitute(v, {x: var(y)}) for a, v in bound[1].items()})
+                found = []
+                for point, (row, _) in zip((p, other), pair, strict=True):
+                    self.take_sum(point, sums, (row - lo) * self.nr + jbase + var(y) - first)
+                    found.append(list(self.results_at(self.region, point)))
+                for (to, address, even), (_, next_address, odd) in zip(*found, strict=True):
+                    if p.lanes == 1:
+                        self.em.store(to, address, even, p)
+                        self.em.store(to, next_address, odd, other)
+                        continue
+                    wide = (self.em.widen(value, p.lanes) for value in (even, odd))
+                    both = [v if isinstance(v, loop.Reg) else self.em.declare(v) for v in wide]
+                    for k in range(2):
+                        self.em.emit(loop.Store(to, address + k * p.lanes, loop.Zip(both[0], both[1], k == 1)))
+
+            return self.run_along(bound[0], x, jlo, jhi, finish, (self.lanes, 1))
+
+        return (loop.For(i, floordiv(lo, expr(2)), floordiv(hi, expr(2)), walk(columns, first, last, self.counter, across)),)
 
     def prefetch(self, values: dict[str, Expr], i0: Expr, rows: Expr, j0: Expr) -> Stmts:
         """The lines that the epilogue writes, and reads beside the sums, asked for before the products. A sliver has a few

@@ -3,10 +3,10 @@
     Program  = kernels by symbol, bindings (which Region calls which kernel with which arguments)
     Kernel   = face, functions (static micro-kernels), body
     Stmt     = Declare | Assign | SetLane | Store | For | If | Parallel | LocalBuffer | Fault | Call | Prefetch
-    Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Horizontal | Fma | Within | LaneRange | Random
+    Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Zip | Horizontal | Fma | Within | LaneRange | Random
 
 Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane,
-Shift and Horizontal. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments (s0, …), 64-bit, flooring.
+Shift, Zip and Horizontal. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments (s0, …), 64-bit, flooring.
 All names are our own counters: p0… parameters, b… local buffers, s… sizes, x… loop variables, anything else registers.
 
 16-bit floats live in registers as fp32 values on the 16-bit grid: Load widens, Store narrows, every Op rounds once.
@@ -106,6 +106,14 @@ class Shift(msgspec.Struct, frozen=True, tag_field="v", tag="shift"):
     fill: Value
 
 
+class Zip(msgspec.Struct, frozen=True, tag_field="v", tag="zip"):
+    """Lanes of `x` and `y` in turns: those of their first halves, or with `second` of their second ones."""
+
+    x: Value
+    y: Value
+    second: bool
+
+
 class Horizontal(msgspec.Struct, frozen=True, tag_field="v", tag="horizontal"):
     """Lanes combined in a fixed tree: sum, prod, max, min, and, or."""
 
@@ -145,7 +153,22 @@ class Random(msgspec.Struct, frozen=True, tag_field="v", tag="random"):
 
 
 Value: TypeAlias = (
-    Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Horizontal | Fma | Within | LaneRange | Random
+    Const
+    | Reg
+    | IndexOf
+    | Load
+    | Gather
+    | Op
+    | Cast
+    | Splat
+    | Lane
+    | Shift
+    | Zip
+    | Horizontal
+    | Fma
+    | Within
+    | LaneRange
+    | Random
 )
 
 
@@ -360,6 +383,11 @@ def type_of(value: Value) -> ValueType:
             t = type_of(x)
             if type_of(fill) != t or not 0 < abs(by) < t.lanes:
                 raise ValueError(f"{t.lanes} lanes of {t.dtype} move by {by}")
+            return t
+        case Zip(x=x, y=y):
+            t = type_of(x)
+            if type_of(y) != t or t.lanes % 2:
+                raise ValueError(f"{t.lanes} lanes of {t.dtype} in turns with {type_of(y)}")
             return t
         case Within():
             return ValueType(DType.bool, 1)

@@ -125,13 +125,18 @@ class Tiles:
 
     def store_yields(self, region: Region, p: Point, active: Expr | None = None) -> None:
         """All outputs at one place (of the first `active` lanes)."""
+        for to, place, value in self.results_at(region, p):
+            self.em.store(to, place, value, p, active)
+
+    def results_at(self, region: Region, p: Point) -> Iterator[tuple[str, Expr, loop.Value]]:
+        """All outputs at one place: buffer, address, value."""
         for y in region.yields:
             axes = self.lets[y.source].axes
             value = self.em.let_at(y.source, tuple(p.at(var(a)) for a in axes), p)
             for dtype in (y.cast, self.memrefs[y.to].dtype):
                 if dtype is not None and loop.type_of(value).dtype != dtype:
                     value = loop.Cast(value, dtype)
-            self.em.store(y.to, self.em.simplified(p.at(self.target(y))), value, p, active)
+            yield y.to, self.em.simplified(p.at(self.target(y))), value
 
     def finished_places(self, region: Region) -> list[tuple[str, Expr, bool]]:
         """What becoming results touches: buffer, address over the axes of the sum, and is it written?"""
@@ -144,6 +149,11 @@ class Tiles:
 
     def finish_sum(self, region: Region, p: Point, sums: str, at: Expr) -> None:
         """All outputs at one place, from the sum stored at `at`."""
+        self.take_sum(p, sums, at)
+        self.store_yields(region, p)
+
+    def take_sum(self, p: Point, sums: str, at: Expr) -> None:
+        """The accumulator at one place is the sum stored at `at`."""
         let = self.lets[self.acc]
         total: loop.Value = self.em.load(sums, at, self.dtype, p)
         assert isinstance(let.expr, Reduce)
@@ -154,7 +164,6 @@ class Tiles:
             total = loop.Cast(total, let.dtype)
         place = tuple(p.at(var(a)) for a in let.axes)
         self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))
-        self.store_yields(region, p)
 
     def balanced(self, total: Expr, part: Expr, parts: Expr) -> tuple[Stmts, Expr, Expr]:
         """First and number of the items of one of `parts` parts of a range, as registers; parts differ by one item at most."""

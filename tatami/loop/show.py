@@ -47,6 +47,7 @@ from tatami.loop.ir import (
     UserRoutine,
     Value,
     Within,
+    Zip,
     type_of,
 )
 
@@ -157,6 +158,8 @@ def value_text(v: Value) -> str:
             return f"{value_text(x)}.lane({lane})"
         case Shift(x=x, by=by, fill=fill):
             return f"shift({value_text(x)}, {by}, {value_text(fill)})"
+        case Zip(x=x, y=y, second=second):
+            return f"zip({value_text(x)}, {value_text(y)}).{'second' if second else 'first'}"
         case Horizontal(fn=fn, x=x):
             return f"across_{fn}({value_text(x)})"
         case Fma(x=x, y=y, z=z):

@@ -53,6 +53,7 @@ from tatami.loop.ir import (
     Value,
     ValueType,
     Within,
+    Zip,
     type_of,
 )
 
@@ -352,6 +353,8 @@ class _Check:
                         self.wrong("a vector is splat")
                 case Shift(x=x, fill=fill):
                     stack.extend((x, fill))
+                case Zip(x=x, y=y):
+                    stack.extend((x, y))
                 case Fma(x=x, y=y, z=z):
                     stack.extend((x, y, z))
                 case Within(guards=guards):

@@ -181,7 +181,7 @@ BY8 = (Condition(var("S"), 8, low=1), Condition(var("T"), 8, low=1))
 
 
 def roles_kernel(width: int, keys: int, mask: str = "causal", **fields: Any) -> ir.Kernel:
-    region = region_of(gradient_of_values(tt.fp16, width, width, mask))
+    region = region_of(gradient_of_values(tt.fp16, width, width, mask), "sm90" if width <= 128 else "sm80")
     plan = role_plan(region, (width, width), keys, **fields)
     kernel, binding = lower_pair(region, Guarded(BY8, plan), PRESETS["sm90"])[-1]
     assert isinstance(kernel, ir.Kernel)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from tatami.core.bounds import is_positive, is_within, simplify
+from tatami.core.bounds import is_always_at_most, is_within, simplify
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Var, expr, free_vars, substitute, var
 from tatami.core.layout import MemRef, address
@@ -371,11 +371,19 @@ class Emitter:
         g = comparison(e)
         if g is None:
             return None
-        here = Guard(p.at(g.index), g.size)
-        return True if is_within(here.index, here.size, self.extents) else False if self.is_outside(here) else None
+        left = p.at(g.index)
+        if not self.is_of_loops(left):
+            return None
+        return True if is_within(left, ANY, self.extents) else False if is_within(-left - 1, ANY, self.extents) else None
+
+    def is_of_loops(self, e: Expr) -> bool:
+        """Is it made of loop variables alone? Sizes among them would be taken to be 1 at least."""
+        return free_vars(e) <= self.extents.keys()
 
     def is_outside(self, g: Guard) -> bool:
         """Does a guard hold nowhere in the loops?"""
+        if not self.is_of_loops(g.index - g.size):
+            return False
         return any(is_within(distance, ANY, self.extents) for distance in (-g.index - 1, g.index - g.size))
 
     def within(self, guards: tuple[Guard, ...], p: Point) -> Value:
@@ -543,7 +551,7 @@ class Emitter:
                 own = next(placed)
                 name = self.integer(Lane(own, var(q)) if isinstance(own, Reg) and own.lanes > 1 else own, size)
                 index.append(var(name))
-                if e.bounds != "assume" and not (e.bounds == "clamp" and is_positive(size)):
+                if e.bounds != "assume" and not (e.bounds == "clamp" and is_always_at_most(ONE, size)):
                     guards.append(Guard(var(name), size))
             read = Load(self.moved.get(e.tensor, e.tensor), self.address(e.tensor, tuple(index)), m.dtype)
             fault: tuple[Stmt, ...] = (Fault(1),) if e.bounds in ("error", "wrap") else ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, free_vars, substitute
 from tatami.indexbook.ir import Guard
 from tatami.loop.flatten import FlatLet
@@ -25,8 +26,11 @@ ANY = expr(1 << 62)
 
 
 def comparison(e: RegionExpr) -> Guard | None:
-    """The index that is not negative exactly where ``index < number`` (or <=, >, >=) holds."""
-    if not isinstance(e, Binary) or not isinstance(e.x, Index) or not isinstance(e.y, Const) or not e.y.dtype.is_int:
+    """The index that is not negative exactly where ``index < number`` (or <=, >, >=) holds. Narrow indices wrap around: they
+    are not taken."""
+    if not isinstance(e, Binary) or not isinstance(e.x, Index) or not isinstance(e.y, Const):
+        return None
+    if {e.x.dtype, e.y.dtype} != {DType.i64}:
         return None
     value, number = e.x.value, int(e.y.value)
     match e.fn:

@@ -134,8 +134,13 @@ def part_of_joined(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nod
     if not isinstance(test.op, Elementwise) or test.op.fn != "lt":
         return None
     coordinate, bound = nodes[test.src[0]], uniform_constant(test.src[1], nodes)
-    if not isinstance(coordinate.op, IotaOp) or coordinate.shape != chosen.shape or bound is None:
-        return None
+    if (
+        not isinstance(coordinate.op, IotaOp)
+        or coordinate.dtype != DType.i64
+        or coordinate.shape != chosen.shape
+        or bound is None
+    ):
+        return None  # narrow ones wrap around
     assert isinstance(bound.op, ConstOp)
     cut, axis = int(number(bound.op.value)), coordinate.op.axis
     lo, hi = op.lo[axis].as_int(), op.hi[axis].as_int()

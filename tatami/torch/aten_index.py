@@ -305,7 +305,7 @@ SCANNED = 32
 
 
 def _searched(m: Importer, bounds: Tensor, value: Tensor, right: bool) -> Tensor:
-    """How many boundaries lie before the value (NaN lies behind all)."""
+    """How many boundaries lie before the value (a NaN lies behind all others, and boundaries that are NaN before all values)."""
     dtype = m.promoted(bounds, value)
     edges, at = m.cast(bounds, dtype), m.cast(value, dtype)
     size = bounds.shape[-1].as_int()
@@ -315,8 +315,8 @@ def _searched(m: Importer, bounds: Tensor, value: Tensor, right: bool) -> Tensor
 
 
 def _is_before(edges: Tensor, at: Tensor, right: bool) -> Tensor:
-    before = edges.one("le" if right else "lt", at)
-    return before.one("or", at.one("isnan")) if at.dtype.is_float else before
+    """As PyTorch asks: not behind. A NaN, of either, is in no order."""
+    return edges.one("gt" if right else "ge", at).one("not")
 
 
 def _counted(m: Importer, edges: Tensor, at: Tensor, right: bool) -> Tensor:

@@ -62,3 +62,15 @@ def test_floats_that_are_made_places_without_data_are_made_so_once() -> None:
     assert "cast(" not in f.stages["region"].text.split("program setup")[0]
     given = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
     assert np.array_equal(f(x=given)["y"], given.repeat(2, 1))
+
+
+def test_an_axis_of_nothing_is_not_read() -> None:
+    g = tt.Graph("nothing")
+    x, at = g.input("x", ("N",), tt.fp32), g.input("at", (16,), tt.i64)
+    g.output("y", x.take(at + 1, axis=0, bounds="clamp"))
+    f = tt.compile(g)
+    text = f.stages["loop"].text
+    assert text.count("p1[") == text.count("if 0 <= ")
+    at_ = np.arange(-8, 8)
+    assert np.array_equal(f(x=np.arange(3, dtype=np.float32), at=at_)["y"], (at_ + 1).clip(0, 2).astype(np.float32))
+    assert not f(x=np.zeros(0, np.float32), at=at_)["y"].any()

@@ -111,3 +111,32 @@ def test_what_moves_with_two_axes_or_changes_often_is_not_cut() -> None:
     assert cuts([Within((Guard(expr("i + j - 3"), expr(9)),))], {}, "i", 30, {}) == ()
     many = [Within((Guard(expr(f"i - {4 * k}"), expr(2)),)) for k in range(1, MOST)]
     assert cuts(many, {}, "i", 30, {}) == () and cuts(many[:3], {}, "i", 30, {}) == (4, 6, 8, 10, 12, 14)
+
+
+LAST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("count", "dtype", "fn", "number"),
+    [(8, "i64", "lt", LAST), (8, "i64", "ge", -LAST - 1), (300, "u8", "lt", 10), (300, "i8", "ge", 0), (8, "i64", "lt", -LAST)],
+)
+def test_numbers_at_the_ends_and_indices_that_wrap_around(count: int, dtype: str, fn: str, number: int) -> None:
+    def make(x: Any, y: Any) -> Any:
+        return x.graph.iota((count,), 0, getattr(tt, dtype)).one(fn, number).where(x, y)
+
+    x, y = drawn(count), -drawn(count)
+    at = np.arange(count).astype({"i64": np.int64, "u8": np.uint8, "i8": np.int8}[dtype])
+    assert np.array_equal(compiled(make, x, y)[0], np.where(at < number if fn == "lt" else at >= number, x, y))
+
+
+def test_a_size_that_may_be_0_decides_nothing() -> None:
+    g = tt.Graph("sizes")
+    n = g.input("n", ("N",), tt.fp32)
+    x, y = g.input("x", (4,), tt.fp32), g.input("y", (4,), tt.fp32)
+    at = g.iota((4,)) + g.size_of(n.shape[0]).expand((4,))
+    g.output("y1", at.one("ge", 1).where(x, y))
+    f = tt.compile(g)
+    given = {"x": drawn(4), "y": -drawn(4)}
+    for size in (0, 1, 3):
+        got = f(n=np.zeros(size, np.float32), **given)["y1"]
+        assert np.array_equal(got, np.where(np.arange(4) + size >= 1, given["x"], given["y"]))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, var
+from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
 from tatami.loop.ir import For
 from tatami.loop.walk import nodes
@@ -109,6 +112,27 @@ def test_a_variance_has_the_blocks_of_its_mean() -> None:
     np.testing.assert_allclose(shared, x.astype(np.float64).var(axis=1) * c, rtol=1e-6)
     body = kernel_of(r, plan(48, "r0", ("i0",)), "avx2").body
     assert sum(isinstance(x, For) and x.stop == expr(48) for x in nodes(body)) == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((4, 300000), (1,)), ((300000, 8), (0,)), ((6, 300, 500), (1, 2)), ((2, 3, 400, 300), (0, 3)), ((999983,), (0,))],
+)
+@pytest.mark.parametrize("fn", ["sum", "variance"])
+def test_additions_are_in_one_order_whatever_the_cores_are(fn: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    """The plan may give threads whole lines or blocks of all: the bits of the same Regions are the same."""
+    x = np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32) + 1
+    found: dict[str, set[bytes]] = {}
+    for cores in (1, 2, 3, 8):
+        g = tt.Graph("reduced")
+        v = g.input("x", shape, tt.fp32)
+        if fn == "variance":
+            v = v - v.mean(axes, keepdims=True).expand(shape)
+            v = v * v
+        g.output("y", v.sum(axes))
+        f = tt.compile(g, target=msgspec.structs.replace(PRESETS["cpu:avx2"], cores=cores))
+        found.setdefault(f.stages["region"].text, set()).add(np.asarray(f(x=x)["y"]).tobytes())
+    assert all(len(bits) == 1 for bits in found.values())
 
 
 def test_no_fault_under_sanitizers() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
 from tatami.core.module import Module
@@ -244,6 +245,18 @@ def test_an_equation_that_gives_no_symbol_stays_and_the_reshape_pads() -> None:
     assert {equation.lhs, equation.rhs} == {expr("4*min(3, N)"), expr("4*N")}
     assert verify(m) == []
     assert run(m, {"x": np.ones((3, 4), "f4")})["y0"].shape == (3, 4)
+
+
+@pytest.mark.parametrize(("dtype", "bound", "lo"), [("u8", 10, 256), ("i8", 100, 200)])
+def test_parts_by_coordinates_that_wrap_around_stay(dtype: str, bound: int, lo: int) -> None:
+    g = tt.Graph("part")
+    x, y = g.input("x", (300,), tt.fp32), g.input("y", (300,), tt.fp32)
+    at = g.iota((300,), 0, getattr(tt, dtype))
+    g.output("z", (at < bound).where(x, y)[lo : lo + 1])
+    given = {"x": np.arange(300, dtype="f4"), "y": -np.arange(300, dtype="f4")}
+    place = np.arange(300).astype({"u8": "u1", "i8": "i1"}[dtype])
+    want = np.where(place < bound, given["x"], given["y"])[lo : lo + 1]
+    assert np.array_equal(tt.compile(g)(**given)["z"], want)
 
 
 def test_ten_thousand_nodes() -> None:

@@ -30,7 +30,12 @@ def test_positions(shape: tuple[int, ...], dtype: str, right: bool) -> None:
     bounds = torch.randint(-50, 50, shape).to(getattr(torch, dtype)).sort(-1)[0]
     value = torch.randint(-60, 60, (*shape[:-1], 37)).to(bounds.dtype)
     if bounds.dtype.is_floating_point:
-        value[..., 3], value[..., 4], bounds[..., -2:] = float("nan"), float("inf"), float("inf")
+        value[..., 3], value[..., 4], bounds[..., -4:-2], bounds[..., -2:] = (
+            float("nan"),
+            float("inf"),
+            float("inf"),
+            float("nan"),
+        )
     module = Searched(right)
     f = tt.compile(torch.export.export(module, (bounds, value)))
     assert verify_loops(f.stages["loop"].value) == []

@@ -240,12 +240,15 @@ def _direct_lines(k: Kernel, w: Weights, l: Lines) -> None:
     by_blocks = w.excluded is None or (not asked and bool(w.low or w.high))
     lets = own if by_blocks else tuple(x for x in w.lets if x in (*own, *of_excluded))
     lets = tuple(msgspec.structs.replace(x, expr=named(x.expr)) for x in lets)
+    known = {"acc": ("acc_value", DType.fp32)}
     for read, name in names.items():
         l.add(f"float {name}s[(BK + 31) / 32];  // of every 32 keys, the one that other lanes ask this lane for")
         with l.block("TT_UNROLL for (int c = 0; c < (BK + 31) / 32; ++c)"):
             l.add("const tt_i64 place = key0 + 32 * c + 8 * (lane / 8) + 2 * (lane % 4) + lane / 4 % 2;")
             l.add("const tt_i64 key = tt_min_size(place, keys - 1);")
-            l.add(f"{name}s[c] = {scalar_text(read, let_lines(k, (), l))[0]};")
+            fetched, dtype = scalar_text(read, let_lines(k, (), l))
+            known[name] = (name, dtype)
+            l.add(f"{name}s[c] = {fetched};")
     with l.block(ELEMENTS):
         l.add(KEY.replace(" key =", " place ="), "const tt_i64 key = tt_min_size(place, keys - 1);")
         for name in names.values():
@@ -254,7 +257,6 @@ def _direct_lines(k: Kernel, w: Weights, l: Lines) -> None:
         with l.block(_rows(k)):
             l.add(f"const tt_i64 m = tt_min_size({fragments_of(k).row} + 8 * h, M - 1);")
             l.add(f"const float acc_value = {at};")
-            known = {"acc": ("acc_value", DType.fp32)} | {name: (name, DType.fp32) for name in names.values()}
             scope = let_lines(k, lets, l, known)
             l.add(f"{at} = {scalar_text(named(w.score), scope)[0]};")
             if not by_blocks:

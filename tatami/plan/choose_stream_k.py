@@ -33,11 +33,17 @@ def why_not_cut(plans: Iterable[Sm90Mma], view: GemmView, target: Target) -> str
     """Why stream-K is not among the candidates, or ""."""
     if why := why_not_cuttable(view):
         return why
-    whole = [p for p in plans if _has_whole_tiles(p)]
+    whole = [p for p in plans if _has_whole_tiles(p) and _together(p, target)]
+    if not whole:
+        return "no plan has persistent tiles of 128x128 or more that TMA brings"
     if cut_plans(whole, view, target):
         return ""
-    least = min((_filled(p, _sizes(view), target) for p in whole), default=0.0)
-    return f"whole tiles of every shape fill {least:.3f} of their waves or more" if least >= FULL else "no cut has few pieces"
+    least = min(_filled(p, _sizes(view), target) for p in whole)
+    return (
+        f"whole tiles of every shape fill {least:.3f} of their waves or more"
+        if least >= FULL
+        else "no cut leaves whole rows of tiles, or few pieces of a tile"
+    )
 
 
 def why_not_cuttable(view: GemmView) -> str:
@@ -48,6 +54,8 @@ def why_not_cuttable(view: GemmView) -> str:
         return "what is reduced in the epilogue needs whole sums"
     if any(g.size.as_int() is None for g in (view.batch, view.m, view.n, view.k)):
         return "a line of blocks that is cut has a known length, and not all sizes are known"
+    if not all(_sizes(view)):
+        return "there are no tiles"
     if any(why_not_plain(o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n))):
         return "an operand is no matrix"
     return ""
@@ -89,7 +97,7 @@ def _filled(plan: Sm90Mma, sizes: tuple[int, int, int, int], target: Target) -> 
 
 def _cuts(plan: Sm90Mma, view: GemmView, target: Target) -> Iterator[Sm90Mma]:
     sizes = _sizes(view)
-    if not all(sizes) or _filled(plan, sizes, target) >= FULL:
+    if not _together(plan, target) or _filled(plan, sizes, target) >= FULL:
         return
     rows, columns = _tiles(plan, sizes)
     together = _together(plan, target)

@@ -47,9 +47,9 @@ class Cut(msgspec.Struct, frozen=True):
 
     def pieces_at(self, tile: Expr) -> Expr:
         """`pieces_of` a tile whose number is an expression."""
-        first, last = tile * self.blocks, (tile + 1) * self.blocks - 1
-        units = (floordiv((at + 1) * self.units - 1, expr(self.line)) for at in (last, first))
-        return next(units) - next(units) + 1
+        first = floordiv((tile * self.blocks + 1) * self.units - 1, expr(self.line))
+        last = floordiv((tile + 1) * self.blocks * self.units - 1, expr(self.line))
+        return last - first + 1
 
     @property
     def fewest(self) -> int:
@@ -76,6 +76,8 @@ def cut_of(plan: Sm90Mma, dims: tuple[int, int, int, int]) -> Cut | str:
     bm, bn, bk = plan.tile
     rows, columns = -(-m // (bm * plan.cluster[0])), -(-n // (bn * plan.cluster[1]))
     tail, units = plan.stream_k.rows, plan.stream_k.units
+    if min(tail, units, batch, k) < 1:
+        return f"stream_k: {tail} rows of tiles over {units} units, of {batch} products of {k} terms"
     if tail > rows:
         return f"stream_k.rows {tail} of {rows} rows of tiles"
     cut = Cut(rows - tail, tail, batch * tail * columns, -(-k // bk), units)

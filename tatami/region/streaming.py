@@ -64,6 +64,8 @@ def _pair(
     if behind is None:
         return None
     firsts, values = behind
+    if _follow_one_another(firsts, statements, patterns):
+        return None
     columns = [a.size for a in statements[second.value].axes if a.name in (second.n if operand is second.lhs else second.m)]
     if any((size.as_int() or MAX_COLUMNS + 1) > MAX_COLUMNS for size in columns):
         return None
@@ -87,6 +89,22 @@ def _pair(
         if any(edges[p, v].rule not in rules for a in statements[v].reads if (p := a.tensor) in inside):
             return None
     return unit if all(_same_rows(patterns[first], second, operand, inner, statements) for first in firsts) else None
+
+
+def _follow_one_another(firsts: list[str], statements: dict[str, Statement], patterns: dict[str, ContractionPattern]) -> bool:
+    """Is one of the products made of another's results?"""
+    order = {v: k for k, v in enumerate(statements)}
+    oldest = min(order[f] for f in firsts)
+    stack = [a.tensor for f in firsts for a in statements[patterns[f].product].reads]
+    seen: set[str] = set()
+    while stack:
+        v = stack.pop()
+        if v in firsts:
+            return True
+        if v not in seen and order.get(v, -1) > oldest:
+            seen.add(v)
+            stack.extend(a.tensor for a in statements[v].reads)
+    return False
 
 
 def _closure(

@@ -1,6 +1,6 @@
 """Is a streaming pair with pointwise weights faster as one Region than as two products with its weights in memory?
 
-    saved: weights written and read, one launch        lost: what the pair's template takes longer for both products
+    saved: weights written and read, the launches of the first products        lost: what the pair's template takes longer
 
 Weights that are 0 at places which coordinates alone decide, as a causal mask does, are passed over by the pair, and by
 nothing else.

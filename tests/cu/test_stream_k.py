@@ -254,3 +254,23 @@ def test_its_machine_code(name: str, tmp_path: Path) -> None:
         assert not {op.split(".")[0] for op in code} & {"STL", "LDL"}
         if isinstance(k, ir.Kernel):
             assert list(wrong_counts(k, plan, code)) == []
+
+
+@pytest.mark.parametrize("sizes", [(0, 1024, 2048), (256, 1024, 0), (256, 0, 2048)])
+def test_products_of_nothing_have_no_tail(sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    g = tt.Graph("nothing")
+    a, b = g.input("a", (m, k), tt.fp16), g.input("b", (k, n), tt.fp16)
+    g.output("y", a @ b)
+    assert prepare(g, target="sm90").stages["plan"] is not None
+
+
+def test_a_cut_of_nothing_is_refused() -> None:
+    plan = streamed(SMALL, 1, 1)
+    for rows, units, dims in (
+        (0, 0, (1, 64, 64, 64)),
+        (1, 0, (1, 64, 64, 64)),
+        (1, 1, (0, 64, 64, 64)),
+        (1, 1, (1, 64, 64, 0)),
+    ):
+        assert isinstance(cut_of(msgspec.structs.replace(plan, stream_k=StreamK(rows, units)), dims), str)

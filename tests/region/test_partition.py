@@ -69,6 +69,19 @@ def test_pointwise_weights_stream_where_their_trip_through_memory_costs_more(
     assert len(partitioned(b.module(), target=target).groups) == groups
 
 
+def test_products_of_one_anothers_results_are_not_the_weights_of_a_pair() -> None:
+    """h * sigmoid(relu(h) W2) is made of two products, but not of the same rows and keys at once."""
+    b = Builder()
+    x, w1 = b.input("x", (65536, 64)), b.input("w1", (64, 128))
+    w2, w3 = b.input("w2", (128, 128)), b.input("w3", (128, 64))
+    h = b.matmul(x, w1)
+    gate = b.op("sigmoid", b.matmul(b.op("relu", h), w2))
+    y = b.matmul(b.op("mul", h, gate), w3)
+    b.output("y", y)
+    groups = partitioned(b.module()).groups
+    assert sum(h in g.values and y in g.values for g in groups) == 0
+
+
 def test_products_over_pixels_or_of_integers_do_not_stream_without_a_reduce() -> None:
     """1x1 convolutions have templates of their own, whose rows are pixels; the template of a pair takes rows of one axis."""
     g = tt.Graph("pixels")

@@ -19,7 +19,7 @@ from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 from tatami.tiny.ir import Elementwise, Node, ReduceOp
 
 IsWorth: TypeAlias = Callable[[list[str], str, str], bool]
-"""Of the first contractions, the pointwise weights made of it, and a second contraction: is the pair faster as one Region?"""
+"""Of the first contractions, the pointwise weights made of them, and a second contraction: is the pair faster as one Region?"""
 MAX_COLUMNS = 512
 """Columns of the second result that a tile may keep on chip."""
 MAX_VALUES = 48

@@ -7,7 +7,10 @@ forms, by what they multiply for nothing:
   columns. Phases with fewer taps are filled up with zeros;
 - a convolution for each phase, laid between each other, when those zeros would cost much (3 taps at stride 2: 16 products for 9;
   1 tap, the gradient of a strided projection: 4 for 1);
-- a convolution of the operand with zeros between its elements, when the taps are dilated or the stride is 1.
+- a convolution of the operand with zeros between its elements, when the taps are dilated or all strides are 1.
+
+What is filled up with zeros is multiplied: an infinity in the operand or in a tap becomes NaN there, where a convolution for each
+phase has none.
 """
 
 from __future__ import annotations

@@ -366,10 +366,13 @@ class _Printer:
         k, (bm, bn, bk) = self.k, self.k.tile
         first = "k_first + " if k.split > 1 or k.weights is not None else ""
         along = Side("k", bk, f"{first}(tt_i64)({index_text(block)}) * BK")
-        if k.weights is not None and ring == k.weights.left.ring:
-            return k.weights.left, Side("m", bm, "m0"), Side("d", 16 * k.weights.steps, "0")
-        if k.weights is not None and ring == k.weights.right.ring:
-            return k.weights.right, along, Side("d", 16 * k.weights.steps, "0")
+        for factors in k.weights.firsts if k.weights is not None else ():
+            assert k.weights is not None
+            deep = Side("d", 16 * k.weights.steps, "0")
+            if ring == factors.left.ring:
+                return factors.left, Side("m", bm, "m0"), deep
+            if ring == factors.right.ring:
+                return factors.right, along, deep
         return (k.a, Side("m", bm, "m0"), along) if ring == k.a.ring else (k.b, Side("n", bn, "n0"), along)
 
     def cp_async(self, s: CpAsync) -> None:
@@ -415,12 +418,14 @@ class _Printer:
             ring_fma_text(k, *rings, *slots, self.l)
 
     def pair_math(self, s: Mma | Fma, w: Weights) -> None:
-        left, right, values = (self.rings[o.ring] for o in (w.left, w.right, self.k.b))
-        if s.acc == "scores":
-            slots = slot_text(self.k, left, expr(0)), slot_text(self.k, right, s.block)
-            scores_text(self.k, w, (left, right), slots, self.l)
-        else:
+        if s.acc == "acc":
+            values = self.rings[self.k.b.ring]
             result_text(self.k, w, values, slot_text(self.k, values, s.block), self.l)
+            return
+        number = int(s.acc.removeprefix("scores") or 0)
+        left, right = (self.rings[o.ring] for o in (w.firsts[number].left, w.firsts[number].right))
+        slots = slot_text(self.k, left, expr(0)), slot_text(self.k, right, s.block)
+        scores_text(self.k, w, number, (left, right), slots, self.l)
 
     # -- epilogue --------------------------------------------------------------------------------
     def epilogue(self, e: Epilogue, after: list[StGlobalVec | StRows]) -> None:

@@ -1,4 +1,4 @@
-"""The two products of the `pair` template on SM80: rows * keys to scores, weights * values to the result.
+"""The products of the `pair` template on SM80: rows * keys to scores, weights * values to the result.
 
 Tensor cores read fragments from shared memory (`mma_text.py`) and weights from registers. Ordinary multiply-adds (`fma`)
 keep to the same places: of every eight columns a lane has two, 2 * (lane % 4) and the one after, in rows lane / 4 and + 8
@@ -20,32 +20,38 @@ ROWS_OF_LANE = "TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int h
 STEPS = "TT_UNROLL for (int q = 0; q < 4; ++q)"
 
 
-def scores_text(k: Kernel, w: Weights, rings: tuple[Ring, Ring], slots: tuple[str, str], l: Lines) -> None:
-    """The first product of a block."""
+def tile_name(number: int) -> str:
+    """Of the registers that have a first product, the first of which become the weights."""
+    return f"t{number}" if number else "s"  # s1 is a size
+
+
+def scores_text(k: Kernel, w: Weights, number: int, rings: tuple[Ring, Ring], slots: tuple[str, str], l: Lines) -> None:
+    """A first product of a block."""
+    left, right, s = w.firsts[number].left, w.firsts[number].right, tile_name(number)
     l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int j = 0; j < BK / 8; ++j)")
-    l.add("  TT_UNROLL for (int e = 0; e < 4; ++e) s[i][j][e] = 0.0f;")
+    l.add(f"  TT_UNROLL for (int e = 0; e < 4; ++e) {s}[i][j][e] = 0.0f;")
     with l.block():
         l.add(f"const tt_u32 slot_a = {slots[0]}, slot_b = {slots[1]};")
         if w.shape == "fma":
             with l.block("TT_UNROLL_BY(2) for (int kk = 0; kk < DEPTH; kk += 4)"):
                 l.add("float a[WM / 16][2][4];")
                 with l.block(ROWS_OF_LANE):
-                    l.add(_row_of_four(w.left, rings[0]))
-                _multiply_add(w.right, rings[1], "s", "BK", l)
+                    l.add(_row_of_four(left, rings[0]))
+                _multiply_add(right, rings[1], s, "BK", l)
             return
         # Each step has addresses of its own, of which the loop over blocks would keep all in registers.
         deep = INST_K[w.shape]
         unroll = "TT_UNROLL" if 16 * w.steps <= 4 * deep else "TT_UNROLL_BY(4)"
         with l.block(f"{unroll} for (int kk = 0; kk < DEPTH / {deep}; ++kk)"):
             l.add("tt_u32 a[WM / 16][4];")
-            l.add(f"TT_UNROLL for (int i = 0; i < WM / 16; ++i) {read_a(w.left, rings[0], 'a[i]')}")
+            l.add(f"TT_UNROLL for (int i = 0; i < WM / 16; ++i) {read_a(left, rings[0], 'a[i]')}")
             if w.shape == "m16n8k8":
                 l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) tt_round_words(a[i]);")
             with l.block("TT_UNROLL for (int j = 0; j < BK / 16; ++j)"):
-                l.add("tt_u32 b[4];", read_b(w.right, rings[1], "b"))
+                l.add("tt_u32 b[4];", read_b(right, rings[1], "b"))
                 if w.shape == "m16n8k8":
                     l.add("tt_round_words(b);")
-                _multiply(k, w, "s[i]", "a[i]", l)
+                _multiply(k, w, f"{s}[i]", "a[i]", l)
 
 
 def result_text(k: Kernel, w: Weights, ring: Ring, slot: str, l: Lines) -> None:

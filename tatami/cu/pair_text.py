@@ -18,6 +18,7 @@ from tatami.core.scalar import number
 from tatami.cu.epilogue_text import let_lines, stored
 from tatami.cu.expr_text import SHORT, constant_text, factor_text, index_text, scalar_text
 from tatami.cu.lines import Lines
+from tatami.cu.pair_product_text import tile_name
 from tatami.gpu.ir import Kernel, StRows, Weights
 from tatami.plan.ir import INST_K
 from tatami.region.ir import Binary, Const, Let, Read, Ref, RegionExpr
@@ -127,7 +128,7 @@ def state_lines(k: Kernel, w: Weights, l: Lines) -> None:
         l.add(
             f"float top{n}, total{n}, factor{n};  // of a row: the largest score, this lane's part of the sum, its last change"
         )
-    lines = [f"float {f.array('s', 'BK')};"]
+    lines = [f"float {f.array(tile_name(i), 'BK')};" for i in range(len(w.firsts))]
     if w.shape != "fma":
         lines.append(f"tt_u32 p[{f.blocks}][BK / {INST_K[w.shape]}][4];")
     l.add(*lines[:-1], f"{lines[-1]}  // scores and weights of a block of keys")
@@ -189,8 +190,8 @@ def _scaled(k: Kernel, factor: str, l: Lines) -> None:
         l.add(*(f"{f.element('acc', 'j', f'2 * h{more}')} *= {factor};" for more in ("", " + 1")))
 
 
-def _score(k: Kernel) -> str:
-    return fragments_of(k).element("s", "e / 2", "2 * h + e % 2")
+def _score(k: Kernel, number: int = 0) -> str:
+    return fragments_of(k).element(tile_name(number), "e / 2", "2 * h + e % 2")
 
 
 ELEMENTS = "TT_UNROLL for (int e = 0; e < BK / 4; ++e)"
@@ -240,7 +241,8 @@ def _direct_lines(k: Kernel, w: Weights, l: Lines) -> None:
     by_blocks = w.excluded is None or (not asked and bool(w.low or w.high))
     lets = own if by_blocks else tuple(x for x in w.lets if x in (*own, *of_excluded))
     lets = tuple(msgspec.structs.replace(x, expr=named(x.expr)) for x in lets)
-    known = {"acc": ("acc_value", DType.fp32)}
+    accs = [f"acc{i or ''}" for i in range(len(w.firsts))]
+    known = {acc: (f"{acc}_value", DType.fp32) for acc in accs}
     for read, name in names.items():
         l.add(f"float {name}s[(BK + 31) / 32];  // of every 32 keys, the one that other lanes ask this lane for")
         with l.block("TT_UNROLL for (int c = 0; c < (BK + 31) / 32; ++c)"):
@@ -256,7 +258,8 @@ def _direct_lines(k: Kernel, w: Weights, l: Lines) -> None:
             l.add(f"const float {name} = tt_bits_to_f32({other});")
         with l.block(_rows(k)):
             l.add(f"const tt_i64 m = tt_min_size({fragments_of(k).row} + 8 * h, M - 1);")
-            l.add(f"const float acc_value = {at};")
+            for i, acc in enumerate(accs):
+                l.add(f"const float {acc}_value = {_score(k, i)};")
             scope = let_lines(k, lets, l, known)
             l.add(f"{at} = {scalar_text(named(w.score), scope)[0]};")
             if not by_blocks:

@@ -441,17 +441,26 @@ class Known(msgspec.Struct, frozen=True):
     index: Expr
 
 
+class FirstProduct(msgspec.Struct, frozen=True):
+    """sum over d of left[m, d] * right[key, d]."""
+
+    left: Operand
+    right: Operand
+
+
 class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     """Operand A of the product over the keys, made block by block from a first product (region/online.py):
 
         score[m, key] = `score`(sum over d of left[m, d] * right[key, d]), -inf where `excluded` does not hold
         A[m, key]     = exp(score - max over key) / sum over key of exp(score - max over key)
 
-    or, where it is `direct`, A = score, 0 where `excluded` does not hold.
-    `lets` come before `score`; in both `acc` is the first product. Division and the exception come last, on C."""
+    or, where it is `direct`, A = score, 0 where `excluded` does not hold; then there may be several first products.
+    `lets` come before `score`; in both `acc` is the first product, `acc1` the next. Division and the exception come last,
+    on C."""
 
-    left: Operand
-    right: Operand
+    firsts: tuple[FirstProduct, ...]
+    """Multiplied to `scores`, `scores1`, …. Operand B may have the ring of the first one's `right`, whose elements it then
+    has."""
     depth: Expr
     steps: int
     """Sixteens of d that are on chip."""

@@ -1,6 +1,6 @@
 """Two products as one kernel, for any Region that `region/online.py` finds.
 
-    S = left * right over d;  A = exp(S - max) / sum;  C = A * B over keys
+    S = left * right over d;  A = exp(S - max) / sum, or pointwise in one or several such S;  C = A * B over keys
 
 A CTA has rows of S, of which it keeps nothing but a block of keys: in registers, where the accumulators of the first
 product become the A fragments of the second. Blocks that the predicate of S excludes for all rows are passed over; 0
@@ -20,7 +20,7 @@ from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.layout import MemRef
 from tatami.core.target import Target
 from tatami.gpu.frame import refuse
-from tatami.gpu.ir import AnyKernel, Kernel, Known, Operand, StRows, Token, Weights
+from tatami.gpu.ir import AnyKernel, FirstProduct, Kernel, Known, Operand, StRows, Token, Weights
 from tatami.gpu.pair_parts import Parts, in_parts
 from tatami.gpu.plan_words import tail_roles
 from tatami.gpu.problem import Problem, Words
@@ -57,7 +57,7 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
         p = parts.problem
     at = _values_of_a_batch(region, view) if view.low or view.high else None
     if at is None:
-        return _joined(_lower(p, msgspec.structs.replace(w, low=(), high=()), plan, rows, target), parts, choice)
+        return _joined(_lower(view, p, msgspec.structs.replace(w, low=(), high=()), plan, rows, target), parts, choice)
     before, index, size = at
     looking = lower_stream(before, _two_sums(before), choice.conditions)
     kernel, binding = looking[0]
@@ -65,7 +65,7 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
     name = f"p{len(p.params) + (len(region.outputs) if parts is not None else 0)}"
     p = msgspec.structs.replace(p, params=(*p.params, Param(name, DType.fp32)), buffers=(*p.buffers, ODD))
     w = msgspec.structs.replace(w, odd=name, odd_at=substitute(index, _places(region, view, p)))
-    return [*looking, *_joined(_lower(p, w, plan, rows, target), parts, choice)]
+    return [*looking, *_joined(_lower(view, p, w, plan, rows, target), parts, choice)]
 
 
 def _parts(region: Region, v: PairView, p: Problem, split: int) -> Parts:
@@ -91,9 +91,9 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
     """The second product as a Problem whose A is the Weights, and what is written of its rows. Axes become m, key, d, n and
     b0, …"""
     sizes = all_axes(region)
-    words = Words(region, {*v.batch, v.rows, v.keys, v.depth, v.columns}, list(sizes.values()))
+    words = Words(region, {*v.batch, v.rows, v.keys, *(f.depth for f in v.firsts), v.columns}, list(sizes.values()))
     words.place |= {a: var(f"b{i}") for i, a in enumerate(v.batch)}
-    words.place |= {v.rows: var("m"), v.keys: var("key"), v.depth: var("d"), v.columns: var("n")}
+    words.place |= {f.depth: var("d") for f in v.firsts} | {v.rows: var("m"), v.keys: var("key"), v.columns: var("n")}
 
     def operand(ring: str, read: Read, mn: str, k: str) -> Operand:
         at = words.at(read)
@@ -106,11 +106,14 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
         param = words.param_of[read.tensor]
         return Operand(ring, v.dtype, param, major, words.index(along_mn), words.index(along_k), words.index(start))
 
-    left, right = operand("smQ", v.left, v.rows, v.depth), operand("smK", v.right, v.keys, v.depth)
+    firsts = []
+    for i, f in enumerate(v.firsts):
+        left, right = operand(f"smQ{i or ''}", f.left, v.rows, f.depth), operand(f"smK{i or ''}", f.right, v.keys, f.depth)
+        firsts.append(FirstProduct(left, right))
     values = operand("smB", v.values, v.columns, v.keys)
     words.place |= {name: var(name.removesuffix("'")) for name in v.known}
     known = tuple(Known(n.removesuffix("'"), words.param_of[r.tensor], words.index(words.at(r))) for n, r in v.known.items())
-    between = {v.first: "acc"} | {x.name: f"w{i}" for i, x in enumerate(v.lets)}
+    between = {f.acc: f"acc{i or ''}" for i, f in enumerate(v.firsts)} | {x.name: f"w{i}" for i, x in enumerate(v.lets)}
     after = {v.second: "acc"} | {x.name: f"v{i}" for i, x in enumerate(v.epilogue)}
     lets = words.lets(v.lets, between, ("m", "key"))
     score, excluded = (
@@ -126,9 +129,9 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
     )
     depth = words.index(sizes[v.depth])
     low, high = (tuple(words.index(e) for e in ends) for ends in (v.low, v.high))
-    w = Weights(left, right, depth, 0, lets, score, v.direct, excluded, low, high, divided=v.divided, nan_weight=v.nan_weight)
+    w = Weights(tuple(firsts), depth, 0, lets, score, v.direct, excluded, low, high, divided=v.divided, nan_weight=v.nan_weight)
     w = msgspec.structs.replace(w, by_rows=bool(rows), known=known)
-    roles = {v.rows: "m", v.keys: "k", v.depth: "d", v.columns: "n"} | dict.fromkeys(v.batch, "b")
+    roles = {v.depth: "d", v.columns: "n", v.rows: "m", v.keys: "k"} | dict.fromkeys(v.batch, "b")
     p = Problem(
         region=region.name,
         roles=roles,
@@ -136,7 +139,7 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
         n=words.index(sizes[v.columns]),
         k=words.index(sizes[v.keys]),
         batch=tuple(words.index(sizes[a]) for a in v.batch),
-        a=left,
+        a=firsts[0].left,
         b=values,
         a_value=v.score,
         b_value=v.score,
@@ -206,12 +209,16 @@ def _two_sums(region: Region) -> GpuStream:
 # -- the kernel ------------------------------------------------------------------------------------
 
 
-def _lower(p: Problem, w: Weights, plan: PairPlan, rows: tuple[StRows, ...], target: Target) -> tuple[Kernel, Binding]:
+def _lower(
+    v: PairView, p: Problem, w: Weights, plan: PairPlan, rows: tuple[StRows, ...], target: Target
+) -> tuple[Kernel, Binding]:
     bm, bn, bk = plan.tile
     if w.depth.as_int() is None or not 0 < (w.depth.as_int() or 0) <= plan.depth or (p.n.as_int() or bn + 1) > bn:
         why = f"depth {w.depth} and {p.n} columns; the plan has room for {plan.depth} and {bn}"
         raise fail("InvalidPlan", p.region, why, "use a plan of kind gpu_stream")
     tail = tail_roles(plan.predicate_tail, p.roles)
+    if v.depth == v.columns and "n" in tail:  # what is read once may have one axis for both
+        tail = (*tail, "d")
     for role, size, tile in (("m", p.m, bm), ("k", p.k, bk), ("n", p.n, bn), ("d", w.depth, plan.depth)):
         if role not in tail and not is_divisible(size, tile, p.conditions):
             why = f"axis {role} of size {size} may be no multiple of its tile {tile} and is not in predicate_tail"

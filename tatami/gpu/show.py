@@ -112,14 +112,14 @@ def kernel_lines(k: Kernel) -> list[str]:
 
 def _weights(w: Weights) -> list[str]:
     out = []
-    for o, name in ((w.left, "left"), (w.right, "right")):
-        row = "m" if name == "left" else "key"
-        out.append(f"    {name} {o.dtype} {o.param}[{o.offset} + {row}*({o.stride_mn}) + d*({o.stride_k})], {o.major}-major")
+    for i, f in enumerate(w.firsts):
+        for o, name, row in ((f.left, f"left{i or ''}", "m"), (f.right, f"right{i or ''}", "key")):
+            place = f"{o.offset} + {row}*({o.stride_mn}) + d*({o.stride_k})"
+            out.append(f"    {name} {o.dtype} {o.param}[{place}], {o.major}-major")
     out += [f"    {x.name} = {x.param}[{x.index}]" for x in w.known]
     lets = "; ".join(f"{x.name} = {show_expr(x.expr)}" for x in w.lets)
-    out.append(
-        f"    acc = sum over d < {w.depth} of left * right{'; ' + lets if lets else ''}; {'weight' if w.direct else 'score'} = {show_expr(w.score)}"
-    )
+    accs = "; ".join(f"acc{i or ''} = sum over d < {w.depth} of left{i or ''} * right{i or ''}" for i in range(len(w.firsts)))
+    out.append(f"    {accs}{'; ' + lets if lets else ''}; {'weight' if w.direct else 'score'} = {show_expr(w.score)}")
     if w.excluded is not None:
         ends = [", ".join(map(str, e)) or "any" for e in (w.low, w.high)]
         seen = f", keys {ends[0]} to {ends[1]}" if w.low or w.high else ""

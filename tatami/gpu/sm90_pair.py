@@ -97,12 +97,13 @@ def lower_sm90_pair(
     assert p.b is not None
     if not (p.k.as_int() or any(c.size == p.k and c.low > 0 for c in p.conditions)):
         raise refused(p, f"{p.k} keys may be none, of which there is no tensor map", "guard the plan by the size")
+    (first,) = w.firsts
     feeds: list[Feed] = []
     maps: list[TensorMapSpec] = []
     base = BARRIER_BYTES
     for o, token, rows, inner, slots in (
-        (w.left, "tQ", (p.m, "m", bm), (w.depth, "d", plan.depth), 1),
-        (w.right, "tK", (p.k, "k", bk), (w.depth, "d", plan.depth), plan.stages),
+        (first.left, "tQ", (p.m, "m", bm), (w.depth, "d", plan.depth), 1),
+        (first.right, "tK", (p.k, "k", bk), (w.depth, "d", plan.depth), plan.stages),
         (p.b, "tB", (p.n, "n", bn), (p.k, "k", bk), plan.stages),
     ):
         feed, spec = _feed(p, o, token, rows, inner, slots, base)

@@ -156,7 +156,10 @@ def _warp_plans(region: Region, view: PairView) -> list[PairPlan]:
     extents = all_axes(region)
     depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
     shape = sm80_instruction(view.dtype, view.tf32)
-    plan = Sm80Pair(view.first, view.second, (0, columns, 0), depth, 0, 0, (), inst_shape=shape)
+    others = tuple(f.acc for f in view.firsts[1:])
+    plan = Sm80Pair(
+        view.first, view.second, (0, columns, 0), depth, 0, 0, (), inst_shape=shape, others=others, shared=view.shared
+    )
     plans = [
         msgspec.structs.replace(plan, tile=(rows, columns, keys), warp_rows=warp_rows, stages=stages)
         for rows, keys, warp_rows in (TILES if view.dtype.is_narrow_float else WIDE_TILES)
@@ -224,6 +227,8 @@ def _tail(view: PairView, extents: Mapping[str, Expr], plan: PairPlan) -> tuple[
 
 def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str:
     """Which rule of wgmma or of tensor maps an operand breaks; "" for none. Sizes that a guard can promise break none."""
+    if len(view.firsts) > 1:
+        return f"weights made of {len(view.firsts)} products: a warpgroup has registers for one product's scores"
     if not view.dtype.is_narrow_float:
         return f"wgmma multiplies fp16 and bf16, not {view.dtype}"
     memrefs = {p.name: p.memref for p in region.inputs}
@@ -242,11 +247,8 @@ def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str
 
 
 def _operands(view: PairView) -> tuple[tuple[Read, str, str], ...]:
-    return (
-        (view.left, view.rows, view.depth),
-        (view.right, view.keys, view.depth),
-        (view.values, view.keys, view.columns),
-    )
+    firsts = [((f.left, view.rows, f.depth), (f.right, view.keys, f.depth)) for f in view.firsts]
+    return (*(operand for both in firsts for operand in both), (view.values, view.keys, view.columns))
 
 
 def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:

@@ -324,6 +324,10 @@ class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """`attention`: one_pass, or direct, the streaming template."""
     inst_shape: str = "m16n8k16"
     """As in Sm80Mma: m16n8k16 for 16-bit operands, fma for fp32, m16n8k8 for fp32 rounded to tf32."""
+    others: tuple[str, ...] = ()
+    """First products beside `first`, with the same rows, keys and depth."""
+    shared: bool = False
+    """`first` multiplies by the second product's values, which are copied once for both."""
     arch: Literal["sm80"] = "sm80"
 
 

@@ -14,7 +14,7 @@ from tatami.core.cost import FLOPS, op_flops
 from tatami.core.target import Target
 from tatami.plan.instruction_figures import figures_of
 from tatami.plan.ir import Sm90Pair
-from tatami.plan.pair_limits import PairPlan, element_bytes, needs_of_pair
+from tatami.plan.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair, streamed_of
 from tatami.plan.pair_pipeline import WeightWork, pair_pipeline_of
 from tatami.plan.pair_work import pair_work
 from tatami.plan.simulate_pair import simulate_pair
@@ -25,7 +25,7 @@ from tatami.region.walk import nodes
 
 def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
     """All terms in seconds but the efficiencies, counts, bytes and `busy` shares."""
-    bm, bn, bk = plan.tile
+    bm, _, bk = plan.tile
     need, figures, size = needs_of_pair(plan, target), figures_of(target), element_bytes(plan)
     work = pair_work(region, view, plan, target, sizes)
     p = pair_pipeline_of(plan, work, target, _weight_work(view) if view.direct else None)
@@ -33,7 +33,7 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
     latency = figures.dram_latency + (figures.tma_latency if isinstance(plan, Sm90Pair) else 0.0)
     prologue = min(latency, found.cycles) / target.clock
     compute = found.cycles / target.clock - prologue
-    copied = work.blocks * bk * (plan.depth + bn) * size + work.count * bm * plan.depth * size
+    copied = work.blocks * bk * streamed_of(plan) * size + work.count * bm * firsts_of(plan) * plan.depth * size
     stored = work.count * p.groups * p.store_bytes
     parts = 2.0 * stored / target.bandwidth if plan.split > 1 else 0.0  # written, and read again
     memory = work.moved / target.bandwidth

@@ -45,6 +45,21 @@ def element_bytes(plan: PairPlan) -> int:
     return 2 if isinstance(plan, Sm90Pair) or plan.inst_shape == "m16n8k16" else 4
 
 
+def firsts_of(plan: PairPlan) -> int:
+    """Products that the weights are made of."""
+    return 1 + len(plan.others) if isinstance(plan, Sm80Pair) else 1
+
+
+def values_of(plan: PairPlan) -> int:
+    """Elements of a key that the second product alone has copied."""
+    return 0 if isinstance(plan, Sm80Pair) and plan.shared else plan.tile[1]
+
+
+def streamed_of(plan: PairPlan) -> int:
+    """Elements of a key that are copied for each block."""
+    return firsts_of(plan) * plan.depth + values_of(plan)
+
+
 def row_bytes_of(shape: str, elements: int) -> int:
     """Bytes of a row of shared memory, by the instruction that reads it: tf32 reads every other row in turn."""
     size, whole = {"m16n8k16": (2, 64), "m16n8k8": (4, 128)}.get(shape, (4, 64))
@@ -52,15 +67,17 @@ def row_bytes_of(shape: str, elements: int) -> int:
 
 
 def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
-    """Accumulators of both products, fragments of A, and addresses. Shared memory: the rows of the first operand once, a
-    slot per stage of the two others; in rows of whole 64 or 128 bytes, or in slots of whole swizzle atoms."""
+    """Accumulators of all products, fragments of A, and addresses. Shared memory: the rows of first operands once, a slot
+    per stage of the others; in rows of whole 64 or 128 bytes, or in slots of whole swizzle atoms."""
     bm, bn, bk = plan.tile
     match plan:
         case Sm80Pair():
-            registers = plan.warp_rows * (bn + bk) // 32 + plan.warp_rows + 72
+            firsts = firsts_of(plan)
+            registers = plan.warp_rows * (bn + firsts * bk) // 32 + plan.warp_rows + 72
             registers += plan.warp_rows * bk // 32 if plan.inst_shape == "m16n8k8" else 0
-            depth, columns = (row_bytes_of(plan.inst_shape, x) for x in (plan.depth, bn))
-            smem = bm * depth + plan.stages * bk * (depth + columns)
+            registers += plan.warp_rows * (firsts - 1) if plan.inst_shape == "fma" else 0
+            depth, columns = (row_bytes_of(plan.inst_shape, x) for x in (plan.depth, values_of(plan)))
+            smem = bm * firsts * depth + plan.stages * bk * (firsts * depth + columns)
             return resident(target, threads_of_pair(plan), smem, registers, registers)
         case Sm90Pair():
             registers = bn // 2 + bk // 2 + bk // 4 + 32
@@ -84,7 +101,13 @@ def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
                 return [f"{bm} rows by warps of {plan.warp_rows}: a warp has 16 or 32 rows, a tile whole warps"]
             if plan.width not in (1, 2, 4, 8):
                 out.append(f"width {plan.width} is none of 1, 2, 4, 8")
+            if plan.others != (others := tuple(f.acc for f in view.firsts[1:])):
+                out.append(f"others {', '.join(plan.others) or 'none'}; the Region has {', '.join(others) or 'none'}")
+            if plan.shared and (not view.shared or plan.depth != bn):
+                out.append("shared: the second product's values are not what the first one multiplies by")
         case Sm90Pair():
+            if len(view.firsts) > 1:
+                return [f"weights made of {len(view.firsts)} products: a warpgroup has registers for one product's scores"]
             if plan.consumers not in (1, 2, 3) or bm != 64 * plan.consumers:
                 return [f"{bm} rows by {plan.consumers} consumers: one to three warpgroups have 64 rows each"]
             if max(bn, bk, plan.depth) > 256:

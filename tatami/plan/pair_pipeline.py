@@ -7,7 +7,7 @@ import msgspec
 from tatami.core.target import Target
 from tatami.plan.instruction_figures import figures_of
 from tatami.plan.ir import Sm80Pair, Sm90Pair
-from tatami.plan.pair_limits import PairPlan, element_bytes, needs_of_pair
+from tatami.plan.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair, values_of
 from tatami.plan.pair_work import PairWork
 
 WARPS = 4
@@ -50,12 +50,14 @@ class PairPipeline(msgspec.Struct, frozen=True):
     stages: int
     ctas_per_sm: int
     scores: Multiply
+    """Of all first products."""
     result: Multiply
     weighing: Weighing
     rows_bytes: float
     """Of the first operand, per tile."""
     keys_bytes: float
     values_bytes: float
+    """0: the keys are the values."""
     missed: float
     """Of keys and values, the share that L2 lacks."""
     store_bytes: float
@@ -76,7 +78,7 @@ class PairPipeline(msgspec.Struct, frozen=True):
 def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: WeightWork | None = None) -> PairPipeline:
     """`weight`: where weights are direct."""
     bm, bn, bk = plan.tile
-    size = element_bytes(plan)
+    size, firsts = element_bytes(plan), firsts_of(plan)
     groups, part = (plan.consumers, 1.0) if isinstance(plan, Sm90Pair) else _groups(plan)
     rows = bm / groups
     lines = rows * bn / (32 if bn % 32 == 0 and size == 2 else 8)  # neighbours that the four lanes of a row write
@@ -85,12 +87,12 @@ def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: Wei
         groups=groups,
         stages=plan.stages,
         ctas_per_sm=1 if isinstance(plan, Sm90Pair) else max(1, needs_of_pair(plan, target).ctas_per_sm),
-        scores=multiply_of(plan, rows, bk, plan.depth, target),
+        scores=multiply_of(plan, rows, bk, firsts * plan.depth, target),
         result=multiply_of(plan, rows, bn, bk, target, from_registers=True),
         weighing=weighing_of(rows, bk, bn, target) if weight is None else direct_weighing_of(rows * bk, weight, target),
-        rows_bytes=bm * plan.depth * size,
-        keys_bytes=bk * plan.depth * size,
-        values_bytes=bk * bn * size,
+        rows_bytes=bm * firsts * plan.depth * size,
+        keys_bytes=bk * firsts * plan.depth * size,
+        values_bytes=bk * values_of(plan) * size,
         missed=work.missed,
         store_bytes=rows * bn * (size if plan.split == 1 else 4),
         store_lines=lines,

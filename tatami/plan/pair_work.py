@@ -11,7 +11,7 @@ import msgspec
 from tatami.core.expr import Expr, evaluate, free_vars, product
 from tatami.core.target import Target
 from tatami.plan.ir import Sm90Pair
-from tatami.plan.pair_limits import PairPlan, element_bytes, needs_of_pair
+from tatami.plan.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair, streamed_of
 from tatami.plan.passes import size_at
 from tatami.region.ir import Region
 from tatami.region.pair_view import PairView
@@ -43,7 +43,7 @@ def pair_work(region: Region, view: PairView, plan: PairPlan, target: Target, si
     bm, bn, bk = plan.tile
     rows, keys = size_at(extents[view.rows], sizes), size_at(extents[view.keys], sizes)
     batch = size_at(product(extents[a] for a in view.batch), sizes)
-    own = {a for e in (*view.right.map, *view.values.map) for a in free_vars(e)}
+    own = {a for read in (*(f.right for f in view.firsts), view.values) for e in read.map for a in free_vars(e)}
     batches = size_at(product(extents[a] for a in view.batch if a in own), sizes)
     blocks = _blocks(view, (rows, keys), bm, bk, sizes)
     if plan.split > 1:
@@ -52,12 +52,12 @@ def pair_work(region: Region, view: PairView, plan: PairPlan, target: Target, si
     section = plan.section if isinstance(plan, Sm90Pair) else 0
     mine = _dealt(blocks, batch, slots, target.sms, section, isinstance(plan, Sm90Pair))
     size = element_bytes(plan)
-    once = float(size) * batches * keys * (plan.depth + bn)
+    once = float(size) * batches * keys * streamed_of(plan)
     total = batch * sum(blocks)
-    read = float(size) * total * bk * (plan.depth + bn)
+    read = float(size) * total * bk * streamed_of(plan)
     at_a_time = min(batch, max(section, -(-slots // len(blocks))))
     kept = once / batches * min(batches, at_a_time) <= target.l2_bytes
-    moved = once + float(size) * batch * rows * (plan.depth + bn)
+    moved = once + float(size) * batch * rows * (firsts_of(plan) * plan.depth + bn)
     return PairWork(mine, batch * len(blocks), total, moved, min(1.0, once / read) if kept else 1.0)
 
 

@@ -200,7 +200,7 @@ class Cta:
     def plain(self, g: int, at: float) -> Role:
         """With more than one slot threads without roles meet once a block."""
         p = self.p
-        early = p.specialised or p.stages == 1
+        early = p.specialised or (p.stages == 1 and p.values_bytes > 0)
         now = yield at
         step = 0
         for tile, blocks in enumerate(self.tiles):

@@ -3,41 +3,51 @@
     score = (acc * 0.125 where index(n) <= index(m) else -INF)   ->   score acc * 0.125, keys up to m
     weight = (exp(acc - L[n]) where index(n) >= index(m) else 0)  ->   direct: weight exp(acc - L[n]), keys from m on
 
+Direct weights may be made of several products of the same rows and keys, as those of attention's gradient are.
+
 `region/online.py` says whether the pair can be joined from blocks of keys; this file says what of it is kept in
 registers, and which keys a row can see at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Literal
 
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, var
+from tatami.core.expr import Expr, free_vars, substitute, var
 from tatami.core.scalar import Scalar
 from tatami.region.gemm_view import not_elementwise
 from tatami.region.ir import At, Cast, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan, Unary
 from tatami.region.kinds import epilogue_of
 from tatami.region.online import Online, find_online, is_rounding, let_of
 from tatami.region.seen_keys import seen_keys
-from tatami.region.walk import Types, lets_by_name, rewrite, used_lets
+from tatami.region.walk import Types, all_axes, lets_by_name, rewrite, used_lets
+
+
+class FirstProduct(msgspec.Struct, frozen=True):
+    """acc[batch, rows, keys] = left[batch, rows, depth] * right[batch, keys, depth]."""
+
+    acc: str
+    depth: str
+    left: Read
+    right: Read
 
 
 class PairView(msgspec.Struct, frozen=True):
-    """left[batch, rows, depth] * right[batch, keys, depth], then weights * values[batch, keys, columns]."""
+    """`firsts`, of the same rows and keys; then weights * values[batch, keys, columns]."""
 
-    first: str
+    firsts: tuple[FirstProduct, ...]
     second: str
     batch: tuple[str, ...]
     rows: str
     keys: str
-    depth: str
     columns: str
-    left: Read
-    right: Read
     values: Read
+    shared: bool
+    """The values are what the first of `firsts` has at its right: a block of keys serves both products."""
     dtype: DType
     tf32: bool
     """Rows, keys, weights and values are rounded to 10 fraction bits before they are multiplied."""
@@ -62,6 +72,15 @@ class PairView(msgspec.Struct, frozen=True):
     """What a let is of its row: the largest score; the sum of exp(score - largest), NaN where that is infinite; the same
     with 0 in place of an infinite largest score."""
 
+    @property
+    def first(self) -> str:
+        return self.firsts[0].acc
+
+    @property
+    def depth(self) -> str:
+        """Of the first of `firsts`; the others' have its size."""
+        return self.firsts[0].depth
+
 
 class _Refused(Exception):
     pass
@@ -82,21 +101,24 @@ def _view(region: Region, found: Online) -> PairView:
     lets = lets_by_name(region)
     dtypes = {p.name: p.memref.dtype for p in region.inputs}
     first, second = found.first, found.second
-    if len(found.firsts) > 1:
-        raise _Refused(f"its weights are made of {len(found.firsts)} products; the template takes 1")
-    if len(first.k) != 1 or len(second.n) != 1:
-        raise _Refused(f"{len(first.k)} axes of depth and {len(second.n)} of columns; the template takes 1 each")
-    operands = [first.lhs, first.rhs, _through(second.lhs, lets), second.rhs]
+    for shape in found.firsts:
+        if len(shape.k) != 1 or len(second.n) != 1:
+            raise _Refused(f"{len(shape.k)} axes of depth and {len(second.n)} of columns; the template takes 1 each")
+    extents = all_axes(region)
+    depths = list(dict.fromkeys(str(extents[shape.k[0]]) for shape in found.firsts))
+    if len(depths) > 1:
+        raise _Refused(f"its first products have depths of {' and '.join(depths)}; the template takes one")
+    operands = [*(e for shape in found.firsts for e in (shape.lhs, shape.rhs)), _through(second.lhs, lets), second.rhs]
     rounded = [isinstance(e, Unary) and e.fn == "tf32" for e in operands]
     if any(rounded) and not all(rounded):
         raise _Refused("some operands are rounded to tf32, some are not")
-    first_, second_, _, third = (e.x if isinstance(e, Unary) and e.fn == "tf32" else e for e in operands)
-    left, right, values = reads = tuple(map(_plain_read, (first_, second_, third)))
+    plain = [e.x if isinstance(e, Unary) and e.fn == "tf32" else e for e in operands]
+    *factors, values = reads = [_plain_read(e) for e in (*plain[:-2], plain[-1])]
     kinds = {dtypes[r.tensor] for r in reads}
     if len(kinds) != 1 or not all(d.is_narrow_float or d == DType.fp32 for d in kinds):
         raise _Refused(f"operands are {', '.join(sorted(map(str, kinds)))}; the template takes fp16, bf16 or fp32")
-    if lets[first.acc].dtype != DType.fp32:
-        raise _Refused(f"it accumulates in {lets[first.acc].dtype}; the template in fp32")
+    if others := [lets[shape.acc].dtype for shape in found.firsts if lets[shape.acc].dtype != DType.fp32]:
+        raise _Refused(f"it accumulates in {others[0]}; the template in fp32")
     if Types(region).of(second.lhs) not in kinds:
         raise _Refused(
             f"the weights are {Types(region).of(second.lhs)}; the template rounds them to {', '.join(map(str, kinds))}"
@@ -104,10 +126,10 @@ def _view(region: Region, found: Online) -> PairView:
     total = found.sums[0] if found.sums else ""
     divided = bool(found.over)
     body = lets[total].expr if total else None
-    same = isinstance(body, Reduce) and body.body == (found.weight[0] if len(found.weight) == 1 else None)
+    of_weights = isinstance(body, Reduce) and body.body == (found.weight[0] if len(found.weight) == 1 else None)
     direct = not found.top and not found.sums
     one = len(found.weight) == 1 and not found.times
-    if not one or (found.over if direct else not found.top or len(found.sums) > 1 or (found.sums and not same)):
+    if not one or (found.over if direct else not found.top or len(found.sums) > 1 or (found.sums and not of_weights)):
         raise _Refused("its weights are neither pointwise in the scores nor exp(score - maximum) over their sum")
     if divided and [let_of(e, lets) for e in found.over] != [total]:
         raise _Refused("its weights are divided by something else than their sum")
@@ -121,7 +143,8 @@ def _view(region: Region, found: Online) -> PairView:
         score = own(_unrounded(found.excluded[1] if found.excluded else found.weight[0], lets))
     elif not found.excluded and found.scores == first.acc:
         score = Ref(first.acc)
-    between = _pointwise([score, *([excluded] if excluded else [])], first.acc, lets)
+    accs = {shape.acc for shape in found.firsts}
+    between = _pointwise([score, *([excluded] if excluded else [])], accs, lets)
     between = tuple(msgspec.structs.replace(x, expr=own(x.expr)) for x in between)
     known: dict[str, Read] = {}
 
@@ -157,11 +180,20 @@ def _view(region: Region, found: Online) -> PairView:
         **dict.fromkeys(found.sums, "sum"),
         **dict.fromkeys(found.finite, "total"),
     }
+    firsts = [FirstProduct(s.acc, s.k[0], factors[2 * i], factors[2 * i + 1]) for i, s in enumerate(found.firsts)]
+    columns = second.n[0]
+    same = [f for f in firsts if extents[f.depth] == extents[columns] and _turned(values, columns, f.depth) == f.right]
+    firsts.sort(key=lambda f: f not in same)
     return PairView(
-        first.acc, second.acc, first.batch, found.rows, found.keys, first.k[0], second.n[0],
-        left, right, values, next(iter(kinds)), all(rounded), between, direct, score, excluded, low, high, known,
+        tuple(firsts), second.acc, first.batch, found.rows, found.keys, columns,
+        values, bool(same), next(iter(kinds)), all(rounded), between, direct, score, excluded, low, high, known,
         divided, found.nan_weight if found.nan_sum else None, epilogue, beside, of_rows,
     )  # fmt: skip
+
+
+def _turned(read: Read, axis: str, to: str) -> Read:
+    """The same elements, with `to` in place of `axis`."""
+    return Read(read.tensor, tuple(substitute(e, {axis: var(to)}) for e in read.map))
 
 
 def _through(e: RegionExpr, lets: Mapping[str, Let]) -> RegionExpr:
@@ -185,13 +217,13 @@ def _plain_read(e: RegionExpr) -> Read:
     return e
 
 
-def _pointwise(roots: list[RegionExpr], acc: str, lets: Mapping[str, Let]) -> tuple[Let, ...]:
-    """The lets that the roots use, directly or not, but `acc`, in the Region's order."""
+def _pointwise(roots: list[RegionExpr], accs: Set[str], lets: Mapping[str, Let]) -> tuple[Let, ...]:
+    """The lets that the roots use, directly or not, but `accs`, in the Region's order."""
     found: set[str] = set()
     stack = [n for e in roots for n in used_lets(e)]
     while stack:
         name = stack.pop()
-        if name != acc and name not in found:
+        if name not in accs and name not in found:
             if isinstance(lets[name].expr, Reduce | Scan):
                 raise _Refused(f"a score uses {name}, which reduces or scans")
             found.add(name)

@@ -15,11 +15,14 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, product
 from tatami.core.target import Target
 from tatami.poly_view.ir import ContractionPattern, Statement
-from tatami.tiny.ir import CastOp, ConstOp, Elementwise, IotaOp, Node, SizeOp
+from tatami.tiny.ir import CastOp, ConstOp, Elementwise, IotaOp, Node, PermuteOp, SizeOp
 
 LOSS = {"cpu": 0.1, "fma": 0.4, "tensor cores": 1.5}
 """What a pair adds to the time of its products: by AVX2 from 0.05 to 0.17, at depths and columns of 64 to 512; of GPUs
 between what is simulated for pairs and for two products, at 64 and 128: 0.3 to 0.9, and 1.4 to 1.6."""
+LOSS_OF_SEVERAL = {"cpu": 0.1, "fma": 0.5, "tensor cores": 1.7}
+"""The same of weights made of two products, whose arrays are larger: simulated 0.0 to 0.3 (fma) and 0.4 to 0.9, where the three
+products of matrices as deep as that wait for memory all the time."""
 SEEN = 0.5
 """Share of the weights that count where coordinates exclude some."""
 MULTIPLIED = {DType.fp16, DType.bf16, DType.fp32}
@@ -47,7 +50,7 @@ class StreamingCost:
 
     def is_worth(self, firsts: list[str], weights: str, second: str) -> bool:
         """Products of floats, rows and keys of an axis each. Of several first ones what the earlier give goes through memory
-        too, but a tile for each takes from the others' share of L1: by measurement the two are even."""
+        too. On CPUs a tile for each takes from the others' share of L1: by measurement the two are even."""
         first = firsts[0]
         sizes = {a.name: a.size for a in self.statements[first].axes}
         sides = [[a for a in side if sizes[a] != ONE] for side in (self.patterns[first].m, self.patterns[first].n)]
@@ -56,39 +59,46 @@ class StreamingCost:
             return False
         unit, flops = "cpu", sum(map(self.flops, (*firsts, second)))
         if self.target.kind == "cuda":
-            if len(firsts) > 1 or not self.has_template(first, weights, second):
+            if not self.has_template(firsts, weights, second):
                 return False
             narrow, tf32 = self.nodes[weights].dtype.is_narrow_float, self.nodes[weights].op == ROUNDED
             unit = "tensor cores" if narrow or tf32 else "fma"
             rate = self.target.flops_fp16 if narrow else self.target.flops_tf32 if tf32 else self.target.flops_fp32
             flops *= self.target.flops_fp32 / rate
         stored = estimate(product(sizes.values()), self.sizes) * self.nodes[weights].dtype.itemsize
-        more = (SEEN if self.is_zero_by_place(weights) else 1.0) * (1 + LOSS[unit]) - 1
-        delta, _ = fusion_delta(self.target, dflops=more * flops, dbytes=0, saved_bytes=2 * stored, launches=len(firsts))
+        loss = (LOSS_OF_SEVERAL if len(firsts) > 1 else LOSS)[unit]
+        more = (SEEN if self.is_zero_by_place(weights) else 1.0) * (1 + loss) - 1
+        between = [self.nodes[v].dtype.itemsize for v in firsts[1:]] if unit != "cpu" else []
+        saved = stored + estimate(product(sizes.values()), self.sizes) * sum(between)
+        delta, _ = fusion_delta(self.target, dflops=more * flops, dbytes=0, saved_bytes=2 * saved, launches=len(firsts))
         return stored > rates(self.target).cache and delta < 0
 
     def flops(self, contraction: str) -> float:
         s = self.statements[contraction]
         return 2 * estimate(product(a.size for a in (*s.axes, *s.reduced)), self.sizes)
 
-    def has_template(self, first: str, weights: str, second: str) -> bool:
-        """GPUs multiply four matrices of one type, as they lie in memory, with a depth and columns that shared memory holds."""
-        one, two = self.patterns[first], self.patterns[second]
+    def has_template(self, firsts: list[str], weights: str, second: str) -> bool:
+        """GPUs multiply matrices of one type, as they lie in memory, with a depth and columns that shared memory holds; of
+        several first products with one depth, and by warps."""
+        ones, two = [self.patterns[first] for first in firsts], self.patterns[second]
         values, columns = (two.rhs, two.n) if two.lhs.tensor == weights else (two.lhs, two.m)
-        operands = (one.lhs, one.rhs, values)
+        operands = (*(o for one in ones for o in (one.lhs, one.rhs)), values)
         kinds = {self.nodes[v].dtype for v in (weights, *(o.tensor for o in operands))}
-        widths = [a.size for a in self.statements[first].reduced if a.name in one.k]
-        widths += [a.size for a in self.statements[second].axes if a.name in columns and a.size != ONE]
+        depths = [[a.size for a in self.statements[f].reduced if a.name in one.k] for f, one in zip(firsts, ones, strict=True)]
+        widths = depths[0] + [a.size for a in self.statements[second].axes if a.name in columns and a.size != ONE]
         by_roles = self.target.arch == "sm_90a" and kinds <= NARROW
         most = WIDEST_OF_ROLES if by_roles else WIDEST
+        if any(depth != depths[0] for depth in depths) or (by_roles and len(firsts) > 1):
+            return False
         fits = len(widths) == 2 and all(0 < (size.as_int() or 0) <= most for size in widths)
         plain = not any(o.guards or None in o.map for o in operands)
-        return self.nodes[first].dtype == DType.fp32 and len(kinds) == 1 and kinds <= MULTIPLIED and fits and plain
+        sums = {self.nodes[first].dtype for first in firsts} == {DType.fp32}
+        return sums and len(kinds) == 1 and kinds <= MULTIPLIED and fits and plain
 
     def is_zero_by_place(self, weights: str) -> bool:
-        """Is it ``x where p else 0``, rounded or not, with p made of coordinates and numbers alone?"""
+        """Is it ``x where p else 0``, rounded or turned or not, with p made of coordinates and numbers alone?"""
         node = self.nodes[weights]
-        while isinstance(node.op, CastOp) or node.op == ROUNDED:
+        while isinstance(node.op, CastOp | PermuteOp) or node.op == ROUNDED:
             node = self.nodes[node.src[0]]
         if node.op != Elementwise("where"):
             return False

@@ -15,7 +15,7 @@ from tatami.loop.verify import verify as verify_loops
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import Binary, Let, Reduce, Ref, Region
 from tatami.region.online import Online, find_online
-from tatami.region.pair_view import pair_view
+from tatami.region.pair_view import PairView, pair_view
 from tests.loop.test_streaming import RANGE, TARGETS, plan_of
 
 
@@ -100,13 +100,15 @@ def region_of(graph: tt.Graph) -> Region:
     return region
 
 
-def test_both_first_products_are_known_and_gpus_say_why_not() -> None:
+def test_both_first_products_are_known_and_gpus_take_them_where_it_pays() -> None:
     region = region_of(gradient(600, 600))
     found = find_online(region)
     assert isinstance(found, Online) and len(found.firsts) == 2 and not found.top
-    assert pair_view(region) == "its weights are made of 2 products; the template takes 1"
-    stages = prepare(gradient(8192, 8192), target="sm80").stages
-    assert len([r for r in stages["region"].main.body if isinstance(r, Region)]) > 1
+    view = pair_view(region)
+    assert isinstance(view, PairView) and view.shared and [f.acc for f in view.firsts] == [f.acc for f in found.firsts]
+    for mask, count in (("", 3), ("causal", 1)):
+        stages = prepare(gradient(8192, 8192, width=64, mask=mask), target="sm80").stages
+        assert len([r for r in stages["region"].main.body if isinstance(r, Region)]) == count
 
 
 def test_a_first_product_that_needs_the_other_is_refused() -> None:

@@ -48,7 +48,7 @@ _FULL = 16
 """Multiply-adds that fill a body: beside so many a loop's own instructions cost nothing, and more steps only compile longer.
 Pointers that walk are such instructions: so many for each two of them, where a is a matrix."""
 PARTS = 4
-"""Panels that share the fetching of the next block: a row of it in so many steps."""
+"""Panels that share the fetching of the next block, a row of it in so many steps; where there are fewer, each fetches more."""
 GROUP = 8
 """Rows of b that the wide kernel reads side by side: as many streams as a prefetcher follows, and ways of L1."""
 AHEAD = 16
@@ -148,7 +148,7 @@ class _Tile:
     def parameters(self) -> str:
         """Of the function of one panel."""
         sizes = {"gemm": "", "table": "", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[self.kind]
-        more = ", const T *next" if self.fetches else ", const int64_t *at"
+        more = ", const T *next, int64_t some" if self.fetches else ", const int64_t *at"
         more += "".join(f", int64_t {p}" for p in sizes.split(", ") if p)
         return f"int64_t kc, const T *a, const T *b, T *c, int64_t first{more}"
 
@@ -168,16 +168,18 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
     else:
         tiles = "\n".join(f"static __attribute__((noinline)) {_tile_text(f'{tile}_{rows}', rows, t)}" for rows in heights)
     start, step, more = {
-        "gemm": ("k0 * r", "r * depth", ", next"),
+        "gemm": ("k0 * r", "r * depth", ", next, some"),
         "table": ("k0 * r", "r * depth", ", (const int64_t *)buffers[3] + k0"),
-        "into": ("k0 * r", "r * depth", ", next, sizes[4], sizes[5]"),
-        "rows": ("k0 * depth", "r", ", next, depth"),
-        "lies": ("k0", "r * depth", ", next, depth, sizes[4], sizes[5]"),
+        "into": ("k0 * r", "r * depth", ", next, some, sizes[4], sizes[5]"),
+        "rows": ("k0 * depth", "r", ", next, some, depth"),
+        "lies": ("k0", "r * depth", ", next, some, depth, sizes[4], sizes[5]"),
     }[t.kind]
     cases = "\n".join(f"    case {rows}: {tile}_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in heights)
     follows = f"""
     /* what follows b, a part of it under each panel: the next block of k, or the next sliver */
-    const T *next = b + (k1 - k0 + p % {PARTS} * (k1 - k0) / {PARTS}) * {"sizes[4]" if t.is_pitched else t.nr};"""
+    const T *next = b + (k1 - k0 + p % parts * (k1 - k0) / parts) * {"sizes[4]" if t.is_pitched else t.nr};"""
+    fetching = f"""
+  const int64_t parts = panels < {PARTS} ? panels : {PARTS}, some = ({PARTS} + parts - 1) / (parts ? parts : 1);"""
     return f"""{_head(element, t.lanes)}
 {tiles}
 int {name}(void *const *buffers, const int64_t *sizes) {{
@@ -185,7 +187,7 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
   T *c = buffers[2];
   const int64_t rows = sizes[0], depth = sizes[1], k0 = sizes[2], k1 = sizes[3];
   int64_t panels = (rows + {t.mr - 1}) / {t.mr};
-  int64_t least = panels > 1 ? rows / panels : rows, rest = rows - least * panels, over = 0;
+  int64_t least = panels > 1 ? rows / panels : rows, rest = rows - least * panels, over = 0;{fetching if t.fetches else ""}
   for (int64_t p = 0; p < panels; ++p) {{
     int64_t r = least;
     over += rest;
@@ -204,7 +206,7 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
 
 def _tile_text(function: str, rows: int, t: _Tile) -> str:
     """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them. Two prefetchers:
-    `ahead` of the rows of b in use, into L1; and `next`, a row in some steps, of those that the next call uses, into L2."""
+    `ahead` of the rows of b in use, into L1; and `next`, `some` rows every few steps, of those that the next call uses, into L2."""
     nr, lanes, vectors = t.nr, t.lanes, t.vectors
     b_pitch, c_pitch = ("bp", "cp") if t.is_pitched else (str(nr), str(nr))
 
@@ -263,7 +265,8 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
             out.append("    " + " ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines))
             if u == 0:
                 fetch = " ".join(f"__builtin_prefetch(next + {x}, 0, 2);" for x in t.lines) + f" next += {b_pitch};"
-                out.append(f"    {fetch}" if steps == PARTS else f"    if (k % {PARTS} == 0) {{ {fetch} }}")
+                fetch = f"int64_t x = some; do {{ {fetch} }} while (--x);"
+                out.append(f"    {{ {fetch} }}" if steps == PARTS else f"    if (k % {PARTS} == 0) {{ {fetch} }}")
         out += step(u)
     if t.fetches:
         out.append(f"    ahead += {steps} * {b_pitch};")

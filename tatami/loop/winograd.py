@@ -56,7 +56,7 @@ class _Winograd(ImageBlocks):
         """From position to position: a few lines more than needed, so that they do not share the sets of a cache."""
         self.pitch = self.block_columns * 2 + 2
         """Of the columns of one remainder."""
-        self.weights = self.packed_weights(plan, (expr(MATRICES**2), self.channels, self.filters), self.nr, "transformed")
+        self.weights = self.packed_weights(plan, (self.channels * MATRICES**2, self.filters), self.nr, "transformed")
         self.has_even_rows = (self.width.as_int() or 1) % 2 == 0 and self.across == ONE
 
     # -- the kernel ----------------------------------------------------------------------------
@@ -173,15 +173,18 @@ class _Winograd(ImageBlocks):
         return out
 
     def to_panels(self, panels: str, base: Expr, channel: Expr) -> Stmts:
-        """Balanced panels [channel][tile] of each position, as the micro-kernel divides rows."""
+        """Balanced panels [channel][tile] of each position, as the micro-kernel divides rows. Where a thread goes through the
+        channels in order, vectors run into the next one's tiles, which are written after; never over a panel's end."""
         count = ceildiv(self.tiles, expr(self.mr))
         q, y = self.counter(ceildiv(self.most, expr(self.mr))), self.counter(expr(self.mr))
         declare, first, r = self.balanced(self.tiles, var(q), count)
+        left = (self.channels - channel) * r if self.plan.split == "tiles" else r
+        active = minimum(left - var(y), expr(self.lanes))
         body: list[loop.Stmt] = []
         for p in range(self.products):
             value = loop.Load(self.positions, (self.most + self.lanes) * p + first + var(y), self.dtype, self.lanes)
             at = base + self.panel_step * p + first * self.channels + channel * r + var(y)
-            body.append(loop.Store(panels, at, value, minimum(r - var(y), expr(self.lanes))))
+            body.append(loop.Store(panels, at, value, active))
         copies = loop.For(y, ZERO, r, tuple(body), self.lanes, simd=True)
         return (loop.For(q, ZERO, count, (*declare, copies)),)
 
@@ -199,7 +202,7 @@ class _Winograd(ImageBlocks):
         across = len(self.column_tile.into)
         row = floordiv(var(p), expr(across))
         matrix = self.row_tile.matrix_of(row) * MATRICES + self.column_tile.matrix_of(var(p) - row * across)
-        weights = ((self.group() * MATRICES**2 + matrix) * self.slivers + sliver) * self.channels * self.nr
+        weights = ((self.group() * self.slivers + sliver) * MATRICES**2 + matrix) * self.channels * self.nr
 
         def block(k0: Expr, k1: Expr) -> Stmts:
             pointers = (

@@ -8,7 +8,7 @@ from math import prod
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.target import Target, lanes_of
+from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.choose_contraction import register_tile
 from tatami.plan.estimate import PEAK_SHARE_CONTRACTION, SECONDS_PER_PACKED_BYTE, clock, operations, roofline, trips
 from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Rejected
@@ -27,7 +27,8 @@ NARROW_SHARE, IDLE_SHARE = 0.92, 0.2
 registers for sums are idle."""
 CYCLES_PER_STORE = 10.0
 CYCLES_PER_LINE = 2.0
-"""Of a vector's way into a panel: across lines of which another channel writes the rest, or a line of its own."""
+"""Of a vector's way into a panel: across lines of which another channel writes the rest, or some lanes of it; whole vectors
+that are no lines, or lines of their own."""
 
 
 def find_winograd(region: Region) -> Convolution | str:
@@ -160,7 +161,8 @@ def winograd_estimate(
     seen = [RESULTS * n * s.stride + 2.0 for n, s in zip((height, width), found.slides)]
     into = vectors * 4.0 * products + outer * channels * seen[0] * seen[1] * 1.5 / lanes
     stores = tiles * channels * products / plan.mr * -(-plan.mr // lanes)
-    panels = stores * (CYCLES_PER_STORE if plan.mr % lanes else CYCLES_PER_LINE)
+    is_whole = plan.split == "tiles" and lanes * acc.dtype.itemsize < CACHE_LINE
+    panels = stores * (CYCLES_PER_LINE if is_whole or plan.mr % lanes == 0 else CYCLES_PER_STORE)
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
     back = tiles * slivers * plan.nr / lanes * (3.0 * products + RESULTS**2 * (4.0 + after))
     blocks = outer * -(-height // plan.rows) * -(-width // plan.columns)

@@ -153,21 +153,25 @@ def _transformed(region: Region, plan: CpuWinograd) -> PackedOperand | None:
     ]
     last = Let("v", (*own, _ROW, _COLUMN), dtype, _spread(_ROW, down, [Ref(let.name) for let in along], dtype))
     batch, channels, filters = found.shape.batch, found.channels, found.filters
-    lead, tail = tuple(var(a) for a in batch), (_linear(extents, channels), _linear(extents, filters))
+    lead, channel, filter_ = tuple(var(a) for a in batch), _linear(extents, channels), _linear(extents, filters)
     sizes = {a: extents[a] for a in own} | {_ROW: expr(MATRICES), _COLUMN: expr(MATRICES)}
-    entries = expr(MATRICES**2)
-    shape = (*(extents[a] for a in batch), entries, product(extents[a] for a in channels), product(extents[a] for a in filters))
+    each, count = (product(extents[a] for a in group) for group in (channels, filters))
+    shape = (*(extents[a] for a in batch), each * MATRICES**2, count)
+
+    def place(row: Expr, column: Expr) -> tuple[Expr, ...]:
+        """All matrices of a sliver of filters follow each other, as they are used."""
+        return (*lead, (row * MATRICES + column) * each + channel, filter_)
 
     def read(name: str) -> RegionExpr:
         def entry(row: Expr, column: Expr) -> RegionExpr:
-            return Read(name, (*lead, row * MATRICES + column, *tail))
+            return Read(name, place(row, column))
 
         def at(row: Expr) -> RegionExpr:
             return _lessened(columns, across, lambda column: entry(row, column), dtype)
 
         return _lessened(rows, down, at, dtype)
 
-    index = (*lead, var(_ROW) * MATRICES + var(_COLUMN), *tail)
+    index = place(var(_ROW), var(_COLUMN))
     return PackedOperand(plan.acc, found.weights, tensor, (*along, last), sizes, shape, index, plan.nr, read)
 
 

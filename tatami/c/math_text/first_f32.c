@@ -8,6 +8,7 @@ static inline void t_first_f32x@W(float *p, f32x@W x, int64_t n) {
 #elif defined(__AVX512VL__) && @W == 4
   __builtin_ia32_storeups128_mask((void *)p, x, (unsigned char)((1u << n) - 1u));
 #else
-  memcpy(p, &x, (size_t)n * sizeof(float));
+  if (n == @W) *(f32x@W_u *)p = x;
+  else memcpy(p, &x, (size_t)n * sizeof(float));
 #endif
 }

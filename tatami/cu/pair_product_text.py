@@ -20,14 +20,9 @@ ROWS_OF_LANE = "TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int h
 STEPS = "TT_UNROLL for (int q = 0; q < 4; ++q)"
 
 
-def tile_name(number: int) -> str:
-    """Of the registers that have a first product, the first of which become the weights."""
-    return f"t{number}" if number else "s"  # s1 is a size
-
-
 def scores_text(k: Kernel, w: Weights, number: int, rings: tuple[Ring, Ring], slots: tuple[str, str], l: Lines) -> None:
     """A first product of a block."""
-    left, right, s = w.firsts[number].left, w.firsts[number].right, tile_name(number)
+    left, right, s = w.firsts[number].left, w.firsts[number].right, w.tiles[number]
     l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int j = 0; j < BK / 8; ++j)")
     l.add(f"  TT_UNROLL for (int e = 0; e < 4; ++e) {s}[i][j][e] = 0.0f;")
     with l.block():

@@ -18,7 +18,6 @@ from tatami.core.scalar import number
 from tatami.cu.epilogue_text import let_lines, stored
 from tatami.cu.expr_text import SHORT, constant_text, factor_text, index_text, scalar_text
 from tatami.cu.lines import Lines
-from tatami.cu.pair_product_text import tile_name
 from tatami.gpu.ir import Kernel, StRows, Weights
 from tatami.plan.ir import INST_K
 from tatami.region.ir import Binary, Const, Let, Read, Ref, RegionExpr
@@ -128,7 +127,7 @@ def state_lines(k: Kernel, w: Weights, l: Lines) -> None:
         l.add(
             f"float top{n}, total{n}, factor{n};  // of a row: the largest score, this lane's part of the sum, its last change"
         )
-    lines = [f"float {f.array(tile_name(i), 'BK')};" for i in range(len(w.firsts))]
+    lines = [f"float {f.array(tile, 'BK')};" for tile in w.tiles]
     if w.shape != "fma":
         lines.append(f"tt_u32 p[{f.blocks}][BK / {INST_K[w.shape]}][4];")
     l.add(*lines[:-1], f"{lines[-1]}  // scores and weights of a block of keys")
@@ -190,8 +189,8 @@ def _scaled(k: Kernel, factor: str, l: Lines) -> None:
         l.add(*(f"{f.element('acc', 'j', f'2 * h{more}')} *= {factor};" for more in ("", " + 1")))
 
 
-def _score(k: Kernel, number: int = 0) -> str:
-    return fragments_of(k).element(tile_name(number), "e / 2", "2 * h + e % 2")
+def _score(k: Kernel, tile: str = "s") -> str:
+    return fragments_of(k).element(tile, "e / 2", "2 * h + e % 2")
 
 
 ELEMENTS = "TT_UNROLL for (int e = 0; e < BK / 4; ++e)"
@@ -258,8 +257,8 @@ def _direct_lines(k: Kernel, w: Weights, l: Lines) -> None:
             l.add(f"const float {name} = tt_bits_to_f32({other});")
         with l.block(_rows(k)):
             l.add(f"const tt_i64 m = tt_min_size({fragments_of(k).row} + 8 * h, M - 1);")
-            for i, acc in enumerate(accs):
-                l.add(f"const float {acc}_value = {_score(k, i)};")
+            for acc, tile in zip(accs, w.tiles, strict=True):
+                l.add(f"const float {acc}_value = {_score(k, tile)};")
             scope = let_lines(k, lets, l, known)
             l.add(f"{at} = {scalar_text(named(w.score), scope)[0]};")
             if not by_blocks:

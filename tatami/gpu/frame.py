@@ -23,6 +23,14 @@ PAIR_TOKENS: dict[str, TokenKind] = {
 """Of two products in one kernel: rows and keys in shared memory, scores, weights, weights as fragments."""
 
 
+def pair_tokens(firsts: int) -> dict[str, TokenKind]:
+    """`PAIR_TOKENS`, and those of the rows, keys and scores of further first products."""
+    more: dict[str, TokenKind] = {}
+    for i in range(1, firsts):
+        more |= {f"tQ{i}": "TokLoad", f"tK{i}": "TokLoad", f"tS{i}": "TokCompute"}
+    return PAIR_TOKENS | more
+
+
 def refuse(at: str, kind: str, why: list[str]) -> None:
     if why:
         raise TatamiError(*(fail(kind, at, w, "change that field of the plan").diagnostics[0] for w in why))

@@ -487,6 +487,11 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     by_rows: bool = False
     """A row's sum is written: weights are of score - 0 where the largest score is infinite, of either sign."""
 
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """What the registers are called that have the first products, the first of which become the weights; s1 is a size."""
+        return tuple(f"t{i}" if i else "s" for i in range(len(self.firsts)))
+
 
 class Groups(msgspec.Struct, frozen=True):
     """Row m is of the group number `matrix`: how many of the `count` integers `ends`[`index`], over e, are at most m. Operand B

@@ -16,7 +16,7 @@ import msgspec
 from tatami.core.expr import ONE, Expr, ceildiv, expr, product, substitute, var
 from tatami.core.kernel import Binding
 from tatami.gpu.copies import copy_width
-from tatami.gpu.frame import PAIR_TOKENS, bind_kernel, contraction_kernel, tile_stores
+from tatami.gpu.frame import bind_kernel, contraction_kernel, pair_tokens, tile_stores
 from tatami.gpu.ir import (
     CommitGroup,
     CpAsync,
@@ -185,9 +185,7 @@ def lower_sm80_pair(
         maps=(),
         split=plan.split,
     )
-    tokens = dict(PAIR_TOKENS)
-    for i in range(1, len(w.firsts)):
-        tokens |= {f"tQ{i}": "TokLoad", f"tK{i}": "TokLoad", f"tS{i}": "TokCompute"}
+    tokens = pair_tokens(len(w.firsts))
     kernel = msgspec.structs.replace(kernel, weights=w, tokens=tokens, grid={"x": "m", "y": "n", "z": "b"})
     kernel, binding = bind_kernel(p, kernel, {}, persistent=0)
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}

@@ -8,19 +8,20 @@
 
 While block k - 1's weights are multiplied with the values, block k's scores become weights (`overlap`); with `in_turns`
 one warpgroup exponentiates while the others multiply. Rows and keys are read from shared memory by both operands'
-descriptors, weights from registers, in which the scores were accumulated.
+descriptors, weights from registers, in which the scores were accumulated. Of weights made of several first products each has
+a ring and scores of its own; where the values are what the first one has at its right, its ring serves both.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from tatami.core.expr import Expr, expr
 from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.target import Target
-from tatami.gpu.frame import PAIR_TOKENS, bind_kernel, contraction_kernel, tile_stores
+from tatami.gpu.frame import bind_kernel, contraction_kernel, pair_tokens, tile_stores
 from tatami.gpu.ir import (
     Barrier,
     Epilogue,
@@ -53,6 +54,8 @@ from tatami.plan.ir import Sm90Pair
 from tatami.plan.pair_limits import needs_of_pair, threads_of_pair
 
 FIRST = expr(0)
+Side: TypeAlias = tuple[Expr, str, int]
+"""Size, coordinate, and extent on chip."""
 
 
 class Feed(NamedTuple):
@@ -67,11 +70,11 @@ class Feed(NamedTuple):
 
     @property
     def full(self) -> str:
-        return f"full_{self.token[1]}"
+        return f"full_{self.token[1:]}"
 
     @property
     def empty(self) -> str:
-        return f"empty_{self.token[1]}"
+        return f"empty_{self.token[1:]}"
 
     def load(self, block: Expr) -> tuple[Stmt, ...]:
         """Once the slot is free."""
@@ -97,24 +100,27 @@ def lower_sm90_pair(
     assert p.b is not None
     if not (p.k.as_int() or any(c.size == p.k and c.low > 0 for c in p.conditions)):
         raise refused(p, f"{p.k} keys may be none, of which there is no tensor map", "guard the plan by the size")
-    (first,) = w.firsts
+    values = msgspec.structs.replace(p.b, ring=w.firsts[0].right.ring) if plan.shared else p.b
     feeds: list[Feed] = []
     maps: list[TensorMapSpec] = []
     base = BARRIER_BYTES
-    for o, token, rows, inner, slots in (
-        (first.left, "tQ", (p.m, "m", bm), (w.depth, "d", plan.depth), 1),
-        (first.right, "tK", (p.k, "k", bk), (w.depth, "d", plan.depth), plan.stages),
-        (p.b, "tB", (p.n, "n", bn), (p.k, "k", bk), plan.stages),
-    ):
+    deep, across = (w.depth, "d", plan.depth), (p.k, "k", bk)
+    operands: list[tuple[Operand, str, Side, Side, int]] = []
+    for i, f in enumerate(w.firsts):
+        operands.append((f.left, f"tQ{i or ''}", (p.m, "m", bm), deep, 1))
+        operands.append((f.right, f"tK{i or ''}", across, deep, plan.stages))
+    if not plan.shared:
+        operands.append((p.b, "tB", (p.n, "n", bn), across, plan.stages))
+    for o, token, rows, inner, slots in operands:
         feed, spec = _feed(p, o, token, rows, inner, slots, base)
         feeds.append(feed)
         maps.append(spec)
         base += feed.ring.tma_pitch * slots
     barriers: list[Barrier] = []
-    for f in feeds:
-        for name in (f.full, f.empty):
+    for feed in feeds:
+        for name in (feed.full, feed.empty):
             at = 8 * sum(b.slots for b in barriers)
-            barriers.append(Barrier(name, at, f.ring.slots, "tiles" if f.ring.once else "blocks", f.ring.name))
+            barriers.append(Barrier(name, at, feed.ring.slots, "tiles" if feed.ring.once else "blocks", feed.ring.name))
     if plan.in_turns:
         barriers.append(Barrier("go", 8 * sum(b.slots for b in barriers), plan.consumers, "rounds"))
     kernel = contraction_kernel(
@@ -126,20 +132,20 @@ def lower_sm90_pair(
         rows=plan.consumers,
         cols=1,
         a=Operand("", p.a_dtype),
-        b=p.b,
+        b=values,
         smem=tuple(f.ring for f in feeds),
         barriers=tuple(barriers),
         model="mbarrier",
         template="pair",
         shared=needs_of_pair(plan, target).smem_bytes,
         origin="kernel",
-        body=_body(p, plan, feeds, (*joined, *tile_stores(p, tail, 8, own=2, quad=bn % 32 == 0))),
+        body=_body(p, w, plan, feeds, (*joined, *tile_stores(p, tail, 8, own=2, quad=bn % 32 == 0))),
         bind={},
         tail=tail,
         maps=tuple(f.desc for f in feeds),
         split=plan.split,
     )
-    tokens = dict(PAIR_TOKENS)
+    tokens = pair_tokens(len(w.firsts))
     kernel = msgspec.structs.replace(kernel, weights=w, tokens=tokens, grid={}, uneven=True, section=plan.section)
     specs = placed(maps, len(kernel.params) + len(p.symbols))
     kernel, binding = bind_kernel(p, kernel, {}, persistent=target.sms, maps=specs)
@@ -150,12 +156,12 @@ def _feed(
     p: Problem,
     o: Operand,
     token: str,
-    rows: tuple[Expr, str, int],
-    inner: tuple[Expr, str, int],
+    rows: Side,
+    inner: Side,
     slots: int,
     base: int,
 ) -> tuple[Feed, TensorMapSpec]:
-    """The ring of an operand whose slots hold `rows` by `inner`, as (size, coordinate, extent), in boxes of a swizzle's
+    """The ring of an operand whose slots hold `rows` by `inner`, in boxes of a swizzle's
     span along the axis that is contiguous in memory."""
     across, along = (rows, inner) if o.major == "k" else (inner, rows)
     columns = span_columns(along[2])
@@ -163,31 +169,48 @@ def _feed(
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
     pitch = o.stride_mn if o.major == "k" else o.stride_k
     spec, coords = tensor_map(p, o.param, (along[:2], across[:2]), pitch, o.offset, [columns, across[2]])
-    ring = Ring(o.ring, base, across[2] * boxes, columns * 2, slots, columns * 2, once=token == "tQ")
-    return Feed(ring, token, f"{token[1]}_desc", coords, boxes, o.major == "mn"), spec
+    ring = Ring(o.ring, base, across[2] * boxes, columns * 2, slots, columns * 2, once=token.startswith("tQ"))
+    return Feed(ring, token, f"{token[1:]}_desc", coords, boxes, o.major == "mn"), spec
 
 
-def _body(p: Problem, plan: Sm90Pair, feeds: list[Feed], stores: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    q, k, v = feeds
+def _body(p: Problem, w: Weights, plan: Sm90Pair, feeds: list[Feed], stores: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    assert p.b is not None
+    count = len(w.firsts)
+    lefts, rights = feeds[: 2 * count : 2], feeds[1 : 2 * count : 2]
+    v = rights[0]._replace(trans=p.b.major == "mn") if plan.shared else feeds[-1]
+    used_once = rights[1:] if plan.shared else rights
+    streamed = rights if plan.shared else [*rights, v]
     _, bn, bk = plan.tile
     dtype = f"{p.b_dtype}_fp32acc"
-    produce = (*q.load(FIRST), Loop("blocks", (*k.load(K), *v.load(K))))
+    loads = [s for f in streamed for s in f.load(K)]
+    produce = (*(s for f in lefts for s in f.load(FIRST)), Loop("blocks", tuple(loads)))
 
-    def scores(block: Expr) -> Wgmma:
-        needs = (Token("tQ", FIRST), Token("tK", block))
-        names = q.ring.name, k.ring.name
-        done = Token("tS", block)
-        return Wgmma("s", *names, f"m64n{bk}k16", plan.depth // 16, dtype, block, q.trans, k.trans, needs, done, fresh=True)
+    def scores(block: Expr) -> list[Stmt]:
+        shape, steps = f"m64n{bk}k16", plan.depth // 16
+        out: list[Stmt] = []
+        for i, (q, k, tile) in enumerate(zip(lefts, rights, w.tiles, strict=True)):
+            needs, done = (Token(q.token, FIRST), Token(k.token, block)), Token(f"tS{i or ''}", block)
+            names = q.ring.name, k.ring.name
+            out.append(Wgmma(tile, *names, shape, steps, dtype, block, q.trans, k.trans, needs, done, fresh=True))
+        return out
+
+    def there(block: Expr) -> tuple[Stmt, ...]:
+        return tuple(k.there(block) for k in rights)
+
+    def multiplied(block: Expr, pending: int = 0) -> tuple[Stmt, ...]:
+        """The scores; what no other product reads is free."""
+        names = tuple(Token(f"tS{i or ''}", block) for i in range(count))
+        return (Wait(names, "wgmma_group", pending=pending), *(k.free(block) for k in used_once))
 
     def result(block: Expr) -> tuple[Stmt, ...]:
-        needs = (Token("tP", block), Token("tB", block))
+        needs = (Token("tP", block), Token(v.token, block))
         return (
-            v.there(block),
+            *(() if plan.shared else (v.there(block),)),
             Wgmma("acc", "", v.ring.name, f"m64n{bn}k16", bk // 16, dtype, block, False, v.trans, needs, Token("tMMA", block)),
         )
 
     def weigh(block: Expr) -> Weigh:
-        return Weigh("s", block, Token("tS", block), Token("tW", block))
+        return Weigh("s", block, Token(f"tS{count - 1 or ''}", block), Token("tW", block))
 
     def rescale(block: Expr) -> Rescale:
         return Rescale("acc", block, Token("tW", block), Token("tP", block))
@@ -201,58 +224,55 @@ def _body(p: Problem, plan: Sm90Pair, feeds: list[Feed], stores: tuple[Stmt, ...
             MBarrierArrive("go", block),
         )
 
-    def done(token: str, block: Expr, pending: int = 0) -> Wait:
-        return Wait((Token(token, block),), "wgmma_group", pending=pending)
+    def done(block: Expr) -> Wait:
+        return Wait((Token("tMMA", block),), "wgmma_group")
 
     consume: tuple[Stmt, ...]
     if plan.overlap:
         consume = (
             ZeroAcc("acc"),
-            q.there(FIRST),
-            k.there(FIRST),
-            *my_turn(FIRST, scores(FIRST)),
-            done("tS", FIRST),
-            k.free(FIRST),
+            *(q.there(FIRST) for q in lefts),
+            *there(FIRST),
+            *my_turn(FIRST, *scores(FIRST)),
+            *multiplied(FIRST),
             weigh(FIRST),
             rescale(FIRST),
             Loop(
                 "blocks",
                 (
-                    k.there(K),
-                    *my_turn(K, scores(K), *result(K - 1)),
-                    done("tS", K, pending=1),
-                    k.free(K),
+                    *there(K),
+                    *my_turn(K, *scores(K), *result(K - 1)),
+                    *multiplied(K, pending=1),
                     weigh(K),
-                    done("tMMA", K - 1),
+                    done(K - 1),
                     v.free(K - 1),
                     rescale(K),
                 ),
                 first=1,
             ),
-            q.free(LAST),
+            *(q.free(LAST) for q in lefts),
             *result(LAST),
-            done("tMMA", LAST),
+            done(LAST),
             v.free(LAST),
         )
     else:
         consume = (
             ZeroAcc("acc"),
-            q.there(FIRST),
+            *(q.there(FIRST) for q in lefts),
             Loop(
                 "blocks",
                 (
-                    k.there(K),
-                    *my_turn(K, scores(K)),
-                    done("tS", K),
-                    k.free(K),
+                    *there(K),
+                    *my_turn(K, *scores(K)),
+                    *multiplied(K),
                     weigh(K),
                     rescale(K),
                     *result(K),
-                    done("tMMA", K),
+                    done(K),
                     v.free(K),
                 ),
             ),
-            q.free(LAST),
+            *(q.free(LAST) for q in lefts),
         )
     consume = (*consume, Epilogue("acc", p.lets, Token("tMMA", LAST), Token("tE", LAST), True), *stores)
     per_slot = WARPS * plan.consumers

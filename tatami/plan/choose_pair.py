@@ -27,6 +27,10 @@ WIDE_TILES = ((128, 32, 32), (64, 32, 32), (128, 32, 16), (64, 32, 16), (64, 16,
 STAGES = (1, 2)
 ROLE_TILES = ((2, 176), (2, 128), (2, 112), (2, 80), (2, 64), (3, 128), (3, 96), (3, 64), (1, 128), (1, 64))
 """Warpgroups of 64 rows, keys of a block: those of public kernels before smaller ones (notes: gpu §4)."""
+ROLE_TILES_OF_SEVERAL = ((2, 96), (2, 80), (2, 64), (2, 48), (2, 32), (3, 32), (1, 96), (1, 64))
+"""The same with a tile of registers for each of several first products."""
+ROLE_STAGES_OF_SEVERAL = (2, 3, 4)
+"""Keys that are values stay until both products have read them: with two slots the next ones would come late."""
 WIDEST = 256
 """Depth and columns that registers and shared memory take."""
 SECTION_BYTES = 32 << 20
@@ -86,11 +90,7 @@ def tunable_pairs(region: Region, target: Target, sizes: Mapping[str, int]) -> t
         return ()
     view, _ = found
     tiles = tuple((consumers, keys) for consumers in (1, 2, 3) for keys in range(32, 257, 16))
-    plans = [
-        msgspec.structs.replace(p, stages=stages)
-        for p in _role_plans(region, view, target, sizes, tiles)
-        for stages in (2, 3, 4)
-    ]
+    plans = _role_plans(region, view, target, sizes, tiles, (2, 3, 4))
     fits = [p for p in plans if not [*pair_rules(p, view), *pair_limits(p, target, registers_of_weights(view))]]
     return _ranked([(p, pair_estimate(region, view, p, target, sizes)) for p in fits], target)
 
@@ -173,25 +173,30 @@ def _role_plans(
     view: PairView,
     target: Target,
     sizes: Mapping[str, int],
-    tiles: tuple[tuple[int, int], ...] = ROLE_TILES,
+    tiles: tuple[tuple[int, int], ...] = (),
+    stages: tuple[int, ...] = (),
 ) -> list[Sm90Pair]:
     """Where rows see different keys, tiles of several batches are mixed: at most as many as L2 holds keys and values of,
     and of known sizes as many as leave the SMs even."""
     extents = all_axes(region)
     depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
+    others = tuple(f.acc for f in view.firsts[1:])
     most = 0
     if view.low or view.high:
-        bytes_of_batch = 2 * size_at(extents[view.keys], sizes) * (depth + columns)
+        streamed = len(view.firsts) * depth + (0 if view.shared else columns)
+        bytes_of_batch = 2 * size_at(extents[view.keys], sizes) * streamed
         most = min(MAX_SECTION, max(1, SECTION_BYTES // max(1, bytes_of_batch)))
     known = all(extents[a].as_int() is not None for a in (*view.batch, view.rows, view.keys))
     out: list[Sm90Pair] = []
-    for consumers, keys in tiles:
-        plan = Sm90Pair(view.first, view.second, (64 * consumers, columns, keys), depth, consumers, 2, ())
+    for consumers, keys in tiles or (ROLE_TILES_OF_SEVERAL if others else ROLE_TILES):
+        tile = (64 * consumers, columns, keys)
+        plan = Sm90Pair(view.first, view.second, tile, depth, consumers, 2, (), others=others, shared=view.shared)
         section = balanced_section(region, view, plan, target, sizes, most) if most and known else most
         tail = _tail(view, extents, plan)
         plan = msgspec.structs.replace(plan, registers=REGISTERS[consumers], section=section, predicate_tail=tail)
         for in_turns in (True, False) if consumers > 1 else (False,):
-            out.append(msgspec.structs.replace(plan, in_turns=in_turns))
+            for slots in stages or (ROLE_STAGES_OF_SEVERAL if others else (2,)):
+                out.append(msgspec.structs.replace(plan, in_turns=in_turns, stages=slots))
     return out
 
 
@@ -227,8 +232,6 @@ def _tail(view: PairView, extents: Mapping[str, Expr], plan: PairPlan) -> tuple[
 
 def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str:
     """Which rule of wgmma or of tensor maps an operand breaks; "" for none. Sizes that a guard can promise break none."""
-    if len(view.firsts) > 1:
-        return f"weights made of {len(view.firsts)} products: a warpgroup has registers for one product's scores"
     if not view.dtype.is_narrow_float:
         return f"wgmma multiplies fp16 and bf16, not {view.dtype}"
     memrefs = {p.name: p.memref for p in region.inputs}

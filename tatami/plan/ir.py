@@ -352,6 +352,9 @@ class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """Batches whose tiles are mixed, those of the last rows first, which see the most keys; 0: one batch after the other."""
     split: int = 1
     """As in Sm80Pair."""
+    others: tuple[str, ...] = ()
+    shared: bool = False
+    """As in Sm80Pair."""
     dependent_launch: bool = False
     """As in Sm90Mma."""
     algo_choice: dict[str, str] = {}

@@ -47,12 +47,12 @@ def element_bytes(plan: PairPlan) -> int:
 
 def firsts_of(plan: PairPlan) -> int:
     """Products that the weights are made of."""
-    return 1 + len(plan.others) if isinstance(plan, Sm80Pair) else 1
+    return 1 + len(plan.others)
 
 
 def values_of(plan: PairPlan) -> int:
     """Elements of a key that the second product alone has copied."""
-    return 0 if isinstance(plan, Sm80Pair) and plan.shared else plan.tile[1]
+    return 0 if plan.shared else plan.tile[1]
 
 
 def streamed_of(plan: PairPlan) -> int:
@@ -69,10 +69,9 @@ def row_bytes_of(shape: str, elements: int) -> int:
 def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
     """Accumulators of all products, fragments of A, and addresses. Shared memory: the rows of first operands once, a slot
     per stage of the others; in rows of whole 64 or 128 bytes, or in slots of whole swizzle atoms."""
-    bm, bn, bk = plan.tile
+    (bm, bn, bk), firsts = plan.tile, firsts_of(plan)
     match plan:
         case Sm80Pair():
-            firsts = firsts_of(plan)
             registers = plan.warp_rows * (bn + firsts * bk) // 32 + plan.warp_rows + 72
             registers += plan.warp_rows * bk // 32 if plan.inst_shape == "m16n8k8" else 0
             registers += plan.warp_rows * (firsts - 1) if plan.inst_shape == "fma" else 0
@@ -80,9 +79,10 @@ def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
             smem = bm * firsts * depth + plan.stages * bk * (firsts * depth + columns)
             return resident(target, threads_of_pair(plan), smem, registers, registers)
         case Sm90Pair():
-            registers = bn // 2 + bk // 2 + bk // 4 + 32
-            slots = [-(-rows * columns * 2 // 1024) * 1024 for rows, columns in ((bm, plan.depth), (bk, plan.depth), (bk, bn))]
-            smem = BARRIER_BYTES + slots[0] + plan.stages * (slots[1] + slots[2])
+            registers = bn // 2 + firsts * bk // 2 + bk // 4 + 32
+            operands = ((bm, plan.depth), (bk, plan.depth), (bk, values_of(plan)))
+            slots = [-(-rows * columns * 2 // 1024) * 1024 for rows, columns in operands]
+            smem = BARRIER_BYTES + firsts * slots[0] + plan.stages * (firsts * slots[1] + slots[2])
             total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
             threads = threads_of_pair(plan)
             return resident(target, threads, smem, registers, -(-total // threads))
@@ -95,25 +95,27 @@ def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
     if shape != (wanted := sm80_instruction(view.dtype, view.tf32)):
         kind = f"{view.dtype} rounded to tf32" if view.tf32 else str(view.dtype)
         out.append(f"inst_shape {shape} does not multiply {kind}; {wanted} does")
+    if plan.others != (others := tuple(f.acc for f in view.firsts[1:])):
+        out.append(f"others {', '.join(plan.others) or 'none'}; the Region has {', '.join(others) or 'none'}")
+    if plan.shared and (not view.shared or plan.depth != bn):
+        out.append("shared: the second product's values are not what the first one multiplies by")
     match plan:
         case Sm80Pair():
             if plan.warp_rows not in (16, 32) or bm < 16 or bm % plan.warp_rows:
                 return [f"{bm} rows by warps of {plan.warp_rows}: a warp has 16 or 32 rows, a tile whole warps"]
             if plan.width not in (1, 2, 4, 8):
                 out.append(f"width {plan.width} is none of 1, 2, 4, 8")
-            if plan.others != (others := tuple(f.acc for f in view.firsts[1:])):
-                out.append(f"others {', '.join(plan.others) or 'none'}; the Region has {', '.join(others) or 'none'}")
-            if plan.shared and (not view.shared or plan.depth != bn):
-                out.append("shared: the second product's values are not what the first one multiplies by")
         case Sm90Pair():
-            if len(view.firsts) > 1:
-                return [f"weights made of {len(view.firsts)} products: a warpgroup has registers for one product's scores"]
             if plan.consumers not in (1, 2, 3) or bm != 64 * plan.consumers:
                 return [f"{bm} rows by {plan.consumers} consumers: one to three warpgroups have 64 rows each"]
             if max(bn, bk, plan.depth) > 256:
                 out.append(f"{bn} columns, {bk} keys, depth {plan.depth}: wgmma and a TMA box have 256 at most")
             if plan.in_turns and plan.consumers == 1:
                 out.append("in_turns: one consumer has nobody to take turns with")
+            if plan.shared and plan.overlap and plan.stages == 1:
+                out.append(
+                    "shared with overlap, and one stage: the next block's keys wait for this block's, which are the values"
+                )
             if plan.section and plan.split > 1:
                 out.append(f"section {plan.section} with split {plan.split}: parts of the keys are not mixed")
             if not 0 <= plan.section <= MAX_SECTION:

@@ -7,7 +7,7 @@ import msgspec
 from tatami.core.target import Target
 from tatami.plan.instruction_figures import figures_of
 from tatami.plan.ir import Sm80Pair, Sm90Pair
-from tatami.plan.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair, values_of
+from tatami.plan.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair
 from tatami.plan.pair_work import PairWork
 
 WARPS = 4
@@ -56,8 +56,8 @@ class PairPipeline(msgspec.Struct, frozen=True):
     rows_bytes: float
     """Of the first operand, per tile."""
     keys_bytes: float
+    """But of those that are the values (`shared`)."""
     values_bytes: float
-    """0: the keys are the values."""
     missed: float
     """Of keys and values, the share that L2 lacks."""
     store_bytes: float
@@ -73,6 +73,8 @@ class PairPipeline(msgspec.Struct, frozen=True):
     """The next block's scores are multiplied while this block's become weights."""
     in_turns: bool = False
     persistent: bool = False
+    shared: bool = False
+    """The scores are made of the values too."""
 
 
 def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: WeightWork | None = None) -> PairPipeline:
@@ -91,8 +93,8 @@ def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: Wei
         result=multiply_of(plan, rows, bn, bk, target, from_registers=True),
         weighing=weighing_of(rows, bk, bn, target) if weight is None else direct_weighing_of(rows * bk, weight, target),
         rows_bytes=bm * firsts * plan.depth * size,
-        keys_bytes=bk * firsts * plan.depth * size,
-        values_bytes=bk * values_of(plan) * size,
+        keys_bytes=bk * (firsts - plan.shared) * plan.depth * size,
+        values_bytes=bk * bn * size,
         missed=work.missed,
         store_bytes=rows * bn * (size if plan.split == 1 else 4),
         store_lines=lines,
@@ -102,6 +104,7 @@ def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: Wei
         overlap=isinstance(plan, Sm90Pair) and plan.overlap,
         in_turns=isinstance(plan, Sm90Pair) and plan.in_turns,
         persistent=isinstance(plan, Sm90Pair),
+        shared=plan.shared,
     )
 
 

@@ -85,9 +85,8 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
             result = replace(plan, first=let(plan.first), second=let(plan.second))
         case Sm80Pair() | Sm90Pair():
             tail = tuple(axis(a) for a in plan.predicate_tail)
-            result = replace(plan, first=let(plan.first), second=let(plan.second), predicate_tail=tail)
-            if isinstance(result, Sm80Pair):
-                result = replace(result, others=tuple(let(n) for n in result.others))
+            others = tuple(let(n) for n in plan.others)
+            result = replace(plan, first=let(plan.first), others=others, second=let(plan.second), predicate_tail=tail)
         case CpuSplit():
             result = CpuSplit(tuple(tuple(let(n) for n in p) for p in plan.parts))
         case _:

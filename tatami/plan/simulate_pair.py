@@ -176,6 +176,8 @@ class Cta:
             now = yield from self.there(self.rows, tile)
             for block in range(step, step + blocks):
                 now = yield from self.there(self.keys, block)
+                if p.shared:
+                    now = yield from self.there(self.values, block)
                 now = yield from self.my_turn(now, g, block)
                 scores = self.start(now, g, p.scores)
                 if block > step:
@@ -200,13 +202,15 @@ class Cta:
     def plain(self, g: int, at: float) -> Role:
         """With more than one slot threads without roles meet once a block."""
         p = self.p
-        early = p.specialised or (p.stages == 1 and p.values_bytes > 0)
+        early = p.specialised or (p.stages == 1 and not p.shared)
         now = yield at
         step = 0
         for tile, blocks in enumerate(self.tiles):
             now = yield from self.there(self.rows, tile)
             for block in range(step, step + blocks):
                 now = yield from self.there(self.keys, block)
+                if p.shared:
+                    now = yield from self.there(self.values, block)
                 now = yield from self.my_turn(now, g, block)
                 scores = self.start(now, g, p.scores)
                 self.pass_on(now, g)

@@ -79,7 +79,7 @@ class StreamingCost:
 
     def has_template(self, firsts: list[str], weights: str, second: str) -> bool:
         """GPUs multiply matrices of one type, as they lie in memory, with a depth and columns that shared memory holds; of
-        several first products with one depth, and by warps."""
+        several first products with one depth."""
         ones, two = [self.patterns[first] for first in firsts], self.patterns[second]
         values, columns = (two.rhs, two.n) if two.lhs.tensor == weights else (two.lhs, two.m)
         operands = (*(o for one in ones for o in (one.lhs, one.rhs)), values)
@@ -88,7 +88,7 @@ class StreamingCost:
         widths = depths[0] + [a.size for a in self.statements[second].axes if a.name in columns and a.size != ONE]
         by_roles = self.target.arch == "sm_90a" and kinds <= NARROW
         most = WIDEST_OF_ROLES if by_roles else WIDEST
-        if any(depth != depths[0] for depth in depths) or (by_roles and len(firsts) > 1):
+        if any(depth != depths[0] for depth in depths):
             return False
         fits = len(widths) == 2 and all(0 < (size.as_int() or 0) <= most for size in widths)
         plain = not any(o.guards or None in o.map for o in operands)

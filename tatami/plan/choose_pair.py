@@ -157,9 +157,8 @@ def _warp_plans(region: Region, view: PairView) -> list[PairPlan]:
     depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
     shape = sm80_instruction(view.dtype, view.tf32)
     others = tuple(f.acc for f in view.firsts[1:])
-    plan = Sm80Pair(
-        view.first, view.second, (0, columns, 0), depth, 0, 0, (), inst_shape=shape, others=others, shared=view.shared
-    )
+    shared = view.shared and shape != "fma"
+    plan = Sm80Pair(view.first, view.second, (0, columns, 0), depth, 0, 0, (), inst_shape=shape, others=others, shared=shared)
     plans = [
         msgspec.structs.replace(plan, tile=(rows, columns, keys), warp_rows=warp_rows, stages=stages)
         for rows, keys, warp_rows in (TILES if view.dtype.is_narrow_float else WIDE_TILES)

@@ -103,6 +103,10 @@ def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
         case Sm80Pair():
             if plan.warp_rows not in (16, 32) or bm < 16 or bm % plan.warp_rows:
                 return [f"{bm} rows by warps of {plan.warp_rows}: a warp has 16 or 32 rows, a tile whole warps"]
+            if plan.shared and plan.inst_shape == "fma":
+                out.append(
+                    "shared with fma: rows that are swizzled for one product take a register for each address of the other"
+                )
             if plan.width not in (1, 2, 4, 8):
                 out.append(f"width {plan.width} is none of 1, 2, 4, 8")
         case Sm90Pair():

@@ -157,13 +157,16 @@ def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, 
             if copies := wide_copies(kernel):
                 yield from multiple("LDGSTS", copies)
         case Sm90Pair():
-            yield from multiple("HGMMA", (plan.depth + plan.tile[2]) // 16)
+            firsts = 1 + len(plan.others)
+            yield from multiple("HGMMA", (firsts * plan.depth + plan.tile[2]) // 16)
             yield from none("HMMA", "LDGSTS")
-            if ops["UTMALDG"] < 3 or ops["USETMAXREG"] != 2:
+            if ops["UTMALDG"] < 2 * firsts + (not plan.shared) or ops["USETMAXREG"] != 2:
                 yield f"{ops['UTMALDG']} UTMALDG, {ops['USETMAXREG']} USETMAXREG"
         case Sm80Pair(inst_shape="fma"):
             rows, (_, bn, bk) = plan.warp_rows // 8, plan.tile
-            if ops["FFMA"] < rows * (2 * bk + bk * bn // 4):  # two steps of four along the depth at least, and all keys
+            if ops["FFMA"] < rows * (
+                2 * bk * (1 + len(plan.others)) + bk * bn // 4
+            ):  # two steps of four along the depth at least, and all keys
                 yield f"{ops['FFMA']} FFMA"
             yield from none("HMMA", "LDSM")
         case Sm80Pair():

@@ -80,16 +80,26 @@ def _active(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _second(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """second_<element>x<W>(p): p[0], p[2], …: two loads that meet, so that nothing past the last of them is read."""
+    """second_<element>x<W>(p): p[0], p[2], …: two loads that meet, so that nothing past the last of them is read. Registers
+    of two halves of four are shuffled within these, then their pairs are put in order: an instruction each, which gcc does
+    not find."""
     element = base.removeprefix("second_")
     v = needs.vector(element, lanes)
-    order = ", ".join(str(2 * i if 2 * i < lanes else 2 * i + 1) for i in range(lanes))
+    order = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
     elements = ", ".join(f"p[{2 * i}]" for i in range(lanes))
+    two = f"*(const {v}_u*)p, *(const {v}_u*)(p + {lanes - 1})"
+    if (lanes, SHORT_SIZE[element]) == (8, 4):
+        pairs = needs.vector("f64", 4)
+        halves = ", ".join(str(order[i]) for i in (0, 1, 4, 5, 2, 3, 6, 7))
+        steps = (
+            f"  {pairs} x = ({pairs})__builtin_shufflevector({two}, {halves});\n"
+            f"  return ({v})__builtin_shufflevector(x, x, 0, 2, 1, 3);\n"
+        )
+    else:
+        steps = f"  return __builtin_shufflevector({two}, {', '.join(map(str, order))});\n"
     return (
         f"static inline {v} t_{key}(const {SHORT_C[element]}* p) {{\n"
-        f"#if defined(__clang__) || __GNUC__ >= 12\n"
-        f"  return __builtin_shufflevector(*(const {v}_u*)p, *(const {v}_u*)(p + {lanes - 1}), {order});\n"
-        f"#else\n  return ({v}){{{elements}}};\n#endif\n}}"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n{steps}#else\n  return ({v}){{{elements}}};\n#endif\n}}"
     )
 
 

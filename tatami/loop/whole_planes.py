@@ -51,11 +51,6 @@ class _WholePlanes(Windows):
         self.scratch = self.scratch_of((per_turn * self.plane.seen, pitch), size)
         return self.scratch, self.clear(ZERO, size)
 
-    def rows_together(self, terms: int) -> int:
-        """Twice as many as of blocks, in groups of about the same size: a row is a vector or two."""
-        height = self.height.as_int() or 1
-        return -(-height // -(-height // (2 * super().rows_together(terms))))
-
     def fill(self) -> Stmts:
         """The rows of one plane, which lie one after the other there too."""
         plane, x = self.plane, self.counter(expr(self.plane.rows * self.plane.pitch))

@@ -101,8 +101,9 @@ class Windows(Tiles):
         return buffer
 
     def rows_together(self, terms: int) -> int:
-        """Rows that share what they load."""
-        return 4 if terms <= 64 else 2 if terms <= 128 else 1
+        """Rows that share what they load, in groups of about the same size."""
+        most, height = 8 if terms <= 64 else 4 if terms <= 128 else 2, self.block.as_int()
+        return most if not height else -(-height // -(-height // most))
 
     def each_item(self, first: Expr, count: Expr, make: Callable[[], Stmts]) -> loop.For:
         """`make` for the blocks of rows first, first + 1, …: where each is, and which rows of the scratch it has."""

@@ -115,9 +115,9 @@ def winograd_candidate(
 def _winograd_plan(
     region: Region, found: Convolution, tile: tuple[int, int], weights: str, target: Target, sizes: Mapping[str, int]
 ) -> CpuWinograd:
-    """Blocks of tiles whose panels fill half of L2, whole rows where they can; where weights stay in L2 beside them, so few
-    that two copies of a channel's tiles stay in L1: what is transformed, and the lines of panels that the next channel goes on
-    with."""
+    """Blocks of tiles whose panels and sums fill three quarters of L2, whole rows where they can; where weights stay in L2
+    beside them, so few that two copies of a channel's tiles stay in L1: what is transformed, and the lines of panels that the
+    next channel goes on with."""
     mr, nr = tile
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     extents = all_axes(region)
@@ -125,7 +125,7 @@ def _winograd_plan(
     channels, filters = (trips(region, group, sizes) for group in (found.channels, found.filters))
     cores = max(1, target.cores)
     outer = trips(region, (*found.shape.batch, *found.images), sizes)
-    most = max(mr, target.l2_bytes // 2 // (products_of(found.slides) * itemsize * (channels + nr)))
+    most = max(mr, target.l2_bytes * 3 // 4 // (products_of(found.slides) * itemsize * (channels + nr)))
     if MATRICES**2 * channels * filters * itemsize <= target.l2_bytes // 2:
         kept = target.l1_bytes // 3 // (2 * products_of(found.slides) * itemsize)
         most = min(most, max(4 * mr, min(kept, outer * height * width // (4 * cores))))

@@ -28,6 +28,8 @@ DIRECT_REGISTERS = 50
 """What arithmetic of direct weights takes, and what they read of a row or a key: with fewer ptxas spills."""
 PLACE_REGISTERS = 95
 """The same where something is read at each place, as a mask is."""
+WARP_PLACE_REGISTERS = 24
+"""What a warp of 32 rows takes for that beside two first products; with fewer ptxas spills."""
 MAX_SECTION = 1024
 """Batches whose tiles are mixed: kernels count a section's tiles in 32 bits."""
 
@@ -150,5 +152,7 @@ def pair_limits(plan: PairPlan, target: Target, of_weights: int = 0) -> list[str
     if isinstance(plan, Sm90Pair):
         n = msgspec.structs.replace(n, registers=n.registers + of_weights)
         return [*limits(n, target, warps_share=True), *register_limits(plan, n, target)]
+    if plan.warp_rows == 32 and plan.others and of_weights == PLACE_REGISTERS:
+        n = msgspec.structs.replace(n, registers=n.registers + WARP_PLACE_REGISTERS)
     spills = [f"{n.registers} registers per thread > {MOST_REGISTERS}"] if n.registers > MOST_REGISTERS else []
     return limits(n, target) or spills

@@ -243,6 +243,9 @@ def test_tiles_that_registers_or_shared_memory_do_not_hold_are_refused() -> None
     assert pair_limits(role_plan(region, tile=(128, 64, 80)), PRESETS["sm90"], given) == [
         "259 registers per consumer thread > setmaxnreg 240"
     ]
+    two = msgspec.structs.replace(plan, tile=(128, 64, 32), warp_rows=32)
+    assert pair_limits(two, PRESETS["sm80"]) == []
+    assert pair_limits(two, PRESETS["sm80"], given) == ["256 registers per thread > 255"]
     deep = msgspec.structs.replace(plan, tile=(64, 256, 64), depth=256, stages=2)
     assert any("shared" in why or "smem" in why for why in pair_limits(deep, PRESETS["sm80"]))
 

@@ -4,7 +4,8 @@
 
 exports the models of `benchmarks/cpu/models.py` into FOLDER (what is there already is taken; default: a temporary one) and
 compiles each with an empty cache and again: by `tatami compile MODEL`, and by `tt.compile(path)` in a process that has
-imported Tatami. Wall time and processor time (of the C compilers too); of the second time the best of five.
+imported Tatami. Wall time and processor time (of the C compilers too); of the second time the best of five. Python's
+bytecode of all modules is there, as after an installation: each model is compiled once before that counts.
 `--record` writes benchmarks/results/compile_models.json, in which models that were not measured keep their rows, and the
 table docs/compile-time.md.
 """
@@ -42,10 +43,11 @@ Times = tuple[float, float]
 """Wall seconds, processor seconds."""
 
 
-def run(command: list[str], cache: str) -> tuple[Times, str]:
-    """What a process takes, and what it prints."""
+def run(command: list[str], place: str, cache: str) -> tuple[Times, str]:
+    """What a process takes, and what it prints. `place` has the caches and the bytecode."""
     before, start = _processor(), time.perf_counter()
-    environment = {**os.environ, "TATAMI_CACHE_DIR": cache, "TATAMI_PROGRAM_CACHE": "1"}
+    own = {"TATAMI_CACHE_DIR": f"{place}/{cache}", "TATAMI_PROGRAM_CACHE": "1", "PYTHONPYCACHEPREFIX": f"{place}/bytecode"}
+    environment = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"} | own
     done = subprocess.run([sys.executable, *command], env=environment, check=True, capture_output=True, text=True)
     return (time.perf_counter() - start, _processor() - before), done.stdout
 
@@ -61,10 +63,12 @@ def best(times: list[Times]) -> Times:
 
 def measure(path: Path) -> dict[str, Times]:
     with tempfile.TemporaryDirectory() as place:
-        command = ["-m", "tatami", "compile", str(path), "-o", f"{place}/out"]
-        first = run(command, f"{place}/a")[0]
-        again = best([run(command, f"{place}/a")[0] for _ in range(AGAIN)])
-        called = [json.loads(run(["-c", IN_PROCESS, str(path)], f"{place}/b")[1]) for _ in range(1 + AGAIN)]
+        command, inside = ["-m", "tatami", "compile", str(path), "-o", f"{place}/out"], ["-c", IN_PROCESS, str(path)]
+        for which, before in enumerate((command, inside)):
+            run(before, place, f"before{which}")
+        first = run(command, place, "a")[0]
+        again = best([run(command, place, "a")[0] for _ in range(AGAIN)])
+        called = [json.loads(run(inside, place, "b")[1]) for _ in range(1 + AGAIN)]
     return {
         "tatami compile, first": first,
         "tatami compile, from the cache": again,
@@ -81,8 +85,9 @@ def table(found: dict[str, dict[str, Times]]) -> str:
         "",
         "Written by `python -m benchmarks.compile_time.models --record`: six models with random weights, exported by `torch.onnx`,",
         "each with an empty cache and again, in seconds: wall time, and in parentheses processor time with that of the C",
-        f"compilers. From the cache: the best of {AGAIN}. `tt.compile` is timed in a process that has imported Tatami, which is the",
-        f"column before it. Cores: {os.cpu_count()}; other work per core while this was measured: {_load():.1f} (load average).",
+        f"compilers; Python's bytecode is there, as after an installation. From the cache: the best of {AGAIN}. `tt.compile` is",
+        "timed in a process that has imported Tatami, which is the column before it. "
+        f"Cores: {os.cpu_count()}; other work per core while this was measured: {_load():.1f} (load average).",
         "",
         f"| model | {' | '.join(columns)} |",
         "|---" * (1 + len(columns)) + "|",

@@ -85,6 +85,39 @@ def attention(batch: int, heads: int, length: int, width: int, causal: bool, dty
     return Case(name, "attention", make, operations, size(dtype, *[shape] * 4), peers, TOLERANCE[dtype])
 
 
+def gradient(of: str, batch: int, heads: int, length: int, width: int, causal: bool, dtype: DType = tt.bf16) -> Case:
+    """One of attention's three gradients by the forward pass's log-sum-exp L and D = rowsum(dO O): dV = P^T dO,
+    dQ = dS K or dK = dS^T Q, with P = exp(Q K^T / width - L) and dS = P (dO V^T - D). By the width and not its root: weights
+    of random numbers stay small."""
+    shape, line, full = (batch, heads, length, width), (batch, heads, length, 1), (batch, heads, length, length)
+
+    def make() -> tt.Graph:
+        g = tt.Graph("gradient")
+        q, k, v, d_out = (g.input(n, shape, dtype) for n in ("q", "k", "v", "dO"))
+        log_sum, product = (g.input(n, line, tt.fp32).expand(full) for n in "LD")
+        weight = (q.matmul(k.transpose(-2, -1), out_dtype=tt.fp32) * (1 / width) - log_sum).exp()
+        if of != "v":
+            weight = weight * (d_out.matmul(v.transpose(-2, -1), out_dtype=tt.fp32) - product)
+        if causal:
+            weight = (g.iota(full, 3) <= g.iota(full, 2)).where(weight, 0.0)
+        weight = weight.cast(dtype)
+        g.output("y", weight @ k if of == "q" else weight.transpose(-2, -1) @ (q if of == "k" else d_out))
+        return g
+
+    def eager(torch: Any, q: Any, k: Any, v: Any, d_out: Any, log_sum: Any, product: Any) -> Any:
+        weight = torch.exp((q @ k.mT).float() / width - log_sum)
+        if of != "v":
+            weight = weight * ((d_out @ v.mT).float() - product)
+        weight = (torch.tril(weight) if causal else weight).to(q.dtype)
+        return weight @ k if of == "q" else weight.mT @ (q if of == "k" else d_out)
+
+    products = 2 if of == "v" else 3
+    name = f"gradient d{of} {batch}x{heads}x{length}x{width} {dtype}" + (" causal" if causal else "")
+    operations = 2.0 * products * batch * heads * length * length * width / (2 if causal else 1)
+    moved = size(dtype, *[shape] * 5) + size(tt.fp32, line, line)
+    return Case(name, "gradient", make, operations, moved, {"PyTorch": eager}, TOLERANCE[dtype])
+
+
 def conv(n: int, c: int, hw: int, k: int, filter: int, stride: int = 1, dtype: DType = tt.fp16, last: bool = False) -> Case:
     """With `last` all tensors have their channels last, as between the layers of a network."""
     pad = filter // 2
@@ -169,6 +202,9 @@ def timed(group: str) -> list[Case]:
             return [*big, gemm(4096, 4096, 4096, tt.fp32), gemm(4096, 4096, 4096, relu=True), *orders, *thin]
         case "attention":
             return [attention(4, 16, s, d, c) for s in (4096, 1024) for d in (128, 64) for c in (False, True)]
+        case "gradient":
+            kinds = (("q", 64, True), ("k", 128, False), ("v", 128, True), ("v", 64, False))
+            return [gradient(of, 4, 16, 4096, d, c) for of, d, c in kinds]
         case "conv":
             layers = [(64, 56, 64, 3, 1), (128, 28, 128, 3, 1), (256, 14, 256, 3, 1), (64, 56, 256, 1, 1), (3, 224, 64, 7, 2)]
             return [conv(64, c, hw, k, f, s) for c, hw, k, f, s in layers]
@@ -218,6 +254,8 @@ def tiny(group: str) -> list[Case]:
             return [gemm(64, 64, 32, tt.fp16)]
         case "attention":
             return [attention(1, 1, 16, 16, True, tt.fp16)]
+        case "gradient":
+            return [gradient("q", 1, 1, 16, 16, True, tt.fp16)]
         case "conv":
             return [conv(1, 3, 6, 4, 3)]
         case _:

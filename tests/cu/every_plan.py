@@ -38,7 +38,7 @@ from tatami.runtime.nvrtc import nvrtc_version
 from tests.cu.machine_code import compiled, machine_code, without_modifiers, wrong_counts
 
 TARGETS = ("sm80", "sm90")
-GROUPS = ("gemm", "conv", "attention", "memory")
+GROUPS = ("gemm", "conv", "attention", "gradient", "memory")
 TOLD = ("HMMA", "HGMMA", "FFMA", "LDSM", "LDGSTS", "UTMALDG", "UTMASTG", "LDS", "STS", "LDL", "STL")
 WIDE = ("LDG.E.128", "STG.E.128")
 

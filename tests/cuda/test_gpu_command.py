@@ -175,7 +175,7 @@ def test_the_table_says_what_was_wrong_and_what_was_reached() -> None:
 
 
 def test_every_case_can_be_made_and_has_a_name_of_its_own() -> None:
-    for some in (checked(False), checked(True), *(timed(g) for g in ("gemm", "attention", "conv", "memory"))):
+    for some in (checked(False), checked(True), *(timed(g) for g in ("gemm", "attention", "gradient", "conv", "memory"))):
         assert len({c.name for c in some}) == len(some)
         assert all(c.make().module().main.signature.outputs for c in some)
 

@@ -31,9 +31,8 @@ BAND = 8
 BAND_BYTES = 512
 """Of a row of a band at least."""
 LONG = 8
-"""Blocks of k from which on operands are read by blocks of k, not by rows and columns."""
-NEAR_ROW = 256
-"""Bytes of a row of columns up to which a block of a long k is used where it lies beside copied panels: measured."""
+"""Blocks of k from which on operands are read by blocks of k, not by rows and columns. Of several slivers columns are then
+copied: each panel reads a sliver again, and L1 does not hold lines that lie apart."""
 PARTS = 8
 """Of k at most."""
 BLOCKS_OF_PART = 2
@@ -80,8 +79,7 @@ def contraction_candidate(
         if plan.by_tiles:
             groups = groups_of(region, contractions(region)[0], DOT_COUNT[dot])
             sides = in_place_sides(region, c.acc, swap, extent, (plan.mr, plan.nr), target, packed, groups)
-        far = plan.split == "k" and sides == ("n",) and wide * itemsize > NEAR_ROW
-        lying = () if far else sides
+        lying = tuple(s for s in sides if s == "m" or plan.split != "k" or wide <= plan.nr)
         plan = msgspec.structs.replace(plan, in_place=lying)
         how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in plan.in_place)}"
         how += f" by {dot}" if dot else ""

@@ -21,6 +21,8 @@ WIDE, NARROW = 256, 64
 """Elements of the other side from which on rows, and columns, are copied."""
 WIDE_NEAR, NARROW_NEAR = 352, 160
 """The same where they lie near each other."""
+WIDE_APART = 128
+"""Of rows that L2 does not hold, so that each sliver fetches them anew: measured."""
 NEAR = 1536
 """Bytes from row to row, below which some rows share a page: measured."""
 WAYS = 8
@@ -48,13 +50,16 @@ def in_place_sides(
     rows, columns = (side_matrix(region, shape, side, swap, groups) for side in ("m", "n"))
     if groups is not None:
         return () if rows is None else ("m",)
-    if rows is not None and wide <= (WIDE_NEAR if _is_near(region, rows) else WIDE):
-        sides.append("m")
+    if rows is not None:
+        held = _is_held(region, rows, narrow, _lines(region, rows, min(k, depth_of(target))), target)
+        if wide <= (WIDE_NEAR if _is_near(region, rows) else WIDE if held else WIDE_APART):
+            sides.append("m")
     if columns is not None and not packed:
         if _is_near(region, columns):
             most = NARROW_NEAR
         else:
-            most = NARROW if _is_held(region, columns, k, tile[1], target) else 0
+            lines = _lines(region, columns, tile[1])
+            most = NARROW if _is_held(region, columns, min(k, depth_of(target)) * lines, 1, target) else 0
         if narrow <= max(tile[0], most):  # one panel reads no line twice
             sides.append("n")
     return tuple(sides)
@@ -75,17 +80,24 @@ def tall_tile(narrow: int, tile: tuple[int, int], lanes: int) -> tuple[int, int]
 
 def _pitch(region: Region, matrix: Matrix) -> int:
     """Bytes from row to row; 0 where that is not known."""
-    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == matrix.tensor)
-    return (matrix.pitch.as_int() or 0) * itemsize
+    return (matrix.pitch.as_int() or 0) * _itemsize(region, matrix)
 
 
-def _is_held(region: Region, columns: Matrix, k: int, nr: int, target: Target) -> bool:
-    """Does L2 hold the lines of `kc` rows of a sliver? A step of many lines reaches few of its sets."""
-    pitch = _pitch(region, columns)
+def _is_held(region: Region, matrix: Matrix, rows: int, lines: int, target: Target) -> bool:
+    """Does L2 hold so many lines of some rows? A step of many lines from row to row reaches few of its sets."""
+    pitch = _pitch(region, matrix)
     sets = max(1, target.l2_bytes // CACHE_LINE // WAYS)
-    reached = sets // gcd(max(1, pitch // CACHE_LINE), sets) if pitch % CACHE_LINE == 0 else sets
-    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == columns.tensor)
-    return min(k, depth_of(target)) * -(-nr * itemsize // CACHE_LINE) <= reached * WAYS
+    step = gcd(max(1, pitch // CACHE_LINE), sets) if pitch % CACHE_LINE == 0 else 1
+    return rows * lines <= sets // step * min(lines, step) * WAYS
+
+
+def _lines(region: Region, matrix: Matrix, elements: int) -> int:
+    """Lines of so many neighbours."""
+    return -(-elements * _itemsize(region, matrix) // CACHE_LINE)
+
+
+def _itemsize(region: Region, matrix: Matrix) -> int:
+    return next(p.memref.dtype.itemsize for p in region.inputs if p.name == matrix.tensor)
 
 
 def depth_of(target: Target) -> int:

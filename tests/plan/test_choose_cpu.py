@@ -187,6 +187,11 @@ def test_registers_of_a_tile_are_counted_in_its_element_type() -> None:
         ((64, 500, 512), ("n",)),
         ((64, 512, 512), ()),
         (("M", 333, "K"), ()),
+        ((64, 64, 8192), ("m",)),  # a long k: a sliver is copied unless it is the only one
+        ((64, 32, 8192), ("m", "n")),
+        ((256, 128, 32768), ("m",)),
+        ((256, 256, 32768), ()),  # rows 128 KB apart
+        ((256, 256, 32760), ("m",)),
     ],
 )
 def test_more_is_used_in_place_where_rows_lie_near_each_other(size: tuple[str | int, ...], sides: tuple[str, ...]) -> None:

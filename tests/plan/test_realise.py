@@ -152,9 +152,19 @@ def winograd_plan(channels: int, side: int, filters: int) -> CpuWinograd:
 
 def test_weights_that_stream_past_few_tiles_of_an_image_pass_once() -> None:
     """Few tiles are one panel of narrow rows: a second one would wait for what the first has streamed."""
-    streamed, kept = winograd_plan(512, 14, 512), winograd_plan(64, 28, 128)
+    streamed, kept = winograd_plan(256, 14, 256), winograd_plan(64, 28, 128)
     assert (streamed.mr, streamed.nr, streamed.rows * streamed.columns) == (16, 16, 16)
     assert (kept.mr, kept.nr) == (12, 32)
+
+
+def test_weights_whose_tiles_no_cache_keeps_stay_as_they_are() -> None:
+    """25 matrices for 9, read from memory, take longer than the products that they spare."""
+    region = substitute_sizes(ex.conv(), {"Co": expr(512), "Ci": expr(512)})
+    module = with_constant(region, "F", np.zeros((512, 512, 3, 3), np.float32))
+    sizes = {"N": 1, "H": 14, "W": 14}
+    assert isinstance(choose(module, analyse(module), TARGET, None, sizes).main.regions[0].choices[0].plan, CpuContraction)
+    large = msgspec.structs.replace(TARGET, l3_bytes=100 << 20)
+    assert isinstance(choose(module, analyse(module), large, None, sizes).main.regions[0].choices[0].plan, CpuWinograd)
 
 
 @pytest.mark.parametrize(("channels", "side", "filters"), [(32, 128, 32), (64, 56, 64)])

@@ -142,8 +142,8 @@ def winograd_estimate(
     region: Region, facts: RegionFacts, plan: CpuWinograd, found: Convolution, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
     """The products of whole slivers; cycles of vectors for both transforms; weights that a block streams from beyond L2,
-    as far as the products of the first panel take less time: the others find them in cache. Matrices that L3 does not keep
-    are read from memory, where they are more than the window's."""
+    as far as the products of the first panel take less time: the others find them in cache. Where L3 does not keep them,
+    those that are more than the window's take their time beside the products: measured."""
     extents = all_axes(region)
     acc = lets_by_name(region)[plan.acc]
     lanes = lanes_of(plan.width, acc.dtype.itemsize)
@@ -171,10 +171,9 @@ def winograd_estimate(
     is_near = MATRICES**2 * matrix * 2 <= target.l2_bytes
     far = 0.0 if is_near else blocks * products * matrix * SECONDS_PER_PACKED_BYTE / 2 / threads
     far = max(0.0, far - compute / -(-min(tiles, plan.rows * plan.columns) // plan.mr))
-    kept = products * matrix <= target.l3_bytes // 2
-    more_bytes = 0 if kept else (products - WINDOW**2) * matrix
-    work = {"compute": compute, "transform": (into + panels + back) / rate, "weights": far}
-    return roofline(work, facts, target, sizes, more_bytes)
+    if MATRICES**2 * matrix >= target.l3_bytes // 2:
+        far += (MATRICES**2 - WINDOW**2) * matrix / max(target.bandwidth, 1.0)
+    return roofline({"compute": compute, "transform": (into + panels + back) / rate, "weights": far}, facts, target, sizes)
 
 
 def planes_candidate(

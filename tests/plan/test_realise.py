@@ -158,7 +158,7 @@ def test_weights_that_stream_past_few_tiles_of_an_image_pass_once() -> None:
 
 
 def test_weights_whose_tiles_no_cache_keeps_stay_as_they_are() -> None:
-    """25 matrices for 9, read from memory, take longer than the products that they spare."""
+    """16 matrices for 9, read from memory, take longer than the products that they spare."""
     region = substitute_sizes(ex.conv(), {"Co": expr(512), "Ci": expr(512)})
     module = with_constant(region, "F", np.zeros((512, 512, 3, 3), np.float32))
     sizes = {"N": 1, "H": 14, "W": 14}

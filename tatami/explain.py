@@ -109,7 +109,8 @@ def _report(compilation: Compilation) -> Iterator[str]:
             terms = "  ".join(f"{n} {s * 1e6:+.2f} µs" for n, s in v.terms.items())
             halo = " ".join(f"{axis}+{width}" for axis, width in v.halo.items())
             rim = f"  halo {halo} = {v.halo_bytes} bytes" if halo else ""
-            yield f"  {word} {v.producer} -> {v.consumer}  {v.rule}{rim}  Δtime {v.delta_seconds * 1e6:+.2f} µs  {terms}".rstrip()
+            time = f"Δtime {v.delta_seconds * 1e6:+.2f} µs  {terms}".rstrip()
+            yield f"  {word} {v.producer} -> {v.consumer}  {v.rule}{rim}  {v.why or time}"
     view = compilation.stages.get_made("poly_view")
     if view is not None:
         yield from _edges(view)

@@ -100,9 +100,11 @@ class _Partitioner:
         for s in view.statements:
             for a in s.reads:
                 self.uses.setdefault(a.tensor, set()).add(s.value)
-        cost = StreamingCost(self.nodes, self.statements, self.patterns, target, self.sizes)
+        self.cost = StreamingCost(self.nodes, self.statements, self.patterns, target, self.sizes)
+        self.apart: dict[str, str] = {}
+        """Of products that could stream past others: why they do not."""
         self.streaming = streaming_units(
-            self.nodes, self.statements, self.patterns, self.edges, self.uses, self.resident, cost.is_worth
+            self.nodes, self.statements, self.patterns, self.edges, self.uses, self.resident, self.is_worth
         )
         streamed = {v for unit in self.streaming.values() for v in unit}
         of_codes = [p for v, p in self.patterns.items() if target.isa == "sm90" and v not in streamed]
@@ -114,6 +116,13 @@ class _Partitioner:
         self.axes = AxisClasses(self.statements, scanned)
         self.flops: dict[str, float] = {}
         self.verdicts: list[Verdict] = []
+
+    def is_worth(self, firsts: list[str], weights: str, second: str) -> bool:
+        """Are products that could be a pair one?"""
+        why = self.cost.refusal(firsts, weights, second)
+        if why:
+            self.apart[self.patterns[second].product] = why
+        return not why
 
     # -- units ---------------------------------------------------------------------------------
 
@@ -212,7 +221,8 @@ class _Partitioner:
         if refusal is None and not self.graph.can_merge(gp, gc):
             refusal = "cycle"
         if refusal is not None:
-            self.verdicts.append(_verdict(edge, False, refusal))
+            why = self.apart.get(c, "") if refusal == "contraction_operand" else ""
+            self.verdicts.append(_verdict(edge, False, refusal, why=why))
             return
         delta, terms = self.delta(edge, gp, gc)
         if delta >= 0:
@@ -410,5 +420,7 @@ class _Partitioner:
         return tuple(Group(values) for _, _, values in found)
 
 
-def _verdict(edge: Edge, fused: bool, rule: str, delta: float = 0.0, terms: Mapping[str, float] | None = None) -> Verdict:
-    return Verdict(edge.producer, edge.consumer, fused, rule, delta, dict(terms or {}), edge.halo, edge.halo_bytes)
+def _verdict(
+    edge: Edge, fused: bool, rule: str, delta: float = 0.0, terms: Mapping[str, float] | None = None, why: str = ""
+) -> Verdict:
+    return Verdict(edge.producer, edge.consumer, fused, rule, delta, dict(terms or {}), edge.halo, edge.halo_bytes, why)

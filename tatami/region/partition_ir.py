@@ -26,6 +26,8 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """Per producer axis, the elements beyond its own that a tile of the consumer needs; empty when it needs none."""
     halo_bytes: Expr | None = None
     """Bytes of that rim around the whole producer."""
+    why: str = ""
+    """What the rule goes by here, where it says more than the rule."""
 
 
 class Partition(msgspec.Struct, frozen=True):

@@ -48,19 +48,20 @@ class StreamingCost:
         self.nodes, self.statements, self.patterns = nodes, statements, patterns
         self.target, self.sizes = target, sizes
 
-    def is_worth(self, firsts: list[str], weights: str, second: str) -> bool:
-        """Products of floats, rows and keys of an axis each. Of several first ones what the earlier give goes through memory
-        too. On CPUs a tile for each takes from the others' share of L1: by measurement the two are even."""
+    def refusal(self, firsts: list[str], weights: str, second: str) -> str:
+        """Why the pair is not worth one Region, "" where it is: products of floats, rows and keys of an axis each. Of several
+        first ones what the earlier give goes through memory too. On CPUs a tile for each takes from the others' share of L1:
+        by measurement the two are even."""
         first = firsts[0]
         sizes = {a.name: a.size for a in self.statements[first].axes}
         sides = [[a for a in side if sizes[a] != ONE] for side in (self.patterns[first].m, self.patterns[first].n)]
         floats = {self.nodes[v].dtype for v in (*firsts, second)} <= {DType.fp32, DType.fp64}
         if not floats or [len(side) for side in sides] != [1, 1]:
-            return False
+            return "a pair takes products of fp32 or fp64 sums, rows and keys of one axis each"
         unit, flops = "cpu", sum(map(self.flops, (*firsts, second)))
         if self.target.kind == "cuda":
-            if not self.has_template(firsts, weights, second):
-                return False
+            if why := self.template_refusal(firsts, weights, second):
+                return why
             narrow, tf32 = self.nodes[weights].dtype.is_narrow_float, self.nodes[weights].op == ROUNDED
             unit = "tensor cores" if narrow or tf32 else "fma"
             rate = self.target.flops_fp16 if narrow else self.target.flops_tf32 if tf32 else self.target.flops_fp32
@@ -71,15 +72,17 @@ class StreamingCost:
         between = [self.nodes[v].dtype.itemsize for v in firsts[1:]] if unit != "cpu" else []
         saved = stored + estimate(product(sizes.values()), self.sizes) * sum(between)
         delta, _ = fusion_delta(self.target, dflops=more * flops, dbytes=0, saved_bytes=2 * saved, launches=len(firsts))
-        return stored > rates(self.target).cache and delta < 0
+        if stored <= rates(self.target).cache:
+            return f"as one kernel: {stored:.3g} bytes of weights stay in cache without it"
+        return f"as one kernel: Δtime {delta * 1e6:+.2f} µs" if delta >= 0 else ""
 
     def flops(self, contraction: str) -> float:
         s = self.statements[contraction]
         return 2 * estimate(product(a.size for a in (*s.axes, *s.reduced)), self.sizes)
 
-    def has_template(self, firsts: list[str], weights: str, second: str) -> bool:
-        """GPUs multiply matrices of one type, as they lie in memory, with a depth and columns that shared memory holds; of
-        several first products with one depth."""
+    def template_refusal(self, firsts: list[str], weights: str, second: str) -> str:
+        """Why no template of GPUs takes the pair, or "": they multiply matrices of one type, as they lie in memory, with a depth
+        and columns that are kept on chip; of several first products with one depth."""
         ones, two = [self.patterns[first] for first in firsts], self.patterns[second]
         values, columns = (two.rhs, two.n) if two.lhs.tensor == weights else (two.lhs, two.m)
         operands = (*(o for one in ones for o in (one.lhs, one.rhs)), values)
@@ -89,11 +92,15 @@ class StreamingCost:
         by_roles = self.target.arch == "sm_90a" and kinds <= NARROW
         most = WIDEST_OF_ROLES if by_roles else WIDEST
         if any(depth != depths[0] for depth in depths):
-            return False
-        fits = len(widths) == 2 and all(0 < (size.as_int() or 0) <= most for size in widths)
-        plain = not any(o.guards or None in o.map for o in operands)
-        sums = {self.nodes[first].dtype for first in firsts} == {DType.fp32}
-        return sums and len(kinds) == 1 and kinds <= MULTIPLIED and fits and plain
+            return f"as one kernel: first products of depths {' and '.join(str(*d) for d in depths)}; a pair has one"
+        if any(self.nodes[first].dtype != DType.fp32 for first in firsts) or len(kinds) != 1 or not kinds <= MULTIPLIED:
+            return f"as one kernel: matrices of {', '.join(sorted(map(str, kinds)))}; a pair takes one of {_named(MULTIPLIED)}, summed in fp32"
+        if any(o.guards or None in o.map for o in operands):
+            return "as one kernel: an operand does not lie in memory as it is multiplied"
+        if len(widths) != 2 or not all(0 < (size.as_int() or 0) <= most for size in widths):
+            room = "registers of warpgroups have" if by_roles else "shared memory has"
+            return f"as one kernel: depth and columns {' and '.join(map(str, widths))}; {room} room for {most}"
+        return ""
 
     def is_zero_by_place(self, weights: str) -> bool:
         """Is it ``x where p else 0``, rounded or turned or not, with p made of coordinates and numbers alone?"""
@@ -112,3 +119,7 @@ class StreamingCost:
                 return False
             stack.extend(self.nodes[v].src)
         return True
+
+
+def _named(dtypes: set[DType]) -> str:
+    return ", ".join(sorted(map(str, dtypes)))

@@ -355,3 +355,24 @@ def test_machine_code_of_roles_has_no_spills(name: str, tmp_path: Path) -> None:
     products = 2 if fields.get("overlap", True) else 1
     assert ops["HGMMA"] == products * (2 * width // 16 + kernel.tile[2] // 16) and ops["UTMALDG"] >= 4
     assert ops["STL"] == ops["LDL"] == ops["HMMA"] == ops["LDGSTS"] == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "width", "rows", "dtype", "why"),
+    [
+        ("emulated-sm90", 256, 8192, tt.fp16, "depth and columns 256 and 256; registers of warpgroups have room for 128"),
+        ("emulated-sm80", 512, 8192, tt.fp16, "depth and columns 512 and 512; shared memory has room for 256"),
+        ("emulated-sm80", 64, 8192, tt.fp64, "matrices of fp64; a pair takes one of bf16, fp16, fp32, summed in fp32"),
+        ("emulated-sm80", 64, 256, tt.fp16, "2.62e+05 bytes of weights stay in cache without it"),
+        ("cpu:avx2", 512, 2048, tt.fp32, "Δtime +"),
+    ],
+)
+def test_explain_says_why_products_stay_apart(target: str, width: int, rows: int, dtype: Any, why: str) -> None:
+    g = tt.Graph("gradient")
+    q, k = (g.input(n, (2, rows, width), dtype) for n in "qk")
+    sums = tt.fp64 if dtype == tt.fp64 else tt.fp32
+    line = g.input("L", (2, rows, 1), sums).expand((2, rows, rows))
+    p = (q.matmul(k.transpose(-2, -1), out_dtype=sums) - line).exp()
+    g.output("y", (p if target.startswith("cpu") else p.cast(dtype)) @ k)
+    said = [v.why for v in prepare(g, target=target).stages["partition"]["main"].verdicts if v.why]
+    assert len(said) == 1 and said[0].startswith("as one kernel: ") and why in said[0]

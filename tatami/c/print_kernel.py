@@ -61,6 +61,12 @@ from tatami.loop.ir import (
 
 _HEAD = '#include <math.h>\n#include <stdint.h>\n#include <string.h>\n#include "tatami.h"\n'
 
+_SIDE_BY_SIDE = """#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize ("schedule-insns", "sched-pressure")
+#endif
+"""
+"""gcc for x86 lays no instructions of several statements side by side unless it is told to, before it gives out registers."""
+
 
 def print_kernel(kernel: Kernel) -> Unit:
     """The unit that defines ``int <face.symbol>(void* const* buffers, const int64_t* sizes, tatami_pool* pool)``."""
@@ -68,6 +74,7 @@ def print_kernel(kernel: Kernel) -> Unit:
     functions = [printer.function(f) for f in kernel.functions]
     main = printer.kernel()
     about = f"/* {kernel.about} */\n" if kernel.about else ""
+    about += _SIDE_BY_SIDE if kernel.side_by_side else ""
     parts = [about + _HEAD, printer.routines(), printer.needs.text(), *functions, *printer.chunks, main]
     return Unit("\n".join(p for p in parts if p) + "\n", kernel.contract, light=bool(printer.called))
 

@@ -326,6 +326,8 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     about: str = ""
     """One line for readers: kind and plan, no user names."""
     user: UserRoutine | None = None
+    side_by_side: bool = False
+    """Blocks hold several long chains for the C compiler to lay side by side (loop/interleave.py)."""
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):

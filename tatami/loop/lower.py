@@ -18,11 +18,13 @@ from tatami.core.target import Target
 from tatami.loop import ir
 from tatami.loop.contraction import lower_contraction
 from tatami.loop.in_place import in_place
+from tatami.loop.interleave import has_chains_side_by_side, interleaved
 from tatami.loop.local_bytes import local_bytes
 from tatami.loop.opaque import lower_opaque
 from tatami.loop.planes import lower_planes
 from tatami.loop.rename import Names, rename, rename_plan
 from tatami.loop.rows import lower_rows
+from tatami.loop.settle import settled
 from tatami.loop.streaming import lower_streaming
 from tatami.loop.turn import lower_turn
 from tatami.loop.whole_planes import lower_window
@@ -91,6 +93,7 @@ def _default_plan(target: Target) -> CpuRows:
 
 def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at: str) -> ir.Kernel:
     body = lower_region(region, plan, target, at)
+    body = msgspec.structs.replace(body, stmts=interleaved(settled(body.stmts)))
     params = tuple(
         [ir.BufferParam(p.name, p.memref.dtype, False, p.memref.noalias) for p in region.inputs]
         + [ir.BufferParam(t.name, t.memref.dtype, True, t.memref.noalias) for t in region.outputs]
@@ -103,7 +106,8 @@ def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at
         key=key,
         in_place=in_place(params, len(names.sizes), body.stmts),
     )
-    return ir.Kernel(face, params, body.stmts, body.functions, body.contract, body.about, body.user)
+    side_by_side = has_chains_side_by_side(body.stmts)
+    return ir.Kernel(face, params, body.stmts, body.functions, body.contract, body.about, body.user, side_by_side)
 
 
 def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "r") -> ir.Body:

@@ -1,0 +1,178 @@
+"""What is known when a kernel is made goes out of its text: registers of integers that are constants or other names, floors
+and extremes that the ranges of loops decide, loops that run once or never, guards that always hold, scratch that nobody uses.
+
+    parallel x1 < 144                         parallel x1 < 144
+      for x8 < min(144 - x1, 1)                 for x15 < 58
+        i9 = x1 + x8                     ->       if 0 <= x15 - 1 < 56: …
+        i11 = i9 // 144
+        for x15 < 58
+          if 0 <= i11 * 56 + x15 - 1 < 56: …
+
+The C compiler finds the same, later; a reader does not, and both take longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from tatami.core.bounds import bounds, is_within, simplify
+from tatami.core.expr import ZERO, Expr, Extreme, Floor, expr, floordiv, free_vars, maximum, minimum, substitute, var
+from tatami.indexbook.ir import Guard
+from tatami.loop.ir import Assign, Declare, For, If, IndexOf, LocalBuffer, Parallel, Reg, SetLane, Stmt, Within
+from tatami.loop.walk import nodes, rewritten
+
+
+def settled(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The same statements with what is known put in its place. Results have the same bits."""
+    changing = frozenset(s.reg.name for s in nodes(stmts) if isinstance(s, Assign | SetLane))
+    declared = Counter(s.reg.name for s in nodes(stmts) if isinstance(s, Declare))
+    used = frozenset(s.buffer for s in nodes(stmts) if hasattr(s, "buffer"))
+    facts = _Facts(changing, frozenset(n for n, times in declared.items() if times > 1), used)
+    return _Block(facts, {}, {}).stmts(stmts)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Of a kernel: registers that are assigned to, names that several blocks declare, buffers that are used."""
+
+    changing: frozenset[str]
+    repeated: frozenset[str]
+    used: frozenset[str]
+
+
+class _Block:
+    """`known`: what names stand for. `ranges`: loop variables that count from 0 to a constant."""
+
+    def __init__(self, facts: _Facts, known: dict[str, Expr], ranges: dict[str, Expr]) -> None:
+        self.facts, self.known, self.ranges = facts, known, ranges
+        self.declared: set[str] = set()
+
+    def stmts(self, stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
+        return tuple(made for s in stmts for made in self.stmt(s))
+
+    def inner(self, known: Mapping[str, Expr], ranges: Mapping[str, Expr]) -> _Block:
+        return _Block(self.facts, {**self.known, **known}, {**self.ranges, **ranges})
+
+    def inside(self, stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
+        return self.inner({}, {}).stmts(stmts)
+
+    def stmt(self, s: Stmt) -> tuple[Stmt, ...]:
+        match s:
+            case Declare(reg=reg, value=IndexOf(value=value, lanes=1), integer=True) if reg.name not in self.facts.changing:
+                value = self.expr(value)
+                if value.as_int() is not None or any(value == var(n) for n in free_vars(value) - self.facts.changing):
+                    self.known[reg.name] = value
+                    return ()
+            case LocalBuffer(name=name) if name not in self.facts.used:
+                return ()
+            case For():
+                return self.loop(s)
+            case If(cond=Within() as cond):
+                guards = self.guards(cond)
+                if not guards and (body := self.here(s.then, {})) is not None:
+                    return body
+                return (If(Within(guards), self.inside(s.then), self.inside(s.otherwise)),)
+            case If():
+                return (If(self.mapped(s.cond), self.inside(s.then), self.inside(s.otherwise)),)
+            case Parallel():
+                count = self.expr(s.count)
+                chunk = self.inner({}, {})
+                prologue = chunk.stmts(s.prologue)
+                body = chunk.inner({}, {s.var: count} if count.as_int() is not None else {}).stmts(s.body)
+                return (Parallel(s.var, count, self.expr(s.grain), body, prologue),)
+        if isinstance(s, Declare):
+            self.declared.add(s.reg.name)
+            self.known.pop(s.reg.name, None)
+        made: Stmt = self.mapped(s)
+        return (made,)
+
+    def loop(self, s: For) -> tuple[Stmt, ...]:
+        start, stop = self.expr(s.start), self.expr(s.stop)
+        first, trip = start.as_int(), (stop - start).as_int()
+        if trip is not None and trip <= 0:
+            return ()
+        is_once = first is not None and trip is not None and trip <= s.step
+        if is_once and (body := self.here(s.body, {s.var: start})) is not None:
+            return body
+        ranges = {s.var: stop} if first == 0 and trip is not None else {}
+        return (msgspec.structs.replace(s, start=start, stop=stop, body=self.inner({}, ranges).stmts(s.body)),)
+
+    def here(self, stmts: tuple[Stmt, ...], known: Mapping[str, Expr]) -> tuple[Stmt, ...] | None:
+        """The statements of a block within as statements of this one; None where another block has names of it."""
+        block = self.inner(known, {})
+        made = block.stmts(stmts)
+        if block.declared & self.facts.repeated:
+            return None
+        self.declared |= block.declared
+        return made
+
+    def expr(self, e: Expr) -> Expr:
+        e = substitute(e, self.known)
+        if any(isinstance(a, Floor | Extreme) for atoms, _ in e.terms for a in atoms):
+            names = free_vars(e)
+            if names <= self.ranges.keys():
+                return _decided(e, tuple((n, self.ranges[n]) for n in sorted(names)))
+        return e
+
+    def guards(self, cond: Within) -> tuple[Guard, ...]:
+        found = [Guard(self.expr(g.index), self.expr(g.size)) for g in cond.guards]
+        ranges = self.ranges.keys()
+        holds = [free_vars(g.index) | free_vars(g.size) <= ranges and is_within(g.index, g.size, self.ranges) for g in found]
+        return tuple(g for g, always in zip(found, holds, strict=True) if not always)
+
+    def mapped(self, x: Any) -> Any:
+        """A statement or value with all its expressions settled; a register that is known is a number."""
+        return rewritten(x, self.known_node)
+
+    def known_node(self, x: Any) -> Any:
+        match x:
+            case Expr():
+                return self.expr(x)
+            case Reg():
+                return IndexOf(self.known[x.name], x.dtype) if x.name in self.known else x
+            case _:
+                return None
+
+
+@lru_cache(maxsize=65536)
+def _decided(e: Expr, axes: tuple[tuple[str, Expr], ...]) -> Expr:
+    """Floors and extremes as the ranges of the axes decide them."""
+    ranges = dict(axes)
+    return _extremes(simplify(e, ranges), ranges)
+
+
+def _extremes(e: Expr, ranges: dict[str, Expr]) -> Expr:
+    out = ZERO
+    for atoms, factor in e.terms:
+        term = expr(factor)
+        for atom in atoms:
+            match atom:
+                case Floor(num=num, den=den):
+                    term = term * floordiv(_extremes(num, ranges), _extremes(den, ranges))
+                case Extreme(kind=kind, args=args):
+                    pick = minimum if kind == "min" else maximum
+                    term = term * pick(*_contenders([_extremes(a, ranges) for a in args], kind == "min", ranges))
+                case _:
+                    term = term * Expr((((atom,), 1),))
+        out = out + term
+    return out
+
+
+def _contenders(args: list[Expr], is_least: bool, ranges: dict[str, Expr]) -> list[Expr]:
+    """Those that are the extreme somewhere, as far as the ranges tell."""
+
+    def beats(a: Expr, b: Expr) -> bool:
+        found = bounds(b - a if is_least else a - b, ranges)
+        return found is not None and (low := found[0].as_int()) is not None and low >= 0
+
+    kept: list[Expr] = []
+    for a in args:
+        if not any(beats(b, a) for b in kept):
+            kept = [b for b in kept if not beats(a, b)] + [a]
+    return kept

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from tatami.core.expr import (
     ONE,
@@ -106,27 +106,22 @@ def settled_size(size: Expr) -> Expr:
     if not _has_extreme(size):
         return size
     far = {name: var(name) + _FAR for name in free_vars(size)}
-    return substitute(_without_losers(substitute(size, far)), {name: var(name) - _FAR for name in far})
+    return substitute(rebuild(substitute(size, far), _same, extreme=_always_extreme), {name: var(name) - _FAR for name in far})
 
 
 _FAR: Final = 2**30
 
 
+def _same(atom: Var) -> Expr:
+    return var(atom.name)
+
+
+def _always_extreme(kind: Literal["min", "max"], args: tuple[Expr, ...]) -> Expr:
+    return (least if kind == "min" else greatest)(*args)
+
+
 def _has_extreme(e: Expr) -> bool:
     return any(isinstance(atom, Extreme) for mono, _ in e.terms for atom in mono)
-
-
-def _without_losers(e: Expr) -> Expr:
-    out = ZERO
-    for mono, coef in e.terms:
-        term = expr(coef)
-        for atom in mono:
-            if isinstance(atom, Extreme):
-                term = term * (least if atom.kind == "min" else greatest)(*map(_without_losers, atom.args))
-            else:
-                term = term * Expr((((atom,), 1),))
-        out = out + term
-    return out
 
 
 def is_outside(lo: Expr, hi: Expr, size: Expr) -> bool:
@@ -408,11 +403,28 @@ def _simplified(e: Expr, axes: tuple[tuple[str, Expr], ...]) -> Expr:
     if ones:
         e = substitute(e, ones)
     for _ in range(4):
-        new = rebuild(e, lambda v: var(v.name), lambda n, d: _simplify_floor(n, d, extents))
+        new = rebuild(e, _same, lambda n, d: _simplify_floor(n, d, extents))
         if new == e:
             break
         e = new
     return e
+
+
+def decided(e: Expr, extents: Extents) -> Expr:
+    """`simplify`, and extremes without the arguments that never are the extreme. Equal to `e` at every point of the box."""
+    return _decided(e, tuple(extents.items()))
+
+
+@lru_cache(maxsize=65536)
+def _decided(e: Expr, axes: tuple[tuple[str, Expr], ...]) -> Expr:
+    extents = dict(axes)
+
+    def extreme(kind: Literal["min", "max"], args: tuple[Expr, ...]) -> Expr:
+        if kind == "min":
+            return minimum(*_undominated(list(args), lambda a, b: is_never_negative(b - a, extents)))
+        return maximum(*_undominated(list(args), lambda a, b: is_never_negative(a - b, extents)))
+
+    return rebuild(_simplified(e, axes), _same, extreme=extreme)
 
 
 def _simplify_floor(num: Expr, den: Expr, extents: Extents) -> Expr:

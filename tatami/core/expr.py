@@ -473,8 +473,13 @@ def _free_vars(e: Expr) -> frozenset[str]:
     return frozenset(out)
 
 
-def rebuild(e: Expr, leaf: Callable[[Var], Expr], floor: Callable[[Expr, Expr], Expr] = floordiv) -> Expr:
-    """Rebuild bottom-up, replacing each variable by `leaf` and each floor by `floor`."""
+def rebuild(
+    e: Expr,
+    leaf: Callable[[Var], Expr],
+    floor: Callable[[Expr, Expr], Expr] = floordiv,
+    extreme: Callable[[Literal["min", "max"], tuple[Expr, ...]], Expr] = _extreme,
+) -> Expr:
+    """Rebuild bottom-up, replacing each variable by `leaf`, each floor by `floor` and each extreme by `extreme`."""
     out: dict[Monomial, int] = {}
     for mono, coef in e.terms:
         term = _constant(coef)
@@ -483,9 +488,9 @@ def rebuild(e: Expr, leaf: Callable[[Var], Expr], floor: Callable[[Expr, Expr], 
                 case Var():
                     term = term * leaf(atom)
                 case Floor(num=num, den=den):
-                    term = term * floor(rebuild(num, leaf, floor), rebuild(den, leaf, floor))
+                    term = term * floor(rebuild(num, leaf, floor, extreme), rebuild(den, leaf, floor, extreme))
                 case Extreme(kind=kind, args=args):
-                    term = term * _extreme(kind, tuple(rebuild(a, leaf, floor) for a in args))
+                    term = term * extreme(kind, tuple(rebuild(a, leaf, floor, extreme) for a in args))
         for made, count in term.terms:
             out[made] = out.get(made, 0) + count
     return _build(out)

@@ -1,8 +1,8 @@
-"""Replace size symbols in any node, program or module, whatever its type."""
+"""Replace size symbols, or other nodes, in any value, program or module, whatever its type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,10 +16,9 @@ T = TypeVar("T")
 
 
 def substitute_sizes(value: T, sizes: Mapping[str, Expr]) -> T:
-    """A copy of `value` with every expression rewritten. Structs, tuples, lists and dicts are walked. Raises E1305
-    when a value makes a divisor 0 or negative."""
+    """A copy of `value` with every expression rewritten. Raises E1305 when a value makes a divisor 0 or negative."""
     try:
-        result: T = _walk(value, sizes)
+        result: T = rewritten(value, lambda x: substitute(x, sizes) if isinstance(x, Expr) else None)
     except (ZeroDivisionError, ValueError) as error:
         given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         raise fail(
@@ -28,24 +27,21 @@ def substitute_sizes(value: T, sizes: Mapping[str, Expr]) -> T:
     return result
 
 
-def _walk(value: Any, sizes: Mapping[str, Expr]) -> Any:
-    if isinstance(value, Expr):
-        return substitute(value, sizes)
+def rewritten(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same tree of structs, tuples, lists and dicts with other nodes: what `change` says of one, which is then left as it
+    is, None to go on inside it. What does not change is shared."""
+    made = change(value)
+    if made is not None:
+        return made
     if isinstance(value, msgspec.Struct):
-        changed = {}
-        for name in value.__struct_fields__:
-            old = getattr(value, name)
-            new = _walk(old, sizes)
-            if new is not old:
-                changed[name] = new
-        return msgspec.structs.replace(value, **changed) if changed else value
+        old = [(n, getattr(value, n)) for n in value.__struct_fields__]
+        new = {n: made for n, part in old if (made := rewritten(part, change)) is not part}
+        return msgspec.structs.replace(value, **new) if new else value
     if isinstance(value, tuple | list):
-        items = [_walk(v, sizes) for v in value]
-        if all(a is b for a, b in zip(items, value, strict=True)):
-            return value
-        return type(value)(items)
+        items = [rewritten(v, change) for v in value]
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
     if isinstance(value, dict):
-        entries = {k: _walk(v, sizes) for k, v in value.items()}
+        entries = {k: rewritten(v, change) for k, v in value.items()}
         return value if all(entries[k] is value[k] for k in value) else entries
     return value
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from tatami.core.expr import free_vars
 from tatami.loop.ir import Assign, BufferParam, For, Gather, If, Load, Parallel, Pointer, Stmt, Store, type_of
 from tatami.loop.run_writes import writes_once
-from tatami.loop.walk import nodes
+from tatami.loop.walk import blocks, nodes
 
 
 def in_place(params: Sequence[BufferParam], sizes: int, body: tuple[Stmt, ...]) -> tuple[tuple[int, int], ...]:
@@ -41,7 +41,7 @@ def in_place(params: Sequence[BufferParam], sizes: int, body: tuple[Stmt, ...]) 
 def _paired(body: tuple[Stmt, ...], pairs: set[tuple[str, str]], moving: set[str]) -> Iterator[tuple[str, str]]:
     """Each of the `pairs` once for each load of its input after which, or with which, its block stores the same elements of
     its output. What `moving` registers tell may differ by then."""
-    for block in _blocks(body):
+    for block in blocks(body):
         stores = [(k, s) for k, s in enumerate(block) if isinstance(s, Store) and any(s.buffer == o for _, o in pairs)]
         for k, stmt in enumerate(block if stores else ()):
             if isinstance(stmt, For | If | Parallel):
@@ -51,20 +51,3 @@ def _paired(body: tuple[Stmt, ...], pairs: set[tuple[str, str]], moving: set[str
                 for to in {s.buffer for at, s in stores if at >= k and (s.index, s.active, type_of(s.value).lanes) == wanted}:
                     if (load.buffer, to) in pairs:
                         yield load.buffer, to
-
-
-def _blocks(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
-    """The block and those inside it."""
-    yield body
-    for stmt in body:
-        match stmt:
-            case For(body=inner):
-                yield from _blocks(inner)
-            case If(then=then, otherwise=otherwise):
-                yield from _blocks(then)
-                yield from _blocks(otherwise)
-            case Parallel(body=inner, prologue=prologue):
-                yield from _blocks(prologue)
-                yield from _blocks(inner)
-            case _:
-                pass

@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from tatami.core.bounds import bounds, is_within, simplify
-from tatami.core.expr import ZERO, Expr, Extreme, Floor, expr, floordiv, free_vars, maximum, minimum, substitute, var
+from tatami.core.bounds import decided, is_within
+from tatami.core.expr import Expr, Extreme, Floor, free_vars, substitute, var
+from tatami.core.substitute import rewritten
 from tatami.indexbook.ir import Guard
 from tatami.loop.ir import Assign, Declare, For, If, IndexOf, LocalBuffer, Parallel, Reg, SetLane, Stmt, Within
-from tatami.loop.walk import nodes, rewritten
+from tatami.loop.walk import nodes
 
 
 def settled(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -117,7 +117,7 @@ class _Block:
         if any(isinstance(a, Floor | Extreme) for atoms, _ in e.terms for a in atoms):
             names = free_vars(e)
             if names <= self.ranges.keys():
-                return _decided(e, tuple((n, self.ranges[n]) for n in sorted(names)))
+                return decided(e, {n: self.ranges[n] for n in sorted(names)})
         return e
 
     def guards(self, cond: Within) -> tuple[Guard, ...]:
@@ -138,41 +138,3 @@ class _Block:
                 return IndexOf(self.known[x.name], x.dtype) if x.name in self.known else x
             case _:
                 return None
-
-
-@lru_cache(maxsize=65536)
-def _decided(e: Expr, axes: tuple[tuple[str, Expr], ...]) -> Expr:
-    """Floors and extremes as the ranges of the axes decide them."""
-    ranges = dict(axes)
-    return _extremes(simplify(e, ranges), ranges)
-
-
-def _extremes(e: Expr, ranges: dict[str, Expr]) -> Expr:
-    out = ZERO
-    for atoms, factor in e.terms:
-        term = expr(factor)
-        for atom in atoms:
-            match atom:
-                case Floor(num=num, den=den):
-                    term = term * floordiv(_extremes(num, ranges), _extremes(den, ranges))
-                case Extreme(kind=kind, args=args):
-                    pick = minimum if kind == "min" else maximum
-                    term = term * pick(*_contenders([_extremes(a, ranges) for a in args], kind == "min", ranges))
-                case _:
-                    term = term * Expr((((atom,), 1),))
-        out = out + term
-    return out
-
-
-def _contenders(args: list[Expr], is_least: bool, ranges: dict[str, Expr]) -> list[Expr]:
-    """Those that are the extreme somewhere, as far as the ranges tell."""
-
-    def beats(a: Expr, b: Expr) -> bool:
-        found = bounds(b - a if is_least else a - b, ranges)
-        return found is not None and (low := found[0].as_int()) is not None and low >= 0
-
-    kept: list[Expr] = []
-    for a in args:
-        if not any(beats(b, a) for b in kept):
-            kept = [b for b in kept if not beats(a, b)] + [a]
-    return kept

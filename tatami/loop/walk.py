@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+
+from tatami.loop.ir import For, If, Parallel, Stmt
 
 
 def nodes(value: Any) -> Iterator[Any]:
@@ -19,17 +21,18 @@ def nodes(value: Any) -> Iterator[Any]:
             yield from nodes(getattr(value, field))
 
 
-def rewritten(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same tree with other nodes: what `change` says of one, which is then left as it is, None to go on inside it. What
-    does not change is shared."""
-    made = change(value)
-    if made is not None:
-        return made
-    if isinstance(value, tuple):
-        parts = [rewritten(part, change) for part in value]
-        return value if all(a is b for a, b in zip(parts, value, strict=True)) else tuple(parts)
-    if not isinstance(value, msgspec.Struct):
-        return value
-    old = [(n, getattr(value, n)) for n in value.__struct_fields__]
-    new = {n: made for n, part in old if (made := rewritten(part, change)) is not part}
-    return msgspec.structs.replace(value, **new) if new else value
+def blocks(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
+    """The block and those inside it."""
+    yield body
+    for stmt in body:
+        match stmt:
+            case For(body=inner):
+                yield from blocks(inner)
+            case If(then=then, otherwise=otherwise):
+                yield from blocks(then)
+                yield from blocks(otherwise)
+            case Parallel(body=inner, prologue=prologue):
+                yield from blocks(prologue)
+                yield from blocks(inner)
+            case _:
+                pass

@@ -121,7 +121,7 @@ class _Partitioner:
         """Are products that could be a pair one?"""
         why = self.cost.refusal(firsts, weights, second)
         if why:
-            self.apart[self.patterns[second].product] = why
+            self.apart[self.patterns[second].product] = f"as one kernel: {why}"
         return not why
 
     # -- units ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from tatami.core.cost import estimate, fusion_delta, rates
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, product
+from tatami.core.expr import ONE, Expr, product
 from tatami.core.target import Target
 from tatami.poly_view.ir import ContractionPattern, Statement
 from tatami.tiny.ir import CastOp, ConstOp, Elementwise, IotaOp, Node, PermuteOp, SizeOp
@@ -73,8 +73,8 @@ class StreamingCost:
         saved = stored + estimate(product(sizes.values()), self.sizes) * sum(between)
         delta, _ = fusion_delta(self.target, dflops=more * flops, dbytes=0, saved_bytes=2 * saved, launches=len(firsts))
         if stored <= rates(self.target).cache:
-            return f"as one kernel: {stored:.3g} bytes of weights stay in cache without it"
-        return f"as one kernel: Δtime {delta * 1e6:+.2f} µs" if delta >= 0 else ""
+            return f"{stored:.3g} bytes of weights stay in cache without it"
+        return f"Δtime {delta * 1e6:+.2f} µs" if delta >= 0 else ""
 
     def flops(self, contraction: str) -> float:
         s = self.statements[contraction]
@@ -92,14 +92,14 @@ class StreamingCost:
         by_roles = self.target.arch == "sm_90a" and kinds <= NARROW
         most = WIDEST_OF_ROLES if by_roles else WIDEST
         if any(depth != depths[0] for depth in depths):
-            return f"as one kernel: first products of depths {' and '.join(str(*d) for d in depths)}; a pair has one"
+            return f"first products of depths {' and '.join(_times(d) for d in depths)}; a pair has one"
         if any(self.nodes[first].dtype != DType.fp32 for first in firsts) or len(kinds) != 1 or not kinds <= MULTIPLIED:
-            return f"as one kernel: matrices of {', '.join(sorted(map(str, kinds)))}; a pair takes one of {_named(MULTIPLIED)}, summed in fp32"
+            return f"matrices of {_named(kinds)}; a pair takes one of {_named(MULTIPLIED)}, summed in fp32"
         if any(o.guards or None in o.map for o in operands):
-            return "as one kernel: an operand does not lie in memory as it is multiplied"
+            return "an operand does not lie in memory as it is multiplied"
         if len(widths) != 2 or not all(0 < (size.as_int() or 0) <= most for size in widths):
             room = "registers of warpgroups have" if by_roles else "shared memory has"
-            return f"as one kernel: depth and columns {' and '.join(map(str, widths))}; {room} room for {most}"
+            return f"depth and columns {' and '.join(map(str, widths))}; {room} room for {most}"
         return ""
 
     def is_zero_by_place(self, weights: str) -> bool:
@@ -123,3 +123,7 @@ class StreamingCost:
 
 def _named(dtypes: set[DType]) -> str:
     return ", ".join(sorted(map(str, dtypes)))
+
+
+def _times(sizes: list[Expr]) -> str:
+    return " x ".join(map(str, sizes)) or "1"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tatami.core.bounds import bounds, is_nonneg, is_within, linearize, simplify, unravel
-from tatami.core.expr import ONE, ZERO, Expr, Floor, Var, evaluate, expr, floordiv, maximum, mod, shape, var
+from tatami.core.bounds import bounds, decided, is_nonneg, is_within, linearize, simplify, unravel
+from tatami.core.expr import ONE, ZERO, Expr, Floor, Var, evaluate, expr, floordiv, maximum, minimum, mod, shape, var
 
 
 @st.composite
@@ -37,6 +37,24 @@ def index_expressions(draw: st.DrawFn, names: list[str], depth: int = 3) -> Expr
 
 def points(box: dict[str, Expr]) -> list[dict[str, int]]:
     return [dict(zip(box, p)) for p in itertools.product(*(range(s.as_int() or 0) for s in box.values()))]
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_decided_extremes_keep_the_value(data: st.DataObject) -> None:
+    box = data.draw(boxes())
+    one, two, three = (data.draw(index_expressions(list(box), 2)) for _ in range(3))
+    e = maximum(one, minimum(two, three) + 1) * 2 - floordiv(minimum(one, three), expr(4))
+    made = decided(e, box)
+    for env in points(box):
+        assert evaluate(made, env) == evaluate(e, env)
+
+
+def test_an_argument_that_never_is_the_extreme_goes() -> None:
+    i, box = var("i"), {"i": expr(8)}
+    assert decided(minimum(i, 8) + maximum(i - 9, 0), box) == i
+    assert decided(floordiv(maximum(i, -1), expr(3)), box) == floordiv(i, expr(3))
+    assert decided(minimum(i, 7 - i), box) == minimum(i, 7 - i)
 
 
 @given(st.data())

@@ -376,3 +376,17 @@ def test_explain_says_why_products_stay_apart(target: str, width: int, rows: int
     g.output("y", (p if target.startswith("cpu") else p.cast(dtype)) @ k)
     said = [v.why for v in prepare(g, target=target).stages["partition"]["main"].verdicts if v.why]
     assert len(said) == 1 and said[0].startswith("as one kernel: ") and why in said[0]
+
+
+@pytest.mark.parametrize(("depth", "said"), [((32,), "32 and 64"), ((8, 4), "8 x 4 and 64")])
+def test_explain_names_depths_that_differ(depth: tuple[int, ...], said: str) -> None:
+    g = tt.Graph("gradient")
+    q, k = (g.input(n, (2, 4096, 64), tt.fp16) for n in "qk")
+    a, b = (g.input(n, (2, 4096, *depth), tt.fp16) for n in "ab")
+    line = g.input("L", (2, 4096, 1), tt.fp32).expand((2, 4096, 4096))
+    inner = "cd"[: len(depth)]
+    other = g.einsum(f"bm{inner},bn{inner}->bmn", a, b).cast(tt.fp32)
+    p = (q.matmul(k.transpose(-2, -1), out_dtype=tt.fp32) - line).exp() * other
+    g.output("y", p.cast(tt.fp16) @ k)
+    whys = [v.why for v in prepare(g, target="emulated-sm80").stages["partition"]["main"].verdicts if v.why]
+    assert whys == [f"as one kernel: first products of depths {said}; a pair has one"]

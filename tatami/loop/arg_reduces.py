@@ -1,4 +1,9 @@
-"""argmax and argmin: the first position of the extreme; a NaN wins over every number (core.numerics)."""
+"""argmax and argmin: the first position of the extreme; a NaN wins over every number (core.numerics).
+
+for x by 8 vectors: top = extreme of them; in lanes where top beats best: best, where = top, x
+top = extreme of best across lanes;  first = least of where in lanes that have it
+the 8 vectors from first on are looked through for it
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, minimum, var
 from tatami.loop.flatten import FlatLet, reduce_of
 from tatami.loop.ir import Assign, Cast, Const, For, Horizontal, If, IndexOf, Op, Reg, Value, type_of
-from tatami.loop.pointwise import Point, neutral_value
+from tatami.loop.pointwise import Point, accumulator_dtype, neutral_value
 from tatami.loop.reduces import differs_by_lane
 from tatami.loop.schedule import Item
 from tatami.region.ir import Reduce
@@ -18,8 +23,24 @@ from tatami.region.ir import Reduce
 if TYPE_CHECKING:
     from tatami.loop.nest import Nest
 
-_BLOCK = 1024
-"""Elements whose extreme is known before their places are asked for."""
+_STEP = 8
+"""Vectors whose extreme is known before it is compared with what each lane has met before."""
+_LONGEST = 1 << 20
+"""Elements whose places are counted in lanes of 32 bits."""
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """What is gone along: an axis, at a point of the others, `several` vectors at a time."""
+
+    reduce: Reduce
+    point: Point
+    axis: str
+    dtype: DType
+    several: int
+
+    @property
+    def extreme(self) -> str:
+        return self.reduce.fn.removeprefix("arg")
 
 
 def is_arg_reduce(let: FlatLet) -> bool:
@@ -42,63 +63,89 @@ class ArgReduces:
                     self.serially(let, p)
 
     def along_lanes(self, let: FlatLet, p: Point, axis: str) -> None:
-        """Block by block the extreme alone; where it beats what was before, the block is looked through for its place. A block
-        is in the cache then, and of blocks in no order few are looked through."""
-        e = self.e
-        reduce = reduce_of(let)
-        extreme = msgspec.structs.replace(reduce, fn=reduce.fn.removeprefix("arg"), dtype=e.typer.dtype(reduce.body))
-        size = self.n.sizes[axis]
-        known = size.as_int()
-
-        def extreme_of(span: tuple[Expr, Expr]) -> Reg:
-            return self.n.reduces.over_lanes([extreme], p, axis, self.n.is_costly([let.name]), span)[0]
-
-        def place_of(top: Reg, span: tuple[Expr, Expr]) -> Reg:
-            found = e.declare(self.place(reduce, p, axis, span, top, "eq"), "a")
-            if top.dtype.is_float:
-                with e.block() as nan:
-                    e.emit(Assign(found, self.place(reduce, p, axis, span, top, "isnan")))
-                e.emit(If(Op("isnan", (top,)), tuple(nan)))
-            return found
-
-        if known is not None and 0 < known <= _BLOCK:
-            self.n.finish(let, p, place_of(extreme_of((ZERO, size)), (ZERO, size)))
+        e, size, known = self.e, self.n.sizes[axis], self.n.sizes[axis].as_int()
+        row = _Row(reduce_of(let), p, axis, e.typer.dtype(reduce_of(let).body), self.n.several(axis, _STEP))
+        if known is not None and known <= _LONGEST:
+            self.n.finish(let, p, self.first(row, (ZERO, size))[1])
             return
-        best, where = e.declare(self.n.reduces.start(extreme), "a"), e.declare(Const(0, DType.i64), "a")
+        best, where = e.declare(self.start(row), "a"), e.declare(Const(0, DType.i64), "a")
         y = e.loop(size, "y")
-        stop = var(y) + _BLOCK
-        span = (var(y), stop if known is not None and known % _BLOCK == 0 else minimum(size, stop))
         with e.block() as body:
-            top = extreme_of(span)
-            with e.block() as better:
-                e.emit(Assign(best, top), Assign(where, place_of(top, span)))
-            e.emit(If(self.beats(reduce, top, best), tuple(better)))
-        e.emit(For(y, ZERO, size, tuple(body), _BLOCK))
+            top, place = self.first(row, (var(y), minimum(size, var(y) + _LONGEST)))
+            self.take(row, top, place, best, where)
+        e.emit(For(y, ZERO, size, tuple(body), _LONGEST))
         self.n.finish(let, p, where)
 
-    def place(self, reduce: Reduce, p: Point, axis: str, span: tuple[Expr, Expr], top: Reg, test: str) -> Value:
+    def first(self, row: _Row, span: tuple[Expr, Expr]) -> tuple[Reg, Reg]:
+        """The extreme of a span of at most `_LONGEST` elements, and its first position."""
+        e = self.e
+        lanes = self.n.width(row.axis)
+        kept = [
+            (e.declare(e.widen(self.start(row), n), "a"), e.declare(e.widen(Const(0, DType.i32), n), "a"))
+            for n in ((lanes, 1) if self.n.has_tail(row.axis, span) and lanes > 1 else (lanes,))
+        ]
+
+        def inside(points: list[Point]) -> None:
+            tops = [self.value(row, point) for point in points]
+            while len(tops) > 1:
+                tops = [Op(row.extreme, (a, b)) for a, b in zip(tops[::2], tops[1::2], strict=True)]
+            at = e.widen(IndexOf(points[0].env[row.axis] - span[0], DType.i32), points[0].lanes)
+            self.take(row, e.declare(tops[0]), at, *kept[0 if points[0].lanes == lanes else 1])
+
+        self.n.lane_loops(row.axis, span, row.several, [dict(row.point.env)], inside)
+        top = e.declare(_across(row.extreme, [best for best, _ in kept]))
+        place = e.declare(self.place(row, span, kept, top, "eq"), "a")
+        if top.dtype.is_float:
+            with e.block() as nan:
+                e.emit(Assign(place, self.place(row, span, kept, top, "isnan")))
+            e.emit(If(Op("isnan", (top,)), tuple(nan)))
+        return top, place
+
+    def place(self, row: _Row, span: tuple[Expr, Expr], kept: list[tuple[Reg, Reg]], top: Reg, test: str) -> Value:
         """The first position in a span whose value is `top` ("eq"), or none at all ("isnan")."""
         e = self.e
-        start, _ = span
-        lanes = self.n.width(axis)
-        far = Const(_BLOCK, DType.i32)
-        nearest = [e.declare(e.widen(far, n), "a") for n in ((lanes, 1) if self.n.has_tail(axis, span) else (lanes,))]
+        start, stop = span
+        lanes = self.n.width(row.axis)
+        far = Const(_LONGEST, DType.i32)
+
+        def where_it_is(value: Value, at: Value) -> Value:
+            n = type_of(value).lanes
+            is_it = Op("eq", (value, e.widen(top, n))) if test == "eq" else Op("isnan", (value,))
+            return Op("where", (is_it, at, e.widen(far, n)))
+
+        step = _across("min", [where_it_is(best, where) for best, where in kept])
+        count, most = (stop - start).as_int(), row.several * lanes
+        first: Expr = start + var(e.integer(Cast(e.declare(step), DType.i64)))
+        if count is not None:
+            first, most = minimum(first, stop - min(count, most)), min(count, most)
+        first = var(e.integer(IndexOf(first, DType.i64)))
+        within = (first, first + most if count is not None else minimum(stop, first + most))
+        nearest = [e.declare(e.widen(far, n), "a") for n in ((lanes, 1) if self.n.has_tail(row.axis, within) else (lanes,))]
 
         def inside(points: list[Point]) -> None:
             for point in points:
-                value = e.widen(e.value(reduce.body, point), point.lanes)
-                value = e.named(value if type_of(value).dtype == top.dtype else Cast(value, top.dtype))
-                is_it = Op("eq", (value, e.widen(top, point.lanes))) if test == "eq" else Op("isnan", (value,))
-                at = e.widen(IndexOf(point.env[axis] - start, DType.i32), point.lanes)
-                at = e.declare(Op("where", (is_it, at, e.widen(far, point.lanes))))
+                at = e.widen(IndexOf(point.env[row.axis] - first, DType.i32), point.lanes)
                 to = nearest[0 if point.lanes == lanes else 1]
-                e.emit(Assign(to, Op("min", (to, at))))
+                e.emit(Assign(to, Op("min", (to, where_it_is(self.value(row, point), at)))))
 
-        self.n.lane_loops(axis, span, self.n.several(axis, 4), [dict(p.env)], inside)
-        first: Value = Horizontal("min", Op("add", (nearest[0], IndexOf(ZERO, DType.i32, lanes, ONE))))
-        for one in nearest[1:]:
-            first = Op("min", (first, one))
-        return Op("add", (Cast(e.declare(first), DType.i64), IndexOf(start, DType.i64)))
+        self.n.lane_loops(row.axis, within, row.several, [dict(row.point.env)], inside)
+        steps = Op("add", (nearest[0], IndexOf(ZERO, DType.i32, lanes, ONE))) if lanes > 1 else nearest[0]
+        return Op("add", (Cast(e.declare(_across("min", [steps, *nearest[1:]])), DType.i64), IndexOf(first, DType.i64)))
+
+    def start(self, row: _Row) -> Const:
+        return neutral_value(row.extreme, accumulator_dtype(row.dtype))
+
+    def value(self, row: _Row, p: Point) -> Value:
+        """The element at a point, as wide as what it is compared with."""
+        value = self.e.widen(self.e.value(row.reduce.body, p), p.lanes)
+        dtype = accumulator_dtype(row.dtype)
+        return self.e.named(value if type_of(value).dtype == dtype else Cast(value, dtype))
+
+    def take(self, row: _Row, top: Value, at: Value, best: Reg, where: Reg) -> None:
+        """``best, where = top, at`` where that is more extreme."""
+        take = self.e.declare(self.beats(row.reduce, top, best), "m")
+        self.e.emit(Assign(best, Op("where", (take, top, best))))
+        self.e.emit(Assign(where, Op("where", (take, at, where))))
 
     def beats(self, reduce: Reduce, value: Value, best: Value) -> Value:
         """Is `value` strictly more extreme? A NaN beats every number."""
@@ -129,3 +176,9 @@ class ArgReduces:
             e.emit(Assign(where, Op("where", (take, e.widen(IndexOf(var(x), DType.i64), lanes), where))))
         e.emit(For(x, ZERO, self.n.sizes[axis], tuple(body)))
         self.n.finish(let, p, where)
+
+
+def _across(fn: str, parts: list[Value]) -> Value:
+    """One number of vectors and numbers."""
+    whole = [Horizontal(fn, part) if type_of(part).lanes > 1 else part for part in parts]
+    return whole[0] if len(whole) == 1 else Op(fn, (whole[0], whole[1]))

@@ -89,24 +89,6 @@ class _Split:
         rest = self.along(e, cut, fn, dtype, self.end, self.count * self.size)
         return blocks, self.made(let, f"{suffix}e", let.axes, dtype, rest)
 
-    def places(self, let: FlatLet, e: Reduce, value: DType, tops: At, left: At | None) -> tuple[At, At | None]:
-        """Where in its block each extreme stands first: the least index of an equal element, or of a NaN (then the
-        extreme is NaN and equals none). Cheaper than a search that compares and keeps positions at every step."""
-
-        def first(axis: str, start: Expr, top: At) -> Reduce:
-            body = substitute_axes(e.body, {self.cut[let.name]: start + var(axis)}, {})
-            found: RegionExpr = Binary("eq", body, top)
-            if value.is_float:
-                found = Binary("or", found, Unary("isnan", body))
-            never = Const(2**31 - 1, DType.i32)
-            return Reduce("min", (axis,), None, DType.i32, Select(found, Index(var(axis), DType.i32), never))
-
-        of_blocks = first(self.inner, var(self.block) * self.size, tops)
-        blocks = self.made(let, "pb", (self.block, *let.axes), DType.i32, of_blocks)
-        if left is None:
-            return blocks, None
-        return blocks, self.made(let, "pe", let.axes, DType.i32, first(self.end, self.count * self.size, left))
-
     def total(self, let: FlatLet, e: Reduce) -> None:
         dtype = accumulator_dtype(e.dtype)
         blocks, rest = self.parts(let, e, e.fn, dtype, "")
@@ -124,10 +106,10 @@ class _Split:
         value = self.typer.dtype(e.body)
         extreme = "max" if e.fn == "argmax" else "min"
         tops, top_left = self.parts(let, e, extreme, value, "v")
-        places, place_left = self.places(let, e, value, tops, top_left)
+        places, place_left = self.parts(let, e, e.fn, DType.i64, "p")
         best = self.made(let, "k", let.axes, DType.i64, Reduce(e.fn, (self.block,), None, DType.i64, tops))
         mine = Binary("eq", Index(var(self.block), DType.i64), best)
-        chosen = Select(mine, Cast(places, DType.i64), Const(0, DType.i64))
+        chosen = Select(mine, places, Const(0, DType.i64))
         within = self.made(let, "w", let.axes, DType.i64, Reduce("sum", (self.block,), None, DType.i64, chosen))
         result: RegionExpr = Binary("add", Binary("mul", best, Index(self.size, DType.i64)), within)
         if top_left is not None and place_left is not None:
@@ -135,7 +117,7 @@ class _Split:
             beats: RegionExpr = Binary("gt" if e.fn == "argmax" else "lt", top_left, top)
             if value.is_float:
                 beats = Binary("or", beats, Binary("and", Unary("isnan", top_left), Unary("not", Unary("isnan", top))))
-            after = Binary("add", Index(self.count * self.size, DType.i64), Cast(place_left, DType.i64))
+            after = Binary("add", Index(self.count * self.size, DType.i64), place_left)
             result = Select(beats, after, result)
         if let.dtype != DType.i64:
             result = Cast(result, let.dtype)

@@ -13,7 +13,7 @@ from tatami.region.ir import Opaque
 from tatami.region.run import run_region
 from tatami.tiny.routines import ROUTINES
 from tests.c.test_scalar_ops import samples
-from tests.loop.compiled import TARGETS, kernel_of, run_kernel, run_sanitized, sanitizer_program
+from tests.loop.compiled import TARGETS, WIDEST, kernel_of, run_kernel, run_sanitized, sanitizer_program
 from tests.loop.zoo import SIZES, ZOO, C, N, bind, draw, tensor
 from tests.loop.zoo import region as make_region
 
@@ -110,3 +110,26 @@ def test_the_first_extreme_counts_and_nan_wins(fn: str, width: str, special: flo
             x[np.arange(0, 20, 4), rng.integers(0, columns, 5)] = special
         _, got = run_kernel(region, {"x": x}, {"N": 20, "C": columns}, width=width)
         np.testing.assert_array_equal(got["y"], getattr(np, fn)(x, axis=1), err_msg=f"{columns}")
+
+
+@pytest.mark.parametrize("fn", ["argmax", "argmin"])
+def test_the_first_of_equal_extremes_counts_in_every_lane_and_step(fn: str) -> None:
+    """Two extremes anywhere in a row of several steps, vectors and single elements."""
+    rng = np.random.default_rng(5)
+    for columns in (64, 129, 203, 256):
+        x = rng.standard_normal((400, columns)).astype(np.float32)
+        for row, places in enumerate(rng.integers(0, columns, (400, 2))):
+            x[row, places] = (9, -9)[fn == "argmin"] if row % 4 else np.nan
+        _, got = run_kernel(ZOO[f"{fn}_1"](), {"x": x}, {"N": 400, "C": columns}, width=WIDEST)
+        np.testing.assert_array_equal(got["y"], getattr(np, fn)(x, axis=1), err_msg=f"{columns}")
+
+
+@pytest.mark.parametrize("special", [None, np.nan])
+def test_places_are_found_in_rows_of_several_parts(special: float | None) -> None:
+    """Rows longer than what lanes count."""
+    x = np.zeros((1, (1 << 20) + 70), np.float32)
+    for at in (0, 3, (1 << 20) - 1, 1 << 20, (1 << 20) + 66):
+        x[0, at:] = 1.0 if special is None else special
+        _, got = run_kernel(ZOO["argmax_1"](), {"x": x}, {"N": 1, "C": x.shape[1]}, width=WIDEST)
+        assert got["y"][0] == at
+        x[0, at:] = 0.0

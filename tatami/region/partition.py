@@ -8,7 +8,8 @@ that, an edge is fused when Δtime is negative, and every verdict keeps its term
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tatami.core.codec import dump_text, from_builtins, to_builtins
@@ -24,7 +25,7 @@ from tatami.region.axis_classes import AxisClasses
 from tatami.region.group_graph import GroupGraph
 from tatami.region.partition_check import check_partition
 from tatami.region.partition_ir import Group, Partition, Verdict
-from tatami.region.streaming import streaming_units
+from tatami.region.streaming import Pair, streaming_units
 from tatami.region.streaming_cost import StreamingCost
 from tatami.region.values import resident_values, virtual_values
 from tatami.region.widening import casts_for_rows
@@ -106,7 +107,8 @@ class _Partitioner:
         self.streaming = streaming_units(
             self.nodes, self.statements, self.patterns, self.edges, self.uses, self.resident, self.is_worth
         )
-        streamed = {v for unit in self.streaming.values() for v in unit}
+        times = Counter(v for unit in self.streaming.values() for v in unit)
+        streamed, self.repeated = set(times), {v for v, n in times.items() if n > 1}
         of_codes = [p for v, p in self.patterns.items() if target.isa == "sm90" and v not in streamed]
         self.virtual = virtual_values(program, view, self.resident, target.kind, of_codes)
         self.dots = {p.value: p.product for p in view.patterns if p.pattern == "dot"}
@@ -117,11 +119,11 @@ class _Partitioner:
         self.flops: dict[str, float] = {}
         self.verdicts: list[Verdict] = []
 
-    def is_worth(self, firsts: list[str], weights: str, second: str) -> bool:
-        """Are products that could be a pair one?"""
-        why = self.cost.refusal(firsts, weights, second)
+    def is_worth(self, pairs: Sequence[Pair]) -> bool:
+        """Are products that could be pairs such?"""
+        why = self.cost.refusal(pairs)
         if why:
-            self.apart[self.patterns[second].product] = f"as one kernel: {why}"
+            self.apart |= {self.patterns[p.second].product: f"as one kernel: {why}" for p in pairs}
         return not why
 
     # -- units ---------------------------------------------------------------------------------
@@ -176,10 +178,12 @@ class _Partitioner:
         group = self.graph.add(unit, producers)
         reduces = [v for v in unit if v in self.statements and self.statements[v].kind in ("reduce", "scan")]
         self.shapes[group] = _Shape(kind, acc, reduces)
-        for v in unit:
+        for v in (v for v in unit if v not in self.flops):
             self.flops[v] = self.own_flops(v)
             if v in self.statements:
                 self.axes.add(v)
+        for v in unit:
+            if v in self.statements:
                 self.axes.unify_reads(v, set(unit).__contains__)
         if kind == "call":
             return
@@ -270,7 +274,8 @@ class _Partitioner:
             whole = self.graph.members[gp]
             if producer.kind != "map" or edge.rule != "pointwise":
                 return "epilogue_operand"
-            if any(v in self.resident or not all(self.graph.group_of.get(u) in (gp, gc) for u in self.uses[v]) for v in whole):
+            apart = {u for v in whole for u in self.uses[v] if self.graph.group_of.get(u) not in (gp, gc) or u in self.repeated}
+            if apart or self.resident & set(whole):
                 return "epilogue_operand"
             return None
         if consumer.kind == "scatter":

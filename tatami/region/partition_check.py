@@ -11,13 +11,14 @@ from tatami.tiny.ir import CallOp, Program, ResultOp
 
 
 def check_partition(partition: Partition, program: Program, view: PolyView) -> list[Diagnostic]:
-    """Every value in one group (coordinates and casts may repeat), calls alone, no circle, no forbidden edge inside."""
+    """Every value in one group, or in all that read it (coordinates and casts in any), calls alone, no circle, no forbidden
+    edge inside."""
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     resident = resident_values(program, view)
     repeatable = virtual_values(program, view, resident, "cpu") | virtual_values(program, view, resident, "cuda", view.patterns)
     repeatable |= {v for v in nodes if v not in resident and is_widening(v, nodes)}
-    home: dict[str, int] = {}
+    homes: dict[str, list[int]] = {}
     found: list[Diagnostic] = []
     for k, group in enumerate(partition.groups):
         for v in group.values:
@@ -25,22 +26,29 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
                 found.append(
                     _invalid(v, f"group {k} names {v}, which is no computed value", "list the ids of computed values only")
                 )
-            elif v in home and v not in repeatable:
-                found.append(_invalid(v, f"it stands in groups {home[v]} and {k}", "keep it in one group"))
-            home.setdefault(v, k)
+            homes.setdefault(v, []).append(k)
         calls = [v for v in group.values if v in nodes and isinstance(nodes[v].op, CallOp)]
         if calls and any(not isinstance(nodes[v].op, CallOp | ResultOp) for v in group.values if v in nodes):
             found.append(_invalid(calls[0], "a call shares its group", "give the call and its results a group of their own"))
     for v in statements:
-        if v not in home:
+        if v not in homes:
             found.append(_invalid(v, "no group computes it", "add it to a group"))
+    read_at: dict[str, set[int]] = {}
+    for s in view.statements:
+        for a in s.reads:
+            read_at.setdefault(a.tensor, set()).update(homes.get(s.value, ()))
+    for v, (first, *more) in homes.items():
+        if more and v not in repeatable and (v in resident or read_at.get(v) != {first, *more}):
+            why = f"it stands in groups {first} and {more[0]}, and is in memory too"
+            found.append(_invalid(v, why, "keep it in one group, or in the groups that read it and no others"))
+    home = {v: places[0] for v, places in homes.items()}
     found.extend(_order(partition, statements, home))
     for edge in view.edges:
-        if not edge.fusible and home.get(edge.producer) == home.get(edge.consumer) is not None:
+        if not edge.fusible and set(homes.get(edge.producer, ())) & set(homes.get(edge.consumer, ())):
             change = edge.change or "keep the two in different groups"
             found.append(_invalid(edge.producer, f"it may not share a Region with {edge.consumer} ({edge.rule})", change))
     for pattern in view.patterns:
-        if pattern.pattern != "dot" and home.get(pattern.product) != home.get(pattern.value):
+        if pattern.pattern != "dot" and homes.get(pattern.product) != homes.get(pattern.value):
             found.append(
                 _invalid(pattern.value, "its product stands in another group", f"move {pattern.product} into its group")
             )

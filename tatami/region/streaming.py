@@ -7,22 +7,41 @@ is the known case; nothing here asks for softmax. Weights that are pointwise in 
 no reduce: then nothing asks for the pair to be one Region but the time that it saves (`is_worth`). They may be made of
 several contractions, as dS = P * (sum_d dO*V - D). What else is made of the rows' reduces, and of such sums, comes along
 and is written beside the result, a value of each row: ``L = M + log Z``, which a gradient reads.
+
+Pairs with pointwise weights may share what they are made of, S and dO*V for the gradients of queries, keys and values: where
+every reader of it is such a pair, each makes it again, and nothing of rows x keys is in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
+
+import msgspec
 
 from tatami.core.expr import ONE, Expr, free_vars
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 from tatami.tiny.ir import Elementwise, Node, ReduceOp
 
-IsWorth: TypeAlias = Callable[[list[str], str, str], bool]
-"""Of the first contractions, the pointwise weights made of them, and a second contraction: is the pair faster as one Region?"""
 MAX_COLUMNS = 512
 """Columns of the second result that a tile may keep on chip."""
 MAX_VALUES = 48
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """First contractions, the weights made of them, and a second contraction that takes these. `apart`: values of the unit
+    that others read too, and who does."""
+
+    firsts: tuple[str, ...]
+    weights: str
+    second: str
+    unit: tuple[str, ...]
+    apart: dict[str, set[str]]
+    is_reduced: bool
+
+
+IsWorth: TypeAlias = Callable[[Sequence[Pair]], bool]
+"""Are pairs with pointwise weights, which share values or a lone one, faster as one Region each?"""
 
 
 def streaming_units(
@@ -34,18 +53,46 @@ def streaming_units(
     resident: set[str],
     is_worth: IsWorth,
 ) -> dict[str, list[str]]:
-    """Second contraction -> every value of its pair, both products included."""
+    """Second contraction -> every value of its pair, both products included. Pairs that share values each have them."""
     taken: set[str] = set()
     out: dict[str, list[str]] = {}
+    sharing: dict[str, Pair] = {}
     for second in patterns.values():
         if second.pattern == "dot" or second.value in taken:
             continue
         for access in (second.lhs, second.rhs):
-            unit = _pair(second, access, nodes, statements, patterns, edges, uses, resident, is_worth)
-            if unit is not None and taken.isdisjoint(unit):
-                out[second.value] = unit
-                taken.update(unit)
+            pair = _pair(second, access, nodes, statements, patterns, edges, uses, resident)
+            if pair is None or not taken.isdisjoint(pair.unit):
+                continue
+            if pair.apart:
+                sharing.setdefault(second.value, pair)
+            elif pair.is_reduced or is_worth([pair]):
+                out[second.value] = list(pair.unit)
+                taken.update(pair.unit)
                 break
+    left = [p for s, p in sharing.items() if s not in out and taken.isdisjoint(p.unit)]
+    for pairs in _clusters(_closed(left)):
+        if is_worth(pairs):
+            out |= {p.second: list(p.unit) for p in pairs}
+    return out
+
+
+def _closed(pairs: list[Pair]) -> list[Pair]:
+    """Those of which nothing but others of them reads what is inside."""
+    kept = [p for p in pairs if all(_makes(v, u, pairs) for v, readers in p.apart.items() for u in readers)]
+    return kept if len(kept) == len(pairs) else _closed(kept)
+
+
+def _makes(value: str, reader: str, pairs: list[Pair]) -> bool:
+    return any(value in p.unit and reader in p.unit for p in pairs)
+
+
+def _clusters(pairs: list[Pair]) -> list[list[Pair]]:
+    """Pairs that share values, directly or by way of others."""
+    out: list[list[Pair]] = []
+    for pair in pairs:
+        near = [c for c in out if any(set(pair.unit) & set(p.unit) for p in c)]
+        out = [c for c in out if c not in near] + [[*(p for c in near for p in c), pair]]
     return out
 
 
@@ -58,8 +105,7 @@ def _pair(
     edges: dict[tuple[str, str], Edge],
     uses: dict[str, set[str]],
     resident: set[str],
-    is_worth: IsWorth,
-) -> list[str] | None:
+) -> Pair | None:
     behind = _closure(operand.tensor, statements, patterns)
     if behind is None:
         return None
@@ -71,24 +117,30 @@ def _pair(
         return None
     inner = _depending_on(firsts, values, statements)
     reduced = any(statements[v].kind == "reduce" for v in inner)
-    if (len(firsts) > 1) if reduced else not is_worth(firsts, operand.tensor, second.value):
+    if reduced and len(firsts) > 1:
         return None
-    key = next((d for d, at in enumerate(operand.map) if _names(at) & set(second.k)), -1)
-    inner += _beside(firsts, inner, key, nodes, statements)
+    if reduced:
+        key = next((d for d, at in enumerate(operand.map) if _names(at) & set(second.k)), -1)
+        inner += _beside(firsts, inner, key, nodes, statements)
     unit = [*(v for first in firsts for v in (patterns[first].product, first)), *inner, second.product, second.value]
     inside, order = set(unit), {v: k for k, v in enumerate(statements)}
+    shared: dict[str, set[str]] = {}
     for v in unit[:-1]:
         apart = uses.get(v, set()) - inside
         if not apart and v not in resident:
             continue
         of_a_row = v in inner and _rank(statements[v]) < _rank(statements[firsts[0]])
-        if not of_a_row or any(order[u] < order[second.value] for u in apart):
+        if not reduced and not of_a_row and v not in resident:
+            shared[v] = apart
+        elif not of_a_row or any(order[u] < order[second.value] for u in apart):
             return None
     for v in unit:
         rules = ("pointwise", "reshape") if statements[v].kind == "copy" else ("pointwise",)
         if any(edges[p, v].rule not in rules for a in statements[v].reads if (p := a.tensor) in inside):
             return None
-    return unit if all(_same_rows(patterns[first], second, operand, inner, statements) for first in firsts) else None
+    if not all(_same_rows(patterns[first], second, operand, inner, statements) for first in firsts):
+        return None
+    return Pair(tuple(firsts), operand.tensor, second.value, tuple(unit), shared, reduced)
 
 
 def _follow_one_another(firsts: list[str], statements: dict[str, Statement], patterns: dict[str, ContractionPattern]) -> bool:

@@ -1,6 +1,7 @@
-"""Is a streaming pair with pointwise weights faster as one Region than as two products with its weights in memory?
+"""Are streaming pairs with pointwise weights faster as one Region each than as products with their weights in memory?
 
-    saved: weights written and read, the launches of the first products        lost: what the pair's template takes longer
+    saved: weights written and read, the launches of the first products
+    lost: what the pairs' template takes longer, first products that several pairs make again
 
 Weights that are 0 at places which coordinates alone decide, as a causal mask does, are passed over by the pair, and by
 nothing else.
@@ -8,13 +9,15 @@ nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from tatami.core.cost import estimate, fusion_delta, rates
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, product
 from tatami.core.target import Target
 from tatami.poly_view.ir import ContractionPattern, Statement
+from tatami.region.streaming import Pair
 from tatami.tiny.ir import CastOp, ConstOp, Elementwise, IotaOp, Node, PermuteOp, SizeOp
 
 LOSS = {"cpu": 0.1, "fma": 0.4, "tensor cores": 1.5}
@@ -23,6 +26,8 @@ between what is simulated for pairs and for two products, at 64 and 128: 0.3 to 
 LOSS_OF_SEVERAL = {"cpu": 0.1, "fma": 0.5, "tensor cores": 1.7}
 """The same of weights made of two products, whose arrays are larger: simulated 0.0 to 0.3 (fma) and 0.4 to 0.9, where the three
 products of matrices as deep as that wait for memory all the time."""
+MOST = 1 << 28
+"""Bytes of weights that are in memory for time's sake: where they are more, memory that is linear in the sequence counts."""
 SEEN = 0.5
 """Share of the weights that count where coordinates exclude some."""
 MULTIPLIED = {DType.fp16, DType.bf16, DType.fp32}
@@ -48,52 +53,78 @@ class StreamingCost:
         self.nodes, self.statements, self.patterns = nodes, statements, patterns
         self.target, self.sizes = target, sizes
 
-    def refusal(self, firsts: list[str], weights: str, second: str) -> str:
-        """Why the pair is not worth one Region, "" where it is: products of floats, rows and keys of an axis each. Of several
-        first ones what the earlier give goes through memory too. On CPUs a tile for each takes from the others' share of L1:
-        by measurement the two are even."""
-        first = firsts[0]
-        sizes = {a.name: a.size for a in self.statements[first].axes}
-        sides = [[a for a in side if sizes[a] != ONE] for side in (self.patterns[first].m, self.patterns[first].n)]
-        floats = {self.nodes[v].dtype for v in (*firsts, second)} <= {DType.fp32, DType.fp64}
+    def refusal(self, pairs: Sequence[Pair]) -> str:
+        """Why pairs, which have values in common or are one alone, are not worth a Region each, "" where they are. What they
+        share is made in each. On GPUs what first products but one give goes through memory too; on CPUs a tile for each takes
+        from the others' share of L1: by measurement the two are even."""
+        if why := next(filter(None, map(self.pair_refusal, pairs)), ""):
+            return why
+        weights = Counter(p.weights for p in pairs)
+        written = sum(self.bytes(v, pairs) for v in weights)
+        read = sum(self.bytes(v, pairs) * readers for v, readers in weights.items())
+        if self.target.kind == "cuda":
+            between = sum(self.bytes(v, pairs) for v in {v for p in pairs for v in p.firsts[1:]})
+            written, read = written + between, read + between
+        products = {v: self.flops(v, p) for p in pairs for v in (*p.firsts, p.second)}
+        streamed = sum(self.flops(v, p) * self.share(p) for p in pairs for v in (*p.firsts, p.second))
+        delta, _ = fusion_delta(
+            self.target,
+            dflops=streamed - sum(products.values()),
+            dbytes=0,
+            saved_bytes=written + read,
+            launches=len(products) - len(pairs),
+        )
+        if written <= rates(self.target).cache:
+            return f"{written:.3g} bytes of weights stay in cache without it"
+        return f"Δtime {delta * 1e6:+.2f} µs" if delta >= 0 and written <= MOST else ""
+
+    def pair_refusal(self, pair: Pair) -> str:
+        """Why no template takes the pair, or "": products of floats, rows and keys of an axis each."""
+        first = self.patterns[pair.firsts[0]]
+        sizes = {a.name: a.size for a in self.statements[first.value].axes}
+        sides = [[a for a in side if sizes[a] != ONE] for side in (first.m, first.n)]
+        floats = {self.nodes[v].dtype for v in (*pair.firsts, pair.second)} <= {DType.fp32, DType.fp64}
         if not floats or [len(side) for side in sides] != [1, 1]:
             return "a pair takes products of fp32 or fp64 sums, rows and keys of one axis each"
-        unit, flops = "cpu", sum(map(self.flops, (*firsts, second)))
-        if self.target.kind == "cuda":
-            if why := self.template_refusal(firsts, weights, second):
-                return why
-            narrow, tf32 = self.nodes[weights].dtype.is_narrow_float, self.nodes[weights].op == ROUNDED
-            unit = "tensor cores" if narrow or tf32 else "fma"
-            rate = self.target.flops_fp16 if narrow else self.target.flops_tf32 if tf32 else self.target.flops_fp32
-            flops *= self.target.flops_fp32 / rate
-        stored = estimate(product(sizes.values()), self.sizes) * self.nodes[weights].dtype.itemsize
-        loss = (LOSS_OF_SEVERAL if len(firsts) > 1 else LOSS)[unit]
-        more = (SEEN if self.is_zero_by_place(weights) else 1.0) * (1 + loss) - 1
-        between = [self.nodes[v].dtype.itemsize for v in firsts[1:]] if unit != "cpu" else []
-        saved = stored + estimate(product(sizes.values()), self.sizes) * sum(between)
-        delta, _ = fusion_delta(self.target, dflops=more * flops, dbytes=0, saved_bytes=2 * saved, launches=len(firsts))
-        if stored <= rates(self.target).cache:
-            return f"{stored:.3g} bytes of weights stay in cache without it"
-        return f"Δtime {delta * 1e6:+.2f} µs" if delta >= 0 else ""
+        return self.template_refusal(pair) if self.target.kind == "cuda" else ""
 
-    def flops(self, contraction: str) -> float:
-        s = self.statements[contraction]
-        return 2 * estimate(product(a.size for a in (*s.axes, *s.reduced)), self.sizes)
+    def share(self, pair: Pair) -> float:
+        """Of the time of its products, how long the pair takes."""
+        loss = (LOSS_OF_SEVERAL if len(pair.firsts) > 1 else LOSS)[self.unit(pair)]
+        return (SEEN if self.is_zero_by_place(pair.weights) else 1.0) * (1 + loss)
 
-    def template_refusal(self, firsts: list[str], weights: str, second: str) -> str:
+    def unit(self, pair: Pair) -> str:
+        if self.target.kind != "cuda":
+            return "cpu"
+        weights = self.nodes[pair.weights]
+        return "tensor cores" if weights.dtype.is_narrow_float or weights.op == ROUNDED else "fma"
+
+    def bytes(self, value: str, pairs: Sequence[Pair]) -> float:
+        """Of what has an element for each row and key, as the first product has."""
+        first = self.statements[next(p.firsts[0] for p in pairs if value in p.unit)]
+        return estimate(product(a.size for a in first.axes), self.sizes) * self.nodes[value].dtype.itemsize
+
+    def flops(self, contraction: str, pair: Pair) -> float:
+        """As many as fp32 does in the same time."""
+        s, weights = self.statements[contraction], self.nodes[pair.weights]
+        rate = self.target.flops_fp16 if weights.dtype.is_narrow_float else self.target.flops_tf32
+        slower = self.target.flops_fp32 / rate if self.unit(pair) == "tensor cores" else 1.0
+        return 2 * estimate(product(a.size for a in (*s.axes, *s.reduced)), self.sizes) * slower
+
+    def template_refusal(self, pair: Pair) -> str:
         """Why no template of GPUs takes the pair, or "": they multiply matrices of one type, as they lie in memory, with a depth
         and columns that are kept on chip; of several first products with one depth."""
-        ones, two = [self.patterns[first] for first in firsts], self.patterns[second]
-        values, columns = (two.rhs, two.n) if two.lhs.tensor == weights else (two.lhs, two.m)
+        ones, two = [self.patterns[first] for first in pair.firsts], self.patterns[pair.second]
+        values, columns = (two.rhs, two.n) if two.lhs.tensor == pair.weights else (two.lhs, two.m)
         operands = (*(o for one in ones for o in (one.lhs, one.rhs)), values)
-        kinds = {self.nodes[v].dtype for v in (weights, *(o.tensor for o in operands))}
-        depths = [[a.size for a in self.statements[f].reduced if a.name in one.k] for f, one in zip(firsts, ones, strict=True)]
-        widths = depths[0] + [a.size for a in self.statements[second].axes if a.name in columns and a.size != ONE]
+        kinds = {self.nodes[v].dtype for v in (pair.weights, *(o.tensor for o in operands))}
+        depths = [[a.size for a in self.statements[one.value].reduced if a.name in one.k] for one in ones]
+        widths = depths[0] + [a.size for a in self.statements[pair.second].axes if a.name in columns and a.size != ONE]
         by_roles = self.target.arch == "sm_90a" and kinds <= NARROW
         most = WIDEST_OF_ROLES if by_roles else WIDEST
         if any(depth != depths[0] for depth in depths):
             return f"first products of depths {' and '.join(_times(d) for d in depths)}; a pair has one"
-        if any(self.nodes[first].dtype != DType.fp32 for first in firsts) or len(kinds) != 1 or not kinds <= MULTIPLIED:
+        if any(self.nodes[first].dtype != DType.fp32 for first in pair.firsts) or len(kinds) != 1 or not kinds <= MULTIPLIED:
             return f"matrices of {_named(kinds)}; a pair takes one of {_named(MULTIPLIED)}, summed in fp32"
         if any(o.guards or None in o.map for o in operands):
             return "an operand does not lie in memory as it is multiplied"

@@ -1,7 +1,8 @@
 """Scaled dot product attention and its gradient, as the CPU's operators have it: with the log-sum-exp of the scores.
 
-The gradient of many keys is made of one block of keys after the other, so that its memory grows with the sequence and not
-with its square (docs/decisions/0025-attention-backward.md).
+The gradient is said as it is: the compiler makes the scores again for each of its three results where that is better than
+to keep them. Heads too wide for that are taken one block of keys after the other, so that memory grows with the sequence
+and not with its square (docs/decisions/0025-attention-backward.md).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from tatami.torch.repeated import repeated
 BLOCK = 128
 """Keys of a block, at most."""
 WHOLE = 4 * BLOCK
-"""Keys up to which the gradient takes all of them at once."""
+"""Keys up to which the gradient of wide heads takes all of them at once."""
+WIDE = 128
+"""Columns of a head that every target keeps on chip beside its scores."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +38,23 @@ class Scores:
         wide = _wide_dtype(q.dtype)
         return m.tensor(q.shape[-1], wide).rsqrt() if self.scale is None else m.graph.number(float(self.scale), wide)
 
-    def of(self, m: Importer, q: Tensor, k: Tensor, mask: Tensor | None, block: Block | None = None) -> Tensor:
-        """scale * Q K^T + mask with -inf where a key may not be seen. Of 16 bits, as fp32."""
+    def of(self, m: Importer, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+        """scale * Q K^T + mask. Of 16 bits, as fp32."""
         scores = q.matmul(k.transpose(-2, -1), out_dtype=_wide_dtype(q.dtype)) * self.factor(m, q)
-        row = m.graph.iota(scores.shape, scores.rank - 2)
-        column = m.graph.iota(scores.shape, scores.rank - 1) if block is None else m.filled(block.keys, scores.shape)
-        if self.causal:
-            scores = m.graph.where(column <= row, scores, -math.inf)
         if mask is not None:
             if mask.dtype == DType.bool:
                 scores = m.graph.where(m.filled(mask, scores.shape), scores, -math.inf)
             else:
                 scores = scores + m.filled(m.cast(mask, scores.dtype), scores.shape)
-        return scores if block is None else m.graph.where(column < block.count, scores, -math.inf)
+        return scores
+
+    def seen(self, m: Importer, x: Tensor, unseen: float, block: Block | None = None) -> Tensor:
+        """`x`, which has an element for each row and key, with `unseen` for the keys that a row may not see."""
+        row = m.graph.iota(x.shape, x.rank - 2)
+        column = m.graph.iota(x.shape, x.rank - 1) if block is None else m.filled(block.keys, x.shape)
+        if self.causal:
+            x = m.graph.where(column <= row, x, unseen)
+        return x if block is None else m.graph.where(column < block.count, x, unseen)
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,8 @@ def attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     if dropout_p:
         raise Refusal("attention with dropout")
-    scores = Scores(is_causal, scale).of(m, q, k, attn_mask)
+    kind = Scores(is_causal, scale)
+    scores = kind.seen(m, kind.of(m, q, k, attn_mask), -math.inf)
     out = scores.softmax(-1).cast(v.dtype) @ v  # weights as narrow as the values, as PyTorch multiplies them
     total = scores.one("reduce_log_sum_exp", axes=(scores.rank - 1,))
     return m.cast(out, q.dtype), m.cast(total, m.dtype_at(1))
@@ -89,14 +97,15 @@ def attention_backward(
     m: Importer, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, dropout_p: float,
     is_causal: bool, *, attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of Q, K and V. Those of K and V have a block of rows for each block of keys; that of Q is their sum."""
+    """The gradients of Q, K and V."""
     if dropout_p:
         raise Refusal("attention with dropout")
     wide = _wide_dtype(q.dtype)
     product = (grad.cast(wide) * out.cast(wide)).sum((out.rank - 1,), keepdims=True)
     rows = Rows(q, grad, m.cast(logsumexp, wide).unsqueeze(q.rank - 1), product)
     scores, count = Scores(is_causal, scale), k.shape[-2].as_int()
-    if count is None or count <= WHOLE:
+    is_wide = any((x.shape[-1].as_int() or 0) > WIDE for x in (q, v))
+    if not is_wide or count is None or count <= WHOLE:
         of_q, of_k, of_v = _gradients(m, rows, k, v, attn_mask, scores)
     else:
         of_q, of_k, of_v = _by_blocks(m, rows, k, v, attn_mask, scores, count)
@@ -107,19 +116,21 @@ def _gradients(
     m: Importer, rows: Rows, k: Tensor, v: Tensor, mask: Tensor | None, scores: Scores, block: Block | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """P = exp(S - logsumexp), dV = P^T dO, dS = P (dO V^T - rowsum(dO O)), dQ = dS K, dK = dS^T Q, all scaled. P and dS are
-    multiplied as narrow as the operands, as PyTorch does; dQ is as wide as the scores."""
-    s = scores.of(m, rows.q, k, mask, block)
-    p = (s - rows.total.expand(s.shape)).exp()
+    0 where a key is not seen, and multiplied as narrow as the operands, as PyTorch does; dQ is as wide as the scores."""
+    s = scores.of(m, rows.q, k, mask)
+    e = (s - rows.total.expand(s.shape)).exp()
     of_p = rows.grad.matmul(v.transpose(-2, -1), out_dtype=s.dtype)
-    of_scores = (p * (of_p - rows.product.expand(s.shape)) * scores.factor(m, rows.q)).cast(rows.q.dtype)
+    of_scores = e * (of_p - rows.product.expand(s.shape)) * scores.factor(m, rows.q)
+    of_scores, p = (scores.seen(m, x, 0.0, block).cast(rows.q.dtype) for x in (of_scores, e))
     of_q = of_scores.matmul(k, out_dtype=s.dtype)
-    return of_q, of_scores.transpose(-2, -1) @ rows.q, p.cast(rows.q.dtype).transpose(-2, -1) @ rows.grad
+    return of_q, of_scores.transpose(-2, -1) @ rows.q, p.transpose(-2, -1) @ rows.grad
 
 
 def _by_blocks(
     m: Importer, rows: Rows, k: Tensor, v: Tensor, mask: Tensor | None, scores: Scores, count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same, a block of keys at a time, in their order."""
+    """The same, a block of keys at a time, in their order: those of K and V have a block of rows for each, that of Q is their
+    sum."""
     blocks = -(-count // BLOCK)
     size = -(-count // blocks)
 

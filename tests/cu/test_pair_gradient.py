@@ -188,7 +188,8 @@ def test_what_is_estimated_to_be_slower_stays_three_products() -> None:
     for target, width, dtype, sizes, count in (
         ("sm80", 64, tt.fp16, LENGTHS, 1),
         ("sm80", 64, tt.fp16, short, 3),
-        ("sm80", 128, tt.fp32, LENGTHS, 3),
+        ("sm80", 128, tt.fp32, {"B": 1, "S": 2048, "T": 2048}, 3),
+        ("sm80", 128, tt.fp32, LENGTHS, 1),  # else 1 GB of weights
         ("sm90", 128, tt.fp16, LENGTHS, 1),
         ("sm90", 256, tt.fp16, LENGTHS, 3),
     ):

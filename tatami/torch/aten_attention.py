@@ -90,6 +90,10 @@ def attention(
     scores = kind.seen(m, kind.of(m, q, k, attn_mask), -math.inf)
     out = scores.softmax(-1).cast(v.dtype) @ v  # weights as narrow as the values, as PyTorch multiplies them
     total = scores.one("reduce_log_sum_exp", axes=(scores.rank - 1,))
+    if attn_mask is not None:  # of a row that sees no key both are 0
+        unseen = scores.max((scores.rank - 1,)) == -math.inf
+        out = m.graph.where(unseen.unsqueeze(out.rank - 1).expand(out.shape), 0.0, out)
+        total = m.graph.where(unseen, 0.0, total)
     return m.cast(out, q.dtype), m.cast(total, m.dtype_at(1))
 
 

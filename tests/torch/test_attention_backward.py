@@ -59,6 +59,28 @@ def test_blocks_of_keys_give_the_gradients_of_all(name: str) -> None:
         assert (got.double() - want).norm() / want.norm() < {"float32": 1e-6, "bfloat16": 1e-2}[kind]
 
 
+@pytest.mark.parametrize("added", [False, True], ids=["a mask of truth", "a mask that is added"])
+@pytest.mark.parametrize("blocks", [False, True], ids=["one product of all keys", "blocks of keys"])
+def test_a_row_that_sees_no_key_gives_zero_and_takes_no_gradient(
+    added: bool, blocks: bool, request: pytest.FixtureRequest
+) -> None:
+    if blocks:
+        request.getfixturevalue("short_blocks")
+    seen = torch.rand(2, 1, 20, 40) > 0.5
+    seen[0, 0, [3, 11]] = False
+    mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf")) if added else seen
+    operands = tuple(torch.randn(2, 3, n, 16) for n in (20, 40, 40))
+    attend = functional.scaled_dot_product_attention
+    own = compiled(attend)
+    for got in (own(*operands, mask), own(*(x.clone().requires_grad_() for x in operands), mask).detach()):
+        torch.testing.assert_close(got, attend(*operands, mask), rtol=1e-5, atol=1e-6)
+        assert not got[0, :, [3, 11]].any()
+    found = gradients(own, operands, mask, False)
+    for got, want in zip(found, gradients(attend, operands, mask, False), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    assert not found[0][0, :, [3, 11]].any()
+
+
 def arena_bytes(monkeypatch: pytest.MonkeyPatch, length: int) -> dict[str, int]:
     """Of all programs of the gradient's graph, by target."""
     found: dict[str, int] = {}

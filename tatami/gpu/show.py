@@ -99,9 +99,8 @@ def kernel_lines(k: Kernel) -> list[str]:
             guards = "".join(f", 0 where not 0 <= {g.index} < {g.size}" for g in o.guards)
             out.append(f"    {name} {o.dtype} {o.param}[{o.gather}]{guards}, {o.major}-major")
         elif o.param:
-            out.append(
-                f"    {name} {o.dtype} {o.param}[{o.offset} + {'m' if name == 'A' else 'n'}*({o.stride_mn}) + k*({o.stride_k})], {o.major}-major"
-            )
+            place = f"{o.offset} + {'m' if name == 'A' else 'n'}*({o.stride_mn}) + k*({o.stride_k})"
+            out.append(f"    {name} {o.dtype} {o.param}[{place}], {o.major}-major")
     for r in k.smem:
         swizzle = f", swizzle {r.swizzle}" if r.swizzle else ""
         out.append(f"    {r.name}: {r.slots} x {r.rows} rows of {r.row_bytes} B at {r.base}{swizzle}")

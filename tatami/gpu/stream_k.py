@@ -31,13 +31,13 @@ from tatami.region.walk import all_axes
 
 def cut_problem(p: Problem, plan: Sm90Mma) -> Cut:
     """How a plan with `stream_k` cuts a product. Raises InvalidPlan."""
-    sizes = [e.as_int() for e in (product(p.batch), p.m, p.n, p.k)]
-    if None in sizes:
+    batch, m, n, k = (e.as_int() for e in (product(p.batch), p.m, p.n, p.k))
+    if batch is None or m is None or n is None or k is None:
         raise _refused(p, f"stream_k cuts a line of known length, not {p.m} x {p.n} x {p.k}", "use split_k")
     for o in (p.a, p.b):
         if o is not None and o.gather is not None:
             raise _refused(p, f"stream_k cuts matrices, and {o.param} is windows of an image", "drop stream_k")
-    cut = cut_of(plan, tuple(sizes))  # type: ignore[arg-type]
+    cut = cut_of(plan, (batch, m, n, k))
     if isinstance(cut, str):
         raise _refused(p, cut, "change stream_k")
     rows = [a for a, role in p.roles.items() if role == "m"]

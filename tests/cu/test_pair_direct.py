@@ -135,6 +135,23 @@ def test_a_value_that_is_not_finite_is_seen_where_its_weight_is_zero(built: Any,
     np.testing.assert_allclose(made.astype(np.float64), wanted(x), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("isa", ["sm80", "sm90"])
+def test_what_is_read_of_a_key_keeps_its_dtype_in_lanes_that_ask_for_it(isa: str) -> None:
+    """c / (c + c) is 0 in fp16 where the sum is infinite, and 1/2 elsewhere; in fp32 it is always 1/2."""
+    g = tt.Graph("halved")
+    q = g.input("q", ("B", 2, "S", 32), tt.fp16)
+    k, v = (g.input(n, ("B", 2, "T", 32), tt.fp16) for n in "kv")
+    c = g.input("c", ("B", 1, 1, "T"), tt.fp16).expand(("B", 2, "S", "T"))
+    weights = (q.matmul(k.transpose(-2, -1), out_dtype=tt.fp32) * 0.25).sigmoid() * (c / (c + c)).cast(tt.fp32)
+    g.output("y", weights.cast(tt.fp16) @ v)
+    f = tt.compile(g, target=f"emulated-{isa}", decisions=by_roles(g, LENGTHS) if isa == "sm90" else None, sizes=LENGTHS)
+    assert any("of_key0s[c] = " in u.text for u in f.stages["cu"].value.main.units)
+    x = arrays(f, 70, 130)
+    x["c"] = np.where(x["c"] > 0, 40000, 1).astype(np.float16)
+    counted = wanted({**x, "v": np.where(x["c"].swapaxes(-1, -2) > 1, 0, x["v"] / 2)})
+    np.testing.assert_allclose(f(**x)["y"].astype(np.float64), counted, rtol=1e-2, atol=1e-2)
+
+
 def test_no_weights_are_in_memory_and_keys_bound_the_rows_they_stream() -> None:
     compilation = prepared(CASES["rows before a key are passed over"][0], "sm80")
     stages = compilation.stages

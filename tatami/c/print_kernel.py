@@ -29,6 +29,7 @@ from tatami.loop.ir import (
     Const,
     Declare,
     Fault,
+    FirstLane,
     Fma,
     For,
     Function,
@@ -279,6 +280,8 @@ class _Printer:
             case Horizontal(fn=fn, x=x):
                 t = type_of(x)
                 return f"{n.add(f'h_{fn}_{t.dtype.value}x{t.lanes}')}({self.value(x)})"
+            case FirstLane(masks=masks):
+                return self.first_lane([(self.value(m), type_of(m).lanes) for m in masks])
             case Fma(x=x, y=y, z=z) if type_of(z).dtype == DType.fp32 and type_of(z).lanes in (1, 4, 8, 16):
                 texts = ", ".join(self.value(a) for a in (x, y, z))
                 lanes = type_of(z).lanes
@@ -311,6 +314,14 @@ class _Printer:
             return f"({base} + {iota} * {step})"
         u = self.needs.vector(f"u{element[1:]}", v.lanes)
         return f"(({element}x{v.lanes})(({u}){base} + ({u}){iota} * ({u}){step}))"
+
+    def first_lane(self, masks: list[tuple[str, int]]) -> str:
+        bits, before = [], 0
+        for text, lanes in masks:
+            own = f"{self.needs.add(f'bits_i32x{lanes}')}({text})" if lanes > 1 else f"(uint64_t){text}"
+            bits.append(f"{own} << {before}" if before else own)
+            before += lanes
+        return f"{self.needs.add('first_bit')}({' | '.join(bits)}, {before})"
 
     def load(self, v: Load) -> str:
         if v.lanes == 1:

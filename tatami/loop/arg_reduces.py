@@ -3,18 +3,21 @@
 for x by 8 vectors: top = extreme of them; in lanes where top beats best: best, where = top, x
 top = extreme of best across lanes;  first = least of where in lanes that have it
 the 8 vectors from first on are looked through for it
+
+Of a row with no more lanes than a number has bits only the extreme is kept, and then the whole row looked through.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, minimum, var
+from tatami.core.expr import ZERO, Expr, minimum, var
 from tatami.loop.flatten import FlatLet, reduce_of
-from tatami.loop.ir import Assign, Cast, Const, For, Horizontal, If, IndexOf, Op, Reg, Value, type_of
+from tatami.loop.ir import Assign, Cast, Const, FirstLane, For, Horizontal, If, IndexOf, Op, Reg, Value, type_of
 from tatami.loop.pointwise import Point, accumulator_dtype, neutral_value
 from tatami.loop.reduces import differs_by_lane
 from tatami.loop.schedule import Item
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 _STEP = 8
 """Vectors whose extreme is known before it is compared with what each lane has met before."""
+_BITS = 64
+"""Lanes of masks whose first is found at once."""
 _LONGEST = 1 << 20
 """Elements whose places are counted in lanes of 32 bits."""
 
@@ -65,6 +70,9 @@ class ArgReduces:
     def along_lanes(self, let: FlatLet, p: Point, axis: str) -> None:
         e, size, known = self.e, self.n.sizes[axis], self.n.sizes[axis].as_int()
         row = _Row(reduce_of(let), p, axis, e.typer.dtype(reduce_of(let).body), self.n.several(axis, _STEP))
+        if known is not None and known <= _BITS and not self.n.is_costly([let.name]):
+            self.n.finish(let, p, self.of_short(row, size))
+            return
         if known is not None and known <= _LONGEST:
             self.n.finish(let, p, self.first(row, (ZERO, size))[1])
             return
@@ -75,6 +83,12 @@ class ArgReduces:
             self.take(row, top, place, best, where)
         e.emit(For(y, ZERO, size, tuple(body), _LONGEST))
         self.n.finish(let, p, where)
+
+    def of_short(self, row: _Row, size: Expr) -> Reg:
+        """The position in a row that is gone through twice."""
+        extreme = Reduce(row.extreme, (row.axis,), None, accumulator_dtype(row.dtype), row.reduce.body)
+        (top,) = self.n.reduces.over_lanes([extreme], row.point, row.axis, False)
+        return self.tested(row, top, size, lambda place, test: self.look_through(row, (ZERO, size), _BITS, top, place, test))
 
     def first(self, row: _Row, span: tuple[Expr, Expr]) -> tuple[Reg, Reg]:
         """The extreme of a span of at most `_LONGEST` elements, and its first position."""
@@ -94,43 +108,59 @@ class ArgReduces:
 
         self.n.lane_loops(row.axis, span, row.several, [dict(row.point.env)], inside)
         top = e.declare(_across(row.extreme, [best for best, _ in kept]))
-        place = e.declare(self.place(row, span, kept, top, "eq"), "a")
+
+        def look(place: Reg, test: str) -> None:
+            within = self.nearest(row, span, kept, top, test)
+            self.look_through(row, within, row.several * lanes, top, place, test)
+
+        return top, self.tested(row, top, span[1], look)
+
+    def tested(self, row: _Row, top: Reg, stop: Expr, look: Callable[[Reg, str], None]) -> Reg:
+        """The first position whose value is `top`, or none at all where that is NaN."""
+        e = self.e
+        place = e.declare(IndexOf(stop, DType.i64), "a")
+        look(place, "eq")
         if top.dtype.is_float:
             with e.block() as nan:
-                e.emit(Assign(place, self.place(row, span, kept, top, "isnan")))
+                look(place, "isnan")
             e.emit(If(Op("isnan", (top,)), tuple(nan)))
-        return top, place
+        return place
 
-    def place(self, row: _Row, span: tuple[Expr, Expr], kept: list[tuple[Reg, Reg]], top: Reg, test: str) -> Value:
-        """The first position in a span whose value is `top` ("eq"), or none at all ("isnan")."""
+    def nearest(
+        self, row: _Row, span: tuple[Expr, Expr], kept: list[tuple[Reg, Reg]], top: Reg, test: str
+    ) -> tuple[Expr, Expr]:
+        """The step of a span in which the first position lies."""
         e = self.e
         start, stop = span
-        lanes = self.n.width(row.axis)
         far = Const(_LONGEST, DType.i32)
 
         def where_it_is(value: Value, at: Value) -> Value:
             n = type_of(value).lanes
-            is_it = Op("eq", (value, e.widen(top, n))) if test == "eq" else Op("isnan", (value,))
-            return Op("where", (is_it, at, e.widen(far, n)))
+            return Op("where", (self.is_it(value, top, test), at, e.widen(far, n)))
 
         step = _across("min", [where_it_is(best, where) for best, where in kept])
-        count, most = (stop - start).as_int(), row.several * lanes
+        count, most = (stop - start).as_int(), row.several * self.n.width(row.axis)
         first: Expr = start + var(e.integer(Cast(e.declare(step), DType.i64)))
         if count is not None:
             first, most = minimum(first, stop - min(count, most)), min(count, most)
         first = var(e.integer(IndexOf(first, DType.i64)))
-        within = (first, first + most if count is not None else minimum(stop, first + most))
-        nearest = [e.declare(e.widen(far, n), "a") for n in ((lanes, 1) if self.n.has_tail(row.axis, within) else (lanes,))]
+        return first, first + most if count is not None else minimum(stop, first + most)
+
+    def look_through(self, row: _Row, span: tuple[Expr, Expr], most: int, top: Reg, place: Reg, test: str) -> None:
+        """`place` becomes the first position of the span that passes the test, if one before it does: `most` lanes at once."""
 
         def inside(points: list[Point]) -> None:
-            for point in points:
-                at = e.widen(IndexOf(point.env[row.axis] - first, DType.i32), point.lanes)
-                to = nearest[0 if point.lanes == lanes else 1]
-                e.emit(Assign(to, Op("min", (to, where_it_is(self.value(row, point), at)))))
+            found = self.e.declare(FirstLane(tuple(self.is_it(self.value(row, point), top, test) for point in points)))
+            is_here = Op("lt", (found, Const(sum(point.lanes for point in points), DType.i64)))
+            at = Op("add", (found, IndexOf(points[0].env[row.axis], DType.i64)))
+            self.e.emit(Assign(place, Op("where", (is_here, Op("min", (at, place)), place))))
 
-        self.n.lane_loops(row.axis, within, row.several, [dict(row.point.env)], inside)
-        steps = Op("add", (nearest[0], IndexOf(ZERO, DType.i32, lanes, ONE))) if lanes > 1 else nearest[0]
-        return Op("add", (Cast(e.declare(_across("min", [steps, *nearest[1:]])), DType.i64), IndexOf(first, DType.i64)))
+        most = min(most, _BITS, self.n.sizes[row.axis].as_int() or most)
+        several = max(1, most // self.n.width(row.axis))
+        self.n.lane_loops(row.axis, span, several, [dict(row.point.env)], inside)
+
+    def is_it(self, value: Value, top: Reg, test: str) -> Value:
+        return Op("eq", (value, self.e.widen(top, type_of(value).lanes))) if test == "eq" else Op("isnan", (value,))
 
     def start(self, row: _Row) -> Const:
         return neutral_value(row.extreme, accumulator_dtype(row.dtype))

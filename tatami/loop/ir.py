@@ -3,10 +3,10 @@
     Program  = kernels by symbol, bindings (which Region calls which kernel with which arguments)
     Kernel   = face, functions (static micro-kernels), body
     Stmt     = Declare | Assign | SetLane | Store | For | If | Parallel | LocalBuffer | Fault | Call | Prefetch
-    Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Zip | Horizontal | Fma | Within | LaneRange | Random
+    Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Zip | Horizontal | FirstLane | Fma | Within | LaneRange | Random
 
 Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane,
-Shift, Zip and Horizontal. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments (s0, …), 64-bit, flooring.
+Shift, Zip, Horizontal and FirstLane. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments (s0, …), 64-bit, flooring.
 All names are our own counters: p0… parameters, b… local buffers, s… sizes, x… loop variables, anything else registers.
 
 16-bit floats live in registers as fp32 values on the 16-bit grid: Load widens, Store narrows, every Op rounds once.
@@ -121,6 +121,13 @@ class Horizontal(msgspec.Struct, frozen=True, tag_field="v", tag="horizontal"):
     x: Value
 
 
+class FirstLane(msgspec.Struct, frozen=True, tag_field="v", tag="first_lane"):
+    """The number of the first lane that is True, counted through the masks one after the other, as i64; that of all their lanes,
+    at most 64, where none is."""
+
+    masks: tuple[Value, ...]
+
+
 class Fma(msgspec.Struct, frozen=True, tag_field="v", tag="fma"):
     """``x * y + z``: in one rounding for fp32 where the target can, lanes and single numbers alike, else where the unit
     allows contraction."""
@@ -165,6 +172,7 @@ Value: TypeAlias = (
     | Shift
     | Zip
     | Horizontal
+    | FirstLane
     | Fma
     | Within
     | LaneRange
@@ -379,6 +387,11 @@ def type_of(value: Value) -> ValueType:
             return ValueType(type_of(x).dtype, lanes)
         case Lane(x=x) | Horizontal(x=x):
             return ValueType(type_of(x).dtype, 1)
+        case FirstLane(masks=masks):
+            types = [type_of(m) for m in masks]
+            if any(t.dtype != DType.bool for t in types) or not 0 < sum(t.lanes for t in types) <= 64:
+                raise ValueError(f"the first lane of {[(str(t.dtype), t.lanes) for t in types]}")
+            return ValueType(DType.i64, 1)
         case Fma(z=z):
             return type_of(z)
         case Shift(x=x, by=by, fill=fill):

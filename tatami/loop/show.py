@@ -21,6 +21,7 @@ from tatami.loop.ir import (
     Const,
     Declare,
     Fault,
+    FirstLane,
     Fma,
     For,
     Gather,
@@ -162,6 +163,8 @@ def value_text(v: Value) -> str:
             return f"zip({value_text(x)}, {value_text(y)}).{'second' if second else 'first'}"
         case Horizontal(fn=fn, x=x):
             return f"across_{fn}({value_text(x)})"
+        case FirstLane(masks=masks):
+            return f"first_lane({', '.join(map(value_text, masks))})"
         case Fma(x=x, y=y, z=z):
             return f"fma({value_text(x)}, {value_text(y)}, {value_text(z)})"
         case Within(guards=guards):

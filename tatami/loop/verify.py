@@ -23,6 +23,7 @@ from tatami.loop.ir import (
     Call,
     Cast,
     Declare,
+    FirstLane,
     Fma,
     For,
     Function,
@@ -351,6 +352,8 @@ class _Check:
                         self.wrong(f"lanes are not combined by {v.fn[:80]!r}")
                     if isinstance(v, Splat) and type_lanes(x) != 1:
                         self.wrong("a vector is splat")
+                case FirstLane(masks=masks):
+                    stack.extend(masks)
                 case Shift(x=x, fill=fill):
                     stack.extend((x, fill))
                 case Zip(x=x, y=y):

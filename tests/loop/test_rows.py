@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.layout import size_elements
@@ -13,7 +14,7 @@ from tatami.region.ir import Opaque
 from tatami.region.run import run_region
 from tatami.tiny.routines import ROUTINES
 from tests.c.test_scalar_ops import samples
-from tests.loop.compiled import TARGETS, WIDEST, kernel_of, run_kernel, run_sanitized, sanitizer_program
+from tests.loop.compiled import TARGETS, WIDEST, has_flags, kernel_of, run_kernel, run_sanitized, sanitizer_program
 from tests.loop.zoo import SIZES, ZOO, C, N, bind, draw, tensor
 from tests.loop.zoo import region as make_region
 
@@ -122,6 +123,36 @@ def test_the_first_of_equal_extremes_counts_in_every_lane_and_step(fn: str) -> N
             x[row, places] = (9, -9)[fn == "argmin"] if row % 4 else np.nan
         _, got = run_kernel(ZOO[f"{fn}_1"](), {"x": x}, {"N": 400, "C": columns}, width=WIDEST)
         np.testing.assert_array_equal(got["y"], getattr(np, fn)(x, axis=1), err_msg=f"{columns}")
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp64", "fp16", "i32", "i64", "u8"])
+@pytest.mark.parametrize("target", ["cpu:generic", "cpu:avx2"])
+def test_rows_of_every_length_up_to_some_looks_have_their_first_extreme(target: str, dtype: str) -> None:
+    """Lengths around the lanes of a vector and the bits of a number, with ties everywhere."""
+    if not has_flags(target.removeprefix("cpu:")):
+        pytest.skip(f"this machine has no {target}")
+    rng = np.random.default_rng(7)
+    kind = {"fp32": np.float32, "fp64": np.float64, "fp16": np.float16, "i32": np.int32, "i64": np.int64, "u8": np.uint8}[dtype]
+    g = tt.Graph("lengths")
+    arrays: dict[str, np.ndarray] = {}
+    for columns in (1, 2, 7, 8, 10, 17, 31, 40, 63, 64, 65, 100, 129):
+        name = f"x{columns}"
+        x = g.input(name, (60, columns), getattr(tt, dtype))
+        g.output(f"most{columns}", x.argmax(1))
+        g.output(f"least{columns}", x.argmin(1))
+        given = rng.integers(0, 4, (60, columns)).astype(kind)
+        given[40:] = (rng.random((20, columns)) < 1.5 / columns) * 3
+        if given.dtype.kind == "f":
+            given[rng.random(given.shape) < 0.5 / columns] = np.nan
+            given[::7] = -np.inf
+            given[1::7] = np.inf
+        arrays[name] = given
+    found = tt.compile(g, target=target)(**arrays)
+    for name, given in arrays.items():
+        for fn, output in ((np.argmax, "most"), (np.argmin, "least")):
+            np.testing.assert_array_equal(
+                found[f"{output}{name[1:]}"].ravel(), fn(given, axis=1), err_msg=f"{output} of {name}"
+            )
 
 
 @pytest.mark.parametrize("special", [None, np.nan])

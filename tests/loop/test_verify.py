@@ -10,7 +10,24 @@ from tatami.core.dtype import DType
 from tatami.core.expr import expr, var
 from tatami.core.kernel import Binding
 from tatami.core.module import Module
-from tatami.loop.ir import Assign, Const, Declare, For, If, Kernel, Load, LocalBuffer, Op, Parallel, Program, Reg, Stmt, Store
+from tatami.loop.ir import (
+    Assign,
+    Const,
+    Declare,
+    FirstLane,
+    For,
+    If,
+    Kernel,
+    LaneRange,
+    Load,
+    LocalBuffer,
+    Op,
+    Parallel,
+    Program,
+    Reg,
+    Stmt,
+    Store,
+)
 from tatami.loop.show import show
 from tatami.loop.verify import verify, verify_kernel
 from tests.loop.compiled import TARGETS, kernel_of
@@ -19,6 +36,7 @@ from tests.loop.zoo import ZOO
 SMALL = ("softmax", "pad", "gather_wrap", "scan_sum_i1_11", "scatter_add", "permute_4d", "attention")
 r = Reg("v1", DType.fp32)
 one = Const(1, DType.fp32)
+place = Reg("v2", DType.i64)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -45,6 +63,8 @@ PLANTED: dict[str, tuple[Stmt, ...]] = {
     "steps by 0": (For("x", expr(0), expr(1), (), 0),),
     "add over": (Declare(r, Op("add", (one, Const(1, DType.fp64)))),),
     "a condition is": (If(one, ()),),
+    "the first lane of [('fp32', 1)]": (Declare(place, FirstLane((one,))),),
+    "the first lane of [('bool', 16)": (Declare(place, FirstLane((LaneRange(expr(0), expr(1), 16),) * 5)),),
     "buffer b1 is declared twice": (LocalBuffer("b1", DType.fp32, expr(1)), LocalBuffer("b1", DType.fp32, expr(1))),
 }
 

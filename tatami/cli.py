@@ -30,6 +30,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami playback model.onnx              run every stage that computes; name the first that differs
   tatami bench model.onnx -D B=32         time and roofline per kernel
   tatami explain model.onnx               what was fused, what was not, and why
+  tatami calibrate                        measure this machine anew: plans of target cpu are made by its rates
   tatami check model.harp                 all that is wrong with a text, with line and column
   tatami fmt model.harp                   lay it out; --check only looks
   tatami decompile model.onnx             write model.harp, large constants in model.npz
@@ -206,6 +207,16 @@ def explain(request: Request, **options: Any) -> None:
     from tatami.commands import explain_command
 
     explain_command(request, **options)
+
+
+@main.command(short_help="measure this machine anew")
+@refusing
+def calibrate() -> None:
+    """Measure the rates of this CPU that plans of target cpu are made by, and keep them in the cache. The first compilation
+    does so by itself; do it again where the machine was busy then."""
+    from tatami.commands import calibrate_command
+
+    calibrate_command()
 
 
 @main.command(short_help="say what is wrong with a model")

@@ -162,6 +162,19 @@ def explain_command(
             console.print(printable(f"wrote {file}"), markup=False)
 
 
+def calibrate_command() -> None:
+    from tatami.plan.estimate import multiply_adds_per_cycle
+    from tatami.runtime.calibration import calibrate
+
+    t = calibrate()
+    console.print(
+        f"{t.name}, {t.cores} cores: {t.clock / 1e9:.1f} GHz, {multiply_adds_per_cycle(t):g} vector multiply-adds a cycle "
+        f"({t.flops_fp32 / 1e9:.0f} GFLOP/s a core in fp32), {t.bandwidth / 1e9:.0f} GB/s from memory; "
+        f"{t.l1_bytes >> 10} KB L1, {t.l2_bytes >> 10} KB L2, {t.l3_bytes >> 20} MB L3",
+        markup=False,
+    )
+
+
 def bench_command(
     request: Request,
     inputs: tuple[str, ...],
@@ -172,9 +185,9 @@ def bench_command(
 ) -> None:
     from tatami.runtime.cache import default_cache
     from tatami.runtime.host import thread_count
+    from tatami.runtime.peak import measured_peaks
     from tatami.search.ledger import append_measurement
     from tatami.search.measure import estimate_sizes, measure
-    from tatami.search.peak import measured_peaks
     from tatami.search.roofline import roofline_svg
 
     compilation = request.compilation()

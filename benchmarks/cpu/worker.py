@@ -40,7 +40,7 @@ def _measure(folder: Path, title: str, threads: int, seconds: float, names: list
 
     from benchmarks.cpu.blocks import Block, is_parked, processors_of_others, timed_block, without_quiet_block
     from benchmarks.cpu.cases import all_cases
-    from tatami.search.peak import Probe
+    from tatami.runtime.peak import Probe
 
     case = all_cases()[title]
     number = list(all_cases()).index(title)

@@ -33,7 +33,7 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     """What its kernels are compiled for: sm_80, sm_86, sm_90a."""
     sms: int = 0
     clock: float = 0.0
-    """Of the SMs, at which the peaks are stated."""
+    """Of the SMs, at which the peaks are stated; of a CPU that was measured, of a core."""
     l2_bytes_per_clock: float = 0.0
     """From L2 to all SMs together."""
     smem_per_sm: int = 0

@@ -10,7 +10,15 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.choose_contraction import register_tile
-from tatami.plan.estimate import PEAK_SHARE_CONTRACTION, SECONDS_PER_PACKED_BYTE, clock, operations, roofline, trips
+from tatami.plan.estimate import (
+    PEAK_SHARE_CONTRACTION,
+    SECONDS_PER_PACKED_BYTE,
+    clock,
+    multiply_adds_per_cycle,
+    operations,
+    roofline,
+    trips,
+)
 from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Rejected
 from tatami.plan.packed_operands import is_packable
 from tatami.plan.passes import size_at
@@ -23,8 +31,8 @@ from tatami.region.tiles import MATRICES, RESULTS, TILES, WINDOW, products_of
 from tatami.region.walk import all_axes, lets_by_name
 
 NARROW_SHARE, IDLE_SHARE = 0.92, 0.2
-"""Of the micro-kernel's rate, where a row of its tile is one vector: a load for each multiply-add; what is lost of it where all
-registers for sums are idle."""
+"""Of the micro-kernel's rate, where a row of its tile is one vector and a core multiplies and adds more than one a cycle: a load
+for each; what is lost of it where all registers for sums are idle."""
 CYCLES_PER_STORE = 10.0
 CYCLES_PER_LINE = 2.0
 """Of a vector's way into a panel: across lines of which another channel writes the rest, or some lanes of it; whole vectors
@@ -156,7 +164,8 @@ def winograd_estimate(
     rate = clock(target) * threads
     products = products_of(found.slides)
     idle = 1.0 - plan.mr / max(plan.mr, target.vector_registers - 4)
-    share = PEAK_SHARE_CONTRACTION * (NARROW_SHARE * (1.0 - IDLE_SHARE * idle) if plan.nr == lanes else 1.0)
+    narrow = plan.nr == lanes and multiply_adds_per_cycle(target) > 1.0
+    share = PEAK_SHARE_CONTRACTION * (NARROW_SHARE * (1.0 - IDLE_SHARE * idle) if narrow else 1.0)
     compute = 2.0 * products * tiles * channels * slivers * plan.nr / (target.flops_fp32 * share) / threads
     vectors = outer * channels * height * -(-width // lanes)
     seen = [RESULTS * n * s.stride + 2.0 for n, s in zip((height, width), found.slides)]

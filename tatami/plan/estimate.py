@@ -38,8 +38,14 @@ WINDOW_PACKING = 2.0
 
 
 def clock(target: Target) -> float:
-    """Cycles per second of one core: two fused multiply-adds of a vector per cycle give its peak."""
+    """Cycles per second of one core, as costs count them: two fused multiply-adds of a vector per cycle give its peak. Where
+    a core does one, its other operations of whole vectors take twice as long too."""
     return target.flops_fp32 / (4 * target.lanes)
+
+
+def multiply_adds_per_cycle(target: Target) -> float:
+    """Of vectors, by one core; 2 where its clock was not measured."""
+    return target.flops_fp32 / (2 * target.lanes * target.clock) if target.clock else 2.0
 
 
 def seconds_of_bytes(facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> float:
@@ -146,19 +152,45 @@ def loops_estimate(
         shared = plan.blocks is not None and plan.blocks.round > 0
         width, threads = plan.width, max(1, target.cores) if plan.parallel or shared else 1
     cycles = sum(pass_cycles(region, bones, p, p.vector, width if p.vector else 1, moves, sizes) for p in plan.passes)
-    return rows_estimate(facts, cycles, threads, target, sizes)
+    found = rows_estimate(facts, cycles, threads, target, sizes)
+    again = sum(seconds_of_reading_again(region, bones, p, moves, target, sizes) for p in plan.passes)
+    return {**found, "again": again, "total": found["total"] + again} if again else found
+
+
+def seconds_of_reading_again(
+    region: Region, skeleton: Skeleton, p: Pass, moves: tuple[AccessMove, ...], target: Target, sizes: Mapping[str, int]
+) -> float:
+    """Of what a pass reads more than once because L2 does not keep it from one time to the next: from L3 four times as fast as
+    from memory."""
+    extents = all_axes(region)
+    nest = [(a, size_at(extents[a], sizes)) for a in (*skeleton.outer, *p.axes)]
+    itemsizes = {q.name: q.memref.dtype.itemsize for q in region.inputs}
+    seconds = 0.0
+    for m in moves:
+        if m.let not in p.lets or m.target not in itemsizes or m.linear is None or m.gathers:
+            continue
+        swept = read = float(itemsizes[m.target])
+        for axis, extent in reversed(nest):
+            if stride_kind(m.linear, axis) != "none":
+                swept, read = swept * extent, read * extent
+            elif swept > target.l2_bytes:
+                read *= extent
+        near = 4.0 if swept <= target.l3_bytes / 2 else 1.0
+        seconds += (read - swept) / (max(target.bandwidth, 1.0) * near)
+    return seconds
 
 
 def contraction_estimate(
     region: Region, facts: RegionFacts, plan: CpuContraction, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
     """Full tiles take what useful work and waste take. What is used in place counts as copied: it slows the products, by
-    less than the copy."""
+    less than the copy; but for columns that one panel of rows reads, once and as they lie."""
     c = facts.contractions[0]
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     wide, narrow = (m, n) if plan.swap else (n, m)
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
-    packed_bytes = b * k * (narrow + (0 if plan.packed else wide)) * itemsize / DOT_COUNT[plan.dot]
+    is_read_once = plan.packed or ("n" in plan.in_place and narrow <= plan.mr)
+    packed_bytes = b * k * (narrow + (0 if is_read_once else wide)) * itemsize / DOT_COUNT[plan.dot]
     tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
     waste = (min(tiles_m, narrow * 1.15) * tiles_n) / max(1, narrow * wide)
     if plan.by_tiles:

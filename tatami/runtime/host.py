@@ -55,7 +55,9 @@ def resolve_target(target: str | Target) -> Target:
             raise fail("UnknownTarget", f"target {target.name[:60]}", f"{', '.join(missing)} is not given", use)
         return target
     if target == "cpu":
-        return detect_host()
+        from tatami.runtime.calibration import this_machine
+
+        return this_machine()
     if target in PRESETS:
         preset = PRESETS[target]
         if preset.kind == "cpu" and _has(preset.isa):

@@ -21,7 +21,7 @@ from tatami.region.ir import Region
 from tatami.region.walk import all_axes
 from tatami.runtime.function import Function
 from tatami.runtime.host import thread_count
-from tatami.search.peak import Peaks, check_measurable
+from tatami.runtime.peak import Peaks, check_measurable
 
 MIN_RUNS = 5
 MAX_RUNS = 200

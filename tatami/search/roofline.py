@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from tatami.runtime.peak import Peaks
 from tatami.search.measure import Timing
-from tatami.search.peak import Peaks
 
 WIDTH, HEIGHT = 820, 520
 LEFT, RIGHT, TOP, BOTTOM = 70, 200, 40, 50

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.api import prepare
 from tatami.core.dtype import DType
-from tatami.core.target import PRESETS
+from tatami.core.target import PRESETS, Target
 from tatami.plan.choose import choose
-from tatami.plan.ir import Blocks, CpuContraction, CpuRows, Pass
+from tatami.plan.ir import Blocks, CpuContraction, CpuRows, CpuWinograd, Pass
 from tatami.plan.passes import skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
@@ -233,3 +234,24 @@ def test_rows_at_computed_positions_are_written_in_vectors() -> None:
     wanted = z.copy()
     np.add.at(wanted, i, x)
     np.testing.assert_array_equal(f({"z": z, "i": i, "x": x})["y"], wanted)
+
+
+WIDE_CORE = msgspec.structs.replace(AVX512, clock=3.7e9, flops_fp32=4 * 16 * 3.7e9, bandwidth=1.2e10, l3_bytes=32 << 20)
+NARROW_CORE = msgspec.structs.replace(WIDE_CORE, flops_fp32=2 * 16 * 3.7e9, bandwidth=3.2e10)
+"""With two multiply-adds of a vector a cycle and with one; AVX-512 has both kinds."""
+
+
+@pytest.mark.parametrize(("target", "kind"), [(WIDE_CORE, CpuContraction), (NARROW_CORE, CpuWinograd)])
+def test_what_a_core_does_in_a_cycle_decides_between_convolutions(target: Target, kind: type) -> None:
+    g = tt.Graph("conv")
+    w = g.constant(np.zeros((512, 512, 3, 3), np.float32))
+    g.output("y", g.input("x", (1, 512, 7, 7), tt.fp32).conv(w, None, padding=1))
+    assert isinstance(prepare(g, target=target).stages["plan"].main.regions[0].choices[0].plan, kind)
+
+
+def test_few_rows_do_not_read_a_large_matrix_again_for_each() -> None:
+    """Plain loops would, and their estimate says so."""
+    g = tt.Graph("few")
+    g.output("y", g.input("x", (7, 768), tt.fp32) @ g.input("w", (768, 3072), tt.fp32))
+    chosen = prepare(g, target=NARROW_CORE).stages["plan"].main.regions[0]
+    assert isinstance(chosen.choices[0].plan, CpuContraction)

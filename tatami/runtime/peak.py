@@ -1,4 +1,4 @@
-"""What this machine can do at its best: multiply-adds in registers, reads from memory and from cache, by all threads together.
+"""What this machine can do at its best: multiply-adds in registers, cycles, reads from memory and from cache.
 
 Each figure is a loop in C that does nothing else. A machine whose cores are shared changes from second to second, so the
 loops are called as often as one likes and the best is the peak.
@@ -31,6 +31,8 @@ LOOPS = 10
 """A probe is the best of so many: a core that wakes reaches its clock within a millisecond."""
 READS = 8
 """Vectors that the reading loop has under way."""
+TICKS = 16
+"""Additions of integers in one round of the loop that counts cycles: each needs the one before it and takes one."""
 
 
 class Peaks(msgspec.Struct, frozen=True):
@@ -42,13 +44,16 @@ class Peaks(msgspec.Struct, frozen=True):
 
 
 def peak_text(lanes: int, chains: int) -> str:
-    """The two loops: `peak` multiplies and adds to `chains` sums, `sweep` reads `n` times READS vectors."""
+    """Three loops: `peak` multiplies and adds to `chains` sums, `sweep` reads `n` times READS vectors, `ticks` adds integers in
+    one chain."""
     names = [f"c{i}" for i in range(chains)]
     held = ", ".join(f'"+x"(c{i * (chains - 1) // 3})' for i in range(4))
     body = "\n".join(f"    {n} = {n} * x + y;" for n in names)
     total = " + ".join(names)
     reads = "\n".join(f"    t{i} += *(const U *)(p + {i * lanes});" for i in range(READS))
     read = " + ".join(f"t{i}" for i in range(READS))
+    tick = '    x += y; __asm__ volatile("" : "+r"(x));'
+    ticks = "\n".join([tick] * TICKS)
     return f"""
 typedef float V __attribute__((vector_size({4 * lanes})));
 typedef V U __attribute__((aligned(4), may_alias));
@@ -74,6 +79,13 @@ __attribute__((visibility("default"))) float sweep(const float *p, long n, long 
     }}
   return sum({read});
 }}
+__attribute__((visibility("default"))) long ticks(long n, long y) {{
+  long x = y;
+  for (long i = 0; i < n; ++i) {{
+{ticks}
+  }}
+  return x;
+}}
 """
 
 
@@ -94,6 +106,7 @@ class Probe:
         self._library = load(build((Unit(peak_text(self._lanes, self._chains), True),), target))
         for function in (self._library.peak, self._library.sweep):
             function.restype = ctypes.c_float
+        self._library.ticks.restype = ctypes.c_long
         if self.threads > 1:
             self._pool = ThreadPoolExecutor(self.threads)
 
@@ -104,6 +117,14 @@ class Probe:
 
     def loop(self, times: int = 1) -> None:
         self._library.peak(ctypes.c_long(COUNT * times), ctypes.c_float(0.999))
+
+    def cycles_per_second(self) -> float:
+        """Of one core, now."""
+
+        def count() -> None:
+            self._library.ticks(ctypes.c_long(COUNT), ctypes.c_long(1))
+
+        return TICKS * COUNT / min(_seconds_of(count) for _ in range(LOOPS))
 
     def __call__(self) -> float:
         times = 1 if self._pool is None else 10  # long beside the start of a Python thread's task
@@ -120,12 +141,16 @@ class Probe:
         return 4.0 * READS * self._lanes * rounds * times * self.threads / self._seconds(sweep)
 
     def _seconds(self, work: Callable[[int], None]) -> float:
-        began = time.perf_counter()
         if self._pool is None:
-            work(0)
-        else:
-            list(self._pool.map(work, range(self.threads)))
-        return time.perf_counter() - began
+            return _seconds_of(lambda: work(0))
+        pool = self._pool
+        return _seconds_of(lambda: list(pool.map(work, range(self.threads))))
+
+
+def _seconds_of(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def check_measurable(target: Target) -> None:

@@ -50,11 +50,44 @@ def _shift(key: str, base: str, lanes: int, needs: Needs) -> str:
     return _of_two(key, element, [i - by if 0 <= i - by < lanes else lanes + i for i in range(lanes)], needs)
 
 
+def _across(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """across_<start>_<element>x<W>(x, y): W lanes of x followed by y, from lane `start` on. Of AVX-512 one instruction, which gcc
+    does not find."""
+    _, start, element = base.split("_")
+    general = _of_two(key, element, [int(start) + i for i in range(lanes)], needs)
+    if (lanes, SHORT_SIZE[element]) != (16, 4):
+        return general
+    v, words = needs.vector(element, lanes), needs.vector("i32", lanes)
+    return (
+        f"#if defined(__AVX512F__) && !defined(__clang__)\n"
+        f"static inline {v} t_{key}({v} x, {v} y) {{\n"
+        f"  return ({v})__builtin_ia32_alignd512_mask(({words})y, ({words})x, {start}, ({words}){{0}}, (unsigned short)-1);\n}}\n"
+        f"#else\n{general}\n#endif"
+    )
+
+
 def _zip(key: str, base: str, lanes: int, needs: Needs) -> str:
     """zip_<half>_<element>x<W>(x, y): lanes of x and y in turns, those of their first or of their second halves."""
     _, half, element = base.split("_")
     start = 0 if half == "first" else lanes // 2
     return _of_two(key, element, [start + i // 2 + i % 2 * lanes for i in range(lanes)], needs)
+
+
+def _unzip(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """unzip_<which>_<element>x<W>(x, y): every second lane of x followed by y. Of registers of two halves of four, see `_second`."""
+    _, which, element = base.split("_")
+    order = [2 * i + (which == "odd") for i in range(lanes)]
+    general = _of_two(key, element, order, needs)
+    if (lanes, SHORT_SIZE[element]) != (8, 4):
+        return general
+    v, pairs = needs.vector(element, lanes), needs.vector("f64", 4)
+    halves = ", ".join(str(order[i]) for i in (0, 1, 4, 5, 2, 3, 6, 7))
+    return (
+        f"#if !defined(__clang__) && __GNUC__ >= 12 && !defined(__AVX512VL__)\n"
+        f"static inline {v} t_{key}({v} x, {v} y) {{\n"
+        f"  {pairs} z = ({pairs})__builtin_shufflevector(x, y, {halves});\n"
+        f"  return ({v})__builtin_shufflevector(z, z, 0, 2, 1, 3);\n}}\n#else\n{general}\n#endif"
+    )
 
 
 def _of_two(key: str, element: str, order: list[int], needs: Needs) -> str:
@@ -372,7 +405,9 @@ MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "blend": _blend,
     "active": _active,
     "shift": _shift,
+    "across": _across,
     "zip": _zip,
+    "unzip": _unzip,
     "second": _second,
     "repeated": _repeated,
     "strided": _strided,

@@ -22,6 +22,7 @@ from tatami.core.expr import Expr
 from tatami.core.numerics import constant
 from tatami.core.scalar import Scalar, scalar
 from tatami.loop.ir import (
+    Across,
     Assign,
     BufferParam,
     Call,
@@ -54,6 +55,7 @@ from tatami.loop.ir import (
     Splat,
     Stmt,
     Store,
+    Unzip,
     Value,
     Within,
     Zip,
@@ -273,9 +275,16 @@ class _Printer:
                 t = type_of(x)
                 key = f"shift_{'up' if by > 0 else 'down'}{abs(by)}_{short(t.dtype)}x{t.lanes}"
                 return f"{n.add(key)}({self.value(x)}, {self.value(fill)})"
+            case Across(x=x, y=y, start=start):
+                t = type_of(x)
+                return f"{n.add(f'across_{start}_{short(t.dtype)}x{t.lanes}')}({self.value(x)}, {self.value(y)})"
             case Zip(x=x, y=y, second=second):
                 t = type_of(x)
                 key = f"zip_{'second' if second else 'first'}_{short(t.dtype)}x{t.lanes}"
+                return f"{n.add(key)}({self.value(x)}, {self.value(y)})"
+            case Unzip(x=x, y=y, odd=odd):
+                t = type_of(x)
+                key = f"unzip_{'odd' if odd else 'even'}_{short(t.dtype)}x{t.lanes}"
                 return f"{n.add(key)}({self.value(x)}, {self.value(y)})"
             case Horizontal(fn=fn, x=x):
                 t = type_of(x)

@@ -3,10 +3,12 @@
     Program  = kernels by symbol, bindings (which Region calls which kernel with which arguments)
     Kernel   = face, functions (static micro-kernels), body
     Stmt     = Declare | Assign | SetLane | Store | For | If | Parallel | LocalBuffer | Fault | Call | Prefetch
-    Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Zip | Horizontal | FirstLane | Fma | Within | LaneRange | Random
+    Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Across | Zip | Unzip | Horizontal | FirstLane | Fma
+             | Within | LaneRange | Random
 
 Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane,
-Shift, Zip, Horizontal and FirstLane. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments (s0, …), 64-bit, flooring.
+Shift, Across, Zip, Unzip, Horizontal and FirstLane. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments
+(s0, …), 64-bit, flooring.
 All names are our own counters: p0… parameters, b… local buffers, s… sizes, x… loop variables, anything else registers.
 
 16-bit floats live in registers as fp32 values on the 16-bit grid: Load widens, Store narrows, every Op rounds once.
@@ -106,12 +108,28 @@ class Shift(msgspec.Struct, frozen=True, tag_field="v", tag="shift"):
     fill: Value
 
 
+class Across(msgspec.Struct, frozen=True, tag_field="v", tag="across"):
+    """As many lanes as `x` has, from lane `start` on, of `x` followed by `y`."""
+
+    x: Value
+    y: Value
+    start: int
+
+
 class Zip(msgspec.Struct, frozen=True, tag_field="v", tag="zip"):
     """Lanes of `x` and `y` in turns: those of their first halves, or with `second` of their second ones."""
 
     x: Value
     y: Value
     second: bool
+
+
+class Unzip(msgspec.Struct, frozen=True, tag_field="v", tag="unzip"):
+    """Every second lane of `x` followed by `y`: those of even numbers, or with `odd` the others."""
+
+    x: Value
+    y: Value
+    odd: bool
 
 
 class Horizontal(msgspec.Struct, frozen=True, tag_field="v", tag="horizontal"):
@@ -170,7 +188,9 @@ Value: TypeAlias = (
     | Splat
     | Lane
     | Shift
+    | Across
     | Zip
+    | Unzip
     | Horizontal
     | FirstLane
     | Fma
@@ -399,7 +419,12 @@ def type_of(value: Value) -> ValueType:
             if type_of(fill) != t or not 0 < abs(by) < t.lanes:
                 raise ValueError(f"{t.lanes} lanes of {t.dtype} move by {by}")
             return t
-        case Zip(x=x, y=y):
+        case Across(x=x, y=y, start=start):
+            t = type_of(x)
+            if type_of(y) != t or not 0 < start < t.lanes:
+                raise ValueError(f"from lane {start} of {t.lanes} lanes of {t.dtype} on, then {type_of(y)}")
+            return t
+        case Zip(x=x, y=y) | Unzip(x=x, y=y):
             t = type_of(x)
             if type_of(y) != t or t.lanes % 2:
                 raise ValueError(f"{t.lanes} lanes of {t.dtype} in turns with {type_of(y)}")

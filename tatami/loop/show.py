@@ -14,6 +14,7 @@ from typing import assert_never
 from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.loop.ir import (
+    Across,
     Assign,
     BufferParam,
     Call,
@@ -45,6 +46,7 @@ from tatami.loop.ir import (
     Splat,
     Stmt,
     Store,
+    Unzip,
     UserRoutine,
     Value,
     Within,
@@ -159,8 +161,12 @@ def value_text(v: Value) -> str:
             return f"{value_text(x)}.lane({lane})"
         case Shift(x=x, by=by, fill=fill):
             return f"shift({value_text(x)}, {by}, {value_text(fill)})"
+        case Across(x=x, y=y, start=start):
+            return f"across({value_text(x)}, {value_text(y)}, {start})"
         case Zip(x=x, y=y, second=second):
             return f"zip({value_text(x)}, {value_text(y)}).{'second' if second else 'first'}"
+        case Unzip(x=x, y=y, odd=odd):
+            return f"unzip({value_text(x)}, {value_text(y)}).{'odd' if odd else 'even'}"
         case Horizontal(fn=fn, x=x):
             return f"across_{fn}({value_text(x)})"
         case FirstLane(masks=masks):

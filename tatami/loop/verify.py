@@ -18,6 +18,7 @@ from tatami.core.module import Module
 from tatami.core.ops import OPS
 from tatami.loop.in_place import in_place
 from tatami.loop.ir import (
+    Across,
     Assign,
     BufferParam,
     Call,
@@ -50,6 +51,7 @@ from tatami.loop.ir import (
     Splat,
     Stmt,
     Store,
+    Unzip,
     UserRoutine,
     Value,
     ValueType,
@@ -356,7 +358,7 @@ class _Check:
                     stack.extend(masks)
                 case Shift(x=x, fill=fill):
                     stack.extend((x, fill))
-                case Zip(x=x, y=y):
+                case Zip(x=x, y=y) | Unzip(x=x, y=y) | Across(x=x, y=y):
                     stack.extend((x, y))
                 case Fma(x=x, y=y, z=z):
                     stack.extend((x, y, z))

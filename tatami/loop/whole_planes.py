@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tatami.core.expr import ZERO, Expr, ceildiv, expr, maximum, minimum, var
 from tatami.loop import ir as loop
+from tatami.loop.lying_windows import LyingWindows
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.pointwise import Point
 from tatami.loop.segments import guard_range
@@ -25,12 +26,12 @@ def lower_window(region: Region, plan: CpuWindow) -> loop.Body:
     found = find_window(region)
     if isinstance(found, str):
         raise misfit(plan, plan.let, found)
-    if not plan.whole:
+    if not plan.whole and not plan.lying:
         return Windows(region, plan, found).body()
     plane = find_plane(region, found)
     if isinstance(plane, str):
         raise misfit(plan, plan.let, plane)
-    return _WholePlanes(region, plan, found, plane).body()
+    return (_WholePlanes if plan.whole else LyingWindows)(region, plan, found, plane).body()
 
 
 class _WholePlanes(Windows):

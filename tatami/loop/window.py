@@ -7,6 +7,10 @@
 
 With a stride s along the columns the scratch keeps the columns of equal remainder together, so that a vector of results
 still reads neighbours. The columns of a row are computed in whole vectors; what lies past the last one is thrown away.
+Where the plan joins vectors, the scratch has the columns at whole vectors as memory has them, and only whole ones are read:
+
+    load seen[x + 15], load seen[x + 16], load seen[x + 17]   ->   a, b, c = load seen[x], [x + 16], [x + 32]
+                                                                   across(a, b, 15), b, across(b, c, 1)
 """
 
 from __future__ import annotations
@@ -57,14 +61,23 @@ class Windows(Tiles):
         self.blocks = ceildiv(self.height, self.block)
         self.seen_dtype = self.typer.dtype(window.moving)
         spread = (self.size_of(self.columns.window) - 1) * self.columns.dilation // self.columns.stride
-        self.pitch = ceildiv(self.width + spread, expr(lanes)) * lanes
+        self.lead = self.columns_before()
+        self.pitch = ceildiv(self.width + spread + self.lead, expr(lanes)) * lanes
         self.row_pitch = self.pitch * self.columns.stride
         self.seen_rows = self.span(self.rows, self.block) if self.rows else ONE
+
+    def terms(self) -> int:
+        return prod(self.size_of(a) for a in self.reduce.axes)
 
     def size_of(self, axis: str) -> int:
         size = self.extents[axis].as_int()
         assert size is not None
         return size
+
+    def columns_before(self) -> int:
+        """Of the scratch, before the first column that a window sees: so many that vectors of the tensor are vectors there."""
+        s = self.columns
+        return (s.offset.as_int() or 0) % self.lanes if self.plan.joined and s.stride == 1 else 0
 
     def span(self, s: Slide, count: Expr) -> Expr:
         """Entries that `count` neighbouring results see."""
@@ -77,7 +90,7 @@ class Windows(Tiles):
         turns = ceildiv(items, per_turn)
         x = self.counter(turns)
         self.scratch, prologue = self.lay_out(per_turn)
-        terms = prod(self.size_of(a) for a in self.reduce.axes)
+        terms = self.terms()
         self.group = self.rows_together(terms)
         self.kept = [self.local(ceildiv(self.width, expr(self.lanes)) * self.lanes) for _ in range(self.group)]
         first, d = self.integer(var(x) * per_turn)
@@ -158,8 +171,8 @@ class Windows(Tiles):
         the last vector all lanes are inside."""
         s = self.columns
         x = self.counter(self.pitch)
-        entry = var(x) * s.stride + rest + s.offset
-        low, high = ZERO, ceildiv(self.span(s, self.width) - rest, expr(s.stride))
+        entry = var(x) * s.stride + rest + s.offset - self.lead
+        low, high = expr(self.lead), ceildiv(self.span(s, self.width) - rest, expr(s.stride)) + self.lead
         if s.guard is not None:
             limits = guard_range(entry, s.guard, x)
             assert limits is not None
@@ -185,11 +198,11 @@ class Windows(Tiles):
         s = self.columns
         start, stop = inside
         x = self.counter(self.pitch)
-        entry = var(x) * s.stride + rest + s.offset
+        entry = var(x) * s.stride + rest + s.offset - self.lead
         source = self.source()
         tensor = self.window.read.tensor
         env = {**values, "seen_column": entry}
-        first = substitute(self.address(tensor, _read_of(source).map), env)
+        first = substitute(self.address(tensor, self.entries()), env)
         end = substitute(first, {x: var(x) + (self.lanes - 1)})
         elements = self.elements(tensor)
         place = row + rest * self.pitch + var(x)
@@ -213,12 +226,16 @@ class Windows(Tiles):
     def elements(self, tensor: str) -> Expr:
         return product(self.memrefs[tensor].shape)
 
-    def source(self) -> RegionExpr:
-        """The sliding operand inside its guards, over the entries themselves."""
+    def entries(self) -> tuple[Expr, ...]:
+        """Of the tensor, at a row and a column that windows see."""
         entries = list(self.window.read.map)
         for s, name in zip(reversed(self.window.slides), ("seen_column", "seen_row")):
             entries[s.dim] = var(name)
-        read = Read(self.window.read.tensor, tuple(entries))
+        return tuple(entries)
+
+    def source(self) -> RegionExpr:
+        """The sliding operand inside its guards, over the entries themselves."""
+        read = Read(self.window.read.tensor, self.entries())
         return read if self.typer.dtype(read) == self.seen_dtype else Cast(read, self.seen_dtype)
 
     # -- results -------------------------------------------------------------------------------
@@ -288,7 +305,18 @@ class Windows(Tiles):
         return totals
 
     def look(self, at: dict[str, int], p: Point) -> None:
-        """What has to be done before the scratch is read at one place of the window: nothing."""
+        """What has to be done before the scratch is read at one place of the window: a vector that the plan joins is made."""
+        seen = self.seen(at).map
+        *above, column = (p.at(x) for x in seen)
+        start = (column - p.at(var(self.columns.axis))).as_int()
+        if not self.plan.joined or start is None or start % p.lanes == 0:
+            return
+        key = self.em.let_key(SEEN, (*above, column), p)
+        if self.em.recall(key) is not None:
+            return
+        whole = column - start % p.lanes
+        two = [self.em.let_at(SEEN, (*above, at), p) for at in (whole, whole + p.lanes)]
+        self.em.remember(key, self.em.declare(loop.Across(two[0], two[1], start % p.lanes)))
 
     def joined(self, total: loop.Reg, body: RegionExpr, p: Point) -> loop.Value:
         em = self.em
@@ -311,7 +339,7 @@ class Windows(Tiles):
         row = ZERO
         if self.rows is not None:
             row = (var(self.rows.axis) - self.y0) * self.rows.stride + at[self.rows.window] * self.rows.dilation
-        return At(SEEN, (self.own + row, expr(shift % c.stride), var(c.axis) + shift // c.stride))
+        return At(SEEN, (self.own + row, expr(shift % c.stride), var(c.axis) + (shift // c.stride + self.lead)))
 
     def finish_kept(self, kept: loop.LocalBuffer, x: str, p: Point) -> None:
         self.finish(self.em.load(kept.name, var(x), self.dtype, p), p, None)
@@ -321,10 +349,3 @@ class Windows(Tiles):
         place = tuple(p.at(var(a)) for a in let.axes)
         self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))
         self.store_yields(self.region, p, active)
-
-
-def _read_of(e: RegionExpr) -> Read:
-    while isinstance(e, Cast):
-        e = e.x
-    assert isinstance(e, Read)
-    return e

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.target import Target, lanes_of
-from tatami.plan.estimate import operations, rows_estimate, trips
+from tatami.core.target import CACHE_LINE, Target, lanes_of
+from tatami.plan.estimate import multiply_adds_per_cycle, operations, rows_estimate, trips
 from tatami.plan.ir import Candidate, CpuWindow, Rejected
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
@@ -32,7 +32,15 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     rows = max(4, WINDOW_BYTES // (line * step) // 4 * 4) if len(found.slides) == 2 else 1
     height = size_at(extents[found.slides[0].axis], sizes) if len(found.slides) == 2 else 1
     ahead = min(8, max(1, WINDOW_BYTES // 3 // (line * step * max(1, min(rows, height)))))
-    made = [(CpuWindow(found.let, rows, ahead, lanes), f"blocks of {rows} rows, {ahead} ahead")]
+    is_narrow = multiply_adds_per_cycle(target) <= 1.0
+    joined = is_narrow and lanes * itemsize == CACHE_LINE and itemsize == 4
+    how = f", width {lanes}{', vectors joined' if joined else ''}"
+    made = [(CpuWindow(found.let, rows, ahead, lanes, joined=joined), f"blocks of {rows} rows, {ahead} ahead{how}")]
+    for width in (lanes, lanes // 2) if is_narrow else (lanes,):
+        lying = CpuWindow(found.let, rows, 1, width, joined=joined and width == lanes, lying=True)
+        if not not_lying(region, lying, found):
+            how = f", width {width}{', vectors joined' if lying.joined else ''}"
+            made.append((lying, f"blocks of {rows} rows where they lie{how}"))
     plane = find_plane(region, found)
     if isinstance(plane, Plane) and (size := plane.seen * plane.pitch * itemsize) <= WINDOW_BYTES:
         width = trips(region, (found.slides[-1].axis,), sizes)
@@ -46,6 +54,11 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     return min(candidates, key=lambda c: (c.estimate["total"], c.estimate["compute"]))
 
 
+LOADED = {(1, True): 1.0, (1, False): 1.08, (2, True): 1.6, (2, False): 2.5}
+"""Time of vectors of rows that lie, by the stride along the columns and whether they are joined: measured where a core reads a
+line in the time of a multiply-add."""
+GROUP = 8
+"""Rows of results that share what they load: of the first and the last of them all is copied."""
 WHOLE_VECTORS = 2
 """Vectors of a row at most where planes are copied whole: each knows its columns outside."""
 
@@ -67,12 +80,30 @@ def not_whole(region: Region, plan: CpuWindow, found: Window) -> str:
     return ""
 
 
+def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
+    """Why rows of this Region are not read where they lie under this plan, in numbers."""
+    plane = find_plane(region, found)
+    if isinstance(plane, str):
+        return plane
+    extents, columns, lets = all_axes(region), found.slides[-1], lets_by_name(region)
+    width, lanes = extents[columns.axis].as_int() or 0, lanes_of(plan.width, lets[found.let].dtype.itemsize)
+    tensor = next(p.memref for p in region.inputs if p.name == found.read.tensor)
+    if columns.stride > 2:
+        return f"stride {columns.stride} along the columns; vectors take every element or every second one"
+    if tensor.dtype != lets[found.let].dtype:
+        return f"the image is {tensor.dtype}, the window's result {lets[found.let].dtype}"
+    if width < lanes or plane.pitch < columns.stride * lanes:
+        return f"{width} columns of {plane.pitch}, vectors of {lanes} by {columns.stride}"
+    return ""
+
+
 def window_estimate(
     region: Region, facts: RegionFacts, plan: CpuWindow, found: Window, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
     """Cycles of whole vectors along the columns: a load and half a multiply-add per place of the window, a few for the
-    epilogue; and of the copy, which a stride along the columns does element by element. Of whole planes the copy is a few
-    vectors, and rows share more of what they load."""
+    epilogue; and of the copy, which a stride of more than 2 along the columns does element by element. Of whole planes the copy is a few
+    vectors, and rows share more of what they load. Rows that lie are not copied; where a core multiplies and adds one vector
+    a cycle, half a vector takes half the time."""
     extents = all_axes(region)
     columns = found.slides[-1]
     width = trips(region, (columns.axis,), sizes)
@@ -90,8 +121,14 @@ def window_estimate(
         return rows_estimate(facts, cycles, max(1, target.cores) if outer > 1 else 1, target, sizes)
     cycles = outer * height * vectors * (0.75 * terms + 4.0 + epilogue)
     seen_rows = height * found.slides[0].stride if len(found.slides) == 2 else 1
-    per_row = (vectors + 1) * 3.0 if columns.stride == 1 else 1.5 * width * columns.stride
+    per_row = (vectors + 1) * 3.0 * columns.stride if columns.stride <= 2 else 1.5 * width * columns.stride
     again = 1.0 + size_at(extents[found.slides[0].window], sizes) / max(1.0, plan.rows * found.slides[0].stride)
     cycles += outer * seen_rows * per_row * min(again, 2.0)
+    if plan.lying:
+        each = (0.5 * terms + 1.0 + 0.5 * epilogue) * LOADED[columns.stride, plan.joined]
+        copied = min(1.0, 2.0 * GROUP / height)
+        cycles = copied * cycles + (1.0 - copied) * outer * height * vectors * each
+    if multiply_adds_per_cycle(target) <= 1.0:
+        cycles *= plan.width / target.lanes
     threads = max(1, target.cores) if outer > 1 else 1
     return rows_estimate(facts, cycles, threads, target, sizes)

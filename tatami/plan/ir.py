@@ -133,13 +133,17 @@ class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window")
     """A window that slides over a plane: blocks of `rows` rows of results, what they see copied without guards to scratch
     (region/window.py says when). What `ahead` blocks see is copied before the first of them is computed, so that no
     load waits for stores. `let` is the reduce; `width` in elements of fp32. `whole`: a block is a plane, whose rows are
-    copied as they lie; of two vectors a row at most, which know their columns outside."""
+    copied as they lie; of two vectors a row at most, which know their columns outside. `joined`: a vector of columns that is
+    no whole line is made of the two that it meets, for cores that read two lines in the time of two multiply-adds. `lying`:
+    rows all of whose windows are inside are read where they lie; only those at the border are copied."""
 
     let: str
     rows: int
     ahead: int
     width: int
     whole: bool = False
+    joined: bool = False
+    lying: bool = False
 
 
 class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winograd"):

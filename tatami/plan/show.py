@@ -127,7 +127,8 @@ def show_plan(plan: SchedulePlan) -> list[str]:
         case CpuWindow():
             return [
                 f"cpu_window {plan.let}",
-                f"  {'whole planes' if plan.whole else 'blocks'} of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}",
+                f"  {'whole planes' if plan.whole else 'blocks'} of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
+                f"{', where they lie' if plan.lying else ''}{', vectors joined' if plan.joined else ''}",
             ]
         case CpuWinograd():
             blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"

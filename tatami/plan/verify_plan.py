@@ -9,7 +9,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
 from tatami.plan.choose_convolution import find_planes, find_winograd
-from tatami.plan.choose_window import not_whole
+from tatami.plan.choose_window import not_lying, not_whole
 from tatami.plan.gpu_limits import group_rules, hard_limits, shape_rules
 from tatami.plan.ir import (
     AMX_TILE,
@@ -249,8 +249,13 @@ def _window(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnos
     if min(plan.rows, plan.ahead, plan.width) < 1 or plan.width & (plan.width - 1):
         why = f"blocks of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
         yield invalid_plan(region, why, f"use 1 row and 1 block or more, a power of two up to {target.lanes}")
+    elif plan.whole and (plan.joined or plan.lying):
+        why = "planes that are copied whole are read as they are copied, vectors across lines among them"
+        yield invalid_plan(region, why, "leave out `joined` and `lying`, or `whole`")
     elif plan.whole and (why := not_whole(region, plan, found)):
         yield invalid_plan(region, f"planes are not copied whole: {why}", "use blocks of rows: `whole` false")
+    elif plan.lying and (why := not_lying(region, plan, found)):
+        yield invalid_plan(region, f"rows are not read where they lie: {why}", "use copied rows: `lying` false")
     else:
         yield from _width(plan, region, target)
 

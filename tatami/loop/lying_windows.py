@@ -1,0 +1,159 @@
+"""Windows whose rows are read where they lie, without a copy (loop/window.py has the loops; stride 1 or 2 along the columns).
+
+    for a few rows of results:
+        where all rows that they see are inside:
+            the first vector of columns     lanes outside are put in
+            vectors in the middle           loads from the tensor, no guard
+            the last ones                   lanes outside are put in, as many results as there are columns
+        else: what they see is copied to scratch, as for blocks of rows
+
+A vector that meets the end of a row reads on into its neighbours, of which lanes are then thrown away: so the rows before and
+after it are inside too.
+"""
+
+from __future__ import annotations
+
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, product, substitute, var
+from tatami.indexbook.ir import Guard
+from tatami.loop import ir as loop
+from tatami.loop.grain import grain
+from tatami.loop.packing import Stmts
+from tatami.loop.pointwise import Point
+from tatami.loop.window import SEEN, Windows
+from tatami.plan.ir import CpuWindow
+from tatami.region.ir import Region
+from tatami.region.window import Plane, Window
+
+
+class LyingWindows(Windows):
+    def __init__(self, region: Region, plan: CpuWindow, window: Window, plane: Plane) -> None:
+        super().__init__(region, plan, window)
+        assert self.rows is not None
+        self.plane, self.down = plane, self.rows
+        self.is_lying = False
+        """Are the rows in hand read where they lie?"""
+        self.first_column: int | None = None
+        """Of the vector in hand, where lanes of it or of what it sees are outside."""
+        self.group = self.rows_together(self.terms())
+        self.seen_rows = self.span(self.down, expr(self.group))
+
+    def body(self) -> loop.Body:
+        if not self.is_direct():  # results at their places are computed from rows of sums that are kept
+            return super().body()
+        items = product(self.extents[a] for a in self.window.outer) * self.blocks
+        x = self.counter(items)
+        self.scratch, _ = self.lay_out(ONE)
+        work = grain(1 << 14, self.block * self.width * self.terms())
+        stmts = (self.each_item(var(x), ONE, self.all_rows),)
+        parallel = loop.Parallel(x, items, work, stmts, (self.scratch,))
+        return loop.Body((parallel,), about=f"window of {self.terms()}, rows in place, blocks of {self.plan.rows}")
+
+    def some_rows(self, y: Expr, count: int) -> Stmts:
+        s, (block, end, own) = self.down, (self.y0, self.y1, self.own)
+        self.y0, self.y1, self.own = y, y + count, ZERO
+        copied = (*self.fill(), *self.direct_rows(y, count))
+        self.is_lying = True
+        lying = self.direct_rows(y, count)
+        self.is_lying = False
+        self.y0, self.y1, self.own = block, end, own
+        height = expr(self.plane.first + self.plane.rows)
+        first = y * s.stride + s.offset
+        before, after = first - 1, first + self.span(s, expr(count))
+        return (loop.If(loop.Within((Guard(before, height), Guard(after, height))), lying, copied),)
+
+    def direct_rows(self, y: Expr, count: int) -> Stmts:
+        if not self.is_lying:
+            return super().direct_rows(y, count)
+        out: list[loop.Stmt] = []
+        for start, stop, is_inside in self.vectors():
+            x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
+            self.first_column = None if is_inside else start
+            with self.em.block() as body:
+                points = [self.point(y + i, var(x), x, self.lanes) for i in range(count)]
+                left = self.whole_width - start
+                for p, total in zip(points, self.totals(points), strict=True):
+                    self.finish(total, p, expr(left) if left < self.lanes else None)
+            out.append(loop.For(x, expr(start), expr(stop), tuple(body), self.lanes, simd=True))
+        return tuple(out)
+
+    @property
+    def whole_width(self) -> int:
+        size = self.width.as_int()
+        assert size is not None
+        return size
+
+    def vectors(self) -> list[tuple[int, int, bool]]:
+        """The vectors of a row, and whether all that they see is inside: those from the first such on to the last together."""
+        c, starts = self.columns, range(0, self.whole_width, self.lanes)
+        offset = c.offset.as_int() or 0
+        reach = (self.lanes - 1) * c.stride + (self.size_of(c.window) - 1) * c.dilation + offset + c.stride
+        fits = (x * c.stride + offset >= 0 and x * c.stride + reach <= self.plane.pitch for x in starts)
+        inside = [x for x, fit in zip(starts, fits, strict=True) if fit and x + self.lanes <= self.whole_width]
+        middle = [(inside[0], inside[-1] + self.lanes, True)] if inside else []
+        return sorted([*middle, *((x, x + self.lanes, False) for x in starts if x not in inside)])
+
+    def look(self, at: dict[str, int], p: Point) -> None:
+        """A vector of the tensor stands for one of the scratch."""
+        if not self.is_lying:
+            super().look(at, p)
+            return
+        s, c = self.down, self.columns
+        key = self.em.let_key(SEEN, tuple(p.at(e) for e in self.seen(at).map), p)
+        if self.em.recall(key) is not None:
+            return
+        row = p.at(var(s.axis)) * s.stride + (at[s.window] * s.dilation + s.offset)
+        start = at[c.window] * c.dilation + (c.offset.as_int() or 0)
+        self.em.remember(key, (self.every_second if c.stride == 2 else self.neighbours)(row, start, p))
+
+    def neighbours(self, row: Expr, start: int, p: Point) -> loop.Reg:
+        """A vector of the tensor's columns from `start` after those of `p` on."""
+        over = start % p.lanes if self.plan.joined else 0
+        first = self.line(row, start - over, p)
+        return self.em.declare(loop.Across(first, self.line(row, start - over + p.lanes, p), over)) if over else first
+
+    def every_second(self, row: Expr, start: int, p: Point) -> loop.Reg:
+        """The same of every second column. A vector that begins with the last odd column before two lines takes that from the
+        line where it lies."""
+        lanes = p.lanes
+        if not self.plan.joined:
+            odd = (start - (self.columns.offset.as_int() or 0)) % 2
+            return self.unzipped(row, start - odd, odd, p)
+        column, odd = divmod(start, 2)
+        over = column % lanes
+        base = 2 * (column - over)
+        if not over:
+            return self.unzipped(row, base, odd, p)
+        before = self.line(row, base + lanes, p) if odd and over == lanes - 1 else self.unzipped(row, base, odd, p)
+        return self.em.declare(loop.Across(before, self.unzipped(row, base + 2 * lanes, odd, p), over))
+
+    def unzipped(self, row: Expr, start: int, odd: int, p: Point) -> loop.Reg:
+        key = ("unzipped", row, start, odd, p.at(var(self.columns.axis)))
+        known = self.em.recall(key)
+        if isinstance(known, loop.Reg):
+            return known
+        reg = self.em.declare(loop.Unzip(self.line(row, start, p), self.line(row, start + p.lanes, p), odd == 1))
+        self.em.remember(key, reg)
+        return reg
+
+    def line(self, row: Expr, start: int, p: Point) -> loop.Reg:
+        """Neighbours that are loaded as they lie."""
+        em = self.em
+        column = p.at(var(self.columns.axis)) * self.columns.stride + start
+        key = ("line", row, column)
+        known = em.recall(key)
+        if isinstance(known, loop.Reg):
+            return known
+        tensor = self.window.read.tensor
+        place = substitute(self.address(tensor, self.entries()), {**self.at, "seen_row": row, "seen_column": column})
+        value: loop.Value = loop.Load(tensor, em.simplified(place), self.seen_dtype, p.lanes)
+        outside = em.widen(loop.Const(self.window.outside, self.seen_dtype), p.lanes)
+        if self.first_column is not None:
+            at = self.first_column * self.columns.stride + start
+            low, high = max(0, -at), min(p.lanes, self.plane.pitch - at)
+            if low >= high:
+                value = outside
+            elif high - low < p.lanes:
+                value = loop.Op("where", em.level(loop.LaneRange(expr(low), expr(high), p.lanes), value, outside))
+        reg = em.declare(value)
+        em.remember(key, reg)
+        return reg

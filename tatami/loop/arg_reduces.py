@@ -4,7 +4,7 @@ for x by 8 vectors: top = extreme of them; in lanes where top beats best: best, 
 top = extreme of best across lanes;  first = least of where in lanes that have it
 the 8 vectors from first on are looked through for it
 
-Of a row with no more lanes than a number has bits only the extreme is kept, and then the whole row looked through.
+Of a row of few vectors only the extreme is kept, and then the whole row looked through.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _STEP = 8
 """Vectors whose extreme is known before it is compared with what each lane has met before."""
 _BITS = 64
 """Lanes of masks whose first is found at once."""
+_TWICE = 20
+"""Vectors of a row at most that are all looked through: a place for each lane is carried along longer ones."""
 _LONGEST = 1 << 20
 """Elements whose places are counted in lanes of 32 bits."""
 
@@ -70,7 +72,7 @@ class ArgReduces:
     def along_lanes(self, let: FlatLet, p: Point, axis: str) -> None:
         e, size, known = self.e, self.n.sizes[axis], self.n.sizes[axis].as_int()
         row = _Row(reduce_of(let), p, axis, e.typer.dtype(reduce_of(let).body), self.n.several(axis, _STEP))
-        if known is not None and known <= _BITS and not self.n.is_costly([let.name]):
+        if known is not None and known <= _TWICE * self.n.width(axis) and not self.n.is_costly([let.name]):
             self.n.finish(let, p, self.of_short(row, size))
             return
         if known is not None and known <= _LONGEST:

@@ -126,16 +126,16 @@ def test_the_first_of_equal_extremes_counts_in_every_lane_and_step(fn: str) -> N
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp64", "fp16", "i32", "i64", "u8"])
-@pytest.mark.parametrize("target", ["cpu:generic", "cpu:avx2"])
+@pytest.mark.parametrize("target", ["cpu:generic", "cpu:avx2", "cpu:avx512"])
 def test_rows_of_every_length_up_to_some_looks_have_their_first_extreme(target: str, dtype: str) -> None:
-    """Lengths around the lanes of a vector and the bits of a number, with ties everywhere."""
+    """Lengths around the lanes of a vector, the bits of a number and what is looked through whole, with ties everywhere."""
     if not has_flags(target.removeprefix("cpu:")):
         pytest.skip(f"this machine has no {target}")
     rng = np.random.default_rng(7)
     kind = {"fp32": np.float32, "fp64": np.float64, "fp16": np.float16, "i32": np.int32, "i64": np.int64, "u8": np.uint8}[dtype]
     g = tt.Graph("lengths")
     arrays: dict[str, np.ndarray] = {}
-    for columns in (1, 2, 7, 8, 10, 17, 31, 40, 63, 64, 65, 100, 129):
+    for columns in (1, 2, 7, 8, 10, 17, 31, 40, 63, 64, 65, 100, 129, 161, 330):
         name = f"x{columns}"
         x = g.input(name, (60, columns), getattr(tt, dtype))
         g.output(f"most{columns}", x.argmax(1))

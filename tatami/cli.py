@@ -40,7 +40,7 @@ MODEL is .harp, .onnx, .json (a document of any stage), .tatami (f.save), or the
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
 Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_PROGRAM_CACHE=0 (compile anew),
-TATAMI_SANITIZE (docs/custom_kernels.md).
+TATAMI_CALIBRATE=0 (plan by the usual rates of the instruction set), TATAMI_SANITIZE (docs/custom_kernels.md).
 """
 
 

@@ -13,6 +13,9 @@ os.environ.setdefault("TATAMI_PROGRAM_CACHE", "0")  # tests are about the stages
 AS_SHIPPED = ("tests/c/", "tests/loop/", "tests/models/", "tests/runtime/")
 """Tests whose C is compiled as users' is; elsewhere the meaning of programs is asked, which a quick build has too."""
 
+AS_MEASURED = ("tests/models/", "tests/runtime/test_calibration.py")
+"""Tests that plan by the rates of the machine they run on, as users do; elsewhere plans are the same on all of an instruction set."""
+
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 settings.load_profile("ci")
 
@@ -26,6 +29,7 @@ collect_ignore_glob = [pattern for package, patterns in needs.items() if find_sp
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    os.environ["TATAMI_CALIBRATE"] = "1" if item.nodeid.startswith(AS_MEASURED) else "0"
     os.environ["TATAMI_QUICK_BUILD"] = "0" if item.nodeid.startswith(AS_SHIPPED) else "1"
 
 

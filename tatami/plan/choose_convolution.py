@@ -12,11 +12,11 @@ from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.choose_contraction import register_tile
 from tatami.plan.estimate import (
     PEAK_SHARE_CONTRACTION,
-    SECONDS_PER_PACKED_BYTE,
     clock,
     multiply_adds_per_cycle,
     operations,
     roofline,
+    seconds_per_packed_byte,
     trips,
 )
 from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Rejected
@@ -178,7 +178,7 @@ def winograd_estimate(
     blocks = outer * -(-height // plan.rows) * -(-width // plan.columns)
     matrix = channels * slivers * plan.nr * acc.dtype.itemsize
     is_near = MATRICES**2 * matrix * 2 <= target.l2_bytes
-    far = 0.0 if is_near else blocks * products * matrix * SECONDS_PER_PACKED_BYTE / 2 / threads
+    far = 0.0 if is_near else blocks * products * matrix * seconds_per_packed_byte(target) / 2 / threads
     far = max(0.0, far - compute / -(-min(tiles, plan.rows * plan.columns) // plan.mr))
     if MATRICES**2 * matrix >= target.l3_bytes // 2:
         far += (MATRICES**2 - WINDOW**2) * matrix / max(target.bandwidth, 1.0)

@@ -19,6 +19,7 @@ from tatami.plan.choose_window import window_candidate, window_estimate
 from tatami.plan.estimate import (
     contraction_estimate,
     loops_estimate,
+    multiply_adds_per_cycle,
     seconds_of_bytes,
     streaming_estimate,
     trips,
@@ -43,11 +44,11 @@ from tatami.plan.ir import (
 from tatami.plan.passes import size_at, skeleton
 from tatami.plan.split import crossing_lets, split_parts, split_region
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.ir import Region
+from tatami.region.ir import Read, Region
 from tatami.region.kinds import kind_of
-from tatami.region.online import find_online
+from tatami.region.online import Online, find_online
 from tatami.region.turned import find_turned
-from tatami.region.walk import all_axes, lets_by_name
+from tatami.region.walk import all_axes, lets_by_name, nodes
 from tatami.region.window import find_window
 
 
@@ -120,7 +121,8 @@ def turn_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Ma
 
 
 STREAM_BYTES = 8 << 10
-"""Of a block of scores: with a mask and the rows' own operand it stays in L1."""
+"""Of a block of scores: with a mask and the rows' own operand it stays in L1. Twice as much where there is no mask, which
+could say that a block is not needed, or take as much itself."""
 
 
 def streaming_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
@@ -131,11 +133,24 @@ def streaming_candidate(region: Region, facts: RegionFacts, target: Target, size
     itemsize = lets_by_name(region)[found.first.acc].dtype.itemsize
     if (lanes := lanes_of(target.lanes, itemsize)) not in TURNED_LANES:
         return Rejected("cpu_streaming", f"vectors of {lanes} elements; transposing takes 4, 8 or 16")
-    mr, nr = register_tile(target, itemsize)
-    keys = max(target.lanes, STREAM_BYTES // (nr * itemsize * len(found.firsts)) // target.lanes * target.lanes)
-    plan = CpuStreaming(found.first.acc, found.second.acc, mr, nr, keys, target.lanes)
-    estimate = streaming_estimate(region, facts, plan, found, target, sizes)
-    return Candidate(plan, f"cpu_streaming {mr}x{nr}, keys in blocks of {keys}", estimate)
+    tiles = [register_tile(target, itemsize)]
+    block = STREAM_BYTES * (1 if _has_mask(region, found) else 2) // (tiles[0][1] * itemsize * len(found.firsts))
+    keys = max(target.lanes, block // target.lanes * target.lanes)
+    if multiply_adds_per_cycle(target) <= 1.0:  # a row of one vector is no slower, and fewer rows are filled up
+        tiles.append((target.vector_registers - 4, lanes))
+    made = []
+    for mr, nr in tiles:
+        plan = CpuStreaming(found.first.acc, found.second.acc, mr, nr, keys, target.lanes)
+        estimate = streaming_estimate(region, facts, plan, found, target, sizes)
+        made.append(Candidate(plan, f"cpu_streaming {mr}x{nr}, keys in blocks of {keys}", estimate))
+    return min(made, key=lambda c: c.estimate["total"])
+
+
+def _has_mask(region: Region, found: Online) -> bool:
+    """Are scores excluded, or is something read for each of them?"""
+    both = {found.rows, found.keys}
+    every = (n for let in region.lets for n in nodes(let.expr) if isinstance(n, Read))
+    return found.excluded is not None or any(both <= set().union(*(free_vars(e) for e in n.map)) for n in every)
 
 
 def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | None:

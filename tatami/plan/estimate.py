@@ -31,8 +31,8 @@ GATHERED = 3.0
 CHAIN = 4.0
 """Cycles from one addition to the next that needs it."""
 PEAK_SHARE_CONTRACTION = 0.8
-SECONDS_PER_PACKED_BYTE = 1.25e-10
-"""Half a nanosecond per element of fp32 (notes/cpu.md §1)."""
+CYCLES_PER_PACKED_BYTE, USUAL_CLOCK = 0.3125, 2.5e9
+"""Half a nanosecond per element of fp32 (notes/cpu.md §1), at the clock of the machine that this was measured on."""
 WINDOW_PACKING = 2.0
 """The same for what windows see, of which neighbours lie in short rows: measured."""
 
@@ -46,6 +46,10 @@ def clock(target: Target) -> float:
 def multiply_adds_per_cycle(target: Target) -> float:
     """Of vectors, by one core; 2 where its clock was not measured."""
     return target.flops_fp32 / (2 * target.lanes * target.clock) if target.clock else 2.0
+
+
+def seconds_per_packed_byte(target: Target) -> float:
+    return CYCLES_PER_PACKED_BYTE / (target.clock or USUAL_CLOCK)
 
 
 def seconds_of_bytes(facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> float:
@@ -200,7 +204,7 @@ def contraction_estimate(
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
     compute = 2.0 * b * m * n * k * waste / rate / threads
     windows = 1.0 if isinstance(find_convolution(region), str) else WINDOW_PACKING
-    packing = packed_bytes * SECONDS_PER_PACKED_BYTE * windows / threads
+    packing = packed_bytes * seconds_per_packed_byte(target) * windows / threads
     held = sum(
         number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed
     )
@@ -227,7 +231,7 @@ def streaming_estimate(
     products = 2.0 * b * padded * keys * deep / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
     cycles = CYCLES_PER_SCORE if found.top or found.sums else CYCLES_PER_WEIGHT
     between = b * padded * keys / plan.width * cycles / max(clock(target), 1.0) / threads
-    packing = b * (keys + rows) * deep * itemsize * SECONDS_PER_PACKED_BYTE / threads
+    packing = b * (keys + rows) * deep * itemsize * seconds_per_packed_byte(target) / threads
     return roofline({"compute": products + between, "packing": packing}, facts, target, sizes)
 
 

@@ -249,7 +249,7 @@ def test_attention_streams_or_by_decision_runs_as_products_and_rows() -> None:
     module = ex.program_of(ex.attention())
     sizes = {"B": 12, "M": 128, "N": 128, "D": 64}
     free = choose(module, analyse(module), TARGET, None, sizes)
-    assert free.main.regions[0].choices[0].plan == CpuStreaming("S", "o", 12, 32, 64, 16)
+    assert free.main.regions[0].choices[0].plan == CpuStreaming("S", "o", 12, 32, 128, 16)
     split = CpuSplit((("S",), ("top", "P", "Z"), ("o", "y")))
     plan = choose(module, analyse(module), TARGET, {"": split}, sizes)
     assert plan.main.regions[0].choices[0].plan == split

@@ -101,6 +101,7 @@ FACE = {
     "walk",
     "gemm_view",
     "codes",
+    "boxes",
     "pixels",
     "partials",
     "row_groups",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tatami.core.expr import substitute, var
+from tatami.core.expr import free_vars, substitute, var
 from tatami.cu.epilogue_text import fragment_pair
 from tatami.cu.expr_text import SHORT, factor_text, index_text
 from tatami.cu.lines import Lines
@@ -26,7 +26,19 @@ def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l:
             l.add(f"tt_tma_load_im2col_4d({slot}, &{s.desc}, {', '.join(walk)}, {barrier});")
         return
     at = {"k": f"{first}({index_text(s.block)}) * BK", "m": "(int)m0", "n": "(int)n0", "d": "0"}
+    names = {axis for c in s.coords for axis in free_vars(c)} - {c.as_name() for c in s.coords}
+    if moved := sorted(names & at.keys()):  # coordinates that are made of the block's
+        with l.block():
+            l.add(f"const int {', '.join(f'at_{axis} = {at[axis]}' for axis in moved)};")
+            place = {axis: var(f"at_{axis}") for axis in moved}
+            whole = [at.get(index_text(c)) or f"(int)({index_text(substitute(c, place))})" for c in s.coords]
+            _boxes_text(k, s, ring, slot, barrier, whole, l)
+        return
     coords = [at.get(index_text(c), f"(int){factor_text(c)}") for c in s.coords]
+    _boxes_text(k, s, ring, slot, barrier, coords, l)
+
+
+def _boxes_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, coords: list[str], l: Lines) -> None:
     call, to, boxes = f"tt_tma_load_{len(coords)}d", "", s.boxes
     parts, rank = {"": (1, ""), "m": (k.cluster[0], "rank_m"), "n": (k.cluster[1], "rank_n")}[s.share]
     if s.share:

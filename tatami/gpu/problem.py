@@ -9,7 +9,7 @@ not merge become batch coordinates. What does not merge along k has no place in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -21,7 +21,8 @@ from tatami.core.kernel import Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import Groups, Operand
 from tatami.gpu.stream_ir import Param
-from tatami.gpu.walk import Walk, walk_of
+from tatami.gpu.walk import Boxes, Walk, boxes_of, walk_of
+from tatami.region.boxes import Boxed, NoWay, way_of
 from tatami.region.gemm_view import (
     GemmOperand,
     GemmView,
@@ -37,7 +38,7 @@ from tatami.region.gemm_view import (
 )
 from tatami.region.ir import Let, Read, Ref, Region, RegionExpr
 from tatami.region.partials import Partial
-from tatami.region.pixels import Pixels, pixels_of
+from tatami.region.pixels import Pixels
 from tatami.region.row_groups import GROUP, RowGroups
 from tatami.region.walk import rewrite, used_lets
 
@@ -89,9 +90,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[Blocks, ...] = ()
     conditions: tuple[Condition, ...]
     """Over s0, s1, …: what the guard of this kernel promises."""
-    a_walk: Walk | str = ""
-    b_walk: Walk | str = ""
-    """Of a gathered operand: how TMA walks over it, or why it cannot."""
+    a_walk: Walk | Boxes | str = ""
+    b_walk: Walk | Boxes | str = ""
+    """Of an operand that is no matrix: how TMA walks over it, its boxes, or why it has none."""
     groups: Groups | None = None
     """Of rows in groups: where their ends are read, and how many matrices there are."""
     tf32: bool = False
@@ -138,9 +139,18 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
             return _gathered(ring, o, group, view.k, words)
         return _plain(ring, o, group, view.k, batch_axes, words)
 
-    def walk(o: GemmOperand, group: Group) -> Walk | str:
-        found = pixels_of(region, o, group, view.k) if why_not_plain(o, group, view.k) else ""
-        return walk_of(found, words.memrefs[found.read.tensor], words.index) if isinstance(found, Pixels) else found
+    def walk(o: GemmOperand, group: Group) -> Walk | Boxes | str:
+        match way_of(region, view, o, group):
+            case Boxed() as boxed:
+                return boxes_of(boxed, words.memrefs[boxed.read.tensor], words.index)
+            case Pixels() as pixels:
+                return walk_of(pixels, words.memrefs[pixels.read.tensor], words.index)
+            case NoWay(why=why):
+                return why
+            case "matrix":
+                return ""
+            case other:
+                assert_never(other)
 
     a, b = operand("smA", lhs, m), operand("smB", rhs, n)
     roles = {x: "b" for x, _ in batch_axes} | {x: r for r, g in (("m", m), ("n", n), ("k", view.k)) for x in g.axes}
@@ -168,8 +178,8 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
         stores=stores,
         blocks=blocks,
         conditions=words.conditions(conditions),
-        a_walk=walk(lhs, m),
-        b_walk=walk(rhs, n),
+        a_walk=walk(lhs, view.m),
+        b_walk=walk(rhs, view.n),
         groups=row_groups,
         tf32=view.tf32,
     )
@@ -215,7 +225,7 @@ def swapped(p: Problem) -> Problem:
             guards=tuple(type(g)(turn(g.index), turn(g.size)) for g in o.guards),
         )
 
-    def walk(w: Walk | str) -> Walk | str:
+    def walk(w: Walk | Boxes | str) -> Walk | Boxes | str:
         return w if isinstance(w, str) else msgspec.structs.replace(w, coords=tuple(map(turn, w.coords)))
 
     return msgspec.structs.replace(

@@ -49,8 +49,8 @@ from tatami.gpu.ir import (
 from tatami.gpu.problem import Problem, lets_for
 from tatami.gpu.results import LANDED, Results, staged_results
 from tatami.gpu.stream_k import cut_problem, first_row
-from tatami.gpu.tensor_map import placed, refused, tensor_map, walk_map
-from tatami.gpu.walk import Walk
+from tatami.gpu.tensor_map import box_map, placed, refused, tensor_map, walk_map
+from tatami.gpu.walk import Boxes, Walk
 from tatami.plan.gpu_limits import BARRIER_BYTES, sm90_instruction
 from tatami.plan.ir import Sm90Mma
 
@@ -95,9 +95,11 @@ def lower_sm90(
             loads.append(_copy(p, plan, o, size, role, token, tail))
             continue
         offsets: tuple[Expr, ...] = ()
-        if isinstance(walk, Walk):
-            if plan.split_k > 1 and plan.persistent:
-                raise refused(p, f"equal parts of k end behind the windows of {o.param}", "drop persistent or split_k")
+        if isinstance(walk, Walk | Boxes) and plan.split_k > 1 and plan.persistent:
+            raise refused(p, f"equal parts of k end behind the windows of {o.param}", "drop persistent or split_k")
+        if isinstance(walk, Boxes):
+            spec, coords = box_map(p, o.param, walk, bk, box), walk.coords
+        elif isinstance(walk, Walk):
             if share:
                 raise refused(p, f"{parts} CTAs cannot share the pixels of {o.param}", "drop its multicast")
             spec, coords, offsets = walk_map(p, o.param, walk, bk, extent), walk.coords, walk.offsets

@@ -6,10 +6,10 @@ import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, expr, substitute, var
-from tatami.core.kernel import TensorMapSpec, is_divisible
+from tatami.core.kernel import TensorMapSpec, Window, is_divisible
 from tatami.core.layout import slices
 from tatami.gpu.problem import Problem
-from tatami.gpu.walk import Walk
+from tatami.gpu.walk import Boxes, Walk
 
 MAX_RANK = 5
 
@@ -65,13 +65,22 @@ def placed(maps: list[TensorMapSpec], parameters: int) -> tuple[TensorMapSpec, .
 
 def walk_map(p: Problem, param: str, walk: Walk, channels: int, pixels: int) -> TensorMapSpec:
     """Boxes of `channels` neighbours of `pixels` pixels each."""
-    if walk.depth % channels:
-        raise refused(p, f"blocks of {channels} channels do not divide the {walk.depth} that {param} sums over")
+    return _image_map(p, param, walk, channels, [channels, pixels], walk.window)
+
+
+def box_map(p: Problem, param: str, boxes: Boxes, channels: int, box: list[int]) -> TensorMapSpec:
+    """`box`: of channels and rows or columns, which are the same number at all places of a block."""
+    return _image_map(p, param, boxes, channels, [*box, *(1 for _ in boxes.dims[2:])], None)
+
+
+def _image_map(
+    p: Problem, param: str, image: Walk | Boxes, channels: int, box: list[int], window: Window | None
+) -> TensorMapSpec:
+    if image.depth % channels:
+        raise refused(p, f"blocks of {channels} channels do not divide the {image.depth} that {param} sums over")
     buffer, size = _memory(p, param)
-    for s in walk.strides:
+    for s in image.strides:
         if not is_divisible(s, 16 // size, p.conditions):
             raise refused(p, f"a stride of {s} elements of {param} may be no multiple of 16 bytes, which TMA needs")
-    dims, strides = in_symbols(p, walk.dims), in_symbols(p, tuple(s * expr(size) for s in walk.strides))
-    return TensorMapSpec(
-        buffer, dims, strides, (channels, pixels), channels * size, tf32=p.multiplied == "tf32", window=walk.window
-    )
+    dims, strides = in_symbols(p, image.dims), in_symbols(p, tuple(s * expr(size) for s in image.strides))
+    return TensorMapSpec(buffer, dims, strides, tuple(box), box[0] * size, tf32=p.multiplied == "tf32", window=window)

@@ -1,4 +1,5 @@
-"""Coordinates of an operand that is a walk over the pixels of an image (`region/pixels.py`), in kernel words."""
+"""Coordinates of an operand that is a walk over the pixels of an image (`region/pixels.py`), or boxes of a tensor at places that
+its blocks say (`region/boxes.py`), in kernel words."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import msgspec
 from tatami.core.expr import ONE, ZERO, Expr, substitute
 from tatami.core.kernel import Window
 from tatami.core.layout import MemRef
+from tatami.region.boxes import Boxed
 from tatami.region.pixels import Pixels, shift, stride
 
 SPATIAL = 2
@@ -53,4 +55,25 @@ def walk_of(pixels: Pixels, memref: MemRef, index: Callable[[Expr], Expr]) -> Wa
         tuple(coords),
         tuple(offsets),
         pixels.depth,
+    )
+
+
+class Boxes(msgspec.Struct, frozen=True):
+    """Innermost first, `strides` in elements from the second on: channels and rows or columns, then what stands still in a block.
+    `coords`: of the first element of a block."""
+
+    dims: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    coords: tuple[Expr, ...]
+    depth: int
+
+
+def boxes_of(boxed: Boxed, memref: MemRef, index: Callable[[Expr], Expr]) -> Boxes:
+    """`index`: a Region's expression in kernel words."""
+    order = boxed.order
+    return Boxes(
+        tuple(index(memref.shape[d]) for d in order),
+        tuple(index(stride(memref, d)) for d in order[1:]),
+        tuple(index(boxed.read.map[d]) for d in order),
+        boxed.depth,
     )

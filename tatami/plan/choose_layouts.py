@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, var
+from tatami.core.expr import ONE, Expr, free_vars, product, var
 from tatami.core.layout import Layout, MemRef
 from tatami.core.target import Target
 from tatami.region.ir import Let, Program, Read, ReadAt, Region, RegionExpr, Step, Unary
@@ -33,24 +33,38 @@ def choose_layouts(program: Program, target: Target) -> dict[str, Layout]:
         return {}
     regions = [item for item in program.body if isinstance(item, Region)]
     wanted: dict[str, int] = {}
+    if_free: dict[str, int] = {}
     out: dict[str, Layout] = {}
     beside = _Alike()
     for region in regions:
         image = _image_of(region)
         if image is not None:
             place = next(d for d, entry in enumerate(image.read.map) if image.channel in free_vars(entry))
-            if wanted.setdefault(image.read.tensor, place) == place:
-                out |= _turned_weights(image)
+            wishes = wanted if _is_filter(image, region, place) else if_free
+            if wishes.setdefault(image.read.tensor, place) == place:
+                out |= _turned_weights(image, region)
         for one, other in _aligned(region, "" if image is None else image.acc):
             beside.join(one, other)
     fixed = _fixed(program)
     ranks = {name: len(memref.shape) for r in regions for name, memref in _ports(r).items()}
-    for members in beside.groups(wanted):
-        places = {wanted[name] for name in members if name in wanted}
+    for members in beside.groups([*wanted, *if_free]):
+        wishes = wanted if any(name in wanted for name in members) else if_free
+        places = {wishes[name] for name in members if name in wishes}
         if len(places) == 1:
             (channel,) = places
-            out |= {n: channels_last(ranks[n], channel) for n in members if n in wanted or n not in fixed}
+            out |= {n: channels_last(ranks[n], channel) for n in members if n in wishes or n not in fixed}
+        out |= {n: channels_last(ranks[n], if_free[n]) for n in members if n in if_free and n in fixed and n not in wanted}
     return out
+
+
+def _is_filter(image: _Image, region: Region, place: int) -> bool:
+    """Is what slides over the image smaller than it? In the gradient of the weights it is not: the images of a batch, the first
+    axis, are the channels then, and where a convolution reads such an image too, it says how the image lies."""
+    size = all_axes(region)
+    slid = product(size[a] for a in image.windows).as_int()
+    along = {a for entry in image.read.map if free_vars(entry) & {*image.windows} for a in free_vars(entry)} - {*image.windows}
+    over = product(size[a] for a in along).as_int()
+    return slid is not None and (over is None or slid < over or (slid == over and place > 0))
 
 
 def channels_last(rank: int, channel: int) -> Layout:
@@ -94,15 +108,24 @@ def _is_piece(region: Region, read: Read, channel: str) -> bool:
     return copied and count % (COPY_BYTES // dtype.itemsize) == 0 and len(places) == 1 and places[0] < len(read.map) - 1
 
 
-def _turned_weights(image: _Image) -> dict[str, Layout]:
-    """Weights [o, c, i, j] with the axes of the sum last, channels innermost; a 1x1 convolution's lie so already."""
+def _turned_weights(image: _Image, region: Region) -> dict[str, Layout]:
+    """Weights [o, c, i, j] with the axes of the sum last, channels innermost; a 1x1 convolution's lie so already. A filter that is
+    read backwards or in steps, in the gradient of an image, has its channels last and all else in its order: boxes of channels at
+    one place of it have to be neighbours, no more, and every phase reads the same."""
     found = guarded_read(image.weights)
-    inner = (*image.windows, image.channel)
-    if found is None or not image.windows or any(found[1].map.count(var(a)) != 1 for a in inner):
+    if found is None:
         return {}
-    places = [found[1].map.index(var(a)) for a in inner]
-    order = (*(d for d in range(len(found[1].map)) if d not in places), *places)
-    return {found[1].tensor: Layout("blocked", order=order)}
+    tensor, entries = found[1].tensor, found[1].map
+    inner = (*image.windows, image.channel)
+    if image.windows and all(entries.count(var(a)) == 1 for a in inner):
+        places = [entries.index(var(a)) for a in inner]
+        order = (*(d for d in range(len(entries)) if d not in places), *places)
+        return {tensor: Layout("blocked", order=order)}
+    shape = next(p.memref.shape for p in region.inputs if p.name == tensor)
+    filter_ = [d for d, e in enumerate(entries) if free_vars(e) <= {*image.windows} and shape[d] != ONE]
+    if not filter_ or entries.count(var(image.channel)) != 1:
+        return {}
+    return {tensor: channels_last(len(entries), entries.index(var(image.channel)))}
 
 
 def _without_rounding(region: Region) -> Region:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -17,6 +17,7 @@ from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import MemRef, address
 from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns, tile_chunks
 from tatami.plan.ir import Loader
+from tatami.region.boxes import MATRIX, Boxed, NoWay, strides_of, way_of
 from tatami.region.gemm_view import (
     GemmOperand,
     GemmView,
@@ -29,7 +30,7 @@ from tatami.region.gemm_view import (
     why_not_plain,
 )
 from tatami.region.ir import Read, Region, Yield
-from tatami.region.pixels import Pixels, is_last, pixels_of
+from tatami.region.pixels import Pixels, is_last
 from tatami.region.walk import nodes
 
 SMEM_BYTES = 227 * 1024
@@ -130,7 +131,7 @@ def sm90_loads(region: Region, view: GemmView, conditions: tuple[Condition, ...]
     if why := _why_not_multiplied(region, view):
         return why
     sides = ((view.lhs, view.m), (view.rhs, view.n))
-    reasons = [why_not_boxes(region, view, o, g) or _why_not_even(view, o, g, conditions) for o, g in sides]
+    reasons = [why_not_boxes(region, view, o, g) or _why_not_even(region, view, o, g, conditions) for o, g in sides]
     size = view.lhs.dtype.itemsize
     if not any(reasons):
         return Loads(("tma", "tma"), 16 // size, "")
@@ -171,14 +172,25 @@ def _why_not_multiplied(region: Region, view: GemmView) -> str:
 
 def why_not_boxes(region: Region, view: GemmView, o: GemmOperand, own: Group) -> str:
     """Why no tensor map covers an operand, or ""."""
-    if not why_not_plain(o, own, view.k):
-        return ""
-    pixels = pixels_of(region, o, own, view.k)
-    if isinstance(pixels, str):
-        return f"no tensor map covers an operand: {pixels}"
-    if pixels.depth * o.dtype.itemsize % SHORT_ROW_BYTES:
-        return f"{pixels.depth} channels are no whole blocks of {SHORT_ROW_BYTES} bytes, each at one place of the filter"
-    return "" if is_last(region, pixels) else f"{pixels.read.tensor} does not lie with its channels last"
+    match way_of(region, view, o, own):
+        case "matrix":
+            return ""
+        case NoWay(why=why):
+            return f"no tensor map covers an operand: {why}"
+        case Pixels() | Boxed() as way:
+            if way.depth * o.dtype.itemsize % SHORT_ROW_BYTES:
+                return f"{way.depth} channels are no whole blocks of {SHORT_ROW_BYTES} bytes, each at one place of the filter"
+            return _why_not_aligned(region, way, o.dtype.itemsize)
+        case other:
+            assert_never(other)
+
+
+def _why_not_aligned(region: Region, way: Pixels | Boxed, size: int) -> str:
+    tensor = way.read.tensor
+    if isinstance(way, Pixels):
+        return "" if is_last(region, way) else f"{tensor} does not lie with its channels last"
+    uneven = next((s for s in strides_of(region, way) if not is_divisible(s, 16 // size)), None)
+    return "" if uneven is None else f"{tensor}: TMA needs whole 16 bytes, which {uneven} elements are not"
 
 
 def steps_of(view: GemmView, o: GemmOperand, own: Group) -> tuple[Expr, ...]:
@@ -188,9 +200,9 @@ def steps_of(view: GemmView, o: GemmOperand, own: Group) -> tuple[Expr, ...]:
     return (along.size, *others, o.offset)
 
 
-def _why_not_even(view: GemmView, o: GemmOperand, own: Group, conditions: tuple[Condition, ...]) -> str:
+def _why_not_even(region: Region, view: GemmView, o: GemmOperand, own: Group, conditions: tuple[Condition, ...]) -> str:
     """Why TMA does not take a matrix, or ""."""
-    if why_not_plain(o, own, view.k):
+    if way_of(region, view, o, own) != MATRIX:
         return ""
     uneven = next((e for e in steps_of(view, o, own) if not is_divisible(e, 16 // o.dtype.itemsize, conditions)), None)
     return "" if uneven is None else f"{o.tensor}: TMA needs whole 16 bytes, which {uneven} elements are not"
@@ -213,8 +225,8 @@ def mapped_sizes(region: Region, view: GemmView) -> tuple[Expr, ...]:
     shapes = {p.name: p.memref.shape for p in region.inputs}
     sizes = [view.k.size, *(() if view.groups is None else (view.groups.matrices,))]
     for o, g in ((view.lhs, view.m), (view.rhs, view.n)):
-        if isinstance(walk := pixels_of(region, o, g, view.k) if why_not_plain(o, g, view.k) else "", Pixels):
-            sizes += shapes[walk.read.tensor]
+        if isinstance(way := way_of(region, view, o, g), Pixels | Boxed):
+            sizes += shapes[way.read.tensor]
     results = view.batch.size * view.m.size * view.n.size
     return tuple(s for s in dict.fromkeys(sizes) if (name := s.as_name()) is None or substitute(results, {name: ZERO}) != ZERO)
 
@@ -222,8 +234,8 @@ def mapped_sizes(region: Region, view: GemmView) -> tuple[Expr, ...]:
 def row_bytes(region: Region, view: GemmView, loads: Loads) -> int:
     """Of a block of k, which lies at one place of a filter where TMA walks over an image."""
     sides = zip(loads.loaders, (view.lhs, view.rhs), (view.m, view.n))
-    walks = (pixels_of(region, o, g, view.k) for who, o, g in sides if who == "tma" and why_not_plain(o, g, view.k))
-    even = all(isinstance(w, Pixels) and w.depth * view.lhs.dtype.itemsize % ROW_BYTES == 0 for w in walks)
+    ways = [way_of(region, view, o, g) for who, o, g in sides if who == "tma"]
+    even = all(w.depth * view.lhs.dtype.itemsize % ROW_BYTES == 0 for w in ways if isinstance(w, Pixels | Boxed))
     return ROW_BYTES if even else SHORT_ROW_BYTES
 
 
@@ -233,7 +245,9 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
     for results that are stored one by one; with more than 96 none for what is kept from one group of rows to the next, nor,
     in a cluster, for addresses that are made of quotients."""
     even = _are_even(region, view)
-    majors = major_of(view.lhs, view.m, view.k), major_of(view.rhs, view.n, view.k)
+    sides = ((view.lhs, view.m), (view.rhs, view.n))
+    ways = [way_of(region, view, o, g) for o, g in sides]
+    majors = tuple(None if isinstance(way, Pixels) else major_of(o, g, view.k) for way, (o, g) in zip(ways, sides))
     out = []
     for shape in shapes:
         if view.groups is not None and shape != Shape(shape.tile, shape.consumers):
@@ -246,7 +260,7 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
         walked = (shape.cluster[1] > 1, shape.cluster[0] > 1)
         if any(many and major is None for many, major in zip(walked, (a, b))):
             continue  # CTAs do not share the pixels of a walk
-        if shape.split_k > 1 and shape.is_streamed and None in majors:
+        if shape.split_k > 1 and shape.is_streamed and any(way != MATRIX for way in ways):
             continue  # equal parts of k end behind the windows of an image
         if "cp_async" in loads.loaders and (shape.cluster != (1, 1) or _has_many_places(view, loads, shape)):
             continue

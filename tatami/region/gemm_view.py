@@ -201,8 +201,12 @@ def _orders(k: Group) -> list[Group]:
 
 
 def _bytes_together(operand: GemmOperand, mn: Group, k: Group) -> int:
-    """That one copy of the operand can take, where sizes allow it."""
-    return 16 if not why_not_plain(operand, mn, k) else run_of(operand, k) * operand.dtype.itemsize
+    """That one copy of the operand can take, where sizes allow it. Neighbours along its rows or columns come by TMA only: they
+    count for half of those that any thread copies."""
+    if not why_not_plain(operand, mn, k):
+        return 16
+    turned = operand.strides is not None and mn.axes and operand.strides[mn.axes[-1]] == ONE
+    return max(run_of(operand, k) * operand.dtype.itemsize, 8 if turned else 0)
 
 
 def run_of(operand: GemmOperand, k: Group) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 
+from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, expr, floordiv
 from tatami.frontend.operation import accumulation
 from tatami.frontend.ops_contraction import ConvTranspose, conv_padding, kernel_sizes
@@ -46,9 +47,9 @@ def conv_transpose(use: Use[ConvTranspose]) -> Value:
     weight = weight.reshape((cout, per_group, *w.shape[2:]))
     out, first = use.types[0].shape[-n:], tuple(lo for lo, _ in padding)
     if any(d != 1 for d in dilation) or all(s == 1 for s in stride) or 0 in kernel:
-        y = _cropped(_by_zeros(x, weight, stride, dilation, kernel, a), out, first)
+        y = _by_zeros(x, weight, stride, dilation, kernel, out, first, a)
     elif _is_each_phase_worth(stride, kernel) and all(lo.as_int() is not None for lo in first):
-        y = _each_phase(x, weight, stride, kernel, out, first, a)
+        y = _each_phase(x, weight, stride, kernel, out, first, a, None if use.optional(2) is not None else use.dtype)
     else:
         y = _cropped(_phases_as_channels(x, weight, stride, kernel, a), out, first)
     return with_bias(y, use.optional(2)).reshape(use.types[0].shape).cast(use.dtype)
@@ -97,14 +98,17 @@ def _each_phase(
     out: Shape,
     first: tuple[Expr, ...],
     a: ConvTranspose,
+    rounded: DType | None,
 ) -> Value:
-    """A convolution for each phase of the cropped result, over as many columns as its longest phase has.
+    """A convolution for each phase of the cropped result, over as many columns as its longest phase has. `rounded`: what each is
+    cast to before they are laid between each other, where no bias is added to their sums.
 
     Column c of phase p is element ``e = c*s + p + first`` of the whole: tap ``e mod s + q*s`` of the kernel meets x at
     ``e // s - q``.
     """
     n = len(stride)
     columns = tuple(ceildiv(size, expr(s)) for size, s in zip(out, stride, strict=True))
+    made = rounded or accumulation(x.dtype, a.acc_dtype)
 
     def one_phase(phases: list[int]) -> Value:
         own, pads = weight, [(ZERO, ZERO)] * 2
@@ -113,12 +117,12 @@ def _each_phase(
             assert tap is not None
             taps = len(range(tap % s, k, s))
             if not taps:
-                return x.builder.const(0, accumulation(x.dtype, a.acc_dtype)).expand((x.shape[0], weight.shape[0], *columns))
+                return x.builder.const(0, made).expand((x.shape[0], weight.shape[0], *columns))
             own = part(own, 2 + j, expr(tap % s), expr(k), s)
             before = expr(taps - 1 - tap // s)
             pads.append((before, columns[j] + taps - 1 - x.shape[2 + j] - before))
         own = own.flip(range(2, 2 + n))
-        return convolved(x.pad(pads), own, columns, (1,) * n, (1,) * n, a.groups, a.acc_dtype)
+        return convolved(x.pad(pads), own, columns, (1,) * n, (1,) * n, a.groups, a.acc_dtype).cast(made)
 
     both = (x.shape[0], weight.shape[0], *(v for c, s in zip(columns, stride, strict=True) for v in (c, expr(s))))
     alone = (*both[:2], *(v for c in columns for v in (c, ONE)))
@@ -138,12 +142,20 @@ def _each_phase(
 
 
 def _by_zeros(
-    x: Value, weight: Value, stride: tuple[int, ...], dilation: tuple[int, ...], kernel: tuple[int, ...], a: ConvTranspose
+    x: Value,
+    weight: Value,
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    kernel: tuple[int, ...],
+    out: Shape,
+    first: tuple[Expr, ...],
+    a: ConvTranspose,
 ) -> Value:
-    """A convolution of the spread-out operand with the reversed kernel."""
+    """A convolution of the spread-out operand with the reversed kernel, elements first .. first + out of it: its border begins
+    with the first element that is kept, so that nothing is cropped behind the sum."""
     n = len(stride)
     spaced = spread(x, range(2, 2 + n), stride)
-    reach = [(kernel[j] - 1) * dilation[j] for j in range(n)]
-    padded = spaced.pad([(0, 0), (0, 0), *((r, r) for r in reach)])
-    out = tuple(spaced.shape[2 + j] + reach[j] for j in range(n))
+    reach = [max(0, kernel[j] - 1) * dilation[j] for j in range(n)]
+    border = [(reach[j] - first[j], out[j] + first[j] - spaced.shape[2 + j]) for j in range(n)]
+    padded = spaced.pad([(0, 0), (0, 0), *border])
     return convolved(padded, weight.flip(range(2, 2 + n)), out, (1,) * n, dilation, a.groups, a.acc_dtype)

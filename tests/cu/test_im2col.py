@@ -22,6 +22,7 @@ from tatami.gpu.lower import lower_region, lower_split
 from tatami.gpu.verify import verify_kernel
 from tatami.indexbook.ir import Guard
 from tatami.plan.choose_gpu import choose_gpu
+from tatami.plan.choose_sm90 import Loads, sm90_shapes
 from tatami.plan.ir import Guarded, Sm80Mma, Sm90Mma
 from tatami.region.gemm_view import GemmView, gemm_view
 from tatami.region.ir import (
@@ -224,6 +225,17 @@ def test_a_filter_shifts_the_walk_no_further_than_an_instruction_says() -> None:
 def test_what_cannot_be_is_refused_with_the_reason(conv: Conv, plan: Sm90Mma, words: str) -> None:
     with pytest.raises(TatamiError, match=words):
         lower_region(conv.region(), Guarded((), plan), PRESETS["sm90"])
+
+
+@pytest.mark.parametrize("border", [0, 1])
+def test_the_planner_shares_no_pixels(border: int) -> None:
+    """Nor where nothing guards them."""
+    region = Conv(padding=((border, border), (border, border))).region()
+    view = gemm_view(region)
+    assert isinstance(view, GemmView)
+    shapes = sm90_shapes(region, view, True, Loads(("tma", "tma"), 8, ""))
+    assert {s.cluster for s in shapes} == {(1, 1), (2, 1)}
+    assert not any(s.is_streamed for s in shapes if s.split_k > 1)
 
 
 def test_equal_parts_of_k_do_not_end_in_windows() -> None:

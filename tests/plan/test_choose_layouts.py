@@ -98,3 +98,27 @@ def test_joined_and_depthwise_images_lie_alike() -> None:
     c = prepare(g, target="sm80")
     assert not any(r.name.startswith("convert_") for r in c.stages["realised"].main.body)
     assert widths(c)[1:] == [[8, 8], [8, 8]]
+
+
+@pytest.mark.parametrize("is_read_by_a_convolution", [True, False])
+def test_the_gradient_of_weights_has_the_batch_last_where_no_convolution_says_otherwise(is_read_by_a_convolution: bool) -> None:
+    g = tt.Graph("step")
+    h = g.input("x", (8, 16, 12, 12), tt.fp16).silu()
+    error = g.input("error", (8, 16, 12, 12), tt.fp16)
+    g.output("dw", h.permute(1, 0, 2, 3).conv(error.permute(1, 0, 2, 3), padding=1))
+    if is_read_by_a_convolution:
+        g.output("y", conv(g, h, 16, padding=1))
+    c = prepare(g, target="sm90")
+    (silu,) = (t.name for r in c.stages["region"].main.body for t in r.outputs if not r.reduce_axes)
+    order = (0, 2, 3, 1) if is_read_by_a_convolution else (1, 2, 3, 0)
+    assert c.stages["plan"].main.layouts[silu].order == order
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_filter_that_is_read_backwards_is_one_tensor_for_all_phases(stride: int) -> None:
+    g = tt.Graph("gradient")
+    w = g.constant(np.ones((16, 24, 3, 3), np.float16))
+    g.output("dx", g.input("dy", (2, 16, 8, 8), tt.fp16).conv_transpose(w, stride=stride, padding=1))
+    c = prepare(g, target="sm90")
+    turned = [r for r in c.stages["realised"].programs["setup"].body if r.name.startswith("convert_")]
+    assert [t.memref.layout.order for r in turned for t in r.outputs] == [(1, 2, 3, 0)]

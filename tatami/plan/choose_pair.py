@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 import msgspec
 
@@ -29,8 +30,9 @@ ROLE_TILES = ((2, 176), (2, 128), (2, 112), (2, 80), (2, 64), (3, 128), (3, 96),
 """Warpgroups of 64 rows, keys of a block: those of public kernels before smaller ones (notes: gpu §4)."""
 ROLE_TILES_OF_SEVERAL = ((2, 96), (2, 80), (2, 64), (2, 48), (2, 32), (3, 32), (1, 96), (1, 64))
 """The same with a tile of registers for each of several first products."""
-ROLE_STAGES_OF_SEVERAL = (2, 3, 4)
-"""Keys that are values stay until both products have read them: with two slots the next ones would come late."""
+ROLE_STAGES = (2, 3, 4)
+"""Slots of keys and values. Of each tile one of them is a candidate, which the simulation finds: at depth 64 a third and a fourth
+one pay, and keys that are values too stay until both products have read them."""
 WIDEST = 256
 """Depth and columns that registers and shared memory take."""
 SECTION_BYTES = 32 << 20
@@ -90,7 +92,7 @@ def tunable_pairs(region: Region, target: Target, sizes: Mapping[str, int]) -> t
         return ()
     view, _ = found
     tiles = tuple((consumers, keys) for consumers in (1, 2, 3) for keys in range(32, 257, 16))
-    plans = _role_plans(region, view, target, sizes, tiles, (2, 3, 4))
+    plans = _role_plans(region, view, target, sizes, tiles)
     fits = [p for p in plans if not [*pair_rules(p, view), *pair_limits(p, target, registers_of_weights(view))]]
     return _ranked([(p, pair_estimate(region, view, p, target, sizes)) for p in fits], target)
 
@@ -131,13 +133,24 @@ def _candidates(
             plans = [*_role_plans(region, view, target, sizes), *plans]
     plans += _in_parts(region, view, plans, target, sizes)
     fits: list[Fit] = []
-    for plan in plans:
-        estimate = pair_estimate(region, view, plan, target, sizes)
-        if why := [*pair_rules(plan, view), *pair_limits(plan, target, registers_of_weights(view))]:
-            broken.append(Rejected(name_pair(plan), why[0], estimate))
+    for alike in _of_one_tile(plans):
+        found = [(p, pair_estimate(region, view, p, target, sizes)) for p in alike]
+        whys = [[*pair_rules(p, view), *pair_limits(p, target, registers_of_weights(view))] for p in alike]
+        able = [f for f, why in zip(found, whys, strict=True) if not why]
+        if able:
+            least = min(e["total"] for _, e in able)
+            fits.append(next(f for f in able if f[1]["total"] <= CLOSE * least))
         else:
-            fits.append((plan, estimate))
+            (plan, estimate), why = found[0], whys[0]
+            broken.append(Rejected(name_pair(plan), why[0], estimate))
     return _ranked(fits, target), tuple(broken)
+
+
+def _of_one_tile(plans: list[PairPlan]) -> Iterator[list[PairPlan]]:
+    """Neighbours with warp roles that differ in their slots alone are one candidate: the one with the fewest slots that the
+    simulation does not tell from the quickest. Each other plan stands for itself."""
+    for _, alike in groupby(plans, lambda p: msgspec.structs.replace(p, stages=0) if isinstance(p, Sm90Pair) else p):
+        yield list(alike)
 
 
 def _ranked(fits: list[Fit], target: Target) -> tuple[Fit, ...]:
@@ -173,7 +186,6 @@ def _role_plans(
     target: Target,
     sizes: Mapping[str, int],
     tiles: tuple[tuple[int, int], ...] = (),
-    stages: tuple[int, ...] = (),
 ) -> list[Sm90Pair]:
     """Where rows see different keys, tiles of several batches are mixed: at most as many as L2 holds keys and values of,
     and of known sizes as many as leave the SMs even."""
@@ -194,7 +206,7 @@ def _role_plans(
         tail = _tail(view, extents, plan)
         plan = msgspec.structs.replace(plan, registers=REGISTERS[consumers], section=section, predicate_tail=tail)
         for in_turns in (True, False) if consumers > 1 else (False,):
-            for slots in stages or (ROLE_STAGES_OF_SEVERAL if others else (2,)):
+            for slots in ROLE_STAGES:
                 out.append(msgspec.structs.replace(plan, in_turns=in_turns, stages=slots))
     return out
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from tatami.core.expr import Expr, exact_div, product
+from tatami.core.expr import Expr, exact_div, free_vars, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.choose_pair import choose_pair, estimate_of_pair, name_pair, pair_plans, tunable_pairs
@@ -55,11 +55,22 @@ from tatami.plan.pair_limits import PairPlan
 from tatami.plan.passes import size_at
 from tatami.plan.pipeline import PLAIN, Traffic
 from tatami.plan.product_plans import epilogue_of, sm80_plan, sm90_plan, tails
+from tatami.plan.stream_estimate import stream_estimate
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.gemm_view import GemmOperand, GemmView, gemm_view, why_not_mma, why_not_plain
+from tatami.region.gemm_view import (
+    GemmOperand,
+    GemmView,
+    Group,
+    gemm_view,
+    rounded_to_tf32,
+    run_of,
+    why_not_mma,
+    why_not_plain,
+)
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions
 from tatami.region.partials import without_partials
+from tatami.region.slides import guarded_read
 
 SM80_TILES = (
     ((128, 128, 32), "64x64"),
@@ -118,7 +129,27 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
             choices.append(Guarded(conditions, best.plan, best.estimate))
     if not choices or choices[-1].conditions:
         choices.append(Guarded((), stream_plan(region, target, sizes)))
-    return tuple(choices), (*_without(region, view, target, choices[0].conditions), *rejected)
+    rejected = (*_without(region, view, target, choices[0].conditions), *rejected)
+    if any(traffic.singles):
+        choices, refused = _against_streaming(choices, region, view, target, sizes)
+        rejected = (*refused, *rejected)
+    return tuple(choices), rejected
+
+
+def _against_streaming(
+    choices: list[Guarded], region: Region, view: GemmView, target: Target, sizes: Mapping[str, int]
+) -> tuple[list[Guarded], tuple[Rejected, ...]]:
+    """The template that keeps no operand on chip, where MMA templates copy one element by element: the quicker of the two."""
+    best, plan = choices[0], stream_plan(region, target, sizes)
+    estimate = stream_estimate(region, view, plan, target, sizes)
+    if not isinstance(best.plan, Sm80Mma | Sm90Mma | GpuSync) or not estimate:
+        return choices, ()
+    streamed = Offer(f"gpu_stream threads {plan.threads}, {plan.groups[0]} for a point", plan, estimate)
+    tiled = Offer(Candidate(best.plan).line, best.plan, best.estimate)
+    quicker, other = sorted((tiled, streamed), key=lambda o: o.estimate["total"])
+    why = f"slower: {other.estimate['total'] * 1e6:.4g} us against {quicker.estimate['total'] * 1e6:.4g} us"
+    kept = choices if quicker is tiled else [Guarded((), plan, estimate)]
+    return kept, (Rejected(other.line, why, other.estimate),)
 
 
 def _without(region: Region, view: GemmView, target: Target, conditions: tuple[Condition, ...]) -> Iterator[Rejected]:
@@ -248,7 +279,15 @@ def _traffic(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traffi
             return 1.0
         return min(1.0, size_at(product(shapes[operand.gather.tensor]), sizes) / read)
 
-    return Traffic((share(view.lhs, m), share(view.rhs, n)), sum(width[e.tensor] for e in residuals(view)))
+    singles = _is_single(view.lhs, view.m, view.k), _is_single(view.rhs, view.n, view.k)
+    return Traffic((share(view.lhs, m), share(view.rhs, n)), sum(width[e.tensor] for e in residuals(view)), singles)
+
+
+def _is_single(operand: GemmOperand, own: Group, k: Group) -> bool:
+    """Is it read in windows, an element at a time?"""
+    found = guarded_read(rounded_to_tf32(operand.expr) or operand.expr)
+    entries = [] if found is None else [free_vars(e) for e in found[1].map]
+    return any(e & {*own.axes} and e & {*k.axes} for e in entries) and run_of(operand, k) == 1
 
 
 def with_algorithm(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[str, int]) -> SchedulePlan:

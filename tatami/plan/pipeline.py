@@ -19,6 +19,9 @@ COPIERS = 128
 """Threads of a producer that copy, each of which arrives."""
 COPY_ISSUES, BLOCK_ISSUES = 10.0, 60.0
 """Instructions of a copy by a producer's thread, and beside them once a block: as ptxas makes them (tests/cu/test_gathered.py)."""
+SINGLE_ISSUES = 130.0
+"""Instructions of a copy of one element of a window, by a thread that copies and multiplies: its place and guards are divisions
+by constants, in 64 bits (tests/cu/test_stem.py)."""
 SECTOR = 32
 PAIRS = 8
 """Elements of a line's read by the four lanes that hold a row of a fragment, two each: what the epilogue reads directly."""
@@ -49,6 +52,8 @@ class Pipeline(msgspec.Struct, frozen=True):
     """Operands that TMA brings, each by one instruction."""
     copy_issues: float = 0.0
     """Instructions that each warp of a producer issues for a block whose other operands its threads copy."""
+    address_cycles: float = 0.0
+    """Of the issue slots, for a block whose elements are copied one by one by the threads that multiply."""
     copy_bytes: float = 128.0
     """That a copy writes to shared memory per clock: fewer than its width where an instruction of a warp moves fewer."""
     specialised: bool = True
@@ -81,6 +86,8 @@ class Traffic(msgspec.Struct, frozen=True):
     """Of the m x k and k x n elements that it reads, those that memory has: windows of an image overlap."""
     epilogue_bytes: float = 0.0
     """That the epilogue reads for each result."""
+    singles: tuple[bool, bool] = (False, False)
+    """Is an operand read in windows whose neighbours do not lie together, so that threads copy it element by element?"""
 
 
 PLAIN = Traffic()
@@ -133,8 +140,10 @@ def pipeline_of(
             return msgspec.structs.replace(common, tensor=False, copy_bytes=min(128, 32 * size))
         case Sm80Mma():
             overlap = plan.async_.enable and plan.async_.epilogue_overlap
+            singles = sum(extent * bk for extent, single in zip((bm, bn), traffic.singles) if single)
             return msgspec.structs.replace(
                 common,
+                address_cycles=SINGLE_ISSUES * singles / 32 / figures_of(target).issues_per_clock,
                 stages=plan.stages if plan.async_.enable else 1,
                 tensor=plan.inst_shape != "fma",
                 copy_bytes=min(128, 32 * width * size),

@@ -150,6 +150,7 @@ def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
 
         def copy(at: float) -> float:
             at += (f.tma_issue + f.barrier_arrive) * p.boxes
+            at = sm.ordinary.serve(at, p.address_cycles) if p.address_cycles else at
             landed.append(sm.load(at))
             return at
 

@@ -134,14 +134,15 @@ class _Printer:
         while position < len(body):
             s = body[position]
             first = len(self.l.out) + 1
-            if isinstance(s, Epilogue) and isinstance(body[position + 1], Loop):
+            if isinstance(s, Epilogue) and any(isinstance(x, Loop) for x in body[position + 1 : position + 2]):
                 self.ops = s
             elif isinstance(s, Epilogue):
                 stores: list[StGlobalVec | StRows] = []
                 while position + 1 < len(body) and isinstance(store := body[position + 1], StGlobalVec | StRows):
                     position += 1
                     stores.append(store)
-                self.epilogue(s, stores)
+                if stores:
+                    self.epilogue(s, stores)
             else:
                 self.statement(s)
             self.spans.append((first, len(self.l.out), s))

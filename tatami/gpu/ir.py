@@ -255,16 +255,23 @@ class StRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", 
     in_token: Token
 
 
-class StBlocks(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StBlocks"):
-    """`regs`, one of `ops` or the accumulator, reduced by `fn` over each block of 64 columns (`along` n) or of 16 rows (m), which
-    one warp has whole, to fp32 at `index`, where `t` is the number of the block. Rows and columns outside do not count."""
+class BlockFold(msgspec.Struct, frozen=True):
+    """`regs`, a let or the accumulator, reduced by `fn` over each block of 64 columns (`along` n) or of 16 rows (m), which one warp
+    has whole, to fp32 of `ptr` at `index`, where `t` is the number of the block."""
 
     ptr: str
     index: Expr
-    ops: tuple[Let, ...]
     regs: str
     fn: Literal["sum", "max", "min"]
     along: Literal["m", "n"]
+
+
+class StBlocks(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StBlocks"):
+    """All reductions of the accumulator in blocks, in one pass: `ops` are computed once for each element, and what `folds` name
+    of them is reduced and stored before the next 64 columns are begun. Rows and columns outside do not count."""
+
+    folds: tuple[BlockFold, ...]
+    ops: tuple[Let, ...]
     pred: tuple[str, ...]
     in_token: Token
 

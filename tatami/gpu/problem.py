@@ -19,7 +19,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, floordiv, free_vars, step_of, substitute, var
 from tatami.core.kernel import Condition
 from tatami.core.layout import address
-from tatami.gpu.ir import Groups, Operand
+from tatami.gpu.ir import BlockFold, Groups, Operand
 from tatami.gpu.stream_ir import Param
 from tatami.gpu.walk import Boxes, Walk, boxes_of, walk_of
 from tatami.region.boxes import Boxed, NoWay, way_of
@@ -50,17 +50,6 @@ class Store(msgspec.Struct, frozen=True):
     index: Expr
 
 
-class Blocks(msgspec.Struct, frozen=True):
-    """Elements of `value`, a let or the accumulator, reduced by `fn` along m or n, a block of the template's width at a time, to
-    fp32 of `param` at `index`, in which `t` is the number of the block."""
-
-    param: str
-    value: str
-    fn: Literal["sum", "max", "min"]
-    along: Literal["m", "n"]
-    index: Expr
-
-
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """`a`, `b`: plain operands where `why_not_mma` is empty (or `why_not_wgmma`, which takes fp8 too); `a_value`, `b_value`: always."""
 
@@ -87,7 +76,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """The program's size symbols behind s0, s1, …"""
     lets: tuple[Let, ...]
     stores: tuple[Store, ...]
-    blocks: tuple[Blocks, ...] = ()
+    blocks: tuple[BlockFold, ...] = ()
+    """What is reduced beside `stores`, in blocks of rows or columns."""
     conditions: tuple[Condition, ...]
     """Over s0, s1, …: what the guard of this kernel promises."""
     a_walk: Walk | Boxes | str = ""
@@ -185,11 +175,11 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     )
 
 
-def _blocks(x: Partial, view: GemmView, words: Words, names: Mapping[str, str]) -> Blocks:
+def _blocks(x: Partial, view: GemmView, words: Words, names: Mapping[str, str]) -> BlockFold:
     words.place[x.block] = var("t")
     axes = next(let.axes for let in words.region.lets if let.name == x.let)
     (store,) = words.stores(set(axes), {x.let: names[x.source]}, (x.output,))
-    return Blocks(store.param, store.value, x.fn, "m" if x.axis in view.m.axes else "n", store.index)
+    return BlockFold(store.param, store.index, store.value, x.fn, "m" if x.axis in view.m.axes else "n")
 
 
 def lets_for(values: set[str], lets: tuple[Let, ...]) -> tuple[Let, ...]:

@@ -35,6 +35,7 @@ from tatami.gpu.ir import (
     Mma,
     Rescale,
     Role,
+    StBlocks,
     Stmt,
     SyncThreads,
     TmaLoad,
@@ -384,7 +385,7 @@ class Machine:
                     raise Hazard(statement_text(s), why)
                 offset = block_offset(state, a, s.block, "this")
                 a.weights = a.weights if offset is None else a.number + offset
-            case Epilogue():
+            case Epilogue() | StBlocks():
                 if a.mma:
                     raise Hazard(
                         statement_text(s),

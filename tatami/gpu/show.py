@@ -268,8 +268,9 @@ def statement_text(s: Stmt) -> str:
             return f"StRows {s.ptr}[{s.index}] = {s.regs} after {_t(s.in_token)}{ops}"
         case StBlocks():
             ops = "".join(f"; {x.name} = {show_expr(x.expr)}" for x in s.ops)
-            what = f"{s.fn} of {s.regs} over {'64 columns' if s.along == 'n' else '16 rows'}"
-            return f"StBlocks {s.ptr}[{s.index}] = {what}{_inside(s.pred)} after {_t(s.in_token)}{ops}"
+            over = {"n": "64 columns", "m": "16 rows"}
+            folds = ", ".join(f"{f.ptr}[{f.index}] = {f.fn} of {f.regs} over {over[f.along]}" for f in s.folds)
+            return f"StBlocks {folds}{_inside(s.pred)} after {_t(s.in_token)}{ops}"
         case StMatrix():
             over = f" over {s.fetched}" if s.fetched else ""
             return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{over}{_inside(s.pred)} after {_t(s.in_token)}"

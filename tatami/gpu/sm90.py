@@ -3,6 +3,7 @@
 producer: for k: Wait(TokFree k - stages); MBarrierArrive(full, bytes); TmaLoad A, B
           or of one of them, or both, by all threads of its warpgroup: CpAsync; CopiesArrive(full)
 consumer: for k: Wait(TokLoad k); FenceAsync, of what threads copied; Wgmma k; Wait(TokCompute k - wait_depth); MBarrierArrive(empty)
+          StBlocks, where rows or columns are reduced: first, so that nothing of it lives while results are stored
           Epilogue; StGlobalVec, or for each chunk: StMatrix to a ring of the warpgroup's own, TmaStore (`results.py`)
 
 The consumers divide a tile (cooperative) or take tiles in turns (pingpong): then one multiplies while the other stores.
@@ -123,7 +124,7 @@ def lower_sm90(
     base += sum(r.slot_bytes * r.slots for r in results.rings)
     maps += results.maps.values()
     names += results.maps
-    body = _body(p, plan, loads, (a, b), results)
+    body = _body(p, plan, loads, (a, b), results, tail)
     barriers = [Barrier("full", 0, plan.stages), Barrier("empty", 8 * plan.stages, plan.stages)]
     if _is_strict(plan):
         barriers.append(Barrier("idle", 16 * plan.stages, 1, "tiles"))
@@ -170,7 +171,12 @@ def _is_strict(plan: Sm90Mma) -> bool:
 
 
 def _body(
-    p: Problem, plan: Sm90Mma, loads: list[TmaLoad | CpAsync], operands: tuple[Operand, Operand], results: Results
+    p: Problem,
+    plan: Sm90Mma,
+    loads: list[TmaLoad | CpAsync],
+    operands: tuple[Operand, Operand],
+    results: Results,
+    tail: tuple[str, ...],
 ) -> tuple[Stmt, ...]:
     a, b = operands
     boxes = [s for s in loads if isinstance(s, TmaLoad)]
@@ -213,12 +219,10 @@ def _body(
         consume = [mine, *consume, MBarrierArrive("turn", LAST)]
     lets = lets_for({s.value for s in p.stores}, results.lets) if p.blocks else results.lets
     epilogue = Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), not _is_strict(plan))
-    pred = ("m", "n")  # also where all tiles are whole: in one basic block with the products ptxas serialises them (C7514)
-    blocks = [
-        StBlocks(x.param, x.index, lets_for({x.value}, p.lets), x.value, x.fn, x.along, pred, Token("tE", LAST))
-        for x in p.blocks
-    ]
-    consume = [*results.fetch, *consume, *results.wait, epilogue, *results.stores, *blocks]
+    pred = tuple(r for r in ("m", "n") if r in tail)
+    reduced = lets_for({x.regs for x in p.blocks}, p.lets)
+    blocks = [StBlocks(p.blocks, reduced, pred, Token("tMMA", LAST))] if p.blocks else []
+    consume = [*results.fetch, *consume, *results.wait, *blocks, epilogue, *results.stores]
     per_slot = WARPS * (1 if turns else plan.consumers)
     barriers: list[Stmt] = [
         MBarrierInit("full", bool(boxes) + COPIERS * len(landing)),

@@ -161,20 +161,25 @@ def check_blocks(kernel: Kernel) -> list[Diagnostic]:
     a part of its sum over k, and each of its values is stored once, at an address of its own."""
     out: list[Diagnostic] = []
     statements = all_statements(kernel.body)
+    stored = [s.ptr for s in statements if isinstance(s, StGlobalVec | StMatrix)]
+    stored += [f.ptr for s in statements if isinstance(s, StBlocks) for f in s.folds]
     for s in statements:
         if not isinstance(s, StBlocks):
             continue
-        where = f"StBlocks {s.ptr}"
+        where = "StBlocks " + ", ".join(f.ptr for f in s.folds)
         if not kernel.has_roles or kernel.template != "mma" or kernel.split > 1 or kernel.groups is not None:
             out.append(_hazard(kernel, where, "only whole sums of the warp roles' accumulators lie in blocks"))
-        if kernel.tile[1 if s.along == "n" else 0] % 64:
+        if any(kernel.tile[1 if f.along == "n" else 0] % 64 for f in s.folds):
             out.append(_hazard(kernel, where, f"a block of 64 is cut by tiles of {kernel.tile[0]}x{kernel.tile[1]}"))
-        step = {v: step_of(s.index, v) for v in ("m", "n", "t")}
-        kept, count = ("m", "n") if s.along == "n" else ("n", "m")
-        if step[count] != ZERO or any(step[v] in (None, ZERO) for v in (kept, "t")):
-            out.append(_hazard(kernel, where, f"its address has to step with {kept} and t, and not with {count}: {s.index}"))
-        if sum(isinstance(x, StBlocks | StGlobalVec) and x.ptr == s.ptr for x in statements) > 1:
-            out.append(_hazard(kernel, where, f"{s.ptr} is stored to more than once"))
+        for f in s.folds:
+            step = {v: step_of(f.index, v) for v in ("m", "n", "t")}
+            kept, count = ("m", "n") if f.along == "n" else ("n", "m")
+            if step[count] != ZERO or any(step[v] in (None, ZERO) for v in (kept, "t")):
+                out.append(
+                    _hazard(kernel, where, f"its address has to step with {kept} and t, and not with {count}: {f.index}")
+                )
+            if stored.count(f.ptr) > 1:
+                out.append(_hazard(kernel, where, f"{f.ptr} is stored to more than once"))
         outside = {r for r, size, tile in zip("mn", (kernel.m, kernel.n), kernel.tile) if not is_divisible(size, tile)}
         if outside & set(kernel.tail) - set(s.pred):
             out.append(
@@ -297,15 +302,15 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
                     need(s, t, ("TokLoad", *weights))
             case Weigh(in_token=t) | Rescale(in_token=t):
                 need(s, t, ("TokCompute",))
-            case Epilogue(in_token=t):
+            case Epilogue(in_token=t) | StBlocks(in_token=t):
                 need(s, t, ("TokCompute",))
                 if str(t.block) != "KB - 1":
                     out.append(
                         _hazard(
-                            kernel, statement_text(s), f"the epilogue depends on {t.name}[{t.block}], not on the last block's"
+                            kernel, statement_text(s), f"the results depend on {t.name}[{t.block}], not on the last block's"
                         )
                     )
-            case StGlobalVec(in_token=t) | StRows(in_token=t) | StBlocks(in_token=t) | StMatrix(in_token=t):
+            case StGlobalVec(in_token=t) | StRows(in_token=t) | StMatrix(in_token=t):
                 need(s, t, ("TokEpilogue",))
             case TmaLoad():
                 loaded[s.mbarrier] = loaded.get(s.mbarrier, 0) + s.bytes
@@ -405,7 +410,9 @@ def _bare(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 out.append(msgspec.structs.replace(s, body=_bare(s.body)))
             case Epilogue():
                 out.append(msgspec.structs.replace(s, ops=()))
-            case StGlobalVec() | StRows() | StBlocks():
+            case StBlocks():
+                out.append(msgspec.structs.replace(s, folds=(), ops=(), pred=()))
+            case StGlobalVec() | StRows():
                 pass
             case TmaLoad() | TmaFetch() | TmaStore():
                 out.append(msgspec.structs.replace(s, coords=()))

@@ -6,7 +6,8 @@
 
 r1 then reads 1/8 of y's fp16 bytes, along rows 1/32; y is not stored where nobody else reads it. The blocks do not depend on
 the plan, so that every plan adds in the same order. It is done where nothing of r1 but reductions reads y: who needs the
-elements as well (a norm, a softmax) reads y once in any case. A product begins one reduction: with a second one ptxas spills.
+elements as well (a norm, a softmax) reads y once in any case. A product begins those of all its readers, of rows and of columns,
+where the blocks of a reader, written and read, are fewer bytes than y.
 """
 
 from __future__ import annotations
@@ -84,13 +85,12 @@ def reductions_of_products(program: Program, target: Target) -> Iterator[tuple[s
 def _why_apart(product: Region, y: Yield, reader: Region, program: Program, target: Target) -> str:
     if target.isa != "sm90":
         return f"no template of {target.isa or target.kind} reduces what a product stores"
-    if without_partials(product)[1]:
-        return f"the epilogue of {product.name} has a reduction already"
-    if _view(product, target, program.signature.defaults) is None:
+    view = _view(product, target, program.signature.defaults)
+    if view is None:
         return f"{product.name} is no product of 16-bit matrices with pitches of whole 16 bytes and a tile for each of {target.sms} SMs"
-    if sum(any(r.tensor == y.to for r in reads(x.expr)) for x in reader.lets) != 1:
-        return f"{reader.name} reads its elements too, or reduces them twice"
-    return f"{reader.name} does not sum, or find the largest or least, along all rows or all columns in fp32"
+    found = _begun(product, view, y, reader)
+    assert isinstance(found, str)
+    return found
 
 
 def _origins(program: Program, known: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -118,7 +118,7 @@ def _in_program(program: Program, target: Target) -> Program:
                 if not isinstance(reader, Region) or not any(p.name == y.to for p in reader.inputs):
                     continue
                 found = _begun(now, view, y, reader)
-                if found is not None:
+                if not isinstance(found, str):
                     now, body[j] = found
             if now is before:
                 continue
@@ -153,36 +153,41 @@ def _view(region: Region, target: Target, sizes: Mapping[str, int]) -> GemmView 
     return view if view.dtype == DType.fp32 and tiles >= target.sms else None
 
 
-def _begun(product: Region, view: GemmView, y: Yield, reader: Region) -> tuple[Region, Region] | None:
-    """Both Regions where `reader` does nothing but reduce what `y` stores, over all rows or all columns of the product."""
-    readers = sum(any(r.tensor == y.to for r in reads(x.expr)) for x in reader.lets)
-    if y.map is not None or reader.opaque is not None or readers != 1 or without_partials(product)[1]:
-        return None
+def _begun(product: Region, view: GemmView, y: Yield, reader: Region) -> tuple[Region, Region] | str:
+    """Both Regions where `reader` does nothing but reduce what `y` stores, over all rows or all columns of the product, or why
+    it begins none of its reductions."""
+    if y.map is not None or reader.opaque is not None:
+        return f"{reader.name} is a named routine, or reads a view of it"
     source = next(x for x in product.lets if x.name == y.source)
     dtype = next(o.memref.dtype for o in product.outputs if o.name == y.to)
     element: RegionExpr = Ref(source.name) if dtype == source.dtype else Cast(Ref(source.name), dtype)
     extents, sizes = all_axes(reader), all_axes(product)
     lets: list[Let] = []
+    bytes_of_blocks = 0.0  # written and read, for each element of y
     for let in reader.lets:
         e = let.expr
         mine = [r for r in reads(e) if r.tensor == y.to]
         if not mine:
             lets.append(let)
             continue
-        if not isinstance(e, Reduce) or not _is_fold(e) or not _is_pointwise(e.body, y.to, dtype):
-            return None
+        if not isinstance(e, Reduce):
+            return f"{reader.name} reads its elements too"
+        if not _is_fold(e) or not _is_pointwise(e.body, y.to, dtype):
+            return f"{let.name} is no sum in fp32, and no maximum or minimum, of what depends on single elements alone"
+        apart = f"{let.name} does not reduce all rows or all columns"
         maps = {r.map for r in mine}
         names = [None if i is None else i.as_name() for i in next(iter(maps))]
         place = {a: b for a, b in zip(names, source.axes) if a is not None}
         if len(maps) != 1 or len(place) != len(source.axes) or any(extents.get(a) != sizes[b] for a, b in place.items()):
-            return None
+            return apart
         role: Literal["m", "n"] = "m" if [place.get(a) for a in e.axes] == [view.m.axes[0]] else "n"
         axis = (view.m if role == "m" else view.n).axes[0]
         if [place.get(a) for a in e.axes] != [axis] or set(let.axes) != set(place) - set(e.axes):
-            return None
+            return apart
         body = rewrite(e.body, lambda n: element if isinstance(n, Read) else n)
         if dtype_of(e.body, {y.to: dtype}, {}) != DType.fp32:
             body = Cast(body, DType.fp32)
+        bytes_of_blocks += 2 * DType.fp32.itemsize / BLOCK[role]
         product, part, count = _with_blocks(product, let.name, e.fn, body, source, axis, role)
         t = f"{part}_t"
         back = {b: a for a, b in place.items()}
@@ -194,6 +199,8 @@ def _begun(product: Region, view: GemmView, y: Yield, reader: Region) -> tuple[R
         reader = msgspec.structs.replace(
             reader, inputs=(*reader.inputs, Param(part, ref)), reduce_axes=(*reader.reduce_axes, Iter(t, count))
         )
+    if bytes_of_blocks >= dtype.itemsize:
+        return f"blocks of all that {reader.name} reduces are {bytes_of_blocks / dtype.itemsize:.2g} times the bytes of {y.to}"
     used = {a for x in lets if isinstance(x.expr, Reduce) for a in x.expr.axes}
     return product, msgspec.structs.replace(
         reader,

@@ -14,13 +14,17 @@ import tatami as tt
 from tatami.api import prepare
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import var
+from tatami.core.kernel import KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
+from tatami.decisions import Decisions
 from tatami.explain import explain
 from tatami.gpu import ir
-from tatami.gpu.lower import _kernels_of
+from tatami.gpu.lower import _kernels_of, lower_region
 from tatami.gpu.verify import verify_kernel
-from tatami.plan.ir import Guarded, RegionPlan
+from tatami.plan.choose import plan_key
+from tatami.plan.choose_gpu import measurable
+from tatami.plan.ir import Guarded, RegionPlan, Sm90Mma
 from tatami.region.ir import Region
 from tatami.runtime.host import resolve_target
 from tatami.runtime.nvrtc import has_nvrtc
@@ -58,10 +62,10 @@ def product_of(g: tt.Graph, target: Any = SMALL) -> ir.Kernel:
     return found[0]
 
 
-def blocks_in(body: tuple[ir.Stmt, ...]) -> list[ir.StBlocks]:
-    out = []
+def blocks_in(body: tuple[ir.Stmt, ...]) -> list[ir.BlockFold]:
+    out: list[ir.BlockFold] = []
     for s in body:
-        out += [s] if isinstance(s, ir.StBlocks) else blocks_in(s.body) if isinstance(s, ir.Loop | ir.Role) else []
+        out += s.folds if isinstance(s, ir.StBlocks) else blocks_in(s.body) if isinstance(s, ir.Loop | ir.Role) else []
     return out
 
 
@@ -111,10 +115,55 @@ def test_what_nobody_else_reads_is_not_stored() -> None:
     assert [str(p.dtype) for p in beside.params if p.written] == ["fp16", "fp32"]
 
 
-def test_a_product_begins_one_reduction() -> None:
-    """With more of them ptxas keeps values in memory."""
-    g = statistics((256, 256, 64), (-1, -2), stored=True, fold=tuple(FOLDS))
-    assert len(blocks_in(product_of(g).body)) == 1
+def reduced(y: np.ndarray, axis: int) -> dict[str, np.ndarray]:
+    return {"sum": y.sum(axis), "squares": (y * y).sum(axis), "max": y.max(axis), "low": y.min(axis)}
+
+
+@pytest.mark.parametrize(("shape", "stored"), [((256, 256, 64), False), ((301, 200, 72), True), ((3, 170, 136, 40), True)])
+def test_one_product_begins_all_of_its_reductions(
+    shape: tuple[int, ...], stored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four of its rows and four of its columns, in one pass over the accumulator."""
+    *outer, m, n, k = shape
+    g = statistics(shape, (-1, -2), stored=stored, fold=tuple(FOLDS))
+    kernel = product_of(g)
+    assert sorted(s.along for s in blocks_in(kernel.body)) == [*"mmmmnnnn"] and verify_kernel(kernel) == []
+    f = tt.compile(g, target=SMALL)
+    given = eighths({"x": (*outer, m, k), "w": (*outer, k, n), "bias": (n,)})
+    a = {name: v.astype(np.float64) for name, v in given.items()}
+    y = np.maximum(a["x"] @ a["w"] + a["bias"], 0).astype(np.float16).astype(np.float64)
+    monkeypatch.setenv("TATAMI_EMULATED_SCHEDULE", "7")
+    got = f(**given)
+    for axis in (-1, -2):
+        for fold, want in reduced(y, axis).items():
+            np.testing.assert_allclose(got[f"{fold}{-axis}"].astype(np.float64), want, rtol=1e-3, atol=1e-3)
+
+
+TILES: dict[str, Any] = {"persistent": True, "overlap": True}
+TAKEN: dict[str, Any] = {
+    "one warpgroup": sm90((64, 128, 64), 3, consumers=1, registers=(56, 224)),
+    "of 128 rows each": sm90((256, 64, 64), 2),
+    "three": sm90((192, 64, 64), 2, consumers=3, registers=(32, 160)),
+    "turns": sm90((64, 128, 64), 3, schedule="pingpong", **TILES),
+    "strict": sm90((128, 64, 64), 3, persistent=True),
+    "a pair of CTAs": sm90((64, 128, 64), 3, consumers=1, registers=(56, 224), cluster=(2, 1), multicast="b", **TILES),
+    "staged": sm90((128, 128, 64), 2, epilogue_store="stmatrix_tma", **TILES),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_blocks_do_not_depend_on_the_plan(name: str) -> None:
+    """Bit by bit."""
+    g = statistics((301, 200, 72), (-1, -2), stored=True, fold=("sum", "squares"))
+    given = eighths({"x": (301, 72), "w": (72, 200), "bias": (200,)})
+    made = prepare(g, target=SMALL)
+    region = made.stages["region"].main.body[0]
+    plan = msgspec.structs.replace(TAKEN[name], cache=())
+    f = tt.compile(g, target=SMALL, decisions=Decisions(plans={plan_key(region, made.target): plan}))
+    assert plan.tile in [k.tile for k in f.stages["gpu"].value.main.kernels if isinstance(k, ir.Kernel)]
+    want, got = tt.compile(g, target=SMALL)(**given), f(**given)
+    for key, value in want.items():
+        np.testing.assert_array_equal(got[key], value)
 
 
 def test_who_needs_the_elements_too_reads_them_and_reduces() -> None:
@@ -138,7 +187,7 @@ def test_a_product_that_does_not_fill_the_machine_keeps_its_reduction_apart() ->
     ("shape", "axes", "target", "said"),
     [
         ((4096, 4096, 64), (-1,), "h100", "begins in the epilogue of r0, 64 columns"),
-        ((4096, 4096, 64), (-1, -2), "h100", "the epilogue of r0 has a reduction already"),
+        ((4096, 4096, 64), (-1, -2), "h100", "begins in the epilogue of r0, 16 rows"),
         ((512, 512, 64), (-1,), "h100", "a tile for each of 132 SMs"),
         ((4096, 4096, 64), (-1,), "a100", "no template of sm80"),
     ],
@@ -151,38 +200,68 @@ def test_explain_says_where_a_reduction_begins_or_why_not(
     assert len(lines) == len(axes) and said in lines[-1]
 
 
-def planted(kernel: ir.Kernel, twice: bool = False, **fields: Any) -> ir.Kernel:
-    def change(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+def planted(kernel: ir.Kernel, change: Callable[[ir.StBlocks], list[ir.StBlocks]]) -> ir.Kernel:
+    def changed(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         out: list[ir.Stmt] = []
         for s in body:
             if isinstance(s, ir.Loop | ir.Role):
-                out.append(msgspec.structs.replace(s, body=change(s.body)))
+                out.append(msgspec.structs.replace(s, body=changed(s.body)))
             else:
-                out += [msgspec.structs.replace(s, **fields)] * (1 + twice) if isinstance(s, ir.StBlocks) else [s]
+                out += change(s) if isinstance(s, ir.StBlocks) else [s]
         return tuple(out)
 
-    return msgspec.structs.replace(kernel, body=change(kernel.body))
+    return msgspec.structs.replace(kernel, body=changed(kernel.body))
+
+
+def another(**fields: Any) -> Callable[[ir.Kernel], ir.Kernel]:
+    return lambda k: planted(k, lambda s: [msgspec.structs.replace(s, **fields)])
+
+
+def folded(**fields: Any) -> Callable[[ir.Kernel], ir.Kernel]:
+    """The last of its reductions otherwise."""
+
+    def change(s: ir.StBlocks) -> list[ir.StBlocks]:
+        return [msgspec.structs.replace(s, folds=(*s.folds[:-1], msgspec.structs.replace(s.folds[-1], **fields)))]
+
+    return lambda k: planted(k, change)
+
+
+def begun_first(kernel: ir.Kernel) -> ir.Kernel:
+    """Reduced before the tile's products are waited for."""
+    found: list[ir.Stmt] = []
+    without = planted(kernel, lambda s: found.append(s) or [])
+
+    def put(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
+        out: list[ir.Stmt] = []
+        for s in body:
+            out.append(msgspec.structs.replace(s, body=put(s.body)) if isinstance(s, ir.Loop | ir.Role) else s)
+            out += found if isinstance(s, ir.Wgmma) else []
+        return tuple(out)
+
+    return msgspec.structs.replace(without, body=put(without.body))
 
 
 FAULTS: dict[str, tuple[Callable[[ir.Kernel], ir.Kernel], str]] = {
-    "an address for all blocks": (lambda k: planted(k, index=var("m")), "step with m and t"),
-    "an address for each element": (lambda k: planted(k, index=4 * var("m") + var("t") + var("n")), "not with n"),
-    "tails that count": (lambda k: planted(k, pred=()), "predicate lacks them"),
-    "stored twice": (lambda k: planted(k, twice=True), "stored to more than once"),
+    "an address for all blocks": (folded(index=var("n")), "step with n and t"),
+    "an address for each element": (folded(index=4 * var("m") + var("t") + var("n")), "not with m"),
+    "the address of a row's blocks": (folded(along="n"), "step with m and t, and not with n"),
+    "two at one place": (folded(ptr="p4"), "stored to more than once"),
+    "tails that count": (another(pred=()), "predicate lacks them"),
+    "stored twice": (lambda k: planted(k, lambda s: [s, s]), "stored to more than once"),
     "a tile that cuts a block": (
         lambda k: msgspec.structs.replace(k, tile=(k.tile[0], 96, k.tile[2])),
         "a block of 64 is cut",
     ),
-    "before the products have ended": (
-        lambda k: planted(k, in_token=ir.Token("tMMA", var("KB") - 1)),
-        "TokEpilogue is needed",
-    ),
+    "of all blocks of k but one": (another(in_token=ir.Token("tMMA", var("KB") - 2)), "not on the last block's"),
+    "of what the epilogue has made": (another(in_token=ir.Token("tE", var("KB") - 1)), "TokCompute is needed"),
+    "before the products have ended": (begun_first, "while an MMA is under way"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_named(name: str) -> None:
-    kernel = product_of(statistics((301, 200, 72), (-1,), stored=True))
+    kernel = product_of(statistics((301, 200, 72), (-1, -2), stored=True))
+    assert [s.ptr for s in blocks_in(kernel.body)] == ["p4", "p5"]
     plant, words = FAULTS[name]
     assert any(words in str(d) for d in verify_kernel(plant(kernel))), [str(d) for d in verify_kernel(plant(kernel))]
 
@@ -224,15 +303,39 @@ def test_the_gradient_of_a_bias_begins_in_the_product_that_makes_it() -> None:
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
-@pytest.mark.parametrize("axis", [-1, -2])
+@pytest.mark.parametrize("axes", [(-1,), (-2,), (-1, -2)])
 @pytest.mark.parametrize("stored", [False, True])
-def test_its_machine_code(axis: int, stored: bool, tmp_path: Path) -> None:
-    """The largest tile, in a cluster: no spills, no warning, and the shuffles of each block."""
-    kernel = product_of(statistics((4096, 3000, 1024), (axis,), stored=stored, fold=("sum",)), "h100")
+def test_its_machine_code(axes: tuple[int, ...], stored: bool, tmp_path: Path) -> None:
+    """The largest tile, in a cluster, two reductions along each axis: no spills, no warning, and the shuffles of each block."""
+    kernel = product_of(statistics((4096, 3000, 1024), axes, stored=stored, fold=("sum", "squares")), "h100")
     assert kernel.tile[:2] == (128, 256)
-    unit = print_unit(kernel, PRESETS["h100"])
-    cubin = compiled(unit, headers((kernel,)))
+    cubin = compiled(print_unit(kernel, PRESETS["h100"]), headers((kernel,)))
     assert cubin.spill_bytes == 0 and not cubin.warnings
     ops = machine_code(cubin, tmp_path)
-    blocks = 2 * 4 if axis == -1 else 64
-    assert sum(n for op, n in ops.items() if op.startswith("SHFL.BFLY")) == blocks * (2 if axis == -1 else 3)
+    rows, columns = 2 * 4 * 2, 8 * (4 + 2 + 1)  # of a quad; of eight lanes, which have eight columns each
+    wanted = 2 * sum({-1: rows, -2: columns}[axis] for axis in axes)
+    assert sum(n for op, n in ops.items() if op.startswith("SHFL.BFLY")) == wanted
+
+
+USUAL: dict[str, Callable[[Sm90Mma], bool]] = {
+    "128x256": lambda p: p.tile[:2] == (128, 256) and p.cluster == (1, 1),
+    "256x128 in a cluster": lambda p: p.tile[:2] == (256, 128) and p.cluster != (1, 1),
+    "128x128": lambda p: p.tile[:2] == (128, 128),
+    "turns": lambda p: p.schedule == "pingpong",
+}
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("store", ["direct", "stmatrix_tma"])
+@pytest.mark.parametrize("name", USUAL)
+def test_four_reductions_fit_into_the_registers_of_the_usual_plans(name: str, store: str) -> None:
+    c = prepare(statistics((4096, 3000, 1024), (-1, -2), stored=True, fold=("sum", "squares")), target="h100")
+    region, target = c.stages["region"].main.body[0], PRESETS["h100"]
+    assert isinstance(region, Region)
+    offered = [o.plan for o in measurable(region, target, {}) if isinstance(o.plan, Sm90Mma)]
+    plan = msgspec.structs.replace(next(filter(USUAL[name], offered)), epilogue_store=store)
+    kernel, _ = lower_region(region, Guarded((), plan), target)
+    assert len(blocks_in(kernel.body)) == 4
+    kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), 0, ""))
+    cubin = compiled(print_unit(kernel, target), headers((kernel,)))
+    assert cubin.spill_bytes == 0 and not cubin.warnings

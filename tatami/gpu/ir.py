@@ -255,7 +255,7 @@ class StRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", 
     in_token: Token
 
 
-class BlockFold(msgspec.Struct, frozen=True):
+class BlockFold(msgspec.Struct, frozen=True, omit_defaults=True):
     """`regs`, a let or the accumulator, reduced by `fn` over each block of 64 columns (`along` n) or of 16 rows (m), which one warp
     has whole, to fp32 of `ptr` at `index`, where `t` is the number of the block."""
 
@@ -264,6 +264,9 @@ class BlockFold(msgspec.Struct, frozen=True):
     regs: str
     fn: Literal["sum", "max", "min"]
     along: Literal["m", "n"]
+    top: str = ""
+    """Of a sum along n, the `ptr` of the maximum of the same blocks: what is added is exp(`regs` - maximum), where an infinite
+    maximum counts as 0."""
 
 
 class StBlocks(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StBlocks"):

@@ -122,7 +122,9 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     in_blocks = {x.output.to for x in view.partials}
     whole = [y for y in region.yields if y.to not in in_blocks]
     stores = words.stores({*view.batch.axes, *view.m.axes, *view.n.axes}, let_name, whole)
-    blocks = tuple(_blocks(x, view, words, let_name) for x in view.partials)
+    blocks: dict[str, BlockFold] = {}
+    for x in view.partials:
+        blocks[x.let] = _blocks(x, view, words, let_name, blocks[x.top].ptr if x.top else "")
 
     def operand(ring: str, o: GemmOperand, group: Group) -> Operand | None:
         if why_not_plain(o, group, view.k):
@@ -166,7 +168,7 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
         symbols=words.symbols,
         lets=lets,
         stores=stores,
-        blocks=blocks,
+        blocks=tuple(blocks.values()),
         conditions=words.conditions(conditions),
         a_walk=walk(lhs, view.m),
         b_walk=walk(rhs, view.n),
@@ -175,11 +177,11 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     )
 
 
-def _blocks(x: Partial, view: GemmView, words: Words, names: Mapping[str, str]) -> BlockFold:
+def _blocks(x: Partial, view: GemmView, words: Words, names: Mapping[str, str], top: str) -> BlockFold:
     words.place[x.block] = var("t")
     axes = next(let.axes for let in words.region.lets if let.name == x.let)
     (store,) = words.stores(set(axes), {x.let: names[x.source]}, (x.output,))
-    return BlockFold(store.param, store.index, store.value, x.fn, "m" if x.axis in view.m.axes else "n")
+    return BlockFold(store.param, store.index, store.value, x.fn, "m" if x.axis in view.m.axes else "n", top)
 
 
 def lets_for(values: set[str], lets: tuple[Let, ...]) -> tuple[Let, ...]:

@@ -7,6 +7,7 @@ from typing import assert_never
 from tatami.core.kernel import condition_text
 from tatami.core.module import Module
 from tatami.gpu.ir import (
+    BlockFold,
     BodyKernel,
     CommitGroup,
     CopiesArrive,
@@ -268,8 +269,12 @@ def statement_text(s: Stmt) -> str:
             return f"StRows {s.ptr}[{s.index}] = {s.regs} after {_t(s.in_token)}{ops}"
         case StBlocks():
             ops = "".join(f"; {x.name} = {show_expr(x.expr)}" for x in s.ops)
+
+            def what(f: BlockFold) -> str:
+                return f"exp({f.regs} - {f.top})" if f.top else f.regs
+
             over = {"n": "64 columns", "m": "16 rows"}
-            folds = ", ".join(f"{f.ptr}[{f.index}] = {f.fn} of {f.regs} over {over[f.along]}" for f in s.folds)
+            folds = ", ".join(f"{f.ptr}[{f.index}] = {f.fn} of {what(f)} over {over[f.along]}" for f in s.folds)
             return f"StBlocks {folds}{_inside(s.pred)} after {_t(s.in_token)}{ops}"
         case StMatrix():
             over = f" over {s.fetched}" if s.fetched else ""

@@ -178,6 +178,9 @@ def check_blocks(kernel: Kernel) -> list[Diagnostic]:
                 out.append(
                     _hazard(kernel, where, f"its address has to step with {kept} and t, and not with {count}: {f.index}")
                 )
+            before = [g for g in s.folds[: s.folds.index(f)] if g.ptr == f.top]
+            if f.top and not any((g.fn, g.along, g.regs, f.fn, f.along) == ("max", "n", f.regs, "sum", "n") for g in before):
+                out.append(_hazard(kernel, where, f"{f.top} is no maximum of the rows whose exponentials {f.ptr} sums"))
             if stored.count(f.ptr) > 1:
                 out.append(_hazard(kernel, where, f"{f.ptr} is stored to more than once"))
         outside = {r for r, size, tile in zip("mn", (kernel.m, kernel.n), kernel.tile) if not is_divisible(size, tile)}

@@ -1,6 +1,7 @@
 """Blocks of a product's rows or columns that are reduced beside the accumulator (decision 0026), told from the Region alone.
 
     p[m, t] = sum over j < 64 of e[m, 64*t + j] if 64*t + j < N     ->   Partial(p, e, "sum", n, t)
+    q[m, t] = sum over j < 64 of exp(e[m, 64*t + j] - finite(p[m, t]))   ->   the same with `top` p, a maximum
 
 A block is what one warp of the wgmma template has whole: 64 columns of a row, or 16 rows of a column.
 """
@@ -11,9 +12,10 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from tatami.core.dtype import DType
 from tatami.core.expr import var
-from tatami.region.ir import At, Const, Let, Reduce, Region, Select, Within, Yield
-from tatami.region.walk import all_axes
+from tatami.region.ir import At, Binary, Const, Let, Reduce, Ref, Region, RegionExpr, Select, Unary, Within, Yield
+from tatami.region.walk import all_axes, nodes
 
 BLOCK: dict[Literal["m", "n"], int] = {"m": 16, "n": 64}
 """Rows or columns of a block: of 8 lanes with two rows each, or of a quad with 16 columns each."""
@@ -33,6 +35,8 @@ class Partial(msgspec.Struct, frozen=True):
     block: str
     width: int
     output: Yield
+    top: str = ""
+    """The maximum of the same blocks: what is added is the exponential of each element less it (`less_maximum`)."""
 
 
 def without_partials(region: Region) -> tuple[Region, tuple[Partial, ...]]:
@@ -56,6 +60,12 @@ def without_partials(region: Region) -> tuple[Region, tuple[Partial, ...]]:
     return plain, found
 
 
+def less_maximum(element: RegionExpr, top: str) -> RegionExpr:
+    """exp(element - top), where an infinite maximum counts as 0."""
+    finite = Select(Unary("isinf", Ref(top)), Const(0.0, DType.fp32), Ref(top))
+    return Unary("exp", Binary("sub", element, finite))
+
+
 def _partial(let: Let, region: Region, y: Yield) -> Partial | None:
     e = let.expr
     if not isinstance(e, Reduce) or len(e.axes) != 1 or y.indices:
@@ -67,6 +77,14 @@ def _partial(let: Let, region: Region, y: Yield) -> Partial | None:
     guards = body.pred.guards if isinstance(body, Select) and isinstance(body.pred, Within) else ()
     if isinstance(body, Select) and isinstance(body.other, Const) and guards:
         body = body.then
+    top = ""
+    match body:
+        case Unary(fn="exp", x=Binary(x=At() as of, y=Select(other=Ref(let=name)))) if body == less_maximum(of, name):
+            of_top = next(x.expr for x in region.lets if x.name == name)
+            same = isinstance(of_top, Reduce) and of_top.fn == "max" and of_top.axes == e.axes and of in nodes(of_top.body)
+            if fn != "sum" or not same:
+                return None
+            body, top = of, name
     if not isinstance(body, At):
         return None
     source = next(x for x in region.lets if x.name == body.let)
@@ -79,4 +97,4 @@ def _partial(let: Let, region: Region, y: Yield) -> Partial | None:
     whole = all(g.index == index and g.size == size for g in guards)
     if width is None or index != var(block) * width + var(e.axes[0]) or not whole:
         return None
-    return Partial(let.name, source.name, fn, axis, block, width, y)
+    return Partial(let.name, source.name, fn, axis, block, width, y, top)

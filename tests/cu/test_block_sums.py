@@ -166,6 +166,54 @@ def test_blocks_do_not_depend_on_the_plan(name: str) -> None:
         np.testing.assert_array_equal(got[key], value)
 
 
+def normalisers(shape: tuple[Any, ...], *, stored: bool, axis: int = -1, finite: bool = True) -> tt.Graph:
+    """The logarithm of the sum of exp(y[..., m, n]), y = x @ w + bias; `finite`: an infinite maximum counts as 0."""
+    *outer, m, n, k = shape
+    g = tt.Graph("normalisers")
+    x, w = g.input("x", (*outer, m, k), tt.fp16), g.input("w", (*outer, k, n), tt.fp16)
+    y = x @ w + g.input("bias", (n,), tt.fp16).expand((*outer, m, n))
+    if stored:
+        g.output("y", y)
+    wide = y.cast(tt.fp32)
+    top = wide.max(axis, keepdims=True)
+    total = (wide - top.expand(wide.shape)).exp().sum(axis)
+    g.output("lse", wide.logsumexp(axis) if finite else total.log() + top.squeeze(axis))
+    return g
+
+
+@pytest.mark.parametrize("finite", [True, False])
+@pytest.mark.parametrize(("shape", "stored"), [((256, 256, 64), False), ((301, 200, 72), True), ((3, 170, 136, 40), False)])
+def test_log_sum_exp_is_joined_from_blocks(shape: tuple[int, ...], stored: bool, finite: bool) -> None:
+    """Where a block, or all of a row, is minus infinity; numbers far apart."""
+    *outer, m, n, k = shape
+    g = normalisers(shape, stored=stored, finite=finite)
+    kernel = product_of(g)
+    top, total = blocks_in(kernel.body)
+    assert (top.fn, total.fn, total.top) == ("max", "sum", top.ptr) and verify_kernel(kernel) == []
+    f = tt.compile(g, target=SMALL)
+    given = eighths({"x": (*outer, m, k), "w": (*outer, k, n), "bias": (n,)})
+    given["bias"][70:] += 100
+    for masked in (slice(64, 128), slice(0, 40), slice(None)):
+        given["bias"][masked] = -np.inf
+        a = {name: v.astype(np.float64) for name, v in given.items()}
+        y = (a["x"] @ a["w"] + a["bias"]).astype(np.float16).astype(np.float64)
+        with np.errstate(divide="ignore"):
+            want = np.logaddexp.reduce(y, axis=-1)
+        if not finite and masked == slice(None):
+            want = np.full_like(want, np.nan)
+        np.testing.assert_allclose(f(**given)["lse"].astype(np.float64), want, rtol=1e-5, atol=1e-3)
+
+
+def test_why_log_sum_exp_is_apart() -> None:
+    """Columns: lanes have two rows of each. Another's maximum: it is not that of what is summed."""
+    assert blocks_in(product_of(normalisers((256, 256, 64), stored=True, axis=-2)).body) == []
+    g = tt.Graph("shifted")
+    y = (g.input("x", (256, 64), tt.fp16) @ g.input("w", (64, 256), tt.fp16)).cast(tt.fp32)
+    top = (y * y).max(-1, keepdims=True)
+    g.output("total", (y - top.expand(y.shape)).exp().sum(-1) + top.squeeze(-1))
+    assert [s.fn for s in blocks_in(product_of(g).body)] == ["max"]
+
+
 def test_who_needs_the_elements_too_reads_them_and_reduces() -> None:
     g = tt.Graph("softmax")
     g.output("y", (g.input("x", (512, 64), tt.fp16) @ g.input("w", (64, 512), tt.fp16)).softmax(-1))
@@ -256,6 +304,15 @@ FAULTS: dict[str, tuple[Callable[[ir.Kernel], ir.Kernel], str]] = {
     "of what the epilogue has made": (another(in_token=ir.Token("tE", var("KB") - 1)), "TokCompute is needed"),
     "before the products have ended": (begun_first, "while an MMA is under way"),
 }
+OF_EXPONENTIALS: dict[str, tuple[Callable[[ir.Kernel], ir.Kernel], str]] = {
+    "less another's maximum": (folded(top="p5"), "p5 is no maximum of the rows"),
+    "less the maximum of something else": (folded(regs="acc"), "p4 is no maximum of the rows"),
+    "a largest exponential": (folded(fn="max"), "p4 is no maximum of the rows"),
+    "before their maximum": (
+        lambda k: planted(k, lambda s: [msgspec.structs.replace(s, folds=s.folds[::-1])]),
+        "p4 is no maximum of the rows",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -263,6 +320,14 @@ def test_a_planted_fault_is_named(name: str) -> None:
     kernel = product_of(statistics((301, 200, 72), (-1, -2), stored=True))
     assert [s.ptr for s in blocks_in(kernel.body)] == ["p4", "p5"]
     plant, words = FAULTS[name]
+    assert any(words in str(d) for d in verify_kernel(plant(kernel))), [str(d) for d in verify_kernel(plant(kernel))]
+
+
+@pytest.mark.parametrize("name", OF_EXPONENTIALS)
+def test_a_planted_fault_in_exponentials_is_named(name: str) -> None:
+    kernel = product_of(normalisers((301, 200, 72), stored=True))
+    assert [s.ptr for s in blocks_in(kernel.body)] == ["p4", "p5"]
+    plant, words = OF_EXPONENTIALS[name]
     assert any(words in str(d) for d in verify_kernel(plant(kernel))), [str(d) for d in verify_kernel(plant(kernel))]
 
 
@@ -325,17 +390,25 @@ USUAL: dict[str, Callable[[Sm90Mma], bool]] = {
 }
 
 
+LARGE = (4096, 3000, 1024)
+REDUCED = {
+    "four": statistics(LARGE, (-1, -2), stored=True, fold=("sum", "squares")),
+    "log-sum-exp": normalisers(LARGE, stored=True),
+}
+
+
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("store", ["direct", "stmatrix_tma"])
 @pytest.mark.parametrize("name", USUAL)
-def test_four_reductions_fit_into_the_registers_of_the_usual_plans(name: str, store: str) -> None:
-    c = prepare(statistics((4096, 3000, 1024), (-1, -2), stored=True, fold=("sum", "squares")), target="h100")
+@pytest.mark.parametrize("what", REDUCED)
+def test_reductions_fit_into_the_registers_of_the_usual_plans(what: str, name: str, store: str) -> None:
+    c = prepare(REDUCED[what], target="h100")
     region, target = c.stages["region"].main.body[0], PRESETS["h100"]
     assert isinstance(region, Region)
     offered = [o.plan for o in measurable(region, target, {}) if isinstance(o.plan, Sm90Mma)]
     plan = msgspec.structs.replace(next(filter(USUAL[name], offered)), epilogue_store=store)
     kernel, _ = lower_region(region, Guarded((), plan), target)
-    assert len(blocks_in(kernel.body)) == 4
+    assert len(blocks_in(kernel.body)) == (4 if what == "four" else 2)
     kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), 0, ""))
     cubin = compiled(print_unit(kernel, target), headers((kernel,)))
     assert cubin.spill_bytes == 0 and not cubin.warnings

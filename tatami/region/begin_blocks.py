@@ -1,0 +1,219 @@
+"""A reader of what a product stores, which does nothing but reduce it: its reductions begun in the product, block by block.
+
+    top[m]   = max over n of y[m, n]                     p[m, t] = max over j < 64 of y[m, 64*t + j]
+    total[m] = sum over n of exp(y[m, n] - top[m])       q[m, t] = sum over j < 64 of exp(y[m, 64*t + j] - p[m, t])
+                                                  ->     top[m]   = max over t of p[m, t]
+                                                         total[m] = sum over t of q[m, t] * exp(p[m, t] - top[m])
+
+The first is any sum, maximum or minimum of what each element alone decides, of rows or of columns. The second, of rows, is
+softmax's rule for joining blocks: a block whose maximum is infinite subtracts 0, as a row may (`Select isinf`), so that a block of
+nothing but minus infinity adds 0 where the row has a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, ceildiv, expr, var
+from tatami.core.kernel import is_divisible
+from tatami.core.layout import MemRef
+from tatami.core.ops import neutral
+from tatami.core.scalar import number
+from tatami.indexbook.ir import Guard
+from tatami.region.gemm_view import GemmView, dtype_of
+from tatami.region.ir import (
+    At,
+    Binary,
+    Cast,
+    Const,
+    Iter,
+    Let,
+    Param,
+    Read,
+    ReadAt,
+    Reduce,
+    Ref,
+    Region,
+    RegionExpr,
+    Select,
+    Unary,
+    Within,
+    Yield,
+)
+from tatami.region.ir import Target as Output
+from tatami.region.partials import BLOCK, FOLDS, less_maximum
+from tatami.region.walk import all_axes, let_uses, nodes, reads, rewrite
+
+
+class Top(msgspec.Struct, frozen=True):
+    """A maximum of rows that the product has begun: `body` as its reader has it, and the let and output of the product."""
+
+    body: RegionExpr
+    axes: tuple[str, ...]
+    part: str
+
+
+def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> tuple[Region, Region] | str:
+    """Both Regions where `reader` does nothing but reduce what `y` stores, over all rows or all columns of the product, or why
+    it begins none of its reductions."""
+    if y.map is not None or reader.opaque is not None:
+        return f"{reader.name} is a named routine, or reads a view of it"
+    source = next(x for x in product.lets if x.name == y.source)
+    dtype = next(o.memref.dtype for o in product.outputs if o.name == y.to)
+    element: RegionExpr = Ref(source.name) if dtype == source.dtype else Cast(Ref(source.name), dtype)
+    extents, sizes = all_axes(reader), all_axes(product)
+    known = {x.name: x for x in reader.lets}
+    lets: list[Let] = []
+    tops: dict[str, Top] = {}
+    bytes_of_blocks = 0.0  # written and read, for each element of y
+    for let in reader.lets:
+        e = let.expr
+        mine = [r for r in reads(e) if r.tensor == y.to]
+        if not mine:
+            lets.append(let)
+            continue
+        if not isinstance(e, Reduce):
+            return f"{reader.name} reads its elements too"
+        top = _top_of(let, tops, known)
+        if not top and not (_is_fold(e) and _is_pointwise(e.body, y.to, dtype)):
+            return f"{let.name} is no sum in fp32, and no maximum or minimum, of what depends on single elements alone"
+        apart = f"{let.name} does not reduce all rows or all columns"
+        maps = {r.map for r in mine}
+        names = [None if i is None else i.as_name() for i in next(iter(maps))]
+        place = {a: b for a, b in zip(names, source.axes) if a is not None}
+        if len(maps) != 1 or len(place) != len(source.axes) or any(extents.get(a) != sizes[b] for a, b in place.items()):
+            return apart
+        role: Literal["m", "n"] = "m" if [place.get(a) for a in e.axes] == [view.m.axes[0]] else "n"
+        axis = (view.m if role == "m" else view.n).axes[0]
+        if [place.get(a) for a in e.axes] != [axis] or set(let.axes) != set(place) - set(e.axes):
+            return apart
+        bytes_of_blocks += 2 * DType.fp32.itemsize / BLOCK[role]
+        part = f"{let.name}_p"
+        if top:
+            product = _with_exponentials(product, part, tops[top].part)
+        else:
+            body = rewrite(e.body, lambda n: element if isinstance(n, Read) else n)
+            if dtype_of(e.body, {y.to: dtype}, {}) != DType.fp32:
+                body = Cast(body, DType.fp32)
+            product = _with_blocks(product, let.name, e.fn, body, source, axis, role)
+        if e.fn == "max" and e.dtype == DType.fp32 and role == "n":
+            tops[let.name] = Top(e.body, e.axes, part)
+        ref = next(o.memref for o in product.outputs if o.name == part)
+        kept, t = next(o for o in product.lets if o.name == part).axes, f"{part}_t"
+        back = {b: a for a, b in place.items()}
+        at = tuple(var(back[a]) if a in back else var(t) for a in kept)
+        block: RegionExpr = Read(part, at)
+        if top:
+            assert isinstance(e.body, Unary) and isinstance(e.body.x, Binary)
+            grown = Unary("exp", Binary("sub", Read(tops[top].part, at), e.body.x.y))
+            block = Binary("mul", block, grown)
+        elif e.dtype != DType.fp32:
+            block = Cast(block, e.dtype)
+        lets.append(msgspec.structs.replace(let, expr=Reduce(e.fn, (t,), e.init, e.dtype, block)))
+        count = ref.shape[next(i for i, a in enumerate(kept) if a not in back)]
+        reader = msgspec.structs.replace(
+            reader, inputs=(*reader.inputs, Param(part, ref)), reduce_axes=(*reader.reduce_axes, Iter(t, count))
+        )
+    if bytes_of_blocks >= dtype.itemsize:
+        return f"blocks of all that {reader.name} reduces are {bytes_of_blocks / dtype.itemsize:.2g} times the bytes of {y.to}"
+    used = {a for x in lets if isinstance(x.expr, Reduce) for a in x.expr.axes}
+    return product, msgspec.structs.replace(
+        reader,
+        inputs=tuple(p for p in reader.inputs if p.name != y.to),
+        reduce_axes=tuple(a for a in reader.reduce_axes if a.name in used),
+        lets=tuple(lets),
+    )
+
+
+def _top_of(let: Let, tops: Mapping[str, Top], lets: Mapping[str, Let]) -> str:
+    """Of a sum of exp(x - top): the maximum of the same rows of x, or 0 where that is infinite; else ""."""
+    match let.expr:
+        case Reduce(fn="sum", dtype=DType.fp32, axes=axes, body=Unary(fn="exp", x=Binary(fn="sub", x=x, y=Ref(let=name)))):
+            match lets[name].expr:
+                case Select(pred=Unary(fn="isinf", x=Ref(let=a)), then=Const(value=zero), other=Ref(let=b)) if a == b:
+                    name = a if number(zero) == 0 else ""
+            found = tops.get(name)
+            if found is not None and found.body == x and found.axes == axes and lets[name].axes == let.axes:
+                return name
+    return ""
+
+
+def _is_fold(e: Reduce) -> bool:
+    """A reduction whose blocks are exact in fp32, or sums in fp32 themselves."""
+    return e.fn in FOLDS and (e.dtype == DType.fp32 or (e.fn != "sum" and e.dtype.is_narrow_float))
+
+
+def _is_pointwise(body: RegionExpr, tensor: str, dtype: DType) -> bool:
+    """Of nothing but elements of `tensor` and constants, all of whose arithmetic is fp32."""
+
+    if any(r.tensor != tensor or isinstance(r, ReadAt) for r in reads(body)) or let_uses(body):
+        return False
+
+    def is_wide(e: RegionExpr) -> bool:
+        return dtype_of(e, {tensor: dtype}, {}) == DType.fp32
+
+    return all(
+        isinstance(n, Read | Const)
+        or (isinstance(n, Unary) and is_wide(n.x))
+        or (isinstance(n, Binary) and is_wide(n.x) and is_wide(n.y))
+        or (isinstance(n, Cast) and not n.bits and n.to.is_float)
+        for n in nodes(body)
+    )
+
+
+def _with_blocks(
+    product: Region, name: str, fn: str, body: RegionExpr, source: Let, axis: str, role: Literal["m", "n"]
+) -> Region:
+    """With the let and the output `name`_p, one fp32 of each block of `body`."""
+    part, width = f"{name}_p", BLOCK[role]
+    size = all_axes(product)[axis]
+    count = ceildiv(size, expr(width))
+    block, inner = f"{part}_b", f"{part}_j"
+    added: tuple[Let, ...] = ()
+    if isinstance(body, Ref):
+        element = body.let
+    elif known := next((x.name for x in product.lets if x.expr == body and x.dtype == DType.fp32), ""):
+        element = known
+    else:
+        element = f"{name}_e"
+        added = (Let(element, source.axes, DType.fp32, body),)
+    index = var(block) * width + var(inner)
+    outside = neutral(fn, DType.fp32)
+    at: RegionExpr = At(element, tuple(index if a == axis else var(a) for a in source.axes))
+    if not is_divisible(size, width):
+        at = Select(Within((Guard(index, size),)), at, Const(outside, DType.fp32))
+    axes = tuple(block if a == axis else a for a in source.axes)
+    let = Let(part, axes, DType.fp32, Reduce(fn, (inner,), outside, DType.fp32, at))
+    product = msgspec.structs.replace(
+        product,
+        iters=(*product.iters, Iter(block, count)),
+        reduce_axes=(*product.reduce_axes, Iter(inner, expr(width))),
+    )
+    return _with_output(product, (*added, let))
+
+
+def _with_exponentials(product: Region, part: str, top: str) -> Region:
+    """With the let and the output `part`: of the blocks whose maximum is `top`, the sum of exp(element - maximum)."""
+    of = next(x for x in product.lets if x.name == top)
+    assert isinstance(of.expr, Reduce)
+    at = of.expr.body
+    body: RegionExpr = less_maximum(at.then if isinstance(at, Select) else at, top)
+    if isinstance(at, Select):
+        body = Select(at.pred, body, Const(0.0, DType.fp32))
+    return _with_output(product, (Let(part, of.axes, DType.fp32, Reduce("sum", of.expr.axes, 0.0, DType.fp32, body)),))
+
+
+def _with_output(product: Region, lets: tuple[Let, ...]) -> Region:
+    """The last of which is stored."""
+    part, sizes = lets[-1].name, all_axes(product)
+    shape: tuple[Expr, ...] = tuple(sizes[a] for a in lets[-1].axes)
+    return msgspec.structs.replace(
+        product,
+        lets=(*product.lets, *lets),
+        outputs=(*product.outputs, Output(part, MemRef(DType.fp32, shape))),
+        yields=(*product.yields, Yield(part, part)),
+    )

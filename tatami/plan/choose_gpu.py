@@ -13,6 +13,7 @@ import msgspec
 from tatami.core.expr import Expr, exact_div, free_vars, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
+from tatami.plan.block_work import block_work
 from tatami.plan.choose_pair import choose_pair, estimate_of_pair, name_pair, pair_plans, tunable_pairs
 from tatami.plan.choose_sm90 import (
     Loads,
@@ -280,7 +281,14 @@ def _traffic(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traffi
         return min(1.0, size_at(product(shapes[operand.gather.tensor]), sizes) / read)
 
     singles = _is_single(view.lhs, view.m, view.k), _is_single(view.rhs, view.n, view.k)
-    return Traffic((share(view.lhs, m), share(view.rhs, n)), sum(width[e.tensor] for e in residuals(view)), singles)
+    reduced = {p.output.to for p in view.partials}
+    return Traffic(
+        (share(view.lhs, m), share(view.rhs, n)),
+        sum(width[e.tensor] for e in residuals(view)),
+        singles,
+        block_work(view),
+        any(o.name not in reduced for o in region.outputs),
+    )
 
 
 def _is_single(operand: GemmOperand, own: Group, k: Group) -> bool:
@@ -313,8 +321,7 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     if isinstance(view, str):
         pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
         return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
-    region, _ = without_partials(region)
-    _, candidates = _groups(region, view, target, sizes)[0]
+    _, candidates = _groups(without_partials(region)[0], view, target, sizes)[0]
     return _offers([c.plan for c in candidates], region, view, target, sizes)
 
 
@@ -331,11 +338,11 @@ def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[O
         return ()
     loads = sm90_loads(region, view, ())
     assert isinstance(loads, Loads)
-    region, _ = without_partials(region)
-    staged, row = can_stage(region, view, ()), row_bytes(region, view, loads)
-    can_fetch = bool(residuals(view)) and not why_not_fetched(region, view, ())
-    shapes = [s for s in sm90_shapes(region, view, staged, loads, every_shape()) if can_fetch or not s.fetched]
-    plans = [sm90_plan(region, view, s, staged, row, loads) for s in shapes]
+    plain, _ = without_partials(region)
+    staged, row = can_stage(plain, view, ()), row_bytes(plain, view, loads)
+    can_fetch = bool(residuals(view)) and not why_not_fetched(plain, view, ())
+    shapes = [s for s in sm90_shapes(plain, view, staged, loads, every_shape()) if can_fetch or not s.fetched]
+    plans = [sm90_plan(plain, view, s, staged, row, loads) for s in shapes]
     orders: tuple[TileOrder, ...] = ("grouped", "hilbert", "row")
     ordered = [msgspec.structs.replace(p, tile_order=order) for p in plans for order in orders]
     return _offers(ordered, region, view, target, sizes)

@@ -51,8 +51,8 @@ def gpu_estimate(
     peak = tensor_flops(dtype, target) if p.tensor else target.flops_fp32
     compute = max(seconds + gain - prologue, 0.0)
     split = 1 if isinstance(plan, GpuSync) else plan.split_k
-    operands = (m * k * traffic.distinct[0] + k * n * traffic.distinct[1] + m * n) * dtype.itemsize
-    memory = b * (operands + m * n * traffic.epilogue_bytes) / target.bandwidth
+    operands = (m * k * traffic.distinct[0] + k * n * traffic.distinct[1] + m * n * traffic.is_stored) * dtype.itemsize
+    memory = b * (operands + m * n * (traffic.epilogue_bytes + traffic.blocks.stored_bytes)) / target.bandwidth
     parts = 0.0
     launch = target.launch_seconds
     if split > 1:  # written, and read once more by a second kernel, in fp32

@@ -30,6 +30,8 @@ class Figures(msgspec.Struct, frozen=True):
     """Of one SM, base 2 and approximate [C, throughput of arithmetic instructions]."""
     comparisons_per_clock: float = 64.0
     """Of one SM: minimum, maximum; packing two results counts as one [C, the same table]."""
+    shuffles_per_clock: float = 32.0
+    """Of one SM, lanes that get a register of another [C, the same table]."""
     lines_per_clock: float = 1.0
     """That load and store instructions touch [G]."""
     l2_latency: float = 414.1

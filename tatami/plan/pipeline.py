@@ -8,6 +8,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
+from tatami.plan.block_work import BlockWork
 from tatami.plan.gpu_limits import needs, sides
 from tatami.plan.instruction_figures import Figures, figures_of
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
@@ -77,6 +78,8 @@ class Pipeline(msgspec.Struct, frozen=True):
     """As `store_lines`."""
     fetched: bool = False
     """What the epilogue reads is copied to shared memory under the products."""
+    reducing: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Of a tile, whose rows or columns the epilogue reduces: cycles of the ordinary cores, of exponentials and of shuffles."""
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -88,6 +91,10 @@ class Traffic(msgspec.Struct, frozen=True):
     """That the epilogue reads for each result."""
     singles: tuple[bool, bool] = (False, False)
     """Is an operand read in windows whose neighbours do not lie together, so that threads copy it element by element?"""
+    blocks: BlockWork = BlockWork()
+    """That reductions of rows and columns add."""
+    is_stored: bool = True
+    """Are results stored, beside what is reduced?"""
 
 
 PLAIN = Traffic()
@@ -111,7 +118,8 @@ def pipeline_of(
     rows, columns, blocks = -(-m // bm), -(-n // bn), max(1, -(-k // (split * bk)))
     ctas = max(1, needs(plan, dtype, target).ctas_per_sm)
     size = dtype.itemsize
-    result = bm * bn * (max(2, size) if split == 1 else 4)
+    element = (max(2, size) if split == 1 else 4) if traffic.is_stored else 0
+    result = bm * bn * (element + traffic.blocks.stored_bytes)
     panels = (bm * bk * blocks * size * distinct[0], bn * bk * blocks * size * distinct[1])
     order = "row" if isinstance(plan, GpuSync) else plan.tile_order
     missed = missed_bytes(order, (rows, columns), panels, result, target.sms * ctas, target.l2_bytes)
@@ -129,8 +137,9 @@ def pipeline_of(
         smem_reads=_smem_reads(plan, size),
         result_bytes=result,
         store_bytes=result * max(1.0, SECTOR / piece),
-        store_lines=bm * bn / (4 * width),
+        store_lines=bm * bn / (4 * width) if traffic.is_stored else 0.0,
         read_bytes=bm * bn * traffic.epilogue_bytes,
+        reducing=_reducing(bm * bn, traffic.blocks, target),
         read_lines=bm * bn / PAIRS if traffic.epilogue_bytes else 0.0,
         boxes=0,
         specialised=False,
@@ -176,6 +185,16 @@ def pipeline_of(
             )
         case _:
             assert_never(plan)
+
+
+def _reducing(results: int, work: BlockWork, target: Target) -> tuple[float, float, float]:
+    figures = figures_of(target)
+    per_clock = target.flops_fp32 / 2 / target.sms / target.clock
+    return (
+        results * work.ordinary / per_clock,
+        results * work.exponentials / figures.exponentials_per_clock,
+        results * work.shuffles / figures.shuffles_per_clock,
+    )
 
 
 def _copy_issues(plan: Sm90Mma) -> float:

@@ -55,6 +55,11 @@ class Sm(Units):
             through = max(through, self.smem.serve(now, size / self.f.smem_bytes_per_clock)) + self.f.tma_latency
         return max(through, self.stores.serve(now, share * self.p.read_lines / self.f.lines_per_clock)) + self.f.dram_latency
 
+    def reduce(self, now: float, share: float) -> float:
+        """Rows or columns of a share of a tile, by units that work at the same time."""
+        units = (self.ordinary, self.exponentials, self.shuffles)
+        return max([now, *(unit.serve(now, share * cycles) for unit, cycles in zip(units, self.p.reducing) if cycles)])
+
     def write(self, now: float, share: float) -> float:
         """The results of a tile, or a share of it."""
         return self.store(now, share * self.p.store_bytes, share * self.p.store_lines)
@@ -119,6 +124,7 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
                     clock.arrive(free[done], now + f.barrier_arrive)
             if p.pingpong:
                 clock.arrive(turn, now)
+            now = yield sm.reduce(now, 1 / per_tile)
             now = yield max(now, there if p.fetched else sm.read(now, 1 / per_tile))
             if p.staged_store:  # into shared memory, once the copy of the tile before has left it
                 now = yield sm.smem.serve(max(now, stored), p.result_bytes / per_tile / f.smem_bytes_per_clock)

@@ -11,13 +11,13 @@ from tatami.plan.roles import Clock, Server, Simulated
 
 
 class Units:
-    """`math`: tensor cores, or the issue slots of what multiplies; `ordinary`: all other arithmetic; `stores`: lines that
+    """`math`: tensor cores, or the issue slots of what multiplies; `ordinary`: all other arithmetic; `shuffles`: between lanes; `stores`: lines that
     load and store instructions touch; `barriers`: lanes that arrive."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.f = target, figures_of(target)
         self.clock = Clock()
-        self.math, self.ordinary, self.exponentials = Server(), Server(), Server()
+        self.math, self.ordinary, self.exponentials, self.shuffles = (Server() for _ in range(4))
         self.smem, self.l2, self.dram, self.barriers, self.stores = (Server() for _ in range(5))
         self.l2_rate = self.f.l2_bytes_per_clock
         self.dram_rate = target.bandwidth / target.clock / target.sms

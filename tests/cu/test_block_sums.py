@@ -248,6 +248,20 @@ def test_explain_says_where_a_reduction_begins_or_why_not(
     assert len(lines) == len(axes) and said in lines[-1]
 
 
+def test_the_estimate_counts_what_the_epilogue_does_more() -> None:
+    """Four reductions, and less: one; beside the time that the sum alone would take to read the result."""
+    target = PRESETS["h100"]
+
+    def seconds(axes: tuple[int, ...], stored: bool = True, **fold: Any) -> float:
+        region = prepare(statistics((4096, 4096, 1024), axes, stored=stored, **fold), target="h100").stages["region"].main.body[0]
+        assert isinstance(region, Region)
+        return measurable(region, target, {})[0].estimate["total"]
+
+    none, one, four = seconds(()), seconds((-2,)), seconds((-1, -2), fold=("sum", "squares"))
+    assert none < one < four < none + 2 * 4096 * 4096 / target.bandwidth
+    assert seconds((-2,), stored=False) < one
+
+
 def planted(kernel: ir.Kernel, change: Callable[[ir.StBlocks], list[ir.StBlocks]]) -> ir.Kernel:
     def changed(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         out: list[ir.Stmt] = []

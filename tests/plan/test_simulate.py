@@ -15,9 +15,10 @@ import pytest
 
 from tatami.core.dtype import DType
 from tatami.core.target import CHIPS, PRESETS
+from tatami.plan.block_work import BlockWork
 from tatami.plan.gpu_estimate import gpu_estimate
 from tatami.plan.instruction_figures import figures_of
-from tatami.plan.pipeline import Pipeline, pipeline_of
+from tatami.plan.pipeline import Pipeline, Traffic, pipeline_of
 from tatami.plan.simulate import run_whole, simulate
 from tatami.plan.tile_order import hilbert, missed_on, walk
 from tests.gpu.gemm_examples import sm80, sm90
@@ -142,6 +143,25 @@ def test_ping_pong_hides_the_epilogue_of_short_products() -> None:
     assert cycles(schedule="pingpong") < cycles()
     assert cycles(256, 1024, width=1, epilogue_store="stmatrix_tma") < cycles(256, 1024, width=1)
     assert cycles() < cycles(cluster=(2, 1), multicast="b") < cycles(cluster=(1, 1), multicast="none")
+
+
+def test_reductions_in_the_epilogue_cost_where_no_other_warpgroup_multiplies() -> None:
+    """All additions of the SM that has most tiles are its ordinary cores' time, which turns hide."""
+    work = BlockWork(ordinary=12.0, exponentials=1.0, shuffles=1.0)
+
+    def longer(*tile: int, **how: object) -> float:
+        plan = sm90((*tile, 64), 4, persistent=True, overlap=True, cluster=(2, 1), multicast="b", **how)
+        cycles = [
+            simulate(pipeline_of(plan, DType.fp16, (1, 4096, 4096, 1024), H100, Traffic(blocks=w)), H100).cycles
+            for w in (BlockWork(), work)
+        ]
+        return cycles[1] - cycles[0]
+
+    tiles = -(-4096 * 4096 // (128 * 256) // H100.sms)
+    alone = tiles * 128 * 256 * max(12 / 128, 1 / 16, 1 / 32)
+    together = longer(128, 256, epilogue_store="stmatrix_tma")
+    assert 0.4 * alone < together < alone
+    assert longer(64, 256, schedule="pingpong", epilogue_store="stmatrix_tma") < 0.3 * together
 
 
 def test_every_order_walks_every_tile_once_and_the_curve_by_neighbours() -> None:

@@ -65,7 +65,8 @@ def _why_apart(product: Region, y: Yield, reader: Region, program: Program, targ
         return f"no template of {target.isa or target.kind} reduces what a product stores"
     view = _view(product, target, program.signature.defaults)
     if view is None:
-        return f"{product.name} is no product of 16-bit matrices with pitches of whole 16 bytes and a tile for each of {target.sms} SMs"
+        what = "no product by wgmma at every size, with pitches of whole 16 bytes"
+        return f"{product.name} is {what} and a tile for each of {target.sms} SMs"
     found = begin_blocks(product, view, y, reader)
     assert isinstance(found, str)
     return found
@@ -110,12 +111,10 @@ def _in_program(program: Program, target: Target) -> Program:
 def _view(region: Region, target: Target, sizes: Mapping[str, int]) -> GemmView | None:
     """Of a product that the wgmma template takes at all of its sizes, with whole tiles for every SM."""
     view = gemm_view(region)
-    if (
-        isinstance(view, str)
-        or view.groups is not None
-        or not view.lhs.dtype.is_narrow_float
-        or view.lhs.dtype != view.rhs.dtype
-    ):
+    if isinstance(view, str) or view.groups is not None or view.lhs.dtype != view.rhs.dtype:
+        return None
+    dtype = view.lhs.dtype
+    if not dtype.is_narrow_float and not (view.tf32 and (dtype == DType.fp32 or dtype.is_fp8)):
         return None
     if len(view.m.axes) != 1 or len(view.n.axes) != 1 or len(view.k.axes) != 1 or not view.k.size.as_int():
         return None
@@ -124,8 +123,11 @@ def _view(region: Region, target: Target, sizes: Mapping[str, int]) -> GemmView 
             return None
         strides = operand.strides or {}
         inner = next(a for a in (view.k.axes[0], group.axes[0]) if strides[a] == ONE)
+        if inner != view.k.axes[0] and not dtype.is_narrow_float:
+            return None
         extent = view.k.size if inner == view.k.axes[0] else group.size
-        if not all(is_divisible(e, 8) for e in (extent, operand.offset, *(s for a, s in strides.items() if a != inner))):
+        steps = (extent, operand.offset, *(s for a, s in strides.items() if a != inner))
+        if not all(is_divisible(e, 16 // dtype.itemsize) for e in steps):
             return None
     tiles = estimate(view.batch.size * view.m.size * view.n.size, sizes) / TILE
     return view if view.dtype == DType.fp32 and tiles >= target.sms else None

@@ -13,9 +13,11 @@ import pytest
 import tatami as tt
 from tatami.api import prepare
 from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
 from tatami.core.expr import var
 from tatami.core.kernel import KernelFace
 from tatami.core.target import PRESETS
+from tatami.core.tensor import numpy_dtype
 from tatami.cu.print import headers, print_unit
 from tatami.decisions import Decisions
 from tatami.explain import explain
@@ -204,6 +206,31 @@ def test_log_sum_exp_is_joined_from_blocks(shape: tuple[int, ...], stored: bool,
         np.testing.assert_allclose(f(**given)["lse"].astype(np.float64), want, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("dtype", [DType.fp32, DType.f8e4m3fn])
+def test_products_of_rounded_operands_begin_theirs(dtype: DType, turned: bool) -> None:
+    """Where both lie along k, as wgmma wants them; otherwise another template takes the product."""
+    g = tt.Graph("rounded")
+    rng = np.random.default_rng(3)
+    shapes = {"x": (301, 80), "w": (200, 80) if turned else (80, 200)}
+    given = {name: (rng.integers(-8, 9, shape) / 8).astype(numpy_dtype(dtype)) for name, shape in shapes.items()}
+    x, w = (g.input(name, shape, dtype).cast(tt.fp32) for name, shape in shapes.items())
+    y = (x @ (w.transpose(0, 1) if turned else w)).relu()
+    g.output("y", y)
+    g.output("sum", y.sum(-1))
+    g.output("squares", (y * y).sum(-2))
+    g.output("lse", y.logsumexp(-1))
+    f = tt.compile(g, target=SMALL, precision="tf32")
+    kernels = [k for k in f.stages["gpu"].value.main.kernels if isinstance(k, ir.Kernel)]
+    assert sum(len(blocks_in(k.body)) for k in kernels) == (4 if turned else 0)
+    a = {name: v.astype(np.float64) for name, v in given.items()}
+    want = np.maximum(a["x"] @ (a["w"].T if turned else a["w"]), 0)
+    wants = {"y": want, "sum": want.sum(-1), "squares": (want * want).sum(-2), "lse": np.logaddexp.reduce(want, axis=-1)}
+    got = f(**given)
+    for name, exact in wants.items():
+        np.testing.assert_allclose(got[name].astype(np.float64), exact, rtol=1e-5, atol=1e-5)
+
+
 def test_why_log_sum_exp_is_apart() -> None:
     """Columns: lanes have two rows of each. Another's maximum: it is not that of what is summed."""
     assert blocks_in(product_of(normalisers((256, 256, 64), stored=True, axis=-2)).body) == []
@@ -253,7 +280,9 @@ def test_the_estimate_counts_what_the_epilogue_does_more() -> None:
     target = PRESETS["h100"]
 
     def seconds(axes: tuple[int, ...], stored: bool = True, **fold: Any) -> float:
-        region = prepare(statistics((4096, 4096, 1024), axes, stored=stored, **fold), target="h100").stages["region"].main.body[0]
+        region = (
+            prepare(statistics((4096, 4096, 1024), axes, stored=stored, **fold), target="h100").stages["region"].main.body[0]
+        )
         assert isinstance(region, Region)
         return measurable(region, target, {})[0].estimate["total"]
 

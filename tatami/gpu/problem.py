@@ -25,7 +25,6 @@ from tatami.gpu.walk import Boxes, Walk, boxes_of, walk_of
 from tatami.region.boxes import Boxed, NoWay, way_of
 from tatami.region.gemm_view import (
     GemmOperand,
-    GemmView,
     Group,
     axes_of,
     gemm_view,
@@ -124,7 +123,9 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     stores = words.stores({*view.batch.axes, *view.m.axes, *view.n.axes}, let_name, whole)
     blocks: dict[str, BlockFold] = {}
     for x in view.partials:
-        blocks[x.let] = _blocks(x, view, words, let_name, blocks[x.top].ptr if x.top else "")
+        role: Literal["m", "n"] = "m" if x.axis in view.m.axes else "n"
+        top = blocks[x.top].ptr if x.top else ""
+        blocks[x.let] = _blocks(x, role, m if role == "m" else n, words, let_name, top)
 
     def operand(ring: str, o: GemmOperand, group: Group) -> Operand | None:
         if why_not_plain(o, group, view.k):
@@ -177,11 +178,16 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     )
 
 
-def _blocks(x: Partial, view: GemmView, words: Words, names: Mapping[str, str], top: str) -> BlockFold:
-    words.place[x.block] = var("t")
+def _blocks(x: Partial, role: Literal["m", "n"], group: Group, words: Words, names: Mapping[str, str], top: str) -> BlockFold:
+    """`t` counts the blocks of all axes of the group together."""
+    count = next(i.size for i in words.region.iters if i.name == x.block)
+    sizes = (*(words.index(size) for size in group.sizes[:-1]), words.index(count))
+    known = dict(words.place)
+    words.place |= _split("t", Group((*group.axes[:-1], x.block), sizes))
     axes = next(let.axes for let in words.region.lets if let.name == x.let)
     (store,) = words.stores(set(axes), {x.let: names[x.source]}, (x.output,))
-    return BlockFold(store.param, store.index, store.value, x.fn, "m" if x.axis in view.m.axes else "n", top)
+    words.place = known
+    return BlockFold(store.param, store.index, store.value, x.fn, role, top)
 
 
 def lets_for(values: set[str], lets: tuple[Let, ...]) -> tuple[Let, ...]:

@@ -60,9 +60,13 @@ class Top(msgspec.Struct, frozen=True):
 def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> tuple[Region, Region] | str:
     """Both Regions where `reader` does nothing but reduce what `y` stores, over all rows or all columns of the product, or why
     it begins none of its reductions."""
-    if y.map is not None or reader.opaque is not None:
-        return f"{reader.name} is a named routine, or reads a view of it"
+    if y.map is not None:
+        return f"{product.name} stores it as a view"
+    if reader.opaque is not None:
+        return f"{reader.name} is a named routine"
     source = next(x for x in product.lets if x.name == y.source)
+    if not all(_are_neighbours(g.axes, source.axes) for g in (view.m, view.n)):
+        return f"the axes of {product.name}'s rows or columns are not beside each other in {y.to}"
     dtype = next(o.memref.dtype for o in product.outputs if o.name == y.to)
     element: RegionExpr = Ref(source.name) if dtype == source.dtype else Cast(Ref(source.name), dtype)
     extents, sizes = all_axes(reader), all_axes(product)
@@ -87,10 +91,14 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
         place = {a: b for a, b in zip(names, source.axes) if a is not None}
         if len(maps) != 1 or len(place) != len(source.axes) or any(extents.get(a) != sizes[b] for a, b in place.items()):
             return apart
-        role: Literal["m", "n"] = "m" if [place.get(a) for a in e.axes] == [view.m.axes[0]] else "n"
-        axis = (view.m if role == "m" else view.n).axes[0]
-        if [place.get(a) for a in e.axes] != [axis] or set(let.axes) != set(place) - set(e.axes):
+        reduced = {place.get(a) for a in e.axes}
+        role: Literal["m", "n"] = "m" if reduced == set(view.m.axes) else "n"
+        group = view.m if role == "m" else view.n
+        if reduced != set(group.axes) or set(let.axes) != set(place) - set(e.axes):
             return apart
+        if len(group.axes) > 1 and not is_divisible(group.sizes[-1], BLOCK[role]):
+            return f"blocks of {BLOCK[role]} would reach across the ends of {group.axes[-1]}, of {group.sizes[-1]}"
+        axis = group.axes[-1]
         bytes_of_blocks += 2 * DType.fp32.itemsize / BLOCK[role]
         part = f"{let.name}_p"
         if top:
@@ -113,7 +121,8 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
             block = Binary("mul", block, grown)
         elif e.dtype != DType.fp32:
             block = Cast(block, e.dtype)
-        lets.append(msgspec.structs.replace(let, expr=Reduce(e.fn, (t,), e.init, e.dtype, block)))
+        outer = tuple(a for a in e.axes if place[a] != axis)
+        lets.append(msgspec.structs.replace(let, expr=Reduce(e.fn, (*outer, t), e.init, e.dtype, block)))
         count = ref.shape[next(i for i, a in enumerate(kept) if a not in back)]
         reader = msgspec.structs.replace(
             reader, inputs=(*reader.inputs, Param(part, ref)), reduce_axes=(*reader.reduce_axes, Iter(t, count))
@@ -127,6 +136,12 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
         reduce_axes=tuple(a for a in reader.reduce_axes if a.name in used),
         lets=tuple(lets),
     )
+
+
+def _are_neighbours(axes: tuple[str, ...], among: tuple[str, ...]) -> bool:
+    """In this order?"""
+    first = among.index(axes[0])
+    return among[first : first + len(axes)] == axes
 
 
 def _top_of(let: Let, tops: Mapping[str, Top], lets: Mapping[str, Let]) -> str:

@@ -44,7 +44,7 @@ def reduce_in_blocks(module: Module[Program], target: Target) -> Module[Program]
 
 def reductions_of_products(program: Program, target: Target) -> Iterator[tuple[str, str]]:
     """Of a program that `reduce_in_blocks` made: each reduction of what a product computes, and where it begins, or why apart."""
-    products = [r for r in program.body if isinstance(r, Region) and not isinstance(gemm_view(r), str)]
+    products = [r for r in program.body if isinstance(r, Region) and _multiplies(r)]
     for product in products:
         plain, begun = without_partials(product)
         for p in begun:
@@ -53,11 +53,19 @@ def reductions_of_products(program: Program, target: Target) -> Iterator[tuple[s
             yield p.let, f"begins in the epilogue of {product.name}, {p.width} {what} of {p.source} at a time{less}"
         stored = {y.to: y for y in plain.yields}
         for reader in program.body:
-            for let in reader.lets if isinstance(reader, Region) and reader is not product else ():
-                mine = {r.tensor for r in reads(let.expr)} & set(stored)
-                if isinstance(let.expr, Reduce) and mine and not is_product_reduce(let.expr):
-                    assert isinstance(reader, Region)
+            if not isinstance(reader, Region) or reader is product or _multiplies(reader):
+                continue
+            for let in reader.lets:
+                read = {r.tensor for r in reads(let.expr)}
+                mine = read & set(stored)
+                if isinstance(let.expr, Reduce) and mine and (mine == read or not is_product_reduce(let.expr)):
                     yield let.name, f"reads {min(mine)}: {_why_apart(product, stored[min(mine)], reader, program, target)}"
+
+
+def _multiplies(region: Region) -> bool:
+    """Does it multiply matrices? A sum of squares does not."""
+    view = gemm_view(region)
+    return not isinstance(view, str) and bool(view.m.axes and view.n.axes)
 
 
 def _why_apart(product: Region, y: Yield, reader: Region, program: Program, target: Target) -> str:
@@ -116,16 +124,16 @@ def _view(region: Region, target: Target, sizes: Mapping[str, int]) -> GemmView 
     dtype = view.lhs.dtype
     if not dtype.is_narrow_float and not (view.tf32 and (dtype == DType.fp32 or dtype.is_fp8)):
         return None
-    if len(view.m.axes) != 1 or len(view.n.axes) != 1 or len(view.k.axes) != 1 or not view.k.size.as_int():
+    if not view.m.axes or not view.n.axes or len(view.k.axes) != 1 or not view.k.size.as_int():
         return None
     for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
         if why_not_plain(operand, group, view.k):
             return None
         strides = operand.strides or {}
-        inner = next(a for a in (view.k.axes[0], group.axes[0]) if strides[a] == ONE)
+        inner = next(a for a in (view.k.axes[0], group.axes[-1]) if strides[a] == ONE)
         if inner != view.k.axes[0] and not dtype.is_narrow_float:
             return None
-        extent = view.k.size if inner == view.k.axes[0] else group.size
+        extent = view.k.size if inner == view.k.axes[0] else group.sizes[-1]
         steps = (extent, operand.offset, *(s for a, s in strides.items() if a != inner))
         if not all(is_divisible(e, 16 // dtype.itemsize) for e in steps):
             return None

@@ -135,10 +135,7 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     m, n, k = _group(group["m"], sizes), _group(group["n"], sizes), _group(list(let.expr.axes), sizes)
     if groups is not None and m.axes != (groups.rows,):
         return f"rows in groups run over {', '.join(m.axes) or 'no axis'}, not over {groups.rows} alone"
-    along = dict.fromkeys(m.axes[:1], BLOCK["m"]) | dict.fromkeys(n.axes[:1], BLOCK["n"])
-    if any(along.get(p.axis) != p.width for p in partials) or (
-        partials and (groups is not None or len(m.axes) + len(n.axes) > 2)
-    ):
+    if partials and (groups is not None or not all(is_block(p, m, "m") or is_block(p, n, "n") for p in partials)):
         return "a let reduces what is no block of rows or columns"
     k = max(_orders(k), key=lambda order: _bytes_together(lhs, m, order) + _bytes_together(rhs, n, order))
     if tf32:
@@ -157,6 +154,12 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
         groups,
         partials,
     )
+
+
+def is_block(p: Partial, group: Group, role: Literal["m", "n"]) -> bool:
+    """Does it lie within the last axis of the group, at a multiple of its width along all of them?"""
+    whole = len(group.axes) == 1 or (bool(group.axes) and is_divisible(group.sizes[-1], p.width))
+    return whole and group.axes[-1:] == (p.axis,) and p.width == BLOCK[role]
 
 
 def _group(axes: list[str], sizes: dict[str, Expr]) -> Group:

@@ -231,6 +231,44 @@ def test_products_of_rounded_operands_begin_theirs(dtype: DType, turned: bool) -
         np.testing.assert_allclose(got[name].astype(np.float64), exact, rtol=1e-5, atol=1e-5)
 
 
+def layer(batch: int, rows: int, *own: int) -> tuple[tt.Graph, np.ndarray, dict[str, np.ndarray]]:
+    """y[b, s, ...] of a layer, reduced over all that is `own` and over b and s; what it stores, and its inputs."""
+    g = tt.Graph("layer")
+    given = eighths({"x": (batch, rows, 72), "w": (*own, 72)})
+    x, w = (g.input(name, v.shape, tt.fp16) for name, v in given.items())
+    letters = "hd"[: len(own)]
+    equation = f"bsk,{letters}k->bs{letters}"
+    y = g.einsum(equation, x, w).cast(tt.fp32)
+    g.output("rows", y.sum(range(2, 2 + len(own))))
+    g.output("squares", (y * y).sum((0, 1)))
+    exact = np.einsum(equation, *(v.astype(np.float64) for v in given.values()))
+    return g, exact.astype(np.float16).astype(np.float64), given
+
+
+@pytest.mark.parametrize("own", [(200,), (4, 64), (2, 128)])
+def test_rows_and_columns_of_several_axes_are_counted_together(own: tuple[int, ...]) -> None:
+    """Activations [b, s, k], heads [h, d]: blocks lie within the last axis, and the other kernel adds over the rest."""
+    g, y, given = layer(3, 112, *own)
+    kernel = product_of(g)
+    assert sorted(s.along for s in blocks_in(kernel.body)) == ["m", "n"] and verify_kernel(kernel) == []
+    got = tt.compile(g, target=SMALL)(**given)
+    np.testing.assert_allclose(got["rows"], y.sum(axis=tuple(range(2, y.ndim))), rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(got["squares"], (y * y).sum(axis=(0, 1)), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "own", "said"),
+    [(100, (200,), "blocks of 16 would reach across the ends of m1, of 100"), (112, (4, 72), "across the ends of n1, of 72")],
+)
+def test_blocks_do_not_reach_from_one_end_to_the_next(rows: int, own: tuple[int, ...], said: str) -> None:
+    g, y, given = layer(3, rows, *own)
+    made = prepare(g, target=SMALL)
+    assert said in explain(made)
+    assert len(blocks_in(product_of(g).body)) == 1
+    got = tt.compile(g, target=SMALL)(**given)
+    np.testing.assert_allclose(got["rows"], y.sum(axis=tuple(range(2, y.ndim))), rtol=1e-5, atol=1e-3)
+
+
 def test_why_log_sum_exp_is_apart() -> None:
     """Columns: lanes have two rows of each. Another's maximum: it is not that of what is summed."""
     assert blocks_in(product_of(normalisers((256, 256, 64), stored=True, axis=-2)).body) == []

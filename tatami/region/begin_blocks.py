@@ -24,7 +24,7 @@ from tatami.core.layout import MemRef
 from tatami.core.ops import neutral
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
-from tatami.region.gemm_view import GemmView, dtype_of
+from tatami.region.gemm_view import GemmView, Group, dtype_of
 from tatami.region.ir import (
     At,
     Binary,
@@ -57,6 +57,19 @@ class Top(msgspec.Struct, frozen=True):
     part: str
 
 
+class Place(msgspec.Struct, frozen=True):
+    """What a reduction goes over: all axes of `group`, the product's rows or columns. `own`: the reader's name of each axis."""
+
+    own: dict[str, str]
+    role: Literal["m", "n"]
+    group: Group
+
+    @property
+    def axis(self) -> str:
+        """That blocks divide."""
+        return self.group.axes[-1]
+
+
 def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> tuple[Region, Region] | str:
     """Both Regions where `reader` does nothing but reduce what `y` stores, over all rows or all columns of the product, or why
     it begins none of its reductions."""
@@ -69,15 +82,13 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
         return f"the axes of {product.name}'s rows or columns are not beside each other in {y.to}"
     dtype = next(o.memref.dtype for o in product.outputs if o.name == y.to)
     element: RegionExpr = Ref(source.name) if dtype == source.dtype else Cast(Ref(source.name), dtype)
-    extents, sizes = all_axes(reader), all_axes(product)
     known = {x.name: x for x in reader.lets}
     lets: list[Let] = []
     tops: dict[str, Top] = {}
     bytes_of_blocks = 0.0  # written and read, for each element of y
     for let in reader.lets:
         e = let.expr
-        mine = [r for r in reads(e) if r.tensor == y.to]
-        if not mine:
+        if all(r.tensor != y.to for r in reads(e)):
             lets.append(let)
             continue
         if not isinstance(e, Reduce):
@@ -85,21 +96,9 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
         top = _top_of(let, tops, known)
         if not top and not (_is_fold(e) and _is_pointwise(e.body, y.to, dtype)):
             return f"{let.name} is no sum in fp32, and no maximum or minimum, of what depends on single elements alone"
-        apart = f"{let.name} does not reduce all rows or all columns"
-        maps = {r.map for r in mine}
-        names = [None if i is None else i.as_name() for i in next(iter(maps))]
-        place = {a: b for a, b in zip(names, source.axes) if a is not None}
-        if len(maps) != 1 or len(place) != len(source.axes) or any(extents.get(a) != sizes[b] for a, b in place.items()):
-            return apart
-        reduced = {place.get(a) for a in e.axes}
-        role: Literal["m", "n"] = "m" if reduced == set(view.m.axes) else "n"
-        group = view.m if role == "m" else view.n
-        if reduced != set(group.axes) or set(let.axes) != set(place) - set(e.axes):
-            return apart
-        if len(group.axes) > 1 and not is_divisible(group.sizes[-1], BLOCK[role]):
-            return f"blocks of {BLOCK[role]} would reach across the ends of {group.axes[-1]}, of {group.sizes[-1]}"
-        axis = group.axes[-1]
-        bytes_of_blocks += 2 * DType.fp32.itemsize / BLOCK[role]
+        place = _placed(let, e, y.to, source, product, view, all_axes(reader))
+        if isinstance(place, str):
+            return place
         part = f"{let.name}_p"
         if top:
             product = _with_exponentials(product, part, tops[top].part)
@@ -107,26 +106,12 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
             body = rewrite(e.body, lambda n: element if isinstance(n, Read) else n)
             if dtype_of(e.body, {y.to: dtype}, {}) != DType.fp32:
                 body = Cast(body, DType.fp32)
-            product = _with_blocks(product, let.name, e.fn, body, source, axis, role)
-        if e.fn == "max" and e.dtype == DType.fp32 and role == "n":
+            product = _with_blocks(product, let.name, e.fn, body, source, place)
+        if e.fn == "max" and e.dtype == DType.fp32 and place.role == "n":
             tops[let.name] = Top(e.body, e.axes, part)
-        ref = next(o.memref for o in product.outputs if o.name == part)
-        kept, t = next(o for o in product.lets if o.name == part).axes, f"{part}_t"
-        back = {b: a for a, b in place.items()}
-        at = tuple(var(back[a]) if a in back else var(t) for a in kept)
-        block: RegionExpr = Read(part, at)
-        if top:
-            assert isinstance(e.body, Unary) and isinstance(e.body.x, Binary)
-            grown = Unary("exp", Binary("sub", Read(tops[top].part, at), e.body.x.y))
-            block = Binary("mul", block, grown)
-        elif e.dtype != DType.fp32:
-            block = Cast(block, e.dtype)
-        outer = tuple(a for a in e.axes if place[a] != axis)
-        lets.append(msgspec.structs.replace(let, expr=Reduce(e.fn, (*outer, t), e.init, e.dtype, block)))
-        count = ref.shape[next(i for i, a in enumerate(kept) if a not in back)]
-        reader = msgspec.structs.replace(
-            reader, inputs=(*reader.inputs, Param(part, ref)), reduce_axes=(*reader.reduce_axes, Iter(t, count))
-        )
+        bytes_of_blocks += 2 * DType.fp32.itemsize / BLOCK[place.role]
+        reader = _with_input(reader, product, part, place)
+        lets.append(_over_blocks(let, e, product, place, tops[top].part if top else ""))
     if bytes_of_blocks >= dtype.itemsize:
         return f"blocks of all that {reader.name} reduces are {bytes_of_blocks / dtype.itemsize:.2g} times the bytes of {y.to}"
     used = {a for x in lets if isinstance(x.expr, Reduce) for a in x.expr.axes}
@@ -136,6 +121,53 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
         reduce_axes=tuple(a for a in reader.reduce_axes if a.name in used),
         lets=tuple(lets),
     )
+
+
+def _placed(
+    let: Let, e: Reduce, tensor: str, source: Let, product: Region, view: GemmView, extents: Mapping[str, Expr]
+) -> Place | str:
+    """What `let` reduces, or why that is not all rows or all columns in blocks."""
+    maps, sizes = {r.map for r in reads(e) if r.tensor == tensor}, all_axes(product)
+    names = [None if i is None else i.as_name() for i in next(iter(maps))]
+    of = {a: b for a, b in zip(names, source.axes) if a is not None}
+    reduced = {of.get(a) for a in e.axes}
+    role: Literal["m", "n"] = "m" if reduced == set(view.m.axes) else "n"
+    group = view.m if role == "m" else view.n
+    if (
+        len(maps) != 1
+        or len(of) != len(source.axes)
+        or any(extents.get(a) != sizes[b] for a, b in of.items())
+        or reduced != set(group.axes)
+        or set(let.axes) != set(of) - set(e.axes)
+    ):
+        return f"{let.name} does not reduce all rows or all columns"
+    if len(group.axes) > 1 and not is_divisible(group.sizes[-1], BLOCK[role]):
+        return f"blocks of {BLOCK[role]} would reach across the ends of {group.axes[-1]}, of {group.sizes[-1]}"
+    return Place({b: a for a, b in of.items()}, role, group)
+
+
+def _with_input(reader: Region, product: Region, part: str, place: Place) -> Region:
+    ref = next(o.memref for o in product.outputs if o.name == part)
+    kept = next(x for x in product.lets if x.name == part).axes
+    count = next(size for a, size in zip(kept, ref.shape) if a not in place.own)
+    return msgspec.structs.replace(
+        reader, inputs=(*reader.inputs, Param(part, ref)), reduce_axes=(*reader.reduce_axes, Iter(f"{part}_t", count))
+    )
+
+
+def _over_blocks(let: Let, e: Reduce, product: Region, place: Place, top: str) -> Let:
+    """The reader's reduction of all blocks; `top`: of sums of exponentials, the maxima that they lack."""
+    part, t = f"{let.name}_p", f"{let.name}_p_t"
+    kept = next(x for x in product.lets if x.name == part).axes
+    at = tuple(var(place.own.get(a, t)) for a in kept)
+    block: RegionExpr = Read(part, at)
+    if top:
+        assert isinstance(e.body, Unary) and isinstance(e.body.x, Binary)
+        block = Binary("mul", block, Unary("exp", Binary("sub", Read(top, at), e.body.x.y)))
+    elif e.dtype != DType.fp32:
+        block = Cast(block, e.dtype)
+    outer = tuple(a for a in e.axes if a != place.own[place.axis])
+    return msgspec.structs.replace(let, expr=Reduce(e.fn, (*outer, t), e.init, e.dtype, block))
 
 
 def _are_neighbours(axes: tuple[str, ...], among: tuple[str, ...]) -> bool:
@@ -180,11 +212,9 @@ def _is_pointwise(body: RegionExpr, tensor: str, dtype: DType) -> bool:
     )
 
 
-def _with_blocks(
-    product: Region, name: str, fn: str, body: RegionExpr, source: Let, axis: str, role: Literal["m", "n"]
-) -> Region:
+def _with_blocks(product: Region, name: str, fn: str, body: RegionExpr, source: Let, place: Place) -> Region:
     """With the let and the output `name`_p, one fp32 of each block of `body`."""
-    part, width = f"{name}_p", BLOCK[role]
+    part, axis, width = f"{name}_p", place.axis, BLOCK[place.role]
     size = all_axes(product)[axis]
     count = ceildiv(size, expr(width))
     block, inner = f"{part}_b", f"{part}_j"

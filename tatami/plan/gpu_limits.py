@@ -267,6 +267,10 @@ def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
     ]
 
 
+MOST_REDUCED = 128
+"""Accumulators of a thread beside which it can reduce: ptxas keeps values in memory beside 192."""
+
+
 def block_rules(plan: MmaPlan | GpuSync) -> list[str]:
     """Why a plan does not reduce rows or columns of its results in blocks: a warp has whole ones where warpgroups of the wgmma
     template divide tiles of the product's own rows and columns."""
@@ -278,11 +282,15 @@ def block_rules(plan: MmaPlan | GpuSync) -> list[str]:
         "swap_ab": plan.swap_ab,
         f"tile {plan.tile[0]}x{plan.tile[1]}": bool(plan.tile[0] % 64 or plan.tile[1] % 64),
     }
-    return [
+    out = [
         f"{field}: rows and columns are reduced in blocks of 64, which one warpgroup has whole"
         for field, on in fields.items()
         if on
     ]
+    sharing = 1 if plan.schedule == "pingpong" else plan.consumers
+    if (own := plan.tile[0] * plan.tile[1] // (128 * sharing)) > MOST_REDUCED:
+        out.append(f"a thread with {own} accumulators has no registers for what it reduces: {MOST_REDUCED} at most")
+    return out
 
 
 def _sm80_rules(plan: Sm80Mma) -> list[str]:

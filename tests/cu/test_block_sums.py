@@ -416,6 +416,7 @@ PLANS: dict[str, tuple[Any, str]] = {
     "split": (sm90((128, 64, 64), 3, split_k=2), "split_k"),
     "exchanged": (sm90((128, 64, 64), 3, swap_ab=True), "swap_ab"),
     "tile": (sm90((128, 96, 64), 3), "tile 128x96"),
+    "large": (sm90((128, 192, 64), 2, persistent=True, overlap=True, schedule="pingpong"), "192 accumulators"),
     "another template": (sm80((64, 64, 64), 3, warp="32x32"), "Sm80Mma reduces no"),
 }
 

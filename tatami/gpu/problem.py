@@ -123,9 +123,9 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
     stores = words.stores({*view.batch.axes, *view.m.axes, *view.n.axes}, let_name, whole)
     blocks: dict[str, BlockFold] = {}
     for x in view.partials:
-        role: Literal["m", "n"] = "m" if x.axis in view.m.axes else "n"
+        along: Literal["m", "n"] = "m" if x.axis in view.m.axes else "n"
         top = blocks[x.top].ptr if x.top else ""
-        blocks[x.let] = _blocks(x, role, m if role == "m" else n, words, let_name, top)
+        blocks[x.let] = _blocks(x, along, m if along == "m" else n, words, let_name, top)
 
     def operand(ring: str, o: GemmOperand, group: Group) -> Operand | None:
         if why_not_plain(o, group, view.k):

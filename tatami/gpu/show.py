@@ -269,13 +269,7 @@ def statement_text(s: Stmt) -> str:
             return f"StRows {s.ptr}[{s.index}] = {s.regs} after {_t(s.in_token)}{ops}"
         case StBlocks():
             ops = "".join(f"; {x.name} = {show_expr(x.expr)}" for x in s.ops)
-
-            def what(f: BlockFold) -> str:
-                return f"exp({f.regs} - {f.top})" if f.top else f.regs
-
-            over = {"n": "64 columns", "m": "16 rows"}
-            folds = ", ".join(f"{f.ptr}[{f.index}] = {f.fn} of {what(f)} over {over[f.along]}" for f in s.folds)
-            return f"StBlocks {folds}{_inside(s.pred)} after {_t(s.in_token)}{ops}"
+            return f"StBlocks {', '.join(map(_fold, s.folds))}{_inside(s.pred)} after {_t(s.in_token)}{ops}"
         case StMatrix():
             over = f" over {s.fetched}" if s.fetched else ""
             return f"StMatrix {s.dst_smem} = {s.regs} of {s.ptr}{over}{_inside(s.pred)} after {_t(s.in_token)}"
@@ -292,6 +286,11 @@ def statement_text(s: Stmt) -> str:
             return f"Role {s.name}"
         case _:
             assert_never(s)
+
+
+def _fold(f: BlockFold) -> str:
+    what = f"exp({f.regs} - {f.top})" if f.top else f.regs
+    return f"{f.ptr}[{f.index}] = {f.fn} of {what} over {'64 columns' if f.along == 'n' else '16 rows'}"
 
 
 def _inside(axes: tuple[str, ...]) -> str:

@@ -31,7 +31,7 @@ def _lines() -> Iterator[str]:
     refused = [(n, w) for n, *_, w in (*test_verify.FAULTS, *test_verify.PIPELINING, *test_pair.FAULTS)]
     refused += [(n, w) for n, *_, w in test_gathered.FAULTS]
     refused += [(fault, w) for _, fault, *_, w in (*test_warpgroups.FAULTS, *test_pair_roles.FAULTS)]
-    refused += [(n, w) for n, (_, w) in test_block_sums.FAULTS.items()]
+    refused += [(n, w) for n, (_, w) in (test_block_sums.FAULTS | test_block_sums.OF_EXPONENTIALS).items()]
     refused += [(n, w) for n, (_, w) in test_stream_k.FAULTS.items()]
     reported = [(b.name, f"{b.check}: {b.words}") for b in BUGS]
     reported += [(n, f"{check}: {w}") for n, *_, check, w in test_gathered.BUGS]

@@ -129,7 +129,7 @@ def _by_producer(k: Kernel, s: CpAsync, o: Operand, mn: Side, inner: Side, ring:
             (f"{first_column} + box * {span}", f" + box * {rows * ring.row_bytes}") if boxes > 1 else (first_column, "")
         )
         l.add(f"const {kind} g_column = {cast(first)} + column;")
-        each = rows // step
+        each = -(-rows // step)
         together = TOGETHER["plain" if o.gather is None else "narrow" if narrow else "wide"]
         unroll = "TT_UNROLL" if each <= together else f"TT_UNROLL_BY({together})"
         with l.block(f"{unroll} for (int i = 0; i < {each}; ++i)"):
@@ -140,4 +140,6 @@ def _by_producer(k: Kernel, s: CpAsync, o: Operand, mn: Side, inner: Side, ring:
             copy = f"tt_cp_async_{s.width * size}" if s.width * size > 2 else "tt_copy_2"
             bytes_ = s.width * size
             read = f"{' && '.join(tests)} ? {bytes_} : 0" if tests else str(bytes_)
+            if rows % step:
+                l.add(f"if (row + {step} * i < {rows})")
             l.add(f"{copy}({dst}, {source} + ({element}), {read});")

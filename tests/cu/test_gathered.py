@@ -68,6 +68,8 @@ CASES: dict[str, tuple[Product | Conv, Sm90Mma]] = {
     "a box and 2 bytes": (Product(130, 1531, 80), sm90((128, 128, 64), 2, **TWO, **TILES, **B)),
     "2 bytes and 4": (Product(70, 66, 129, "tn"), sm90((64, 64, 32), 3, **ONE, **BOTH)),
     "transposed": (Product(132, 68, 70, "tt"), sm90((128, 64, 64), 2, width=4, **TWO, **BOTH)),
+    "rows that threads do not divide": (Product(70, 76, 136, "nt"), sm90((64, 40, 64), 3, width=8, **ONE, **TILES, **BOTH)),
+    "fewer rows than threads in a column": (Product(200, 24, 80, "nt"), sm90((64, 8, 32), 4, width=8, **ONE, **B)),
     "one block": (Product(64, 66, 14, "nt"), sm90((64, 64, 64), 3, **ONE, **TILES, **BOTH)),
     "turns": (Product(200, 136, 130, "nt"), sm90((64, 64, 64), 3, schedule="pingpong", **TWO, **TILES, **STAGED, **BOTH)),
     "a batch": (Product(70, 72, 60, batch=3), sm90((64, 64, 64), 2, **ONE, **TILES, **BOTH)),

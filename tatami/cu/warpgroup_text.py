@@ -11,6 +11,9 @@ from tatami.cu.ring_text import slot_pitch
 from tatami.cu.wgmma_text import KIND, OPERAND
 from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaFetch, TmaLoad, TmaStore, Wgmma
 
+FEW_BOXES = 4
+"""Of a slot, whose loads stand one after the other."""
+
 
 def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l: Lines) -> None:
     """Of a shared operand each CTA loads its part: rows of the one box, or some of the boxes, to the same place in all."""
@@ -56,7 +59,8 @@ def _boxes_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, coor
     coords[0] += f" + {ring.row_bytes // 2} * box"
     start = f"{rank} * {boxes}" if s.share else "0"
     stop = f"({rank} + 1) * {boxes}" if s.share else str(boxes)
-    l.add(f"for (int box = {start}; box < {stop}; ++box)")
+    rolled = "TT_ROLLED " if boxes > FEW_BOXES else ""  # each one unrolled takes registers of a producer that has few
+    l.add(f"{rolled}for (int box = {start}; box < {stop}; ++box)")
     l.add(f"  {call}({slot} + box * {ring.slot_bytes // s.boxes}, &{s.desc}, {', '.join(coords)}, {barrier}{to});")
 
 

@@ -30,7 +30,7 @@ from tatami.gpu.sm90_pair import lower_sm90_pair
 from tatami.gpu.stream import lower_stream
 from tatami.gpu.stream_ir import Param
 from tatami.plan.ir import GpuStream, Guarded, Pass, Sm80Pair, Sm90Pair
-from tatami.plan.pair_limits import PairPlan, pair_limits, pair_rules, registers_of_weights
+from tatami.plan.pair_limits import PairPlan, pair_limits, pair_rules
 from tatami.region.ir import Binary, Cast, Iter, Let, Read, Reduce, Ref, Region, RegionExpr, Yield
 from tatami.region.ir import Target as Output
 from tatami.region.pair_view import PairView, pair_view
@@ -49,7 +49,7 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
     if isinstance(view, str):
         raise fail("InvalidPlan", region.name, f"no pair of products to stream: {view}", "use a plan of kind gpu_stream")
     refuse(region.name, "InvalidPlan", pair_rules(plan, view))
-    refuse(region.name, "ResourceExceeded", pair_limits(plan, target, registers_of_weights(view)))
+    refuse(region.name, "ResourceExceeded", pair_limits(plan, view, target))
     p, w, beside = pair_problem(region, view, choice.conditions)
     parts = _parts(region, view, p, plan.split) if plan.split > 1 else None
     rows = beside if parts is None else parts.rows

@@ -66,7 +66,7 @@ def in_parts(region: Region, v: PairView, p: Problem, places: dict[str, Expr], s
     after = _join(region, v, axes, outer, shapes, split)
     scratch = tuple((n, product(shape) * DType.fp32.itemsize) for n, shape in zip((PARTS, ROWS), shapes, strict=True))
     statistics = tuple(StRows(rows, rows_at + i, (), which, Token("tE", LAST)) for i, which in enumerate(("top", "total")))
-    return Parts(problem, statistics, after, elementwise(after), scratch)
+    return Parts(problem, statistics, after, elementwise(after, split), scratch)
 
 
 def _join(

@@ -21,6 +21,9 @@ from tatami.region.walk import nodes, used_lets
 
 THREADS = 256
 VECTOR_BYTES = 16
+MANY = 16
+MANY_RESULTS = 4
+"""Results of a thread where they are sums of more than MANY parts: it holds an element of each part for each of them."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -58,19 +61,21 @@ def split_region(region: Region, plan: Sm80Mma | Sm90Mma, acc: str) -> Split:
         ),
         lets=tuple(summed if x is let else x for x in region.lets),
     )
-    return Split(first, second, elementwise(second), (parts, product(shape) * plan.split_k * let.dtype.itemsize))
+    return Split(first, second, elementwise(second, plan.split_k), (parts, product(shape) * plan.split_k * let.dtype.itemsize))
 
 
 def read_tensors(lets: tuple[Let, ...] | list[Let]) -> set[str]:
     return {e.tensor for x in lets for e in nodes(x.expr) if isinstance(e, Read)}
 
 
-def elementwise(region: Region) -> GpuStream:
-    """A pass per let that leaves; the others are computed where they are used."""
+def elementwise(region: Region, parts: int) -> GpuStream:
+    """A pass per let that leaves; the others are computed where they are used. `parts`: terms of the sum for each result."""
     leaving = {y.source for y in region.yields}
     used = {n for x in region.lets for n in used_lets(x.expr)}
     storage: dict[str, Storage] = {
         x.name: "recompute" if x.name not in leaving else "row" if x.name in used else "register" for x in region.lets
     }
     passes = tuple(Pass(x.axes, (x.name,)) for x in region.lets if x.name in leaving)
-    return GpuStream((), passes, storage, THREADS, VECTOR_BYTES)
+    memrefs = [*(p.memref for p in region.inputs), *(t.memref for t in region.outputs)]
+    most = VECTOR_BYTES if parts <= MANY else MANY_RESULTS * min(m.dtype.itemsize for m in memrefs)
+    return GpuStream((), passes, storage, THREADS, min(VECTOR_BYTES, most))

@@ -90,7 +90,7 @@ def stream_region(region: Region, plan: Sm90Mma, p: Problem, cut: Cut) -> Split:
         lets=(summed, *others),
         yields=tuple(_moved(y, region, here) for y in region.yields) if moved else region.yields,
     )
-    return Split(first, after, elementwise(after), (pieces, product(shape) * cut.most * let.dtype.itemsize))
+    return Split(first, after, elementwise(after, cut.most), (pieces, product(shape) * cut.most * let.dtype.itemsize))
 
 
 def _tile(plan: Sm90Mma, p: Problem, sizes: dict[str, Expr]) -> Expr:

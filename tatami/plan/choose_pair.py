@@ -14,7 +14,7 @@ from tatami.core.target import Target
 from tatami.plan.gpu_limits import MAX_SPLIT, sm80_instruction
 from tatami.plan.ir import Guarded, Rejected, Sm80Pair, Sm90Pair
 from tatami.plan.pair_estimate import pair_estimate
-from tatami.plan.pair_limits import MAX_SECTION, PairPlan, pair_limits, pair_rules, registers_of_weights
+from tatami.plan.pair_limits import MAX_SECTION, PairPlan, pair_limits, pair_rules
 from tatami.plan.pair_work import balanced_section
 from tatami.plan.passes import size_at
 from tatami.region.ir import Read, Region
@@ -93,7 +93,7 @@ def tunable_pairs(region: Region, target: Target, sizes: Mapping[str, int]) -> t
     view, _ = found
     tiles = tuple((consumers, keys) for consumers in (1, 2, 3) for keys in range(32, 257, 16))
     plans = _role_plans(region, view, target, sizes, tiles)
-    fits = [p for p in plans if not [*pair_rules(p, view), *pair_limits(p, target, registers_of_weights(view))]]
+    fits = [p for p in plans if not [*pair_rules(p, view), *pair_limits(p, view, target)]]
     return _ranked([(p, pair_estimate(region, view, p, target, sizes)) for p in fits], target)
 
 
@@ -135,7 +135,7 @@ def _candidates(
     fits: list[Fit] = []
     for alike in _of_one_tile(plans):
         found = [(p, pair_estimate(region, view, p, target, sizes)) for p in alike]
-        whys = [[*pair_rules(p, view), *pair_limits(p, target, registers_of_weights(view))] for p in alike]
+        whys = [[*pair_rules(p, view), *pair_limits(p, view, target)] for p in alike]
         able = [f for f, why in zip(found, whys, strict=True) if not why]
         if able:
             least = min(e["total"] for _, e in able)
@@ -213,6 +213,8 @@ def _role_plans(
 
 REGISTERS = {1: (56, 224), 2: (24, 240), 3: (32, 160)}
 """setmaxnreg of producer and consumers by the number of consumers (notes: gpu §4)."""
+PARTS_REGISTERS = REGISTERS | {2: (40, 232)}
+"""The same where a tile's keys are shared out: its producer counts them too."""
 
 
 def _in_parts(
@@ -229,8 +231,9 @@ def _in_parts(
         tiles, blocks = batch * -(-rows // plan.tile[0]), -(-keys // plan.tile[2])
         split = min(MAX_SPLIT, target.sms // max(1, tiles), blocks // 2)
         if split > 1 and tiles == batch:
-            whole = msgspec.structs.replace(plan, section=0) if isinstance(plan, Sm90Pair) else plan
-            out.append(msgspec.structs.replace(whole, split=split))
+            if isinstance(plan, Sm90Pair):
+                plan = msgspec.structs.replace(plan, section=0, registers=PARTS_REGISTERS[plan.consumers])
+            out.append(msgspec.structs.replace(plan, split=split))
     return out
 
 

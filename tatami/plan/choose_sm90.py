@@ -15,7 +15,15 @@ import msgspec
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute, var
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import MemRef, address
-from tatami.plan.gpu_limits import BARRIER_BYTES, STORE_ROWS, STORE_SLOTS, span_columns, tile_chunks
+from tatami.plan.gpu_limits import (
+    BARRIER_BYTES,
+    FEWER_ACCUMULATORS,
+    STORE_ROWS,
+    STORE_SLOTS,
+    STORED_ACCUMULATORS,
+    span_columns,
+    tile_chunks,
+)
 from tatami.plan.ir import Loader
 from tatami.region.boxes import MATRIX, Boxed, NoWay, strides_of, way_of
 from tatami.region.gemm_view import (
@@ -244,7 +252,7 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
     GATHERED_ROWS, whose places its registers hold, and of operands by threads none for other CTAs. A warpgroup with more accumulators than 128 leaves no registers
     for results that are stored one by one; with more than 96 none for what is kept from one group of rows to the next, nor,
     in a cluster, for addresses that are made of quotients."""
-    even = _are_even(region, view)
+    even = are_even(region, view)
     sides = ((view.lhs, view.m), (view.rhs, view.n))
     ways = [way_of(region, view, o, g) for o, g in sides]
     majors = tuple(None if isinstance(way, Pixels) else major_of(o, g, view.k) for way, (o, g) in zip(ways, sides))
@@ -255,7 +263,8 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
         a, b = majors[::-1] if shape.swap_ab else majors
         boxes = ((a, shape.tile[0] // shape.cluster[1]), (b, shape.tile[1] // shape.cluster[0]))
         sharing = 1 if shape.schedule == "pingpong" else shape.consumers
-        most = 96 if view.groups is not None or (not even and shape.cluster != (1, 1)) else 128
+        fewer = view.groups is not None or (not even and shape.cluster != (1, 1))
+        most = FEWER_ACCUMULATORS if fewer else STORED_ACCUMULATORS
         crowded = shape.tile[0] * shape.tile[1] // (128 * sharing) > most
         walked = (shape.cluster[1] > 1, shape.cluster[0] > 1)
         if any(many and major is None for many, major in zip(walked, (a, b))):
@@ -269,7 +278,7 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
     return out
 
 
-def _are_even(region: Region, view: GemmView) -> bool:
+def are_even(region: Region, view: GemmView) -> bool:
     """Does each result lie a number of rows and columns of the product away from the first one?"""
     for y in region.yields:
         _, at, axes = _result(region, y)

@@ -2,7 +2,7 @@
 
 Shared memory: one slot of A and B is BM*BK + BK*BN elements (spec 5 §4.2). Registers per thread: accumulators
 BM*BN/threads, the fragments of two steps (of four for `fma`), and addresses: some of them once, some for each step of BK
-(`tests/cu/every_plan.json` has what ptxas takes). STOP rules of spec 3 §11 hold for SM80
+(`tests/cu/every_plan.json` and `tests/cu/legal_plans.jsonl` have what ptxas takes). STOP rules of spec 3 §11 hold for SM80
 (80 % of shared memory, at least 2 CTAs per SM); SM90 has the hard limits only (D2.12).
 """
 
@@ -24,6 +24,25 @@ SPILLED = 16
 """Registers beyond those, of addresses: a plan may have them in memory, the planner offers none that does."""
 KEPT = 24
 """Registers of addresses that are kept from one group of rows to the next."""
+LEAST_REGISTERS = 24
+"""That setmaxnreg leaves a thread."""
+PRODUCER_REGISTERS = {1: 40, 2: 40, 3: 32}
+"""The fewest of a producer, which counts tiles and parts of k, by its consumers; with fewer ptxas spills."""
+STORED_REGISTERS = 24
+"""Registers of a consumer whose results are stored one by one, for their addresses: with fewer ptxas spills."""
+SPARE, COPIED_SPARE = 24, 48
+"""Registers of a consumer beside its estimate, and where the producer's threads copy: ptxas hoists what it can. A plan without
+them has no more to give."""
+ALONE_SPARE, MOST_ALONE = 24, 224
+"""Of one consumer: more to spare, since ptxas begins with 255 registers for each thread of such a kernel, but no more than the
+pairs of public kernels give it."""
+COPIER_REGISTERS = 80
+"""The fewest of a producer whose threads copy, for the places that they copy from."""
+INSTRUCTION_REGISTERS = 26
+"""Beside the accumulators of one wgmma: ptxas takes none where a kernel has fewer to start with."""
+STORED_ACCUMULATORS, FEWER_ACCUMULATORS = 128, 96
+"""Of a warpgroup that stores results one by one; the fewer where it is alone, or keeps more beside them. With more ptxas spills, or
+serialises wgmma (C7514)."""
 MAX_CLUSTER = 8
 MAX_EDGE_DEPTH = 4
 BARRIER_BYTES = 1024
@@ -116,6 +135,11 @@ def smem_of(plan: MmaPlan | GpuSync, dtype: DType) -> int:
             return (bm * (bk + 1) + bk * bn) * dtype.itemsize
 
 
+def accumulators_of(plan: Sm90Mma) -> int:
+    """Registers of a consumer thread for its part of a tile."""
+    return plan.tile[0] * plan.tile[1] // (128 * (1 if plan.schedule == "pingpong" else max(1, plan.consumers)))
+
+
 def registers_of(plan: MmaPlan | GpuSync) -> int:
     """Estimated registers per (consumer) thread."""
     bm, bn, _ = plan.tile
@@ -127,9 +151,8 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
                 return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40 + kept
             return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 34 + plan.tile[2] // 16 * 8 + kept
         case Sm90Mma():
-            accumulators = bm * bn // (128 * (1 if plan.schedule == "pingpong" else plan.consumers))
             # Of exchanged operands, neighbours in a thread's registers are rows apart: each has an address of 64 bits.
-            return accumulators * (3 if plan.swap_ab else 1) + 40
+            return accumulators_of(plan) * (3 if plan.swap_ab else 1) + 40
         case GpuSync():
             mm, mn = bm // plan.block[0], bn // plan.block[1]
             return mm * mn + mm + mn + 32
@@ -182,19 +205,44 @@ def spills(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
 def hard_limits(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
     """Resources that the machine does not have, with both numbers."""
     n = needs(plan, dtype, target)
-    shared = isinstance(plan, Sm90Mma)
-    return [*limits(n, target, warps_share=shared), *(register_limits(plan, n, target) if isinstance(plan, Sm90Mma) else [])]
+    if not isinstance(plan, Sm90Mma):
+        return limits(n, target)
+    return [
+        *limits(n, target, warps_share=True),
+        *register_limits(plan, n.threads, role_registers(plan, target), plan.tile[1], target),
+    ]
 
 
-def register_limits(plan: Sm90Mma | Sm90Pair, n: Needs, target: Target) -> list[str]:
-    """Of warpgroups that hand registers to each other."""
+def role_registers(plan: Sm90Mma, target: Target) -> tuple[int, int]:
+    """The fewest of a thread of the producer and of a consumer: the estimate, and some to spare where there are more."""
+    copies = "cp_async" in plan.loads
+    least = registers_of(plan) + (STORED_REGISTERS if plan.epilogue_store == "direct" else 0)
+    spare = (COPIED_SPARE if copies else SPARE) + (ALONE_SPARE if plan.consumers == 1 else 0)
+    producer = COPIER_REGISTERS if copies else PRODUCER_REGISTERS[plan.consumers]
+    return producer, with_spare(plan, least, spare, threads_of(plan), target)
+
+
+def with_spare(plan: Sm90Mma | Sm90Pair, least: int, spare: int, threads: int, target: Target) -> int:
+    """Of a thread of a consumer, some to spare beside `least`, or as many as there are beside its producer."""
+    pool = target.registers_per_sm // threads // 8 * 8 * threads
+    most = (pool // 128 - plan.registers[0]) // max(1, plan.consumers) // 8 * 8
+    if plan.consumers == 1:
+        most = MOST_ALONE if least <= MOST_ALONE else least + spare
+    return max(least, min(least + spare, most))
+
+
+def register_limits(plan: Sm90Mma | Sm90Pair, threads: int, fewest: tuple[int, int], columns: int, target: Target) -> list[str]:
+    """Of warpgroups that hand registers to each other. `columns`: of the widest wgmma."""
     out = []
     total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
-    pool = target.registers_per_sm // n.threads // 8 * 8 * n.threads  # what its threads start with: the same number each
-    if total > pool:
-        out.append(f"setmaxnreg needs {total} registers > {pool} that {n.threads} threads start with")
-    if n.registers > plan.registers[1]:
-        out.append(f"{n.registers} registers per consumer thread > setmaxnreg {plan.registers[1]}")
+    first = target.registers_per_sm // threads // 8 * 8  # of each thread, the same number
+    if total > first * threads:
+        out.append(f"setmaxnreg needs {total} registers > {first * threads} that {threads} threads start with")
+    if (taken := columns // 2 + INSTRUCTION_REGISTERS) > first:
+        out.append(f"wgmma of {columns} columns takes {taken} registers > {first} that each of {threads} threads starts with")
+    for role, least, has in zip(("producer", "consumer"), fewest, plan.registers):
+        if least > has:
+            out.append(f"{least} registers per {role} thread > setmaxnreg {has}")
     return out
 
 
@@ -251,6 +299,7 @@ def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
     """Why a plan does not take rows in groups: a tile is then computed in parts that begin and end where a group does."""
     if isinstance(plan, GpuSync):
         return ["gpu_sync does not take rows in groups"]
+    crowded = crowded_rules(plan, "what is kept from one group of rows to the next") if isinstance(plan, Sm90Mma) else []
     fields = {"split_k": plan.split_k > 1, "async.epilogue_overlap": plan.async_.epilogue_overlap}
     if isinstance(plan, Sm80Mma):
         fields["async.enable false"] = not plan.async_.enable
@@ -262,9 +311,8 @@ def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
             "loads cp_async": "cp_async" in plan.loads,
             "stream_k": plan.stream_k is not None,
         }
-    return [
-        f"{field}: rows in groups are computed group by group, within a tile of one CTA" for field, on in fields.items() if on
-    ]
+    why = "rows in groups are computed group by group, within a tile of one CTA"
+    return [*(f"{field}: {why}" for field, on in fields.items() if on), *crowded]
 
 
 MOST_REDUCED = 128
@@ -353,7 +401,7 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
         out.append(f"BM = {bm} is not a multiple of 64 x {sharing} consumer warpgroups (1..3) that share it")
     if bm > 256 or bn > 256:
         out.append(f"tile {bm}x{bn}: a TMA box has at most 256 rows")
-    out += [*register_rules(plan), *_cluster_rules(plan)]
+    out += [*register_rules(plan), *_cluster_rules(plan), *crowded_rules(plan)]
     if plan.schedule == "pingpong" and (plan.consumers != 2 or not plan.persistent or not plan.async_.epilogue_overlap):
         out.append(
             f"schedule pingpong: 2 consumers that take persistent tiles in turns, with epilogue_overlap, not {plan.consumers}"
@@ -364,6 +412,9 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
         out.append(
             f"epilogue_load tma: what is fetched lies where results do, which epilogue_store {plan.epilogue_store} has not"
         )
+    if plan.swap_ab and plan.epilogue_store == "direct" and plan.cluster != (1, 1):
+        why = "exchanged results that are stored one by one have addresses for which ptxas serialises wgmma (C7514)"
+        out.append(f"swap_ab in a cluster of {plan.cluster[0]}x{plan.cluster[1]}: {why}")
     if plan.wait_depth not in (0, 1):
         out.append(f"wait_depth {plan.wait_depth} is neither 0 nor 1")
     return out + _stream_k_rules(plan)
@@ -391,7 +442,25 @@ def _stream_k_rules(plan: Sm90Mma) -> list[str]:
 
 
 def register_rules(plan: Sm90Mma | Sm90Pair) -> list[str]:
-    return [f"setmaxnreg {r} is not a multiple of 8 in 24..256" for r in plan.registers if r % 8 or not 24 <= r <= 256]
+    least, most = LEAST_REGISTERS, MOST_REGISTERS + 1
+    out = [
+        f"setmaxnreg {r} is not a multiple of 8 in {least}..{most}" for r in plan.registers if r % 8 or not least <= r <= most
+    ]
+    if plan.registers[0] > plan.registers[1]:
+        out.append(f"setmaxnreg {plan.registers[0]} of the producer > {plan.registers[1]} of a consumer")
+    return out
+
+
+def crowded_rules(plan: Sm90Mma, beside: str = "", stored: bool = True) -> list[str]:
+    """Whether a warpgroup has registers for its accumulators, the addresses of exchanged ones, and what is kept `beside`; with
+    `stored` where results are stored one by one."""
+    fewer = beside or (stored and plan.consumers == 1)
+    most, has = FEWER_ACCUMULATORS if fewer else STORED_ACCUMULATORS, accumulators_of(plan) * (3 if plan.swap_ab else 1)
+    if has <= most or (stored and plan.epilogue_store != "direct"):
+        return []
+    of = "accumulators and their addresses" if plan.swap_ab else "accumulators"
+    how = " that stores results one by one" if stored else ""
+    return [f"{has} {of} of a warpgroup{how} > {most} that it has registers for{' beside ' if beside else ''}{beside}"]
 
 
 def _cluster_rules(plan: Sm90Mma) -> list[str]:
@@ -401,6 +470,8 @@ def _cluster_rules(plan: Sm90Mma) -> list[str]:
         return [f"cluster {cm}x{cn} is outside 1..{MAX_CLUSTER} CTAs, the portable size"]
     if cm * cn > 1 and not plan.persistent:
         out.append(f"cluster {cm}x{cn} needs persistent tiles: all its CTAs do the same number of them")
+    if min(cm, cn) > 1:
+        out += crowded_rules(plan, f"its places along both sides of the cluster {cm}x{cn}")
     for operand, axis, count in (("a", "n", cn), ("b", "m", cm)):
         if plan.multicast in (operand, "both") and count == 1:
             out.append(f"multicast {plan.multicast}: {operand} is shared along {axis}, where the cluster {cm}x{cn} has one CTA")

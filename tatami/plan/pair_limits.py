@@ -8,6 +8,7 @@ from tatami.core.expr import free_vars
 from tatami.core.target import Target
 from tatami.plan.gpu_limits import (
     BARRIER_BYTES,
+    LEAST_REGISTERS,
     MAX_SPLIT,
     MOST_REGISTERS,
     Needs,
@@ -17,9 +18,11 @@ from tatami.plan.gpu_limits import (
     register_rules,
     resident,
     sm80_instruction,
+    with_spare,
 )
 from tatami.plan.ir import Sm80Pair, Sm90Pair
-from tatami.region.ir import Read
+from tatami.plan.passes import HEAVY
+from tatami.region.ir import Read, Unary
 from tatami.region.pair_view import PairView
 from tatami.region.walk import nodes
 
@@ -28,6 +31,20 @@ DIRECT_REGISTERS = 50
 """What arithmetic of direct weights takes, and what they read of a row or a key: with fewer ptxas spills."""
 PLACE_REGISTERS = 95
 """The same where something is read at each place, as a mask is."""
+MANY_KEYS, MANY_KEYS_REGISTERS = 128, 16
+"""More of them for each consumer of a block of more keys."""
+PARTS_REGISTERS = 32
+"""The fewest of a producer that counts parts of keys."""
+READ_REGISTERS = 8
+"""For what is read at each place, beside a register for every other place while the next scores are multiplied."""
+HEAVY_REGISTERS = 16
+"""Of scores that are made by a function of many instructions (a soft cap's tanh)."""
+MIXED_REGISTERS = 32
+"""Of one consumer whose tiles are parts of keys, or of several batches."""
+KNOWN_REGISTERS = 16
+"""Where an input says which keys there are."""
+SPARE_REGISTERS = 16
+"""Of a consumer beside the estimate, as `gpu_limits.SPARE`."""
 WARP_PLACE_REGISTERS = 24
 """What a warp of 32 rows takes for that beside two first products; with fewer ptxas spills."""
 MAX_SECTION = 1024
@@ -137,22 +154,40 @@ def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
     return out
 
 
-def registers_of_weights(view: PairView) -> int:
-    """Of a consumer thread, beside those of any pair."""
-    if not view.direct:
-        return 0
+def registers_of_weights(view: PairView, plan: PairPlan) -> int:
+    """Of a consumer thread, beside those of any pair: what ptxas was found to take, for it hoists what comes from memory, and
+    more of it in a kernel of one consumer, whose threads could have 255 registers each."""
     parts = [view.score, *(x.expr for x in view.lets), *([view.excluded] if view.excluded is not None else [])]
     places = [frozenset().union(*map(free_vars, n.map)) for e in parts for n in nodes(e) if isinstance(n, Read)]
-    return PLACE_REGISTERS if any({view.rows, view.keys} <= at for at in places) else DIRECT_REGISTERS
+    at_places = any({view.rows, view.keys} <= at for at in places)
+    if view.direct:
+        more = MANY_KEYS_REGISTERS if isinstance(plan, Sm90Pair) and plan.tile[2] > MANY_KEYS else 0
+        return more + (PLACE_REGISTERS if at_places else DIRECT_REGISTERS)
+    if not isinstance(plan, Sm90Pair):
+        return 0
+    alone, keys = plan.consumers == 1, plan.tile[2]
+    out = keys // 4 + READ_REGISTERS if at_places and plan.overlap else 0
+    if any(isinstance(n, Unary) and n.fn in HEAVY for e in parts for n in nodes(e)):
+        out += HEAVY_REGISTERS + (keys // 2 if alone else 0)
+    if alone and plan.overlap and (plan.split > 1 or plan.section):
+        out += MIXED_REGISTERS
+    return out + (KNOWN_REGISTERS if view.known else 0)
 
 
-def pair_limits(plan: PairPlan, target: Target, of_weights: int = 0) -> list[str]:
-    """`of_weights`: registers, as `registers_of_weights` says."""
+def role_registers_of_pair(plan: Sm90Pair, view: PairView, target: Target) -> tuple[int, int]:
+    """The fewest of a thread of the producer and of a consumer."""
+    producer = PARTS_REGISTERS if plan.split > 1 else LEAST_REGISTERS
+    least = needs_of_pair(plan, target).registers + registers_of_weights(view, plan)
+    return producer, with_spare(plan, least, SPARE_REGISTERS, threads_of_pair(plan), target)
+
+
+def pair_limits(plan: PairPlan, view: PairView, target: Target) -> list[str]:
     n = needs_of_pair(plan, target)
     if isinstance(plan, Sm90Pair):
-        n = msgspec.structs.replace(n, registers=n.registers + of_weights)
-        return [*limits(n, target, warps_share=True), *register_limits(plan, n, target)]
-    if plan.warp_rows == 32 and plan.others and of_weights == PLACE_REGISTERS:
+        fewest = role_registers_of_pair(plan, view, target)
+        n = msgspec.structs.replace(n, registers=n.registers + registers_of_weights(view, plan))
+        return [*limits(n, target, warps_share=True), *register_limits(plan, n.threads, fewest, max(plan.tile[1:]), target)]
+    if plan.warp_rows == 32 and plan.others and registers_of_weights(view, plan) == PLACE_REGISTERS:
         n = msgspec.structs.replace(n, registers=n.registers + WARP_PLACE_REGISTERS)
     spills = [f"{n.registers} registers per thread > {MOST_REGISTERS}"] if n.registers > MOST_REGISTERS else []
     return limits(n, target) or spills

@@ -9,8 +9,9 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
 from tatami.plan.choose_convolution import find_planes, find_winograd
+from tatami.plan.choose_sm90 import are_even, residuals
 from tatami.plan.choose_window import not_lying, not_whole
-from tatami.plan.gpu_limits import group_rules, hard_limits, shape_rules
+from tatami.plan.gpu_limits import crowded_rules, group_rules, hard_limits, shape_rules
 from tatami.plan.ir import (
     AMX_TILE,
     DOT_COUNT,
@@ -34,9 +35,9 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
-from tatami.plan.pair_limits import pair_limits, pair_rules, registers_of_weights
+from tatami.plan.pair_limits import pair_limits, pair_rules
 from tatami.plan.schedule_rules import invalid_plan, schedule_rules
-from tatami.region.gemm_view import gemm_view
+from tatami.region.gemm_view import GemmView, gemm_view
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
 from tatami.region.matrix import side_matrix
@@ -210,7 +211,7 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
     if (plan.first, plan.second) != (found.first, found.second):
         why = f"the pair {plan.first}, {plan.second}; the Region has {found.first}, {found.second}"
         yield invalid_plan(region, why, "name the Region's pair")
-    yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, target, registers_of_weights(found)))
+    yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, found, target))
 
 
 def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]]) -> Iterator[Diagnostic]:
@@ -260,6 +261,16 @@ def _window(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnos
         yield from _width(plan, region, target)
 
 
+def _crowded(plan: Sm90Mma, region: Region, view: GemmView) -> list[str]:
+    """What of the Region a warpgroup keeps beside its accumulators."""
+    out = []
+    if plan.cluster != (1, 1) and not are_even(region, view):
+        out += crowded_rules(plan, "addresses that are made of quotients")
+    if plan.persistent and not plan.async_.epilogue_overlap and plan.epilogue_load == "direct" and residuals(view):
+        out += crowded_rules(plan, "what it reads for each result, while its producer waits", stored=False)
+    return out
+
+
 def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target) -> Iterator[Diagnostic]:
     if target.kind != "cuda" or (isinstance(plan, Sm90Mma) and target.isa != "sm90"):
         yield invalid_plan(region, f"a plan for {plan.arch} on target {target.name}", "use a plan of the target's kind")
@@ -269,8 +280,11 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
         return
     view = gemm_view(region)  # what lies in shared memory is not yet cast
     dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32 if isinstance(view, str) else view.lhs.dtype
-    in_groups = group_rules(plan) if not isinstance(view, str) and view.groups is not None else []
-    yield from _rules(region, [*shape_rules(plan), *in_groups], lambda: hard_limits(plan, dtype, target))
+    broken = shape_rules(plan)
+    if not isinstance(view, str):
+        broken += group_rules(plan) if view.groups is not None else []
+        broken += _crowded(plan, region, view) if isinstance(plan, Sm90Mma) else []
+    yield from _rules(region, broken, lambda: hard_limits(plan, dtype, target))
     known = {*all_axes(region), "m", "n", "k", "b"}
     for axis in (*plan.bind, *plan.predicate_tail):
         if axis.split(".")[0] not in known:

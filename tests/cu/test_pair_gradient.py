@@ -26,7 +26,7 @@ from tatami.gpu.verify import verify_kernel
 from tatami.plan.choose import plan_key
 from tatami.plan.choose_pair import estimate_of_pair, pair_plans
 from tatami.plan.ir import Guarded, Sm80Pair, Sm90Pair
-from tatami.plan.pair_limits import pair_limits, pair_rules, registers_of_weights
+from tatami.plan.pair_limits import pair_limits, pair_rules
 from tatami.plan.rename import kept_choices
 from tatami.region.ir import Region
 from tatami.region.pair_view import PairView, pair_view
@@ -233,21 +233,22 @@ def test_a_plan_says_which_products_it_has_and_what_they_share() -> None:
 
 
 def test_tiles_that_registers_or_shared_memory_do_not_hold_are_refused() -> None:
-    plan = plan_for(region_of(gradient(tt.fp16)))
+    plain = region_of(gradient(tt.fp16))
+    plan, view = plan_for(plain), view_of(plain)
     wide = msgspec.structs.replace(plan, tile=(128, 64, 64), warp_rows=32)
-    assert any(why.startswith("296 registers per thread > 255") for why in pair_limits(wide, PRESETS["sm80"]))
-    over = role_plan(region_of(gradient(tt.fp16)), tile=(128, 64, 112))
+    assert any(why.startswith("296 registers per thread > 255") for why in pair_limits(wide, view, PRESETS["sm80"]))
+    over = role_plan(plain, tile=(128, 64, 112))
     region = region_of(gradient(tt.fp16, mask="given"), target="sm90")
-    given = registers_of_weights(view_of(region))
-    assert pair_limits(over, PRESETS["sm90"], 50) == ["254 registers per consumer thread > setmaxnreg 240"]
-    assert pair_limits(role_plan(region, tile=(128, 64, 80)), PRESETS["sm90"], given) == [
+    given = view_of(region)
+    assert pair_limits(over, view, PRESETS["sm90"]) == ["254 registers per consumer thread > setmaxnreg 240"]
+    assert pair_limits(role_plan(region, tile=(128, 64, 80)), given, PRESETS["sm90"]) == [
         "259 registers per consumer thread > setmaxnreg 240"
     ]
     two = msgspec.structs.replace(plan, tile=(128, 64, 32), warp_rows=32)
-    assert pair_limits(two, PRESETS["sm80"]) == []
-    assert pair_limits(two, PRESETS["sm80"], given) == ["256 registers per thread > 255"]
+    assert pair_limits(two, view, PRESETS["sm80"]) == []
+    assert pair_limits(two, given, PRESETS["sm80"]) == ["256 registers per thread > 255"]
     deep = msgspec.structs.replace(plan, tile=(64, 256, 64), depth=256, stages=2)
-    assert any("shared" in why or "smem" in why for why in pair_limits(deep, PRESETS["sm80"]))
+    assert any("shared" in why or "smem" in why for why in pair_limits(deep, view, PRESETS["sm80"]))
 
 
 # -- protocol and machine code ---------------------------------------------------------------------

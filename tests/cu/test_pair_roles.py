@@ -25,6 +25,8 @@ from tatami.gpu.ir import Kernel
 from tatami.gpu.pair import lower_pair
 from tatami.gpu.verify import verify_kernel
 from tatami.plan.choose import plan_key
+from tatami.plan.choose_pair import pair_plans
+from tatami.plan.gpu_limits import MAX_SPLIT
 from tatami.plan.ir import Guarded, Sm80Pair, Sm90Pair
 from tatami.region.ir import Region
 from tatami.region.pair_view import PairView, pair_view
@@ -205,6 +207,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"split": 2, "section": 2}, "parts of the keys are not mixed"),
     ({"split": 33}, "split 33 is outside 1..32"),
     ({"registers": (40, 240)}, "> 64512 that 384 threads start with"),
+    ({"registers": (24, 232), "split": 2}, "32 registers per producer thread > setmaxnreg 24"),
+    ({"registers": (40, 112), "keys": 64}, "128 registers per consumer thread > setmaxnreg 112"),
 ]
 
 
@@ -241,6 +245,23 @@ def test_its_machine_code_at_every_depth(width: int, keys: int, fields: dict[str
     assert ops["HGMMA"] == 2 * (width // 16 + keys // 16) and ops["UTMALDG"] >= 3
     assert ops["USETMAXREG"] == 2 and ops["STL"] == ops["LDL"] == ops["HMMA"] == ops["LDGSTS"] == 0
     assert ops["MUFU"] >= 2 * keys // 2, "an exponential a score"
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+def test_a_mask_leaves_the_planner_fewer_keys_of_which_none_spills() -> None:
+    """What is read at each place takes registers: a block has 128 keys, where it has 176 without a mask."""
+    g = tt.Graph("masked")
+    q, k, v = (g.input(n, ("B", 2, "S", 128), tt.fp16) for n in "qkv")
+    g.output("y", q.attention(k, v, g.input("m", ("B", 1, "S", "S"), tt.fp16).expand(("B", 2, "S", "S"))))
+    region = region_of(g)
+    plans = [p for p, _ in pair_plans(region, SM90, {}) if isinstance(p, Sm90Pair)]
+    assert max(p.tile[2] for p in plans if p.consumers == 2) == 128
+    fields = {"width": (128, 128), "keys": 176}
+    with pytest.raises(TatamiError, match="280 registers per consumer thread > setmaxnreg 240"):
+        lower_pair(region, Guarded(BY8, plan_for(region, **fields)), SM90)
+    kernel, binding = last_kernel(region, Guarded(BY8, next(p for p in plans if p.tile[2] == 128)), SM90)
+    kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(binding.sizes), ""))
+    assert compiled(print_unit(kernel, SM90), headers((kernel,))).spill_bytes == 0
 
 
 # -- keys shared out -------------------------------------------------------------------------------
@@ -285,6 +306,15 @@ def test_parts_of_the_keys_are_joined(isa: str, rows: int, keys: int, attrs: dic
     if "l" in made:
         sums = np.log(np.exp(scores_of(x, False)).sum(-1, keepdims=True))
         np.testing.assert_allclose(made["l"], sums, rtol=0, atol=4e-3)
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+def test_as_many_parts_as_there_can_be_are_joined_without_spills() -> None:
+    """Of more than 16 parts a thread joins four results at a time."""
+    region = region_of(CASES["causal"][0])
+    *_, (join, binding) = lower_pair(region, Guarded(BY8, plan_for(region, split=MAX_SPLIT, registers=(40, 232))), SM90)
+    join = msgspec.structs.replace(join, face=KernelFace("k0", (), len(binding.sizes), ""))
+    assert compiled(print_unit(join, SM90), headers((join,))).spill_bytes == 0
 
 
 def test_one_query_and_long_keys_are_shared_out_by_the_planner() -> None:

@@ -329,8 +329,16 @@ REFUSED: list[tuple[Any, str]] = [
     (sm90(**FETCHED), "its epilogue reads nothing of 16 bits that lies along n as results do"),
     (sm90((64, 24, 64), **STAGED, **ONE), "BN = 24 is no multiple of 16"),
     (sm90((128, 256, 64), 5, **STAGED), "B per CTA"),
-    (sm90((128, 256, 64), 3, **TURNS), "296 registers"),
+    (sm90((128, 256, 64), 3, **TURNS, **STAGED), "296 registers"),
     (sm90(registers=(48, 232)), "65536 registers > 64512"),
+    (sm90(registers=(32, 232)), "40 registers per producer thread > setmaxnreg 32"),
+    (sm90(registers=(40, 120)), "152 registers per consumer thread > setmaxnreg 120"),
+    (sm90(registers=(200, 144)), "setmaxnreg 200 of the producer > 144"),
+    (sm90(loads=("cp_async", "tma")), "80 registers per producer thread > setmaxnreg 40"),
+    (sm90((192, 208, 64), 2, consumers=3, registers=(32, 160), **STAGED), "wgmma of 208 columns takes 130 registers > 128"),
+    (sm90((128, 208, 64), cluster=(2, 2), **TILES), "104 accumulators .* > 96 .* both sides of the cluster 2x2"),
+    (sm90((128, 32, 64), swap_ab=True, cluster=(2, 1), **TILES), "swap_ab in a cluster of 2x1"),
+    (sm90((256, 192, 64), 2, **TILES), "192 accumulators .* > 128 that it has registers for"),
 ]
 
 

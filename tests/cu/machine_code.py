@@ -20,6 +20,7 @@ import pytest
 
 from tatami.cu.ir import Unit
 from tatami.emulated.lines import section
+from tatami.gpu.copies import is_stored
 from tatami.gpu.ir import CpAsync, Kernel, Loop, Role, Stmt
 from tatami.plan.ir import Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.runtime.cache import default_cache
@@ -99,10 +100,15 @@ def wide_copies(kernel: Kernel) -> int | None:
     gathered (several taps' copies stand in one block, and ptxas shares what they have in common)."""
     rings = {r.name: r for r in kernel.smem}
     operands = [(o, rings[o.ring]) for o in (kernel.a, kernel.b) if o.ring in rings]
-    widths = {s.dst_smem: s.width for s in _statements(kernel.body) if isinstance(s, CpAsync)}
+    widths = _copy_widths(kernel)
     if any(o.gather is not None or widths.get(ring.name, 0) * o.dtype.itemsize != 16 for o, ring in operands):
         return None
     return sum(ring.slot_bytes // 16 // kernel.threads for _, ring in operands)
+
+
+def _copy_widths(kernel: Kernel) -> dict[str, int]:
+    """Elements of a copy by threads, by its ring."""
+    return {s.dst_smem: s.width for s in _statements(kernel.body) if isinstance(s, CpAsync)}
 
 
 def _statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
@@ -126,15 +132,16 @@ def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, 
 
     match plan:
         case Sm90Mma():
-            bm = plan.tile[0]
+            bm, widths = plan.tile[0], _copy_widths(kernel)
             sharing = 1 if plan.schedule == "pingpong" else plan.consumers
             product = "QGMMA" if kernel.a.dtype.is_fp8 else "HGMMA"
             yield from multiple(product, plan.k_steps * (bm // 64 // sharing))
             yield from none("HMMA")
             if ops["UTMALDG"] < plan.loads.count("tma") or ops["USETMAXREG"] != 2:
                 yield f"{ops['UTMALDG']} UTMALDG, {ops['USETMAXREG']} USETMAXREG"
-            if (ops["LDGSTS"] > 0) != ("cp_async" in plan.loads):
-                yield f"{ops['LDGSTS']} LDGSTS with loads {plan.loads}"
+            copied = any(not is_stored(o, widths[o.ring]) for o in (kernel.a, kernel.b) if o.ring in widths)
+            if (ops["LDGSTS"] > 0) != copied:
+                yield f"{ops['LDGSTS']} LDGSTS with loads {plan.loads}, copies of {widths}"
             if any("MULTICAST" in op for op in code) != (plan.multicast != "none"):
                 yield f"multicast {plan.multicast}, the code says otherwise"
             staged = plan.epilogue_store == "stmatrix_tma" and not kernel.units  # pieces of fp32 are stored one by one

@@ -22,7 +22,7 @@ from tatami.loop.pointwise import Point
 from tatami.loop.window import SEEN, Windows
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import Region
-from tatami.region.window import Plane, Window
+from tatami.region.window import Plane, Window, inner_vectors
 
 
 class LyingWindows(Windows):
@@ -84,13 +84,10 @@ class LyingWindows(Windows):
 
     def vectors(self) -> list[tuple[int, int, bool]]:
         """The vectors of a row, and whether all that they see is inside: those from the first such on to the last together."""
-        c, starts = self.columns, range(0, self.whole_width, self.lanes)
-        offset = c.offset.as_int() or 0
-        reach = (self.lanes - 1) * c.stride + (self.size_of(c.window) - 1) * c.dilation + offset + c.stride
-        fits = (x * c.stride + offset >= 0 and x * c.stride + reach <= self.plane.pitch for x in starts)
-        inside = [x for x, fit in zip(starts, fits, strict=True) if fit and x + self.lanes <= self.whole_width]
-        middle = [(inside[0], inside[-1] + self.lanes, True)] if inside else []
-        return sorted([*middle, *((x, x + self.lanes, False) for x in starts if x not in inside)])
+        first, last = inner_vectors(self.region, self.window, self.plane, self.lanes)
+        each = [range(0, first, self.lanes), range(last, self.whole_width, self.lanes)]
+        before, after = ([(x, x + self.lanes, False) for x in xs] for xs in each)
+        return [*before, *([(first, last, True)] if first < last else []), *after]
 
     def look(self, at: dict[str, int], p: Point) -> None:
         """A vector of the tensor stands for one of the scratch."""

@@ -279,8 +279,10 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
 
 
 def are_even(region: Region, view: GemmView) -> bool:
-    """Does each result lie a number of rows and columns of the product away from the first one?"""
-    for y in region.yields:
+    """Does each result lie a number of rows and columns of the product away from the first one? Of those that are stored: blocks
+    that are reduced have addresses of their own."""
+    blocks = {p.output.to for p in view.partials}
+    for y in (y for y in region.yields if y.to not in blocks):
         _, at, axes = _result(region, y)
         strides = {a: s for a in axes if (s := step_of(at, a)) is not None}
         if len(strides) < len(axes):

@@ -11,7 +11,7 @@ from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.walk import all_axes, lets_by_name
-from tatami.region.window import Plane, Window, find_plane, find_window
+from tatami.region.window import Plane, Window, find_plane, find_window, inner_vectors
 
 WINDOW_BYTES = 24 << 10
 """Of what a block of rows sees: stays in L1."""
@@ -57,6 +57,8 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
 LOADED = {(1, True): 1.0, (1, False): 1.08, (2, True): 1.6, (2, False): 2.5}
 """Time of vectors of rows that lie, by the stride along the columns and whether they are joined: measured where a core reads a
 line in the time of a multiply-add."""
+BORDER = 6
+"""Vectors of a row at most that see the outside, where rows lie."""
 GROUP = 8
 """Rows of results that share what they load: of the first and the last of them all is copied."""
 WHOLE_VECTORS = 2
@@ -94,6 +96,9 @@ def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
         return f"the image is {tensor.dtype}, the window's result {lets[found.let].dtype}"
     if width < lanes or plane.pitch < columns.stride * lanes:
         return f"{width} columns of {plane.pitch}, vectors of {lanes} by {columns.stride}"
+    first, last = inner_vectors(region, found, plane, lanes)
+    if (apart := (first + width - last) // lanes) > BORDER:
+        return f"{apart} vectors of columns see the outside; each is text of its own, and there are {BORDER} at most"
     return ""
 
 

@@ -107,6 +107,13 @@ def test_plans_that_do_not_fit_are_refused_with_the_reason() -> None:
     plan = windows_of(f)[0]
     (found,) = verify_plan(msgspec.structs.replace(plan, whole=False, lying=True), region, PRESETS["cpu:avx512"])
     assert "stride 3" in found.why
+    f = tt.compile(graph(depthwise(padding=((1, 1), (2000, 1))), (1, C, 40, 64)), target="cpu:avx512")
+    (found,) = verify_plan(
+        msgspec.structs.replace(windows_of(f)[0], whole=False, lying=True),
+        f.stages["region"].value.main.body[0],
+        PRESETS["cpu:avx512"],
+    )
+    assert "126 vectors of columns see the outside" in found.why
     (found,) = verify_plan(msgspec.structs.replace(plan, whole=True, joined=True), region, PRESETS["cpu:avx512"])
     assert "joined" in (found.suggestion or "")
 

@@ -97,7 +97,7 @@ def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
     if width < lanes or plane.pitch < columns.stride * lanes:
         return f"{width} columns of {plane.pitch}, vectors of {lanes} by {columns.stride}"
     first, last = inner_vectors(region, found, plane, lanes)
-    if (apart := (first + width - last) // lanes) > BORDER:
+    if (apart := -(-(first + width - last) // lanes)) > BORDER:
         return f"{apart} vectors of columns see the outside; each is text of its own, and there are {BORDER} at most"
     return ""
 

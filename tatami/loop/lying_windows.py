@@ -22,7 +22,7 @@ from tatami.loop.pointwise import Point
 from tatami.loop.window import SEEN, Windows
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import Region
-from tatami.region.window import Plane, Window, inner_vectors
+from tatami.region.window import Plane, Window, columns_inside, inner_vectors
 
 
 class LyingWindows(Windows):
@@ -146,7 +146,7 @@ class LyingWindows(Windows):
         outside = em.widen(loop.Const(self.window.outside, self.seen_dtype), p.lanes)
         if self.first_column is not None:
             at = self.first_column * self.columns.stride + start
-            low, high = max(0, -at), min(p.lanes, self.plane.pitch - at)
+            low, high = max(0, -at), min(p.lanes, columns_inside(self.window, self.plane) - at)
             if low >= high:
                 value = outside
             elif high - low < p.lanes:

@@ -96,6 +96,8 @@ def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
         return f"the image is {tensor.dtype}, the window's result {lets[found.let].dtype}"
     if width < lanes or plane.pitch < columns.stride * lanes:
         return f"{width} columns of {plane.pitch}, vectors of {lanes} by {columns.stride}"
+    if columns.guard is not None and columns.guard.as_int() is None:
+        return f"{columns.guard} columns are inside; they have to be known"
     first, last = inner_vectors(region, found, plane, lanes)
     if (apart := -(-(first + width - last) // lanes)) > BORDER:
         return f"{apart} vectors of columns see the outside; each is text of its own, and there are {BORDER} at most"

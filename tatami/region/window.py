@@ -94,14 +94,22 @@ def _find(region: Region) -> Window:
     return Window(let.name, moving, read, outside, slides, tuple(a for a in let.axes if a not in spatial))
 
 
+def columns_inside(window: Window, plane: Plane) -> int:
+    """Of a row: as many as it has, or the first of them where the image was cropped."""
+    guard = window.slides[-1].guard
+    known = None if guard is None else guard.as_int()
+    return plane.pitch if known is None else min(known, plane.pitch)
+
+
 def inner_vectors(region: Region, window: Window, plane: Plane, lanes: int) -> tuple[int, int]:
     """The columns of results from the first vector to the end of the last one all of whose windows are inside, in whole vectors
     from column 0 on: none where the second is not more. The columns' stride and extents are known."""
     extents, c = all_axes(region), window.slides[-1]
     width, offset = extents[c.axis].as_int() or 0, c.offset.as_int() or 0
     reach = (lanes - 1) * c.stride + ((extents[c.window].as_int() or 1) - 1) * c.dilation + offset + c.stride
+    inside = columns_inside(window, plane)
     first = -(-max(0, -offset) // (c.stride * lanes)) * lanes
-    stop = min(width, (plane.pitch - reach) // c.stride + lanes) // lanes * lanes
+    stop = min(width, (inside - reach) // c.stride + lanes) // lanes * lanes
     whole = width // lanes * lanes
     return (first, stop) if first < stop else (whole, whole)
 

@@ -29,6 +29,8 @@ MORE = {
     "depthwise 3x5, dilation 3": depthwise((3, 5), padding=(3, 6), dilation=3),
     "depthwise 3x3, one side": depthwise(padding=((1, 1), (0, 2))),
     "mean": lambda g, x: x.avg_pool(3, 1, 1),
+    "depthwise of a part": lambda g, x: depthwise(padding=1)(g, x[:, :, :-3, :-7]),
+    "depthwise of a part, stride 2": lambda g, x: depthwise(padding=1, stride=2)(g, x[:, :, :-2, :-5]),
 }
 CASES = WINDOWS | MORE
 LYING = [n for n in CASES if n not in ("depthwise stride 3, uneven borders", "largest of 3x3")]

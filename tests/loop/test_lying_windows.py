@@ -64,7 +64,9 @@ def test_rows_that_lie_agree_with_the_reference(name: str, joined: bool, width: 
         np.testing.assert_allclose(f(x=x)["y"], wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["depthwise 3x3", "depthwise stride 2", "depthwise with a residual", "largest"])
+@pytest.mark.parametrize(
+    "name", ["depthwise 3x3", "depthwise stride 2", "depthwise with a residual", "largest", "depthwise of a part"]
+)
 def test_vectors_joined_of_copied_rows_are_the_same(name: str) -> None:
     for shape in SHAPES:
         g = graph(CASES[name], shape)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -67,6 +69,16 @@ def test_digits_reads_real_images() -> None:
     function = build(prepare(DIGITS), 2)
     probability = function(image=held_out["image"])["probability"]
     assert (probability.argmax(1) == held_out["label"]).mean() >= 0.97
+
+
+def test_the_demo_of_the_readme_runs(tmp_path: Path) -> None:
+    """As `make demo` does, in a folder of its own."""
+    demo = Path(__file__).parents[1] / "examples" / "digits" / "demo.py"
+    done = subprocess.run([sys.executable, demo], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "agrees with the float64 reference" in done.stdout
+    written = {f.name for f in (tmp_path / "dumps" / "digits").iterdir()}
+    assert {"0_frontend.json", "6_region.txt", "main.c", "entry.c", "decisions.json"} <= written
 
 
 @pytest.mark.parametrize("batch", [0, 1, 7])

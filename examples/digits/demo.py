@@ -11,12 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 import tatami as tt
-from tatami.commands import code_files
-from tatami.compilation import decisions_of
-from tatami.decisions import decisions_text
-from tatami.dump import write_dump, write_text
+from tatami.dump import write_dump, write_pieces
 from tatami.explain import kernel_origins
 from tatami.playback import compare_outputs
+from tatami.printed import print_program
 
 HERE = Path(__file__).parent
 OUT = Path("dumps/digits")
@@ -52,9 +50,7 @@ def main() -> None:
 
     values = compilation.values()
     written = write_dump(OUT, values, values, compilation.target)
-    for file, text in code_files(values).items():
-        written.append(write_text(OUT / file, text))
-    written.append(write_text(OUT / "decisions.json", decisions_text(decisions_of(compilation.stages))))
+    written += [write_pieces(OUT / file, data) for file, data in print_program(compilation, {}).files()]
     console.print(f"\nall dumps and the generated C: {OUT}/ ({len(written)} files)")
     if accuracy < 0.97 or any(a.difference for a in agreements):
         sys.exit(1)

@@ -38,8 +38,6 @@ class LyingWindows(Windows):
         self.seen_rows = self.span(self.down, expr(self.group))
 
     def body(self) -> loop.Body:
-        if not self.is_direct():  # results at their places are computed from rows of sums that are kept
-            return super().body()
         items = product(self.extents[a] for a in self.window.outer) * self.blocks
         x = self.counter(items)
         self.scratch, _ = self.lay_out(ONE)

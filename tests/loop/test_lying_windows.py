@@ -11,6 +11,7 @@ import pytest
 
 import tatami as tt
 from tatami.core.codec import to_builtins
+from tatami.core.diagnostic import TatamiError
 from tatami.core.target import PRESETS
 from tatami.loop import ir
 from tatami.loop.verify import verify as verify_loops
@@ -33,7 +34,8 @@ MORE = {
     "depthwise of a part, stride 2": lambda g, x: depthwise(padding=1, stride=2)(g, x[:, :, :-2, :-5]),
 }
 CASES = WINDOWS | MORE
-LYING = [n for n in CASES if n not in ("depthwise stride 3, uneven borders", "largest of 3x3")]
+APART = ("depthwise stride 3, uneven borders", "largest of 3x3", "depthwise with a residual")
+LYING = [n for n in CASES if n not in APART]
 SHAPES = [(2, C, 33, 56), (1, C, 40, 64), (1, C, 21, 45), (1, C, 9, 112)]
 
 
@@ -106,9 +108,9 @@ def test_inner_rows_go_through_no_scratch() -> None:
 
 
 def test_plans_that_do_not_fit_are_refused_with_the_reason() -> None:
-    f = tt.compile(graph(WINDOWS["depthwise stride 3, uneven borders"], (1, C, 40, 64)), target="cpu:avx512")
-    (region,) = f.stages["region"].value.main.body
-    plan = windows_of(f)[0]
+    three = tt.compile(graph(WINDOWS["depthwise stride 3, uneven borders"], (1, C, 40, 64)), target="cpu:avx512")
+    (region,) = three.stages["region"].value.main.body
+    plan = windows_of(three)[0]
     (found,) = verify_plan(msgspec.structs.replace(plan, whole=False, lying=True), region, PRESETS["cpu:avx512"])
     assert "stride 3" in found.why
     f = tt.compile(graph(depthwise(padding=((1, 1), (2000, 1))), (1, C, 40, 64)), target="cpu:avx512")
@@ -118,6 +120,15 @@ def test_plans_that_do_not_fit_are_refused_with_the_reason() -> None:
         PRESETS["cpu:avx512"],
     )
     assert "126 vectors of columns see the outside" in found.why
+    f = tt.compile(graph(CASES["depthwise with a residual"], (1, C, 40, 64)), target="cpu:avx512")
+    (region,), beside = f.stages["region"].value.main.body, windows_of(f)[0]
+    assert not beside.lying, "rows of sums are kept for what reads along the columns"
+    beside = msgspec.structs.replace(beside, whole=False, lying=True)
+    (found,) = verify_plan(beside, region, PRESETS["cpu:avx512"])
+    assert "reads along the columns" in found.why
+    with pytest.raises(TatamiError, match="past the last column"):
+        kernel_of(region, beside)
+    (region,) = three.stages["region"].value.main.body
     (found,) = verify_plan(msgspec.structs.replace(plan, whole=True, joined=True), region, PRESETS["cpu:avx512"])
     assert "joined" in (found.suggestion or "")
 

@@ -74,19 +74,27 @@ def _zip(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _unzip(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """unzip_<which>_<element>x<W>(x, y): every second lane of x followed by y. Of registers of two halves of four, see `_second`."""
+    """unzip_<which>_<element>x<W>(x, y): every second lane of x followed by y."""
     _, which, element = base.split("_")
     order = [2 * i + (which == "odd") for i in range(lanes)]
     general = _of_two(key, element, order, needs)
     if (lanes, SHORT_SIZE[element]) != (8, 4):
         return general
-    v, pairs = needs.vector(element, lanes), needs.vector("f64", 4)
-    halves = ", ".join(str(order[i]) for i in (0, 1, 4, 5, 2, 3, 6, 7))
+    v = needs.vector(element, lanes)
     return (
         f"#if !defined(__clang__) && __GNUC__ >= 12 && !defined(__AVX512VL__)\n"
-        f"static inline {v} t_{key}({v} x, {v} y) {{\n"
-        f"  {pairs} z = ({pairs})__builtin_shufflevector(x, y, {halves});\n"
-        f"  return ({v})__builtin_shufflevector(z, z, 0, 2, 1, 3);\n}}\n#else\n{general}\n#endif"
+        f"static inline {v} t_{key}({v} a, {v} b) {{\n{_by_halves(v, 'a, b', order, needs)}}}\n#else\n{general}\n#endif"
+    )
+
+
+def _by_halves(v: str, two: str, order: list[int], needs: Needs) -> str:
+    """Eight lanes of `two` registers of two halves of four: they are shuffled within these, then their pairs are put in order,
+    an instruction each, which gcc does not find."""
+    pairs = needs.vector("f64", 4)
+    halves = ", ".join(str(order[i]) for i in (0, 1, 4, 5, 2, 3, 6, 7))
+    return (
+        f"  {pairs} x = ({pairs})__builtin_shufflevector({two}, {halves});\n"
+        f"  return ({v})__builtin_shufflevector(x, x, 0, 2, 1, 3);\n"
     )
 
 
@@ -113,21 +121,14 @@ def _active(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _second(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """second_<element>x<W>(p): p[0], p[2], …: two loads that meet, so that nothing past the last of them is read. Registers
-    of two halves of four are shuffled within these, then their pairs are put in order: an instruction each, which gcc does
-    not find."""
+    """second_<element>x<W>(p): p[0], p[2], …: two loads that meet, so that nothing past the last of them is read."""
     element = base.removeprefix("second_")
     v = needs.vector(element, lanes)
     order = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
     elements = ", ".join(f"p[{2 * i}]" for i in range(lanes))
     two = f"*(const {v}_u*)p, *(const {v}_u*)(p + {lanes - 1})"
     if (lanes, SHORT_SIZE[element]) == (8, 4):
-        pairs = needs.vector("f64", 4)
-        halves = ", ".join(str(order[i]) for i in (0, 1, 4, 5, 2, 3, 6, 7))
-        steps = (
-            f"  {pairs} x = ({pairs})__builtin_shufflevector({two}, {halves});\n"
-            f"  return ({v})__builtin_shufflevector(x, x, 0, 2, 1, 3);\n"
-        )
+        steps = _by_halves(v, two, order, needs)
     else:
         steps = f"  return __builtin_shufflevector({two}, {', '.join(map(str, order))});\n"
     return (

@@ -335,8 +335,7 @@ def block_rules(plan: MmaPlan | GpuSync) -> list[str]:
         for field, on in fields.items()
         if on
     ]
-    sharing = 1 if plan.schedule == "pingpong" else plan.consumers
-    if (own := plan.tile[0] * plan.tile[1] // (128 * sharing)) > MOST_REDUCED:
+    if (own := accumulators_of(plan)) > MOST_REDUCED:
         out.append(f"a thread with {own} accumulators has no registers for what it reduces: {MOST_REDUCED} at most")
     return out
 

@@ -13,7 +13,9 @@ after it are inside too.
 
 from __future__ import annotations
 
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, product, substitute, var
+from collections.abc import Iterator
+
+from tatami.core.expr import ONE, ZERO, Expr, expr, product, substitute, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.grain import grain
@@ -41,17 +43,18 @@ class LyingWindows(Windows):
         items = product(self.extents[a] for a in self.window.outer) * self.blocks
         x = self.counter(items)
         self.scratch, _ = self.lay_out(ONE)
+        self.kept = self.kept_rows()
         work = grain(1 << 14, self.block * self.width * self.terms())
         stmts = (self.each_item(var(x), ONE, self.all_rows),)
-        parallel = loop.Parallel(x, items, work, stmts, (self.scratch,))
+        parallel = loop.Parallel(x, items, work, stmts, (self.scratch, *self.kept))
         return loop.Body((parallel,), about=f"window of {self.terms()}, rows in place, blocks of {self.plan.rows}")
 
     def some_rows(self, y: Expr, count: int) -> Stmts:
         s, (block, end, own) = self.down, (self.y0, self.y1, self.own)
         self.y0, self.y1, self.own = y, y + count, ZERO
-        copied = (*self.fill(), *self.direct_rows(y, count))
+        copied = (*self.fill(), *super().some_rows(y, count))
         self.is_lying = True
-        lying = self.direct_rows(y, count)
+        lying = super().some_rows(y, count)
         self.is_lying = False
         self.y0, self.y1, self.own = block, end, own
         height = expr(self.plane.first + self.plane.rows)
@@ -59,33 +62,25 @@ class LyingWindows(Windows):
         before, after = first - 1, first + self.span(s, expr(count))
         return (loop.If(loop.Within((Guard(before, height), Guard(after, height))), lying, copied),)
 
-    def direct_rows(self, y: Expr, count: int) -> Stmts:
-        if not self.is_lying:
-            return super().direct_rows(y, count)
-        out: list[loop.Stmt] = []
-        for start, stop, is_inside in self.vectors():
-            x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
-            self.first_column = None if is_inside else start
-            with self.em.block() as body:
-                points = [self.point(y + i, var(x), x, self.lanes) for i in range(count)]
-                left = self.whole_width - start
-                for p, total in zip(points, self.totals(points), strict=True):
-                    self.finish(total, p, expr(left) if left < self.lanes else None)
-            out.append(loop.For(x, expr(start), expr(stop), tuple(body), self.lanes, simd=True))
-        return tuple(out)
-
     @property
     def whole_width(self) -> int:
         size = self.width.as_int()
         assert size is not None
         return size
 
-    def vectors(self) -> list[tuple[int, int, bool]]:
-        """The vectors of a row, and whether all that they see is inside: those from the first such on to the last together."""
+    def vectors(self) -> Iterator[tuple[Expr, Expr, Expr | None]]:
+        """Those from the first to the last all of whose windows are inside together, the others each by itself."""
+        if not self.is_lying:
+            yield from super().vectors()
+            return
         first, last = inner_vectors(self.region, self.window, self.plane, self.lanes)
-        each = [range(0, first, self.lanes), range(last, self.whole_width, self.lanes)]
-        before, after = ([(x, x + self.lanes, False) for x in xs] for xs in each)
-        return [*before, *([(first, last, True)] if first < last else []), *after]
+        before, after = range(0, first, self.lanes), range(last, self.whole_width, self.lanes)
+        ends = [(x, x + self.lanes) for x in (*before, *after)]
+        inner = [(first, last)] if first < last else []
+        for start, stop in sorted(ends + inner):
+            self.first_column = None if (start, stop) in inner else start
+            left = self.whole_width - start
+            yield expr(start), expr(stop), expr(left) if left < self.lanes and self.is_direct else None
 
     def look(self, at: dict[str, int], p: Point) -> None:
         """A vector of the tensor stands for one of the scratch."""

@@ -18,7 +18,7 @@ from tatami.loop.segments import guard_range
 from tatami.loop.window import SEEN, Windows
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import At, Region
-from tatami.region.window import Plane, Window, find_plane, find_window, runs_past_columns
+from tatami.region.window import Plane, Window, find_plane, find_window
 
 
 def lower_window(region: Region, plan: CpuWindow) -> loop.Body:
@@ -31,8 +31,6 @@ def lower_window(region: Region, plan: CpuWindow) -> loop.Body:
     plane = find_plane(region, found)
     if isinstance(plane, str):
         raise misfit(plan, plan.let, plane)
-    if plan.lying and not runs_past_columns(region, found):
-        raise misfit(plan, plan.let, "what follows the window does not run past the last column")
     return (_WholePlanes if plan.whole else LyingWindows)(region, plan, found, plane).body()
 
 

@@ -15,7 +15,7 @@ Where the plan joins vectors, the scratch has the columns at whole vectors as me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product as places
 from math import prod
@@ -64,6 +64,8 @@ class Windows(Tiles):
         self.pitch = ceildiv(self.width + spread + self.lead, expr(lanes)) * lanes
         self.row_pitch = self.pitch * self.columns.stride
         self.seen_rows = self.span(self.rows, self.block) if self.rows else ONE
+        self.is_direct = runs_past_columns(region, window)
+        """May the epilogue too run past the last column?"""
 
     def terms(self) -> int:
         return prod(self.size_of(a) for a in self.reduce.axes)
@@ -91,7 +93,7 @@ class Windows(Tiles):
         self.scratch, prologue = self.lay_out(per_turn)
         terms = self.terms()
         self.group = self.rows_together(terms)
-        self.kept = [self.local(ceildiv(self.width, expr(self.lanes)) * self.lanes) for _ in range(self.group)]
+        self.kept = self.kept_rows()
         first, d = self.integer(var(x) * per_turn)
         count = minimum(per_turn, items - first)
         work = grain(1 << 14, per_turn * self.block * self.width * terms)
@@ -116,6 +118,11 @@ class Windows(Tiles):
         """Rows that share what they load, in groups of about the same size."""
         most, height = 8 if terms <= 64 else 4 if terms <= 128 else 2, self.block.as_int()
         return most if not height else -(-height // -(-height // most))
+
+    def kept_rows(self) -> list[loop.LocalBuffer]:
+        """Of the rows together: where their sums are kept for an epilogue that goes by itself."""
+        whole = ceildiv(self.width, expr(self.lanes)) * self.lanes
+        return [] if self.is_direct else [self.local(whole) for _ in range(self.group)]
 
     def each_item(self, first: Expr, count: Expr, make: Callable[[], Stmts]) -> loop.For:
         """`make` for the blocks of rows first, first + 1, …: where each is, and which rows of the scratch it has."""
@@ -240,15 +247,11 @@ class Windows(Tiles):
     # -- results -------------------------------------------------------------------------------
 
     def some_rows(self, y: Expr, count: int) -> Stmts:
-        """`count` rows from `y` on: a vector of each at a time, so that rows share what they load; then their epilogues."""
-        if self.is_direct():
-            return self.direct_rows(y, count)
-        x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
-        with self.em.block() as body:
-            points = [self.point(y + i, var(x), x, self.lanes) for i in range(count)]
-            for p, total, kept in zip(points, self.totals(points), self.kept):
-                self.em.store(kept.name, var(x), total, p)
-        out: list[loop.Stmt] = [loop.For(x, ZERO, self.width, tuple(body), self.lanes, simd=True)]
+        """`count` rows from `y` on: a vector of each at a time, so that rows share what they load. Their epilogue and writes
+        follow while it is in registers, or row by row where they may not run past the last column."""
+        if self.is_direct:
+            return self.each_vector(y, count, lambda k, total, p, active: self.finish(total, p, active))
+        out = list(self.each_vector(y, count, self.keep))
         for i in range(count):
             z = self.counter(self.width)
             values = self.point(y + i, var(z), "", 1).env
@@ -256,24 +259,29 @@ class Windows(Tiles):
             out += self.run_along(values, z, ZERO, self.width, partial(self.finish_kept, self.kept[i]), widths)
         return tuple(out)
 
-    def is_direct(self) -> bool:
-        """May the epilogue too run past the last column?"""
-        return runs_past_columns(self.region, self.window)
-
-    def direct_rows(self, y: Expr, count: int) -> Stmts:
-        """Sums, epilogue and writes of a vector while it is in registers; of the last one only the columns there are."""
-        whole = floordiv(self.width, expr(self.lanes)) * self.lanes
+    def each_vector(self, y: Expr, count: int, then: Callable[[int, loop.Reg, Point, Expr | None], None]) -> Stmts:
+        """The sums of `count` rows by vectors, and what is done with one of them; of the last vector, so many lanes are
+        columns."""
         out: list[loop.Stmt] = []
-        for start, stop, is_last in ((ZERO, whole, False), (whole, self.width, True)):
-            if start == stop:
-                continue
+        for start, stop, active in self.vectors():
             x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
             with self.em.block() as body:
                 points = [self.point(y + i, var(x), x, self.lanes) for i in range(count)]
-                for p, total in zip(points, self.totals(points), strict=True):
-                    self.finish(total, p, self.width - whole if is_last else None)
+                for k, (p, total) in enumerate(zip(points, self.totals(points), strict=True)):
+                    then(k, total, p, active)
             out.append(loop.For(x, start, stop, tuple(body), self.lanes, simd=True))
         return tuple(out)
+
+    def vectors(self) -> Iterator[tuple[Expr, Expr, Expr | None]]:
+        """Of a row: the whole ones together, then the last one and its columns. Of sums that are kept all are whole."""
+        if not self.is_direct:
+            yield ZERO, self.width, None
+            return
+        whole = floordiv(self.width, expr(self.lanes)) * self.lanes
+        if whole != ZERO:
+            yield ZERO, whole, None
+        if whole != self.width:
+            yield whole, self.width, self.width - whole
 
     def point(self, y: Expr, x: Expr, vector: str, lanes: int) -> Point:
         env = {**self.at, self.columns.axis: x}
@@ -336,6 +344,9 @@ class Windows(Tiles):
         if self.rows is not None:
             row = (var(self.rows.axis) - self.y0) * self.rows.stride + at[self.rows.window] * self.rows.dilation
         return At(SEEN, (self.own + row, expr(shift % c.stride), var(c.axis) + (shift // c.stride + self.lead)))
+
+    def keep(self, k: int, total: loop.Reg, p: Point, active: Expr | None) -> None:
+        self.em.store(self.kept[k].name, p.at(var(self.columns.axis)), total, p)
 
     def finish_kept(self, kept: loop.LocalBuffer, x: str, p: Point) -> None:
         self.finish(self.em.load(kept.name, var(x), self.dtype, p), p, None)

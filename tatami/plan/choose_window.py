@@ -11,7 +11,7 @@ from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.walk import all_axes, lets_by_name
-from tatami.region.window import Plane, Window, find_plane, find_window, inner_vectors, runs_past_columns
+from tatami.region.window import Plane, Window, find_plane, find_window, inner_vectors
 
 WINDOW_BYTES = 24 << 10
 """Of what a block of rows sees: stays in L1."""
@@ -92,8 +92,6 @@ def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
     tensor = next(p.memref for p in region.inputs if p.name == found.read.tensor)
     if columns.stride > 2:
         return f"stride {columns.stride} along the columns; vectors take every element or every second one"
-    if not runs_past_columns(region, found):
-        return "what follows the window reads along the columns, or writes no neighbours; rows of sums are kept for it"
     if tensor.dtype != lets[found.let].dtype:
         return f"the image is {tensor.dtype}, the window's result {lets[found.let].dtype}"
     if width < lanes or plane.pitch < columns.stride * lanes:

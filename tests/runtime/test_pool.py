@@ -139,6 +139,29 @@ def test_a_forked_child_has_workers_again(library: ctypes.CDLL) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_a_worker_that_was_seen_with_the_caller_is_parted_from_it(library: ctypes.CDLL) -> None:
+    usable = os.sched_getaffinity(0)
+    if len(usable) < 2:
+        pytest.skip("there is one processor")
+    library.tatami_pool_create.restype = ctypes.c_void_p
+    others = set(os.listdir("/proc/self/task"))
+    own = ctypes.c_void_p(library.tatami_pool_create(2, 2000, 0))
+    (worker,) = (int(task) for task in set(os.listdir("/proc/self/task")) - others)
+    try:
+        for _ in range(200):  # the caller may be moved between the two calls
+            here = ctypes.CDLL(None).sched_getcpu()
+            os.sched_setaffinity(worker, {here})
+            library.split_blocks(own, ctypes.c_int64(64), ctypes.c_int64(64))
+            library.split_blocks(own, ctypes.c_int64(64), ctypes.c_int64(64))
+            if os.sched_getaffinity(worker) == usable - {here}:
+                break
+        else:
+            pytest.fail("the worker stays where the caller is")
+    finally:
+        library.tatami_pool_destroy(own)
+
+
 @pytest.mark.parametrize("grain", [1, 3, 40, 100, 1000])
 def test_no_range_is_smaller_than_the_grain(library: ctypes.CDLL, grain: int) -> None:
     hits = (ctypes.c_int32 * 100)()

@@ -1,7 +1,8 @@
 /* Own thread pool: a gate word that workers join while it is open, an atomic chunk counter, spinning before sleep.
 
    The caller opens the gate, takes chunks itself, closes the gate and waits only for the workers that joined: a worker
-   that sleeps or is not scheduled never delays a region. After fork the child starts its own workers on first use. */
+   that sleeps or is not scheduled never delays a region. Threads that were seen on one processor while another is free of
+   them are parted: a scheduler may leave two that wake each other together for long. After fork the child starts its own workers on first use. */
 #define _GNU_SOURCE
 #include "tatami.h"
 
@@ -25,6 +26,12 @@
 #define GATE_JOINED (GATE_OPEN - 1)
 #define CHUNKS_PER_THREAD 4
 
+typedef struct {
+    tatami_pool *pool;
+    pthread_t thread;
+    _Atomic int processor; /* on which it last joined a region, -1: not known */
+} worker_t;
+
 struct tatami_pool {
     _Alignas(64) _Atomic uint64_t gate; /* generation << 32 | open | workers inside */
     _Alignas(64) _Atomic int64_t next;  /* the next chunk to take */
@@ -40,7 +47,7 @@ struct tatami_pool {
     int threads, spin, flush, started;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    pthread_t *workers;
+    worker_t *workers;
 };
 
 static _Atomic int forks;
@@ -174,10 +181,46 @@ static void take_chunks(tatami_pool *pool) {
     }
 }
 
+#if defined(__linux__)
+static int processor(void) { return sched_getcpu(); }
+
+/* Processors that this thread may run on, on which neither it nor a worker was seen. A set takes and has no number outside
+   it: -1 is none. */
+static cpu_set_t unused(const tatami_pool *pool, int here) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) != 0) CPU_ZERO(&set);
+    CPU_CLR(here, &set);
+    for (int i = 0; i < pool->started; i++) CPU_CLR(atomic_load(&pool->workers[i].processor), &set);
+    return set;
+}
+
+/* A worker that was last seen where the caller or another one is may run only where none is. */
+static void part(tatami_pool *pool) {
+    cpu_set_t used;
+    int here = processor();
+    CPU_ZERO(&used);
+    CPU_SET(here, &used);
+    for (int i = 0; i < pool->started; i++) {
+        worker_t *w = &pool->workers[i];
+        int at = atomic_load_explicit(&w->processor, memory_order_relaxed);
+        if (CPU_ISSET(at, &used)) {
+            cpu_set_t free = unused(pool, here);
+            if (CPU_COUNT(&free) == 0 || pthread_setaffinity_np(w->thread, sizeof(free), &free) != 0) return;
+            atomic_store(&w->processor, -1);
+        }
+        CPU_SET(at, &used);
+    }
+}
+#else
+static int processor(void) { return -1; }
+static void part(tatami_pool *pool) { (void)pool; }
+#endif
+
 static int is_new(uint64_t gate, uint32_t seen) { return (gate & GATE_OPEN) != 0 && (uint32_t)(gate >> 32) != seen; }
 
 static void *work(void *argument) {
-    tatami_pool *pool = argument;
+    worker_t *own = argument;
+    tatami_pool *pool = own->pool;
     uint32_t seen = 0;
     if (pool->flush) tatami_flush_denormals(1);
     while (!atomic_load_explicit(&pool->stop, memory_order_acquire)) {
@@ -196,6 +239,8 @@ static void *work(void *argument) {
         }
         if (!atomic_compare_exchange_strong(&pool->gate, &gate, gate + 1)) continue;
         seen = (uint32_t)(gate >> 32);
+        int at = processor();
+        if (atomic_load_explicit(&own->processor, memory_order_relaxed) != at) atomic_store(&own->processor, at);
         take_chunks(pool);
         atomic_fetch_sub(&pool->gate, 1);
     }
@@ -207,8 +252,12 @@ static void start(tatami_pool *pool) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pool->started = 0;
-    while (pool->started < pool->threads - 1 && pthread_create(&pool->workers[pool->started], NULL, work, pool) == 0) pool->started++;
+    for (pool->started = 0; pool->started < pool->threads - 1; pool->started++) {
+        worker_t *w = &pool->workers[pool->started];
+        w->pool = pool;
+        atomic_store(&w->processor, -1);
+        if (pthread_create(&w->thread, NULL, work, w) != 0) break;
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -232,6 +281,7 @@ int tatami_parallel_for(tatami_pool *pool, int64_t n, int64_t grain, tatami_chun
     if (epoch != now && atomic_compare_exchange_strong(&pool->epoch, &epoch, now)) start_again(pool);
     int idle = 0;
     if (!atomic_compare_exchange_strong(&pool->busy, &idle, 1)) return chunk(context, 0, n);
+    part(pool);
     int64_t chunks = (int64_t)pool->threads * CHUNKS_PER_THREAD;
     pool->count = n;
     pool->chunks = chunks < n / grain ? chunks : n / grain;
@@ -294,7 +344,7 @@ TATAMI_EXPORT tatami_pool *tatami_pool_create(int threads, int spin, int flush_d
     atomic_store(&pool->epoch, atomic_load(&forks));
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
-    pool->workers = calloc((size_t)threads, sizeof(pthread_t));
+    pool->workers = calloc((size_t)threads, sizeof(worker_t));
     if (pool->workers == NULL) {
         free(pool);
         return NULL;
@@ -310,7 +360,7 @@ TATAMI_EXPORT void tatami_pool_destroy(tatami_pool *pool) {
         atomic_store(&pool->stop, 1);
         pthread_cond_broadcast(&pool->wake);
         pthread_mutex_unlock(&pool->lock);
-        for (int i = 0; i < pool->started; i++) pthread_join(pool->workers[i], NULL);
+        for (int i = 0; i < pool->started; i++) pthread_join(pool->workers[i].thread, NULL);
         pthread_mutex_destroy(&pool->lock);
         pthread_cond_destroy(&pool->wake);
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,17 +15,19 @@ from benchmarks.cpu.blocks import (
     LEAST_CALLS,
     Block,
     Row,
+    busy_seconds,
     judge,
     may_decide,
     near_peers,
-    processors_of_others,
     timed_block,
     without_quiet_block,
 )
+from benchmarks.cpu.contestants import OURS
 from benchmarks.cpu.environment import environment
 from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.memory import Growth
 from benchmarks.cpu.report import Record, groups, page, plot
+from benchmarks.cpu.turns import Ended, Worker, measure_case
 from benchmarks.cpu.worker import differences
 
 QUIET, NOISY = 100.0, 80.0
@@ -135,25 +137,72 @@ def test_a_clock_that_is_above_the_usual_for_a_while_voids_no_row() -> None:
     assert judge(found, {"peer": [*fast(3.0), *blocks(4.0)]}, "Tatami") == ({"Tatami": 2.0, "peer": 4.0}, "peer", 2.0, "")
 
 
-def test_what_others_use_of_the_processors_is_counted() -> None:
-    if not Path("/proc/stat").exists():
+class Scripted(Worker):
+    """A worker whose answers are made up; what it is told goes into a list that several share."""
+
+    def __init__(self, told: list[tuple[str, str]], *names: str, cpu: float = 0.0, ends_at: int = -1) -> None:
+        super().__init__(Path(), 2, names)
+        self.log, self.cpu, self.ends_at = told, cpu, ends_at
+
+    def tell(self, what: str, name: str) -> dict[str, Any]:
+        self.log.append((what, name))
+        if len(self.log) == self.ends_at:
+            raise Ended("ended the process (-11)")
+        self.cpu += 0.5
+        made: dict[str, Any] = {"names": list(self.names), "errors": {}, "difference": dict.fromkeys(self.names, 0.0)}
+        timed: dict[str, Any] = {"seconds": 1.0, "before": QUIET, "after": QUIET}
+        return (made if what == "make" else timed if what == "block" else {"parked": True}) | {"cpu": self.cpu}
+
+
+def test_contestants_take_turns_across_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.cpu.turns.MAX_BLOCKS", 2)
+    told: list[tuple[str, str]] = []
+    found = measure_case([Scripted(told, OURS), Scripted(told, "ORT", "eager")], "a", 1e-9)
+    turn = [("block", n) for n in (OURS, "ORT", "eager")]
+    assert told == [("make", "a"), ("make", "a"), *turn, *turn, ("end", "a"), ("end", "a")]
+    assert {n: len(b) for n, b in found.blocks.items()} == {OURS: 2, "ORT": 2, "eager": 2} and found.parked
+
+
+def test_contestants_are_made_and_let_go_where_none_is_timed() -> None:
+    told: list[tuple[str, str]] = []
+    found = measure_case([Scripted(told, OURS)], "a", 0.0)
+    assert told == [("make", "a"), ("end", "a")] and found.blocks == {OURS: []}
+
+
+def test_a_process_that_ends_takes_only_its_contestants_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.cpu.turns.MAX_BLOCKS", 2)
+    told: list[tuple[str, str]] = []
+    found = measure_case([Scripted(told, OURS, ends_at=4), Scripted(told, "ORT", "eager", ends_at=4)], "a", 1e-9)
+    assert told[3] == ("block", "ORT") and ("block", "eager") not in told
+    assert found.errors == {"ORT": "ended the process (-11)", "eager": "ended the process (-11)"}
+    assert {n: len(b) for n, b in found.blocks.items()} == {OURS: 2} and found.others is None
+
+
+def test_a_real_process_answers_and_a_killed_one_is_started_again(tmp_path: Path) -> None:
+    with Worker(tmp_path, 1, ["numpy"]) as worker:
+        case = "gemm 64x64x64"
+        assert worker.tell("make", case)["names"] == ["numpy"]
+        assert worker.tell("block", "numpy")["seconds"] > 0
+        worker.kill()
+        with pytest.raises(Ended, match="-9"):
+            worker.tell("end", case)
+        found = measure_case([worker], case, 1e-9)
+        assert len(found.blocks["numpy"]) >= 2 and found.difference == {"numpy": 0.0}
+
+
+def test_what_others_use_of_the_processors_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four seconds of the processors in two of the clock: a half by the worker, one by this process."""
+    for name, ends in {"busy_seconds": (50.0, 54.0), "time.process_time": (1.0, 2.0), "time.perf_counter": (7.0, 9.0)}.items():
+        monkeypatch.setattr(f"benchmarks.cpu.turns.{name}", iter(ends).__next__)
+    found = measure_case([Scripted([], OURS)], "a", 0.0)
+    assert found.others == (4.0 - 1.0 - 0.5) / 2.0
+
+
+def test_a_system_counts_what_its_processors_do() -> None:
+    if (before := busy_seconds()) is None:
         pytest.skip("this system does not count it")
-    burn = "import time\nwhile time.process_time() < 0.3: pass"
-    took: list[float] = []
-
-    def beside_another() -> None:
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", burn], check=True)
-        took.append(time.perf_counter() - began)
-
-    found = processors_of_others(beside_another)
-    assert found is not None and found * took[0] > 0.2
-
-
-def test_what_a_run_uses_itself_is_not_counted_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, ends in {"_busy_seconds": (50.0, 54.0), "time.process_time": (1.0, 4.0), "time.perf_counter": (7.0, 9.0)}.items():
-        monkeypatch.setattr(f"benchmarks.cpu.blocks.{name}", iter(ends).__next__)
-    assert processors_of_others(lambda: None) == 0.5
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert (busy_seconds() or 0.0) - before > 0.2
 
 
 def test_an_ended_run_goes_on_with_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

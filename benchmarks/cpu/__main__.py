@@ -7,8 +7,8 @@
     python -m benchmarks.cpu --keep FOLDER      everything, and what FOLDER has from a run that was ended is not measured again
     python -m benchmarks.cpu --report           docs/performance.md from the records, without measuring
 
-With one thread all contestants take turns in one process, and each peer that comes near the best runs once more alone in a
-fresh one; with more threads every contestant has a process of its own, because pools spin, and peers that were far from the
+All contestants take turns. With one thread they share a process, and each peer that comes near the best runs once more alone in
+a fresh one; with more threads every contestant has a process of its own, because pools spin, and peers that were far from the
 best with one thread are left out. What contestants compile they compile before, on all cores. Rows that are void are measured
 again, up to --rounds times in all.
 """
@@ -18,27 +18,24 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from benchmarks.cpu.blocks import OTHERS, Row, best_probe, judge, may_decide, near_peers
+from benchmarks.cpu.blocks import OTHERS, Block, Row, best_probe, judge, may_decide, near_peers
 from benchmarks.cpu.cases import Case, all_cases, chosen
 from benchmarks.cpu.contestants import NAMES, OURS, applies
-from benchmarks.cpu.environment import environment
 from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.machine import describe
 from benchmarks.cpu.memory import measure_growth
 from benchmarks.cpu.report import Record, table_text, write_report
+from benchmarks.cpu.turns import Worker, measure_case
 from tatami.runtime.host import detect_host, usable_cores
 
-T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 SETS = ("avx512", "avx2", "neon", "generic")
@@ -110,76 +107,65 @@ def measure(args: argparse.Namespace) -> Record:
 def _rows(
     folder: Folder, cases: Sequence[Case], part: Mapping[str, Sequence[Case]], turn: int, threads: int, seconds: float
 ) -> Iterator[Row]:
-    """Processes first, then verdicts: which peers run alone depends on what they took in company. `part`: the cases in which
-    a contestant takes part."""
-    together: dict[str, list[Found]] = {c.name: [] for c in cases}
-    alone: dict[str, list[Found]] = {c.name: [] for c in cases}
+    """Measurements first, then verdicts: which peers run alone depends on what they took in company. `part`: the cases in
+    which a contestant takes part."""
     processes = [list(part)] if threads == 1 else [[n] for n in part]
-    for names in processes:
-        own = [c for c in cases if any(c in part[n] for n in names)]
-        for found in _worker(folder, turn, threads, seconds, names, own):
-            together[found.case].append(found)
+    together = {f.case: f for f in _measured(folder, turn, threads, seconds, processes, cases, part)}
+    alone: dict[str, dict[str, list[Block]]] = {c.name: {} for c in cases}
     if threads == 1 and len(part) > 1:
         for name in (n for n in part if n != OURS):
-            again = [c for c in cases if any(name in may_decide(f.blocks, OURS) for f in together[c.name])]
-            for found in _worker(folder, turn, threads, seconds / 2, [name], again):
-                alone[found.case].append(found)
-    peak = best_probe(b for all_ in together.values() for f in all_ for blocks in f.blocks.values() for b in blocks)
+            again = [c for c in cases if name in may_decide(together[c.name].blocks, OURS)]
+            for found in _measured(folder, turn, threads, seconds / 2, [[name]], again, part):
+                alone[found.case] |= found.blocks
+    peak = best_probe(b for f in together.values() for blocks in f.blocks.values() for b in blocks)
     for case in cases:
         ran = together[case.name]
-        blocks = _united(f.blocks for f in ran)
-        taken, peer, ratio, void = judge(blocks, _united(f.blocks for f in alone[case.name]), OURS)
-        others = max((f.others or 0.0 for f in ran), default=0.0)
-        if others > OTHERS:
-            void = f"others used {others:.2f} processors"
-        parked = next((f.parked for f in ran if f.parked is not None), None)
+        taken, peer, ratio, void = judge(ran.blocks, alone[case.name], OURS)
+        if (ran.others or 0.0) > OTHERS:
+            void = f"others used {ran.others:.2f} processors"
         yield Row(
             case.name, case.group, threads, taken, peer, ratio, void, case.flops, case.bytes, peak,
-            _united(f.errors for f in ran), _united(f.difference for f in ran), parked,
+            ran.errors, ran.difference, ran.parked,
         )  # fmt: skip
-
-
-def _united(parts: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    return {name: value for part in parts for name, value in part.items()}
 
 
 def _prepare(folder: Folder, threads: int, part: Mapping[str, Sequence[Case]]) -> None:
     """Every contestant makes what it compiles, in a process per core: what is measured later comes from its cache."""
     cores = usable_cores()
+
+    def make(name: str, cases: Sequence[Case]) -> None:
+        for _ in _measured(folder, 0, threads, 0.0, [[name]], cases, part):
+            pass
+
     for name in (n for n in part if n == OURS or n.startswith("compile")):
         with ThreadPoolExecutor(cores) as pool:
-            shares = [part[name][k::cores] for k in range(cores)]
-            for made in [pool.submit(lambda s, n: list(_worker(folder, 0, threads, 0.0, [n], s)), s, name) for s in shares]:
+            for made in [pool.submit(make, name, part[name][k::cores]) for k in range(cores)]:
                 made.result()
 
 
-def _worker(
-    folder: Folder, turn: int, threads: int, seconds: float, names: Sequence[str], cases: Sequence[Case]
+def _measured(
+    folder: Folder,
+    turn: int,
+    threads: int,
+    seconds: float,
+    processes: Sequence[Sequence[str]],
+    cases: Sequence[Case],
+    part: Mapping[str, Sequence[Case]],
 ) -> Iterator[Found]:
-    """The results of one process, case by case: first those that the folder has. A case that ends the process is left out
-    and the rest goes on."""
-    left = [c.name for c in cases if any(applies(n, c, threads) for n in names)]
-    key = (turn, threads, seconds, tuple(names))
+    """The cases by contestants in these processes: first those that the folder has."""
+    key = (turn, threads, seconds, tuple(n for names in processes for n in names))
+    left = {c.name: c for c in cases}
     for found in folder.found(key):
-        if found.case in left:
-            left.remove(found.case)
+        if left.pop(found.case, None):
             yield found
-    while left:
-        command = [
-            sys.executable, "-m", "benchmarks.cpu.worker", str(folder.path), str(threads), str(seconds), ",".join(names),
-            "\n".join(left),
-        ]  # fmt: skip
-        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment(threads)) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                found = msgspec.json.decode(line, type=Found)
-                folder.add(key, found)
-                left.remove(found.case)
-                print(f"round {turn + 1}, {threads} thread(s), {', '.join(names)}: {found.case}", file=sys.stderr)
-                yield found
-        if left and process.returncode != 0:
-            print(f"{', '.join(names)}: {left[0]} ended the process ({process.returncode})", file=sys.stderr)
-            left.pop(0)
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(Worker(folder.path, threads, names)) for names in processes]
+        for case in left.values():
+            present = [w for w in workers if any(case in part[n] and applies(n, case, threads) for n in w.names)]
+            found = measure_case(present, case.name, seconds)
+            folder.add(key, found)
+            print(f"round {turn + 1}, {threads} thread(s), {', '.join(key[-1])}: {case.name}", file=sys.stderr)
+            yield found
 
 
 if __name__ == "__main__":

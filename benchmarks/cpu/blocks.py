@@ -89,19 +89,9 @@ def is_parked(run: Callable[[], object]) -> bool:
     return time.process_time() - began <= PARKED_CPU
 
 
-def processors_of_others(run: Callable[[], object]) -> float | None:
-    """How many processors other processes, and the host below a virtual machine, took while `run` ran; None where the system
-    does not count it."""
-    before, own, began = _busy_seconds(), time.process_time(), time.perf_counter()
-    run()
-    after = _busy_seconds()
-    if before is None or after is None:
-        return None
-    return max(0.0, after - before - (time.process_time() - own)) / (time.perf_counter() - began)
-
-
-def _busy_seconds() -> float | None:
-    """Of all processors together, since the start of the machine: all that is not idle and no wait for a disk."""
+def busy_seconds() -> float | None:
+    """Of all processors together, since the start of the machine: all that is not idle and no wait for a disk, and what the host
+    took below a virtual machine. None where the system does not count it."""
     try:
         counts = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     except OSError:

@@ -1,9 +1,13 @@
-"""One process of the measurement: some contestants on some cases, in turns; a line of JSON per case on standard output.
+"""One process of the measurement, which has some contestants and does what it is told, a line of JSON for a line of JSON:
 
-    python -m benchmarks.cpu.worker FOLDER THREADS SECONDS CONTESTANT,… CASE,…
+    python -m benchmarks.cpu.worker FOLDER THREADS CONTESTANT,…
 
-With SECONDS 0 the contestants are made and called once, so that what they compile is in their caches.
-FOLDER has <number of the case>/<contestant or model>.onnx, as `benchmarks.cpu.folder` writes them; a line is a `Found`.
+    {"make": CASE}        its contestants of a case are made and called once   {"names", "errors", "difference"}
+    {"block": NAME}       one of them is timed                                 {"seconds", "before", "after"}
+    {"end": CASE}         they are let go                                      {"parked"}
+
+It answers when its threads are at rest, so that those of another process find the cores free. FOLDER has
+<number of the case>/<contestant or model>.onnx, as `benchmarks.cpu.folder` writes them. Each answer has "cpu" besides: the seconds it has used so far.
 """
 
 from __future__ import annotations
@@ -14,74 +18,89 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.cpu.contestants import OURS, applies, contestant, first_array
 
-MIN_BLOCKS, MAX_BLOCKS = 2, 25
-PATIENCE = 3
-"""How many times its seconds a case may take while a contestant that counts has no block of a quiet machine."""
+if TYPE_CHECKING:
+    from tatami.runtime.peak import Probe
+
+REST, REST_CPU, PATIENCE = 2e-3, 2e-4, 0.2
+"""Threads are at rest that use so many seconds of the processors in so many; they are waited for so long at most."""
 
 
 def main() -> None:
-    folder, threads, seconds, names, cases = sys.argv[1:6]
-    sink = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no result
+    folder, threads, names = sys.argv[1:4]
+    told = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is no answer
     warnings.simplefilter("ignore")
-    with os.fdopen(sink, "w") as out:
-        for case in cases.split("\n"):
-            print(
-                json.dumps(_measure(Path(folder), case, int(threads), float(seconds), names.split(","))), file=out, flush=True
-            )
+    server = _Server(Path(folder), int(threads), names.split(","))
+    with os.fdopen(told, "w") as out:
+        for line in sys.stdin:
+            ((what, name),) = json.loads(line).items()
+            answer = getattr(server, what)(name)
+            _come_to_rest()
+            answer.setdefault("cpu", time.process_time())
+            print(json.dumps(answer), file=out, flush=True)
 
 
-def _measure(folder: Path, title: str, threads: int, seconds: float, names: list[str]) -> dict[str, object]:
-    import msgspec
+class _Server:
+    def __init__(self, folder: Path, threads: int, names: list[str]) -> None:
+        self.folder, self.threads, self.names = folder, threads, names
+        self.runs: dict[str, Callable[[], object]] = {}
+        self.probe: Probe | None = None
 
-    from benchmarks.cpu.blocks import Block, is_parked, processors_of_others, timed_block, without_quiet_block
-    from benchmarks.cpu.cases import all_cases
-    from tatami.runtime.peak import Probe
+    def make(self, title: str) -> dict[str, Any]:
+        from benchmarks.cpu.cases import all_cases
 
-    case = all_cases()[title]
-    number = list(all_cases()).index(title)
-    inputs = case.inputs()
-    runs, errors, outputs = {}, {}, {}
-    for name in names:
-        if not applies(name, case, threads):
-            continue
-        special = name if name in case.peers else "model"
-        try:
-            run = contestant(name, case, str(folder / f"{number}" / f"{special}.onnx"), inputs, threads)
-            outputs[name] = first_array(run())
-            runs[name] = run
-        except Exception as problem:  # a peer that cannot run a case is a fact of the row
-            errors[name] = f"{type(problem).__name__}: {problem}"[:300]
-    probe = Probe(threads)
-    probe()
-    blocks: dict[str, list[Block]] = {name: [] for name in runs}
-    budget = seconds * max(1, len(runs))
+        case = all_cases()[title]
+        place = self.folder / f"{list(all_cases()).index(title)}"
+        inputs = case.inputs()
+        errors, outputs = {}, {}
+        for name in self.names:
+            if not applies(name, case, self.threads):
+                continue
+            special = name if name in case.peers else "model"
+            try:
+                run = contestant(name, case, str(place / f"{special}.onnx"), inputs, self.threads)
+                outputs[name] = first_array(run())
+                self.runs[name] = run
+            except Exception as problem:  # a peer that cannot run a case is a fact of the row
+                errors[name] = f"{type(problem).__name__}: {problem}"[:300]
+        return {"names": list(self.runs), "errors": errors, "difference": differences(outputs)}
 
-    def take_turns() -> None:
-        began = time.perf_counter()
-        for turn in range(MAX_BLOCKS):
-            spent = time.perf_counter() - began
-            if turn >= MIN_BLOCKS and spent > budget and (spent > PATIENCE * budget or not without_quiet_block(blocks, OURS)):
-                break
-            for name, run in runs.items():
-                blocks[name].append(timed_block(run, probe))
+    def block(self, name: str) -> dict[str, Any]:
+        import msgspec
 
-    others = processors_of_others(take_turns) if runs and seconds > 0 else None
-    result: dict[str, object] = {
-        "case": title,
-        "blocks": msgspec.to_builtins(blocks),
-        "errors": errors,
-        "difference": differences(outputs),
-        "others": others,
-    }
-    if OURS in runs and seconds > 0:
-        with contextlib.suppress(OSError):
-            result["parked"] = is_parked(runs[OURS])
-    return result
+        from benchmarks.cpu.blocks import timed_block
+        from tatami.runtime.peak import Probe
+
+        if self.probe is None:
+            self.probe = Probe(self.threads)
+            self.probe()
+        found: dict[str, Any] = msgspec.to_builtins(timed_block(self.runs[name], self.probe))
+        return found
+
+    def end(self, _: str) -> dict[str, Any]:
+        from benchmarks.cpu.blocks import is_parked
+
+        cpu, parked = time.process_time(), None
+        if OURS in self.runs:
+            with contextlib.suppress(OSError):
+                parked = is_parked(self.runs[OURS])
+        self.runs.clear()
+        return {"cpu": cpu, "parked": parked}
+
+
+def _come_to_rest() -> None:
+    end = time.perf_counter() + PATIENCE
+    while time.perf_counter() < end:
+        began = time.process_time()
+        time.sleep(REST)
+        if time.process_time() - began <= REST_CPU:
+            return
 
 
 def differences(outputs: dict[str, object]) -> dict[str, float]:

@@ -6,11 +6,14 @@ loops are called as often as one likes and the best is the peak.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import msgspec
@@ -108,7 +111,7 @@ class Probe:
             function.restype = ctypes.c_float
         self._library.ticks.restype = ctypes.c_long
         if self.threads > 1:
-            self._pool = ThreadPoolExecutor(self.threads)
+            self._pool = ThreadPoolExecutor(self.threads, initializer=_stay, initargs=(_processors(self.threads),))
 
     @property
     def flops(self) -> float:
@@ -151,6 +154,22 @@ def _seconds_of(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def _processors(threads: int) -> SimpleQueue[int]:
+    """One for each of these threads, where there are as many: a scheduler may leave two threads that often wait on one."""
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    queue: SimpleQueue[int] = SimpleQueue()
+    for processor in usable[:threads] if threads <= len(usable) else []:
+        queue.put(processor)
+    return queue
+
+
+def _stay(processors: SimpleQueue[int]) -> None:
+    """The running thread goes to one of them and stays there."""
+    with contextlib.suppress(Empty, OSError):
+        processor = processors.get_nowait()
+        os.sched_setaffinity(0, {processor})
 
 
 def check_measurable(target: Target) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from tatami.plan.estimate import multiply_adds_per_cycle
 from tatami.runtime import calibration
 from tatami.runtime.calibration import Rates, calibrate, measure_rates, rounded, this_machine, with_rates
 from tatami.runtime.host import detect_host, resolve_target
+from tatami.runtime.peak import Probe
 
 
 @pytest.fixture
@@ -55,3 +58,19 @@ def test_without_a_compiler_the_rates_are_the_presets(empty_cache: None, monkeyp
 
     monkeypatch.setattr(calibration, "measure_rates", none)
     assert this_machine() == detect_host()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity")
+def test_each_thread_of_a_probe_has_a_processor_of_its_own() -> None:
+    usable = os.sched_getaffinity(0)
+    probe = Probe(len(usable))
+    places: list[set[int]] = []
+    meeting = threading.Barrier(len(usable))
+
+    def meet(_: int) -> None:
+        places.append(os.sched_getaffinity(0))
+        meeting.wait()
+
+    probe._seconds(meet)
+    wanted = [{p} for p in sorted(usable)] if len(usable) > 1 else [usable]
+    assert sorted(places, key=min) == wanted and os.sched_getaffinity(0) == usable

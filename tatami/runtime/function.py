@@ -146,8 +146,19 @@ class Function:
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Any]:
         """Run once; inputs in their order, by name, or as one mapping. Raises TatamiError: InputMismatch, AxisAlignmentMismatch, OutOfMemory, IndexOutOfRange, …"""
-        if out is None and (made := self._quickly(inputs, named)) is not None:
-            return made
+        recent = self._recent
+        if recent is not None and out is None:
+            given: Mapping[str, Any] | None = named
+            if inputs:
+                given = (
+                    inputs[0] if not named and len(inputs) == 1 and type(inputs[0]) is dict else self._in_order(inputs, named)
+                )
+            if given is not None:
+                if (made := recent.run(given)) is not None:
+                    self._last_sizes = recent.sizes
+                    return made
+                if (made := self._at_other_shapes(given)) is not None:
+                    return made
         taken, sizes = self._take(inputs, named)
         arrays = self._separate([t.array for t in taken])
         outputs, finish = self._given_outputs(out, arrays, sizes) if out else ((), None)
@@ -159,26 +170,19 @@ class Function:
         self._learn(taken, sizes)
         return self._give(taken, arrays, results, out)
 
-    def _quickly(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
-        """The outputs, by a call at shapes seen before; None where the arguments need a closer look."""
-        recent = self._recent
-        if recent is None:
+    def _in_order(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Inputs in their order; None where the arguments need a closer look."""
+        return None if named or len(inputs) > len(self._names) else dict(zip(self._names, inputs))
+
+    def _at_other_shapes(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The outputs, by a quick call for the shapes of these arrays; None where there is none yet."""
+        values: list[Any] = [given.get(n) for n in self._names]
+        if any(type(v) is not np.ndarray for v in values):
             return None
-        given: Mapping[str, Any] = named
-        if inputs:
-            if named or len(inputs) > len(self._names):
-                return None
-            given = inputs[0] if type(inputs[0]) is dict and len(inputs) == 1 else dict(zip(self._names, inputs))
-        made = recent.run(given)
-        if made is None:
-            values: list[Any] = [given.get(n) for n in self._names]
-            if any(type(v) is not np.ndarray for v in values):
-                return None
-            other = self._quick.get(tuple([v.shape for v in values]))
-            if other is None or other is recent or (made := other.run(given)) is None:
-                return None
-            self._recent = recent = other
-        self._last_sizes = recent.sizes
+        other = self._quick.get(tuple([v.shape for v in values]))
+        if other is None or other is self._recent or (made := other.run(given)) is None:
+            return None
+        self._recent, self._last_sizes = other, other.sizes
         return made
 
     def _learn(self, taken: Sequence[Taken], sizes: dict[str, int]) -> None:

@@ -1,6 +1,8 @@
 import ctypes
 import os
 import threading
+import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -139,27 +141,49 @@ def test_a_forked_child_has_workers_again(library: ctypes.CDLL) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
-def test_a_worker_that_was_seen_with_the_caller_is_parted_from_it(library: ctypes.CDLL) -> None:
-    usable = os.sched_getaffinity(0)
-    if len(usable) < 2:
-        pytest.skip("there is one processor")
+@pytest.fixture
+def worker(library: ctypes.CDLL) -> Iterator[tuple[ctypes.c_void_p, int]]:
+    """A pool of its own, and the number of its one worker's thread."""
+    if not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is one processor, or no affinity")
     library.tatami_pool_create.restype = ctypes.c_void_p
     others = set(os.listdir("/proc/self/task"))
     own = ctypes.c_void_p(library.tatami_pool_create(2, 2000, 0))
-    (worker,) = (int(task) for task in set(os.listdir("/proc/self/task")) - others)
-    try:
-        for _ in range(200):  # the caller may be moved between the two calls
-            here = ctypes.CDLL(None).sched_getcpu()
-            os.sched_setaffinity(worker, {here})
-            library.split_blocks(own, ctypes.c_int64(64), ctypes.c_int64(64))
-            library.split_blocks(own, ctypes.c_int64(64), ctypes.c_int64(64))
-            if os.sched_getaffinity(worker) == usable - {here}:
-                break
-        else:
-            pytest.fail("the worker stays where the caller is")
-    finally:
-        library.tatami_pool_destroy(own)
+    (thread,) = (int(task) for task in set(os.listdir("/proc/self/task")) - others)
+    yield own, thread
+    library.tatami_pool_destroy(own)
+
+
+def processor() -> int:
+    number: int = ctypes.CDLL(None).sched_getcpu()
+    return number
+
+
+def test_a_worker_that_was_seen_with_the_caller_is_parted_from_it(
+    library: ctypes.CDLL, worker: tuple[ctypes.c_void_p, int]
+) -> None:
+    own, thread = worker
+    usable, least = os.sched_getaffinity(0), (ctypes.c_int64(64), ctypes.c_int64(64))
+    library.split_blocks(own, *least)
+    for _ in range(200):  # the caller may be moved between the two calls
+        here = processor()
+        os.sched_setaffinity(thread, {here})
+        library.split_blocks(own, *least)
+        library.split_blocks(own, *least)
+        if os.sched_getaffinity(thread) == usable - {here}:
+            return
+    pytest.fail("the worker stays where the caller is")
+
+
+def test_a_worker_that_is_woken_is_kept_from_the_caller(library: ctypes.CDLL, worker: tuple[ctypes.c_void_p, int]) -> None:
+    own, thread = worker
+    for _ in range(5):  # the caller may be moved meanwhile
+        time.sleep(0.02)  # the worker sleeps after a tenth of a millisecond
+        before = processor()
+        library.cover(own, (ctypes.c_int32 * 8)(), ctypes.c_int64(8), ctypes.c_int64(1))
+        if processor() == before and os.sched_getaffinity(thread) == os.sched_getaffinity(0) - {before}:
+            return
+    pytest.fail("the worker may be woken where the caller is")
 
 
 @pytest.mark.parametrize("grain", [1, 3, 40, 100, 1000])

@@ -45,6 +45,7 @@ struct tatami_pool {
     tatami_chunk chunk;
     void *context;
     int threads, spin, flush, started;
+    int away; /* the processor that workers were kept from when they were last woken, -1: none */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     worker_t *workers;
@@ -211,9 +212,19 @@ static void part(tatami_pool *pool) {
         CPU_SET(at, &used);
     }
 }
+/* Workers that are about to be woken are put where the caller is not, if there is room for all. */
+static void keep_away(tatami_pool *pool) {
+    cpu_set_t set;
+    int here = processor();
+    if (here == pool->away || sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) < pool->threads) return;
+    CPU_CLR(here, &set);
+    for (int i = 0; i < pool->started; i++) pthread_setaffinity_np(pool->workers[i].thread, sizeof(set), &set);
+    pool->away = here;
+}
 #else
 static int processor(void) { return -1; }
 static void part(tatami_pool *pool) { (void)pool; }
+static void keep_away(tatami_pool *pool) { (void)pool; }
 #endif
 
 static int is_new(uint64_t gate, uint32_t seen) { return (gate & GATE_OPEN) != 0 && (uint32_t)(gate >> 32) != seen; }
@@ -250,6 +261,7 @@ static void *work(void *argument) {
 /* Start the workers; with fewer than asked for the pool still works. Workers take no signals. */
 static void start(tatami_pool *pool) {
     sigset_t all, before;
+    pool->away = -1;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (pool->started = 0; pool->started < pool->threads - 1; pool->started++) {
@@ -293,6 +305,7 @@ int tatami_parallel_for(tatami_pool *pool, int64_t n, int64_t grain, tatami_chun
     if (generation == 0) generation = 1;
     atomic_store(&pool->gate, (uint64_t)generation << 32 | GATE_OPEN);
     if (atomic_load(&pool->sleepers) > 0) {
+        keep_away(pool);
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->wake);
         pthread_mutex_unlock(&pool->lock);

@@ -208,10 +208,12 @@ static void part(tatami_pool *pool) {
             cpu_set_t free = unused(pool, here);
             if (CPU_COUNT(&free) == 0 || pthread_setaffinity_np(w->thread, sizeof(free), &free) != 0) return;
             atomic_store(&w->processor, -1);
+            pool->away = -1;
         }
         CPU_SET(at, &used);
     }
 }
+
 /* Workers that are about to be woken are put where the caller is not, if there is room for all. */
 static void keep_away(tatami_pool *pool) {
     cpu_set_t set;

@@ -27,7 +27,7 @@ from benchmarks.cpu.environment import environment
 from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.memory import Growth
 from benchmarks.cpu.report import Record, groups, page, plot
-from benchmarks.cpu.turns import Ended, Worker, measure_case
+from benchmarks.cpu.turns import MIN_BLOCKS, MIN_BLOCKS_APART, Ended, Worker, measure_case
 from benchmarks.cpu.worker import differences
 
 QUIET, NOISY = 100.0, 80.0
@@ -161,6 +161,12 @@ def test_contestants_take_turns_across_processes(monkeypatch: pytest.MonkeyPatch
     turn = [("block", n) for n in (OURS, "ORT", "eager")]
     assert told == [("make", "a"), ("make", "a"), *turn, *turn, ("end", "a"), ("end", "a")]
     assert {n: len(b) for n, b in found.blocks.items()} == {OURS: 2, "ORT": 2, "eager": 2} and found.parked
+
+
+def test_contestants_of_one_process_need_fewer_blocks_than_those_apart() -> None:
+    together = measure_case([Scripted([], OURS, "ORT")], "a", 1e-9)
+    apart = measure_case([Scripted([], OURS), Scripted([], "ORT")], "a", 1e-9)
+    assert [len(f.blocks["ORT"]) for f in (together, apart)] == [MIN_BLOCKS, MIN_BLOCKS_APART]
 
 
 def test_contestants_are_made_and_let_go_where_none_is_timed() -> None:

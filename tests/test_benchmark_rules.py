@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -185,11 +186,12 @@ def test_a_process_that_ends_takes_only_its_contestants_out(monkeypatch: pytest.
 
 
 def test_a_real_process_answers_and_a_killed_one_is_started_again(tmp_path: Path) -> None:
-    with Worker(tmp_path, 1, ["numpy"]) as worker:
+    with closing(Worker(tmp_path, 1, ["numpy"])) as worker:
         case = "gemm 64x64x64"
         assert worker.tell("make", case)["names"] == ["numpy"]
         assert worker.tell("block", "numpy")["seconds"] > 0
-        worker.kill()
+        assert worker._process is not None
+        worker._process.kill()
         with pytest.raises(Ended, match="-9"):
             worker.tell("end", case)
         found = measure_case([worker], case, 1e-9)

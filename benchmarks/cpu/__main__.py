@@ -159,7 +159,7 @@ def _measured(
         if left.pop(found.case, None):
             yield found
     with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(Worker(folder.path, threads, names)) for names in processes]
+        workers = [stack.enter_context(contextlib.closing(Worker(folder.path, threads, names))) for names in processes]
         for case in left.values():
             present = [w for w in workers if any(case in part[n] and applies(n, case, threads) for n in w.names)]
             found = measure_case(present, case.name, seconds)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from benchmarks.cpu.blocks import Block, busy_seconds, without_quiet_block
@@ -64,10 +63,6 @@ class Worker:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -76,12 +71,6 @@ class Worker:
                 process.stdin.close()
             process.wait()
             process.stdout.close()
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 def measure_case(workers: Sequence[Worker], case: str, seconds: float) -> Found:

@@ -21,7 +21,7 @@ from itertools import product as places
 from math import prod
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
@@ -32,9 +32,10 @@ from tatami.loop.pointwise import Point, Stored, combine, lane_step, neutral_val
 from tatami.loop.segments import guard_range
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import At, Binary, Cast, Const, Read, Reduce, Region, RegionExpr
+from tatami.region.online import reads_along
 from tatami.region.slides import Slide
-from tatami.region.walk import rewrite, widened
-from tatami.region.window import Window, runs_past_columns
+from tatami.region.walk import all_axes, rewrite, widened
+from tatami.region.window import Window
 
 SEEN = "seen"
 """The let that stands for the scratch: [row][remainder][column]."""
@@ -64,8 +65,14 @@ class Windows(Tiles):
         self.pitch = ceildiv(self.width + spread + self.lead, expr(lanes)) * lanes
         self.row_pitch = self.pitch * self.columns.stride
         self.seen_rows = self.span(self.rows, self.block) if self.rows else ONE
-        self.is_direct = runs_past_columns(region, window)
-        """May the epilogue too run past the last column?"""
+        self.is_direct = self.runs_past_columns()
+
+    def runs_past_columns(self) -> bool:
+        """May the epilogue do so too: nothing is read along the columns, and what is written are neighbours?"""
+        axes, axis = frozenset(all_axes(self.region)), self.columns.axis
+        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
+        reads = any(reads_along(e, {axis}, self.lets, axes, self.acc) for e in lets)
+        return not reads and all(step_of(self.target(y), axis) == ONE for y in self.region.yields)
 
     def terms(self) -> int:
         return prod(self.size_of(a) for a in self.reduce.axes)

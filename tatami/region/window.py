@@ -17,7 +17,6 @@ from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard
 from tatami.region.contraction import depends_on, epilogue_of
 from tatami.region.ir import Const, Let, Read, ReadAt, Reduce, Region, RegionExpr, Scan, Select, Within
-from tatami.region.online import reads_along
 from tatami.region.slides import Refused, Slide, find_slides, plain_read
 from tatami.region.walk import all_axes, children, lets_by_name, nodes
 
@@ -93,20 +92,6 @@ def _find(region: Region) -> Window:
         if other.name not in after and depends_on(other.name, let.name, lets):
             raise Refused(f"{other.name} follows the window and is no epilogue")
     return Window(let.name, moving, read, outside, slides, tuple(a for a in let.axes if a not in spatial))
-
-
-def runs_past_columns(region: Region, window: Window) -> bool:
-    """May what follows a vector of results run past the last column: nothing is read there, and what is written are neighbours?"""
-    lets, axes, axis = lets_by_name(region), frozenset(all_axes(region)), window.slides[-1].axis
-    after = [lets[y.source].expr for y in region.yields if y.source != window.let]
-    if any(reads_along(e, {axis}, lets, axes, window.let) for e in after):
-        return False
-    memrefs = {t.name: t.memref for t in region.outputs}
-    for y in region.yields:
-        entries = tuple(var(a) for a in lets[y.source].axes) if y.map is None else tuple(e for e in y.map if e is not None)
-        if step_of(address(memrefs[y.to].layout, memrefs[y.to].shape, entries), axis) != ONE:
-            return False
-    return True
 
 
 def columns_inside(window: Window, plane: Plane) -> int:

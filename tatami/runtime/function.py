@@ -146,20 +146,16 @@ class Function:
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Any]:
         """Run once; inputs in their order, by name, or as one mapping. Raises TatamiError: InputMismatch, AxisAlignmentMismatch, OutOfMemory, IndexOutOfRange, …"""
+        is_one = len(inputs) == 1 and not named and type(inputs[0]) is dict
+        given: Mapping[str, Any] = inputs[0] if is_one else self._by_name(inputs, named)
         recent = self._recent
         if recent is not None and out is None:
-            given: Mapping[str, Any] | None = named
-            if inputs:
-                given = (
-                    inputs[0] if not named and len(inputs) == 1 and type(inputs[0]) is dict else self._in_order(inputs, named)
-                )
-            if given is not None:
-                if (made := recent.run(given)) is not None:
-                    self._last_sizes = recent.sizes
-                    return made
-                if (made := self._at_other_shapes(given)) is not None:
-                    return made
-        taken, sizes = self._take(inputs, named)
+            if (made := recent.run(given)) is not None:
+                self._last_sizes = recent.sizes
+                return made
+            if (made := self._at_other_shapes(given)) is not None:
+                return made
+        taken, sizes = self._take(given)
         arrays = self._separate([t.array for t in taken])
         outputs, finish = self._given_outputs(out, arrays, sizes) if out else ((), None)
         results = self.program.run("main", arrays, sizes, outputs)
@@ -169,10 +165,6 @@ class Function:
                 self.arrays.copy(given, made)
         self._learn(taken, sizes)
         return self._give(taken, arrays, results, out)
-
-    def _in_order(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Inputs in their order; None where the arguments need a closer look."""
-        return None if named or len(inputs) > len(self._names) else dict(zip(self._names, inputs))
 
     def _at_other_shapes(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The outputs, by a quick call for the shapes of these arrays; None where there is none yet."""
@@ -201,7 +193,7 @@ class Function:
 
     def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
         """Fix all arrays; the result is called without arguments and overwrites the same outputs."""
-        taken, sizes = self._take(inputs, named)
+        taken, sizes = self._take(self._by_name(inputs, named))
         arrays = self._separate([t.array for t in taken])
         ports = self.signature.outputs
         given, finish = self._given_outputs(out, arrays, sizes) if out else ((None,) * len(ports), None)
@@ -236,8 +228,7 @@ class Function:
 
     # -- inputs ----------------------------------------------------------------------------------
 
-    def _take(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Taken], dict[str, int]]:
-        given = {**self._by_name(inputs, named), **named} if inputs else named
+    def _take(self, given: Mapping[str, Any]) -> tuple[list[Taken], dict[str, int]]:
         values = arrange(self.arguments, given, "input")
         taken = [self.arrays.take(v, p) for v, p in zip(values, self.arguments)]
         for name, t in zip(self._names, taken):
@@ -246,6 +237,8 @@ class Function:
         return taken, self._sizes(tuple(t.original.shape for t in taken))
 
     def _by_name(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not inputs:
+            return named
         first: Mapping[str, Any]
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             first = inputs[0]
@@ -261,7 +254,7 @@ class Function:
         both = first.keys() & named.keys()
         if both:
             raise fail("InputMismatch", sorted(both)[0], "the input is given twice", "give it once")
-        return first
+        return {**first, **named}
 
     def _sizes(self, shapes: tuple[tuple[int, ...], ...]) -> dict[str, int]:
         sizes = self._bound.get(shapes)

@@ -318,12 +318,14 @@ int {name}(void *const *buffers, const int64_t *sizes) {{
 
 
 def _band_text(rows: int, t: _Tile) -> str:
-    """`steps` rows of b into `rows` rows of c."""
-    widths = {"V": (t.nr, [v * t.lanes for v in range(t.vectors)]), "T": (1, [0])}
+    """`steps` rows of b into `rows` rows of c. Of few rows registers hold the sums of twice the vectors: memory is read at a
+    higher rate where more lines of a row are taken together."""
+    vectors = t.vectors * 2 if 2 * rows < t.mr else t.vectors
+    one = [0]
+    some, more = ([v * t.lanes for v in range(n)] for n in (t.vectors, vectors))
 
-    def columns(kind: str, steps: str) -> str:
-        width, at = widths[kind]
-        of = "U" if kind == "V" else "T"
+    def columns(at: list[int], width: int, steps: str) -> str:
+        kind, of = ("T", "T") if width == 1 else ("V", "U")
         sums = ", ".join(f"c{i}_{x} = {{0}}" for i in range(rows) for x in at)
         loads = "\n".join(f"      {kind} b{x} = *(const {of} *)(b + k * bp + j + {x});" for x in at)
         adds = "\n".join(
@@ -347,9 +349,9 @@ def _band_text(rows: int, t: _Tile) -> str:
     int64_t steps, int64_t columns, const T *a, const T *b, T *c, int64_t first, int64_t bp, int64_t cp) {{
   int64_t j = 0;
   if (steps == {GROUP})
-{columns("V", str(GROUP))}
-{columns("V", "steps")}
-{columns("T", "steps")}
+{columns(more, t.lanes * vectors, str(GROUP))}
+{columns(some, t.nr, "steps")}
+{columns(one, 1, "steps")}
 }}"""
 
 

@@ -10,7 +10,8 @@
       sum of sums[0][s], sums[1][s], … in this order; the epilogue
 
 Each operand is read once, where blocks of rows over all of k would read the other side again for each. The parts are the
-plan's, whatever the number of threads is, so answers do not depend on it.
+plan's, whatever the number of threads is, so answers do not depend on it. Long rows of rhs in place (`is_wide`) are read whole
+by one thread, where columns of them would be jumps in memory.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class PartsOfK(Slivers):
     tile: str
     slivers: Expr
     columns_lie: Matrix | None
+    is_wide: bool
 
     def split_k(self) -> Stmts:
         parts = maximum(ONE, minimum(expr(self.plan.parts), self.k))
@@ -39,20 +41,39 @@ class PartsOfK(Slivers):
         rows = ceildiv(self.m, blocks)
         panels = self.local(ZERO if self.rows_lie is not None else rows * longest)
         columns = self.local(ZERO if self.uses_columns() is not None else self.slivers * self.nr * longest)
-        tile = self.local(rows * self.nr)
+        tile = self.local(ZERO if self.is_wide else rows * self.nr)
         p = self.counter(parts)
         declare, first, count = self.balanced(self.k, var(p), parts)
         b = self.counter(maximum(ONE, ceildiv(ceildiv(self.k, parts), expr(self.plan.kc))))
         pieces = ceildiv(count, expr(self.plan.kc))
         within, start, depth = self.balanced(count, var(b), pieces)
-        products = self.block_sums(sums.name, var(p) * each, panels.name, columns.name, tile.name, first + start, depth, blocks)
+        if self.is_wide:
+            products = self.long_rows(sums.name, var(p) * each, panels.name, first + start, depth)
+        else:
+            products = self.block_sums(
+                sums.name, var(p) * each, panels.name, columns.name, tile.name, first + start, depth, blocks
+            )
         body = (*declare, *self.clear(sums.name, var(p) * each, each), loop.For(b, ZERO, pieces, (*within, *products)))
         work = grain(GRAIN_FLOPS, self.m * self.n * ceildiv(self.k, parts) * 2)
         return (sums, loop.Parallel(p, parts, work, body, (panels, columns, tile)), self.joined(sums.name, parts, each))
 
     def uses_columns(self) -> Matrix | None:
-        """Where slivers lie, if all of them are whole."""
-        return self.columns_lie if (self.n.as_int() or 1) % self.nr == 0 else None
+        """Where slivers lie, if all of them are whole, or of any width."""
+        return self.columns_lie if self.is_wide or (self.n.as_int() or 1) % self.nr == 0 else None
+
+    def long_rows(self, sums: str, at: Expr, panel: str, k0: Expr, depth: Expr) -> Stmts:
+        """The same for one panel of rows and long rows of rhs, which are read as they lie. k counts from 1: products are added
+        to what is there."""
+        lying, rows = self.columns_lie, self.m
+        assert lying is not None
+        s, q = self.counter(self.slivers), self.counter(ONE)
+        packing = loop.For(q, ZERO, ONE, self.pack_panel({}, panel, ZERO, rows, ONE, var(q), k0, k0 + depth, depth))
+        j0 = var(s) * self.nr
+        a, b = loop.Pointer(panel, -rows), self.place(lying, {}, k0, j0)
+        c = loop.Pointer(sums, at + var(s) * rows * self.nr)
+        sizes = (rows, depth, ONE, depth + 1, lying.pitch, expr(self.nr), self.end_of_sliver(j0) - j0)
+        call = loop.Call(f"tatami_wide_{self.tile}", (a, b, c, *map(loop.Integer, sizes)), True, self.counts(rows))
+        return (packing, loop.For(s, ZERO, self.slivers, (call,)))
 
     def block_sums(
         self, sums: str, at: Expr, panels: str, columns: str, tile: str, k0: Expr, depth: Expr, blocks: Expr

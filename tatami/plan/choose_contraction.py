@@ -16,7 +16,7 @@ from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
 from tatami.region.narrow import groups_of, operand_dtypes
-from tatami.region.walk import lets_by_name, reads
+from tatami.region.walk import all_axes, lets_by_name, reads
 
 TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)}
 """(mr, nr): registers hold mr x nr accumulators, one row of nr and one broadcast (notes/cpu.md §1)."""
@@ -39,6 +39,8 @@ BLOCKS_OF_PART = 2
 """At least."""
 BANDS = 2
 """Bands of columns that each thread takes at least."""
+LONG_ROW = 8192
+"""Elements of a long row at most that are read together: their sums stay in the caches."""
 
 
 def register_tile(target: Target, itemsize: int) -> tuple[int, int]:
@@ -73,13 +75,17 @@ def contraction_candidate(
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
+    is_known = all(all_axes(region)[a].as_int() is not None for a in (c.n if swap else c.m))
+    by_whole_rows = by_rows and is_known and sides == ("n",) and b == 1 and 2 * narrow < tile[0]
     found: list[Candidate] = []
     for dot in dots:
         plan = contraction_plan(c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, tile, itemsize, dot)
+        if by_whole_rows:
+            plan = shared_rows(plan, wide, k, target)
         if plan.by_tiles:
             groups = groups_of(region, contractions(region)[0], DOT_COUNT[dot])
             sides = in_place_sides(region, c.acc, swap, extent, (plan.mr, plan.nr), target, packed, groups)
-        lying = tuple(s for s in sides if s == "m" or plan.split != "k" or wide <= plan.nr)
+        lying = tuple(s for s in sides if s == "m" or by_whole_rows or plan.split != "k" or wide <= plan.nr)
         plan = msgspec.structs.replace(plan, in_place=lying)
         how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in plan.in_place)}"
         how += f" by {dot}" if dot else ""
@@ -193,6 +199,18 @@ def contraction_plan(
         return plan
     rows = max(mr, target.l2_bytes // 2 // (kc * itemsize) // mr * mr)
     return msgspec.structs.replace(plan, split="k", parts=parts, mc=rows)
+
+
+def shared_rows(plan: CpuContraction, wide: int, k: int, target: Target) -> CpuContraction:
+    """Few rows by a matrix in long rows, which is read once: memory gives it at a higher rate where rows are read whole, so
+    threads share them by parts of k. Where that leaves some without any, they share columns."""
+    bands = -(-wide // LONG_ROW)
+    nc = -(-wide // (bands * plan.nr)) * plan.nr
+    cores = max(1, target.cores)
+    if cores == 1:
+        return msgspec.structs.replace(plan, nc=nc)
+    parts = min(PARTS, k // plan.kc) // cores * cores
+    return msgspec.structs.replace(plan, nc=nc, split="k", parts=parts) if parts else plan
 
 
 def parts_of_k(narrow: int, wide: int, k: int, itemsize: int, target: Target) -> int:

@@ -36,7 +36,7 @@ from tatami.plan.rename import obeyed_choices
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.canonical_key import canonical
 from tatami.region.ir import Program, Region
-from tatami.region.kinds import kind_of
+from tatami.region.kinds import contractions, kind_of
 from tatami.region.row_groups import within_a_group
 
 MMA_FIELDS = frozenset({"tile", "stages", "bind", "warp_tile"})
@@ -81,10 +81,10 @@ def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[
     out = Decided(target, plans, keyless)
     if keyless is None:
         return out
-    wanted = kinds_of_plan(keyless[-1].plan)
-    takes_groups = isinstance(keyless[-1].plan, Sm80Mma | Sm90Mma)
+    plan = keyless[-1].plan
+    wanted = kinds_of_plan(plan)
     regions = [item for p in region.programs.values() for item in p.body if isinstance(item, Region)]
-    keys = sorted({plan_key(r, target) for r in regions if kind_of(r) in wanted or (takes_groups and within_a_group(r))})
+    keys = sorted({plan_key(r, target) for r in regions if kind_of(r) in wanted or _takes_rows(plan, r)})
     if len(keys) != 1:
         kinds = " or ".join(sorted(wanted))
         raise fail(
@@ -95,6 +95,13 @@ def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[
         )
     out.only = keys[0]
     return out
+
+
+def _takes_rows(plan: SchedulePlan, region: Region) -> bool:
+    """Is it a plan of products for a Region of rows that is a product: by a vector, or within groups?"""
+    if isinstance(plan, CpuContraction):
+        return kind_of(region) == "rows" and len(contractions(region)) == 1
+    return isinstance(plan, Sm80Mma | Sm90Mma) and within_a_group(region) is not None
 
 
 def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> list[Diagnostic]:

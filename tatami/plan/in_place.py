@@ -21,9 +21,9 @@ WIDE, NARROW = 256, 64
 """Elements of the other side from which on rows, and columns, are copied."""
 WIDE_NEAR, NARROW_NEAR = 352, 160
 """The same where they lie near each other."""
-WIDE_APART = 128
-"""Of rows that L2 does not hold, so that each sliver fetches them anew: measured where L3 was free. Where others used it, rows
-128 KB apart (128x128x32768) took 91 ms in place and 13.5 copied, for 12.0 and 13.5: 64 would be the safer bound."""
+WIDE_APART = 64
+"""Of rows that L2 does not hold, so that each sliver fetches them anew, from memory where others use L3: rows 128 KB apart
+(128x128x32768) took 91 ms in place and 13.5 copied then, 12.0 and 13.5 else."""
 NEAR = 1536
 """Bytes from row to row, below which some rows share a page: measured."""
 WAYS = 8

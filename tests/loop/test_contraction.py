@@ -100,6 +100,17 @@ def test_few_rows_meet_long_rows_of_columns_as_they_lie(m: int, k: int, split: s
         assert_close(run(region, chosen, x)["y"], np.maximum(wanted * 2 + x["bias"], 0) if epilogue else wanted)
 
 
+@pytest.mark.parametrize(("m", "k", "nc"), [(4, 45, 1344), (1, 333, 768), (3, 3, 512), (2, 1000, 1024), (2, 2, 768)])
+def test_threads_share_long_rows_by_parts_of_k(m: int, k: int, nc: int) -> None:
+    for epilogue in (False, True):
+        region = matmul(m, 1333, k, epilogue=epilogue)
+        chosen = plan(region, split="k", in_place=("n",), nc=nc, kc=64)
+        assert "tatami_wide_" in str(kernel_of(region, chosen)[0].body)
+        x = arrays(region, {})
+        wanted = x["a"].astype(np.float64) @ x["b"]
+        assert_close(run(region, chosen, x)["y"], np.maximum(wanted * 2 + x["bias"], 0) if epilogue else wanted)
+
+
 @pytest.mark.parametrize("side", ["m", "n"])
 def test_what_lies_otherwise_is_not_used_in_place(side: str) -> None:
     region = matmul(45, 70, 53, transpose_a=side == "m", transpose_b=side == "n")

@@ -190,8 +190,9 @@ def test_registers_of_a_tile_are_counted_in_its_element_type() -> None:
         (("M", 333, "K"), ()),
         ((64, 64, 8192), ("m",)),  # a long k: a sliver is copied unless it is the only one
         ((64, 32, 8192), ("m", "n")),
-        ((256, 128, 32768), ("m",)),
-        ((256, 256, 32768), ()),  # rows 128 KB apart
+        ((256, 64, 32768), ("m",)),  # rows 128 KB apart
+        ((256, 128, 32768), ()),
+        ((256, 256, 32768), ()),
         ((256, 256, 32760), ("m",)),
     ],
 )
@@ -214,11 +215,34 @@ def test_a_long_k_is_split_where_the_sums_are_few() -> None:
     assert {(p.split, p.parts) for cores in (1, 2, 8) for p in [chosen((256, 256, 32768), cores)]} == {("k", 8)}
     assert [chosen((256, 256, k), 2).parts for k in (1024, 2048, 4096)] == [1, 1, 5]
     assert (chosen((2048, 2048, 8192), 2).split, chosen((2048, 2048, 8192), 8).split) == ("k", "m")
-    assert chosen((4, 4096, 8192), 2).split == "n"  # one panel reads the columns once in any order
+    assert chosen((8, 4096, 8192), 2).split == "n"  # one panel reads the columns once in any order
     plan = chosen((256, 256, 32768), 2)
     for wrong in (msgspec.structs.replace(plan, parts=1), msgspec.structs.replace(plan, split="m")):
         (d,) = verify_plan(wrong, matmul(256, 256, 32768, transpose_a=True), AVX512)
         assert d.kind == "InvalidPlan" and "give parts" in str(d)
+
+
+@pytest.mark.parametrize(
+    ("size", "cores", "split"),
+    [
+        ((4, 11008, 8192), 2, ("k", 8, 5504)),
+        ((1, 4096, 4096), 2, ("k", 8, 4096)),
+        ((1, 4096, 4096), 3, ("k", 6, 4096)),
+        ((1, 4096, 4096), 1, ("n", 1, 4096)),
+        ((1, 4096, 4096), 16, ("n", 1, 1024)),  # parts for half of the threads
+        ((1, 4096, 512), 2, ("n", 1, 2048)),
+        ((6, 4096, 4096), 2, ("n", 1, 2048)),
+        (("M", 4096, 4096), 2, ("n", 1, 2048)),
+    ],
+)
+def test_few_rows_read_long_ones_whole_and_in_place(
+    size: tuple[str | int, ...], cores: int, split: tuple[str, int, int]
+) -> None:
+    module = ex.program_of(matmul(*size))  # type: ignore[arg-type]
+    target = msgspec.structs.replace(AVX512, cores=cores)
+    plan = choose(module, analyse(module), target, None, {"M": 4}).main.regions[0].choices[0].plan
+    assert isinstance(plan, CpuContraction) and plan.in_place == ("n",)
+    assert (plan.split, plan.parts, plan.nc) == split
 
 
 def test_rows_at_computed_positions_are_written_in_vectors() -> None:

@@ -3,11 +3,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+import tatami as tt
+from tatami.api import prepare
 from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
+from tatami.decisions import Decisions
 from tatami.plan.choose import choose, plan_key
 from tatami.plan.decide import stale_decisions
 from tatami.plan.ir import Condition, CpuContraction, Guarded, ProgramPlan, Sm90Pair
@@ -45,6 +48,17 @@ def test_a_plan_without_a_key_applies_to_the_only_region_of_its_kind() -> None:
     assert plan_of(ex.gemm(), decisions={"": to_builtins(mine)}).main.regions[0].choices[0].plan == mine
     with pytest.raises(TatamiError, match="0 different Regions are contraction"):
         plan_of(ex.softmax(), decisions={"": to_builtins(mine)})
+
+
+def test_a_plan_of_products_without_a_key_fits_a_vector_by_a_matrix() -> None:
+    g = tt.Graph("vector")
+    x, w = g.input("x", (1, 4096), tt.fp32), g.input("w", (4096, 4096), tt.fp32)
+    g.output("y", x @ w)
+    first = prepare(g, target="cpu").stages["plan"].main.regions[0].choices[0].plan
+    assert isinstance(first, CpuContraction) and first.nc != 512
+    mine = msgspec.structs.replace(first, nc=512)
+    got = prepare(g, target="cpu", decisions=Decisions(plans={"": to_builtins(mine)})).stages["plan"]
+    assert got.main.regions[0].choices[0].plan == mine
 
 
 @pytest.mark.parametrize(

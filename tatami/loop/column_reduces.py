@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, step_of, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, minimum, step_of, var
 from tatami.loop.flatten import FlatLet, reduce_of
 from tatami.loop.ir import For, LocalBuffer, Op, Splat
 from tatami.loop.pointwise import Point, Stored, accumulator_dtype, combine, neutral_value
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from tatami.loop.reduces import Reduces
 
 COLUMNS = 1024
-"""Columns of a block: a page of each row."""
+"""Columns of a block that threads share: a page of each row."""
+WIDE = 4096
+"""Columns of a block where threads share rows: memory has a higher rate the longer what is read of a row."""
 GROUP = 8
 """Rows that meet before they join the totals: as many streams as a prefetcher follows, and ways of L1."""
+SEVERAL = 4
+"""Vectors of a row that are read together: memory has a higher rate then."""
 ROWS = 512 * GROUP
 """Rows of a float sum at most: longer ones are added up in blocks."""
 FAR = 4096
@@ -59,7 +63,7 @@ class ColumnReduces:
         count = self.n.sizes[down].as_int()
         reads = [n for n in nodes(reduce.body) if isinstance(n, Read)]
         long_sum = reduce.fn == "sum" and accumulator_dtype(reduce.dtype).is_float and (count is None or count > ROWS)
-        few = count is not None and count < 4 * GROUP
+        few = count is not None and count < 2 * GROUP
         if few or long_sum or reduce.fn in ("argmax", "argmin") or self.n.plan.lanes < 4 or not reads:
             return False
         places = [(read.tensor, e.address(read.tensor, read.map)) for read in reads]
@@ -71,12 +75,13 @@ class ColumnReduces:
                 return False
         return bool(moving)
 
-    def allocate(self, names: list[str], vector: str) -> None:
+    def allocate(self, names: list[str], vector: str, most: int) -> None:
+        """Room for the totals of a block of `most` columns."""
         for name in names:
             e, dtype = self.e, accumulator_dtype(reduce_of(self.n.lets[name]).dtype)
-            buffer = e.fresh("b")
-            e.emit(LocalBuffer(buffer, dtype, expr(COLUMNS)))
-            self.totals[name] = Stored(buffer, dtype, (vector,), (expr(COLUMNS),))
+            buffer, columns = e.fresh("b"), minimum(expr(most), self.n.sizes[vector])
+            e.emit(LocalBuffer(buffer, dtype, columns))
+            self.totals[name] = Stored(buffer, dtype, (vector,), (columns,))
 
     def take(self, let: FlatLet, p: Point) -> None:
         """The total of a column, as the value of its let."""
@@ -85,12 +90,12 @@ class ColumnReduces:
             place = p.env[total.axes[0]] - total.base
             self.n.finish(let, p, self.e.declare(self.e.load(total.buffer, place, total.dtype, p)))
 
-    def fill(self, p: Pass, names: list[str], span: tuple[Expr, Expr]) -> None:
-        """The totals of the columns from span[0] to span[1]."""
+    def fill(self, p: Pass, names: list[str], env: dict[str, Expr], span: tuple[Expr, Expr]) -> None:
+        """The totals of the columns from span[0] to span[1] at a point of the other axes."""
         for name in names:
             self.totals[name] = msgspec.structs.replace(self.totals[name], base=span[0])
             self.clear(name, p.vector, span)
-            self.down(name, p.vector, reduce_of(self.n.lets[name]).axes, {}, span)
+            self.down(name, p.vector, reduce_of(self.n.lets[name]).axes, env, span)
 
     def clear(self, name: str, vector: str, span: tuple[Expr, Expr]) -> None:
         start = self.r.start(reduce_of(self.n.lets[name]))
@@ -126,11 +131,12 @@ class ColumnReduces:
         fn, none = combine(reduce.fn, total.dtype), neutral_value(reduce.fn, total.dtype)
 
         def body(points: list[Point]) -> None:
-            for q in points:
-                part = e.declare(none if q.lanes == 1 else Splat(none, q.lanes), "a")
-                for env in rows:
+            parts = [e.declare(none if q.lanes == 1 else Splat(none, q.lanes), "a") for q in points]
+            for env in rows:
+                for q, part in zip(points, parts):
                     self.r.join(part, reduce, Point({**env, vector: q.env[vector]}, q.vector, q.lanes))
+            for q, part in zip(points, parts):
                 place = q.env[vector] - span[0]
                 e.store(total.buffer, place, Op(fn, (e.load(total.buffer, place, total.dtype, q), part)), q)
 
-        self.n.lane_loops(vector, span, 1, [{}], body)
+        self.n.lane_loops(vector, span, SEVERAL if len(rows) > 1 else 1, [{}], body)

@@ -49,11 +49,7 @@ def merge_axes(region: Region, lanes: int) -> tuple[Region, dict[str, str]]:
             outer, inner = axes[position], axes[position + 1]
             last = kind == "iters" and position + 2 == len(axes)
             is_row = last and lanes > 1 and (inner.size.as_int() or 0) >= _ROW * lanes
-            merged = (
-                None
-                if is_row or ZERO in (outer.size, inner.size)
-                else _Join(region, outer, inner, kind == "reduce_axes").region()
-            )
+            merged = None if is_row or ZERO in (outer.size, inner.size) else _Join(region, outer, inner).region()
             if merged is not None:
                 joined = {k: outer.name if v == inner.name else v for k, v in joined.items()} | {inner.name: outer.name}
                 whole = (*axes[:position], Iter(outer.name, outer.size * inner.size), *axes[position + 2 :])
@@ -69,10 +65,9 @@ class _Refused(Exception):
 class _Join:
     """One attempt to join axis `a` with its inner neighbour `b`."""
 
-    def __init__(self, region: Region, outer: Iter, inner: Iter, reduced: bool) -> None:
+    def __init__(self, region: Region, outer: Iter, inner: Iter) -> None:
         self.r = region
         self.a, self.b = outer.name, inner.name
-        self.reduced = reduced
         quotient = floordiv(var(self.a), inner.size)
         self.env = {self.a: quotient, self.b: var(self.a) - inner.size * quotient}
         self.memrefs: dict[str, MemRef] = {p.name: p.memref for p in region.inputs}
@@ -154,8 +149,6 @@ class _Join:
                 return msgspec.structs.replace(e, key=self.expr(e.key), counter=self.ix(e.counter))
             case Reduce():
                 if e.fn in ("argmax", "argmin") and self.a in e.axes:
-                    raise _Refused
-                if not self.reduced and {self.a, self.b} & set(e.axes):
                     raise _Refused
                 return msgspec.structs.replace(e, axes=self.pair(e.axes), body=self.expr(e.body))
             case Scan():

@@ -7,13 +7,14 @@ Phases become parallel loops over the outer axes; inside, each pass is a nest wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from tatami.core.cost import OVERLAP_TILE
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, product, var
-from tatami.loop.column_reduces import COLUMNS
+from tatami.loop.column_reduces import COLUMNS, WIDE
 from tatami.loop.fetch_ahead import fetched_ahead
 from tatami.loop.flatten import flatten
 from tatami.loop.ir import Assign, Const, Declare, For, If, IndexOf, LocalBuffer, Op, Parallel, Reg, Stmt
@@ -272,9 +273,26 @@ class _Rows:
             split = split or free
             rest = tuple(a for a in p.axes if a not in split)
             work = self.n.pass_work(Pass(rest, p.items, p.folds))
-            self.parallel(split, work, lambda env: self.n.emit_pass(p, rest, [env]))
+            columns = self.n.reduces.columns.of(p) if rest == (p.vector,) else []
+            if not columns:
+                self.parallel(split, work, lambda env: self.n.emit_pass(p, rest, [env]))
+                return
+            prologue = partial(self.n.reduces.columns.allocate, columns, p.vector, WIDE)
+            self.parallel(split, work, lambda env: self.column_blocks(p, columns, env), prologue)
             return
         self.parallel_lanes(p)
+
+    def column_blocks(self, p: Pass, columns: list[str], env: dict[str, Expr]) -> None:
+        """The lanes of a pass at a point of its other axes, block by block."""
+        e, n = self.e, self.sizes[p.vector]
+        count = floordiv(n + (WIDE - 1), expr(WIDE))
+        y = e.loop(count, "y")
+        with e.block() as inside:
+            start = var(e.integer(IndexOf(var(y) * WIDE, DType.i64)))
+            stop = var(e.integer(IndexOf(minimum(n, start + WIDE), DType.i64)))
+            self.n.reduces.columns.fill(p, columns, env, (start, stop))
+            self.n.emit_pass(p, (), [env], (start, stop))
+        e.emit(For(y, ZERO, count, tuple(inside)))
 
     def lone_scan(self, p: Pass) -> None:
         """Threads share the blocks of a line, or lines, or lanes of neighbouring lines."""
@@ -322,11 +340,11 @@ class _Rows:
         with e.block(sealed=True) as head:
             if is_scan(p):
                 self.n.scans.allocate(p)
-            self.n.reduces.columns.allocate(columns, p.vector)
+            self.n.reduces.columns.allocate(columns, p.vector, COLUMNS)
         with e.block(sealed=True) as inside:
             start = var(e.integer(IndexOf(var(z) * block, DType.i64)))
             stop = var(e.integer(IndexOf(minimum(n, start + block), DType.i64)))
-            self.n.reduces.columns.fill(p, columns, (start, stop))
+            self.n.reduces.columns.fill(p, columns, {}, (start, stop))
             self.n.emit_pass(p, rest, [{}], (start, stop))
         e.emit(Parallel(z, count, self.n.grain(work), tuple(inside), tuple(head)))
 

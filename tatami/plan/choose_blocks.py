@@ -25,6 +25,12 @@ FEW = 32
 """Results from which on they are shared out whole. A constant: the order of additions is no matter of threads."""
 LANES_OF_REDUCE = 64
 """Results side by side that a task takes (loop/rows.py)."""
+FAR = 4096
+"""Bytes of a row of results from which on memory is read row by row (loop/column_reduces.py)."""
+ROWS = (64, 32, 16)
+"""Rows of a block then: results are written and read again once for so many."""
+BLOCKS = 4
+"""Blocks for threads at least."""
 POSITIONS_FROM = 4
 """Threads from which on positions of extremes are worth blocks, which read twice: first the extreme of each, then where
 it stands. Threads may choose: a position is exact."""
@@ -59,17 +65,29 @@ def reduce_blocks(region: Region, vector: str, target: Target, sizes: Mapping[st
     if reduce.fn in ("argmax", "argmin") and target.cores < POSITIONS_FROM:
         return None
     results, inner = trips(region, let.axes, sizes), trips(region, reduce.axes[1:], sizes)
+    terms, known = size_at(extents[reduce.axes[0]], sizes), extents[reduce.axes[0]].as_int()
     across = vector in let.axes
+    width = size_at(extents[vector], sizes) if across else 1
+    by_rows = width * reduce.dtype.itemsize >= FAR and results < FEW * width
     tasks = -(-results // LANES_OF_REDUCE) if across else results
-    if tasks >= FEW or results * inner * size_at(extents[reduce.axes[0]], sizes) < SHARED:
+    if tasks >= FEW and not (by_rows and _is_all(region, let)):
+        return None
+    if results * inner * terms < SHARED:
         return None
     size = max(1, REDUCE_BLOCK // (inner * (results if across else 1)))
     size = size // 64 * 64 if size > 64 else size
-    known = extents[reduce.axes[0]].as_int()
+    if by_rows:
+        size = max(size, next((n for n in ROWS if known is None or n * BLOCKS <= known), 1))
     if known is not None and known < 2 * size:
         return None
-    blocks = -(-size_at(extents[reduce.axes[0]], sizes) // size)
-    return Blocks(reduce.axes[0], size, 0 if _have_lines_of_their_own(tasks, target) else blocks)
+    return Blocks(reduce.axes[0], size, 0 if _have_lines_of_their_own(tasks, target) else -(-terms // size))
+
+
+def _is_all(region: Region, let: Let) -> bool:
+    """Does the Region read what it reads for the reduce `let` only, and make nothing larger than its results?"""
+    reduces = [other for other in region.lets if isinstance(other.expr, Reduce | Scan)]
+    after = {y.source for y in region.yields}
+    return reduces == [let] and all(set(other.axes) <= set(let.axes) for other in region.lets if other.name in after)
 
 
 def _round(region: Region, let: Let, scan: Scan, across: str, size: int, target: Target, sizes: Mapping[str, int]) -> int:

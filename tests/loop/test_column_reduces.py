@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.core.dtype import DType
 from tatami.region.ir import At, Const, Reduce, Region, Yield
 from tatami.region.run import run_region
@@ -78,6 +79,29 @@ def test_a_vector_meets_the_rows_of_a_matrix_as_they_lie() -> None:
     compare(r, WIDEST, inputs)
 
 
-@pytest.mark.parametrize(("rows", "width"), [(77, 512), (16, 2067), (5000, 1024)])
+@pytest.mark.parametrize(("rows", "width"), [(77, 512), (15, 2067), (5000, 1024)])
 def test_short_rows_few_rows_and_long_sums_are_not(rows: int, width: int) -> None:
     assert ROW_BY_ROW not in text_of(kernel_of(columns(rows, width)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "fn", "count"),
+    [
+        ((300, 5000), "sum", 4),  # more columns than totals have room for, rows over
+        ((256, 2048), "max", 4),
+        ((70, 1024), "mean", 4),  # too few rows for blocks of 64
+        ((2, 200, 4100), "sum", 6),
+        ((40, 200, 4100), "sum", 0),  # matrices are many: threads share them
+    ],
+)
+def test_threads_share_long_rows_by_blocks_of_rows(shape: tuple[int, ...], fn: str, count: int) -> None:
+    g = tt.Graph("columns")
+    g.output("y", getattr(g.input("x", shape, tt.fp32), fn)(axis=len(shape) - 2))
+    f = tt.compile(g, threads=2)
+    (region,) = f.stages["plan"].value.main.regions
+    blocks = region.choices[0].plan.blocks
+    assert (0 if blocks is None else shape[-2] // blocks.size) == count
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    y = f({"x": x})["y"]
+    np.testing.assert_allclose(y, getattr(x.astype(np.float64), fn)(axis=-2), rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(tt.compile(g, threads=1)({"x": x})["y"], y)

@@ -33,6 +33,8 @@ from tatami.region.walk import all_axes, lets_by_name
 NARROW_SHARE, IDLE_SHARE = 0.92, 0.2
 """Of the micro-kernel's rate, where a row of its tile is one vector and a core multiplies and adds more than one a cycle: a load
 for each; what is lost of it where all registers for sums are idle."""
+EVEN = 1.05
+"""Tiles of the busiest thread to the average at most, where blocks of tiles divide evenly."""
 CYCLES_PER_STORE = 10.0
 CYCLES_PER_LINE = 2.0
 """Of a vector's way into a panel: across lines of which another channel writes the rest, or some lanes of it; whole vectors
@@ -140,10 +142,24 @@ def _winograd_plan(
     columns = width if width <= 2 * most else -(-width // -(-width // most))
     rows = max(1, min(height, round(most / columns)))
     rows = -(-height // -(-height // rows))
+    sizes_of = [-(-height // n) for n in range(1, height + 1)]
+    even = [r for r in sizes_of if most <= 2 * r * columns <= 4 * most and _unevenness(outer, height, width, r, columns, cores) <= EVEN]
+    if even:
+        rows = min(even, key=lambda r: (r != rows, abs(r * columns - most)))
     items = outer * -(-height // rows) * -(-width // columns)
-    split = "tiles" if items >= 2 * cores else "channels"
+    split = "tiles" if even or items >= 2 * cores else "channels"
     kc = 384 if target.l2_bytes >= 512 << 10 else 256
     return CpuWinograd(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, split, (weights,))  # type: ignore[arg-type]
+
+
+def _unevenness(outer: int, height: int, width: int, rows: int, columns: int, threads: int) -> float:
+    """Tiles of the busiest thread to those of each on average, where each takes blocks as they come."""
+    loads = [0] * threads
+    for _ in range(outer):
+        for i in range(0, height, rows):
+            for j in range(0, width, columns):
+                loads[loads.index(min(loads))] += min(rows, height - i) * min(columns, width - j)
+    return max(loads) * threads / sum(loads)
 
 
 def winograd_estimate(

@@ -48,8 +48,7 @@ _FULL = 16
 """Multiply-adds that fill a body: beside so many a loop's own instructions cost nothing, and more steps only compile longer.
 Pointers that walk are such instructions: so many for each two of them, where a is a matrix."""
 PARTS = 4
-"""Panels that share the fetching of the next block, a row of it in so many steps; where there are two or three, each fetches
-more. One alone is often called for each panel of a sliver, and what it asked for would be there already."""
+"""Panels that share the fetching of the next block, a row of it in so many steps; where there are fewer, each fetches more."""
 GROUP = 8
 """Rows of b that the wide kernel reads side by side: as many streams as a prefetcher follows, and ways of L1."""
 AHEAD = 16
@@ -180,7 +179,7 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
     /* what follows b, a part of it under each panel: the next block of k, or the next sliver */
     const T *next = b + (k1 - k0 + p % parts * (k1 - k0) / parts) * {"sizes[4]" if t.is_pitched else t.nr};"""
     fetching = f"""
-  const int64_t parts = panels == 2 || panels == 3 ? panels : {PARTS}, some = ({PARTS} + parts - 1) / parts;"""
+  const int64_t parts = panels < 4 ? panels : {PARTS}, some = ({PARTS} + parts - 1) / parts;"""
     return f"""{_head(element, t.lanes)}
 {tiles}
 int {name}(void *const *buffers, const int64_t *sizes) {{

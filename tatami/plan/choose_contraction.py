@@ -39,6 +39,8 @@ BLOCKS_OF_PART = 2
 """At least."""
 BANDS = 2
 """Bands of columns that each thread takes at least."""
+MANY = 16
+"""Bands of each thread from which on it does not matter who takes one more."""
 LONG_ROW = 8192
 """Elements of a long row at most that are read together: their sums stay in the caches."""
 
@@ -176,7 +178,7 @@ def contraction_plan(
     mc = max(mr, (target.l2_bytes * 3 // 4) // (kc * itemsize) // mr * mr)
     share = max(COLUMNS, -(-wide // (cores * nr)) * nr)
     nc = min(4096, share, (target.l3_bytes // 4) // (kc * itemsize)) // nr * nr
-    rows_fit = narrow * k * itemsize <= target.l2_bytes * 3 // 4
+    rows_fit = narrow * k * itemsize <= target.l2_bytes
     if b >= 2 * cores:
         split = "batch"
     elif wide >= 2 * nr and (narrow < 256 or (rows_fit and wide >= 4 * cores * nr)):
@@ -186,7 +188,7 @@ def contraction_plan(
         mc = min(mc, max(2, -(-narrow // (4 * cores * mr))) * mr)
     if split == "n" and narrow > mr:
         most = max(target.l2_bytes // 4 // (max(1, k) * itemsize), BAND_BYTES // itemsize)
-        nc = min(nc, most, -(-wide // (BANDS * cores))) // nr * nr
+        nc = even_band(-(-wide // nr), min(nc, most, -(-wide // (BANDS * cores))) // nr, cores) * nr
     if by_tiles:
         most = min(target.l2_bytes // 2 // (max(1, k) * itemsize), -(-wide // (BANDS * cores) if split == "n" else wide))
         nc = max(1, min(BAND, most // nr)) * nr
@@ -199,6 +201,21 @@ def contraction_plan(
         return plan
     rows = max(mr, target.l2_bytes // 2 // (kc * itemsize) // mr * mr)
     return msgspec.structs.replace(plan, split="k", parts=parts, mc=rows)
+
+
+def even_band(slivers: int, most: int, threads: int) -> int:
+    """Slivers of a band, about `most`, so that threads which take bands as they come have the same number if they can."""
+
+    def busiest(band: int) -> int:
+        loads = [0] * threads
+        for first in range(0, slivers, band):
+            loads[loads.index(min(loads))] += min(band, slivers - first)
+        return max(loads)
+
+    most = max(1, most)
+    if slivers > MANY * most * threads:
+        return most
+    return min(range(-(-most // 2), most * 3 // 2 + 1), key=lambda band: (busiest(band), abs(band - most)))
 
 
 def shared_rows(plan: CpuContraction, wide: int, k: int, target: Target) -> CpuContraction:

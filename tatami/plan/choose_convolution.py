@@ -143,7 +143,11 @@ def _winograd_plan(
     rows = max(1, min(height, round(most / columns)))
     rows = -(-height // -(-height // rows))
     sizes_of = [-(-height // n) for n in range(1, height + 1)]
-    even = [r for r in sizes_of if most <= 2 * r * columns <= 4 * most and _unevenness(outer, height, width, r, columns, cores) <= EVEN]
+    even = [
+        r
+        for r in sizes_of
+        if most <= 2 * r * columns <= 4 * most and _unevenness(outer, height, width, r, columns, cores) <= EVEN
+    ]
     if even:
         rows = min(even, key=lambda r: (r != rows, abs(r * columns - most)))
     items = outer * -(-height // rows) * -(-width // columns)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import msgspec
+
 from tatami.c.c_types import memory_short, memory_type, register_type, short
 from tatami.c.casts import bits_text, cast_text, narrow_text, widen_text
 from tatami.c.ir import Unit
@@ -61,6 +63,8 @@ from tatami.loop.ir import (
     Zip,
     type_of,
 )
+from tatami.loop.nontemporal import temporal
+from tatami.loop.walk import nodes
 
 _HEAD = '#include <math.h>\n#include <stdint.h>\n#include <string.h>\n#include "tatami.h"\n'
 
@@ -84,6 +88,11 @@ def print_kernel(kernel: Kernel) -> Unit:
 
 def _rounded(value: Scalar, dtype: DType) -> Scalar:
     return scalar(constant(value, dtype).item()) if dtype != DType.bf16 else scalar(float(constant(value, dtype)))
+
+
+def _past_caches(body: tuple[Stmt, ...]) -> list[str]:
+    """The buffers that are stored to past the caches: where they begin at the place of a vector."""
+    return sorted({n.buffer for n in nodes(body) if isinstance(n, Store) and n.nontemporal})
 
 
 class _Printer:
@@ -189,6 +198,8 @@ class _Printer:
             if c == "float":
                 return f"{pad}{self.needs.add(f'first_f32x{t.lanes}')}({place}, {text}, {self.ix(s.active)});\n"
             return f"{pad}{{ {v} v = {text}; memcpy({place}, &v, (size_t){self.ix(s.active)} * sizeof({c})); }}\n"
+        if s.nontemporal:
+            return f"{pad}{self.needs.add(f'past_f32x{t.lanes}')}({place}, {text});\n"
         return f"{pad}*({v}_u*)({place}) = {text};\n"
 
     def loop(self, s: For, pad: str) -> str:
@@ -203,25 +214,13 @@ class _Printer:
         return f"{pad}{head} {{{note}\n{body}{pad}}}\n"
 
     def parallel(self, s: Parallel, pad: str) -> str:
-        name = f"chunk{len(self.chunks)}"
         shared = list(self.locals)
-        saved = dict(self.buffers)
-        self.chunks.append("")
-        place = len(self.chunks) - 1
-        prologue = self.block(s.prologue, "  ")
-        body = self.block(s.body, "    ")
-        del self.locals[len(shared) :]
-        given = "".join(f"  {memory_type(saved[b])}* const {b} = f->local[{i}]; (void){b};\n" for i, b in enumerate(shared))
-        frame = f"struct {name}_frame"
-        self.chunks[place] = (
-            f"{frame} {{ void* const* buffers; const int64_t* sizes; void* local[{max(len(shared), 1)}]; }};\n"
-            f"static int {name}(void* context, int64_t begin, int64_t end) {{\n"
-            f"  const {frame}* f = context;\n{self.prologue('f->buffers', 'f->sizes')}{given}"
-            f"  int fault = 0;\n  const size_t mark = tatami_mark();\n{prologue}"
-            f"  for (int64_t {s.var} = begin; {s.var} < end; ++{s.var}) {{\n{body}  }}\n"
-            f"  tatami_release(mark);\n  return fault;\n}}\n"
-        )
-        self.buffers = saved
+        frame = f"struct chunk{len(self.chunks)}_frame"
+        head = f"{frame} {{ void* const* buffers; const int64_t* sizes; void* local[{max(len(shared), 1)}]; }};\n"
+        name = self.chunk(s, shared, frame, head)
+        if past := _past_caches(s.body):
+            plain = self.chunk(msgspec.structs.replace(s, body=temporal(s.body)), shared, frame, "")
+            name = f"{' && '.join(f'((uintptr_t){b} & 63) == 0' for b in past)} ? {name} : {plain}"
         inside = pad + "  "
         locals_text = ", ".join(shared) if shared else "0"
         return (
@@ -229,6 +228,27 @@ class _Printer:
             f"{inside}const int r = tatami_parallel_for(pool, {self.ix(s.count)}, {self.ix(s.grain)}, {name}, &frame);\n"
             f"{inside}if (r > fault) fault = r;\n{pad}}}\n"
         )
+
+    def chunk(self, s: Parallel, shared: list[str], frame: str, head: str) -> str:
+        """The name of the function of some of the rows."""
+        name = f"chunk{len(self.chunks)}"
+        saved = dict(self.buffers)
+        self.chunks.append("")
+        place = len(self.chunks) - 1
+        prologue = self.block(s.prologue, "  ")
+        body = self.block(s.body, "    ")
+        fence = f"  {self.needs.add('past_fence')}();\n" if _past_caches(s.body) else ""
+        del self.locals[len(shared) :]
+        given = "".join(f"  {memory_type(saved[b])}* const {b} = f->local[{i}]; (void){b};\n" for i, b in enumerate(shared))
+        self.chunks[place] = (
+            f"{head}static int {name}(void* context, int64_t begin, int64_t end) {{\n"
+            f"  const {frame}* f = context;\n{self.prologue('f->buffers', 'f->sizes')}{given}"
+            f"  int fault = 0;\n  const size_t mark = tatami_mark();\n{prologue}"
+            f"  for (int64_t {s.var} = begin; {s.var} < end; ++{s.var}) {{\n{body}  }}\n{fence}"
+            f"  tatami_release(mark);\n  return fault;\n}}\n"
+        )
+        self.buffers = saved
+        return name
 
     def call(self, s: Call, pad: str) -> str:
         given = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, Pointer) else self.ix(a.value) for a in s.args]

@@ -229,6 +229,8 @@ class Store(msgspec.Struct, frozen=True, tag_field="s", tag="store"):
     index: Expr
     value: Value
     active: Expr | None = None
+    nontemporal: bool = False
+    """Past the caches: of whole vectors of fp32 in parameters."""
 
 
 class For(msgspec.Struct, frozen=True, tag_field="s", tag="for"):

@@ -20,6 +20,7 @@ from tatami.loop.contraction import lower_contraction
 from tatami.loop.in_place import in_place
 from tatami.loop.interleave import has_chains_side_by_side, interleaved
 from tatami.loop.local_bytes import local_bytes
+from tatami.loop.nontemporal import nontemporal
 from tatami.loop.opaque import lower_opaque
 from tatami.loop.planes import lower_planes
 from tatami.loop.rename import Names, rename, rename_plan
@@ -116,7 +117,9 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
         return lower_opaque(region)
     match plan:
         case Scalar() | CpuRows():
-            return ir.Body(lower_rows(region, plan), about=type(plan).__name__)
+            stmts = lower_rows(region, plan)
+            past = plan.nontemporal if isinstance(plan, CpuRows) else ()
+            return ir.Body(nontemporal(stmts, set(past)), about=type(plan).__name__)
         case CpuContraction():
             return lower_contraction(region, plan)
         case CpuWindow():

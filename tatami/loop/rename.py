@@ -100,7 +100,8 @@ def rename_plan(plan: P, names: Names) -> P:
             plan = msgspec.structs.replace(plan, outer=outer, passes=passes, storage=storage)
             if isinstance(plan, CpuRows):
                 blocks = plan.blocks and msgspec.structs.replace(plan.blocks, axis=axis(plan.blocks.axis))
-                plan = msgspec.structs.replace(plan, vector_axis=axis(plan.vector_axis), blocks=blocks)
+                past = tuple(names.outputs.get(t, t) for t in plan.nontemporal)
+                plan = msgspec.structs.replace(plan, vector_axis=axis(plan.vector_axis), blocks=blocks, nontemporal=past)
         case CpuContraction():
             plan = msgspec.structs.replace(
                 plan,

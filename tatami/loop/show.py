@@ -103,9 +103,9 @@ def _stmt(s: Stmt, pad: int) -> list[str]:
             return [f"{p}{reg.name} = {value_text(value)}"]
         case SetLane(reg=reg, lane=lane, value=value):
             return [f"{p}{reg.name}.lane({lane}) = {value_text(value)}"]
-        case Store(buffer=buffer, index=index, value=value, active=active):
-            lanes = type_of(value).lanes
-            return [f"{p}{_place(buffer, str(index), lanes, str(active) if active is not None else '')} = {value_text(value)}"]
+        case Store(buffer=buffer, index=index, value=value, active=active, nontemporal=nontemporal):
+            place = _place(buffer, str(index), type_of(value).lanes, str(active) if active is not None else "")
+            return [f"{p}{place} = {value_text(value)}{' nontemporal' if nontemporal else ''}"]
         case For(var=var, start=start, stop=stop, body=body, step=step, simd=simd, down=down):
             how = (f" by {step}" if step != 1 else "") + (" simd" if simd else "") + (" down" if down else "")
             return [f"{p}for {var} = {start} .. {stop}{how}", *_block(body, pad + 2)]

@@ -59,6 +59,7 @@ from tatami.loop.ir import (
     Zip,
     type_of,
 )
+from tatami.loop.nontemporal import misplaced
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ABOUT = re.compile(r"[A-Za-z0-9_ ,.:x-]{0,200}")
@@ -163,6 +164,11 @@ def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
             {}, {p.name: p.dtype for p in kernel.params}, {p.name for p in kernel.params if not p.written}, names, functions
         ),
     )
+    for buffer in () if check.found else misplaced(kernel):
+        check.wrong(
+            f"a nontemporal store to {buffer}: those are of whole vectors of fp32 at their places, to results that are not read, "
+            "where threads share a loop"
+        )
     if not check.found and kernel.face.in_place:
         proved = in_place(kernel.params, kernel.face.sizes, kernel.body)
         for i, o in kernel.face.in_place:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
+from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.accesses import AccessMove, accesses
 from tatami.plan.choose_blocks import reduce_blocks, scan_blocks
 from tatami.plan.estimate import loops_estimate, pass_cycles, rows_estimate, trips
 from tatami.plan.ir import Candidate, CpuRows, Pass, Rejected, Scalar
-from tatami.plan.passes import Skeleton, nest_of
+from tatami.plan.passes import Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import At, Let, Region
 from tatami.region.walk import let_uses, lets_by_name
@@ -68,11 +70,22 @@ def rows_candidate(
     parallel = _parallel(region, outer, vector, serial["total"], target, sizes)
     blocks = scan_blocks(region, vector, target, sizes) or reduce_blocks(region, vector, target, sizes)
     where = "the last outer axis" if vector in outer else "pass axes"
-    plan = CpuRows(outer, passes, bones.storage, vector, width, parallel, blocks)
+    plan = CpuRows(outer, passes, bones.storage, vector, width, parallel, blocks, nontemporal_outputs(region, target, sizes))
     line = f"cpu_rows x{width} along {where}, {parallel} parallel axes"
     if blocks is not None:
         line += f", {blocks.axis} in blocks of {blocks.size}" + (f", {blocks.round} at a time" if blocks.round else "")
+    if plan.nontemporal:
+        line += f", {', '.join(plan.nontemporal)} past the caches"
     return Candidate(plan, line, loops_estimate(region, facts, plan, target, sizes))
+
+
+def nontemporal_outputs(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """The outputs of fp32 that L3 does not hold."""
+    return tuple(
+        t.name
+        for t in region.outputs
+        if t.memref.dtype == DType.fp32 and prod(size_at(n, sizes) for n in t.memref.shape) * 4 >= target.l3_bytes > 0
+    )
 
 
 def _own_vector(

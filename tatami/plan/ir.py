@@ -73,7 +73,8 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
 class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="cpu_rows"):
     """Fused nests: `outer` loops in parallel, passes over the rest, SIMD along `vector_axis` with a tail.
 
-    `parallel` counts the leading outer axes that are split over threads; `width` is in elements of fp32.
+    `parallel` counts the leading outer axes that are split over threads; `width` is in elements of fp32. `nontemporal` are
+    outputs that are stored past the caches, which could not hold them until they are read.
     """
 
     outer: tuple[str, ...]
@@ -83,6 +84,7 @@ class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind",
     width: int
     parallel: int
     blocks: Blocks | None = None
+    nontemporal: tuple[str, ...] = ()
 
 
 class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_contraction"):

@@ -67,7 +67,8 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
             )
             if isinstance(result, CpuRows):
                 blocks = result.blocks and replace(result.blocks, axis=axis(result.blocks.axis))
-                result = replace(result, vector_axis=axis(result.vector_axis), blocks=blocks)
+                past = tuple(tensor(t) for t in result.nontemporal)
+                result = replace(result, vector_axis=axis(result.vector_axis), blocks=blocks, nontemporal=past)
         case CpuContraction():
             result = replace(
                 plan,

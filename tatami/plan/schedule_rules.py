@@ -35,6 +35,9 @@ def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: T
             f"axes: {', '.join(axes)}; lets: {', '.join(lets)}",
         )
         return
+    outputs = [t.name for t in region.outputs]
+    if isinstance(plan, CpuRows) and (wrong := [t for t in plan.nontemporal if t not in outputs]):
+        yield invalid_plan(region, f"{wrong[0]} past the caches, which is no output", f"outputs: {', '.join(outputs)}")
     place: dict[str, int] = {}
     for i, p in enumerate(plan.passes):
         for n in p.lets:

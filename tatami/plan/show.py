@@ -159,6 +159,7 @@ def _loops(plan: Scalar | CpuRows | GpuStream) -> list[str]:
         if plan.blocks is not None:
             head += f", {plan.blocks.axis} in blocks of {plan.blocks.size}"
             head += f", {plan.blocks.round} at a time" if plan.blocks.round else ""
+        head += f", {', '.join(plan.nontemporal)} past the caches" if plan.nontemporal else ""
     if isinstance(plan, GpuStream):
         head += f" threads {plan.threads}, {plan.vector_bytes} bytes each"
         head += f", {plan.owners} owners of what is written" if plan.owners > 1 else ""

@@ -29,6 +29,11 @@ Array: TypeAlias = np.ndarray
 Kind: TypeAlias = Literal["numpy", "torch", "jax", "torch-host", "cupy", "device"]
 """Whose arrays the caller uses. For a program on a GPU: "torch-host" are tensors on the CPU, "device" is anyone's memory."""
 ALIGNMENT = 64
+PAGE = 4096
+LARGE_BYTES = 16 * PAGE
+"""From here on arrays of ours begin in the middle of a page (short_call.c too). Those of a caller begin at the first lines of
+one, and a processor takes a load for one of what was just stored where both lie the same number of bytes into a page: what reads
+and writes arrays as long then takes up to three times as long."""
 SMALL_BYTES = 8192
 """Below this an array of numpy's own alignment will do."""
 
@@ -190,14 +195,19 @@ def empty(shape: Sequence[int], dtype: DType) -> Array:
 def empty_bytes(size: int) -> Array:
     """`size` uninitialised bytes, aligned to 64. Raises OutOfMemory."""
     block = empty_block(size)
-    start = -address(block) % ALIGNMENT
+    start = start_in(block)
     return block[start : start + size]
+
+
+def start_in(block: Array) -> int:
+    """The byte of an `empty_block` at which what it is for begins: aligned to 64; a large one in the middle of a page."""
+    return (PAGE // 2 - address(block)) % PAGE if block.nbytes >= LARGE_BYTES + PAGE else -address(block) % ALIGNMENT
 
 
 def empty_block(size: int) -> Array:
     """Uninitialised bytes that hold `size` aligned ones. Raises OutOfMemory."""
     try:
-        return np.empty(size + ALIGNMENT, np.uint8)
+        return np.empty(size + (PAGE if size >= LARGE_BYTES else ALIGNMENT), np.uint8)
     except (MemoryError, ValueError, OverflowError):
         raise out_of_memory(size) from None
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tatami.runtime.arrays import ALIGNMENT, Array, address, empty_block
+from tatami.runtime.arrays import Array, address, empty_block, start_in
 
 KEPT = 2
 """Blocks of one output: ``y = f(x)`` in a loop still holds the last result while the next one is made."""
@@ -64,7 +64,7 @@ class Results:
 
 def _aligned(shape: tuple[int, ...], kind: np.dtype) -> _Block:
     block = empty_block(math.prod(shape) * kind.itemsize)
-    whole = np.ndarray(shape, kind, block, -address(block) % ALIGNMENT)
+    whole = np.ndarray(shape, kind, block, start_in(block))
     return block, whole, address(whole), shape, kind
 
 

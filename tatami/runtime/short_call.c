@@ -12,7 +12,7 @@
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/arrayobject.h>
 
-enum { ALIGNMENT = 64, KEPT = 2, ARENA = 2, MOST_AXES = 32 };
+enum { ALIGNMENT = 64, PAGE = 4096, LARGE = 16 * PAGE, KEPT = 2, ARENA = 2, MOST_AXES = 32 };
 
 typedef struct {
   PyObject* name;
@@ -34,8 +34,10 @@ typedef struct {
   PyObject *arena, *owner, *take_arena, *give_arena, *new_block, *check, *fault;
 } Call;
 
+/* Where in a block what it is for begins, as `start_in` of arrays.py says. */
 static uint64_t aligned(PyObject* block) {
   const uint64_t at = (uint64_t)(uintptr_t)PyArray_DATA((PyArrayObject*)block);
+  if (PyArray_NBYTES((PyArrayObject*)block) >= LARGE + PAGE) return at + (PAGE / 2 - at) % PAGE;
   return (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 

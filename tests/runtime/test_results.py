@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tatami as tt
-from tatami.runtime.arrays import SMALL_BYTES, address
+from tatami.runtime.arrays import LARGE_BYTES, PAGE, SMALL_BYTES, address
 from tatami.runtime.results import KEPT, Results
 
 SHAPE = (SMALL_BYTES, 3)
@@ -78,3 +78,17 @@ def test_results_of_calls_are_separate() -> None:
     kept = [f(x=np.full(SHAPE, k, np.float32))["y"] for k in range(5)]
     assert [float(y[0, 0]) for y in kept] == [0, 2, 4, 6, 8]
     assert all((y == y[0, 0]).all() for y in kept)
+
+
+@pytest.mark.parametrize("in_c", [True, False])
+def test_large_results_begin_in_the_middle_of_a_page(in_c: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of callers begin at the first lines of one: loads are not taken for what was just stored."""
+    if not in_c:
+        monkeypatch.setattr("tatami.runtime.quick_call.short_call", lambda: None)
+    for rows, at in ((LARGE_BYTES // 4096, PAGE // 2), (LARGE_BYTES // 4096 - 1, None)):
+        g = tt.Graph("page")
+        g.output("y", g.input("x", (rows, 1024), tt.fp32).relu())
+        f, x = tt.compile(g), np.ones((rows, 1024), np.float32)
+        for _ in range(3):
+            y = f({"x": x})["y"]
+            assert address(y) % 64 == 0 and (at is None or address(y) % PAGE == at)

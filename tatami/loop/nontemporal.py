@@ -1,0 +1,91 @@
+"""Results that no cache could hold until they are read: stored past the caches, as the plan says.
+
+    prefetch p1[x] to write
+    p1[x : 16] = v           ->     p1[x : 16] = v  nontemporal
+
+Memory is then written only, where a line of a cache is read before the first element of it is written: a third of what a
+kernel moves that reads as much as it writes. A kernel that reads its results again keeps them in the caches, and so do stores
+of other types than fp32, of less than a vector, or that may begin between two places of vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Var
+from tatami.loop.ir import Declare, For, Gather, If, IndexOf, Kernel, Load, Parallel, Prefetch, Stmt, Store, type_of
+from tatami.loop.walk import nodes
+
+
+def nontemporal(stmts: tuple[Stmt, ...], buffers: Set[str]) -> tuple[Stmt, ...]:
+    """The statements with stores past the caches to those of `buffers` that are not read, where threads share a loop."""
+    read = {n.buffer for n in nodes(stmts) if isinstance(n, Load | Gather)}
+    kept = frozenset(buffers - read)
+    if not kept:
+        return stmts
+    return tuple(
+        msgspec.structs.replace(s, body=_Stores(kept, True).block(s.body, {})) if isinstance(s, Parallel) else s for s in stmts
+    )
+
+
+def temporal(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The statements with all stores into the caches."""
+    buffers = frozenset(n.buffer for n in nodes(stmts) if isinstance(n, Store))
+    return _Stores(buffers, False).block(stmts, {})
+
+
+def misplaced(kernel: Kernel) -> Iterator[str]:
+    """The buffers of nontemporal stores that the C of the kernel could not hold to: one that is not whole would fault."""
+    outputs = {p.name for p in kernel.params if p.written}
+    allowed = nontemporal(temporal(kernel.body), outputs)
+    stores = ([n for n in nodes(body) if isinstance(n, Store)] for body in (kernel.body, allowed))
+    yield from (s.buffer for s, may in zip(*stores, strict=True) if s.nontemporal and not may.nontemporal)
+    yield from (n.buffer for f in kernel.functions for n in nodes(f.body) if isinstance(n, Store) and n.nontemporal)
+
+
+class _Stores:
+    """Rewrites stores to `buffers`, past the caches or into them. Blocks know what names are multiples of."""
+
+    def __init__(self, buffers: frozenset[str], past: bool) -> None:
+        self.buffers, self.past = buffers, past
+
+    def block(self, body: tuple[Stmt, ...], known: Mapping[str, int]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        known = dict(known)
+        for s in body:
+            match s:
+                case Store(buffer=buffer) if buffer in self.buffers:
+                    out.append(msgspec.structs.replace(s, nontemporal=self.past and _is_whole(s, known)))
+                case Prefetch(buffer=buffer, write=True) if self.past and buffer in self.buffers:
+                    pass
+                case Declare(reg=reg, value=IndexOf(value=value, step=None), integer=True):
+                    known[reg.name] = next(n for n in (16, 8, 4, 1) if is_multiple(value, n, known))
+                    out.append(s)
+                case Parallel():
+                    out.append(msgspec.structs.replace(s, body=self.block(s.body, {})))
+                case For(var=x, start=start, step=step):
+                    inside = {**known, x: step if is_multiple(start, step, known) else 1}
+                    out.append(msgspec.structs.replace(s, body=self.block(s.body, inside)))
+                case If(then=then, otherwise=otherwise):
+                    out.append(msgspec.structs.replace(s, then=self.block(then, known), otherwise=self.block(otherwise, known)))
+                case _:
+                    out.append(s)
+        return tuple(out)
+
+
+def _is_whole(s: Store, known: Mapping[str, int]) -> bool:
+    t: Any = type_of(s.value)
+    return t.dtype == DType.fp32 and t.lanes in (4, 8, 16) and s.active is None and is_multiple(s.index, t.lanes, known)
+
+
+def is_multiple(e: Expr, of: int, known: Mapping[str, int]) -> bool:
+    """Is the value of `e` a multiple of `of`, whatever its variables are, which are multiples of what is `known`?"""
+
+    def own(atom: Any) -> int:
+        return known.get(atom.name, 1) if isinstance(atom, Var) else 1
+
+    return all(coef * (own(mono[0]) if len(mono) == 1 else 1) % of == 0 for mono, coef in e.terms)

@@ -179,7 +179,7 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
     /* what follows b, a part of it under each panel: the next block of k, or the next sliver */
     const T *next = b + (k1 - k0 + p % parts * (k1 - k0) / parts) * {"sizes[4]" if t.is_pitched else t.nr};"""
     fetching = f"""
-  const int64_t parts = panels < 4 ? panels : {PARTS}, some = ({PARTS} + parts - 1) / parts;"""
+  const int64_t parts = 0 < panels && panels < {PARTS} ? panels : {PARTS}, some = ({PARTS} + parts - 1) / parts;"""
     return f"""{_head(element, t.lanes)}
 {tiles}
 int {name}(void *const *buffers, const int64_t *sizes) {{

@@ -63,10 +63,13 @@ from tatami.loop.ir import (
     Zip,
     type_of,
 )
-from tatami.loop.nontemporal import temporal
+from tatami.loop.nontemporal import without_nontemporal
 from tatami.loop.walk import nodes
 
 _HEAD = '#include <math.h>\n#include <stdint.h>\n#include <string.h>\n#include "tatami.h"\n'
+
+ALIGNMENT = 64
+"""Bytes of the widest vector: where a buffer begins at a multiple, so do all vectors at multiples of their lanes."""
 
 _SIDE_BY_SIDE = """#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize ("schedule-insns", "sched-pressure")
@@ -218,9 +221,10 @@ class _Printer:
         frame = f"struct chunk{len(self.chunks)}_frame"
         head = f"{frame} {{ void* const* buffers; const int64_t* sizes; void* local[{max(len(shared), 1)}]; }};\n"
         name = self.chunk(s, shared, frame, head)
+        # an array may begin anywhere, and a store past the caches faults where no vector has its place
         if past := _past_caches(s.body):
-            plain = self.chunk(msgspec.structs.replace(s, body=temporal(s.body)), shared, frame, "")
-            name = f"{' && '.join(f'((uintptr_t){b} & 63) == 0' for b in past)} ? {name} : {plain}"
+            plain = self.chunk(msgspec.structs.replace(s, body=without_nontemporal(s.body)), shared, frame, "")
+            name = f"{' && '.join(f'(uintptr_t){b} % {ALIGNMENT} == 0' for b in past)} ? {name} : {plain}"
         inside = pad + "  "
         locals_text = ", ".join(shared) if shared else "0"
         return (
@@ -230,7 +234,7 @@ class _Printer:
         )
 
     def chunk(self, s: Parallel, shared: list[str], frame: str, head: str) -> str:
-        """The name of the function of some of the rows."""
+        """Writes the function that makes some of the rows, after `head` (the declaration of its frame), and names it."""
         name = f"chunk{len(self.chunks)}"
         saved = dict(self.buffers)
         self.chunks.append("")

@@ -17,7 +17,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Var
-from tatami.loop.ir import Declare, For, Gather, If, IndexOf, Kernel, Load, Parallel, Prefetch, Stmt, Store, type_of
+from tatami.loop.ir import Assign, Declare, For, Gather, If, IndexOf, Kernel, Load, Parallel, Prefetch, Stmt, Store, type_of
 from tatami.loop.walk import nodes
 
 
@@ -28,20 +28,21 @@ def nontemporal(stmts: tuple[Stmt, ...], buffers: Set[str]) -> tuple[Stmt, ...]:
     if not kept:
         return stmts
     return tuple(
-        msgspec.structs.replace(s, body=_Stores(kept, True).block(s.body, {})) if isinstance(s, Parallel) else s for s in stmts
+        msgspec.structs.replace(s, body=_Stores(s.body, kept, True).block(s.body, {})) if isinstance(s, Parallel) else s
+        for s in stmts
     )
 
 
-def temporal(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def without_nontemporal(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The statements with all stores into the caches."""
     buffers = frozenset(n.buffer for n in nodes(stmts) if isinstance(n, Store))
-    return _Stores(buffers, False).block(stmts, {})
+    return _Stores(stmts, buffers, False).block(stmts, {})
 
 
 def misplaced(kernel: Kernel) -> Iterator[str]:
     """The buffers of nontemporal stores that the C of the kernel could not hold to: one that is not whole would fault."""
     outputs = {p.name for p in kernel.params if p.written}
-    allowed = nontemporal(temporal(kernel.body), outputs)
+    allowed = nontemporal(without_nontemporal(kernel.body), outputs)
     stores = ([n for n in nodes(body) if isinstance(n, Store)] for body in (kernel.body, allowed))
     yield from (s.buffer for s, may in zip(*stores, strict=True) if s.nontemporal and not may.nontemporal)
     yield from (n.buffer for f in kernel.functions for n in nodes(f.body) if isinstance(n, Store) and n.nontemporal)
@@ -50,8 +51,9 @@ def misplaced(kernel: Kernel) -> Iterator[str]:
 class _Stores:
     """Rewrites stores to `buffers`, past the caches or into them. Blocks know what names are multiples of."""
 
-    def __init__(self, buffers: frozenset[str], past: bool) -> None:
+    def __init__(self, stmts: tuple[Stmt, ...], buffers: frozenset[str], past: bool) -> None:
         self.buffers, self.past = buffers, past
+        self.changing = {n.reg.name for n in nodes(stmts) if isinstance(n, Assign)}
 
     def block(self, body: tuple[Stmt, ...], known: Mapping[str, int]) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
@@ -62,13 +64,13 @@ class _Stores:
                     out.append(msgspec.structs.replace(s, nontemporal=self.past and _is_whole(s, known)))
                 case Prefetch(buffer=buffer, write=True) if self.past and buffer in self.buffers:
                     pass
-                case Declare(reg=reg, value=IndexOf(value=value, step=None), integer=True):
+                case Declare(reg=reg, value=IndexOf(value=value, step=None), integer=True) if reg.name not in self.changing:
                     known[reg.name] = next(n for n in (16, 8, 4, 1) if is_multiple(value, n, known))
                     out.append(s)
                 case Parallel():
                     out.append(msgspec.structs.replace(s, body=self.block(s.body, {})))
-                case For(var=x, start=start, step=step):
-                    inside = {**known, x: step if is_multiple(start, step, known) else 1}
+                case For(var=x, start=start, step=step, down=down):
+                    inside = {**known, x: step if not down and is_multiple(start, step, known) else 1}
                     out.append(msgspec.structs.replace(s, body=self.block(s.body, inside)))
                 case If(then=then, otherwise=otherwise):
                     out.append(msgspec.structs.replace(s, then=self.block(then, known), otherwise=self.block(otherwise, known)))

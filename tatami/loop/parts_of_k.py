@@ -61,20 +61,6 @@ class PartsOfK(Slivers):
         """Where slivers lie, if all of them are whole, or of any width."""
         return self.columns_lie if self.is_wide or (self.n.as_int() or 1) % self.nr == 0 else None
 
-    def long_rows(self, sums: str, at: Expr, panel: str, k0: Expr, depth: Expr) -> Stmts:
-        """The same for one panel of rows and long rows of rhs, which are read as they lie. k counts from 1: products are added
-        to what is there."""
-        lying, rows = self.columns_lie, self.m
-        assert lying is not None
-        s, q = self.counter(self.slivers), self.counter(ONE)
-        packing = loop.For(q, ZERO, ONE, self.pack_panel({}, panel, ZERO, rows, ONE, var(q), k0, k0 + depth, depth))
-        j0 = var(s) * self.nr
-        a, b = loop.Pointer(panel, -rows), self.place(lying, {}, k0, j0)
-        c = loop.Pointer(sums, at + var(s) * rows * self.nr)
-        sizes = (rows, depth, ONE, depth + 1, lying.pitch, expr(self.nr), self.end_of_sliver(j0) - j0)
-        call = loop.Call(f"tatami_wide_{self.tile}", (a, b, c, *map(loop.Integer, sizes)), True, self.counts(rows))
-        return (packing, loop.For(s, ZERO, self.slivers, (call,)))
-
     def block_sums(
         self, sums: str, at: Expr, panels: str, columns: str, tile: str, k0: Expr, depth: Expr, blocks: Expr
     ) -> Stmts:
@@ -101,6 +87,20 @@ class PartsOfK(Slivers):
         to = at + (var(s) * self.m + i0) * self.nr
         across = loop.For(s, ZERO, self.slivers, (call, *self.add(sums, to, tile, ZERO, rows * self.nr)))
         return (*copying, loop.For(x, ZERO, blocks, (*declare, *packing, across)))
+
+    def long_rows(self, sums: str, at: Expr, panel: str, k0: Expr, depth: Expr) -> Stmts:
+        """As `block_sums`, for one panel of rows and long rows of rhs, which are read as they lie. k counts from 1: products are added
+        to what is there."""
+        lying, rows = self.columns_lie, self.m
+        assert lying is not None
+        s, q = self.counter(self.slivers), self.counter(ONE)
+        packing = loop.For(q, ZERO, ONE, self.pack_panel({}, panel, ZERO, rows, ONE, var(q), k0, k0 + depth, depth))
+        j0 = var(s) * self.nr
+        a, b = loop.Pointer(panel, -rows), self.place(lying, {}, k0, j0)
+        c = loop.Pointer(sums, at + var(s) * rows * self.nr)
+        sizes = (rows, depth, ONE, depth + 1, lying.pitch, expr(self.nr), self.end_of_sliver(j0) - j0)
+        call = loop.Call(f"tatami_wide_{self.tile}", (a, b, c, *map(loop.Integer, sizes)), True, self.counts(rows))
+        return (packing, loop.For(s, ZERO, self.slivers, (call,)))
 
     def copy_block(self, to: str, k0: Expr, depth: Expr) -> Stmts:
         """A block of k of all slivers, each after the other."""

@@ -70,7 +70,7 @@ def reduce_blocks(region: Region, vector: str, target: Target, sizes: Mapping[st
     width = size_at(extents[vector], sizes) if across else 1
     by_rows = width * reduce.dtype.itemsize >= FAR and results < FEW * width
     tasks = -(-results // LANES_OF_REDUCE) if across else results
-    if tasks >= FEW and not (by_rows and _is_all(region, let)):
+    if tasks >= FEW and not (by_rows and _ends_in(region, let)):
         return None
     if results * inner * terms < SHARED:
         return None
@@ -83,8 +83,8 @@ def reduce_blocks(region: Region, vector: str, target: Target, sizes: Mapping[st
     return Blocks(reduce.axes[0], size, 0 if _have_lines_of_their_own(tasks, target) else -(-terms // size))
 
 
-def _is_all(region: Region, let: Let) -> bool:
-    """Does the Region read what it reads for the reduce `let` only, and make nothing larger than its results?"""
+def _ends_in(region: Region, let: Let) -> bool:
+    """Is `let` the only reduce or scan, and are no outputs larger than its results? What it reads is then read once."""
     reduces = [other for other in region.lets if isinstance(other.expr, Reduce | Scan)]
     after = {y.source for y in region.yields}
     return reduces == [let] and all(set(other.axes) <= set(let.axes) for other in region.lets if other.name in after)

@@ -165,7 +165,8 @@ def contraction_plan(
 ) -> CpuContraction:
     """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3;
     every thread has columns, of which one panel of rows reads nc at a time. Panels of one block of k go along bands of nc columns
-    that are copied to a quarter of L2, or so wide that a row of one is read as some lines together.
+    that are copied to about a quarter of L2, or so wide that a row of one is read as some lines together; as many for each thread,
+    if they can be.
 
     The n side is split where there are slivers enough for all threads and the packed rows are few or stay in L2: each
     sliver goes through all of them. Else blocks of rows, small enough that every thread gets several.
@@ -220,14 +221,11 @@ def even_band(slivers: int, most: int, threads: int) -> int:
 
 def shared_rows(plan: CpuContraction, wide: int, k: int, target: Target) -> CpuContraction:
     """Few rows by a matrix in long rows, which is read once: memory gives it at a higher rate where rows are read whole, so
-    threads share them by parts of k. Where that leaves some without any, they share columns."""
+    threads share them by parts of k, a power of two. Where that leaves some without any, they share columns."""
     bands = -(-wide // LONG_ROW)
     nc = -(-wide // (bands * plan.nr)) * plan.nr
-    cores = max(1, target.cores)
-    if cores == 1:
-        return msgspec.structs.replace(plan, nc=nc)
-    parts = min(PARTS, k // plan.kc) // cores * cores
-    return msgspec.structs.replace(plan, nc=nc, split="k", parts=parts) if parts else plan
+    parts = 1 << max(1, min(PARTS, k // plan.kc)).bit_length() - 1
+    return msgspec.structs.replace(plan, nc=nc, split="k", parts=parts) if parts >= max(2, target.cores) else plan
 
 
 def parts_of_k(narrow: int, wide: int, k: int, itemsize: int, target: Target) -> int:

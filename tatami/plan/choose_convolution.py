@@ -35,6 +35,8 @@ NARROW_SHARE, IDLE_SHARE = 0.92, 0.2
 for each; what is lost of it where all registers for sums are idle."""
 EVEN = 1.05
 """Tiles of the busiest thread to the average at most, where blocks of tiles divide evenly."""
+MANY = 16
+"""Blocks of each thread from which on it does not matter who takes one more."""
 CYCLES_PER_STORE = 10.0
 CYCLES_PER_LINE = 2.0
 """Of a vector's way into a panel: across lines of which another channel writes the rest, or some lanes of it; whole vectors
@@ -127,7 +129,8 @@ def _winograd_plan(
 ) -> CpuWinograd:
     """Blocks of tiles whose panels and sums fill three quarters of L2, whole rows where they can; where weights stay in L2
     beside them, so few that two copies of a channel's tiles stay in L1: what is transformed, and the lines of panels that the
-    next channel goes on with."""
+    next channel goes on with. Half as large to twice as large where threads then have the same number of tiles: measured, that
+    they do not is dearer."""
     mr, nr = tile
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     extents = all_axes(region)
@@ -142,14 +145,12 @@ def _winograd_plan(
     columns = width if width <= 2 * most else -(-width // -(-width // most))
     rows = max(1, min(height, round(most / columns)))
     rows = -(-height // -(-height // rows))
-    sizes_of = [-(-height // n) for n in range(1, height + 1)]
-    even = [
-        r
-        for r in sizes_of
-        if most <= 2 * r * columns <= 4 * most and _unevenness(outer, height, width, r, columns, cores) <= EVEN
+    others = {-(-height // n) for n in range(1, height + 1)}
+    near = [
+        r for r in sorted(others, key=lambda r: (r != rows, abs(r * columns - most))) if most <= 2 * r * columns <= 4 * most
     ]
-    if even:
-        rows = min(even, key=lambda r: (r != rows, abs(r * columns - most)))
+    even = next((r for r in near if _unevenness(outer, height, width, r, columns, cores) <= EVEN), 0)
+    rows = even or rows
     items = outer * -(-height // rows) * -(-width // columns)
     split = "tiles" if even or items >= 2 * cores else "channels"
     kc = 384 if target.l2_bytes >= 512 << 10 else 256
@@ -157,7 +158,9 @@ def _winograd_plan(
 
 
 def _unevenness(outer: int, height: int, width: int, rows: int, columns: int, threads: int) -> float:
-    """Tiles of the busiest thread to those of each on average, where each takes blocks as they come."""
+    """Tiles of the busiest thread to those of each on average, where each takes blocks as they come: 1 where blocks are many."""
+    if outer * -(-height // rows) * -(-width // columns) > MANY * threads:
+        return 1.0
     loads = [0] * threads
     for _ in range(outer):
         for i in range(0, height, rows):

@@ -84,7 +84,10 @@ def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[
     plan = keyless[-1].plan
     wanted = kinds_of_plan(plan)
     regions = [item for p in region.programs.values() for item in p.body if isinstance(item, Region)]
-    keys = sorted({plan_key(r, target) for r in regions if kind_of(r) in wanted or _takes_rows(plan, r)})
+    fitting = [r for r in regions if kind_of(r) in wanted or (isinstance(plan, Sm80Mma | Sm90Mma) and within_a_group(r))]
+    if not fitting and isinstance(plan, CpuContraction):
+        fitting = [r for r in regions if kind_of(r) == "rows" and len(contractions(r)) == 1]  # a vector by a matrix
+    keys = sorted({plan_key(r, target) for r in fitting})
     if len(keys) != 1:
         kinds = " or ".join(sorted(wanted))
         raise fail(
@@ -95,13 +98,6 @@ def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[
         )
     out.only = keys[0]
     return out
-
-
-def _takes_rows(plan: SchedulePlan, region: Region) -> bool:
-    """Is it a plan of products for a Region of rows that is a product: by a vector, or within groups?"""
-    if isinstance(plan, CpuContraction):
-        return kind_of(region) == "rows" and len(contractions(region)) == 1
-    return isinstance(plan, Sm80Mma | Sm90Mma) and within_a_group(region) is not None
 
 
 def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> list[Diagnostic]:

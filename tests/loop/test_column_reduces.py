@@ -7,6 +7,8 @@ import pytest
 
 import tatami as tt
 from tatami.core.dtype import DType
+from tatami.loop.ir import For, Load
+from tatami.loop.walk import nodes
 from tatami.region.ir import At, Const, Reduce, Region, Yield
 from tatami.region.run import run_region
 from tests.loop.compiled import TARGETS, WIDEST, kernel_of, run_kernel, text_of
@@ -32,6 +34,11 @@ def columns(rows: int, width: int, d: DType = DType.fp32) -> Region:
         ],
         [Yield("s", "s"), Yield("m", "m"), Yield("e", "q")],
     )
+
+
+def test_four_vectors_of_eight_rows_are_read_together() -> None:
+    loops = [n for n in nodes(kernel_of(columns(77, 2048)).body) if isinstance(n, For) and n.simd and n.step == 64]
+    assert any(sum(isinstance(n, Load) and n.buffer == "p0" for n in nodes(loop)) == 4 * 8 for loop in loops)
 
 
 def compare(r: Region, width: str, inputs: dict[str, np.ndarray]) -> None:

@@ -12,10 +12,11 @@ import tatami as tt
 from tatami.api import prepare
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
 from tatami.core.expr import expr, floordiv, var
 from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
-from tatami.loop.ir import Store
+from tatami.loop.ir import Assign, Const, Declare, For, IndexOf, Reg, Splat, Store, type_of
 from tatami.loop.nontemporal import is_multiple
 from tatami.loop.verify import verify_kernel
 from tatami.loop.walk import nodes
@@ -114,8 +115,31 @@ def test_a_store_that_could_fault_is_found() -> None:
     assert "a nontemporal store to p1" in d.why
 
 
+def test_a_store_at_a_place_that_changes_is_found() -> None:
+    k = kernel(rows((40, 1024), STEPS["relu"]))
+    (shared,) = k.body
+    q = Reg("q1", DType.i64)
+    value = next(s.value for s in nodes(k.body) if isinstance(s, Store))
+    none = Splat(Const(0.0, DType.fp32), type_of(value).lanes)
+    for body in (
+        (Declare(q, IndexOf(expr(0), DType.i64), integer=True), Assign(q, IndexOf(var("q1") + 1, DType.i64))),
+        (For("q1", expr(0), expr(33), (), 16, down=True),),
+    ):
+        store = Store("p1", var("q1"), none, nontemporal=True)
+        faulty = (*body, store) if len(body) > 1 else (msgspec.structs.replace(body[0], body=(store,)),)
+        (d,) = verify_kernel(
+            msgspec.structs.replace(k, body=(msgspec.structs.replace(shared, body=faulty),), face=free(k.face))
+        )
+        assert "a nontemporal store to p1" in d.why
+
+
+def free(face: Any) -> Any:
+    """A face that says nothing of what may take another's place."""
+    return msgspec.structs.replace(face, in_place=())
+
+
 def test_multiples() -> None:
     x, y = var("x"), var("y")
     known = {"x": 16, "y": 4}
     assert is_multiple(x + 4 * y + 32, 16, known) and is_multiple(floordiv(y, expr(3)) * 8, 8, known)
-    assert not is_multiple(x + y, 16, known) and not is_multiple(x * y + 1, 4, known) and not is_multiple(var("z"), 4, known)
+    assert not is_multiple(x + y, 16, known) and not is_multiple(x * y, 4, known) and not is_multiple(var("z"), 4, known)

@@ -9,6 +9,7 @@ from tatami.api import prepare
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS, Target
 from tatami.plan.choose import choose
+from tatami.plan.choose_contraction import even_band
 from tatami.plan.ir import Blocks, CpuContraction, CpuRows, CpuWinograd, Pass
 from tatami.plan.passes import skeleton
 from tatami.plan.verify_plan import verify_plan
@@ -227,8 +228,9 @@ def test_a_long_k_is_split_where_the_sums_are_few() -> None:
     [
         ((4, 11008, 8192), 2, ("k", 8, 5504)),
         ((1, 4096, 4096), 2, ("k", 8, 4096)),
-        ((1, 4096, 4096), 3, ("k", 6, 4096)),
-        ((1, 4096, 4096), 1, ("n", 1, 4096)),
+        ((1, 4096, 4096), 3, ("k", 8, 4096)),
+        ((1, 4096, 4096), 1, ("k", 8, 4096)),
+        ((1, 4096, 800), 2, ("k", 2, 4096)),
         ((1, 4096, 4096), 16, ("n", 1, 1024)),  # parts for half of the threads
         ((1, 4096, 512), 2, ("n", 1, 2048)),
         ((6, 4096, 4096), 2, ("n", 1, 2048)),
@@ -243,6 +245,40 @@ def test_few_rows_read_long_ones_whole_and_in_place(
     plan = choose(module, analyse(module), target, None, {"M": 4}).main.regions[0].choices[0].plan
     assert isinstance(plan, CpuContraction) and plan.in_place == ("n",)
     assert (plan.split, plan.parts, plan.nc) == split
+
+
+@pytest.mark.parametrize(
+    ("slivers", "most", "threads", "band"),
+    [
+        (16, 4, 2, 4),
+        (14, 4, 2, 4),  # 4 and 4, 4 and 2: no worse than other bands
+        (20, 4, 2, 5),  # 5 bands of 4 would be 12 and 8
+        (11, 2, 2, 2),
+        (1000, 4, 2, 4),  # so many that it does not matter
+        (3, 0, 2, 1),
+    ],
+)
+def test_threads_have_as_many_slivers_if_they_can(slivers: int, most: int, threads: int, band: int) -> None:
+    assert even_band(slivers, most, threads) == band
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "cores", "rows", "split"),
+    [
+        (128, 28, 2, 7, "tiles"),  # of 14 rows of tiles: 5, 5 and 4 would leave one thread with 10
+        (128, 28, 1, 5, "tiles"),
+        (256, 14, 2, 4, "channels"),  # 7 rows do not divide
+        (64, 56, 2, 2, "tiles"),
+    ],
+)
+def test_blocks_of_tiles_divide_evenly_where_some_do(channels: int, size: int, cores: int, rows: int, split: str) -> None:
+    g = tt.Graph("conv")
+    weights = np.zeros((channels, channels, 3, 3), np.float32)
+    g.output("y", g.input("x", (1, channels, size, size), tt.fp32).conv(g.constant(weights), padding=1))
+    target = msgspec.structs.replace(AVX512, cores=cores, l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20)
+    plans = [r.choices[0].plan for r in prepare(g, target=target).stages["plan"].main.regions]
+    (plan,) = (p for p in plans if isinstance(p, CpuWinograd))
+    assert (plan.rows, plan.split) == (rows, split)
 
 
 def test_rows_at_computed_positions_are_written_in_vectors() -> None:

@@ -61,6 +61,18 @@ def test_a_plan_of_products_without_a_key_fits_a_vector_by_a_matrix() -> None:
     assert got.main.regions[0].choices[0].plan == mine
 
 
+def test_where_there_is_a_matrix_a_plan_without_a_key_is_its_own() -> None:
+    g = tt.Graph("two")
+    a, b, x, w = (g.input(n, s, tt.fp32) for n, s in zip("abxw", ((256, 256), (256, 256), (1, 64), (64, 64))))
+    g.output("y", a @ b)
+    g.output("z", x @ w)
+    plans = prepare(g, target="cpu").stages["plan"].main.regions
+    first = next(r.choices[0].plan for r in plans if isinstance(r.choices[0].plan, CpuContraction))
+    mine = msgspec.structs.replace(first, kc=128)
+    got = prepare(g, target="cpu", decisions=Decisions(plans={"": to_builtins(mine)})).stages["plan"].main.regions
+    assert mine in [r.choices[0].plan for r in got]
+
+
 @pytest.mark.parametrize(
     "change,why",
     [

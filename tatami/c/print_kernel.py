@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import msgspec
-
 from tatami.c.c_types import memory_short, memory_type, register_type, short
 from tatami.c.casts import bits_text, cast_text, narrow_text, widen_text
 from tatami.c.ir import Unit
@@ -63,8 +61,6 @@ from tatami.loop.ir import (
     Zip,
     type_of,
 )
-from tatami.loop.nontemporal import without_nontemporal
-from tatami.loop.walk import nodes
 
 _HEAD = '#include <math.h>\n#include <stdint.h>\n#include <string.h>\n#include "tatami.h"\n'
 
@@ -93,11 +89,6 @@ def _rounded(value: Scalar, dtype: DType) -> Scalar:
     return scalar(constant(value, dtype).item()) if dtype != DType.bf16 else scalar(float(constant(value, dtype)))
 
 
-def _past_caches(body: tuple[Stmt, ...]) -> list[str]:
-    """The buffers that are stored to past the caches: where they begin at the place of a vector."""
-    return sorted({n.buffer for n in nodes(body) if isinstance(n, Store) and n.nontemporal})
-
-
 class _Printer:
     def __init__(self, kernel: Kernel) -> None:
         self.k = kernel
@@ -106,6 +97,9 @@ class _Printer:
         self.buffers: dict[str, DType] = {p.name: p.dtype for p in kernel.params}
         self.locals: list[str] = []
         self.called: dict[str, str] = {}
+        self.allows_nontemporal = True
+        self.past_caches: set[str] = set()
+        """The buffers that the chunk in the making stores to past the caches."""
 
     # -- functions -------------------------------------------------------------------------------
     def routines(self) -> str:
@@ -201,7 +195,8 @@ class _Printer:
             if c == "float":
                 return f"{pad}{self.needs.add(f'first_f32x{t.lanes}')}({place}, {text}, {self.ix(s.active)});\n"
             return f"{pad}{{ {v} v = {text}; memcpy({place}, &v, (size_t){self.ix(s.active)} * sizeof({c})); }}\n"
-        if s.nontemporal:
+        if s.nontemporal and self.allows_nontemporal:
+            self.past_caches.add(s.buffer)
             return f"{pad}{self.needs.add(f'past_f32x{t.lanes}')}({place}, {text});\n"
         return f"{pad}*({v}_u*)({place}) = {text};\n"
 
@@ -222,8 +217,10 @@ class _Printer:
         head = f"{frame} {{ void* const* buffers; const int64_t* sizes; void* local[{max(len(shared), 1)}]; }};\n"
         name = self.chunk(s, shared, frame, head)
         # an array may begin anywhere, and a store past the caches faults where no vector has its place
-        if past := _past_caches(s.body):
-            plain = self.chunk(msgspec.structs.replace(s, body=without_nontemporal(s.body)), shared, frame, "")
+        if past := sorted(self.past_caches):
+            self.allows_nontemporal = False
+            plain = self.chunk(s, shared, frame, "")
+            self.allows_nontemporal = True
             name = f"{' && '.join(f'(uintptr_t){b} % {ALIGNMENT} == 0' for b in past)} ? {name} : {plain}"
         inside = pad + "  "
         locals_text = ", ".join(shared) if shared else "0"
@@ -239,9 +236,10 @@ class _Printer:
         saved = dict(self.buffers)
         self.chunks.append("")
         place = len(self.chunks) - 1
+        self.past_caches.clear()
         prologue = self.block(s.prologue, "  ")
         body = self.block(s.body, "    ")
-        fence = f"  {self.needs.add('past_fence')}();\n" if _past_caches(s.body) else ""
+        fence = f"  {self.needs.add('past_fence')}();\n" if self.past_caches else ""
         del self.locals[len(shared) :]
         given = "".join(f"  {memory_type(saved[b])}* const {b} = f->local[{i}]; (void){b};\n" for i, b in enumerate(shared))
         self.chunks[place] = (

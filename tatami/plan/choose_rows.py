@@ -75,7 +75,7 @@ def rows_candidate(
     if blocks is not None:
         line += f", {blocks.axis} in blocks of {blocks.size}" + (f", {blocks.round} at a time" if blocks.round else "")
     if plan.nontemporal:
-        line += f", {', '.join(plan.nontemporal)} past the caches"
+        line += ", results past the caches"
     return Candidate(plan, line, loops_estimate(region, facts, plan, target, sizes))
 
 

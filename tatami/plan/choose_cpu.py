@@ -101,6 +101,8 @@ def _at_sizes(region: Region, estimate: dict[str, float], sizes: Mapping[str, in
 
 TURN_TILE = 64
 """Elements a side: a tile and what it becomes stay in L1, and a line of it fills four cache lines."""
+FAR_TURN_TILE = 128
+"""Of what comes from memory and goes there, which gives and takes long pieces at a higher rate."""
 
 
 def turn_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
@@ -115,9 +117,11 @@ def turn_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Ma
         return Rejected(
             "cpu_turn", f"sides {sides[0]} x {sides[1]}, vectors of {lanes}; turning takes whole vectors of 4, 8 or 16"
         )
-    plan = CpuTurn(found.along, found.across, TURN_TILE, target.lanes)
+    moved = 2 * itemsize * max(trips(region, let.axes, sizes) for let in region.lets)
+    tile = TURN_TILE if moved <= target.l3_bytes or min(sides) < 2 * FAR_TURN_TILE else FAR_TURN_TILE
+    plan = CpuTurn(found.along, found.across, tile, target.lanes)
     estimate = turn_estimate(region, facts, plan, found, target, sizes)
-    return Candidate(plan, f"cpu_turn {found.across} to {found.along}, tiles of {TURN_TILE}", estimate)
+    return Candidate(plan, f"cpu_turn {found.across} to {found.along}, tiles of {tile}", estimate)
 
 
 STREAM_BYTES = 8 << 10

@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.target import PRESETS, Target
 from tatami.plan.choose import choose
 from tatami.plan.choose_contraction import even_band
-from tatami.plan.ir import Blocks, CpuContraction, CpuRows, CpuWinograd, Pass
+from tatami.plan.ir import Blocks, CpuContraction, CpuRows, CpuTurn, CpuWinograd, Pass
 from tatami.plan.passes import skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
@@ -279,6 +279,15 @@ def test_blocks_of_tiles_divide_evenly_where_some_do(channels: int, size: int, c
     plans = [r.choices[0].plan for r in prepare(g, target=target).stages["plan"].main.regions]
     (plan,) = (p for p in plans if isinstance(p, CpuWinograd))
     assert (plan.rows, plan.split) == (rows, split)
+
+
+@pytest.mark.parametrize(("shape", "tile"), [((1024, 1024), 64), ((4096, 4096), 128), ((64, 1 << 18), 64)])
+def test_tiles_of_a_transpose_are_larger_where_memory_is_read(shape: tuple[int, int], tile: int) -> None:
+    g = tt.Graph("transpose")
+    g.output("y", g.input("x", shape, tt.fp32).permute((1, 0)))
+    target = msgspec.structs.replace(AVX512, l3_bytes=32 << 20)
+    plan = prepare(g, target=target).stages["plan"].main.regions[0].choices[0].plan
+    assert isinstance(plan, CpuTurn) and plan.tile == tile
 
 
 def test_rows_at_computed_positions_are_written_in_vectors() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -40,7 +40,7 @@ BLOCKS_OF_PART = 2
 BANDS = 2
 """Bands of columns that each thread takes at least."""
 MANY = 16
-"""Bands of each thread from which on it does not matter who takes one more."""
+"""Pieces of work of each thread from which on it does not matter who takes one more."""
 LONG_ROW = 8192
 """Elements of a long row at most that are read together: their sums stay in the caches."""
 
@@ -206,17 +206,22 @@ def contraction_plan(
 
 def even_band(slivers: int, most: int, threads: int) -> int:
     """Slivers of a band, about `most`, so that threads which take bands as they come have the same number if they can."""
-
-    def busiest(band: int) -> int:
-        loads = [0] * threads
-        for first in range(0, slivers, band):
-            loads[loads.index(min(loads))] += min(band, slivers - first)
-        return max(loads)
-
     most = max(1, most)
     if slivers > MANY * most * threads:
         return most
+
+    def busiest(band: int) -> int:
+        return busiest_load((min(band, slivers - first) for first in range(0, slivers, band)), threads)
+
     return min(range(-(-most // 2), most * 3 // 2 + 1), key=lambda band: (busiest(band), abs(band - most)))
+
+
+def busiest_load(pieces: Iterable[int], threads: int) -> int:
+    """The work of the thread that has most, where each takes pieces of so much work as they come."""
+    loads = [0] * threads
+    for work in pieces:
+        loads[loads.index(min(loads))] += work
+    return max(loads)
 
 
 def shared_rows(plan: CpuContraction, wide: int, k: int, target: Target) -> CpuContraction:

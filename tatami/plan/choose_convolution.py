@@ -9,7 +9,7 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import CACHE_LINE, Target, lanes_of
-from tatami.plan.choose_contraction import register_tile
+from tatami.plan.choose_contraction import MANY, busiest_load, register_tile
 from tatami.plan.estimate import (
     PEAK_SHARE_CONTRACTION,
     clock,
@@ -35,8 +35,6 @@ NARROW_SHARE, IDLE_SHARE = 0.92, 0.2
 for each; what is lost of it where all registers for sums are idle."""
 EVEN = 1.05
 """Tiles of the busiest thread to the average at most, where blocks of tiles divide evenly."""
-MANY = 16
-"""Blocks of each thread from which on it does not matter who takes one more."""
 CYCLES_PER_STORE = 10.0
 CYCLES_PER_LINE = 2.0
 """Of a vector's way into a panel: across lines of which another channel writes the rest, or some lanes of it; whole vectors
@@ -161,12 +159,9 @@ def _unevenness(outer: int, height: int, width: int, rows: int, columns: int, th
     """Tiles of the busiest thread to those of each on average, where each takes blocks as they come: 1 where blocks are many."""
     if outer * -(-height // rows) * -(-width // columns) > MANY * threads:
         return 1.0
-    loads = [0] * threads
-    for _ in range(outer):
-        for i in range(0, height, rows):
-            for j in range(0, width, columns):
-                loads[loads.index(min(loads))] += min(rows, height - i) * min(columns, width - j)
-    return max(loads) * threads / sum(loads)
+    downs, acrosses = range(0, height, rows), range(0, width, columns)
+    tiles = [min(rows, height - i) * min(columns, width - j) for _ in range(outer) for i in downs for j in acrosses]
+    return busiest_load(tiles, threads) * threads / sum(tiles)
 
 
 def winograd_estimate(

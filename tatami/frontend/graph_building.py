@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +12,7 @@ from tatami.core.size_fault import size_fault
 from tatami.frontend.graph_arguments import shape as checked_shape
 from tatami.frontend.graph_place import caller
 from tatami.frontend.graph_tensor import Tensor
-
-_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_']*\Z")
-_AXIS = re.compile(r"[ir]\d+\Z")
+from tatami.frontend.operation import is_legal_symbol
 
 
 class Building:
@@ -49,7 +46,7 @@ class Building:
         return out
 
     def _symbol(self, name: str, where: str) -> None:
-        if not _SYMBOL.match(name) or _AXIS.match(name) or name in ("min", "max", "floor"):
+        if not is_legal_symbol(name):
             raise fail(
                 "InvalidSymbol", where, f"{name!r} cannot name a size", "use letters, digits, _ and '; not i0, r1, min, max"
             )

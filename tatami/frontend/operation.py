@@ -6,6 +6,7 @@ cast (D2.17): two known, different dtypes are an error; `unknown` yields to the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -47,6 +48,15 @@ class Operation(msgspec.Struct, frozen=True):
 
 class NoAttrs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The operation has no attributes."""
+
+
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_']*\Z")
+_TAKEN = re.compile(r"([ir]\d+|min|max|floor)\Z")
+
+
+def is_legal_symbol(name: str) -> bool:
+    """Size symbols: letters, digits, _ and '; not an axis name (i0, r1) or a function of index expressions."""
+    return bool(_SYMBOL.match(name)) and not _TAKEN.match(name)
 
 
 def attributes(operation: Operation, node: Node, at: str = "") -> Any:
@@ -101,15 +111,38 @@ def same_dtype(types: Sequence[TensorType], site: Site) -> DType:
     return known[0] if known else DType.unknown
 
 
+class UnequalSizes(TatamiError):
+    """The refusal of two sizes that have to be equal and are different expressions. `lhs` and `rhs` are the sizes: an
+    importer may assume that they are equal (D2.6)."""
+
+    def __init__(self, lhs: Expr, rhs: Expr, refusal: TatamiError) -> None:
+        super().__init__(*refusal.diagnostics)
+        self.lhs, self.rhs = lhs, rhs
+
+
 def same_size(a: Expr, b: Expr, what: str, site: Site) -> None:
-    """Raises E1304 unless the sizes are equal."""
+    """Raises E1304, as UnequalSizes, unless the sizes are equal."""
     if a != b:
-        raise fail(
-            "AxisAlignmentMismatch",
-            site.at,
-            f"{what}: {a} and {b} have to be equal",
-            f"use one size, or reshape to make {b} be {a}",
-        )
+        why, how = f"{what}: {a} and {b} have to be equal", f"use one size, or reshape to make {b} be {a}"
+        raise UnequalSizes(a, b, fail("AxisAlignmentMismatch", site.at, why, how))
+
+
+def want_shape(have: Shape, wanted: Shape, why: str, suggestion: str, site: Site, kind: str = "BroadcastMismatch") -> None:
+    """Raise `kind` unless the shapes are equal; as UnequalSizes of the first axis that differs where the ranks agree."""
+    if have == wanted:
+        return
+    refusal = fail(kind, site.at, why, suggestion)
+    if len(have) != len(wanted):
+        raise refusal
+    raise next(UnequalSizes(a, b, refusal) for a, b in zip(have, wanted, strict=True) if a != b)
+
+
+def want_broadcast(have: Shape, wanted: Shape, why: str, suggestion: str, site: Site) -> None:
+    """Raise E1001 unless `have` broadcasts to `wanted` from the right; as UnequalSizes of the first axis that does not."""
+    if len(have) > len(wanted):
+        raise fail("BroadcastMismatch", site.at, why, suggestion)
+    aligned = wanted[len(wanted) - len(have) :]
+    want_shape(tuple(b if a == ONE else a for a, b in zip(have, aligned, strict=True)), aligned, why, suggestion, site)
 
 
 def joined(types: Sequence[TensorType], site: Site) -> Shape:
@@ -164,6 +197,11 @@ def _placement(narrow: Shape, wide: Shape) -> list[int] | None:
     return out
 
 
+def simplicity(size: Expr) -> tuple[bool, int, str]:
+    """A sort key that puts numbers first, then short expressions: of two equal sizes the first is kept."""
+    return size.as_int() is None, len(str(size)), str(size)
+
+
 def right_aligned(shapes: Sequence[Shape], *, assume: bool = False) -> Shape | None:
     """The right-aligned broadcast of `shapes`, or None.
 
@@ -178,21 +216,23 @@ def right_aligned(shapes: Sequence[Shape], *, assume: bool = False) -> Shape | N
                 continue
             if out[j] != ONE and (not assume or None not in (size.as_int(), out[j].as_int())):
                 return None
-            out[j] = size if out[j] == ONE else min(out[j], size, key=lambda e: (e.as_int() is None, len(str(e)), str(e)))
+            out[j] = size if out[j] == ONE else min(out[j], size, key=simplicity)
     return tuple(out)
 
 
 def broadcast(shapes: Sequence[Shape], what: str, site: Site) -> Shape:
     """The right-aligned broadcast, where an operation's own definition has one (batches of matmul, masks)."""
-    out = right_aligned(shapes)
-    if out is None:
-        raise fail(
-            "BroadcastMismatch",
-            site.at,
-            f"{what}: shapes {' and '.join(map(text, shapes))} do not broadcast",
-            "expand the smaller operand to the larger one's sizes",
-        )
-    return out
+    rank = max(map(len, shapes), default=0)
+    out: list[Expr] = [ONE] * rank
+    for shape in shapes:
+        for j, size in enumerate(shape, rank - len(shape)):
+            if out[j] == ONE:
+                out[j] = size
+            elif size not in (ONE, out[j]):
+                why = f"{what}: shapes {' and '.join(map(text, shapes))} do not broadcast"
+                how = "expand the smaller operand to the larger one's sizes"
+                raise UnequalSizes(out[j], size, fail("BroadcastMismatch", site.at, why, how))
+    return tuple(out)
 
 
 def want(condition: bool, why: str, suggestion: str, site: Site, kind: str = "InvalidAttribute") -> None:

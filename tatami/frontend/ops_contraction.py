@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, floordiv
 from tatami.frontend.ir import TensorType
@@ -15,13 +16,14 @@ from tatami.frontend.operation import (
     Operands,
     Operation,
     Site,
+    UnequalSizes,
     broadcast,
     need,
-    right_aligned,
     same_dtype,
     same_size,
     text,
     want,
+    want_broadcast,
 )
 from tatami.frontend.ops_movement import filled, split_groups, windows
 
@@ -114,13 +116,8 @@ def _gemm(attrs: Gemm, operands: Operands, site: Site) -> tuple[TensorType, ...]
     same_size(ka, kb, "gemm, contracted axis", site)
     dtype = operand_dtype(types, attrs.out_dtype, site)
     if len(types) > 2:
-        want(
-            right_aligned([types[2].shape, (m, n)]) == (m, n),
-            f"gemm adds {text(types[2].shape)} to {text((m, n))}",
-            f"expand the addend to {text((m, n))}",
-            site,
-            "BroadcastMismatch",
-        )
+        why = f"gemm adds {text(types[2].shape)} to {text((m, n))}"
+        want_broadcast(types[2].shape, (m, n), why, f"expand the addend to {text((m, n))}", site)
     return (TensorType(dtype, (m, n)),)
 
 
@@ -287,23 +284,15 @@ def _attention(attrs: Attention, operands: Operands, site: Site) -> tuple[Tensor
         same_size(k.shape[i], v.shape[i], f"attention axis {i}", site)
         if q.shape[i] != k.shape[i]:
             per = floordiv(q.shape[i], k.shape[i])
-            want(
-                i == rank - 3 and per * k.shape[i] == q.shape[i],
-                f"attention axis {i}: {q.shape[i]} query heads over {k.shape[i]} key heads",
-                "make the number of query heads a multiple of the key heads",
-                site,
-                "AxisAlignmentMismatch",
-            )
+            if i != rank - 3 or per * k.shape[i] != q.shape[i]:
+                why = f"attention axis {i}: {q.shape[i]} query heads over {k.shape[i]} key heads"
+                how = "make the number of query heads a multiple of the key heads"
+                raise UnequalSizes(q.shape[i], k.shape[i], fail("AxisAlignmentMismatch", site.at, why, how))
     scores = (*q.shape[:-1], k.shape[-2])
     mask = operands[3] if len(operands) > 3 else None
     if mask is not None:
-        want(
-            right_aligned([mask.shape, scores]) == scores,
-            f"attention mask {text(mask.shape)} for scores {text(scores)}",
-            f"expand the mask to {text(scores)}",
-            site,
-            "BroadcastMismatch",
-        )
+        why = f"attention mask {text(mask.shape)} for scores {text(scores)}"
+        want_broadcast(mask.shape, scores, why, f"expand the mask to {text(scores)}", site)
         want(
             mask.dtype in (DType.bool, DType.unknown, q.dtype),
             f"attention mask of {mask.dtype}",

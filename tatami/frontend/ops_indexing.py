@@ -17,11 +17,12 @@ from tatami.frontend.operation import (
     Site,
     axis_of,
     need,
-    right_aligned,
     same_dtype,
     same_size,
     text,
     want,
+    want_broadcast,
+    want_shape,
 )
 
 
@@ -278,13 +279,10 @@ def _scatter(attrs: Scatter, operands: Operands, site: Site) -> tuple[TensorType
     x, index, updates = need(operands)
     _index(index, site)
     axis_of(attrs.axis, len(x.shape), site)
-    want(
-        index.shape == updates.shape and len(index.shape) == len(x.shape),
-        f"scatter of {text(updates.shape)} by {text(index.shape)} into {text(x.shape)}",
-        "give updates the shape of the index, and all one rank",
-        site,
-        "BroadcastMismatch",
-    )
+    why = f"scatter of {text(updates.shape)} by {text(index.shape)} into {text(x.shape)}"
+    how = "give updates the shape of the index, and all one rank"
+    want(len(index.shape) == len(x.shape), why, how, site, "BroadcastMismatch")
+    want_shape(updates.shape, index.shape, why, how, site)
     return (TensorType(same_dtype((x, updates), site), x.shape),)
 
 
@@ -294,7 +292,7 @@ def _scatter_nd(attrs: ScatterND, operands: Operands, site: Site) -> tuple[Tenso
     depth = nd_depth(index, site)
     want(depth <= len(x.shape), f"index tuples of {depth} into {text(x.shape)}", "shorten the tuples", site)
     wanted = (*index.shape[:-1], *x.shape[depth:])
-    want(updates.shape == wanted, f"updates of shape {text(updates.shape)}", f"give {text(wanted)}", site, "BroadcastMismatch")
+    want_shape(updates.shape, wanted, f"updates of shape {text(updates.shape)}", f"give {text(wanted)}", site)
     return (TensorType(same_dtype((x, updates), site), x.shape),)
 
 
@@ -304,7 +302,7 @@ def _one_hot(attrs: OneHot, operands: Operands, site: Site) -> tuple[TensorType,
     a = axis_of(attrs.axis, len(index.shape) + 1, site)
     dtype = attrs.dtype
     if len(types) > 1:
-        want(types[1].shape == (expr(2),), f"values of shape {text(types[1].shape)}", "give [off, on]", site)
+        want_shape(types[1].shape, (expr(2),), f"values of shape {text(types[1].shape)}", "give [off, on]", site)
         dtype = types[1].dtype
     return (TensorType(dtype, (*index.shape[:a], attrs.depth, *index.shape[a:])),)
 
@@ -395,13 +393,8 @@ def _rotary(attrs: Rotary, operands: Operands, site: Site) -> tuple[TensorType, 
     half = floordiv(rotary_width(attrs, x, site), expr(2))
     wanted = (*x.shape[:-1], half)
     for t in (cos, sin):
-        want(
-            right_aligned([t.shape, wanted]) == wanted,
-            f"rotary table {text(t.shape)} for {text(wanted)}",
-            f"give a table that broadcasts to {text(wanted)}",
-            site,
-            "BroadcastMismatch",
-        )
+        why = f"rotary table {text(t.shape)} for {text(wanted)}"
+        want_broadcast(t.shape, wanted, why, f"give a table that broadcasts to {text(wanted)}", site)
     return (TensorType(same_dtype((x, cos, sin), site), x.shape),)
 
 

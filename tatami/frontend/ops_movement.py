@@ -24,6 +24,7 @@ from tatami.frontend.operation import (
     text,
     want,
     want_rank,
+    want_shape,
 )
 
 
@@ -211,7 +212,8 @@ def _squeeze(attrs: Axes, operands: Operands, site: Site) -> tuple[TensorType, .
     (x,) = need(operands)
     places = axes_of(attrs.axes, len(x.shape), site)
     for a in places:
-        want(x.shape[a] == ONE, f"axis {a} has size {x.shape[a]}", "squeeze only axes of size 1", site, "AxisSizeMismatch")
+        why = f"axis {a} has size {x.shape[a]}"
+        want_shape((x.shape[a],), (ONE,), why, "squeeze only axes of size 1", site, "AxisSizeMismatch")
     return (TensorType(x.dtype, tuple(s for i, s in enumerate(x.shape) if i not in places)),)
 
 
@@ -239,9 +241,8 @@ def _flip(attrs: Axes, operands: Operands, site: Site) -> tuple[TensorType, ...]
 def _repeat(attrs: Repeat, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     a = axis_of(attrs.axis, len(x.shape), site)
-    want(
-        x.shape[a] == ONE, f"repeat of an axis of size {x.shape[a]}", "repeat needs size 1; use tile", site, "AxisSizeMismatch"
-    )
+    why = f"repeat of an axis of size {x.shape[a]}"
+    want_shape((x.shape[a],), (ONE,), why, "repeat needs size 1; use tile", site, "AxisSizeMismatch")
     return (TensorType(x.dtype, (*x.shape[:a], attrs.times, *x.shape[a + 1 :])),)
 
 
@@ -328,13 +329,8 @@ def _fold(attrs: Fold, operands: Operands, site: Site) -> tuple[TensorType, ...]
     n = len(attrs.kernel)
     back = Unfold(attrs.kernel, attrs.stride, attrs.dilation, attrs.groups)
     (wanted,) = _unfold(back, [TensorType(x.dtype, attrs.size)], site)
-    want(
-        wanted.shape == x.shape,
-        f"fold to {text(attrs.size)} needs an operand {text(wanted.shape)}, not {text(x.shape)}",
-        f"give the result of unfold over {n} axes",
-        site,
-        "BroadcastMismatch",
-    )
+    why = f"fold to {text(attrs.size)} needs an operand {text(wanted.shape)}, not {text(x.shape)}"
+    want_shape(x.shape, wanted.shape, why, f"give the result of unfold over {n} axes", site)
     return (TensorType(x.dtype, attrs.size),)
 
 

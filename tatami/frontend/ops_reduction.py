@@ -20,6 +20,7 @@ from tatami.frontend.operation import (
     text,
     want,
     want_float,
+    want_shape,
 )
 from tatami.frontend.ops_contraction import Pads, conv_padding
 from tatami.frontend.ops_movement import check_windows, filled, split_groups, windows
@@ -170,13 +171,8 @@ def _norm(attrs: Norm, operands: Operands, site: Site) -> tuple[TensorType, ...]
     want_float(x, "a normalisation", site)
     axis = axis_of(attrs.axis, len(x.shape), site)
     for t in types[1:]:
-        want(
-            t.shape == x.shape[axis:],
-            f"scale or bias of shape {text(t.shape)} for the normalised axes {text(x.shape[axis:])}",
-            f"give a tensor of shape {text(x.shape[axis:])}",
-            site,
-            "BroadcastMismatch",
-        )
+        why = f"scale or bias of shape {text(t.shape)} for the normalised axes {text(x.shape[axis:])}"
+        want_shape(t.shape, x.shape[axis:], why, f"give a tensor of shape {text(x.shape[axis:])}", site)
     return (TensorType(same_dtype(types, site), x.shape),)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
@@ -11,12 +10,10 @@ from tatami.core.expr import expr, free_vars
 from tatami.core.module import Module
 from tatami.core.size_fault import size_fault
 from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.operation import Site, text
+from tatami.frontend.operation import Site, is_legal_symbol, text
 from tatami.frontend.ops import infer, operands_of
 from tatami.frontend.ops_control import CALLEES
 
-_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_']*\Z")
-_TAKEN = re.compile(r"([ir]\d+|min|max|floor)\Z")
 MAX_DEPTH = 10
 
 
@@ -29,11 +26,6 @@ def verify(module: Module[Graph]) -> list[Diagnostic]:
         out += _ports(name, graph, module)
         out += _nodes(name, graph, module)
     return out + _recursion(module)
-
-
-def is_legal_symbol(name: str) -> bool:
-    """Size symbols: letters, digits, _ and '; not an axis name (i0, r1) or a function of index expressions."""
-    return bool(_SYMBOL.match(name)) and not _TAKEN.match(name)
 
 
 def _ports(name: str, graph: Graph, module: Module[Graph]) -> list[Diagnostic]:

@@ -13,8 +13,8 @@ from tatami.core.signature import Role
 from tatami.core.size_fault import size_fault
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.operation import is_legal_symbol
 from tatami.frontend.operation import text as shape_text
-from tatami.frontend.verify import is_legal_symbol
 from tatami.harp import ir
 from tatami.harp.constants import Constants
 from tatami.harp.expressions import Expressions

@@ -80,7 +80,7 @@ def finish(m: Importer, inner: Importer, inputs: Sequence[Input], results: Seque
         inner.tensors[name] = kind
         captured.append(Input(name, kind.dtype, kind.shape))
     outputs = tuple(Output(t, inner.dtype(t), inner.shape(t)) for t in names)
-    signature = Signature((*inputs, *captured, *inner.inputs), outputs)
+    signature = Signature((*inputs, *captured, *inner.inputs), outputs, tuple(inner.equations))
     m.graphs[inner.name] = Graph(signature, dict(inner.tensors), tuple(inner.nodes))
 
 

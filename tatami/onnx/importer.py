@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tatami.core.bounds import is_always_less
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, expr
-from tatami.core.signature import Input
+from tatami.core.signature import Equation, Input
 from tatami.core.tensor import Tensor, dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.operation import Site, attributes
+from tatami.frontend.operation import Operation, Site, UnequalSizes, attributes, simplicity
 from tatami.frontend.ops import OPS
 from tatami.onnx.node import OnnxNode as OnnxNode
 from tatami.onnx.values import Value
@@ -80,6 +81,8 @@ class Importer:
     nodes: list[Node] = field(default_factory=list)
     tensors: dict[str, TensorType] = field(default_factory=dict)
     inputs: list[Input] = field(default_factory=list)
+    equations: list[Equation] = field(default_factory=list)
+    """Sizes that are assumed to be equal, each with the ONNX node that needs it."""
     origins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reads_sizes: bool = False
     """Whether integers of the data may decide sizes of the main graph (data_sizes.py)."""
@@ -216,11 +219,11 @@ class Importer:
         operation = OPS[op]
         name = f"{op}_{len(self.nodes)}"
         node = Node(op, name, tuple(inputs), (), to_builtins(dict(attrs or {})))
-        types = [self.tensors[i] if i else None for i in inputs]
         try:
-            results = operation.infer(attributes(operation, node), types, Site(self.site or name, self.graphs, self.constants))
+            inputs, results = self._inferred(operation, node)
         except TatamiError as error:
             raise TatamiError(*[_at(d, self.site) for d in error.diagnostics]) from None
+        name = f"{op}_{len(self.nodes)}"
         outputs = []
         for kind in results:
             tensor = self.fresh()
@@ -229,6 +232,46 @@ class Importer:
         self.nodes.append(Node(op, name, tuple(inputs), tuple(outputs), node.attrs))
         self.origins[name] = (self.site,)
         return tuple(outputs)
+
+    def _inferred(self, operation: Operation, node: Node) -> tuple[Sequence[str], tuple[TensorType, ...]]:
+        """Operands and result types of a node. Sizes that have to be equal and could be are assumed to be: an operand with
+        the one is reshaped to the other (D2.6)."""
+        attrs, inputs = attributes(operation, node), tuple(node.inputs)
+        site = Site(self.site or node.name, self.graphs, self.constants)
+        while True:
+            try:
+                return inputs, operation.infer(attrs, [self.tensors[i] if i else None for i in inputs], site)
+            except UnequalSizes as refusal:
+                assumed = self._with_equal_sizes(inputs, refusal.lhs, refusal.rhs)
+                if assumed is None:
+                    raise
+                inputs = assumed
+
+    def _with_equal_sizes(self, inputs: tuple[str, ...], lhs: Expr, rhs: Expr) -> tuple[str, ...] | None:
+        """The operands with one of two sizes in place of the other; None where the sizes always differ."""
+        if (lhs - rhs).as_int() is not None or is_always_less(lhs, rhs) or is_always_less(rhs, lhs):
+            return None
+        simple, other = sorted((lhs, rhs), key=simplicity)
+        for old, new in ((other, simple), (simple, other)):
+            shapes = [tuple(new if s == old else s for s in self.shape(i)) if i else () for i in inputs]
+            if any(i and shape != self.shape(i) for i, shape in zip(inputs, shapes, strict=True)):
+                return tuple(self.reshaped(i, shape) if i else i for i, shape in zip(inputs, shapes, strict=True))
+        return None
+
+    def reshaped(self, tensor: str, shape: Shape) -> str:
+        """`tensor` in a shape of the same rank; sizes that differ are assumed to be equal."""
+        have = self.shape(tensor)
+        if have == shape:
+            return tensor
+        for size, assumed in zip(have, shape, strict=True):
+            self.assume(size, assumed)
+        return self.one("reshape", [tensor], {"shape": shape})
+
+    def assume(self, lhs: Expr, rhs: Expr) -> None:
+        """Record that the node being imported needs two sizes to be equal; checked when sizes are bound (E1304)."""
+        equation = Equation(lhs, rhs, self.site)
+        if lhs != rhs and equation not in self.equations:
+            self.equations.append(equation)
 
     def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
         """A node with one result."""
@@ -273,8 +316,7 @@ class Importer:
         have = self.tensors[tensor].shape
         aligned = to[len(to) - len(have) :]
         same = tuple(s if s == ONE else t for s, t in zip(have, aligned, strict=True))
-        if same != have:
-            tensor = self.emit("reshape", [tensor], {"shape": same})[0]
+        tensor = self.reshaped(tensor, same)
         return tensor if same == to else self.emit("expand", [tensor], {"shape": to})[0]
 
 

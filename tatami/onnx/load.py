@@ -19,6 +19,7 @@ from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
+from tatami.frontend.operation import is_legal_symbol
 from tatami.onnx.external import external_array, refuse_external_attributes, without_external_data
 from tatami.onnx.import_node import import_nodes
 from tatami.onnx.importer import FROM_ONNX, Importer
@@ -28,7 +29,9 @@ from tatami.onnx.values import Value
 
 MAX_DECISIVE = 64
 """Elements of an input on whose value a program may be specialised."""
-_SYMBOL = re.compile(r"[A-Z][A-Za-z0-9_]*")
+MAX_SYMBOL = 40
+"""Letters of a size symbol."""
+_SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def load_file(file: ModelFile, example_inputs: Any = None) -> Module[Graph]:
@@ -112,7 +115,8 @@ def import_model(
     outputs = tuple(_output(importer, port.name, importer.value(port.name), ports) for port in model.graph.output)
     if not ports:
         raise fail("UnsupportedModel", "model", "none of its outputs holds a tensor", "give the model a tensor as output")
-    graph = Graph(Signature(tuple(importer.inputs), tuple(ports)), dict(importer.tensors), tuple(importer.nodes))
+    signature = Signature(tuple(importer.inputs), tuple(ports), tuple(importer.equations))
+    graph = Graph(signature, dict(importer.tensors), tuple(importer.nodes))
     module = Module({"main": graph, **importer.graphs}, importer.constants, {"main": importer.origins})
     return Imported(module, inputs, outputs, dict(fixed))
 
@@ -127,23 +131,32 @@ def array_of(init: onnx.TensorProto, beside: DataFiles | None) -> Any:
 
 
 class _Symbols:
-    """Dimension names as size symbols: legal names of our own, one per name of the model."""
+    """Dimension names of the model as size symbols: the names themselves where these are legal, else a legal one like it;
+    an axis without a name is called by its input and position. `values` gives numbers for some of the symbols."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: Mapping[str, int] | None = None) -> None:
         self._by_name: dict[str, str] = {}
+        self._values = dict(values or {})
 
     def size(self, dim: onnx.TensorShapeProto.Dimension, port: str, axis: int) -> Expr:
         if dim.HasField("dim_value"):
             if dim.dim_value < 0:
                 raise fail("InvalidSymbol", port, f"axis {axis} has the size {dim.dim_value}", "sizes are not negative")
             return expr(dim.dim_value)
-        name = dim.dim_param or f"{port}:{axis}"
+        symbol = self.symbol(dim.dim_param or f"{port}_{axis}")
+        return expr(self._values[symbol]) if symbol in self._values else var(symbol)
+
+    def symbol(self, name: str) -> str:
         if name not in self._by_name:
-            legal = name if _SYMBOL.fullmatch(name) and len(name) <= 40 else f"D{len(self._by_name)}"
+            legal = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:MAX_SYMBOL]
+            if not _SYMBOL.fullmatch(legal) or not is_legal_symbol(legal):
+                legal = f"D_{legal}" if legal else f"D{len(self._by_name)}"
+            stem, count = legal, 1
             while legal in self._by_name.values():
-                legal = f"D{len(self._by_name)}_{legal[:8]}"
+                count += 1
+                legal = f"{stem}_{count}"
             self._by_name[name] = legal
-        return var(self._by_name[name])
+        return self._by_name[name]
 
 
 def _shaped(port: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:

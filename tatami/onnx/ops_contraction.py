@@ -46,12 +46,24 @@ def conv_attributes(m: Importer, n: OnnxNode, x: str, weight: str) -> dict[str, 
 
 
 def _conv(m: Importer, n: OnnxNode) -> list[Value]:
-    tensors = m.operands(n)
+    tensors = _with_kernel_sizes(m, n)
     return [m.result(m.one("conv", tensors, conv_attributes(m, n, tensors[0], tensors[1])))]
 
 
+def _with_kernel_sizes(m: Importer, n: OnnxNode) -> list[str]:
+    """The operands of a convolution; the attribute kernel_shape says the sizes of a weight that leaves them open."""
+    x, weight, *rest = m.operands(n)
+    shape = m.shape(weight)
+    sizes = [expr(k) for k in n.attr("kernel_shape", [])]
+    if len(sizes) == len(shape) - 2:
+        weight = m.reshaped(
+            weight, (*shape[:2], *(k if s.as_int() is None else s for s, k in zip(shape[2:], sizes, strict=True)))
+        )
+    return [x, weight, *rest]
+
+
 def _conv_transpose(m: Importer, n: OnnxNode) -> list[Value]:
-    tensors = m.operands(n)
+    tensors = _with_kernel_sizes(m, n)
     kernel = [s.as_int() or 0 for s in m.tensors[tensors[1]].shape[2:]]
     rank = len(kernel)
     stride, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)

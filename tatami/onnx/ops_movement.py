@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tatami.core.bounds import greatest, least
+from tatami.core.bounds import greatest, least, settled_size
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, floordiv
+from tatami.core.expr import ONE, Expr, expr, floordiv
 from tatami.core.scalar import scalar
 from tatami.frontend.graph_tensor import slice_bounds
 from tatami.onnx.data_sizes import data_numbers, read_pad, read_position
@@ -44,7 +44,12 @@ def _slice(m: Importer, n: OnnxNode) -> list[Value]:
     if flips:
         x = m.emit("flip", [x], {"axes": flips})[0]
     attrs: dict[str, Any] = {"starts": tuple(lows), "stops": tuple(highs), "steps": strides}
-    return [m.result(m.emit("slice", [x], attrs)[0])]
+    return [m.result(_with_ones(m, m.emit("slice", [x], attrs)[0]))]
+
+
+def _with_ones(m: Importer, x: str) -> str:
+    """`x` with axes of size min(1, N) taken to have size 1: one element of an open axis, which is assumed to have one."""
+    return m.reshaped(x, tuple(ONE if settled_size(s) == ONE else s for s in m.shape(x)))
 
 
 def _positions(m: Importer, n: OnnxNode, position: int, name: str, axes: list[int] | None) -> tuple[Expr, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import ONE, Expr, exact_div, floordiv, product
+from tatami.core.expr import ONE, Expr, exact_div, expr, floordiv, minimum, product
 from tatami.onnx.data_sizes import data_numbers, read_expansion, read_shape
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -51,6 +51,9 @@ def _squeeze(m: Importer, n: OnnxNode) -> list[Value]:
     axes = numbers(m, n, 1, "axes")
     if axes is None:
         axes = [i for i, s in enumerate(shape) if s == ONE]
+        for s in shape:
+            if s.as_int() is None:  # an open axis stays, so it may not have size 1
+                m.assume(minimum(2, s), expr(2))
     return [m.result(m.emit("squeeze", [x], {"axes": [a % len(shape) for a in axes]})[0])] if axes else [value]
 
 

@@ -62,9 +62,11 @@ class _Builder:
         self.origins: dict[str, tuple[str, ...]] = {}
         self.current: tuple[str, ...] = ()
         self.equations: dict[tuple[Expr, Expr], Equation] = {}
+        self.assumed: frozenset[tuple[Expr, Expr]] = frozenset()
 
     def program(self, program: Program) -> tuple[Program, dict[str, tuple[str, ...]]]:
         live = live_ids(program)
+        self.assumed = frozenset((e.lhs, e.rhs) for e in program.signature.assumptions)
         widened = _widened_products(program, live)
         new: dict[str, str] = {}
         for node in program.nodes:
@@ -94,9 +96,14 @@ class _Builder:
             x = self.nodes[src[0]]
             equation = reshape_equation(Type(x.dtype, x.shape), node.shape)
             if equation is not None:
-                self.equations.setdefault(equation, Equation(*equation, node.id))
+                if not self.is_assumed(x.shape, node.shape):
+                    self.equations.setdefault(equation, Equation(*equation, node.id))
                 return self.reshape_by_assumption(src[0], dtype, node.shape)
         return self.make(op, src, dtype, node.shape, node.tag)
+
+    def is_assumed(self, old: Shape, new: Shape) -> bool:
+        """True if the equations of the signature say axis by axis that the shapes are equal."""
+        return len(old) == len(new) and all(a == b or (a, b) in self.assumed for a, b in zip(old, new, strict=True))
 
     def reshape_by_assumption(self, ident: str, dtype: DType, shape: Shape) -> str:
         """The reshape as an exact one around a pad that adds nothing where the equation holds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,36 +125,44 @@ def compile(
     *,
     dynamic_shapes: Any = None,
     target: str | Target | dict[str, Any] = "cpu",
-    sizes: Mapping[str, SizeRequest] | None = None,
+    sizes: Mapping[str, SizeRequest | Sequence[SizeRequest | tuple[int, int]]] | None = None,
     threads: int | None = None,
     precision: str | None = None,
     decisions: Decisions | dict[str, Any] | str | Path | None = None,
     trust: bool = False,
     progress: ProgressRequest = None,
+    max_specialisations: int | None = None,
 ) -> CompiledFunction:
     """Compile `model` for `target` into a Function.
 
     model: a path (.onnx, .json, the folder of a dump), the bytes of an .onnx file, a Graph, a document, an onnx.ModelProto, a torch.nn.Module or an ExportedProgram.
     example_inputs: what decides constant inputs of an ONNX model; the arguments a torch module is exported with, whose open sizes `dynamic_shapes` says as torch.export does.
-    sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one. threads: default TATAMI_NUM_THREADS, else all cores.
+    sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one; a list of numbers and ranges asks for a program for each beside the one that serves all: {"B": [1, 8, (16, 512)]}. threads: default TATAMI_NUM_THREADS, else all cores.
     progress: True for a bar on stderr (where that is a terminal), or a function told (what, done, total).
+    max_specialisations: programs kept for sizes that the program for all sizes does not serve (64); 0 refuses such calls.
     Raises TatamiError with at least one Diagnostic.
     """
     from tatami.progress import shown
+    from tatami.shape_sets import compile_shape_set
 
     with shown(progress) as report:
-        compilation = prepare(
-            model,
-            example_inputs=example_inputs,
-            dynamic_shapes=dynamic_shapes,
-            target=target,
-            sizes=sizes,
-            precision=precision,
-            decisions=decisions,
-            trust=trust,
-            progress=report,
-        )
-        return build(compilation, threads)
+
+        def compiled(given: Any, fixed: Mapping[str, SizeRequest]) -> CompiledFunction:
+            compilation = prepare(
+                given,
+                example_inputs=example_inputs if given is model else None,
+                dynamic_shapes=dynamic_shapes if given is model else None,
+                target=target,
+                sizes=fixed,
+                precision=precision,
+                decisions=decisions,
+                trust=trust,
+                progress=report,
+            )
+            return build(compilation, threads)
+
+        most = max_specialisations if example_inputs is None else 0  # the examples stand for every call
+        return compile_shape_set(model, sizes or {}, compiled, most)
 
 
 def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -> CompiledFunction:

@@ -18,6 +18,7 @@ from tatami.core.document import check_file, is_document, parse_document, read_b
 from tatami.core.module import Module
 from tatami.dump import from_document, own_stage
 from tatami.imported import import_file
+from tatami.specialisation import Source
 from tatami.stages import STAGES
 from tatami.trust import refuse_code
 
@@ -29,12 +30,15 @@ BY_SUFFIX: dict[str, str] = {
 """Importers of a path."""
 OF_ONNX = "tatami.onnx.load:load_file"
 """The importer of the bytes of an .onnx file, whose modules are found again by their content (`imported`)."""
+OF_PROTO = "tatami.onnx.load:load_model"
 BY_TYPE: dict[str, str] = {
-    "onnx.onnx_ml_pb2.ModelProto": "tatami.onnx.load:load_model",
-    "onnx.onnx_pb2.ModelProto": "tatami.onnx.load:load_model",
+    "onnx.onnx_ml_pb2.ModelProto": OF_PROTO,
+    "onnx.onnx_pb2.ModelProto": OF_PROTO,
     "torch.nn.modules.module.Module": "tatami.torch.load:load_module",
     "torch.export.exported_program.ExportedProgram": "tatami.torch.load:load_exported",
 }
+SOURCE = "tatami.onnx.source:OnnxSource"
+"""A model that is imported again for the sizes of a call."""
 BY_KEY: dict[str, tuple[str, str]] = {
     "uops": ("tiny@imported", "tatami.tiny.load:load"),
     "region": ("region@explicit", "tatami.region.load:load"),
@@ -75,6 +79,16 @@ def open_model(model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = 
         "this kind of object is not a model",
         "pass a path (.onnx, .json), the bytes of an .onnx file, a tt.Graph, a document, an onnx.ModelProto or a torch.nn.Module",
     )
+
+
+def find_source(model: Any) -> Source | None:
+    """What imports the model again for the sizes of one call; None for what only one module can be made of."""
+    if isinstance(model, bytes | bytearray | memoryview):
+        return _function(SOURCE)(ModelFile("bytes", bytes(model)))
+    if isinstance(model, str | Path):
+        return _function(SOURCE)(Path(model)) if Path(model).suffix.lower() == ".onnx" else None
+    is_proto = any(BY_TYPE.get(f"{b.__module__}.{b.__qualname__}") == OF_PROTO for b in type(model).__mro__)
+    return _function(SOURCE)(model) if is_proto else None
 
 
 def open_folder(folder: Path, *, trust: bool) -> Given:

@@ -11,7 +11,7 @@ import msgspec
 
 from tatami.compilation import Compilation
 from tatami.core.codec import from_builtins, to_builtins
-from tatami.core.diagnostic import Diagnostic, fail, raise_errors
+from tatami.core.diagnostic import Diagnostic, TatamiError, fail, raise_errors
 from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.signature import symbols
@@ -19,7 +19,7 @@ from tatami.core.substitute import specialise
 from tatami.core.target import Target
 from tatami.decisions import Decisions, load_decisions
 from tatami.frontend.specialise import specialise as specialise_frontend
-from tatami.models import open_model
+from tatami.models import find_source, open_model
 from tatami.observer import Observer, Progress, explained
 from tatami.pipeline import compile_stages
 from tatami.stages import verify
@@ -63,11 +63,30 @@ def prepare(
         found = prepare_saved(saved, target, sizes=sizes, precision=precision, decisions=decisions, check=check)
         found.observer.progress = progress
         return found
-    given = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust)
+    try:
+        given = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust)
+    except TatamiError as error:
+        given, sizes = imported_for(model, sizes or {}, error)
     is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
     made = _set_up(given, target, sizes or {}, precision, load_decisions(decisions), check, is_document)
     made.observer.progress = progress
     return made
+
+
+def imported_for(
+    model: Any, sizes: Mapping[str, SizeRequest], error: TatamiError
+) -> tuple[dict[str, Module[Any]], Mapping[str, SizeRequest]]:
+    """The module of a model that could not be imported for all sizes, for the sizes that are numbers; and the other sizes.
+    Raises `error` where that fails too."""
+    fixed = {n: v for n, v in sizes.items() if isinstance(v, int)}
+    source = find_source(model) if fixed else None
+    if source is None:
+        raise error
+    try:
+        module = source.imported(sizes=fixed).module
+    except TatamiError:
+        raise error from None
+    return {"frontend": module}, {n: v for n, v in sizes.items() if n not in fixed}
 
 
 def prepare_saved(

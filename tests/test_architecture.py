@@ -27,7 +27,7 @@ LAYERS = [
 ]
 IMPORTERS = ("harp", "onnx", "torch")
 ABOVE = {
-    "pipeline", "stages", "api", "preparation", "playback", "explain", "copies", "picture", "backends", "search", "explorer", "cli", "decisions", "compilation", "terminal", "trust", "dump", "models", "observer", "inputs", "request", "commands", "commands_compile", "commands_harp", "printed", "program_cache", "imported", "stored", "saved", "progress", "__main__", "__init__",
+    "pipeline", "stages", "api", "preparation", "playback", "explain", "copies", "picture", "backends", "search", "explorer", "cli", "decisions", "adaptive", "shape_sets", "specialisation", "compilation", "terminal", "trust", "dump", "models", "observer", "inputs", "request", "commands", "commands_compile", "commands_harp", "printed", "program_cache", "imported", "stored", "saved", "progress", "__main__", "__init__",
 }  # fmt: skip
 NUMPY_FILES = {"core/numerics.py", "core/tensor.py", "core/document.py", "tiny/routines.py"}
 
@@ -132,6 +132,7 @@ def test_numpy_stays_where_numbers_are(path: Path) -> None:
             *IMPORTERS,
             "runtime",
             "api",
+            "specialisation",
             "preparation",
             "playback",
             "backends",

@@ -11,51 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep
 
-from tatami.api import CompiledFunction, build
+from tatami.api import build
 from tatami.api import prepare as prepare_stages
 from tatami.core.data_files import DataFiles
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.execution.ir import Host
-from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model
-from tatami.onnx.ports import Imported, collect, spread
-
-Key: TypeAlias = tuple[object, ...]
-_OF_SIZES = frozenset(["AxisAlignmentMismatch", "AxisSizeMismatch", "BroadcastMismatch"])
-"""What an import may say of symbolic sizes that numbers would settle."""
-MAX_KEPT = 64
-"""Specialised programs of one model; the oldest goes when another comes."""
-
-
-class Program:
-    """One compilation of a model, with what it was specialised on."""
-
-    def __init__(self, imported: Imported, target: Any, threads: int | None) -> None:
-        self.imported = imported
-        self.function: CompiledFunction = build(prepare_stages(imported.module, target=target), threads)
-
-    @property
-    def host_steps(self) -> tuple[str, ...]:
-        """The routines that run in Python between kernels."""
-        plans = self.function.execution.programs.values()
-        return tuple(i.op.routine for p in plans for i in p.instructions if isinstance(i.op, Host))
-
-    @property
-    def reads_sizes(self) -> bool:
-        """Whether the data decide sizes that the model states as numbers."""
-        return "extent" in self.host_steps
-
-    def run(self, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-        arrays: dict[str, Any] = {}
-        for name, form in self.imported.inputs.items():
-            spread(form, inputs[name], arrays)
-        results = self.function({a.tensor: arrays[a.tensor] for a in self.function.arguments})
-        return tuple(collect(form, results) for form in self.imported.outputs)
+from tatami.onnx.source import OnnxSource
+from tatami.specialisation import Key, Policy, Program, ShapeSet
 
 
 class Prepared(BackendRep):  # type: ignore[misc]
@@ -64,115 +31,37 @@ class Prepared(BackendRep):  # type: ignore[misc]
     def __init__(
         self, model: onnx.ModelProto, target: Any = "cpu", threads: int | None = None, folder: Path | None = None
     ) -> None:
+        source = OnnxSource(model, None if folder is None else DataFiles(folder))
         self.model = model
-        self.programs: dict[Key, Program] = {}
-        """By the names and contents of the inputs that decide the structure; under () where none does."""
-        self._target, self._threads, self._folder = target, threads, folder
-        initialised = {i.name for i in model.graph.initializer}
-        self.names = tuple(i.name for i in model.graph.input if i.name not in initialised)
-        self._decisive: tuple[str, ...] = ()
-        self._by_shape = False
-        """Whether a program holds for one shape of each input only."""
-        self._reads_sizes = True
-        """Whether sizes that inputs hold are read as the program runs; else programs are specialised on them."""
+        self.shape_set = ShapeSet(source, lambda module: build(prepare_stages(module, target=target), threads))
+        self.names = source.names
         try:
-            self._program({})
+            self.shape_set.program({}, Policy())
         except TatamiError as error:
-            if not decisive_inputs(error) and not self._is_of_sizes(error):
+            if not source.may_serve_some_size(error):
                 raise
+
+    @property
+    def programs(self) -> Mapping[Key, Program]:
+        """The programs compiled so far, by what they were specialised on."""
+        return self.shape_set.programs
 
     @property
     def path(self) -> str:
         """How it runs: "kernels only", "with Host steps" or "specialised at run time"."""
-        if self._decisive or self._by_shape:
+        if self.shape_set.is_specialised:
             return "specialised at run time"
         return "with Host steps" if any(p.host_steps for p in self.programs.values()) else "kernels only"
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs in the model's order. inputs: arrays by position or name; lists for sequences, None for an empty
         optional value. Raises TatamiError."""
-        named = self._named(inputs)
-        program = self._program(named)
-        try:
-            return program.run(named)
-        except TatamiError:
-            if not program.reads_sizes:
-                raise
-        self._reads_sizes = False
-        self.programs.clear()
-        return self._program(named).run(named)
+        return tuple(self.shape_set.run(self.shape_set.named(inputs)).values())
 
     def explain(self) -> str:
         """What was compiled for which inputs, and what fused in each."""
-        parts = [f"path: {self.path}", f"programs: {len(self.programs)}"]
-        for program in self.programs.values():
-            fixed = program.imported.fixed
-            parts += [f"specialised on {name} = {_brief(value)}" for name, value in fixed.items()]
-            parts += [f"Host step: {routine}" for routine in program.host_steps]
-            parts.append(program.function.explain())
-        return "\n".join(parts)
-
-    def _is_of_sizes(self, error: TatamiError) -> bool:
-        return has_symbolic_sizes(self.model) and all(d.kind in _OF_SIZES for d in error.diagnostics)
-
-    def _named(self, inputs: Any) -> dict[str, Any]:
-        if isinstance(inputs, Mapping):
-            given = dict(inputs)
-        else:
-            values = list(inputs) if isinstance(inputs, Sequence) and not isinstance(inputs, np.ndarray) else [inputs]
-            if len(values) > len(self.names):
-                raise fail("InputMismatch", "inputs", f"{len(values)} values for {len(self.names)} inputs", "give one for each")
-            given = dict(zip(self.names, values, strict=False))
-        missing = [n for n in self.names if n not in given]
-        if missing:
-            raise fail("InputMismatch", missing[0], "the input is not given", f"the inputs are {', '.join(self.names)}")
-        return given
-
-    def _program(self, given: Mapping[str, Any]) -> Program:
-        """The program for what the deciding inputs hold, compiled now if it does not exist."""
-        while True:
-            fixed = {n: given[n] for n in self._decisive}
-            shapes = {n: np.shape(v) for n, v in given.items() if n not in fixed} if self._by_shape else {}
-            key = (*((n, *_content(v)) for n, v in fixed.items()), *shapes.items())
-            if key in self.programs:
-                return self.programs[key]
-            try:
-                beside = None if self._folder is None else DataFiles(self._folder)
-                imported = import_model(self.model, fixed, shapes, beside=beside, reads_sizes=self._reads_sizes)
-                made = Program(imported, self._target, self._threads)
-            except TatamiError as error:
-                more = decisive_inputs(error) - set(fixed)
-                if more and more <= set(given):
-                    self._decisive = (*self._decisive, *sorted(more))
-                elif self._reads_sizes and not more:
-                    self._reads_sizes = False
-                elif given and not self._by_shape and self._is_of_sizes(error):
-                    self._by_shape = True
-                else:
-                    raise
-                continue
-            if len(self.programs) >= MAX_KEPT:
-                del self.programs[next(iter(self.programs))]
-            self.programs[key] = made
-            return made
-
-
-def _content(value: Any) -> Key:
-    """What a program specialised on the value depends on: an array's content, a sequence's length and shapes."""
-    if value is None:
-        return ("absent",)
-    if isinstance(value, list | tuple):
-        return ("sequence", *((np.asarray(v).dtype.str, np.asarray(v).shape) for v in value))
-    array = np.asarray(value)
-    return (array.dtype.str, array.shape, array.tobytes())
-
-
-def _brief(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, list | tuple):
-        return f"a sequence of {len(value)}"
-    return np.array2string(np.asarray(value).reshape(-1), threshold=8, edgeitems=3)
+        parts = [f"path: {self.path}", self.shape_set.explain()]
+        return "\n".join([*parts, *(p.function.explain() for p in self.programs.values())])
 
 
 class OnnxBackend(Backend):  # type: ignore[misc]

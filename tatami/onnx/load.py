@@ -36,6 +36,11 @@ _SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 def load_file(file: ModelFile, example_inputs: Any = None) -> Module[Graph]:
     """A module from the bytes of an .onnx file. External data is read from inside the model's folder only."""
+    return load_model(read_proto(file), example_inputs, beside=file.beside)
+
+
+def read_proto(file: ModelFile) -> onnx.ModelProto:
+    """The bytes of an .onnx file as its message. Raises ParseError."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(file.data)
@@ -44,7 +49,7 @@ def load_file(file: ModelFile, example_inputs: Any = None) -> Module[Graph]:
         raise fail(
             "ParseError", file.name, f"not an ONNX model: {reason or type(error).__name__}", "export the model again"
         ) from None
-    return load_model(model, example_inputs, beside=file.beside)
+    return model
 
 
 def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: DataFiles | None = None) -> Module[Graph]:
@@ -59,8 +64,11 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: Da
     if not examples:
         try:
             return import_model(model, {}, beside=beside, reads_sizes=True).module
-        except TatamiError:  # what is said of the model as it stands is of more use
-            return import_model(model, {}, beside=beside).module
+        except TatamiError as first:  # the fault of the attempt that goes furthest is the one that is told
+            try:
+                return import_model(model, {}, beside=beside).module
+            except TatamiError as second:
+                raise (second if decisive_inputs(second) else first) from None
     fixed: dict[str, Any] = {}
     while True:
         try:
@@ -82,11 +90,12 @@ def import_model(
     fixed: Mapping[str, Any],
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     *,
+    sizes: Mapping[str, int] | None = None,
     beside: DataFiles | None = None,
     reads_sizes: bool = False,
 ) -> Imported:
-    """A module from a ModelProto, specialised on the inputs in `fixed`, and on the shapes of others where they are
-    given. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. Raises TatamiError."""
+    """A module from a ModelProto, specialised on the inputs in `fixed`, on the shapes of others where they are given, and
+    on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. Raises TatamiError."""
     if not model.graph.output:
         raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
@@ -102,7 +111,7 @@ def import_model(
         raise fail(
             "InvalidDocument", "model", f"onnx.checker refuses it: {reason}", "repair or export the model again"
         ) from None
-    symbols = _Symbols()
+    symbols = _Symbols(sizes)
     for init in model.graph.initializer:
         importer.values[init.name] = Value(array=array_of(init, beside))
     inputs: dict[str, Form] = {}
@@ -136,7 +145,7 @@ class _Symbols:
 
     def __init__(self, values: Mapping[str, int] | None = None) -> None:
         self._by_name: dict[str, str] = {}
-        self._values = dict(values or {})
+        self._values = values or {}
 
     def size(self, dim: onnx.TensorShapeProto.Dimension, port: str, axis: int) -> Expr:
         if dim.HasField("dim_value"):

@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import tatami.onnx.backend as backend
-from tatami.backends.onnx_api import MAX_KEPT
 from tatami.core.diagnostic import TatamiError
+from tatami.specialisation import MAX_SPECIALISATIONS
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -58,7 +58,7 @@ def test_a_program_is_compiled_once_for_each_structure() -> None:
     assert "specialised on axes = [1]" in prepared.explain()
     for axis in range(-1, -3, -1):
         prepared.run([x, np.array([axis])])
-    assert len(prepared.programs) == 4 <= MAX_KEPT
+    assert len(prepared.programs) == 4 <= MAX_SPECIALISATIONS
 
 
 def test_sequences_and_optional_values_are_lists_and_none() -> None:

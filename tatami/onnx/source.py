@@ -1,0 +1,115 @@
+"""A model file that can be imported again for what one call brings: the sizes of its inputs and the values of those that
+decide its structure.
+
+    OnnxSource(model).imported()                                  sizes stay symbols
+    OnnxSource(model).imported(shapes={"x": (1, 3, 640, 640)})    every size of x is a number
+    OnnxSource(model).imported(fixed={"axes": array([1])})        the program no longer takes axes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from tatami.core.data_files import DataFiles, ModelFile, read_model
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, read_proto
+from tatami.onnx.ports import Imported, collect, spread
+
+PROBED_SIZE = 64
+"""Elements of an axis of open size in the trial that tells whether a model is wrong for every input: a multiple of the
+usual strides, and no number that a model is likely to name."""
+
+
+class OnnxSource:
+    """A model and the files beside it. Nothing is read before it is needed; a file is read again, and refused where it is
+    no longer the one that was compiled."""
+
+    def __init__(self, model: onnx.ModelProto | ModelFile | Path, beside: DataFiles | None = None) -> None:
+        self._given = model
+        self.beside = beside
+        self._stamp = _stamp(model) if isinstance(model, Path) else None
+
+    @cached_property
+    def model(self) -> onnx.ModelProto:
+        given = self._given
+        if isinstance(given, Path):
+            file = read_model(given)
+            if _stamp(given) != self._stamp:
+                why = "the file has changed since it was compiled"
+                raise fail("FileUnreadable", given.name, why, "compile the model again")
+            self.beside = file.beside
+            return read_proto(file)
+        return read_proto(given) if isinstance(given, ModelFile) else given
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The inputs that a caller passes, in the model's order."""
+        initialised = {i.name for i in self.model.graph.initializer}
+        return tuple(i.name for i in self.model.graph.input if i.name not in initialised)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(o.name for o in self.model.graph.output)
+
+    @cached_property
+    def has_open_sizes(self) -> bool:
+        return has_symbolic_sizes(self.model)
+
+    def imported(
+        self,
+        fixed: Mapping[str, Any] | None = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        sizes: Mapping[str, int] | None = None,
+        reads_sizes: bool = True,
+    ) -> Imported:
+        """The module for what is known. Raises TatamiError."""
+        model = self.model  # before its folder is asked for
+        return import_model(model, fixed or {}, shapes, sizes=sizes, beside=self.beside, reads_sizes=reads_sizes)
+
+    def decisive(self, error: TatamiError) -> set[str]:
+        """The inputs whose values would settle what the import failed at."""
+        return decisive_inputs(error)
+
+    def may_serve_some_size(self, error: TatamiError) -> bool:
+        """True if a program for some sizes or values may exist although the import for all of them gave `error`: it does
+        not fail at the same place for the same reason when all sizes are numbers."""
+        if self.decisive(error):
+            return True
+        if not self.has_open_sizes:
+            return False
+        try:
+            self.imported(sizes=_AllOpen())
+        except TatamiError as again:
+            first, second = error.diagnostics[0], again.diagnostics[0]
+            return (first.kind, first.at) != (second.kind, second.at) or bool(self.decisive(again))
+        return True
+
+    spread = staticmethod(spread)
+    collect = staticmethod(collect)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What tells that a file was written again: its size in bytes and time of change in nanoseconds."""
+    try:
+        info = path.stat()
+    except OSError:
+        return 0, 0
+    return info.st_size, info.st_mtime_ns
+
+
+class _AllOpen(dict[str, int]):
+    """Every symbol has PROBED_SIZE elements."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> int:
+        return PROBED_SIZE
+
+    def __bool__(self) -> bool:
+        return True

@@ -1,0 +1,287 @@
+"""Programs of one model for the sizes, and where these follow from them the values, of each call: its shape set.
+
+A model whose sizes stay open has one program that serves all of them, as far as the importer can say it: sizes that could
+be equal are assumed to be, and checked at the call. A call that breaks an assumption, and a model that no such program
+can be said of, get a program for exactly what the call brings: imported with numbers, compiled at the first such call,
+kept (the least recently used goes when there are too many), and found again in the cache by a later process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+
+from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.module import Module
+from tatami.frontend.ir import Graph
+
+if TYPE_CHECKING:
+    from tatami.api import CompiledFunction
+
+Key: TypeAlias = tuple[object, ...]
+OF_SIZES = frozenset(["AxisAlignmentMismatch", "AxisSizeMismatch", "BroadcastMismatch", "InvalidSymbol"])
+"""Faults of a call that a program for its sizes may not have."""
+OF_ARRAYS = frozenset(["InputMismatch", "OutOfMemory"])
+"""Faults of a call that another program has too."""
+MAX_SPECIALISATIONS = 64
+"""Programs that one function keeps for sizes it was called with."""
+
+
+class ImportedModel(Protocol):
+    """A module, and how the values that go in and out lie in its flat signature."""
+
+    @property
+    def module(self) -> Module[Graph]: ...
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+    @property
+    def outputs(self) -> tuple[Any, ...]: ...
+    @property
+    def fixed(self) -> Mapping[str, Any]: ...
+
+
+class Source(Protocol):
+    """A model that can be imported for what one call brings (`tatami.onnx.source`)."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs a caller passes."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+    @property
+    def has_open_sizes(self) -> bool: ...
+
+    def imported(
+        self,
+        fixed: Mapping[str, Any] | None = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        sizes: Mapping[str, int] | None = None,
+        reads_sizes: bool = True,
+    ) -> ImportedModel: ...
+    def decisive(self, error: TatamiError) -> set[str]: ...
+    def may_serve_some_size(self, error: TatamiError) -> bool: ...
+    def spread(self, form: Any, value: Any, into: dict[str, Any], /) -> None: ...
+    def collect(self, form: Any, results: Mapping[str, Any], /) -> Any: ...
+
+
+@dataclass
+class Program:
+    """One compilation of a model, with what it was specialised on."""
+
+    imported: ImportedModel
+    function: CompiledFunction
+    seconds: float
+    calls: int = 0
+
+    @property
+    def host_steps(self) -> tuple[str, ...]:
+        """The routines that run in Python between kernels."""
+        from tatami.execution.ir import Host
+
+        plans = self.function.execution.programs.values()
+        return tuple(i.op.routine for p in plans for i in p.instructions if isinstance(i.op, Host))
+
+    @property
+    def reads_sizes(self) -> bool:
+        """True if integers of the data decide sizes, each read by a Host step."""
+        return "extent" in self.host_steps
+
+    def run(self, source: Source, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The outputs by the model's names, in the model's order."""
+        arrays: dict[str, Any] = {}
+        for name, form in self.imported.inputs.items():
+            source.spread(form, inputs[name], arrays)
+        results = self.function({a.tensor: arrays[a.tensor] for a in self.function.arguments}, out=out)
+        self.calls += 1
+        made = [source.collect(form, results) for form in self.imported.outputs]
+        return dict(zip(source.outputs, made, strict=True))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a program is specialised on: the values of these inputs; with `by_shape` the shapes of all others, too.
+    `reads_sizes`: sizes that data decide are read by Host steps; else their inputs are among the decisive."""
+
+    decisive: tuple[str, ...] = ()
+    by_shape: bool = False
+    reads_sizes: bool = True
+
+
+@dataclass
+class ShapeSet:
+    """The programs of one model by what they were specialised on. Calls from several threads are served; a compilation
+    is done by one of them."""
+
+    source: Source
+    compile: Callable[[Module[Graph]], CompiledFunction]
+    most: int = MAX_SPECIALISATIONS
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Size symbols that are numbers in every program."""
+    programs: OrderedDict[Key, Program] = field(default_factory=OrderedDict)
+    usual: Policy = field(default_factory=Policy)
+    """The policy that answered last for sizes that no program was refused for."""
+    seconds: float = 0.0
+    """Time spent in compiling so far."""
+    made: int = 0
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _policies: dict[Key, Policy] = field(default_factory=dict)
+    """By the shapes of all inputs: the policy that answered where the usual one did not."""
+    _refused: dict[Policy, TatamiError] = field(default_factory=dict)
+    """Policies under which the model cannot be imported, whatever a call brings."""
+
+    def named(self, inputs: Any) -> dict[str, Any]:
+        """The inputs by name, from a mapping or a sequence. Raises InputMismatch."""
+        names = self.source.names
+        if isinstance(inputs, Mapping):
+            given = dict(inputs)
+        else:
+            values = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+            if len(values) > len(names):
+                raise fail("InputMismatch", "inputs", f"{len(values)} values for {len(names)} inputs", "give one for each")
+            given = dict(zip(names, values, strict=False))
+        for name in names:
+            if name not in given:
+                raise fail("InputMismatch", name, "the input is not given", f"the inputs are {', '.join(names)}")
+        return given
+
+    def run(
+        self, given: Mapping[str, Any], out: Mapping[str, Any] | None = None, first: TatamiError | None = None
+    ) -> dict[str, Any]:
+        """The outputs by the model's names, by a program that exists or is compiled now. `first`: what the program that
+        serves all sizes said of this call. Raises TatamiError: the first one, where no program answers."""
+        shapes = self.shapes_of(given)
+        kept = self._policies.get(shapes)
+        if kept is not None:
+            return self.program(given, kept).run(self.source, given, out)
+        for policy in self._attempts()[first is not None :]:
+            if policy in self._refused:
+                first = first or self._refused[policy]
+                continue
+            try:
+                program = self.program(given, policy)
+            except TatamiError as error:
+                first = first or error
+                if not self._may_help(error, policy):
+                    raise first from None
+                if policy == Policy(reads_sizes=policy.reads_sizes):  # nothing of this call was looked at
+                    self._refused[policy] = error
+                continue
+            try:
+                results = program.run(self.source, given, out)
+            except TatamiError as error:
+                first = first or error
+                if not self._may_help(error, policy, program):
+                    raise first from None
+                continue
+            if first is not None:
+                self._policies[shapes] = policy
+            return results
+        assert first is not None
+        raise first
+
+    def shapes_of(self, given: Mapping[str, Any]) -> Key:
+        return tuple(_shape(given[n]) for n in self.source.names)
+
+    @property
+    def is_specialised(self) -> bool:
+        """True if some call needed a program for its own sizes or values."""
+        return bool(self.usual.decisive or self.usual.by_shape or self._policies)
+
+    def knows(self, shapes: Key) -> bool:
+        """True if a call with these shapes was answered by a program of its own."""
+        return shapes in self._policies
+
+    def program(self, given: Mapping[str, Any], policy: Policy) -> Program:
+        """The program of a policy for these inputs, compiled now if it does not exist; more inputs decide where the import
+        asks for their values."""
+        with self._lock:
+            while True:
+                fixed = {n: given[n] for n in policy.decisive}
+                shapes = {n: np.shape(v) for n, v in given.items() if n not in fixed} if policy.by_shape else {}
+                key = (*((n, *_content(v)) for n, v in fixed.items()), *shapes.items(), policy.reads_sizes)
+                if key in self.programs:
+                    self.programs.move_to_end(key)
+                    return self.programs[key]
+                try:
+                    made = self._compiled(fixed, shapes, policy)
+                except TatamiError as error:
+                    more = self.source.decisive(error) - set(fixed)
+                    if not more or not more <= set(given):
+                        raise
+                    policy = Policy((*policy.decisive, *sorted(more)), policy.by_shape, policy.reads_sizes)
+                    self.usual = policy if not policy.by_shape else self.usual
+                    continue
+                while len(self.programs) >= max(self.most, 1):
+                    self.programs.popitem(last=False)
+                self.programs[key] = made
+                return made
+
+    def _compiled(self, fixed: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], policy: Policy) -> Program:
+        start = time.perf_counter()
+        imported = self.source.imported(fixed, shapes, self.sizes, policy.reads_sizes)
+        function = self.compile(imported.module)
+        seconds = time.perf_counter() - start
+        self.seconds += seconds
+        self.made += 1
+        return Program(imported, function, seconds)
+
+    def _attempts(self) -> tuple[Policy, ...]:
+        """What may answer a call, in this order."""
+        usual = self.usual
+        by_shape = self.source.has_open_sizes
+        tried = (usual, Policy(usual.decisive, by_shape, True), Policy(usual.decisive, by_shape, False))
+        return tuple(dict.fromkeys(tried))
+
+    def may_answer(self, error: TatamiError) -> bool:
+        """True if a program for the sizes of a call may answer where the program for all sizes gave the error."""
+        return self.most > 0 and all(d.kind in OF_SIZES for d in error.diagnostics)
+
+    def _may_help(self, error: TatamiError, policy: Policy, program: Program | None = None) -> bool:
+        """True if a program that is more special may answer where this one, or its import, gave the error."""
+        if any(d.kind in OF_ARRAYS for d in error.diagnostics):
+            return False
+        if program is None:
+            return policy.reads_sizes or not policy.by_shape
+        return program.reads_sizes or (self.source.has_open_sizes and not policy.by_shape and self.may_answer(error))
+
+    def explain(self) -> str:
+        """What was compiled for which inputs, with compile seconds and calls."""
+        lines = [f"programs: {len(self.programs)}, {self.made} compiled in {self.seconds:.1f} s, at most {self.most} kept"]
+        for program in self.programs.values():
+            signature = program.function.signature
+            takes = ", ".join(f"{i.tensor}[{', '.join(map(str, i.shape))}]" for i in program.function.arguments)
+            lines.append(f"program for {takes or 'constants'}: {program.seconds:.1f} s, {program.calls} calls")
+            lines += [f"specialised on {name} = {_brief(value)}" for name, value in program.imported.fixed.items()]
+            lines += [f"assumed: {e.lhs} = {e.rhs}, for {e.at}" for e in signature.assumptions]
+            lines += [f"Host step: {routine}" for routine in program.host_steps]
+        return "\n".join(lines)
+
+
+def _shape(value: Any) -> object:
+    """The shape of an array; of a sequence the shapes of its elements."""
+    return tuple(_shape(v) for v in value) if isinstance(value, list | tuple) else getattr(value, "shape", None)
+
+
+def _content(value: Any) -> Key:
+    """What a program specialised on the value depends on: an array's content, a sequence's length and shapes."""
+    if value is None:
+        return ("absent",)
+    if isinstance(value, list | tuple):
+        return ("sequence", *((np.asarray(v).dtype.str, np.asarray(v).shape) for v in value))
+    array = np.asarray(value)
+    return (array.dtype.str, array.shape, array.tobytes())
+
+
+def _brief(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, list | tuple):
+        return f"a sequence of {len(value)}"
+    return np.array2string(np.asarray(value).reshape(-1), threshold=8, edgeitems=3)

@@ -12,6 +12,7 @@ from typing import assert_never
 
 import msgspec
 
+from tatami.core.assumed import Assumed
 from tatami.core.bounds import is_within, linearize, simplify
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
@@ -98,6 +99,8 @@ class ProgramFacts(msgspec.Struct, frozen=True):
     symbols: frozenset[str]
     stored: dict[str, Stored]
     """Values that cross Regions as one of their movements."""
+    assumed: Assumed
+    """Sizes that the program's signature takes to be equal."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -478,7 +481,7 @@ class _Former:
         if node is None or any(not n.terms for n in self.extents.values()):
             return ()
         pairs = zip(read.map, node.shape, strict=True)
-        return tuple(Guard(i, n) for i, n in pairs if not is_proved_inside(i, n, self.extents, guards))
+        return tuple(Guard(i, n) for i, n in pairs if not is_proved_inside(i, n, self.extents, guards, self.facts.assumed))
 
     def at(self, v: str, e: Expr, own: Mapping[str, Expr]) -> Expr:
         moved = substitute(e, own)

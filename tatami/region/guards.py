@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tatami.core.assumed import NOTHING, Assumed
 from tatami.core.bounds import bounds, is_nonneg, is_within
 from tatami.core.expr import ONE, Expr, Floor, floordiv, free_vars, var
 from tatami.core.proof import is_inside
 from tatami.indexbook.ir import Guard
 
 
-def is_proved_inside(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
-    """``0 <= index < size`` for every point of the box of `extents` at which all `guards` hold."""
+def is_proved_inside(
+    index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard], assumed: Assumed = NOTHING
+) -> bool:
+    """``0 <= index < size`` for every point of the box of `extents` at which all `guards` hold, where the equations of
+    `assumed` do."""
+    if _is_proved(index, size, extents, guards):
+        return True
+    if not assumed:
+        return False
+    there = [Guard(assumed.rewrite(g.index), assumed.rewrite(g.size)) for g in guards]
+    return _is_proved(assumed.rewrite(index), assumed.rewrite(size), assumed.extents(extents), there)
+
+
+def _is_proved(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
     if any(g.index == index and is_nonneg(size - g.size) for g in guards):
         return True
     if is_within(index, size, extents):

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tatami.core.assumed import Assumed
 from tatami.core.expr import Expr
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef
 from tatami.core.module import Module, Origins
@@ -62,6 +63,7 @@ def lower_program(
         layouts=_layouts(program, nodes),
         symbols=_symbols(program),
         stored=choose_storage(program, book, statements, readers, partition),
+        assumed=Assumed(program.signature.assumptions),
     )
     makers = _makers(readers, partition)
     body: list[Region | Step] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tatami.core.assumed import NOTHING, Assumed
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
@@ -46,6 +47,7 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
         )
     known |= {i: port.shape for i, port in zip(program.inputs, program.signature.inputs)}
     names: set[str] = set()
+    assumed = Assumed(program.signature.assumptions)
     for item in program.body:
         if item.name in names:
             out.append(
@@ -73,7 +75,7 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
             known[made.name] = made.memref.shape
         if isinstance(item, Region):
             out += _interface(item, known)
-            out += verify_region(item, frozenset(symbols(program.signature)))
+            out += verify_region(item, frozenset(symbols(program.signature)), assumed)
     out += [
         diagnostic("UnknownValue", name, f"output {o} is never made", "name a tensor that some item makes")
         for o in program.outputs
@@ -97,8 +99,9 @@ def _text(shape: Iterable[Expr]) -> str:
     return ", ".join(map(str, shape))
 
 
-def verify_region(region: Region, sizes: frozenset[str] = frozenset()) -> list[Diagnostic]:
-    """All faults of one Region. `sizes`: size symbols of the program, which no axis may be named after."""
+def verify_region(region: Region, sizes: frozenset[str] = frozenset(), assumed: Assumed = NOTHING) -> list[Diagnostic]:
+    """All faults of one Region. `sizes`: size symbols of the program, which no axis may be named after; `assumed`: its
+    equations."""
     out = _names(region, sizes)
     if region.opaque is not None:
         if region.lets or region.yields:
@@ -118,7 +121,7 @@ def verify_region(region: Region, sizes: frozenset[str] = frozenset()) -> list[D
                 )
             )
         seen.add(let.name)
-        out += check_let(region, position)
+        out += check_let(region, position, assumed)
     return out + check_yields(region)
 
 

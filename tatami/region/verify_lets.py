@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tatami.core.assumed import NOTHING, Assumed
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, free_vars
@@ -31,16 +32,17 @@ from tatami.region.neutral import value_outside
 from tatami.region.walk import Types, all_axes, children, index_expressions, let_shape, lets_by_name
 
 
-def check_let(region: Region, position: int) -> list[Diagnostic]:
-    """All faults of let number `position`; it may use the lets before it."""
+def check_let(region: Region, position: int, assumed: Assumed = NOTHING) -> list[Diagnostic]:
+    """All faults of let number `position`; it may use the lets before it, and reads rest on the equations of `assumed`."""
     let = region.lets[position]
-    check = _LetCheck(region, let, frozenset(other.name for other in region.lets[:position]))
+    check = _LetCheck(region, let, frozenset(other.name for other in region.lets[:position]), assumed)
     return list(check.faults())
 
 
 class _LetCheck:
-    def __init__(self, region: Region, let: Let, earlier: frozenset[str]) -> None:
+    def __init__(self, region: Region, let: Let, earlier: frozenset[str], assumed: Assumed) -> None:
         self.region = region
+        self.assumed = assumed
         self.let = let
         self.earlier = earlier
         self.lets = lets_by_name(region)
@@ -177,7 +179,7 @@ class _LetCheck:
             if (
                 index is None
                 or (free_vars(index) & self.extents.keys()) - scope
-                or is_proved_inside(index, size, extents, guards)
+                or is_proved_inside(index, size, extents, guards, self.assumed)
             ):
                 continue
             yield self.fault(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape
+from tatami.core.expr import Expr, Shape, var
 from tatami.core.module import Module
 from tatami.core.scalar import Scalar, scalar
 from tatami.core.signature import Equation, Signature, bound_values
@@ -21,7 +21,20 @@ from tatami.core.substitute import substitute_sizes
 from tatami.core.tensor import Tensor
 from tatami.tiny.equations import padded_reshape, replace_equal_symbols
 from tatami.tiny.infer import Type, joined_shape, reshape_equation
-from tatami.tiny.ir import CallOp, ConstOp, Elementwise, ExpandOp, InputOp, Node, Op, PadOp, Program, ReduceOp, ReshapeOp
+from tatami.tiny.ir import (
+    CallOp,
+    ConstOp,
+    Elementwise,
+    ExpandOp,
+    InputOp,
+    Node,
+    Op,
+    PadOp,
+    Program,
+    ReduceOp,
+    ReshapeOp,
+    ViewOp,
+)
 from tatami.tiny.setup import split_setup
 from tatami.tiny.simplify import Rewrite, simplify
 from tatami.tiny.tidy import live_ids, tidy
@@ -96,8 +109,10 @@ class _Builder:
             x = self.nodes[src[0]]
             equation = reshape_equation(Type(x.dtype, x.shape), node.shape)
             if equation is not None:
-                if not self.is_assumed(x.shape, node.shape):
-                    self.equations.setdefault(equation, Equation(*equation, node.id))
+                if self.is_assumed(x.shape, node.shape):
+                    identity = tuple(var(f"i{k}") for k in range(len(node.shape)))
+                    return self.make(ViewOp(node.shape, identity), src, dtype, node.shape)
+                self.equations.setdefault(equation, Equation(*equation, node.id))
                 return self.reshape_by_assumption(src[0], dtype, node.shape)
         return self.make(op, src, dtype, node.shape, node.tag)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from tatami.core.assumed import Assumed
 from tatami.core.bounds import affine_ends, greatest, is_within, least
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.expr import ONE, ZERO, Expr, Floor, Shape, Var, free_vars
@@ -26,6 +27,7 @@ def verify_view(at: str, op: ViewOp, read: Shape, signature: Signature) -> list[
         return list(error.diagnostics)
     extents = {f"i{k}": size for k, size in enumerate(bound.result_shape)}
     recorded = {(e.lhs, e.rhs) for e in signature.assumptions}
+    assumed = Assumed(signature.assumptions)
     for dim, (e, place, size) in enumerate(zip(op.index_map, bound.index_map, read, strict=True)):
         unknown = sorted(n for n in free_vars(e) if is_axis_name(n) and n not in extents)
         if unknown:
@@ -35,7 +37,9 @@ def verify_view(at: str, op: ViewOp, read: Shape, signature: Signature) -> list[
             found = f"index_map[{dim}] = {e} is not affine with floordiv in the result's axes"
             wanted = "use sums of axes times sizes and floordiv by a size; for anything else use GATHER with an index tensor"
             return [diagnostic("NonAffineView", at, found, wanted)]
-        if is_within(place, size, extents):
+        if is_within(place, size, extents) or is_within(
+            assumed.rewrite(place), assumed.rewrite(size), assumed.extents(extents)
+        ):
             continue
         ends = affine_ends(place, extents)
         missing = [q for q in reads_inside(ends, size, bound.result_shape) if q not in recorded] if ends else None

@@ -1,0 +1,104 @@
+"""Equations between sizes as rewrites: of two sizes that are assumed to be equal one is written as the other.
+
+    8*((H + 31)//32) == 4*((H + 15)//16)      every (H + 15)//16 is 2*((H + 31)//32)
+
+A read of x[.., (H + 15)//16] at i < 2*((H + 31)//32) is then proved to be inside: the equation is checked when sizes are
+bound, before anything is read (D2.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import gcd
+
+from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv, maximum, minimum, product
+from tatami.core.signature import Equation
+
+
+class Assumed:
+    """The rewrites that the equations of a signature give. Equal sizes may still be written in two ways: an equation of
+    which no term is one atom is left out."""
+
+    def __init__(self, equations: Iterable[Equation] = ()) -> None:
+        self.values: dict[Atom, Expr] = {}
+        self._known: dict[Expr, Expr] = {}
+        for equation in equations:
+            solved = _solved(self.rewrite(equation.lhs) - self.rewrite(equation.rhs))
+            if solved is not None:
+                atom, value = solved
+                self.values[atom] = value
+                self._known.clear()
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def rewrite(self, e: Expr) -> Expr:
+        """An expression that is equal where all equations hold."""
+        if not self.values:
+            return e
+        if e not in self._known:
+            done = e
+            for _ in range(len(self.values) + 1):  # a value may hold an atom that a later equation gives
+                again = self._once(done)
+                if again == done:
+                    break
+                done = again
+            self._known[e] = done
+        return self._known[e]
+
+    def extents(self, sizes: Mapping[str, Expr]) -> dict[str, Expr]:
+        return {axis: self.rewrite(size) for axis, size in sizes.items()}
+
+    def _once(self, e: Expr) -> Expr:
+        total = ZERO
+        for mono, coef in e.terms:
+            total = total + product(self._atom(a) for a in mono) * coef
+        return total
+
+    def _atom(self, atom: Atom) -> Expr:
+        value = self.values.get(atom)
+        if value is not None:
+            return value
+        match atom:
+            case Var():
+                return Expr((((atom,), 1),))
+            case Floor(num=num, den=den):
+                return floordiv(self._once(num), self._once(den))
+            case Extreme(kind=kind, args=args):
+                return (minimum if kind == "min" else maximum)(*(self._once(a) for a in args))
+
+
+def _solved(difference: Expr) -> tuple[Atom, Expr] | None:
+    """An atom and what it equals where the difference is 0: the longest that no other term of it holds."""
+    common = 0
+    for _, coef in difference.terms:
+        common = gcd(common, coef)
+    best: tuple[Atom, Expr] | None = None
+    for mono, coef in difference.terms:
+        if len(mono) != 1 or abs(coef) != common:
+            continue
+        rest = difference - Expr(((mono, coef),))
+        value = Expr(tuple((m, c // common * (-1 if coef > 0 else 1)) for m, c in rest.terms))
+        if _holds(value, mono[0]):
+            continue
+        if best is None or len(str(mono[0])) > len(str(best[0])):
+            best = mono[0], value
+    return best
+
+
+def _holds(e: Expr, atom: Atom) -> bool:
+    return any(a == atom or any(_holds(part, atom) for part in _parts(a)) for mono, _ in e.terms for a in mono)
+
+
+def _parts(atom: Atom) -> tuple[Expr, ...]:
+    match atom:
+        case Var():
+            return ()
+        case Floor(num=num, den=den):
+            return num, den
+        case Extreme(args=args):
+            return args
+
+
+NOTHING = Assumed()
+"""No equations."""

@@ -91,11 +91,28 @@ def explain(compilation: Compilation) -> str:
     return "\n".join(_report(compilation)) + "\n"
 
 
+def _sizes(compilation: Compilation) -> Iterator[str]:
+    """The equations between sizes that the program rests on. All others were proved when the model was read."""
+    made = compilation.stages.get_made
+    given = made("frontend") or made("tiny")
+    equations = given.main.signature.assumptions if given is not None and "main" in given.programs else ()
+    if not equations:
+        return
+    tiny = made("tiny")
+    left = None if tiny is None else {(e.lhs, e.rhs) for e in tiny.main.signature.assumptions}
+    yield ""
+    yield "sizes assumed to be equal, checked at each call"
+    for e in equations:
+        how = "" if left is None or (e.lhs, e.rhs) in left else "; one size of the inputs"
+        yield f"  {e.lhs} = {e.rhs}  {e.at}{how}"
+
+
 def _report(compilation: Compilation) -> Iterator[str]:
     yield "kernels"
     for k in kernel_origins(compilation):
         where = "" if k.program == "main" else f" ({k.program})"
         yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}"
+    yield from _sizes(compilation)
     yield from _calls(compilation)
     yield from _course(compilation)
     partitions = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tatami.core.bounds import bounds, is_nonneg, is_within
-from tatami.core.expr import ONE, Expr, Floor, floordiv, free_vars, var
+from tatami.core.expr import ONE, ZERO, Expr, Floor, exact_div, floordiv, free_vars, step_of, var
 from tatami.core.proof import is_inside
 from tatami.indexbook.ir import Guard
 
@@ -28,7 +28,27 @@ def is_proved_inside(index: Expr, size: Expr, extents: Mapping[str, Expr], guard
             rewritten = candidate
             if is_within(rewritten, size, known):
                 return True
+    if guards and _is_sum_of_guards(index, size, extents, guards):
+        return True
     return is_inside(index, size, dict(extents), tuple((g.index, g.size) for g in guards))
+
+
+def _is_sum_of_guards(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
+    """Multiples of what guards bound, and the rest from the box: 0 <= i + j < H and 0 <= 2*k - 1 < W put W*(i + j) + 2*k - 1 in
+    0..H*W - 1. A multiple is taken where fewer axes are left without it."""
+    known, left = dict(extents), index
+    for number, g in enumerate(guards):
+        known[f"g'{number}"] = g.size
+        for axis in sorted(free_vars(g.index) & free_vars(left) & extents.keys()):
+            own, whole = step_of(g.index, axis), step_of(left, axis)
+            factor = exact_div(whole, own) if own is not None and whole is not None and own != ZERO else None
+            if factor is None or free_vars(factor) & known.keys():
+                continue
+            candidate = left + (var(f"g'{number}") - g.index) * factor
+            if len(free_vars(candidate) & extents.keys()) < len(free_vars(left) & extents.keys()):
+                left = candidate
+                break
+    return left != index and is_within(left, size, known)
 
 
 def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:

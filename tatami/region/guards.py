@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tatami.core.bounds import bounds, is_nonneg, is_within
+from tatami.core.bounds import bounds, is_nonneg, is_positive, is_within
 from tatami.core.expr import ONE, ZERO, Expr, Floor, exact_div, floordiv, free_vars, step_of, var
 from tatami.core.proof import is_inside
 from tatami.indexbook.ir import Guard
@@ -66,18 +66,22 @@ def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], gu
 
 
 def _is_quotient(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
-    """A guard of a multiple of the index and a remainder: 0 <= 2*i0 + i1 < 4*N with i1 in 0..1 puts i0//2 in 0..N - 1."""
+    """A guard of a multiple of the index and a remainder: 0 <= 2*i0 + i1 < 4*N with i1 in 0..1 puts i0//2 in 0..N - 1. The
+    multiple may be a size: 0 <= B*i0 + i1 < B*S with i1 in 0..B - 1 puts i0 in 0..S - 1."""
     num, den = index, ONE
     if len(index.terms) == 1 and index.terms[0][1] == 1 and len(index.terms[0][0]) == 1:
         (atom,) = index.terms[0][0]
         num, den = (atom.num, atom.den) if isinstance(atom, Floor) else (num, den)
-    by_part = dict(num.terms)
     for g in guards:
-        factor = next((c // by_part[mono] for mono, c in g.index.terms if mono in by_part and c % by_part[mono] == 0), 0)
-        rest = bounds(g.index - num * factor, extents) if factor > 1 else None
-        is_remainder = rest is not None and is_nonneg(rest[0]) and is_nonneg(factor - 1 - rest[1])
-        if is_remainder and is_nonneg(size * den * factor - g.size):
-            return True
+        for axis in sorted(free_vars(g.index) & free_vars(num) & extents.keys()):
+            own, whole = step_of(num, axis), step_of(g.index, axis)
+            factor = exact_div(whole, own) if own is not None and whole is not None and own != ZERO else None
+            if factor is None or factor == ONE or free_vars(factor) & extents.keys() or not is_positive(factor):
+                continue
+            rest = bounds(g.index - num * factor, extents)
+            is_remainder = rest is not None and is_nonneg(rest[0]) and is_nonneg(factor - 1 - rest[1])
+            if is_remainder and is_nonneg(size * den * factor - g.size):
+                return True
     return False
 
 

@@ -11,14 +11,15 @@ from tatami.core.expr_text import parse_expr as parse
 from tatami.indexbook.ir import Guard
 from tatami.region.guards import is_proved_inside
 
-AXES = {"i0": "S", "i1": "2", "i2": "3"}
+AXES = {"i0": "S", "i1": "2", "i2": "3", "i3": "B"}
+B = 2
 
 
 def holds(index: Expr, size: Expr, guard: Guard, n: int, s: int) -> bool:
     """At every point of the box for these sizes."""
-    ranges = [range(evaluate(parse(extent), {"S": s})) for extent in AXES.values()]
+    ranges = [range(evaluate(parse(extent), {"S": s, "B": B})) for extent in AXES.values()]
     for point in product(*ranges):
-        at = {**dict(zip(AXES, point, strict=True)), "N": n, "S": s}
+        at = {**dict(zip(AXES, point, strict=True)), "N": n, "S": s, "B": B}
         stands = 0 <= evaluate(guard.index, at) < evaluate(guard.size, at)
         if stands and not 0 <= evaluate(index, at) < evaluate(size, at):
             return False
@@ -31,6 +32,9 @@ def holds(index: Expr, size: Expr, guard: Guard, n: int, s: int) -> bool:
         ("i0//2", "N", "2*i0 + i1", "4*N", True),
         ("i0", "2*N", "2*i0 + i1", "4*N", True),
         ("i0//3", "N", "6*i0 + 3*i1 + i2", "18*N", True),
+        ("i0", "N", "2*B*i0 + B*i1 + i3", "2*B*N", True),
+        ("i0", "N", "2*B*i0 + B*i1 + i3", "2*B*N + 1", False),
+        ("i0", "N", "B*i0 + B*i1 + i3", "B*N", False),
         ("i0//2", "N", "2*i0 + i1", "4*N + 1", False),
         ("i0//2", "N", "2*i0 + i2", "4*N", False),
         ("i0//2", "N", "2*i0 - i1", "4*N", False),

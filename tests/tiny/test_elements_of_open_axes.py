@@ -56,15 +56,15 @@ def test_a_shorter_index_scatters(data: tuple[Any, ...], index: tuple[Any, ...],
 @pytest.mark.parametrize(("data", "index"), SHAPES[1:4], ids=str)
 def test_a_longer_index_is_refused_at_the_call(data: tuple[Any, ...], index: tuple[Any, ...]) -> None:
     x = DATA[:, :3].copy()
-    with pytest.raises(TatamiError, match="E1304.*gather"):
+    with pytest.raises(TatamiError, match=r"E1304.*gather"):
         gathered(data, index)(x=x, i=INDEX)
-    with pytest.raises(TatamiError, match="E1304.*scatter"):
+    with pytest.raises(TatamiError, match=r"E1304.*scatter"):
         scattered("add", data, index)(x=x, i=INDEX, u=np.zeros((2, 4), np.float32))
 
 
 def test_an_index_that_is_always_longer_is_refused_at_once() -> None:
     for make in (gathered, lambda d, i: scattered("set", d, i)):
-        with pytest.raises(TatamiError, match="E1001.*axis 1 of the index"):
+        with pytest.raises(TatamiError, match=r"E1001.*axis 1 of the index"):
             make(("R", 3), (2, 4))
 
 
@@ -91,5 +91,5 @@ def test_a_reshape_that_says_what_an_open_axis_is(old: tuple[Any, ...], new: tup
     got = f(**given)["y"]
     assert np.array_equal(got, (array * 2).reshape(got.shape))
     shorter = np.concatenate([array, array[:1]]) if old[0] == "s" else array[:, :-1].copy()
-    with pytest.raises(TatamiError, match="E130[0-9]"):
+    with pytest.raises(TatamiError, match=r"E130[0-9]"):
         f(**{**given, "x": shorter})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tatami.core.bounds import bounds, is_nonneg, is_positive, is_within
+from tatami.core.bounds import bounds, is_nonneg, is_positive, is_within, where_not_empty
 from tatami.core.expr import ONE, ZERO, Expr, Floor, exact_div, floordiv, free_vars, step_of, var
 from tatami.core.proof import is_inside
 from tatami.indexbook.ir import Guard
@@ -48,7 +48,29 @@ def _is_sum_of_guards(index: Expr, size: Expr, extents: Mapping[str, Expr], guar
             if len(free_vars(candidate) & extents.keys()) < len(free_vars(left) & extents.keys()):
                 left = candidate
                 break
-    return left != index and is_within(left, size, known)
+    facts = [f for g in guards if free_vars(g.index).isdisjoint(extents) for f in (_fact_of_sizes(g),) if f is not None]
+    if left == index and not facts:
+        return False
+    ends = bounds(left, known)
+    return is_within(left, size, known) or (
+        ends is not None and all(_is_nonneg_given(e, facts) for e in (ends[0], size - 1 - ends[1]))
+    )
+
+
+def _fact_of_sizes(guard: Guard) -> Expr | None:
+    """What is not negative where a guard without axes holds: 0 < max(0, W//2 - 1) says that W - 4 is not."""
+    room = where_not_empty(guard.size) - 1 - guard.index
+    floors = [(mono[0], coef) for mono, coef in room.terms if len(mono) == 1 and isinstance(mono[0], Floor)]
+    if len(floors) != 1 or floors[0][1] != 1:
+        return room
+    floor = floors[0][0]
+    rest = room - Expr((((floor,), 1),))
+    return floor.num + rest * floor.den if is_positive(floor.den) else None
+
+
+def _is_nonneg_given(size: Expr, facts: Sequence[Expr]) -> bool:
+    """Is a size not negative, where none of `facts` is?"""
+    return is_nonneg(size) or any(is_nonneg(size - fact) for fact in facts)
 
 
 def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:

@@ -61,11 +61,14 @@ def greatest(*sizes: IntoExpr) -> Expr:
     return maximum(*_undominated([expr(s) for s in sizes], lambda a, b: is_always_at_most(b, a)))
 
 
-def slice_size(lo: Expr, hi: Expr, step: int) -> Expr:
-    """How many elements ``lo:hi:step`` has, in one form however it is sliced: ``x[1:]`` and ``x[:-1]`` have max(0, N - 1).
+def slice_size(lo: Expr, hi: Expr, step: int, size: Expr) -> Expr:
+    """How many elements ``lo:hi:step`` of an axis of `size` has, in one form however it is sliced: ``x[1:]`` and ``x[:-1]`` have
+    max(0, N - 1). A whole axis keeps its size as it is written.
 
     Half of an even axis, ``1:max(1, 2*N):2``, has N.
     """
+    if lo == ZERO and hi == size and step == 1:
+        return size
     count = tidy_size(hi - lo)
     known = _sole_extreme(count)
     if known is None or step == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tatami.core.bounds import simplify
+from tatami.core.bounds import is_positive, simplify
 from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Shape, Var, exact_div, floordiv, free_vars, product, substitute, var
 from tatami.core.proof import is_inside
 
@@ -30,6 +30,8 @@ def invert(
         if digits is None:
             return None
         for d in digits:
+            if not is_positive(d.stride):
+                return None  # an axis that runs backwards
             quotient = floordiv(var(name), d.stride)
             value = quotient - d.range * floordiv(var(name), d.stride * d.range)
             found[d.axis] = found[d.axis] + d.weight * simplify(value, target)

@@ -246,8 +246,21 @@ def _gather(attrs: Gather, operands: Operands, site: Site) -> tuple[TensorType, 
     x, index = need(operands)
     _index(index, site)
     want(len(x.shape) == len(index.shape), f"gather of {text(x.shape)} by {text(index.shape)}", "use take, or one rank", site)
-    axis_of(attrs.axis, len(x.shape), site)
+    _within_other_axes(x, index, axis_of(attrs.axis, len(x.shape), site), site)
     return (TensorType(x.dtype, index.shape),)
+
+
+def _within_other_axes(x: TensorType, index: TensorType, axis: int, site: Site) -> None:
+    """Raises E1001 where the index is longer than the data along an axis that it does not choose along, whatever the sizes."""
+    for k, (count, size) in enumerate(zip(index.shape, x.shape, strict=True)):
+        why = f"axis {k} of the index has {count} elements, the data's {size}"
+        want(
+            k == axis or not is_positive(count - size),
+            why,
+            "give the index the data's sizes or less",
+            site,
+            "BroadcastMismatch",
+        )
 
 
 def _take(attrs: Gather, operands: Operands, site: Site) -> tuple[TensorType, ...]:
@@ -278,11 +291,12 @@ def _gather_nd(attrs: GatherND, operands: Operands, site: Site) -> tuple[TensorT
 def _scatter(attrs: Scatter, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     x, index, updates = need(operands)
     _index(index, site)
-    axis_of(attrs.axis, len(x.shape), site)
+    axis = axis_of(attrs.axis, len(x.shape), site)
     why = f"scatter of {text(updates.shape)} by {text(index.shape)} into {text(x.shape)}"
     how = "give updates the shape of the index, and all one rank"
     want(len(index.shape) == len(x.shape), why, how, site, "BroadcastMismatch")
     want_shape(updates.shape, index.shape, why, how, site)
+    _within_other_axes(x, index, axis, site)
     return (TensorType(same_dtype((x, updates), site), x.shape),)
 
 

@@ -284,7 +284,7 @@ def _slice(attrs: Slice, operands: Operands, site: Site) -> tuple[TensorType, ..
         want(step > 0, f"slice with step {step}", "flip the axis first", site)
         bad = is_outside(lo, hi, size)
         want(not bad, f"slice {lo}:{hi} of an axis of size {size}", "keep 0 <= start <= stop <= size", site, "AxisOutOfRange")
-        out.append(slice_size(lo, hi, step))
+        out.append(slice_size(lo, hi, step, size))
     return (TensorType(x.dtype, tuple(out)),)
 
 

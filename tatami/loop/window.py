@@ -31,7 +31,7 @@ from tatami.loop.packing import Stmts, Tiles
 from tatami.loop.pointwise import Point, Stored, combine, lane_step, neutral_value
 from tatami.loop.segments import guard_range
 from tatami.plan.ir import CpuWindow
-from tatami.region.ir import At, Binary, Cast, Const, Read, Reduce, Region, RegionExpr
+from tatami.region.ir import At, Binary, Const, Read, Reduce, Region, RegionExpr
 from tatami.region.online import reads_along
 from tatami.region.slides import Slide
 from tatami.region.walk import all_axes, rewrite, widened
@@ -117,6 +117,7 @@ class Windows(Tiles):
     def scratch_of(self, sizes: tuple[Expr, ...], elements: Expr) -> loop.LocalBuffer:
         buffer = loop.LocalBuffer(self.em.fresh("b"), self.seen_dtype, elements)
         axes = ("seen_row", "seen_rest", "seen_column")[-len(sizes) :]
+        self.typer.lets[SEEN] = self.seen_dtype
         self.em.lets[SEEN] = FlatLet(SEEN, axes, self.seen_dtype, "map", Const(0, self.seen_dtype))
         self.em.stored[SEEN] = Stored(buffer.name, self.seen_dtype, axes, sizes)
         return buffer
@@ -249,7 +250,7 @@ class Windows(Tiles):
     def source(self) -> RegionExpr:
         """The sliding operand inside its guards, over the entries themselves."""
         read = Read(self.window.read.tensor, self.entries())
-        return read if self.typer.dtype(read) == self.seen_dtype else Cast(read, self.seen_dtype)
+        return rewrite(self.window.inside, lambda e: read if e == self.window.read else e)
 
     # -- results -------------------------------------------------------------------------------
 

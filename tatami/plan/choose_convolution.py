@@ -143,10 +143,9 @@ def _winograd_plan(
     columns = width if width <= 2 * most else -(-width // -(-width // most))
     rows = max(1, min(height, round(most / columns)))
     rows = -(-height // -(-height // rows))
-    others = {-(-height // n) for n in range(1, height + 1)}
-    near = [
-        r for r in sorted(others, key=lambda r: (r != rows, abs(r * columns - most))) if most <= 2 * r * columns <= 4 * most
-    ]
+    sizes_near = range(max(1, -(-most // (2 * columns))), min(height, 2 * most // columns) + 1)
+    near = [r for r in sizes_near if r == -(-height // -(-height // r))]
+    near.sort(key=lambda r: (r != rows, abs(r * columns - most)))
     even = next((r for r in near if _unevenness(outer, height, width, r, columns, cores) <= EVEN), 0)
     rows = even or rows
     items = outer * -(-height // rows) * -(-width // columns)

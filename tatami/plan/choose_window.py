@@ -92,8 +92,8 @@ def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
     tensor = next(p.memref for p in region.inputs if p.name == found.read.tensor)
     if columns.stride > 2:
         return f"stride {columns.stride} along the columns; vectors take every element or every second one"
-    if tensor.dtype != lets[found.let].dtype:
-        return f"the image is {tensor.dtype}, the window's result {lets[found.let].dtype}"
+    if tensor.dtype != lets[found.let].dtype or found.inside != found.read:
+        return f"the windows see a function of the image, which is {tensor.dtype}, their result {lets[found.let].dtype}"
     if width < lanes or plane.pitch < columns.stride * lanes:
         return f"{width} columns of {plane.pitch}, vectors of {lanes} by {columns.stride}"
     if columns.guard is not None and columns.guard.as_int() is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tatami.core.assumed import NOTHING, Assumed
-from tatami.core.bounds import bounds, is_nonneg, is_within
-from tatami.core.expr import ONE, Expr, Floor, floordiv, free_vars, var
+from tatami.core.bounds import bounds, is_nonneg, is_positive, is_within, where_not_empty
+from tatami.core.expr import ONE, ZERO, Expr, Floor, exact_div, floordiv, free_vars, step_of, var
 from tatami.core.proof import is_inside
 from tatami.indexbook.ir import Guard
 
@@ -41,7 +41,49 @@ def _is_proved(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Seq
             rewritten = candidate
             if is_within(rewritten, size, known):
                 return True
+    if guards and _is_sum_of_guards(index, size, extents, guards):
+        return True
     return is_inside(index, size, dict(extents), tuple((g.index, g.size) for g in guards))
+
+
+def _is_sum_of_guards(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
+    """Multiples of what guards bound, and the rest from the box: 0 <= i + j < H and 0 <= 2*k - 1 < W put W*(i + j) + 2*k - 1 in
+    0..H*W - 1. A multiple is taken where fewer axes are left without it."""
+    known, left = dict(extents), index
+    for number, g in enumerate(guards):
+        known[f"g'{number}"] = g.size
+        for axis in sorted(free_vars(g.index) & free_vars(left) & extents.keys()):
+            own, whole = step_of(g.index, axis), step_of(left, axis)
+            factor = exact_div(whole, own) if own is not None and whole is not None and own != ZERO else None
+            if factor is None or free_vars(factor) & known.keys():
+                continue
+            candidate = left + (var(f"g'{number}") - g.index) * factor
+            if len(free_vars(candidate) & extents.keys()) < len(free_vars(left) & extents.keys()):
+                left = candidate
+                break
+    facts = [f for g in guards if free_vars(g.index).isdisjoint(extents) for f in (_fact_of_sizes(g),) if f is not None]
+    if left == index and not facts:
+        return False
+    ends = bounds(left, known)
+    return is_within(left, size, known) or (
+        ends is not None and all(_is_nonneg_given(e, facts) for e in (ends[0], size - 1 - ends[1]))
+    )
+
+
+def _fact_of_sizes(guard: Guard) -> Expr | None:
+    """What is not negative where a guard without axes holds: 0 < max(0, W//2 - 1) says that W - 4 is not."""
+    room = where_not_empty(guard.size) - 1 - guard.index
+    floors = [(mono[0], coef) for mono, coef in room.terms if len(mono) == 1 and isinstance(mono[0], Floor)]
+    if len(floors) != 1 or floors[0][1] != 1:
+        return room
+    floor = floors[0][0]
+    rest = room - Expr((((floor,), 1),))
+    return floor.num + rest * floor.den if is_positive(floor.den) else None
+
+
+def _is_nonneg_given(size: Expr, facts: Sequence[Expr]) -> bool:
+    """Is a size not negative, where none of `facts` is?"""
+    return is_nonneg(size) or any(is_nonneg(size - fact) for fact in facts)
 
 
 def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
@@ -59,18 +101,22 @@ def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], gu
 
 
 def _is_quotient(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
-    """A guard of a multiple of the index and a remainder: 0 <= 2*i0 + i1 < 4*N with i1 in 0..1 puts i0//2 in 0..N - 1."""
+    """A guard of a multiple of the index and a remainder: 0 <= 2*i0 + i1 < 4*N with i1 in 0..1 puts i0//2 in 0..N - 1. The
+    multiple may be a size: 0 <= B*i0 + i1 < B*S with i1 in 0..B - 1 puts i0 in 0..S - 1."""
     num, den = index, ONE
     if len(index.terms) == 1 and index.terms[0][1] == 1 and len(index.terms[0][0]) == 1:
         (atom,) = index.terms[0][0]
         num, den = (atom.num, atom.den) if isinstance(atom, Floor) else (num, den)
-    by_part = dict(num.terms)
     for g in guards:
-        factor = next((c // by_part[mono] for mono, c in g.index.terms if mono in by_part and c % by_part[mono] == 0), 0)
-        rest = bounds(g.index - num * factor, extents) if factor > 1 else None
-        is_remainder = rest is not None and is_nonneg(rest[0]) and is_nonneg(factor - 1 - rest[1])
-        if is_remainder and is_nonneg(size * den * factor - g.size):
-            return True
+        for axis in sorted(free_vars(g.index) & free_vars(num) & extents.keys()):
+            own, whole = step_of(num, axis), step_of(g.index, axis)
+            factor = exact_div(whole, own) if own is not None and whole is not None and own != ZERO else None
+            if factor is None or factor == ONE or free_vars(factor) & extents.keys() or not is_positive(factor):
+                continue
+            rest = bounds(g.index - num * factor, extents)
+            is_remainder = rest is not None and is_nonneg(rest[0]) and is_nonneg(factor - 1 - rest[1])
+            if is_remainder and is_nonneg(size * den * factor - g.size):
+                return True
     return False
 
 

@@ -8,6 +8,9 @@ the window; every other read stands still along them. What follows is pointwise.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
 import msgspec
 
 from tatami.core.dtype import DType
@@ -16,20 +19,31 @@ from tatami.core.layout import address
 from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard
 from tatami.region.contraction import depends_on, epilogue_of
-from tatami.region.ir import Const, Let, Read, ReadAt, Reduce, Region, RegionExpr, Scan, Select, Within
-from tatami.region.slides import Refused, Slide, find_slides, plain_read
-from tatami.region.walk import all_axes, children, lets_by_name, nodes
+from tatami.region.ir import At, Const, Let, Read, ReadAt, Reduce, Region, RegionExpr, Scan, Select, Within
+from tatami.region.slides import Refused, Slide, find_slides
+from tatami.region.walk import (
+    Types,
+    all_axes,
+    children,
+    index_expressions,
+    lets_by_name,
+    nodes,
+    rewrite,
+    substitute_axes,
+    widened,
+)
 
 MAX_TERMS = 64
 """Places of a window; every one is text of its own."""
 
 
 class Window(msgspec.Struct, frozen=True):
-    """`moving` is the node of the reduce's body that slides, `read` the tensor under it (through a cast), `outside` its value
-    beyond the guards. `slides`: outermost first."""
+    """`moving` is the node of the reduce's body that slides, `inside` its value where the guards hold, a function of `read`, and
+    `outside` its value beyond them. `slides`: outermost first."""
 
     let: str
     moving: RegionExpr
+    inside: RegionExpr
     read: Read
     outside: Scalar
     slides: tuple[Slide, ...]
@@ -72,7 +86,9 @@ def _find(region: Region) -> Window:
         terms *= extents[a].as_int() or MAX_TERMS + 1
     if not 1 <= terms <= MAX_TERMS:
         raise Refused(f"a window of {terms} places or more; the template takes {MAX_TERMS}")
-    moving, guards, read, outside = _moving(e.body, let, e.axes)
+    moving, inside, guards, read, outside = _moving(e.body, let, e.axes, lets)
+    if moving not in nodes(widened(e, None, Types(region))):
+        raise Refused("the product that slides is taken in a wider type than its operands'")
     slides = find_slides(read, guards, let.axes, e.axes, extents)
     if not 1 <= len(slides) <= 2 or {s.window for s in slides} != set(e.axes):
         raise Refused(f"{len(slides)} dimensions slide for {len(e.axes)} axes of the window; the template takes 1 or 2")
@@ -91,7 +107,9 @@ def _find(region: Region) -> Window:
     for other in region.lets:
         if other.name not in after and depends_on(other.name, let.name, lets):
             raise Refused(f"{other.name} follows the window and is no epilogue")
-    return Window(let.name, moving, read, outside, slides, tuple(a for a in let.axes if a not in spatial))
+    if any(_used(n) & {*spatial, *e.axes} for n in nodes(inside) if n != read):
+        raise Refused("the value that slides is no function of the one element read")
+    return Window(let.name, moving, inside, read, outside, slides, tuple(a for a in let.axes if a not in spatial))
 
 
 def columns_inside(window: Window, plane: Plane) -> int:
@@ -138,30 +156,49 @@ def find_plane(region: Region, window: Window) -> Plane | str:
     return Plane(first, max(0, stop - first), known, first - offset, seen)
 
 
-def _moving(body: RegionExpr, let: Let, window: tuple[str, ...]) -> tuple[RegionExpr, tuple[Guard, ...], Read, Scalar]:
-    """The one node whose place mixes an axis of the result with one of the window."""
-    found: dict[RegionExpr, tuple[tuple[Guard, ...], Read, Scalar]] = {}
+Moving: TypeAlias = tuple[RegionExpr, RegionExpr, tuple[Guard, ...], Read, Scalar]
+"""The node that slides, its value inside the guards, the guards, what it reads, its value outside."""
+
+
+def _moving(body: RegionExpr, let: Let, window: tuple[str, ...], lets: Mapping[str, Let]) -> Moving:
+    """The one node whose place mixes an axis of the result with one of the window. What stands under a guard is taken as a
+    whole: its read alone may leave the tensor."""
+    found: dict[RegionExpr, Moving] = {}
     stack = [body]
     while stack:
         e = stack.pop()
         match e:
-            case Select(pred=Within(guards=guards), then=then, other=Const(value=value)) if (
-                read := plain_read(then)
-            ) is not None:
-                found[e] = (guards, read, value)
+            case Select(pred=Within(guards=guards), then=then, other=other) if any(_used(n) & set(window) for n in nodes(e)):
+                inside = _in_place(then, lets)
+                sliding = {n for n in nodes(inside) if isinstance(n, Read) and _mixes(n, let.axes, window)}
+                if len(sliding) != 1 or not isinstance(other, Const):
+                    raise Refused(f"{len(sliding)} operands slide under a guard; the template takes 1, and a number outside")
+                found[e] = (e, inside, guards, sliding.pop(), other.value)
             case Read():
-                if _used(e) & set(window) and _used(e) & set(let.axes) and _mixes(e, let.axes, window):
-                    found[e] = ((), e, 0)
+                if _mixes(e, let.axes, window):
+                    found[e] = (e, e, (), e, 0)
             case _:
                 stack.extend(children(e))
     if len(found) != 1:
         raise Refused(f"{len(found)} operands slide; the template takes 1")
-    ((moving, (guards, read, value)),) = found.items()
-    return moving, guards, read, value
+    (moving,) = found.values()
+    return moving
 
 
-def _used(read: Read) -> set[str]:
-    return {n for x in read.map for n in free_vars(x)}
+def _in_place(e: RegionExpr, lets: Mapping[str, Let]) -> RegionExpr:
+    """`e` with what it takes from pointwise lets written out."""
+
+    def change(n: RegionExpr) -> RegionExpr:
+        if not isinstance(n, At) or isinstance(lets[n.let].expr, Reduce | Scan):
+            return n
+        of = lets[n.let]
+        return _in_place(substitute_axes(of.expr, dict(zip(of.axes, n.map, strict=True)), lets), lets)
+
+    return rewrite(e, change)
+
+
+def _used(e: RegionExpr) -> set[str]:
+    return {n for x in index_expressions(e) for n in free_vars(x)}
 
 
 def _mixes(read: Read, axes: tuple[str, ...], window: tuple[str, ...]) -> bool:

@@ -10,6 +10,7 @@ leaves a pad or crop of the axis that differs: nothing is read outside the tenso
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import gcd
 
 import msgspec
 
@@ -74,7 +75,10 @@ def _solve(a: Expr, b: Expr, order: Mapping[str, int], fixed: set[str]) -> tuple
 
 
 def without_common_factor(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """``(N*K, N*M) -> (K, M)``: where N is 0 there is nothing to read."""
+    """``(4*N*K, 12*N) -> (K, 3)``: where N is 0 there is nothing to read."""
+    common = gcd(*(c for e in (a, b) for _, c in e.terms))
+    if common > 1:
+        a, b = (Expr(tuple((mono, c // common) for mono, c in e.terms)) for e in (a, b))
     for name in sorted(free_vars(a) & free_vars(b)):
         while True:
             by = var(name)

@@ -231,7 +231,7 @@ def _shrink(op: ShrinkOp, src: Type, at: str) -> Type:
             raise fail(
                 "AxisOutOfRange", at, f"SHRINK takes {lo} to {hi} of an axis of size {size}", "keep 0 <= lo <= hi <= size"
             )
-        out.append(slice_size(lo, hi, step))
+        out.append(slice_size(lo, hi, step, size))
     return Type(src.dtype, tuple(out))
 
 

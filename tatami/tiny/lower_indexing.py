@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tatami.core.bounds import is_at_most
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, expr, floordiv
+from tatami.core.expr import ONE, Expr, expr, floordiv, minimum
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.ops_indexing import (
@@ -107,11 +108,22 @@ def normal(use: Use[Random]) -> Value:
     return (z * a.high + a.low).cast(a.dtype)
 
 
+def _along_one_axis(use: Use[Gather] | Use[Scatter], x: Value, index: Value) -> list[Expr | None]:
+    """Every coordinate of the index as it is, but for the axis that the index chooses along. That no other axis of the index is
+    longer than the data's is checked when sizes are bound, and no read leaves the data meanwhile."""
+    entries: list[Expr | None] = []
+    for i, (axis, count, size) in enumerate(zip(axis_vars(x.rank), index.shape, x.shape, strict=True)):
+        if i == use.axis(use.attrs.axis, x.rank):
+            entries.append(None)
+            continue
+        use.builder.assume_at_most(count, size)
+        entries.append(axis if is_at_most(count, size) else minimum(axis, size - 1))
+    return entries
+
+
 def gather(use: Use[Gather]) -> Value:
     x, index = use[0], use[1]
-    axis = use.axis(use.attrs.axis, x.rank)
-    entries: list[Expr | None] = list(axis_vars(x.rank))
-    entries[axis] = None
+    entries = _along_one_axis(use, x, index)
     return x.gather(index.shape, entries, index, bounds=use.attrs.bounds)
 
 
@@ -145,9 +157,7 @@ def _tuple_parts(index: Value, depth: int, rank: int) -> list[Value]:
 
 def scatter(use: Use[Scatter]) -> Value:
     x, index, updates = use[0], use[1], use[2]
-    axis = use.axis(use.attrs.axis, x.rank)
-    entries: list[Expr | None] = list(axis_vars(x.rank))
-    entries[axis] = None
+    entries = _along_one_axis(use, x, index)
     return use.builder.add(ScatterOp(use.attrs.op, tuple(entries), use.attrs.bounds), (x, updates, index))
 
 

@@ -145,13 +145,16 @@ def _at_computed_index(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Va
 
 
 def _pieces(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
-    pieces = []
+    pieces, n = [], x.shape[axis]
+    inner = x
+    if not is_positive(n):  # that it has elements is assumed; nothing is read outside meanwhile
+        inner = x.pad([(ZERO, maximum(n, ONE) - n if k == axis else ZERO) for k in range(x.rank)])
     if lo != ZERO:
-        pieces.append(_border(x, axis, lo, mode, before=True))
+        pieces.append(_border(inner, axis, lo, mode, before=True))
     pieces.append(x)
     if hi != ZERO:
-        pieces.append(_border(x, axis, hi, mode, before=False))
-    return joined(pieces, axis)
+        pieces.append(_border(inner, axis, hi, mode, before=False))
+    return joined(pieces, axis, x.shape[axis] + lo + hi)
 
 
 def _border(x: Value, axis: int, width: Expr, mode: str, *, before: bool) -> Value:
@@ -169,9 +172,11 @@ def part(x: Value, axis: int, lo: Expr, hi: Expr, step: int = 1) -> Value:
     return x.shrink(los, his, steps)
 
 
-def joined(parts: list[Value], axis: int) -> Value:
-    """Parts end to end: each padded to the full length, chosen by the coordinate along `axis`."""
-    total = tidy_size(sum((p.shape[axis] for p in parts[1:]), parts[0].shape[axis]))
+def joined(parts: list[Value], axis: int, total: Expr | None = None) -> Value:
+    """Parts end to end: each padded to the full length, chosen by the coordinate along `axis`. `total`: the length as the
+    caller writes it, by default the sum in tidy form."""
+    if total is None:
+        total = tidy_size(sum((p.shape[axis] for p in parts[1:]), parts[0].shape[axis]))
     x = parts[0]
     shape = (*x.shape[:axis], total, *x.shape[axis + 1 :])
     out: Value | None = None

@@ -22,7 +22,7 @@ def test_bounds_are_numpys_at_every_size() -> None:
     n = expr("N")
     for start, stop, step in product(BOUNDS, BOUNDS, STEPS):
         lo, hi, stride, reverse = slice_bounds(slice(start, stop, step), n)
-        count = slice_size(lo, hi, stride)
+        count = slice_size(lo, hi, stride, n)
         for size in range(7):
             values = {"N": size}
             axis = np.arange(size)[::-1] if reverse else np.arange(size)

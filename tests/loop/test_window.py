@@ -187,3 +187,55 @@ def test_a_wrong_plan_is_refused_with_the_reason() -> None:
         assert verify_plan(wrong, region, target)
     assert verify_plan(CpuWindow(plan.let, 4, 1, 16), region, target) == []
     assert verify_plan(plan, region, PRESETS["sm80"])[0].kind == "InvalidPlan"
+
+
+BEFORE: dict[str, Callable[[tt.Graph, Any], Any]] = {
+    "scaled": lambda g, x: x * 2.0,
+    "from below": lambda g, x: x.maximum(0.25),
+    "leaky": lambda g, x: g.where(x > 0.0, x, x * 0.1),
+    "by channel": lambda g, x: x * g.constant(np.linspace(-2, 2, C, dtype=np.float32).reshape(1, C, 1, 1)).expand(x.shape),
+    "by place": lambda g, x: x + g.constant(sample((1, 1, *map(int, map(str, x.shape[2:]))))).expand(x.shape),
+    "lower triangle": lambda g, x: x.tril(),
+    "through an integer": lambda g, x: x.cast(tt.i32).cast(tt.fp32),
+    "bordered by another number": lambda g, x: x.pad(((0, 0), (0, 0), (1, 1), (1, 1)), value=5.0),
+}
+"""What stands between a tensor and the guard of a window's border."""
+AFTER: dict[str, Make] = {
+    "largest": lambda g, x: x.max_pool(3, 2, 1),
+    "largest, stride 1": lambda g, x: x.max_pool(3, 1, 1),
+    "mean": lambda g, x: x.avg_pool(3, 1, 1),
+    "depthwise": depthwise(padding=1),
+}
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("before", BEFORE)
+def test_a_pointwise_function_under_the_border_of_a_window(before: str, after: str) -> None:
+    for shape, target in (((2, C, 7, 7), "cpu"), ((1, C, 9, 40), "cpu:avx2")):
+        g, r = tt.Graph("fused"), tt.Graph("wanted")
+        for graph_ in (g, r):
+            x = graph_.input("x", shape, tt.fp32)
+            graph_.output("y", AFTER[after](graph_, BEFORE[before](graph_, x)))
+        f = tt.compile(g, target=target)
+        assert verify_loops(f.stages["loop"].value) == []
+        x = sample(shape) * 3
+        np.testing.assert_allclose(f(x=x)["y"], tt.compile(r, target="reference")(x=x)["y"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("before", ["scaled", "from below", "leaky", "by channel"])
+def test_a_function_of_one_element_is_computed_where_the_window_is_filled(before: str) -> None:
+    f = tt.compile(graph(lambda g, x: AFTER["largest"](g, BEFORE[before](g, x)), (1, C, 33, 70)))
+    assert len(f.stages["region"].value.main.body) > 1 or windows_of(f)
+
+
+def test_what_is_read_past_a_border_is_never_touched() -> None:
+    g = tt.Graph("window")
+    x = g.input("x", (1, 2, 9, 8), tt.fp32)
+    g.output("y", (x * 2.0).max_pool(3, 2, 1))
+    f = tt.compile(g, target="cpu:avx2")
+    (region,) = f.stages["region"].value.main.body
+    kernel = kernel_of(region, f.stages["plan"].value.main.regions[0].choices[-1].plan, "avx2")
+    finished = run_sanitized(sanitizer_program(region, kernel, [{}]))
+    if finished is None:
+        pytest.skip("the compiler has no sanitizers")
+    assert finished.returncode == 0, finished.stderr[-2000:]

@@ -66,6 +66,8 @@ def repaired(model: onnx.ModelProto) -> Repaired:
     """The model with what is harmless repaired. Raises TatamiError for what cannot be run."""
     check_text(model)
     graph = model.graph
+    if not graph.output:
+        raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
     work = _Repairs({(f.domain, f.name): f for f in model.functions}, _opsets(model))
     work.note_opset(model)
     found = holders(graph, work.note)

@@ -11,6 +11,7 @@ from tatami.onnx.fault import told_as_fault
 from tatami.onnx.fold import fold
 from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.node import OnnxNode, read_node
+from tatami.onnx.old_forms import modern
 from tatami.onnx.order import words_of
 from tatami.onnx.registry import CONTROL, handler_of
 from tatami.onnx.support import schema_of, unsupported_words
@@ -63,6 +64,7 @@ def _results(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
         return CONTROL[node.op](m, node)
     handler = handler_of(node.domain, node.op)
     if handler is not None:
+        node = modern(m, node) if node.domain in ("", "ai.onnx") else node
         folded = fold(m, node, handler)
         results = folded if folded is not None else handler(m, node)
         if results is not None:

@@ -55,7 +55,8 @@ def _typed(a: onnx.AttributeProto, node: onnx.NodeProto, version: int, at: str, 
     if a.ref_attr_name:
         return a
     present = [kind for kind, field in _FIELDS.items() if _is_present(a, field)]
-    wanted = _wanted_type(node, a.name, version)
+    types = _types(node, a.name, version)
+    wanted = types[-1] if types else None
     kind = a.type
     if not kind:
         kind = present[0] if present else wanted
@@ -68,7 +69,7 @@ def _typed(a: onnx.AttributeProto, node: onnx.NodeProto, version: int, at: str, 
         raise fail(
             "InvalidAttribute", at, f"attribute {a.name!r} has neither a known type nor a value", "export the model again"
         )
-    if kind != wanted and wanted is not None:
+    if wanted is not None and kind not in types:
         return _converted(a, kind, wanted, node, at, note)
     if kind == a.type:
         return a
@@ -112,12 +113,11 @@ def _type_name(kind: int) -> str:
     return names.get(kind, str(kind))
 
 
-def _wanted_type(node: onnx.NodeProto, name: str, version: int) -> int | None:
-    """The type of the attribute at this version, else at the newest one that has it."""
+def _types(node: onnx.NodeProto, name: str, version: int) -> list[int]:
+    """The types that versions of the operator give the attribute: that of its own version last, else the newest."""
     own = schema_at(node.domain, node.op_type, version)
     every = (*versions_of(node.domain, node.op_type), *((own,) if own is not None else ()))
-    found = [s.attributes[name] for s in every if name in s.attributes]
-    return int(found[-1].type.value) if found else None
+    return [int(s.attributes[name].type.value) for s in every if name in s.attributes]
 
 
 def _known(

@@ -17,8 +17,10 @@ def told_as_fault(m: Importer, op: str) -> Iterator[None]:
     stumbles over is told as a fault of the node."""
     try:
         yield
-    except (TatamiError, MemoryError):
+    except TatamiError:
         raise
+    except MemoryError:
+        raise fail("OutOfMemory", m.site, f"this {op} needs more memory than there is", "check its sizes and counts") from None
     except RecursionError:
         raise fail("InputTooLarge", m.site, "expressions of sizes are nested too deeply", "give sizes as numbers") from None
     except Exception as error:

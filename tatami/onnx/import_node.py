@@ -13,7 +13,9 @@ from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.node import OnnxNode, read_node
 from tatami.onnx.old_forms import modern
 from tatami.onnx.order import words_of
+from tatami.onnx.preconditions import check_operands
 from tatami.onnx.registry import CONTROL, handler_of
+from tatami.onnx.schemas import DEFAULT
 from tatami.onnx.support import schema_of, unsupported_words
 from tatami.onnx.values import Value
 
@@ -64,7 +66,9 @@ def _results(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
         return CONTROL[node.op](m, node)
     handler = handler_of(node.domain, node.op)
     if handler is not None:
-        node = modern(m, node) if node.domain in ("", "ai.onnx") else node
+        if node.domain in DEFAULT:
+            node = modern(m, node)
+            check_operands(m, node)
         folded = fold(m, node, handler)
         results = folded if folded is not None else handler(m, node)
         if results is not None:

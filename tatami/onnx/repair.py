@@ -79,7 +79,6 @@ def repaired(model: onnx.ModelProto) -> Repaired:
     defaults = {p.name for p in graph.input if p.name in initialised} if model.ir_version >= 4 else set()
     out = onnx.ModelProto(ir_version=model.ir_version, functions=[work.function(f) for f in model.functions])
     out.opset_import.extend(onnx.OperatorSetIdProto(domain=d, version=v) for d, v in work.opsets.items())
-    out.graph.name = graph.name
     out.graph.input.extend(work.port(p) for p in graph.input if p.name not in tensors)
     out.graph.output.extend(graph.output)
     out.graph.node.extend(nodes)

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 import tatami as tt
-from tests.onnx.operator_versions import ELSEWHERE, RECIPES, Array, Case, model_of, versions
+from tests.onnx.operator_versions import ELSEWHERE, RECIPES, Array, Case, control, model_of, versions
 
 NO_MEANING = ("consumed_inputs", "output_sequence")
 """Attributes of old versions that ONNX Runtime's kernels no longer take, and that change no result."""
@@ -27,7 +27,8 @@ def expected(op: str, version: int, case: Case) -> list[Array]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     for opset in (*range(version, NEWEST + 1), *range(min(version, NEWEST), 0, -1)):
-        plain = replace(case, attrs={k: v for k, v in case.attrs.items() if k not in NO_MEANING})
+        attrs = {k: int(v) if k == "p" else v for k, v in case.attrs.items() if k not in NO_MEANING}
+        plain = replace(case, attrs=attrs)
         made, feed = model_of(op, opset, plain)
         try:
             session = onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -58,3 +59,11 @@ def test_a_version_gives_what_its_text_says(op: str, version: int) -> None:
             assert (a.dtype, a.shape) == (np.asarray(b).dtype, np.shape(b)), case.attrs
             if not case.is_random:
                 np.testing.assert_allclose(a.astype("f8"), np.asarray(b, "f8"), rtol=2e-5, atol=2e-5, err_msg=str(case.attrs))
+
+
+@pytest.mark.parametrize(("op", "version"), [v for v in versions() if ELSEWHERE.get(v[0]) == "control"])
+def test_control_flow_of_every_version(op: str, version: int) -> None:
+    made, feed, want = control(op, version)
+    got = list(tt.compile(made, target="reference")(feed).values())
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)

@@ -10,9 +10,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 import tatami as tt
+from tatami.cli import main
 from tatami.core.diagnostic import Diagnostic
 from tatami.onnx.repair import repaired
 
@@ -412,3 +414,31 @@ def test_external_data_is_read_wherever_it_stands(tmp_path: Any) -> None:
         tt.compile(path, target="reference")
     with pytest.raises(tt.TatamiError, match="no folder"):
         tt.compile(made("m.data"), target="reference")
+
+
+# -- tatami check ------------------------------------------------------------------------------------------
+
+
+def test_check_tells_what_the_checker_finds_and_what_an_import_repairs(tmp_path: Any) -> None:
+    nodes = [node("Add", ["t", "x"], ["y"], name="late", colour=3), node("Mul", ["x", "x"], ["t"], name="early", taste=4)]
+    onnx.save(model(nodes, [port("x", FLOAT, ("?", 3))]), tmp_path / "m.onnx")
+    result = CliRunner().invoke(main, ["check", str(tmp_path / "m.onnx")])
+    assert result.exit_code == 1
+    for words in (
+        "Unrecognized attribute: colour",
+        "Unrecognized attribute: taste",
+        "an import repairs x: axis 0 of size '?'",
+        "early: nodes are not in the order",
+    ):
+        assert words in result.output, words
+    onnx.save(model([node("Neg", ["x"], ["y"])]), tmp_path / "right.onnx")
+    result = CliRunner().invoke(main, ["check", str(tmp_path / "right.onnx")])
+    assert result.exit_code == 0 and result.output.strip().endswith("1 graph, no faults")
+
+
+def test_check_finds_what_contradicts_the_inferred_shapes(tmp_path: Any) -> None:
+    made = model([node("Neg", ["x"], ["a"]), node("Relu", ["a"], ["y"])])
+    made.graph.value_info.append(port("a", INT64))
+    onnx.save(made, tmp_path / "m.onnx")
+    result = CliRunner().invoke(main, ["check", str(tmp_path / "m.onnx")])
+    assert result.exit_code == 1 and "Inferred elem type differs" in result.output

@@ -248,7 +248,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
         with made_beside():
             library = build_object(units, compilation.target, extra_flags=extra, progress=progress)
         key = object_key(units, compilation.target, extra)
-    return StoredProgram(execution, library, key, tuple(compilation.warnings))
+    return StoredProgram(execution, library, key, tuple(compilation.program_warnings()))
 
 
 def load_stored(compilation: Compilation, program: StoredProgram, threads: int | None = None) -> CpuProgram:

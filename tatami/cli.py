@@ -32,6 +32,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami explain model.onnx               what was fused, what was not, and why
   tatami calibrate                        measure this machine anew: plans of target cpu are made by its rates
   tatami check model.harp                 all that is wrong with a text, with line and column
+  tatami check model.onnx                 all that onnx.checker finds, and what an import repairs
   tatami fmt model.harp                   lay it out; --check only looks
   tatami decompile model.onnx             write model.harp, large constants in model.npz
 
@@ -224,7 +225,8 @@ def calibrate() -> None:
 @click.option("--trust", is_flag=True, help="accept documents that carry code")
 @refusing
 def check(models: tuple[str, ...], trust: bool) -> None:
-    """Read each of MODELS and say all that is wrong with it; graphs that nothing calls are checked too."""
+    """Read each of MODELS and say all that is wrong with it; graphs that nothing calls are checked too. For an .onnx file
+    also all that onnx.checker finds, and what an import repairs."""
     from tatami.commands import check_command
 
     check_command(models, trust)

@@ -92,15 +92,19 @@ def _show_fetched(compilation: Compilation, names: tuple[str, ...], arrays: Any,
 
 def check_command(models: tuple[str, ...], trust: bool) -> None:
     """Reads and verifies; every model is looked at, then the faults of all are raised together."""
-    from tatami.models import open_model
+    from tatami.models import check_format, open_model
 
     faults: list[Diagnostic] = []
     for model in models:
+        found: list[Diagnostic] = []
         try:
+            found, repairs = check_format(Path(model))
+            for r in repairs:
+                console.print(printable(f"{model}: an import repairs {r.at}: {r.what}"), markup=False)
             given = open_model(model, trust=trust)
-            found = [d for name, value in given.items() for d in verify(name, value, given.get) if not d.is_warning]
+            found += [d for name, value in given.items() for d in verify(name, value, given.get) if not d.is_warning]
         except TatamiError as error:
-            found = list(error.diagnostics)
+            found = [*found, *error.diagnostics]
         if not found:
             console.print(printable(f"{model}: {_what_was_read(given)}, no faults"), markup=False)
         faults += found

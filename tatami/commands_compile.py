@@ -51,7 +51,7 @@ def _write_folder(request: Request, folder: Path, dump: str, embed: bool) -> Non
         names = _stage_names(dump, compilation)
         make_folder(folder)
         printed = print_program(compilation, request.sizes) if names else printed_program(compilation, request.sizes)
-    show_diagnostics(printed.warnings)
+    show_diagnostics([*compilation.observer.of_model, *printed.warnings])
     written = write_dump(folder, compilation.values(), names, compilation.target, embed=embed) if names else []
     written += [write_pieces(folder / file, data) for file, data in printed.files()]
     if printed.no_main:

@@ -17,7 +17,7 @@ import msgspec
 
 from tatami.core.codec import decode_record, encode_record
 from tatami.core.data_files import ModelFile
-from tatami.core.diagnostic import TatamiError
+from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.document import ConstantRef, embed_constant, load_constant
 from tatami.core.module import Module
 from tatami.core.tensor import Tensor
@@ -58,6 +58,7 @@ class Record(msgspec.Struct, frozen=True):
     origins: dict[str, dict[str, tuple[str, ...]]]
     constants: dict[str, Constant]
     reads: tuple[Read, ...]
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Importer], example_inputs: Any) -> Module[Graph]:
@@ -88,7 +89,7 @@ def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
     except (ValueError, TatamiError, OSError):  # the importer says what is wrong with a file
         return None
     constants = {n: _tensor(n, c, file) for n, c in record.constants.items()}
-    return Module(record.programs, constants, record.origins)
+    return Module(record.programs, constants, record.origins, record.warnings)
 
 
 def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
@@ -128,7 +129,8 @@ def _record(module: Module[Graph], file: ModelFile) -> bytes | None:
             held += len(data)
             constants[name] = Constant(embed_constant(tensor))
     origins = {p: {n: tuple(o) for n, o in by_id.items()} for p, by_id in module.origins.items()}
-    record = Record(dict(module.programs), origins, constants, tuple(Read(*p, hashed) for p, hashed in reads.items()))
+    read = tuple(Read(*p, hashed) for p, hashed in reads.items())
+    record = Record(dict(module.programs), origins, constants, read, module.warnings)
     text = encode_record(record)
     try:
         return text if held <= _HELD and encode_record(decode_record(text, Record)) == text else None

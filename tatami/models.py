@@ -13,7 +13,7 @@ from typing import Any
 
 from tatami.core.codec import parse_text
 from tatami.core.data_files import ModelFile, read_model
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import Diagnostic, fail
 from tatami.core.document import check_file, is_document, parse_document, read_bytes
 from tatami.core.module import Module
 from tatami.dump import from_document, own_stage
@@ -31,6 +31,8 @@ BY_SUFFIX: dict[str, str] = {
 OF_ONNX = "tatami.onnx.load:load_file"
 """The importer of the bytes of an .onnx file, whose modules are found again by their content (`imported`)."""
 OF_PROTO = "tatami.onnx.load:load_model"
+CHECKERS: dict[str, str] = {".onnx": "tatami.onnx.check:check_file"}
+"""What else `tatami check` asks of a file, by suffix: (file, path) -> faults, repairs that an import makes."""
 BY_TYPE: dict[str, str] = {
     "onnx.onnx_ml_pb2.ModelProto": OF_PROTO,
     "onnx.onnx_pb2.ModelProto": OF_PROTO,
@@ -139,6 +141,15 @@ def _open_file(path: Path, example_inputs: Any, trust: bool) -> Given:
         f"files with the suffix {path.suffix!r} are not models",
         f"the suffixes are {', '.join([*BY_SUFFIX, '.onnx', '.json', '.tatami'])}",
     )
+
+
+def check_format(path: Path) -> tuple[list[Diagnostic], tuple[Any, ...]]:
+    """What the checker of the file's format finds, and what an import would repair; nothing where there is none."""
+    name = CHECKERS.get(path.suffix.lower())
+    if name is None or not path.is_file():
+        return [], ()
+    faults, repairs = _function(name)(read_model(path), path)
+    return faults, repairs
 
 
 def open_json(value: Any, folder: Path | None, *, trust: bool, at: str) -> Given:

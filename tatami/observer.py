@@ -46,6 +46,8 @@ class Observer:
     def __init__(self, *, check: bool = True, from_document: bool = False) -> None:
         self.seconds: dict[str, float] = {}
         self.warnings: list[Diagnostic] = []
+        self.of_model: list[Diagnostic] = []
+        """What the importer said of the model's file."""
         self.check = check
         self.from_document = from_document
         self.progress: Progress | None = None

@@ -130,6 +130,7 @@ def _set_up(
             raise fail("InvalidAttribute", "precision", why, "give the model or its frontend document, or leave precision out")
         given["frontend"] = lower_precision(given["frontend"], precision)
     observer = Observer(check=check, from_document=from_document)
+    observer.of_model = [d for m in models.values() for d in m.warnings]
     hints = size_hints(sizes)
     stages = compile_stages(given, resolved, decisions, observer, hints)
     observer.others = stages.get_made

@@ -94,7 +94,7 @@ def print_program(compilation: Compilation, sizes: Mapping[str, int]) -> Printed
         texts[main.file] = main.text
         constants = {n: compilation.stages["execution"].constants[n] for n in main.constants}
     texts["decisions.json"] = decisions_text(decisions_of(compilation.stages))
-    return Printed(texts, constants, tuple(compilation.warnings), no_main)
+    return Printed(texts, constants, tuple(compilation.program_warnings()), no_main)
 
 
 def code_texts(compilation: Compilation) -> dict[str, str]:

@@ -691,6 +691,11 @@ def unknown_decision(fixed: bool) -> Compilation:
     return all_stages(mlp(), decisions={"partitions": {} if fixed else {"0" * 64: {"groups": []}}})
 
 
+@case("ModelRepaired", "strange", "export the model again")
+def repaired_model(fixed: bool) -> Compilation:
+    return prepare(model(helper.make_node("Relu", ["x"], ["y"], name="strange", **({} if fixed else {"colour": "red"}))))
+
+
 @case("CacheUnusable", "cache", "TATAMI_CACHE_DIR")
 def cache(fixed: bool) -> list[Diagnostic]:
     from tatami.runtime.cache import default_cache

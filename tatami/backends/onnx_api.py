@@ -103,7 +103,7 @@ def _model_of(node: onnx.NodeProto, arrays: Sequence[np.ndarray], opset: int) ->
         raise fail("InputMismatch", node.op_type, f"{len(arrays)} values for {len(names)} inputs", "give one for each")
     make = onnx.helper.make_tensor_value_info
     inputs = [make(n, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in zip(names, arrays, strict=True)]
-    outputs = [make(n, onnx.TensorProto.FLOAT, ()) for n in node.output if n]  # a place holder: import finds the types
+    outputs = [onnx.ValueInfoProto(name=n) for n in node.output if n]  # the import finds their types
     graph = onnx.helper.make_graph([node], "node", inputs, outputs)
     sets = [onnx.helper.make_opsetid("", opset)]
     if node.domain not in ("", "ai.onnx"):

@@ -88,6 +88,7 @@ TABLE: dict[str, Kind] = {
     "ExcessivePiecewise": Kind("W2101", "a value has very many pieces"),
     "LostContraction": Kind("W2201", "a contraction did not end as one contraction pattern"),
     "GuardNotNeutral": Kind("W2202", "outside its guard a reduce reads something else than the neutral element"),
+    "ModelRepaired": Kind("W2601", "a model's file was not as its format says, and something in it was changed or left out"),
     "CacheUnusable": Kind("W2701", "the cache folder cannot be used"),
     "UnknownDecision": Kind("W2501", "a decision has a key that nothing matches"),
 }

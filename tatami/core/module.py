@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from tatami.core.diagnostic import Diagnostic
 from tatami.core.tensor import Tensor
 
 P = TypeVar("P")
@@ -22,6 +23,8 @@ class Module(Generic[P]):
     programs: Mapping[str, P]
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     origins: Mapping[str, Origins] = field(default_factory=dict)
+    warnings: tuple[Diagnostic, ...] = ()
+    """What the importer has to say of the model it was made of."""
 
     @property
     def main(self) -> P:

@@ -12,6 +12,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, free_vars
 from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, TensorType
+from tatami.onnx.definitions import name_of, stored_in
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
@@ -34,16 +35,16 @@ def child(m: Importer, stem: str, captures: dict[str, str] | None = None) -> Imp
         name += "_"
     m.graphs[name] = Graph(Signature(), {}, ())  # the name is taken
     return Importer(
-        m.opset, m.functions, m, {} if captures is None else captures, m.depth, m.constants, m.graphs, name=name, site=m.site
-    )
+        m.opset, m.functions, m, {} if captures is None else captures, m.depth, m.constants, m.graphs, name=name, site=m.site,
+        beside=m.beside,
+    )  # fmt: skip
 
 
 def import_body(inner: Importer, graph: onnx.GraphProto, operands: Sequence[Value]) -> list[Value]:
     """The values of a branch or body whose inputs are `operands`."""
     from tatami.onnx.import_node import import_nodes
-    from tatami.onnx.load import array_of
 
-    inner.values.update({init.name: Value(array=array_of(init, None)) for init in graph.initializer})
+    inner.values.update({name_of(t): Value(array=inner.array(t)) for t in stored_in(graph)})
     inner.values.update({port.name: v for port, v in zip(graph.input, operands, strict=False)})
     import_nodes(inner, graph.node)
     return [inner.value(port.name) for port in graph.output]

@@ -27,37 +27,3 @@ def external_array(init: onnx.TensorProto, beside: DataFiles | None) -> np.ndarr
         raise fail("InvalidDocument", init.name, f"{length} bytes of external data for {need}", "save the model again")
     data = beside.read(init.name, entries.get("location", ""), offset, need)
     return np.frombuffer(data, dtype).reshape(tuple(init.dims))
-
-
-def without_external_data(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model as onnx.checker may see it: it would look for external files in the current folder."""
-    if not any(init.data_location == onnx.TensorProto.EXTERNAL for init in model.graph.initializer):
-        return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    for init in copy.graph.initializer:
-        if init.data_location == onnx.TensorProto.EXTERNAL:
-            empty = onnx.TensorProto(name=init.name, data_type=init.data_type)
-            empty.dims.append(0)
-            init.CopyFrom(empty)
-    return copy
-
-
-def refuse_external_attributes(graph: onnx.GraphProto) -> None:
-    """Only initialisers of the main graph may have external data. Raises UnsupportedModel for a tensor elsewhere."""
-    graphs = [graph]
-    while graphs:
-        current = graphs.pop()
-        inner = [] if current is graph else list(current.initializer)
-        for node in current.node:
-            for a in node.attribute:
-                graphs += [a.g] if a.type == onnx.AttributeProto.GRAPH else list(a.graphs)
-                inner += [a.t] if a.type == onnx.AttributeProto.TENSOR else list(a.tensors)
-        for tensor in inner:
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                raise fail(
-                    "UnsupportedModel",
-                    tensor.name or "attribute",
-                    "a tensor inside a node has external data",
-                    "save the model with only its initialisers as external data",
-                )

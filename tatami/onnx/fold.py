@@ -32,7 +32,7 @@ def fold(m: Importer, n: OnnxNode, handler: Callable[[Importer, OnnxNode], list[
             if array is None or array.size > SMALL:
                 return None
             known[name] = Value(array=array)
-    scratch = Importer(m.opset, m.functions, values=known, site=m.site)
+    scratch = Importer(m.opset, m.functions, values=known, site=m.site, beside=m.beside)
     results = handler(scratch, n)
     if results is None or not _is_small(scratch, results):
         return None

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Mapping
 import onnx
 
 from tatami.core.diagnostic import fail
+from tatami.onnx.fault import told_as_fault
 from tatami.onnx.fold import fold
 from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.node import OnnxNode, read_node
+from tatami.onnx.old_forms import modern
+from tatami.onnx.order import words_of
+from tatami.onnx.preconditions import check_operands
 from tatami.onnx.registry import CONTROL, handler_of
+from tatami.onnx.schemas import DEFAULT
 from tatami.onnx.support import schema_of, unsupported_words
 from tatami.onnx.values import Value
 
@@ -21,11 +26,12 @@ _TO_ONNX = {ours: code for code, ours in FROM_ONNX.items()}
 
 def import_node(m: Importer, proto: onnx.NodeProto, position: int) -> None:
     """Import one node; its results become values of `m`. Raises TatamiError naming the node."""
-    node = read_node(proto)
     outer = m.site
     if not m.depth:
-        m.site = proto.name or f"{node.op}_{position}"
-    results = _results(m, node, proto)
+        m.site = words_of(proto, position)
+    node = read_node(proto, m.array)
+    with told_as_fault(m, node.op):
+        results = _results(m, node, proto)
     m.site = outer
     ports = _ports(m, node)
     for name, value in zip(node.outputs, results, strict=False):
@@ -60,6 +66,9 @@ def _results(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
         return CONTROL[node.op](m, node)
     handler = handler_of(node.domain, node.op)
     if handler is not None:
+        if node.domain in DEFAULT:
+            node = modern(m, node)
+            check_operands(m, node)
         folded = fold(m, node, handler)
         results = folded if folded is not None else handler(m, node)
         if results is not None:

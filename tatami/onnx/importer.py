@@ -11,15 +11,18 @@ import onnx
 
 from tatami.core.bounds import is_always_less
 from tatami.core.codec import to_builtins
+from tatami.core.data_files import DataFiles
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, expr
+from tatami.core.expr import ONE, Expr, Shape, expr, free_vars
 from tatami.core.signature import Equation, Input
 from tatami.core.tensor import Tensor, dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Operation, Site, UnequalSizes, attributes, simplicity
 from tatami.frontend.ops import OPS
+from tatami.onnx.definitions import Stored
 from tatami.onnx.node import OnnxNode as OnnxNode
+from tatami.onnx.tensors import array_of
 from tatami.onnx.values import Value
 
 FROM_ONNX: dict[int, DType] = {
@@ -88,15 +91,33 @@ class Importer:
     """Whether integers of the data may decide sizes of the main graph (data_sizes.py)."""
     name: str = ""
     """Empty for the main graph; told apart in size symbols."""
+    beside: DataFiles | None = None
+    """The folder of external data."""
+    reserved: frozenset[str] = frozenset()
+    """Names of the model's inputs and outputs: no value of ours takes one."""
     site: str = ""
     """The ONNX node being imported: its name, or its operator and position."""
 
     # -- names ---------------------------------------------------------------------------------
     def fresh(self, stem: str = "t") -> str:
         name = f"{stem}{len(self.tensors)}"
-        while name in self.tensors:
+        while name in self.tensors or name in self.reserved:
             name += "_"
         return name
+
+    def fresh_size(self, stem: str) -> str:
+        """A size symbol for a number of results that data decides: none of the model's own."""
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        name = f"{stem}_{self.name}{len(self.nodes)}"
+        while any(name in free_vars(s) for i in root.inputs for s in i.shape):
+            name += "_"
+        return name
+
+    def array(self, tensor: Stored) -> np.ndarray:
+        """The content of a tensor of the model."""
+        return array_of(tensor, self.beside, self.site)
 
     # -- reading values ------------------------------------------------------------------------
     def value(self, name: str) -> Value:
@@ -107,7 +128,7 @@ class Importer:
                 "UnknownValue",
                 self.site,
                 f"it reads {name!r}, which nothing defines",
-                "repair the model; onnx.checker finds such faults",
+                "repair the model; `tatami check` tells more of it",
             )
         return self.values[name]
 
@@ -160,6 +181,8 @@ class Importer:
             raise fail("UnsupportedDType", self.site, f"a constant of type {array.dtype}", "convert it to a supported dtype")
         tensor = Tensor(array)
         name = f"const_{tensor.sha256[:16]}"
+        while name in self.reserved:
+            name += "_"
         kind = TensorType(tensor.dtype, tuple(expr(s) for s in tensor.shape))
         if name not in self.tensors:
             self.constants[name] = tensor
@@ -284,10 +307,6 @@ class Importer:
     def joined(self, op: str, *tensors: str) -> str:
         """An elementwise operation after broadcasting."""
         return self.one(op, self.broadcast(tensors))
-
-    def fresh_size(self, stem: str) -> str:
-        """A size symbol for a number of results that data decides."""
-        return f"{stem}_{self.name}{len(self.nodes)}"
 
     def result(self, tensor: str) -> Value:
         return Value(tensor=tensor, type=self.tensors[tensor])

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from tatami.core.codec import dump_text, parse_text
 from tatami.core.data_files import DataFiles, ModelFile
@@ -20,11 +19,13 @@ from tatami.core.signature import Input, Output, Signature
 from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import is_legal_symbol
-from tatami.onnx.external import external_array, refuse_external_attributes, without_external_data
+from tatami.onnx.declared import declared
 from tatami.onnx.import_node import import_nodes
 from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.ports import Absent, Form, Imported, Many, One
+from tatami.onnx.repair import Repaired, repaired
 from tatami.onnx.support import unsupported_nodes
+from tatami.onnx.tensors import array_of
 from tatami.onnx.values import Value
 
 MAX_DECISIVE = 64
@@ -86,7 +87,7 @@ def decisive_inputs(error: TatamiError) -> set[str]:
 
 
 def import_model(
-    model: onnx.ModelProto,
+    model: onnx.ModelProto | Repaired,
     fixed: Mapping[str, Any],
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     *,
@@ -96,47 +97,32 @@ def import_model(
 ) -> Imported:
     """A module from a ModelProto, specialised on the inputs in `fixed`, on the shapes of others where they are given, and
     on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. Raises TatamiError."""
-    if not model.graph.output:
-        raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    importer = Importer(opset, {(f.domain, f.name): f for f in model.functions}, reads_sizes=reads_sizes)
-    missing = unsupported_nodes(importer, model.graph)
+    door = model if isinstance(model, Repaired) else repaired(model)
+    graph = door.model.graph
+    functions = {(f.domain, f.name): f for f in door.model.functions}
+    names = frozenset(p.name for p in (*graph.input, *graph.output))
+    importer = Importer(door.opset, functions, reads_sizes=reads_sizes, beside=beside, reserved=names)
+    missing = unsupported_nodes(importer, graph)
     if missing is not None:
         raise missing
-    refuse_external_attributes(model.graph)
-    try:
-        onnx.checker.check_model(without_external_data(model))
-    except onnx.checker.ValidationError as error:
-        reason = str(error).split("\n")[0][:300]
-        raise fail(
-            "InvalidDocument", "model", f"onnx.checker refuses it: {reason}", "repair or export the model again"
-        ) from None
     symbols = _Symbols(sizes)
-    for init in model.graph.initializer:
-        importer.values[init.name] = Value(array=array_of(init, beside))
+    for name, tensor in door.tensors.items():
+        importer.values[name] = Value(array=array_of(tensor, beside, name))
     inputs: dict[str, Form] = {}
-    for port in model.graph.input:
+    for port in graph.input:
         if port.name not in importer.values:
             port = _shaped(port, (shapes or {}).get(port.name))
             inputs[port.name] = _add_input(importer, port, symbols, fixed)
-    import_nodes(importer, model.graph.node)
+    import_nodes(importer, graph.node)
+    is_open = not fixed and not shapes and not sizes  # else numbers may be those of one call
     ports: list[Output] = []
-    outputs = tuple(_output(importer, port.name, importer.value(port.name), ports) for port in model.graph.output)
+    outputs = tuple(_output(importer, port.name, declared(importer, port, sizes=is_open), ports) for port in graph.output)
     if not ports:
         raise fail("UnsupportedModel", "model", "none of its outputs holds a tensor", "give the model a tensor as output")
     signature = Signature(tuple(importer.inputs), tuple(ports), tuple(importer.equations))
-    graph = Graph(signature, dict(importer.tensors), tuple(importer.nodes))
-    module = Module({"main": graph, **importer.graphs}, importer.constants, {"main": importer.origins})
+    main = Graph(signature, dict(importer.tensors), tuple(importer.nodes))
+    module = Module({"main": main, **importer.graphs}, importer.constants, {"main": importer.origins}, door.warnings)
     return Imported(module, inputs, outputs, dict(fixed))
-
-
-def array_of(init: onnx.TensorProto, beside: DataFiles | None) -> Any:
-    if init.data_location == onnx.TensorProto.EXTERNAL:
-        return external_array(init, beside)
-    try:
-        return numpy_helper.to_array(init)
-    except (ValueError, TypeError, MemoryError, OverflowError) as error:
-        raise fail("InvalidDocument", init.name, f"the initialiser cannot be read: {error}", "export the model again") from None
 
 
 class _Symbols:
@@ -208,7 +194,8 @@ def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols,
             inputs=dump_text([port.name]).strip(),
         )
     if what != "tensor_type" or kind.elem_type not in FROM_ONNX:
-        what = what if what != "tensor_type" else onnx.TensorProto.DataType.Name(kind.elem_type)
+        codes = {v: k for k, v in onnx.TensorProto.DataType.items()}
+        what = what if what != "tensor_type" else codes.get(kind.elem_type, str(kind.elem_type))
         raise fail("UnsupportedModel", port.name, f"an input of type {what}", "inputs are tensors of a numeric dtype")
     if not kind.HasField("shape"):
         raise fail("UnsupportedModel", port.name, "an input of unknown rank", "export the model with the ranks of its inputs")

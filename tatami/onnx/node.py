@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import numpy_helper
+
+from tatami.onnx.definitions import Stored
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,14 @@ class OnnxNode:
         return len(self.outputs) > position and bool(self.outputs[position])
 
 
-def read_node(node: onnx.NodeProto) -> OnnxNode:
+def read_node(node: onnx.NodeProto, tensor: Callable[[Stored], np.ndarray]) -> OnnxNode:
+    """`tensor` reads the tensors that the node holds."""
     attrs: dict[str, Any] = {}
     for a in node.attribute:
         if a.type == onnx.AttributeProto.TENSOR:
-            attrs[a.name] = numpy_helper.to_array(a.t)
+            attrs[a.name] = tensor(a.t)
+        elif a.type == onnx.AttributeProto.SPARSE_TENSOR:
+            attrs[a.name] = tensor(a.sparse_tensor)
         elif a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
             attrs[a.name] = a.g
         elif a.type == onnx.AttributeProto.TYPE_PROTO:

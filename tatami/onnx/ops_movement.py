@@ -169,13 +169,16 @@ def _center_crop_pad(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _dropout(m: Importer, n: OnnxNode) -> list[Value]:
-    """Inference: the operand, and a mask that keeps everything. Training draws from a generator of our own."""
+    """Inference: the operand, and a mask that keeps everything, before opset 10 of the operand's dtype. Training draws
+    from a generator of our own."""
     value = m.value(n.inputs[0])
     training = bool(known_number(m, n, 2, "training_mode", False))
     ratio = float(known_number(m, n, 1, "ratio", 0.5)) if training else 0.0
     shape = m.type_of(value).shape
     if not training or ratio == 0.0:
-        mask = m.one("full", [], {"shape": shape, "value": True, "dtype": DType.bool}) if n.wants(1) else ""
+        dtype = DType.bool if m.opset >= 10 else m.type_of(value).dtype
+        every = {"shape": shape, "value": True if dtype == DType.bool else 1, "dtype": dtype}
+        mask = m.one("full", [], every) if n.wants(1) else ""
         return [value, *([m.result(mask)] if mask else [])]
     from tatami.onnx.ops_creation import random_key
 
@@ -183,7 +186,10 @@ def _dropout(m: Importer, n: OnnxNode) -> list[Value]:
     drawn = m.one("uniform", [random_key(m, n)], {"shape": shape, "dtype": DType.fp32})
     mask = m.one("ge", [drawn, m.number(ratio, DType.fp32)])
     kept = m.one("mul", [x, m.number(1.0 / (1.0 - ratio), m.dtype(x))])
-    return [m.result(m.one("where", [mask, kept, m.number(0, m.dtype(x))])), m.result(mask)]
+    return [
+        m.result(m.one("where", [mask, kept, m.number(0, m.dtype(x))])),
+        m.result(mask if m.opset >= 10 else m.cast(mask, m.dtype(x))),
+    ]
 
 
 MOVEMENT: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tatami.core.expr import expr, floordiv, product
+from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import unsupported
 from tatami.onnx.values import Value
 
 
@@ -26,8 +28,11 @@ def _softmax(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def _batch_norm(m: Importer, n: OnnxNode) -> list[Value]:
+    """`spatial` 0 (before opset 9): statistics of each feature, over the batch alone."""
     x, *rest = m.operands(n)[:5]
     attrs = {"eps": float(n.attr("epsilon", 1e-5))}
+    if not n.attr("spatial", 1):
+        return _batch_norm_of_features(m, n, x, rest)
     if not n.attr("training_mode", 0):
         return [m.result(m.one("batch_norm", [x, *(m.cast(t, m.dtype(x)) for t in rest)], attrs))]
     scale, bias, mean, variance = rest
@@ -40,7 +45,15 @@ def _batch_norm(m: Importer, n: OnnxNode) -> list[Value]:
         dtype = m.dtype(old)
         kept = m.one("mul", [old, m.number(momentum, dtype)])
         running.append(m.one("add", [kept, m.one("mul", [m.cast(new, dtype), m.number(1 - momentum, dtype)])]))
-    return [m.result(t) for t in (y, *running)]
+    return [m.result(t) for t in (y, *running, *own)]  # before opset 14 the statistics of the batch are results too
+
+
+def _batch_norm_of_features(m: Importer, n: OnnxNode, x: str, rest: list[str]) -> list[Value]:
+    if n.attr("training_mode", 0):
+        raise unsupported(m, "BatchNormalization in training with spatial=0", "export the model for inference")
+    scale, bias, mean, variance = (Num(m, m.cast(t, m.dtype(x))) for t in rest)
+    deviation = (variance + float(n.attr("epsilon", 1e-5))).fn("sqrt")
+    return [m.result(((Num(m, x) - mean) / deviation * scale + bias).tensor)]
 
 
 def _layer_norm(m: Importer, n: OnnxNode) -> list[Value]:

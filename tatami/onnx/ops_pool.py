@@ -30,7 +30,10 @@ def _pool(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
         if op == "avg_pool":
             attrs["count_include_pad"] = bool(n.attr("count_include_pad", 0))
         if op == "lp_pool":
-            attrs["p"] = n.attr("p", 2)
+            p = n.attr("p", 2)  # a float in version 1
+            if p != int(p):
+                raise unsupported(m, f"LpPool with p={p}", "use a whole p")
+            attrs["p"] = int(p)
         results = [m.result(m.one(op, [x], attrs))]
         if n.wants(1):
             index = m.one("max_pool_indices", [x], attrs)

@@ -17,6 +17,9 @@ _REDUCE = {
     "ReduceLogSum": "reduce_log_sum", "ReduceLogSumExp": "reduce_log_sum_exp",
 }  # fmt: skip
 
+_EACH = {"ReduceL1": "abs", "ReduceL2": "abs", "ReduceLogSum": "log", "ReduceSumSquare": "mul"}
+"""What a reduction over no axis does to each element."""
+
 
 def _reduce(m: Importer, n: OnnxNode) -> list[Value]:
     x = m.operand(n, 0)
@@ -25,7 +28,8 @@ def _reduce(m: Importer, n: OnnxNode) -> list[Value]:
         return [Value(sizes=(product(value.sizes),), rank=1 if n.attr("keepdims", 1) else 0)]
     axes = numbers(m, n, 1, "axes")
     if not axes and n.attr("noop_with_empty_axes", 0):
-        return [m.result(x)]
+        step = _EACH.get(n.op)
+        return [m.result(m.one(step, [x, x] if step == "mul" else [x]) if step else x)]
     attrs = {"axes": axes or None, "keepdims": bool(n.attr("keepdims", 1))}
     dtype = m.dtype(x)
     op = _REDUCE[n.op]

@@ -60,6 +60,12 @@ def _resize(m: Importer, n: OnnxNode) -> list[Value]:
         "nearest": n.attr("nearest_mode", "floor" if old else "round_prefer_floor"),
         "cubic_a": float(n.attr("cubic_coeff_a", -0.75)),
     }
+    smaller = [a for a in range(rank) if scales[a] < 1]
+    if old and mode == "nearest" and smaller:  # these axes round up, the others down: one after the other
+        x = _nearest_up(m, x, attrs, smaller)
+        attrs["scales"] = tuple(1.0 if a in smaller else s for a, s in enumerate(scales))
+        if all(s == 1 for s in attrs["scales"]):
+            return [m.result(x)]
     plain = coordinates in _FRONTEND and not n.attr("antialias", 0) and not n.attr("exclude_outside", 0)
     if coordinates == "align_corners":  # corners of the exact size, which the result's may have rounded
         whole = [o == s or (s.as_int() or 0) * r == o.as_int() for s, o, r in zip(shape, out, scales, strict=True)]
@@ -67,6 +73,14 @@ def _resize(m: Importer, n: OnnxNode) -> list[Value]:
     if (plain and m.dtype(x).is_float) or (plain and mode == "nearest"):
         return [m.result(m.one("resize", [x], attrs))]
     return [m.result(_by_matrices(m, n, x, attrs, axes))]
+
+
+def _nearest_up(m: Importer, x: str, attrs: dict[str, Any], axes: list[int]) -> str:
+    """Axes made smaller as before opset 11: each element is that at the next place up. The first version's text does not
+    say so; its test, and ONNX Runtime, do."""
+    shape = tuple(attrs["shape"][a] if a in axes else s for a, s in enumerate(m.shape(x)))
+    scales = tuple(s if a in axes else 1.0 for a, s in enumerate(attrs["scales"]))
+    return m.one("resize", [x], {**attrs, "shape": shape, "scales": scales, "nearest": "ceil"})
 
 
 def _scales(m: Importer, n: OnnxNode, position: int) -> list[float] | None:

@@ -24,8 +24,9 @@ def _constant(m: Importer, n: OnnxNode) -> list[Value]:
     ):
         if name in n.attrs:
             return [Value(array=np.array(n.attrs[name], dtype))]
-    if "value" in n.attrs:
-        return [Value(array=np.asarray(n.attrs["value"]))]
+    for name in ("value", "sparse_value"):
+        if name in n.attrs:
+            return [Value(array=np.asarray(n.attrs[name]))]
     raise fail("UnsupportedModel", m.site, f"a Constant of kind {', '.join(n.attrs) or 'none'}", "use a numeric tensor")
 
 

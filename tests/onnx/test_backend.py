@@ -15,7 +15,7 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def model(nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto], outputs: list[str]) -> onnx.ModelProto:
-    ports = [helper.make_tensor_value_info(n, FLOAT, [None]) for n in outputs]
+    ports = [onnx.ValueInfoProto(name=n) for n in outputs]
     return helper.make_model(
         helper.make_graph(nodes, "g", inputs, ports), opset_imports=[helper.make_opsetid("", 18)], ir_version=9
     )

@@ -1,0 +1,57 @@
+"""What `tatami check` says of an ONNX file: every finding of `onnx.checker` with its shape inference, and what an import
+would repair. Import itself asks neither: it takes what can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import onnx
+
+from tatami.core.data_files import ModelFile
+from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
+from tatami.onnx.order import graphs_of, words_of
+from tatami.onnx.repair import Repair, repaired
+from tatami.onnx.schemas import DEFAULT
+
+
+def check_file(file: ModelFile, path: Path | None = None) -> tuple[list[Diagnostic], tuple[Repair, ...]]:
+    """The faults that onnx.checker finds, and the repairs. `path`: where the file is, for external data and sizes that one
+    message does not hold."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(file.data)
+        repairs = repaired(model).repairs
+    except TatamiError:
+        repairs = ()  # the import tells that
+    except Exception:
+        return [], ()
+    found = dict(_findings(model, path))
+    how = "correct the exporter, or the file; Tatami runs it where its import does not refuse it too"
+    return [
+        diagnostic("InvalidDocument", f"{file.name}: {at}", f"onnx.checker: {why}", how) for why, at in found.items()
+    ], repairs
+
+
+def _findings(model: onnx.ModelProto, path: Path | None) -> Iterator[tuple[str, str]]:
+    """(what is wrong, where): part by part, since the checker stops at the first fault of what it is given."""
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = model.ir_version or onnx.IR_VERSION
+    context.opset_imports = {("" if o.domain in DEFAULT else o.domain): o.version for o in model.opset_import}
+    for port in (*model.graph.input, *model.graph.output):
+        yield from _asked(lambda port=port: onnx.checker.check_value_info(port, context), str(port.name))  # type: ignore[misc]
+    for tensor in model.graph.initializer:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            yield from _asked(lambda tensor=tensor: onnx.checker.check_tensor(tensor, context), str(tensor.name))  # type: ignore[misc]
+    for i, node in enumerate(model.graph.node):
+        if not any(graphs_of(node)):
+            yield from _asked(lambda node=node: onnx.checker.check_node(node, context), str(words_of(node, i)))  # type: ignore[misc]
+    whole = model if path is None else str(path)
+    yield from _asked(lambda: onnx.checker.check_model(whole, full_check=True), "model")
+
+
+def _asked(check: Callable[[], object], at: str) -> Iterator[tuple[str, str]]:
+    try:
+        check()
+    except Exception as error:  # its own errors, those of the inference, and of the protobuf reader
+        yield " ".join(str(error).split("\n\n")[0].split())[:400] or type(error).__name__, at

@@ -1,0 +1,32 @@
+"""What a model declares of its results, beside what the importer found: a contradiction is refused."""
+
+from __future__ import annotations
+
+import onnx
+
+from tatami.core.diagnostic import fail
+from tatami.frontend.operation import text
+from tatami.onnx.importer import FROM_ONNX, Importer
+from tatami.onnx.values import Value
+
+
+def declared(m: Importer, port: onnx.ValueInfoProto, *, sizes: bool = True) -> Value:
+    """The value of an output, which is of the dtype and, with `sizes`, of the shape that the model declares, as far as it
+    declares them. A size that is a symbol contradicts nothing. Raises DTypeMismatch, AxisSizeMismatch."""
+    value = m.value(port.name)
+    if value.items is not None or value.absent or not port.type.HasField("tensor_type"):
+        return value
+    said, kind = port.type.tensor_type, m.type_of(value)
+    how = "correct the declaration, or the nodes that compute the output"
+    if said.elem_type in FROM_ONNX and FROM_ONNX[said.elem_type] != kind.dtype:
+        why = f"the output is declared {FROM_ONNX[said.elem_type]}, and its nodes give {kind.dtype}"
+        raise fail("DTypeMismatch", port.name, why, how)
+    if not sizes or not said.HasField("shape"):
+        return value
+    dims = [d.dim_value if d.dim_value > 0 or (d.HasField("dim_value") and not d.dim_value) else None for d in said.shape.dim]
+    pairs = zip(dims, (s.as_int() for s in kind.shape), strict=False)
+    if len(dims) != len(kind.shape) or any(a is not None and b is not None and a != b for a, b in pairs):
+        wanted = ", ".join("?" if d is None else str(d) for d in dims)
+        why = f"the output is declared of shape [{wanted}], and its nodes give {text(kind.shape)}"
+        raise fail("AxisSizeMismatch", port.name, why, how)
+    return value

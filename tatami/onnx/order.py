@@ -1,0 +1,83 @@
+"""Nodes in an order in which every value is made before it is read. A node with branches or a body reads what these
+read and do not define themselves.
+
+Add(t, x) -> y; Mul(x, x) -> t      ->      Mul(x, x) -> t; Add(t, x) -> y
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+
+import onnx
+
+from tatami.core.diagnostic import fail
+
+
+def graphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The branches or the body of a node."""
+    for a in node.attribute:
+        if a.HasField("g"):
+            yield a.g
+        yield from a.graphs
+
+
+def words_of(node: onnx.NodeProto, position: int) -> str:
+    """What diagnostics call a node."""
+    return node.name or f"{node.op_type}_{position}"
+
+
+def names_read(node: onnx.NodeProto) -> set[str]:
+    """The values a node needs, those that its branches and bodies capture included."""
+    return {i for i in node.input if i}.union(*(captured(g) for g in graphs_of(node)))
+
+
+def captured(graph: onnx.GraphProto) -> set[str]:
+    """The names that a branch or body reads from the graphs around it."""
+    read = {port.name for port in graph.output if port.name}.union(*(names_read(n) for n in graph.node))
+    return read - defined(graph, graph.node)
+
+
+def defined(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """All names a graph gives a value itself, those of its nodes included."""
+    own = {i.name for i in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
+    return own | {port.name for port in graph.input} | {o for n in nodes for o in n.output if o}
+
+
+def ordered(nodes: Sequence[onnx.NodeProto]) -> list[int]:
+    """Positions of the nodes in the order in which they can be computed; as they are where that is one. Raises
+    CyclicGraph."""
+    maker = {o: i for i, n in enumerate(nodes) for o in n.output if o}
+    waits: list[set[int]] = []
+    readers: dict[int, list[int]] = defaultdict(list)
+    for i, node in enumerate(nodes):
+        waits.append({maker[name] for name in names_read(node) if name in maker})
+        for j in waits[i]:
+            readers[j].append(i)
+    missing = [len(w) for w in waits]
+    ready = [i for i, count in enumerate(missing) if not count]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        i = heappop(ready)
+        order.append(i)
+        for j in readers[i]:
+            missing[j] -= 1
+            if not missing[j]:
+                heappush(ready, j)
+    if len(order) < len(nodes):
+        raise fail("CyclicGraph", *_circle(nodes, waits, set(order)), "break the circle, or use a Loop for a recurrence")
+    return order
+
+
+def _circle(nodes: Sequence[onnx.NodeProto], waits: Sequence[set[int]], done: set[int]) -> tuple[str, str]:
+    """A node of a circle, and the circle in words."""
+    at = min(i for i in range(len(nodes)) if i not in done)
+    path: list[int] = []
+    while at not in path:
+        path.append(at)
+        at = min(waits[at] - done)
+    names = [words_of(nodes[i], i) for i in path[path.index(at) :]]
+    told = [*names[:8], *(["…"] if len(names) > 8 else []), names[0]]
+    return names[0], f"nodes wait for each other in a circle: {' <- '.join(told)}"

@@ -1,0 +1,211 @@
+"""A model's file as it is: what Tatami needs of it is checked, what is harmless is repaired.
+
+    nodes out of order                  sorted, in branches and bodies too
+    an axis of size -1, named `?`       a size of its own
+    an initialiser named twice          the last one holds, as in ONNX Runtime
+    operands, attributes                as the operator's version says (repair_node)
+    no opset, a newer one than known    that of the IR version; the newest known
+
+Shapes and types of inner values and of results are not needed: the importer finds them. What cannot be run is refused:
+values that are read and never made, made twice, or wait for each other. The model given is never changed; tensors of
+its main graph are never copied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+import onnx
+
+from tatami.core.diagnostic import Diagnostic, diagnostic, fail
+from tatami.onnx.definitions import Holder, Stored, check_definitions, holders, is_constant, tensor_of
+from tatami.onnx.order import graphs_of, ordered, words_of
+from tatami.onnx.repair_node import repaired_node
+from tatami.onnx.schemas import DEFAULT, opset_of_ir
+from tatami.onnx.text import check_text
+
+MAX_DEPTH = 100
+"""Graphs inside graphs; the protobuf reader takes no more either."""
+_NO_NAME = re.compile(r"[^\w]*|-?1|None")
+"""Names of axes that are none: exporters write `?`, `-1` or nothing for a size that is open."""
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """One thing that was changed. `is_warning`: a user should hear of it."""
+
+    at: str
+    what: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """`model` has no initialisers in its main graph: `tensors` are these by name, with those of its Constant nodes where
+    it was changed. `defaults`: the ones that are also inputs, which a caller may replace (IR version 4 and later)."""
+
+    model: onnx.ModelProto
+    tensors: Mapping[str, Stored]
+    defaults: frozenset[str] = frozenset()
+    repairs: tuple[Repair, ...] = ()
+
+    @property
+    def opset(self) -> int:
+        return next((o.version for o in self.model.opset_import if o.domain in DEFAULT), 1)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        how = "export the model again with a newer exporter; nothing need be done where the results are right"
+        return tuple(diagnostic("ModelRepaired", r.at, r.what, how) for r in self.repairs if r.is_warning)
+
+
+def repaired(model: onnx.ModelProto) -> Repaired:
+    """The model with what is harmless repaired. Raises TatamiError for what cannot be run."""
+    check_text(model)
+    graph = model.graph
+    if not graph.output:
+        raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
+    work = _Repairs({(f.domain, f.name): f for f in model.functions}, _opsets(model))
+    work.note_opset(model)
+    found = holders(graph, work.note)
+    initialised = {name for name, h in found.items() if not isinstance(h, onnx.NodeProto)}
+    check_definitions(graph, _alive(graph, found), set(), set(found), initialised)
+    tensors = {name: t for name, h in found.items() if (t := tensor_of(h) if isinstance(h, onnx.NodeProto) else h) is not None}
+    rest = [n for n in _alive(graph, found) if tensor_of(n) is None]
+    nodes = work.nodes(rest, set(tensors) | {p.name for p in graph.input}, 0)
+    defaults = {p.name for p in graph.input if p.name in initialised} if model.ir_version >= 4 else set()
+    out = onnx.ModelProto(ir_version=model.ir_version, functions=[work.function(f) for f in model.functions])
+    out.opset_import.extend(onnx.OperatorSetIdProto(domain=d, version=v) for d, v in work.opsets.items())
+    out.graph.input.extend(work.port(p) for p in graph.input if p.name not in tensors)
+    out.graph.output.extend(graph.output)
+    out.graph.node.extend(nodes)
+    return Repaired(out, tensors, frozenset(defaults), tuple(dict.fromkeys(work.found)))
+
+
+def _alive(graph: onnx.GraphProto, found: Mapping[str, Holder]) -> list[onnx.NodeProto]:
+    """The nodes without the Constants that another of their name replaces."""
+    return [n for n in graph.node if not is_constant(n) or found[n.output[0]] is n]
+
+
+def _opsets(model: onnx.ModelProto) -> dict[str, int]:
+    """Versions by domain, ONNX's own domain spelt "" (with both spellings the newer one, as in ONNX Runtime)."""
+    out: dict[str, int] = {}
+    for o in model.opset_import:
+        domain = "" if o.domain in DEFAULT else o.domain
+        out[domain] = max(o.version, out.get(domain, 0))
+    return out
+
+
+@dataclass
+class _Repairs:
+    functions: Mapping[tuple[str, str], onnx.FunctionProto]
+    opsets: dict[str, int]
+    found: list[Repair] = field(default_factory=list)
+
+    def note(self, at: str, what: str, is_warning: bool) -> None:
+        self.found.append(Repair(at, what, is_warning))
+
+    def note_opset(self, model: onnx.ModelProto) -> None:
+        newest = onnx.defs.onnx_opset_version()
+        given = self.opsets.get("", 0)
+        if given < 1:
+            self.opsets[""] = opset_of_ir(model.ir_version)
+            what = f"no opset is named: {self.opsets['']} is taken, that of IR version {model.ir_version}"
+            self.note("model", what, model.ir_version >= 3)
+        elif given > newest:
+            self.note("model", f"opset {given} is newer than the newest known, {newest}, whose operators are taken", True)
+
+    def function(self, given: onnx.FunctionProto) -> onnx.FunctionProto:
+        outer = self.opsets
+        own = {("" if o.domain in DEFAULT else o.domain): o.version for o in given.opset_import}
+        self.opsets = {**outer, **own}
+        nodes = self.nodes(list(given.node), set(given.input), 0)
+        self.opsets = outer
+        if _same(nodes, given.node):
+            return given
+        copy = onnx.FunctionProto()
+        copy.CopyFrom(given)
+        del copy.node[:]
+        copy.node.extend(nodes)
+        return copy
+
+    def graph(self, given: onnx.GraphProto, around: set[str], depth: int) -> onnx.GraphProto:
+        """A branch or body: itself, or a copy."""
+        if depth > MAX_DEPTH:
+            raise fail("RecursionDepth", given.name, f"graphs inside graphs more than {MAX_DEPTH} deep", "flatten the model")
+        found = holders(given, self.note)
+        kept = [t for t in given.initializer if found[t.name] is t]
+        sparse = [t for t in given.sparse_initializer if found[t.values.name] is t]
+        own = {name for name, h in found.items() if not isinstance(h, onnx.NodeProto)}
+        alive = _alive(given, found)
+        check_definitions(given, alive, around, set(found), own)
+        nodes = self.nodes(alive, around | own | {p.name for p in given.input}, depth)
+        same = len(kept) == len(given.initializer) and len(sparse) == len(given.sparse_initializer)
+        if same and _same(nodes, given.node):
+            return given
+        copy = onnx.GraphProto(name=given.name, node=nodes, initializer=kept, sparse_initializer=sparse)
+        copy.input.extend(given.input)
+        copy.output.extend(given.output)
+        return copy
+
+    def nodes(self, given: list[onnx.NodeProto], visible: set[str], depth: int) -> list[onnx.NodeProto]:
+        """In order and repaired, with the branches and bodies they hold."""
+        order = ordered(given)
+        if order != list(range(len(given))):
+            late = next(i for i, j in enumerate(order) if i != j)
+            self.note(words_of(given[order[late]], order[late]), "nodes are not in the order in which they are computed", False)
+        everything = visible | {o for n in given for o in n.output if o}
+        out = []
+        for i in order:
+            at = words_of(given[i], i)
+            node = given[i]
+            if (node.domain, node.op_type) not in self.functions:
+                version = self.opsets.get("" if node.domain in DEFAULT else node.domain, 1 << 30)
+                node = repaired_node(node, version, at, partial(self.note, at))
+            out.append(self._with_graphs(node, everything, depth))
+        return out
+
+    def _with_graphs(self, node: onnx.NodeProto, visible: set[str], depth: int) -> onnx.NodeProto:
+        before = list(graphs_of(node))
+        if not before:
+            return node
+        after = [self.graph(g, visible, depth + 1) for g in before]
+        if _same(after, before):
+            return node
+        copy = onnx.NodeProto(op_type=node.op_type, domain=node.domain, name=node.name, input=node.input, output=node.output)
+        rest = iter(after)
+        for a in node.attribute:
+            if a.HasField("g"):
+                copy.attribute.add(name=a.name, type=a.type, g=next(rest))
+            elif a.graphs:
+                copy.attribute.add(name=a.name, type=a.type, graphs=[next(rest) for _ in a.graphs])
+            else:
+                copy.attribute.append(a)
+        return copy
+
+    def port(self, given: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+        """An input of which open axes have no name and no number."""
+        dims = given.type.tensor_type.shape.dim if given.type.HasField("tensor_type") else ()
+        open_axes = [i for i, d in enumerate(dims) if d.dim_value < 0 or (d.HasField("dim_param") and _is_no_name(d.dim_param))]
+        if not open_axes:
+            return given
+        copy = onnx.ValueInfoProto()
+        copy.CopyFrom(given)
+        for i in open_axes:
+            dim = copy.type.tensor_type.shape.dim[i]
+            said = dim.dim_param or dim.dim_value
+            self.note(given.name, f"axis {i} of size {said!r} is a size of its own", False)
+            dim.Clear()
+        return copy
+
+
+def _is_no_name(name: str) -> bool:
+    return _NO_NAME.fullmatch(name) is not None
+
+
+def _same(a: Iterable[object], b: Iterable[object]) -> bool:
+    left, right = list(a), list(b)
+    return len(left) == len(right) and all(x is y for x, y in zip(left, right, strict=True))

@@ -7,11 +7,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx
 
+from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, free_vars
 from tatami.core.signature import Input, Output, Signature
-from tatami.frontend.ir import Graph, TensorType
+from tatami.frontend.ir import Graph, Node, TensorType
+from tatami.frontend.operation import Site, attributes
+from tatami.frontend.ops import OPS
+from tatami.frontend.ops_control import count_new
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
@@ -120,8 +124,17 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
     for inner, results in branches:
         finish(m, inner, [], results)
     flag = rank_0(m, m.data(condition))
-    attrs = {"then": branches[0][0].name, "otherwise": branches[1][0].name}
-    return [m.result(t) for t in m.emit("if", [flag, *captures], attrs)]
+    attrs: dict[str, object] = {"then": branches[0][0].name, "otherwise": branches[1][0].name}
+    return [m.result(t) for t in _emit(m, "if", [flag, *captures], attrs)]
+
+
+def _emit(m: Importer, op: str, inputs: Sequence[str], attrs: dict[str, object]) -> tuple[str, ...]:
+    """A call of graphs of the module, with a name for each size of its results that only a run tells."""
+    given = attributes(OPS[op], Node(op, op, tuple(inputs), (), to_builtins(attrs)))
+    types = [m.tensors[i] if i else None for i in inputs]
+    count = count_new(op, given, types, Site(m.site, m.graphs, m.constants))
+    stem = m.fresh_size("S")
+    return m.emit(op, inputs, {**attrs, "new": tuple(f"{stem}_{k}" for k in range(count))})
 
 
 def rank_0(m: Importer, tensor: str) -> str:
@@ -200,7 +213,7 @@ def _as_loop(m: Importer, n: OnnxNode, body: onnx.GraphProto, state: list[Value]
         attrs["trip"] = trip
     elif len(outputs) > 1 + len(state):
         attrs["size"] = m.fresh_size("T")
-    return [m.result(t) for t in m.emit("loop", [count, go, *tensors, *inner.captures], attrs)]
+    return [m.result(t) for t in _emit(m, "loop", [count, go, *tensors, *inner.captures], attrs)]
 
 
 def _scan(m: Importer, n: OnnxNode) -> list[Value]:
@@ -246,7 +259,7 @@ def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], tu
     finish(m, inner, inputs, [condition.tensor, *results])
     count = m.one("size", [], {"value": length})
     attrs: dict[str, object] = {"body": inner.name, "carried": len(states), "trip": length}
-    out = m.emit("loop", [count, "", *states, *scanned, *inner.captures], attrs)
+    out = _emit(m, "loop", [count, "", *states, *scanned, *inner.captures], attrs)
     scans = list(out[len(states) :])
     back = n.attr("scan_output_directions", [0] * len(scans))
     places = n.attr("scan_output_axes", [0] * len(scans))

@@ -18,12 +18,12 @@ MAX_READ = 16
 
 
 def data_numbers(m: Importer, n: OnnxNode, position: int) -> list[Num] | None:
-    """The integers of an operand that is data, each of rank 0 and i64; None where they cannot be read: bodies and branches
-    own no sizes, and how many there are has to be known."""
-    if not m.reads_sizes or m.name or not n.has(position):
+    """The integers of an operand that is data, each of rank 0 and i64; None where they cannot be read: how many there are has
+    to be known."""
+    if not m.reads_sizes or not n.has(position):
         return None
     value = m.value(n.inputs[position])
-    if value.items is not None or value.absent or m.sizes(value) is not None:
+    if not value.is_tensor or m.sizes(value) is not None:
         return None
     kind = m.type_of(value)
     count = 1 if not kind.shape else kind.shape[0].as_int()

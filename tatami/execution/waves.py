@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import ZERO, Expr, free_vars
 from tatami.execution.ir import (
     UNORDERED,
@@ -30,6 +30,8 @@ from tatami.execution.ir import (
     SizeArg,
     TensorMap,
 )
+from tatami.frontend.ir import Node
+from tatami.frontend.operation import attributes
 
 
 def roots(plan: ExecutionPlan) -> dict[str, str]:
@@ -157,7 +159,31 @@ def _symbols(info: dict[str, BufferInfo], ins: Instruction) -> set[str]:
             out |= free_vars(info[name].elements)
     for size in operation_sizes(ins.op):
         out |= free_vars(size)
-    return out
+    return out | _named_in_attributes(ins.op)
+
+
+def _named_in_attributes(op: Operation) -> set[str]:
+    """Symbols that the attributes of a reference operation name: `size` of a symbol has no extent that does."""
+    if not isinstance(op, Op):
+        return set()
+    from tatami.frontend.ops import operation
+
+    node = Node(op.name, op.name, (), (), op.attrs)
+    try:
+        given = attributes(operation(node), node)
+    except TatamiError:
+        return set()  # `verify` reports it
+    found: set[str] = set()
+    stack: list[object] = [given]
+    while stack:
+        match stack.pop():
+            case Expr() as e:
+                found |= free_vars(e)
+            case msgspec.Struct() as s:
+                stack.extend(getattr(s, name) for name in s.__struct_fields__)
+            case tuple() | list() as items:
+                stack.extend(items)
+    return found
 
 
 def waves(plan: ExecutionPlan) -> list[int]:

@@ -22,6 +22,7 @@ from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import Edge, PolyView, Statement
 from tatami.region.across import more_across
 from tatami.region.axis_classes import AxisClasses
+from tatami.region.decided_sizes import DecidedSizes
 from tatami.region.group_graph import GroupGraph
 from tatami.region.partition_check import check_partition
 from tatami.region.partition_ir import Group, Partition, Verdict
@@ -104,8 +105,11 @@ class _Partitioner:
         self.cost = StreamingCost(self.nodes, self.statements, self.patterns, target, self.sizes)
         self.apart: dict[str, str] = {}
         """Of products that could stream past others: why they do not."""
+        self.decided = DecidedSizes(program, self.statements)
+        by_calls = {v: {n.id for n in program.nodes if isinstance(n.op, CallOp) and v in n.src} for v in self.resident}
+        readers = {v: self.uses.get(v, set()) | by_calls.get(v, set()) for v in self.statements}
         self.streaming = streaming_units(
-            self.nodes, self.statements, self.patterns, self.edges, self.uses, self.resident, self.is_worth
+            self.nodes, self.statements, self.patterns, self.edges, readers, self.resident, self.is_worth
         )
         times = Counter(v for unit in self.streaming.values() for v in unit)
         streamed, self.repeated = set(times), {v for v, n in times.items() if n > 1}
@@ -195,12 +199,13 @@ class _Partitioner:
             self.consider(p, v)
 
     def stored_producers(self, unit: list[str]) -> list[str]:
-        """Values of earlier groups that the unit reads, through virtual values too."""
+        """Values of earlier groups that the unit reads, through virtual values too, and steps that decide its sizes."""
         out: dict[str, None] = {}
         inside = set(unit)
         stack = list(unit)
         while stack:
             v = stack.pop()
+            out.update(dict.fromkeys(self.decided.before(v)))
             reads = [a.tensor for a in self.statements[v].reads] if v in self.statements else list(self.nodes[v].src)
             for p in reads:
                 if p in self.virtual:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.poly_view.ir import PolyView
+from tatami.poly_view.ir import PolyView, Statement
+from tatami.region.decided_sizes import DecidedSizes
 from tatami.region.partition_ir import Partition
 from tatami.region.values import resident_values, virtual_values
 from tatami.region.widening import is_widening
@@ -42,7 +45,7 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
             why = f"it stands in groups {first} and {more[0]}, and is in memory too"
             found.append(_invalid(v, why, "keep it in one group, or in the groups that read it and no others"))
     home = {v: places[0] for v, places in homes.items()}
-    found.extend(_order(partition, statements, home))
+    found.extend(_order(partition, statements, home, DecidedSizes(program, statements)))
     for edge in view.edges:
         if not edge.fusible and set(homes.get(edge.producer, ())) & set(homes.get(edge.consumer, ())):
             change = edge.change or "keep the two in different groups"
@@ -55,8 +58,10 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
     return found
 
 
-def _order(partition: Partition, statements: dict, home: dict[str, int]) -> list[Diagnostic]:  # type: ignore[type-arg]
-    """Groups stand in data-flow order."""
+def _order(
+    partition: Partition, statements: Mapping[str, Statement], home: Mapping[str, int], decided: DecidedSizes
+) -> list[Diagnostic]:
+    """Groups stand in data-flow order, and after the steps that decide their sizes."""
     out = []
     for k, group in enumerate(partition.groups):
         inside = set(group.values)
@@ -65,6 +70,10 @@ def _order(partition: Partition, statements: dict, home: dict[str, int]) -> list
                 if a.tensor in home and a.tensor not in inside and home[a.tensor] > k:
                     why = f"group {k} reads it before group {home[a.tensor]} computes it"
                     out.append(_invalid(a.tensor, why, "order the groups by data flow, or split one that closes a circle"))
+            for step in decided.before(v):
+                if home.get(step, -1) > k:
+                    why = f"group {k} has a size that group {home[step]} decides after it"
+                    out.append(_invalid(v, why, "move it behind the step that decides its size"))
     return out
 
 

@@ -123,7 +123,7 @@ def _pair(
         key = next((d for d, at in enumerate(operand.map) if _names(at) & set(second.k)), -1)
         inner += _beside(firsts, inner, key, nodes, statements)
     unit = [*(v for first in firsts for v in (patterns[first].product, first)), *inner, second.product, second.value]
-    inside, order = set(unit), {v: k for k, v in enumerate(statements)}
+    inside, order = set(unit), {v: k for k, v in enumerate(nodes)}
     shared: dict[str, set[str]] = {}
     for v in unit[:-1]:
         apart = uses.get(v, set()) - inside

@@ -1,0 +1,49 @@
+"""Sizes that a step between kernels decides, as edges of the graph: what uses such a symbol comes after the step that binds it.
+
+    n13 = sum of n0;  S = host extent(n13);  n17[i < S] = …      n17 reads nothing of n13, and yet no kernel can hold both
+
+A value uses the symbols of its own extents and of every index, guard and extent with which it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tatami.core.expr import Expr, free_vars
+from tatami.poly_view.ir import Statement
+from tatami.tiny.ir import CallOp, Node, Program, SizeOp
+
+
+class DecidedSizes:
+    """By value, the steps whose symbols it uses; empty for a program that decides no size."""
+
+    def __init__(self, program: Program, statements: Mapping[str, Statement]) -> None:
+        owner = {s: n.id for n in program.nodes if isinstance(n.op, CallOp) for s in n.op.new_symbols}
+        self.steps: dict[str, tuple[str, ...]] = {}
+        for node in program.nodes if owner else ():
+            used = [*_of_node(node), *(_of_statement(statements[node.id]) if node.id in statements else ())]
+            found = dict.fromkeys(owner[s] for e in used for s in sorted(free_vars(e)) if s in owner)
+            found.pop(node.id, None)
+            if found:
+                self.steps[node.id] = tuple(found)
+
+    def before(self, value: str) -> tuple[str, ...]:
+        return self.steps.get(value, ())
+
+
+def _of_node(node: Node) -> Iterable[Expr]:
+    yield from node.shape
+    match node.op:
+        case SizeOp(value=value):
+            yield value
+        case CallOp(sizes=sizes):
+            yield from sizes.values()
+        case _:
+            pass
+
+
+def _of_statement(s: Statement) -> Iterable[Expr]:
+    yield from (a.size for a in (*s.axes, *s.reduced))
+    for access in s.reads:
+        yield from (e for e in access.map if e is not None)
+        yield from (e for g in access.guards for e in (g.index, g.size))

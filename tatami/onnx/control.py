@@ -8,13 +8,15 @@ import numpy as np
 import onnx
 
 from tatami.core.dtype import DType
+from tatami.core.expr import free_vars
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
-from tatami.onnx.graphs_inside import bind_symbols, child, emit_call, finish, import_body, inline, port, rank_0
+from tatami.onnx.graphs_inside import bind_symbols, child, emit_call, finish, found_sizes, import_body, inline, port, rank_0
 from tatami.onnx.importer import Importer
 from tatami.onnx.loops import loop
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
+from tatami.onnx.structures import Structure, converted, joined, rebuilt, structure_of, tensors_of
 from tatami.onnx.values import Value
 
 
@@ -24,29 +26,36 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
     if known is not None:
         return inline(m, n.attr("then_branch" if bool(np.asarray(known).reshape(-1)[0]) else "else_branch"), [])
     captures: dict[str, str] = {}
-    branches = []
-    for attribute in ("then_branch", "else_branch"):
-        inner = child(m, "branch", captures)
-        values = import_body(inner, n.attr(attribute), [])
-        if any(v.items is not None or v.absent for v in values):
-            raise data_dependent(m, n, "which branch gives a sequence or an optional value", 0)
-        branches.append((inner, [inner.data(v) for v in values]))
-    for inner, _ in branches:
+    branches = [child(m, "branch", captures) for _ in ("then_branch", "else_branch")]
+    values = [import_body(inner, n.attr(a), []) for inner, a in zip(branches, ("then_branch", "else_branch"), strict=True)]
+    structures = _structures(m, n, branches, values)
+    results = [
+        [t for v, s in zip(made, structures, strict=True) for t in tensors_of(inner, converted(inner, v, s))]
+        for inner, made in zip(branches, values, strict=True)
+    ]
+    for inner in branches:
         bind_symbols(m, inner, [])
-    for inner, results in branches:
-        finish(m, inner, [], results)
+    for inner, tensors in zip(branches, results, strict=True):
+        finish(m, inner, [], tensors)
     flag = rank_0(m, m.data(condition))
-    attrs: dict[str, object] = {"then": branches[0][0].name, "otherwise": branches[1][0].name}
-    return [m.result(t) for t in emit_call(m, "if", [flag, *captures], attrs)]
+    attrs: dict[str, object] = {"then": branches[0].name, "otherwise": branches[1].name}
+    out = iter(emit_call(m, "if", [flag, *captures], attrs))
+    return [rebuilt(m, s, out) for s in structures]
 
 
-def _emit(m: Importer, op: str, inputs: Sequence[str], attrs: dict[str, object]) -> tuple[str, ...]:
-    """A call of graphs of the module, with a name for each size of its results that only a run tells."""
-    given = attributes(OPS[op], Node(op, op, tuple(inputs), (), to_builtins(attrs)))
-    types = [m.tensors[i] if i else None for i in inputs]
-    count = count_new(op, given, types, Site(m.site, m.graphs, m.constants))
-    stem = m.fresh_size("S")
-    return m.emit(op, inputs, {**attrs, "new": tuple(f"{stem}_{k}" for k in range(count))})
+def _structures(m: Importer, n: OnnxNode, branches: Sequence[Importer], values: Sequence[list[Value]]) -> list[Structure]:
+    """What holds each result of either branch."""
+    found = [found_sizes(inner) for inner in branches]
+    out: list[Structure] = []
+    for pair in zip(*values, strict=True):
+        sides = []
+        for inner, value in zip(branches, pair, strict=True):
+            sides.append((structure_of(inner, value), [inner.tensors[t] for t in tensors_of(inner, value)]))
+        both = joined(*sides, lambda size: not free_vars(size).isdisjoint(found[0] | found[1]))
+        if both is None:
+            raise data_dependent(m, n, "which branch gives a sequence or an optional value", 0)
+        out.append(both)
+    return out
 
 
 def _scan(m: Importer, n: OnnxNode) -> list[Value]:

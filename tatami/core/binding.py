@@ -99,7 +99,9 @@ def check_new_sizes(signature: Signature, new: Collection[str], sizes: Mapping[s
         raise TatamiError(*faults)
 
 
-def bind_results(shapes: Sequence[Shape], results: Sequence[tuple[int, ...]], new: Collection[str], sizes: dict[str, int]) -> None:
+def bind_results(
+    shapes: Sequence[Shape], results: Sequence[tuple[int, ...]], new: Collection[str], sizes: dict[str, int]
+) -> None:
     """Read the values of `new` off the shapes of results; a symbol of several axes has the value of the first."""
     found: set[str] = set()
     for shape, result in zip(shapes, results):

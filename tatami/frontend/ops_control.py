@@ -18,7 +18,15 @@ from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, Output
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, text, want
-from tatami.frontend.result_sizes import Bound, NewSizes, called_types, found_symbols, joined_types, last_states, varying_symbols
+from tatami.frontend.result_sizes import (
+    Bound,
+    NewSizes,
+    called_types,
+    found_symbols,
+    joined_types,
+    last_states,
+    varying_symbols,
+)
 
 CALLEES = {"call": ("graph",), "if": ("then", "otherwise"), "loop": ("body",)}
 """The attributes that name other graphs, by operation."""

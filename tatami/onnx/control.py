@@ -7,11 +7,24 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx
 
+from tatami.core.codec import dump_text
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import free_vars
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
-from tatami.onnx.graphs_inside import bind_symbols, child, emit_call, finish, found_sizes, import_body, inline, port, rank_0
+from tatami.onnx.graphs_inside import (
+    bind_symbols,
+    child,
+    deciding_sizes,
+    emit_call,
+    finish,
+    found_sizes,
+    import_body,
+    inline,
+    port,
+    rank_0,
+)
 from tatami.onnx.importer import Importer
 from tatami.onnx.loops import loop
 from tatami.onnx.node import OnnxNode
@@ -25,6 +38,23 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
     known = m.known(condition)
     if known is not None:
         return inline(m, n.attr("then_branch" if bool(np.asarray(known).reshape(-1)[0]) else "else_branch"), [])
+    try:
+        return _as_branches(m, n, condition)
+    except TatamiError as error:
+        if any("inputs" in d.details or "sizes" in d.details for d in error.diagnostics):
+            raise
+        sizes = deciding_sizes(m, m.data(condition))
+        if sizes:
+            why = f"If: its branches do not fit together ({error.diagnostics[0].why}), and which one is taken follows from {', '.join(sizes)}"
+            how = f"fix {', '.join(sizes)} by `sizes=` (command line: -D)"
+            raise fail("UnsupportedModel", m.site, why, how, sizes=dump_text(list(sizes)).strip()) from None
+        if condition.ports:
+            raise data_dependent(m, n, "which of two branches of other ranks or kinds is taken", 0) from None
+        raise
+
+
+def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
+    """Both branches as graphs, one of which runs."""
     captures: dict[str, str] = {}
     branches = [child(m, "branch", captures) for _ in ("then_branch", "else_branch")]
     values = [import_body(inner, n.attr(a), []) for inner, a in zip(branches, ("then_branch", "else_branch"), strict=True)]
@@ -51,7 +81,7 @@ def _structures(m: Importer, n: OnnxNode, branches: Sequence[Importer], values: 
         sides = []
         for inner, value in zip(branches, pair, strict=True):
             sides.append((structure_of(inner, value), [inner.tensors[t] for t in tensors_of(inner, value)]))
-        both = joined(*sides, lambda size: not free_vars(size).isdisjoint(found[0] | found[1]))
+        both = joined(sides[0], sides[1], lambda size: not free_vars(size).isdisjoint(found[0] | found[1]))
         if both is None:
             raise data_dependent(m, n, "which branch gives a sequence or an optional value", 0)
         out.append(both)

@@ -14,7 +14,7 @@ from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, attributes
 from tatami.frontend.ops import OPS
-from tatami.frontend.ops_control import count_new
+from tatami.frontend.ops_control import CALLEES, count_new
 from tatami.onnx.importer import Importer
 from tatami.onnx.values import Value
 
@@ -114,6 +114,33 @@ def found_sizes(m: Importer) -> set[str]:
         size = node.attrs.get("size")
         out.update((size,) if isinstance(size, str) else (), node.attrs.get("new", ()))
     return out
+
+
+def deciding_sizes(m: Importer, tensor: str) -> tuple[str, ...]:
+    """The size symbols of the model's inputs that alone decide what a tensor holds; none where data do."""
+    out: set[str] = set()
+    work, seen = [(m, tensor)], set()
+    while work:
+        graph, name = work.pop()
+        if (id(graph), name) in seen or name in graph.constants:
+            continue
+        seen.add((id(graph), name))
+        node = next((node for node in graph.nodes if name in node.outputs), None)
+        if node is None:
+            outer = next((o for o, inner in graph.captures.items() if inner == name), None)
+            if outer is None or graph.parent is None:
+                return ()
+            work.append((graph.parent, outer))
+        elif node.op == "size":
+            size = attributes(OPS["size"], node).value
+            if not free_vars(size).isdisjoint(found_sizes(graph)):
+                return ()
+            out |= free_vars(size)
+        elif node.op in CALLEES:
+            return ()
+        else:
+            work += [(graph, i) for i in node.inputs if i]
+    return tuple(sorted(out))
 
 
 def rank_0(m: Importer, tensor: str) -> str:

@@ -108,9 +108,7 @@ class _Body:
         return not free_vars(size).isdisjoint(self.symbols | found_sizes(self.inner))
 
 
-def _as_loop(
-    m: Importer, n: OnnxNode, body: onnx.GraphProto, state: list[Value], *, may_grow: bool = True
-) -> list[Value]:
+def _as_loop(m: Importer, n: OnnxNode, body: onnx.GraphProto, state: list[Value], *, may_grow: bool = True) -> list[Value]:
     structures = [structure_of(m, v) for v in state]
     classes: dict[Axis, int] = {}
     graphs = set(m.graphs)
@@ -125,9 +123,7 @@ def _as_loop(
             structures, classes = found, {}
             continue
         results = [
-            t
-            for v, s in zip(made.states, structures, strict=True)
-            for t in tensors_of(made.inner, converted(made.inner, v, s))
+            t for v, s in zip(made.states, structures, strict=True) for t in tensors_of(made.inner, converted(made.inner, v, s))
         ]
         more = _classes(m, n, made, [m.tensors[t] for t in tensors], results, classes)
         if more == classes:

@@ -14,7 +14,7 @@ from tatami.onnx.arithmetic import Num, size_of
 from tatami.onnx.data_sizes import data_numbers, read_size
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import data_dependent, known_number, numbers, unsupported
+from tatami.onnx.operands import data_dependent, known_number, unsupported
 from tatami.onnx.values import Strung, Value
 
 MAX_ITEMS = 64
@@ -53,11 +53,12 @@ def common_type(kinds: Sequence[TensorType]) -> tuple[TensorType, int] | None:
     """The type of all elements, and the one axis along which they differ, or -1; None where there is no such."""
     if not kinds:
         return None
-    axis: int | None = -1
+    axis = -1
     for kind in kinds[1:]:
-        axis = strung.differing(kinds[0], kind, None if axis == -1 else axis)
-        if axis is None:
+        found = strung.differing(kinds[0], kind, None if axis == -1 else axis)
+        if found is None:
             return None
+        axis = found
     return kinds[0], axis
 
 

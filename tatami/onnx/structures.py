@@ -32,8 +32,12 @@ def structure_of(m: Importer, value: Value) -> Structure:
     if value.items is not None:
         return Structure("items", tuple(structure_of(m, v) for v in value.items))
     if value.strung is not None:
-        kind = "ragged" if value.strung.lengths else "stacked"
-        return Structure(kind, element=strung.element_type(m, value.strung), axis=value.strung.axis)
+        element = strung.element_type(m, value.strung)
+        return (
+            Structure("ragged", element=element, axis=value.strung.axis)
+            if value.strung.lengths
+            else Structure("stacked", element=element)
+        )
     return Structure("absent" if value.absent else "tensor")
 
 

@@ -61,7 +61,7 @@ def loop(use: Use[Loop]) -> tuple[Value, ...]:
     attrs: dict[str, Scalar | list[Scalar]] = {"carried": use.attrs.carried}
     varying = turning_sizes(callee(use.attrs.body, use.site), use.attrs.carried, sizes, use.site)
     if varying:
-        attrs["varying"] = list(sorted(varying))
+        attrs["varying"] = sorted(varying)
         sizes = {s: e for s, e in sizes.items() if s not in varying}
     symbols = () if use.attrs.size is None or use.attrs.trip is not None else (use.attrs.size,)
     op = CallOp("loop", names, _results(use), sizes, (*symbols, *use.attrs.new), attrs)

@@ -20,9 +20,9 @@ RNG = np.random.default_rng(11)
 Feed = dict[str, np.ndarray]
 
 
-def model(text: str, opset: int = 18, **constants: Any) -> onnx.ModelProto:
+def model(text: str, **constants: Any) -> onnx.ModelProto:
     """A model from ONNX's text; constants by name become initialisers."""
-    made = parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> {text}')
+    made = parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
     for name, value in constants.items():
         made.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
     return made
@@ -52,7 +52,9 @@ def agree(made: onnx.ModelProto, *feeds: Feed) -> tt.CompiledFunction:
     for stage, module in compilation.values().items():
         run = runner(stage)
         if run is not None and isinstance(module, Module):
-            stages.append((stage, lambda feed, run=run, module=module, stage=stage: _run(run, module, compilation, stage, feed)))
+            stages.append(
+                (stage, lambda feed, run=run, module=module, stage=stage: _run(run, module, compilation, stage, feed))
+            )
     assert {"frontend", "tiny", "region"} <= {s for s, _ in stages}
     function = tt.compile(made, threads=1)
     ways = [("cpu", function), ("reference", tt.compile(made, target="reference")), *stages]

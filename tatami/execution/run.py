@@ -261,7 +261,7 @@ class _Run:
             iteration += 1
         shapes = [self.info[id].shape for id in ins.outputs]
         first = [np.shape(column[0]) if column else None for column in rows]
-        bind_loop_results(shapes, [np.shape(s) for s in state], first, iteration, op.new_symbols, self.sizes)
+        bind_loop_results(shapes, [np.shape(s) for s in state if s is not None], first, iteration, op.new_symbols, self.sizes)
         stacked: list[Array] = []
         for id, column in zip(ins.outputs[op.carried :], rows):
             b = self.info[id]

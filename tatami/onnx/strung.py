@@ -101,19 +101,26 @@ def inserted(m: Importer, s: Strung, element: str, position: Value | None) -> St
     if axis >= 0:
         return _put_ragged(m, as_ragged(m, s, axis), element, position)
     row = m.one("unsqueeze", [element], {"axes": (0,)})
-    if position is None:
-        return Strung(m.one("concat", [s.tensor, row], {"axis": 0}))
-    place, count = _position(m, position, length(m, s)), length(m, s)
-    before, after = _part(m, s.tensor, 0, expr(0), place), _part(m, s.tensor, 0, place, count)
-    return Strung(m.one("concat", [before, row, after], {"axis": 0}))
+    place = None if position is None else _position(m, position, length(m, s))
+    return Strung(_put(m, s.tensor, 0, row, place))
 
 
 def _put_ragged(m: Importer, s: Strung, element: str, position: Value | None) -> Strung:
     size = m.one("reshape", [size_of(m, m.shape(element)[s.axis], DType.i64).tensor], {"shape": (ONE,)})
+    place, first = None, None
     if position is not None:
-        raise unsupported(m, "an element put before others of other sizes", "append it at the end")
-    data = m.one("concat", [s.tensor, element], {"axis": s.axis})
-    return Strung(data, s.axis, m.one("concat", [s.lengths, size], {"axis": 0}))
+        place = _position(m, position, length(m, s))
+        before = _part(m, s.lengths, 0, expr(0), place)
+        first = read_size(m, Num(m, m.one("reduce_sum", [before], {"axes": (0,)})))
+    return Strung(_put(m, s.tensor, s.axis, element, first), s.axis, _put(m, s.lengths, 0, size, place))
+
+
+def _put(m: Importer, tensor: str, axis: int, more: str, place: Expr | None) -> str:
+    """`tensor` with `more` on an axis at a place; at the end where it is None."""
+    if place is None:
+        return m.one("concat", [tensor, more], {"axis": axis})
+    before, after = _part(m, tensor, axis, expr(0), place), _part(m, tensor, axis, place, m.shape(tensor)[axis])
+    return m.one("concat", [before, more, after], {"axis": axis})
 
 
 def erased(m: Importer, s: Strung, position: Value | None) -> Strung:

@@ -13,6 +13,7 @@ from onnx import parser
 import tatami as tt
 from tatami.api import prepare
 from tatami.core.module import Module
+from tatami.onnx import backend
 from tatami.stages import runner
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -247,6 +248,19 @@ def test_pieces_of_an_open_axis() -> None:
     agree(made, *({"x": x(2, 7), "i": i64(i), "cut": c} for c in cuts for i in (0, 1, -1)))
 
 
+def test_elements_put_and_taken_at_positions_of_the_data() -> None:
+    """Elements of one size and of others, at the front, between and at the end."""
+    made = model(
+        """g (float[N, 3] x, float[1, 3] e, float[2, 3] f, int64 i) => (float[A, 3] y, float[B, 3] z, float[C, 3] w) {
+            s = SplitToSequence <axis = 0> (x, one) t = SequenceInsert (s, e, i) y = ConcatFromSequence <axis = 0> (t)
+            u = SequenceInsert (s, f, i) z = ConcatFromSequence <axis = 0> (u)
+            v = SequenceErase (u, i) w = ConcatFromSequence <axis = 0> (v)
+        }""",
+        one=i64(1),
+    )
+    agree(made, *({"x": x(3, 3), "e": x(1, 3), "f": x(2, 3), "i": i64(i)} for i in (0, 2, -1)))
+
+
 def test_a_loop_over_a_sequence_of_open_length() -> None:
     made = model(
         """g (float[N, 3] x) => (float[1, 3] y) {
@@ -326,3 +340,20 @@ def test_the_inside_of_a_body_is_compiled_once() -> None:
     for t in (3, 30):
         function(x=x(2), trip=i64(t))
     assert set(function.compilation.stages["execution"].programs) == programs and len(programs) <= 3
+
+
+def test_a_sequence_of_open_length_goes_out() -> None:
+    """The backend gives lists, whatever the length and the sizes of the elements."""
+    made = model(
+        """g (float[N, 3] x, int64[P] cut) => (seq(float[1, 3]) rows, seq(float[K, 3]) pieces) {
+            rows = SplitToSequence <axis = 0> (x, one) pieces = SplitToSequence <axis = 0> (x, cut)
+        }""",
+        one=i64(1),
+    )
+    prepared = backend.prepare(made)
+    for given in ({"x": x(4, 3), "cut": i64([1, 3])}, {"x": x(2, 3), "cut": i64([2, 0])}):
+        for got, wanted in zip(prepared.run(given), oracle(made, given), strict=True):
+            assert isinstance(got, list) and len(got) == len(wanted)
+            for a, b in zip(got, wanted, strict=True):
+                np.testing.assert_array_equal(a, b)
+    assert len(prepared.programs) == 1

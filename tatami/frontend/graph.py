@@ -23,7 +23,7 @@ from tatami.core.bounds import settled_size
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import IntoExpr, expr, free_vars
+from tatami.core.expr import Expr, IntoExpr, expr, free_vars, var
 from tatami.core.module import Module
 from tatami.core.ops import highest, lowest
 from tatami.core.scalar import scalar
@@ -257,6 +257,12 @@ class Graph(Makers, Kernels):
         names = tuple(named(n, "loop") for n in new)
         attrs = {"body": name, "carried": carried, "trip": size, "size": symbol, "new": names}
         return self.op("loop", count, condition, *state, *invariants, **attrs)
+
+    def sizes_of(self, *numbers: Tensor) -> tuple[Expr, ...]:
+        """Integers of rank 0 as sizes that shapes may use; read together when the program runs, and never negative."""
+        names = tuple(self.fresh_size("extent") for _ in numbers)
+        self.op("extents", *numbers, new=names)
+        return tuple(map(var, names))
 
     def fresh_size(self, stem: str = "S") -> str:
         """A size symbol that the module does not use yet."""

@@ -11,7 +11,7 @@ from tatami.core.expr import ONE, Expr, ceildiv, expr
 from tatami.frontend.ir import TensorType
 from tatami.onnx import strung
 from tatami.onnx.arithmetic import Num, size_of
-from tatami.onnx.data_sizes import data_numbers, read_size
+from tatami.onnx.data_sizes import data_numbers, read_size, read_sizes
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, known_number, unsupported
@@ -169,7 +169,7 @@ def _split_by_sizes(m: Importer, n: OnnxNode, x: str, axis: int) -> Value:
             if not m.reads_sizes:
                 raise data_dependent(m, n, "split", 1)
             return Value(strung=Strung(x, axis, m.cast(m.data(value), DType.i64)))
-        sizes = tuple(read_size(m, c) for c in counts)
+        sizes = read_sizes(m, counts)
     return Value(items=_parts(m, x, axis, sizes))
 
 

@@ -14,7 +14,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, expr
 from tatami.frontend.ir import TensorType
 from tatami.onnx.arithmetic import Num, size_of
-from tatami.onnx.data_sizes import read_position, read_size
+from tatami.onnx.data_sizes import read_position, read_size, read_sizes
 from tatami.onnx.importer import Importer
 from tatami.onnx.operands import unsupported
 from tatami.onnx.values import Strung, Value
@@ -81,8 +81,9 @@ def _ends(m: Importer, s: Strung, place: str) -> tuple[Expr, Expr]:
     """Where an element of a ragged sequence begins and ends."""
     before = Num(m, m.one("cumsum", [s.lengths], {"axis": 0}))
     size = Num(m, m.one("take", [s.lengths, place], {"axis": 0}))
-    first = read_size(m, Num(m, m.one("take", [before.tensor, place], {"axis": 0})) - size)
-    return first, first + read_size(m, size)
+    last = Num(m, m.one("take", [before.tensor, place], {"axis": 0}))
+    first, width = read_sizes(m, [last - size, size])
+    return first, first + width
 
 
 def _part(m: Importer, tensor: str, axis: int, first: Expr, last: Expr) -> str:

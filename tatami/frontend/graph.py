@@ -255,7 +255,7 @@ class Graph(Makers, Kernels):
         symbol = self.fresh_size("T") if scans and size is None else None
         carried = len(state)
         names = tuple(named(n, "loop") for n in new)
-        attrs = {"body": name, "carried": carried, "trip": size, "size": symbol, "new": names}
+        attrs: dict[str, Any] = {"body": name, "carried": carried, "trip": size, "size": symbol, "new": names}
         return self.op("loop", count, condition, *state, *invariants, **attrs)
 
     def sizes_of(self, *numbers: Tensor) -> tuple[Expr, ...]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import tatami as tt
 from tatami.core.diagnostic import TatamiError

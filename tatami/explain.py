@@ -226,7 +226,11 @@ def _steps(compilation: Compilation) -> Iterator[str]:
             yield ""
             yield f"steps of {program} that are not kernels"
         for s in steps:
-            yield f"  {s.name}: {s.kind} {', '.join(s.targets)}"
+            found = f", finds {', '.join(s.new_symbols)}" if s.new_symbols else ""
+            yield f"  {s.name}: {s.kind} {', '.join(s.targets)}{found}"
+        waits = sum(bool(s.new_symbols) for s in steps)
+        if waits:
+            yield f"  synchronisations: {waits}{' a run' if program == 'main' else ' each time it is called'}"
 
 
 def _joined(compilation: Compilation) -> Iterator[str]:

@@ -239,6 +239,15 @@ def sized_by_data(name, m, x):
     return x.unsqueeze((0,)).expand((count.as_size(), *x.shape)).max(0)
 
 
+@step("extents")
+def sized_twice_by_data(name, m, x):
+    if x.dtype in (F.bool, F.bf16, F.fp16) or m.is_empty(x):
+        return None
+    count = m.exact(x).abs().max().cast(F.i64)
+    rows, columns = m.g.sizes_of(count.clamp(1, 4), count.clamp(2, 3))
+    return x.unsqueeze((0, 1)).expand((rows, columns, *x.shape)).max((0, 1))
+
+
 @step("non_max_suppression")
 def boxes(name, m, x):
     n = expr(m.r.choice([1, 5, 9]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
-from tatami.core.expr import Expr, evaluate, expr, free_vars, sole_extreme, substitute
+from tatami.core.expr import Expr, Shape, evaluate, expr, free_vars, sole_extreme, substitute
 from tatami.core.signature import Equation, Signature, symbols
 
 
@@ -97,6 +97,35 @@ def check_new_sizes(signature: Signature, new: Collection[str], sizes: Mapping[s
     faults = check_assumptions(Signature(assumptions=touched), sizes)
     if faults:
         raise TatamiError(*faults)
+
+
+def bind_results(
+    shapes: Sequence[Shape], results: Sequence[tuple[int, ...]], new: Collection[str], sizes: dict[str, int]
+) -> None:
+    """Read the values of `new` off the shapes of results; a symbol of several axes has the value of the first."""
+    found: set[str] = set()
+    for shape, result in zip(shapes, results):
+        for size, actual in zip(shape, result):
+            name = size.as_name()
+            if name is not None and name in new and name not in found:
+                sizes[name] = actual
+                found.add(name)
+
+
+def bind_loop_results(
+    shapes: Sequence[Shape],
+    states: Sequence[tuple[int, ...]],
+    rows: Sequence[tuple[int, ...] | None],
+    turns: int,
+    new: Collection[str],
+    sizes: dict[str, int],
+) -> None:
+    """As `bind_results` for a loop: its last `states`, then `rows` stacked (None: it never turned). What only a turn would
+    have told is 0 then."""
+    actual = [*states, *((turns, *row) if row is not None else (turns,) for row in rows)]
+    bind_results(shapes, actual, new, sizes)
+    for name in new:
+        sizes.setdefault(name, 0)
 
 
 def equation_symbols(equation: Equation) -> frozenset[str]:

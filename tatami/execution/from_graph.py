@@ -18,7 +18,7 @@ from tatami.core.signature import Output
 from tatami.execution.ir import BufferInfo, Call, Copy, ExecutionPlan, If, Instruction, Loop, Op, Operation
 from tatami.execution.waves import order
 from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.ops_control import bound_sizes
+from tatami.frontend.ops_control import bound_sizes, call_inputs
 
 
 def from_graph(frontend: Module[Graph]) -> Module[ExecutionPlan]:
@@ -116,7 +116,8 @@ class _Planner:
             case "loop":
                 body, carried = node.attrs["body"], int(node.attrs["carried"])
                 sizes = self._sizes(node, (body,))
-                return Loop(body, carried, len(node.outputs) - carried, sizes, new)
+                varying = self._varying(node, body)
+                return Loop(body, carried, len(node.outputs) - carried, sizes, new, varying)
             case _:
                 return Op(node.op, copy.deepcopy(node.attrs), new)
 
@@ -137,6 +138,12 @@ class _Planner:
         for name in graphs:
             sizes = {**bound_sizes(node, name, self._type_of, self.module), **sizes}
         return sizes
+
+    def _varying(self, node: Node, body: str) -> tuple[str, ...]:
+        """The body's symbols that the shapes of its operands decide, but in every turn anew."""
+        ports = call_inputs(self.module.programs[body], self.module.constants)
+        decided = {n for p in ports for s in p.shape for n in free_vars(s)}
+        return tuple(sorted(decided - self._sizes(node, (body,)).keys()))
 
     def _type_of(self, tensor: str) -> TensorType:
         port = self.graph.signature.input(tensor)

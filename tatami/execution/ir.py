@@ -126,6 +126,8 @@ class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag=
     scanned: int
     sizes: dict[str, Expr] = {}
     new_symbols: tuple[str, ...] = ()
+    varying: tuple[str, ...] = ()
+    """The body's symbols that have another value each turn: found from the shapes of its arguments."""
 
 
 class Host(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="host"):

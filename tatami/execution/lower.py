@@ -329,7 +329,7 @@ class _Lowering:
             case "if":
                 op = If(step.targets[0], step.targets[1], sizes, new)
             case "loop":
-                op = Loop(step.targets[0], _carried(step), len(step.outputs) - _carried(step), sizes, new)
+                op = Loop(step.targets[0], _carried(step), len(step.outputs) - _carried(step), sizes, new, _varying(step))
         return Instruction(op, arguments, outputs, step.name)
 
     def _callee(self, step: Step, target: str) -> Program:
@@ -350,7 +350,7 @@ class _Lowering:
 
     def _complete(self, step: Step, sizes: dict[str, Expr], callee: Program, arguments: tuple[str, ...]) -> None:
         """Decide the callee's size symbols from the shapes of its arguments where the step does not."""
-        given = set(step.sizes)
+        given = {*step.sizes, *_varying(step)}
         ports = [p for p in callee.signature.inputs if not self._is_pooled(p)]
         for port, name in zip(ports, arguments):
             if name not in self.buffers or len(self.buffers[name].shape) != len(port.shape):
@@ -368,6 +368,8 @@ class _Lowering:
                     )
         mine = set(symbols(self.program.signature))
         for symbol in symbols(callee.signature):
+            if symbol in given:
+                continue
             if symbol not in sizes and symbol in mine:
                 sizes[symbol] = var(symbol)
             elif symbol not in sizes and symbol in callee.signature.defaults:
@@ -383,6 +385,13 @@ def _carried(step: Step) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= len(step.outputs):
         raise fail("InvalidExecution", step.name, f"a loop that carries {value!r} values", "give the number of carried values")
     return value
+
+
+def _varying(step: Step) -> tuple[str, ...]:
+    value = step.attrs.get("varying", [])
+    if not isinstance(value, list) or not all(isinstance(s, str) for s in value):
+        raise fail("InvalidExecution", step.name, f"a loop whose varying sizes are {value!r}", "give a list of size symbols")
+    return tuple(map(str, value))
 
 
 def size_of(buffer: BufferInfo) -> Expr:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tatami.core.binding import bind_sizes, check_new_sizes
+from tatami.core.binding import bind_loop_results, bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import evaluate
 from tatami.core.module import Module
@@ -259,8 +259,9 @@ class _Run:
             for column, value in zip(rows, results[1 + op.carried :]):
                 column.append(value)
             iteration += 1
-        if op.new_symbols:
-            self.sizes[op.new_symbols[0]] = iteration
+        shapes = [self.info[id].shape for id in ins.outputs]
+        first = [np.shape(column[0]) if column else None for column in rows]
+        bind_loop_results(shapes, [np.shape(s) for s in state if s is not None], first, iteration, op.new_symbols, self.sizes)
         stacked: list[Array] = []
         for id, column in zip(ins.outputs[op.carried :], rows):
             b = self.info[id]

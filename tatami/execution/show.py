@@ -98,9 +98,10 @@ def _instruction(ins: Instruction) -> str:
         case Call(program=program):
             return f"{left} = call {program}({arguments}){_named(ins.op.sizes)}{_new(ins.op.new_symbols)}"
         case If(then=then, otherwise=otherwise):
-            return f"{left} = if {ins.inputs[0]} {then} else {otherwise} ({', '.join(ins.inputs[1:])}){_named(ins.op.sizes)}"
+            return f"{left} = if {ins.inputs[0]} {then} else {otherwise} ({', '.join(ins.inputs[1:])}){_named(ins.op.sizes)}{_new(ins.op.new_symbols)}"
         case Loop(body=body, carried=carried, scanned=scanned):
-            return f"{left} = loop {body}({arguments}) carried {carried} scanned {scanned}{_named(ins.op.sizes)}"
+            sizes = f"{_named(ins.op.sizes)}{''.join(f' {s} varies' for s in ins.op.varying)}{_new(ins.op.new_symbols)}"
+            return f"{left} = loop {body}({arguments}) carried {carried} scanned {scanned}{sizes}"
         case Host(routine=routine, new_symbols=new):
             return f"{left} = host {routine}({arguments}){_new(new)}"
         case Copy():

@@ -508,7 +508,7 @@ def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, B
             out.append(_fault(where, "the first value of a loop body is its condition, a bool", "let the body give one"))
     elif len(ins.outputs) != len(results):
         out.append(_fault(where, f"{len(ins.outputs)} values from a program that gives {len(results)}", "take each output"))
-    given = getattr(ins.op, "sizes", {})
+    given = {*getattr(ins.op, "sizes", {}), *getattr(ins.op, "varying", ())}
     found = {s for i in callee.instructions for s in operation_symbols(i.op)}
     for symbol in symbols(callee.signature):
         if symbol not in given and symbol not in found:

@@ -156,7 +156,7 @@ def _symbols(info: dict[str, BufferInfo], ins: Instruction) -> set[str]:
     out: set[str] = set()
     for name in (*ins.inputs, *ins.outputs):
         if name in info:
-            out |= free_vars(info[name].elements)
+            out |= free_vars(info[name].elements).union(*map(free_vars, info[name].shape))
     for size in operation_sizes(ins.op):
         out |= free_vars(size)
     return out | _named_in_attributes(ins.op)

@@ -23,7 +23,7 @@ from tatami.core.bounds import settled_size
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import IntoExpr, expr, free_vars
+from tatami.core.expr import Expr, IntoExpr, expr, free_vars, var
 from tatami.core.module import Module
 from tatami.core.ops import highest, lowest
 from tatami.core.scalar import scalar
@@ -43,6 +43,7 @@ from tatami.frontend.graph_place import caller
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import Site
 from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
+from tatami.frontend.result_sizes import found_symbols
 
 if TYPE_CHECKING:
     import numpy as np
@@ -215,11 +216,24 @@ class Graph(Makers, Kernels):
         if not isinstance(given, Mapping):
             raise fail("InvalidAttribute", caller(), f"sizes are {given!r}", 'give a mapping: {"N": 4}')
         values = {named(k, "call"): size_expr(v, "call") for k, v in given.items()}
-        return self.op("call", *operands, graph=_graph_name(graph), sizes=values)
+        new = self._found_sizes(_graph_name(graph))
+        return self.op("call", *operands, graph=_graph_name(graph), sizes=values, new=new)
 
-    def cond(self, condition: Tensor, then: Graph | str, otherwise: Graph | str, *operands: Tensor) -> Any:
-        """`then` or `otherwise` over the same operands."""
-        return self.op("if", condition, *operands, then=_graph_name(then), otherwise=_graph_name(otherwise))
+    def _found_sizes(self, graph: str) -> tuple[str, ...]:
+        """A name for each size of a graph's results that its own nodes find."""
+        if graph not in self.root._graphs:
+            return ()
+        callee = self.root._graphs[graph].graph()
+        found = found_symbols(callee)
+        open_ = dict.fromkeys(s for o in callee.signature.outputs for s in o.shape if not found.isdisjoint(free_vars(s)))
+        return tuple(self.fresh_size() for _ in open_)
+
+    def cond(
+        self, condition: Tensor, then: Graph | str, otherwise: Graph | str, *operands: Tensor, new: Sequence[str] = ()
+    ) -> Any:
+        """`then` or `otherwise` over the same operands. `new`: symbols for the sizes that the two give differently."""
+        names = tuple(named(n, "cond") for n in new)
+        return self.op("if", condition, *operands, then=_graph_name(then), otherwise=_graph_name(otherwise), new=names)
 
     def loop(
         self,
@@ -229,8 +243,10 @@ class Graph(Makers, Kernels):
         *,
         trip: IntoExpr | Tensor | None = None,
         condition: Tensor | None = None,
+        new: Sequence[str] = (),
     ) -> Any:
-        """`body` again and again; see the `loop` operation. `trip`: a size, or a rank-0 i64 tensor."""
+        """`body` again and again; see the `loop` operation. `trip`: a size, or a rank-0 i64 tensor. `new`: symbols for the
+        sizes of the last state that the body changes, and for those of scan outputs that it finds."""
         state, invariants = listed(state, "loop"), listed(invariants, "loop")
         size = None if trip is None or condition is not None or isinstance(trip, Tensor) else size_expr(trip, "loop")
         count = trip if isinstance(trip, Tensor) or trip is None else self.size_of(trip)
@@ -238,7 +254,15 @@ class Graph(Makers, Kernels):
         scans = name in self.root._graphs and len(self.root._graphs[name]._updates) > 1 + len(state)
         symbol = self.fresh_size("T") if scans and size is None else None
         carried = len(state)
-        return self.op("loop", count, condition, *state, *invariants, body=name, carried=carried, trip=size, size=symbol)
+        names = tuple(named(n, "loop") for n in new)
+        attrs: dict[str, Any] = {"body": name, "carried": carried, "trip": size, "size": symbol, "new": names}
+        return self.op("loop", count, condition, *state, *invariants, **attrs)
+
+    def sizes_of(self, *numbers: Tensor) -> tuple[Expr, ...]:
+        """Integers of rank 0 as sizes that shapes may use; read together when the program runs, and never negative."""
+        names = tuple(self.fresh_size("extent") for _ in numbers)
+        self.op("extents", *numbers, new=names)
+        return tuple(map(var, names))
 
     def fresh_size(self, stem: str = "S") -> str:
         """A size symbol that the module does not use yet."""

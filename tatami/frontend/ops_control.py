@@ -7,6 +7,7 @@ The operands of a call are the callee's inputs in signature order, without those
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -14,9 +15,18 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv, free_vars, substitute, var
 from tatami.core.module import Module
-from tatami.core.signature import Equation, Input
+from tatami.core.signature import Equation, Input, Output
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, text, want
+from tatami.frontend.result_sizes import (
+    Bound,
+    NewSizes,
+    called_types,
+    found_symbols,
+    joined_types,
+    last_states,
+    varying_symbols,
+)
 
 CALLEES = {"call": ("graph",), "if": ("then", "otherwise"), "loop": ("body",)}
 """The attributes that name other graphs, by operation."""
@@ -25,13 +35,17 @@ CALLEES = {"call": ("graph",), "if": ("then", "otherwise"), "loop": ("body",)}
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     graph: str
     sizes: dict[str, Expr] = {}
+    new: tuple[str, ...] = ()
+    """Names for the sizes of results that only a run tells (`result_sizes`)."""
 
 
-class If(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class If(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Operands: the condition (bool, rank 0), then what both branches take."""
 
     then: str
     otherwise: str
+    new: tuple[str, ...] = ()
+    """Names for the sizes of results that only a run tells: those that the branches give differently among them."""
 
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -40,6 +54,7 @@ class Loop(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     The body takes (iteration i64, condition bool, state.., invariants..) and gives (condition bool, state.., scan..).
     Results: the last state, then each scan output stacked on a new first axis, of size `trip` or the new symbol `size`.
+    A state whose size the body declares as a symbol may have another size each turn; rows of a scan output may not.
     """
 
     body: str
@@ -48,6 +63,8 @@ class Loop(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Number of iterations when it is a size and the condition never ends the loop."""
     size: str | None = None
     """Otherwise: the symbol that will hold the number of iterations; needed for scan outputs."""
+    new: tuple[str, ...] = ()
+    """Names for the other sizes of results that only a run tells."""
 
 
 def call_inputs(graph: Graph, constants: Collection[str]) -> list[Input]:
@@ -122,7 +139,7 @@ def bind_sizes(
 
 
 def bound_sizes(node: Node, name: str, type_of: Callable[[str], TensorType], module: Module[Graph]) -> dict[str, Expr]:
-    """The symbols of the callee `name` in terms of the graph that holds the call `node`."""
+    """The symbols of the callee `name` in terms of the graph that holds the call `node`, without those that vary."""
     lead = {"call": 0, "if": 1, "loop": 2}[node.op]
     types = [type_of(i) for i in node.inputs[lead:] if i]
     if node.op == "loop":
@@ -130,7 +147,9 @@ def bound_sizes(node: Node, name: str, type_of: Callable[[str], TensorType], mod
     sizes = {s: expr(e) for s, e in (node.attrs.get("sizes") or {}).items()} if node.op == "call" else {}
     site = Site(node.name, module.programs, module.constants)
     graph = callee(name, site)
-    return bind_sizes(graph, call_inputs(graph, module.constants), types, sizes, site)[0]
+    bound, _ = bind_sizes(graph, call_inputs(graph, module.constants), types, sizes, site)
+    varying = turning_sizes(graph, int(node.attrs["carried"]), bound, site) if node.op == "loop" else ()
+    return {s: e for s, e in bound.items() if s not in varying}
 
 
 def _solved(wanted: Expr, given: Expr, bound: dict[str, Expr], bare: bool) -> tuple[str, Expr] | None:
@@ -150,21 +169,46 @@ def _solved(wanted: Expr, given: Expr, bound: dict[str, Expr], bare: bool) -> tu
     return name, floordiv(given - at_zero, expr(slope))
 
 
-def result_types(graph: Graph, bound: dict[str, Expr]) -> tuple[TensorType, ...]:
-    return tuple(TensorType(o.dtype, tuple(substitute(s, bound) for s in o.shape)) for o in graph.signature.outputs)
+def turning_sizes(body: Graph, carried: int, bound: dict[str, Expr], site: Site) -> frozenset[str]:
+    """The symbols of a loop body that have another value each turn."""
+    states, results = _states(body, carried, site)
+    found = varying_symbols(states, results, Bound(bound, found_symbols(body)))
+    if found is None:
+        before = tuple(TensorType(s.dtype, tuple(substitute(e, bound) for e in s.shape)) for s in states)
+        after = tuple(TensorType(r.dtype, tuple(substitute(e, bound) for e in r.shape)) for r in results)
+        raise fail(
+            "BroadcastMismatch",
+            site.at,
+            f"loop state changes from {_types(before)} to {_types(after)}",
+            "keep dtype and rank of the state, and declare the body's sizes that change as symbols",
+        )
+    return found
 
 
-def call_types(name: str, types: list[TensorType], sizes: dict[str, Expr], site: Site) -> tuple[TensorType, ...]:
+def _states(body: Graph, carried: int, site: Site) -> tuple[list[Input], tuple[Output, ...]]:
+    """The body's state as it comes in and as it goes out."""
+    return call_inputs(body, site.constants)[2 : 2 + carried], body.signature.outputs[1 : 1 + carried]
+
+
+def count_new(op: str, attrs: Any, operands: Operands, site: Site) -> int:
+    """How many names `new` has to give."""
+    found = NewSizes((), site, unlimited=True)
+    _INFER[op](attrs, operands, site, found)
+    return len(found.given)
+
+
+def _called(name: str, types: list[TensorType], sizes: dict[str, Expr], site: Site) -> tuple[Graph, Bound]:
     graph = callee(name, site)
-    bound, _ = bind_sizes(graph, call_inputs(graph, site.constants), types, sizes, site)
-    return result_types(graph, bound)
+    sizes, _ = bind_sizes(graph, call_inputs(graph, site.constants), types, sizes, site)
+    return graph, Bound(sizes, found_symbols(graph))
 
 
-def _call(attrs: Call, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    return call_types(attrs.graph, need(operands), attrs.sizes, site)
+def _call(attrs: Call, operands: Operands, site: Site, new: NewSizes) -> tuple[TensorType, ...]:
+    graph, bound = _called(attrs.graph, need(operands), attrs.sizes, site)
+    return called_types(graph.signature.outputs, bound, new, "the called graph finds the size {} of a result when it runs")
 
 
-def _if(attrs: If, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+def _if(attrs: If, operands: Operands, site: Site, new: NewSizes) -> tuple[TensorType, ...]:
     types = need(operands)
     want(
         types[0].dtype == DType.bool and not types[0].shape,
@@ -173,19 +217,12 @@ def _if(attrs: If, operands: Operands, site: Site) -> tuple[TensorType, ...]:
         site,
         "UnsupportedDType",
     )
-    yes = call_types(attrs.then, types[1:], {}, site)
-    no = call_types(attrs.otherwise, types[1:], {}, site)
-    want(
-        yes == no,
-        f"the branches give {_types(yes)} and {_types(no)}",
-        "make both branches give the same dtypes and shapes",
-        site,
-        "BroadcastMismatch",
-    )
-    return yes
+    yes, at_yes = _called(attrs.then, types[1:], {}, site)
+    no, at_no = _called(attrs.otherwise, types[1:], {}, site)
+    return joined_types(yes.signature.outputs, no.signature.outputs, (at_yes, at_no), new)
 
 
-def _loop(attrs: Loop, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+def _loop(attrs: Loop, operands: Operands, site: Site, new: NewSizes) -> tuple[TensorType, ...]:
     want(len(operands) >= 2 + attrs.carried, "loop operands", "give trip count, condition (or '') and all state", site)
     trip, condition, *rest = operands
     if trip is not None:
@@ -200,37 +237,49 @@ def _loop(attrs: Loop, operands: Operands, site: Site) -> tuple[TensorType, ...]
             site,
             "UnsupportedDType",
         )
-    types = need(rest)
-    results = call_types(attrs.body, [TensorType(DType.i64, ()), TensorType(DType.bool, ()), *types], {}, site)
+    types = [TensorType(DType.i64, ()), TensorType(DType.bool, ()), *need(rest)]
+    body, bound = _called(attrs.body, types, {}, site)
+    outputs = body.signature.outputs
     want(
-        len(results) >= 1 + attrs.carried and results[0] == TensorType(DType.bool, ()),
-        f"the loop body gives {_types(results)}",
+        len(outputs) >= 1 + attrs.carried and outputs[0].dtype == DType.bool and not outputs[0].shape,
+        f"the loop body gives {_types(tuple(TensorType(o.dtype, o.shape) for o in outputs))}",
         "give (condition bool, state.., scan..)",
         site,
     )
-    state = results[1 : 1 + attrs.carried]
-    want(
-        state == tuple(types[: attrs.carried]),
-        f"loop state changes from {_types(tuple(types[: attrs.carried]))} to {_types(state)}",
-        "keep dtype and shape of the state",
-        site,
-        "BroadcastMismatch",
-    )
-    scans = results[1 + attrs.carried :]
+    varying = turning_sizes(body, attrs.carried, dict(bound.sizes), site)
+    states = last_states(*_states(body, attrs.carried, site), bound, varying, new)
+    turning = Bound(bound.sizes, bound.open | varying)
+    scans = called_types(outputs[1 + attrs.carried :], turning, new, "a turn finds the size {} of its scan output")
     if not scans:
-        return state
+        return states
     length = attrs.trip if attrs.trip is not None else None if attrs.size is None else var(attrs.size)
     want(length is not None, "scan outputs of an unknown length", "set `trip`, or name a new `size` symbol", site)
     assert length is not None
-    return (*state, *(TensorType(t.dtype, (length, *t.shape)) for t in scans))
+    return (*states, *(TensorType(t.dtype, (length, *t.shape)) for t in scans))
 
 
 def _types(types: tuple[TensorType, ...]) -> str:
     return ", ".join(f"{t.dtype}{text(t.shape)}" for t in types)
 
 
+_Rule: TypeAlias = Callable[[Any, Operands, Site, NewSizes], tuple[TensorType, ...]]
+_INFER: dict[str, _Rule] = {"call": _call, "if": _if, "loop": _loop}
+
+
+def _with_names(rule: _Rule) -> Callable[[Any, Operands, Site], tuple[TensorType, ...]]:
+    """The type rule of an operation: new sizes have the names of its attribute `new`."""
+
+    def infer(attrs: Any, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+        new = NewSizes(attrs.new, site)
+        types = rule(attrs, operands, site, new)
+        new.done()
+        return types
+
+    return infer
+
+
 CONTROL: tuple[Operation, ...] = (
-    Operation("call", Call, 0, -1, _call, "the results of another graph"),
-    Operation("if", If, 1, -1, _if, "the results of one of two graphs"),
-    Operation("loop", Loop, 2, -1, _loop, "a graph again and again over carried state"),
+    Operation("call", Call, 0, -1, _with_names(_call), "the results of another graph"),
+    Operation("if", If, 1, -1, _with_names(_if), "the results of one of two graphs"),
+    Operation("loop", Loop, 2, -1, _with_names(_loop), "a graph again and again over carried state"),
 )

@@ -136,6 +136,12 @@ class NewSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: str
 
 
+class NewExtents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`new`: a symbol per operand, each new in its graph."""
+
+    new: tuple[str, ...]
+
+
 class Unique(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     size: str
     axis: int | None = None
@@ -351,6 +357,14 @@ def _extent(attrs: NewSize, operands: Operands, site: Site) -> tuple[TensorType,
     return (TensorType(DType.bool, (var(attrs.size), expr(0))),)
 
 
+def _extents(attrs: NewExtents, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    types = need(operands)
+    for x in types:
+        want(x.shape == () and x.dtype.is_int, "the numbers that are sizes", "give integers of rank 0", site)
+    want(len(types) == len(set(attrs.new)), f"{len(attrs.new)} names for {len(types)} sizes", "name each size in `new`", site)
+    return tuple(TensorType(DType.bool, (var(name), expr(0))) for name in attrs.new)
+
+
 def _unique(attrs: Unique, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     n = var(attrs.size)
@@ -454,6 +468,7 @@ INDEXING: tuple[Operation, ...] = (
     Operation("topk", TopK, 1, 1, _topk, "the k largest or smallest in order, and their positions"),
     Operation("nonzero", NewSize, 1, 1, _nonzero, "coordinates of elements that are not 0: [rank, size]"),
     Operation("extent", NewSize, 1, 1, _extent, "an integer of the data as a size: no elements, [size, 0]"),
+    Operation("extents", NewExtents, 1, -1, _extents, "integers of the data as sizes, all at once: [size, 0] for each"),
     Operation("unique", Unique, 1, 1, _unique, "values, first positions, inverse, counts"),
     Operation("non_max_suppression", Nms, 2, 2, _nms, "boxes, scores: kept [batch, class, box] triples"),
     Operation("compress", Compress, 2, 2, _compress, "the slices along an axis where the condition holds"),

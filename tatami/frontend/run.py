@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tatami.core.binding import bind_sizes, check_new_sizes
+from tatami.core.binding import bind_loop_results, bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
@@ -22,7 +22,7 @@ from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import operation
 from tatami.frontend.ops_control import call_inputs
-from tatami.frontend.ops_indexing import Compress, NewSize, Nms, Unique
+from tatami.frontend.result_sizes import found_symbols
 from tatami.frontend.run_contraction import CONTRACTION
 from tatami.frontend.run_elementwise import ELEMENTWISE
 from tatami.frontend.run_indexing import INDEXING
@@ -68,8 +68,7 @@ def run(
 
 def _without_counted(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     """`sizes` without those that nodes of the graph count: their values are results."""
-    found = (attributes(operation(node), node) for node in graph.graph)
-    counted = {attrs.size for attrs in found if isinstance(attrs, NewSize | Unique | Nms | Compress)}
+    counted = found_symbols(graph)
     return {name: value for name, value in sizes.items() if name not in counted}
 
 
@@ -179,8 +178,9 @@ class _Machine:
             for column, value in zip(scans, out[1 + attrs.carried :], strict=True):
                 column.append(value)
             iteration += 1
-        if attrs.size is not None:
-            sizes[attrs.size] = iteration
+        new = {*attrs.new, *(() if attrs.size is None else (attrs.size,))}
+        last = [np.shape(s) for s in state if s is not None]
+        bind_loop_results([t.shape for t in types], last, [np.shape(c[0]) if c else None for c in scans], iteration, new, sizes)
         scope = Scope("loop", args, types, sizes, self.mode)
         stacked = [
             np.stack(column) if column else np.zeros((0, *scope.shape(t.shape[1:])), storage_dtype(t.dtype, self.mode))

@@ -197,7 +197,15 @@ def nonzero(s: Scope, attrs: Any) -> Array:
 
 
 def extent(s: Scope, attrs: Any) -> Array:
-    value = int(s[0])
+    return _sized(s, s[0])
+
+
+def extents(s: Scope, attrs: Any) -> tuple[Array, ...]:
+    return tuple(_sized(s, s[k]) for k in range(len(attrs.new)))
+
+
+def _sized(s: Scope, number: Array) -> Array:
+    value = int(number)
     if value < 0:
         raise fail("HostFault", s.at, f"{value} is no size", "give a number that is not negative")
     return np.zeros((value, 0), np.bool_)
@@ -341,6 +349,7 @@ INDEXING: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
     "topk": topk,
     "nonzero": nonzero,
     "extent": extent,
+    "extents": extents,
     "unique": unique,
     "non_max_suppression": non_max_suppression,
     "compress": compress,

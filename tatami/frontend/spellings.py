@@ -56,6 +56,7 @@ SPELLINGS: dict[str, str] = {
     "size": 'g.size_of("2*N")',
     "full": "g.zeros((3, 4))",
     "extent": "i[0].as_size()",
+    "extents": "g.sizes_of(i[0], i[1])",
     "iota": 'g.arange("N")',
     "eye": 'g.eye("N")',
     "rand_u32": "g.rand_u32((3, 4), k)",

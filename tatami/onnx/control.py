@@ -1,4 +1,4 @@
-"""If, Loop and Scan: branches and bodies become graphs of the module; what they read from outside becomes operands."""
+"""If and Scan. Branches become graphs of the module; a branch that is known to be taken is written in place."""
 
 from __future__ import annotations
 
@@ -7,100 +7,30 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx
 
+from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars
-from tatami.core.signature import Input, Output, Signature
-from tatami.frontend.ir import Graph, TensorType
-from tatami.onnx.definitions import name_of, stored_in
+from tatami.core.expr import free_vars
+from tatami.core.signature import Input
+from tatami.frontend.ir import TensorType
+from tatami.onnx.graphs_inside import (
+    bind_symbols,
+    child,
+    deciding_sizes,
+    emit_call,
+    finish,
+    found_sizes,
+    import_body,
+    inline,
+    port,
+    rank_0,
+)
 from tatami.onnx.importer import Importer
+from tatami.onnx.loops import loop
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
+from tatami.onnx.structures import Structure, converted, joined, rebuilt, structure_of, tensors_of
 from tatami.onnx.values import Value
-
-MAX_NESTING = 10
-MAX_UNROLLED = 64
-"""Iterations of a loop whose state is no tensor of one shape; such a loop is written out."""
-
-
-def child(m: Importer, stem: str, captures: dict[str, str] | None = None) -> Importer:
-    """An importer of a graph inside `m`."""
-    around, level = m.parent, 1
-    while around is not None:
-        around, level = around.parent, level + 1
-    if level > MAX_NESTING:
-        raise fail("RecursionDepth", m.site, f"graphs inside graphs more than {MAX_NESTING} deep", "flatten the model")
-    name = f"{stem}{len(m.graphs)}"
-    while name in m.graphs:
-        name += "_"
-    m.graphs[name] = Graph(Signature(), {}, ())  # the name is taken
-    return Importer(
-        m.opset, m.functions, m, {} if captures is None else captures, m.depth, m.constants, m.graphs, name=name, site=m.site,
-        beside=m.beside,
-    )  # fmt: skip
-
-
-def import_body(inner: Importer, graph: onnx.GraphProto, operands: Sequence[Value]) -> list[Value]:
-    """The values of a branch or body whose inputs are `operands`."""
-    from tatami.onnx.import_node import import_nodes
-
-    inner.values.update({name_of(t): Value(array=inner.array(t)) for t in stored_in(graph)})
-    inner.values.update({port.name: v for port, v in zip(graph.input, operands, strict=False)})
-    import_nodes(inner, graph.node)
-    return [inner.value(port.name) for port in graph.output]
-
-
-def inline(m: Importer, graph: onnx.GraphProto, operands: Sequence[Value]) -> list[Value]:
-    """The nodes of a branch or body in place: it reads the names around it."""
-    saved = m.values
-    m.values = dict(saved)
-    try:
-        return import_body(m, graph, operands)
-    finally:
-        m.values = saved
-
-
-def port(inner: Importer, stem: str, kind: TensorType, inputs: list[Input]) -> Value:
-    """A new input of a graph."""
-    name = f"{stem}{len(inputs)}"
-    inner.tensors[name] = kind
-    inputs.append(Input(name, kind.dtype, kind.shape))
-    return inner.result(name)
-
-
-def finish(m: Importer, inner: Importer, inputs: Sequence[Input], results: Sequence[str]) -> None:
-    """Put the graph of `inner` into the module. Operands: `inputs`, then the captures."""
-    made = {o for n in inner.nodes for o in n.outputs}
-    names: list[str] = []
-    for tensor in results:
-        names.append(inner.one("identity", [tensor]) if tensor not in made or tensor in names else tensor)
-    _bind_symbols(m, inner, inputs)
-    captured = []
-    for outer, name in inner.captures.items():
-        kind = m.tensors[outer]
-        inner.tensors[name] = kind
-        captured.append(Input(name, kind.dtype, kind.shape))
-    outputs = tuple(Output(t, inner.dtype(t), inner.shape(t)) for t in names)
-    signature = Signature((*inputs, *captured, *inner.inputs), outputs, tuple(inner.equations))
-    m.graphs[inner.name] = Graph(signature, dict(inner.tensors), tuple(inner.nodes))
-
-
-def _bind_symbols(m: Importer, inner: Importer, inputs: Sequence[Input]) -> None:
-    """Every size symbol the graph uses is the size of an operand: capture a tensor that has it where none does."""
-    shapes = [i.shape for i in inputs] + [m.tensors[outer].shape for outer in inner.captures]
-    bound = {s.as_name() for shape in shapes for s in shape}
-    used = {v for kind in inner.tensors.values() for s in kind.shape for v in free_vars(s)}
-    for node in inner.nodes:
-        if node.op == "size":
-            used |= {v for v in _all_symbols(m) if v in str(node.attrs)}
-    for symbol in sorted(used - bound):
-        holder = next((t for t, k in m.tensors.items() if any(s.as_name() == symbol for s in k.shape)), None)
-        if holder is not None:
-            inner.capture(holder)
-
-
-def _all_symbols(m: Importer) -> set[str]:
-    return {v for kind in m.tensors.values() for s in kind.shape for v in free_vars(s)}
 
 
 def _if(m: Importer, n: OnnxNode) -> list[Value]:
@@ -108,100 +38,54 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
     known = m.known(condition)
     if known is not None:
         return inline(m, n.attr("then_branch" if bool(np.asarray(known).reshape(-1)[0]) else "else_branch"), [])
-    captures: dict[str, str] = {}
-    branches = []
-    for attribute in ("then_branch", "else_branch"):
-        inner = child(m, "branch", captures)
-        values = import_body(inner, n.attr(attribute), [])
-        if any(v.items is not None or v.absent for v in values):
-            raise data_dependent(m, n, "which branch gives a sequence or an optional value", 0)
-        branches.append((inner, [inner.data(v) for v in values]))
-    for inner, _ in branches:
-        _bind_symbols(m, inner, [])
-    for inner, results in branches:
-        finish(m, inner, [], results)
-    flag = rank_0(m, m.data(condition))
-    attrs = {"then": branches[0][0].name, "otherwise": branches[1][0].name}
-    return [m.result(t) for t in m.emit("if", [flag, *captures], attrs)]
-
-
-def rank_0(m: Importer, tensor: str) -> str:
-    return m.one("reshape", [tensor], {"shape": ()}) if m.shape(tensor) else tensor
-
-
-def _loop(m: Importer, n: OnnxNode) -> list[Value]:
-    body: onnx.GraphProto = n.attr("body")
-    trip = m.known(m.value(n.inputs[0])) if n.has(0) else None
-    start = m.known(m.value(n.inputs[1])) if n.has(1) else np.array(True)
-    state = [m.value(i) for i in n.inputs[2:]]
-    count = None if trip is None else int(np.asarray(trip).reshape(-1)[0])
-    written_out = count is not None and start is not None and count <= MAX_UNROLLED
-    if any(v.items is not None or v.absent for v in state):
-        if not written_out:
-            raise _length_needed(m, n, count)
-        return _unroll(m, n, body, count or 0, bool(np.asarray(start).reshape(-1)[0]), state)
-    marks = len(m.nodes), set(m.graphs), dict(m.captures)
     try:
-        return _as_loop(m, n, body, state)
+        return _as_branches(m, n, condition)
     except TatamiError as error:
-        if not written_out:
-            needed = _length_needed(m, n, count)
-            raise needed if "inputs" in needed.diagnostics[0].details else error from None
-        del m.nodes[marks[0] :]
-        for name in set(m.graphs) - marks[1]:
-            del m.graphs[name]
-        return _unroll(m, n, body, count or 0, bool(np.asarray(start).reshape(-1)[0]), state)
+        if any("inputs" in d.details or "sizes" in d.details for d in error.diagnostics):
+            raise
+        sizes = deciding_sizes(m, m.data(condition))
+        if sizes:
+            why = f"If: its branches do not fit together ({error.diagnostics[0].why}), and which one is taken follows from {', '.join(sizes)}"
+            how = f"fix {', '.join(sizes)} by `sizes=` (command line: -D)"
+            raise fail("UnsupportedModel", m.site, why, how, sizes=dump_text(list(sizes)).strip()) from None
+        if condition.ports:
+            raise data_dependent(m, n, "which of two branches of other ranks or kinds is taken", 0) from None
+        raise
 
 
-def _length_needed(m: Importer, n: OnnxNode, count: int | None) -> TatamiError:
-    """Only a loop of a known number of iterations can be written out."""
-    if count is not None and count > MAX_UNROLLED:
-        return unsupported(m, f"a loop of {count} iterations over a sequence", f"loop at most {MAX_UNROLLED} times")
-    return data_dependent(m, n, "how often a loop runs whose body depends on it", 0 if count is None and n.has(0) else 1)
+def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
+    """Both branches as graphs, one of which runs."""
+    captures: dict[str, str] = {}
+    branches = [child(m, "branch", captures) for _ in ("then_branch", "else_branch")]
+    values = [import_body(inner, n.attr(a), []) for inner, a in zip(branches, ("then_branch", "else_branch"), strict=True)]
+    structures = _structures(m, n, branches, values)
+    results = [
+        [t for v, s in zip(made, structures, strict=True) for t in tensors_of(inner, converted(inner, v, s))]
+        for inner, made in zip(branches, values, strict=True)
+    ]
+    for inner in branches:
+        bind_symbols(m, inner, [])
+    for inner, tensors in zip(branches, results, strict=True):
+        finish(m, inner, [], tensors)
+    flag = rank_0(m, m.data(condition))
+    attrs: dict[str, object] = {"then": branches[0].name, "otherwise": branches[1].name}
+    out = iter(emit_call(m, "if", [flag, *captures], attrs))
+    return [rebuilt(m, s, out) for s in structures]
 
 
-def _unroll(m: Importer, n: OnnxNode, body: onnx.GraphProto, count: int, go: bool, state: list[Value]) -> list[Value]:
-    scans: list[list[str]] = [[] for _ in range(len(body.output) - 1 - len(state))]
-    for i in range(count if go else 0):
-        results = inline(m, body, [Value(array=np.array(i, np.int64)), Value(array=np.array(True)), *state])
-        again = m.known(results[0])
-        if again is None:
-            raise unsupported(m, "a loop over a sequence that data ends", "end the loop by its trip count")
-        state = results[1 : 1 + len(state)]
-        for column, value in zip(scans, results[1 + len(state) :], strict=True):
-            column.append(m.data(value))
-        if not bool(np.asarray(again).reshape(-1)[0]):
-            break
-    if any(not column for column in scans):
-        raise unsupported(m, "scan outputs of a loop that never runs", "remove the loop")
-    return [*state, *(m.result(m.one("stack", column, {"axis": 0})) for column in scans)]
-
-
-def _as_loop(m: Importer, n: OnnxNode, body: onnx.GraphProto, state: list[Value]) -> list[Value]:
-    inner = child(m, "body")
-    inputs: list[Input] = []
-    iteration = port(inner, "iteration", TensorType(DType.i64, ()), inputs)
-    condition = port(inner, "condition", TensorType(DType.bool, ()), inputs)
-    tensors = [m.data(v) for v in state]
-    ports = [port(inner, "state", m.tensors[t], inputs) for t in tensors]
-    results = import_body(inner, body, [iteration, condition, *ports])
-    again = inner.known(results[0])
-    ends = again is None or not bool(np.asarray(again).reshape(-1)[0])
-    outputs = [rank_0(inner, inner.data(results[0])), *(inner.data(v) for v in results[1:])]
-    ends = ends and outputs[0] != condition.tensor
-    finish(m, inner, inputs, outputs)
-    count = rank_0(m, m.operand(n, 0)) if n.has(0) else ""
-    flag = m.value(n.inputs[1]) if n.has(1) else None
-    start = m.known(flag) if flag is not None else np.array(True)
-    go = "" if start is not None and bool(np.asarray(start).reshape(-1)[0]) else rank_0(m, m.operand(n, 1))
-    sizes = m.sizes(m.value(n.inputs[0])) if n.has(0) else None
-    trip: Expr | None = sizes[0] if sizes is not None and not ends and not go else None
-    attrs: dict[str, object] = {"body": inner.name, "carried": len(state)}
-    if trip is not None and (trip.as_int() is None or (trip.as_int() or 0) >= 0):
-        attrs["trip"] = trip
-    elif len(outputs) > 1 + len(state):
-        attrs["size"] = m.fresh_size("T")
-    return [m.result(t) for t in m.emit("loop", [count, go, *tensors, *inner.captures], attrs)]
+def _structures(m: Importer, n: OnnxNode, branches: Sequence[Importer], values: Sequence[list[Value]]) -> list[Structure]:
+    """What holds each result of either branch."""
+    found = [found_sizes(inner) for inner in branches]
+    out: list[Structure] = []
+    for pair in zip(*values, strict=True):
+        sides = []
+        for inner, value in zip(branches, pair, strict=True):
+            sides.append((structure_of(inner, value), [inner.tensors[t] for t in tensors_of(inner, value)]))
+        both = joined(sides[0], sides[1], lambda size: not free_vars(size).isdisjoint(found[0] | found[1]))
+        if both is None:
+            raise data_dependent(m, n, "which branch gives a sequence or an optional value", 0)
+        out.append(both)
+    return out
 
 
 def _scan(m: Importer, n: OnnxNode) -> list[Value]:
@@ -247,7 +131,7 @@ def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], tu
     finish(m, inner, inputs, [condition.tensor, *results])
     count = m.one("size", [], {"value": length})
     attrs: dict[str, object] = {"body": inner.name, "carried": len(states), "trip": length}
-    out = m.emit("loop", [count, "", *states, *scanned, *inner.captures], attrs)
+    out = emit_call(m, "loop", [count, "", *states, *scanned, *inner.captures], attrs)
     scans = list(out[len(states) :])
     back = n.attr("scan_output_directions", [0] * len(scans))
     places = n.attr("scan_output_axes", [0] * len(scans))
@@ -260,4 +144,4 @@ def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], tu
     return [*out[: len(states)], *scans]
 
 
-CONTROL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"If": _if, "Loop": _loop, "Scan": _scan}
+CONTROL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"If": _if, "Loop": loop, "Scan": _scan}

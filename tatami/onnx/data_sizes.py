@@ -1,5 +1,5 @@
-"""Sizes and positions that integers of the data decide: arithmetic on them is part of the program, then one Host step
-each reads the result as a size (the operation `extent`), and one program serves every value.
+"""Sizes and positions that integers of the data decide: arithmetic on them is part of the program, then one Host step reads
+all of an operand's as sizes (the operations `extent` and `extents`), and one program serves every value.
 
 Reshape(x[N, 4], s)   ->   S0, S1 = the numbers of s, with 0 and -1 resolved; x in the shape (S0, S1)
 Slice(x[N], a, b)     ->   A, B = a and b counted from the front and clamped to 0..N; x[A:B]
@@ -7,8 +7,13 @@ Slice(x[N], a, b)     ->   A, B = a and b counted from the front and clamped to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, product
+from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, product
+from tatami.frontend.operation import attributes
+from tatami.frontend.ops import OPS
 from tatami.onnx.arithmetic import Num, size_of
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -17,64 +22,162 @@ MAX_READ = 16
 """Sizes that one operand may decide."""
 
 
-def data_numbers(m: Importer, n: OnnxNode, position: int) -> list[Num] | None:
-    """The integers of an operand that is data, each of rank 0 and i64; None where they cannot be read: bodies and branches
-    own no sizes, and how many there are has to be known."""
-    if not m.reads_sizes or m.name or not n.has(position):
+Entry: TypeAlias = Num | Expr
+"""An integer of an operand: one that data decide, of rank 0 and i64, or a size."""
+
+
+def data_numbers(m: Importer, n: OnnxNode, position: int) -> list[Entry] | None:
+    """The integers of an operand that is data, those among them that are sizes as such; None where they cannot be read: how
+    many there are has to be known."""
+    if not m.reads_sizes or not n.has(position):
         return None
     value = m.value(n.inputs[position])
-    if value.items is not None or value.absent or m.sizes(value) is not None:
+    if not value.is_tensor or m.sizes(value) is not None:
         return None
     kind = m.type_of(value)
     count = 1 if not kind.shape else kind.shape[0].as_int()
     if not kind.dtype.is_int or len(kind.shape) > 1 or count is None or count > MAX_READ:
         return None
-    whole = Num(m, m.data(value)).cast(DType.i64)
-    return [whole.at(0, i) for i in range(count)] if kind.shape else [whole]
+    tensor = m.data(value)
+    return [_entry(m, tensor, i) for i in range(count)] if kind.shape else [_entry(m, tensor, None)]
 
 
-def read_size(m: Importer, number: Num) -> Expr:
+def _entry(m: Importer, tensor: str, position: int | None) -> Entry:
+    """One integer of a tensor of rank 1 (`position`) or 0: found behind what only puts integers side by side."""
+    made = {o: node for node in reversed(m.nodes) for o in node.outputs}
+    name, place = tensor, position
+    while name in made:
+        node = made[name]
+        if node.op == "concat" and place is not None:
+            for operand in node.inputs:
+                size = m.shape(operand)[0].as_int()
+                if size is None:
+                    return _number(m, tensor, position)
+                if place < size:
+                    name = operand
+                    break
+                place -= size
+        elif node.op in ("reshape", "unsqueeze", "squeeze", "identity") and _has_one(m, name) and _has_one(m, node.inputs[0]):
+            name = node.inputs[0]
+            place = 0 if m.shape(name) else None
+        elif node.op == "size":
+            return expr(attributes(OPS["size"], node).value)
+        else:
+            break
+    if name in m.constants:
+        return expr(int(m.constants[name].array.reshape(-1)[place or 0]))
+    return _number(m, name, place) if len(m.shape(name)) <= 1 else _number(m, tensor, position)
+
+
+def _has_one(m: Importer, tensor: str) -> bool:
+    return product(m.shape(tensor)) == ONE
+
+
+def _number(m: Importer, tensor: str, position: int | None) -> Num:
+    whole = Num(m, tensor).cast(DType.i64)
+    return whole if position is None else whole.at(0, position)
+
+
+def as_number(m: Importer, entry: Entry) -> Num:
+    return entry if isinstance(entry, Num) else size_of(m, entry, DType.i64)
+
+
+def read_sizes(m: Importer, entries: Sequence[Entry]) -> tuple[Expr, ...]:
+    """The integers as sizes, by one Host step. A negative one is reported when the program runs."""
+    tensors = {e.cast(DType.i64).tensor: None for e in entries if isinstance(e, Num)}
+    found: tuple[str, ...] = ()
+    stem = m.fresh_size("S")
+    if len(tensors) == 1:
+        found = m.emit("extent", list(tensors), {"size": stem})
+    elif tensors:
+        found = m.emit("extents", list(tensors), {"new": tuple(f"{stem}_{k}" for k in range(len(tensors)))})
+    sizes = {t: m.shape(f)[0] for t, f in zip(tensors, found, strict=True)}
+    return tuple(sizes[e.cast(DType.i64).tensor] if isinstance(e, Num) else e for e in entries)
+
+
+def read_size(m: Importer, number: Entry) -> Expr:
     """The number as a size. A negative one is reported when the program runs."""
-    symbol = m.fresh_size("S")
-    (tensor,) = m.emit("extent", [number.cast(DType.i64).tensor], {"size": symbol})
-    return m.shape(tensor)[0]
+    return read_sizes(m, [number])[0]
 
 
-def read_position(m: Importer, number: Num, size: Expr, low: int = 0) -> Expr:
-    """A position of ONNX on an axis: a negative one counts from the end, then it is clamped to low..size+low."""
-    length = size_of(m, size, DType.i64)
-    counted = number.fn("lt", 0).where(number + length, number)
-    clamped = (counted - low).fn("max", 0).fn("min", length)
-    return read_size(m, clamped) + low
+def read_positions(m: Importer, positions: Sequence[tuple[Entry, Expr, int]]) -> tuple[Expr, ...]:
+    """Positions of ONNX on axes, each with the axis's size and how low it may be: a negative one counts from the end, then it
+    is clamped to low..size+low. Those that no data decide stay as they are."""
+    clamped: list[Entry] = []
+    for entry, size, low in positions:
+        if isinstance(entry, Num):
+            length = size_of(m, size, DType.i64)
+            counted = entry.fn("lt", 0).where(entry + length, entry)
+            entry = (counted - low).fn("max", 0).fn("min", length)
+        clamped.append(entry)
+    found = zip(read_sizes(m, clamped), positions, strict=True)
+    return tuple(s + low if isinstance(entry, Num) else s for s, (entry, _, low) in found)
 
 
-def read_pad(m: Importer, before: Num, after: Num, size: Expr) -> tuple[Expr, Expr]:
-    """The two widths of a border, which may be negative: the first as the difference of two sizes, the second as what is
-    left of the result's size, so that this is one symbol and products of sizes stay short."""
-    low = read_size(m, before.fn("max", 0)) - read_size(m, before.fn("neg").fn("max", 0))
-    whole = read_size(m, before + after + size_of(m, size, DType.i64))
-    return low, whole - size - low
+def read_position(m: Importer, number: Num, size: Expr) -> Expr:
+    """One position on an axis, from 0 to its size."""
+    return read_positions(m, [(number, size, 0)])[0]
 
 
-def read_shape(m: Importer, numbers: list[Num], shape: Shape, *, allow_zero: bool) -> Shape:
+def read_pads(m: Importer, pads: Sequence[tuple[Entry, Entry, Expr]]) -> tuple[tuple[Expr, Expr], ...]:
+    """The two widths of borders, each with the axis's size. They may be negative: the first is the difference of two sizes,
+    the second what is left of the result's size, so that this is one symbol and products of sizes stay short."""
+    read: list[Entry] = []
+    for before, after, size in pads:
+        if isinstance(before, Num):
+            read += [before.fn("max", 0), before.fn("neg").fn("max", 0)]
+        if isinstance(before, Num) or isinstance(after, Num):
+            read.append(as_number(m, before) + as_number(m, after) + size_of(m, size, DType.i64))
+    found = iter(read_sizes(m, read))
+    out: list[tuple[Expr, Expr]] = []
+    for before, after, size in pads:
+        low = next(found) - next(found) if isinstance(before, Num) else before
+        is_read = isinstance(before, Num) or isinstance(after, Num)
+        out.append((low, next(found) - size - low if is_read else expr_of(after)))
+    return tuple(out)
+
+
+def expr_of(entry: Entry) -> Expr:
+    assert not isinstance(entry, Num)
+    return entry
+
+
+def read_shape(m: Importer, entries: Sequence[Entry], shape: Shape, *, allow_zero: bool) -> Shape:
     """The shape a Reshape asks for: 0 copies a size of the operand, -1 takes what is left."""
+    asked = list(entries)
     if not allow_zero:
-        have = [size_of(m, s, DType.i64) for s in shape]
-        numbers = [v.fn("eq", 0).where(have[i], v) if i < len(have) else v for i, v in enumerate(numbers)]
+        for i, (e, s) in enumerate(zip(entries, shape, strict=False)):
+            if isinstance(e, Num):
+                asked[i] = e.fn("eq", 0).where(size_of(m, s, DType.i64), e)
+            elif e == ZERO:
+                asked[i] = s
     rest = size_of(m, product(shape), DType.i64)
-    for v in numbers:
-        rest = rest.fn("idiv", v.fn("eq", -1).where(v * 0 + 1, v))
-    return tuple(read_size(m, v.fn("eq", -1).where(rest, v)) for v in numbers)
+    for e in asked:
+        if isinstance(e, Num):
+            rest = rest.fn("idiv", e.fn("eq", -1).where(e * 0 + 1, e))
+        elif e != expr(-1):
+            rest = rest.fn("idiv", as_number(m, e))
+    is_given = any(e == expr(-1) for e in asked if not isinstance(e, Num))  # then no other may be -1
+    return read_sizes(m, [_filled(e, rest, is_given=is_given) for e in asked])
 
 
-def read_expansion(m: Importer, numbers: list[Num], shape: Shape) -> Shape:
+def _filled(entry: Entry, rest: Num, *, is_given: bool) -> Entry:
+    if isinstance(entry, Num):
+        return entry if is_given else entry.fn("eq", -1).where(rest, entry)
+    return rest if entry == expr(-1) else entry
+
+
+def read_expansion(m: Importer, entries: Sequence[Entry], shape: Shape) -> Shape:
     """The shape an Expand gives: 1 keeps the size of the operand; that other sizes agree is checked when they are read."""
-    kept = (ONE,) * (len(numbers) - len(shape)) + shape
-    out = [
-        read_size(m, v if s == ONE else v.fn("eq", 1).where(size_of(m, s, DType.i64), v))
-        for v, s in zip(numbers, kept[len(kept) - len(numbers) :], strict=True)
-    ]
-    return (*shape[: len(shape) - len(numbers)], *out) if len(numbers) < len(shape) else tuple(out)
+    kept = (ONE,) * (len(entries) - len(shape)) + shape
+    asked: list[Entry] = []
+    for e, s in zip(entries, kept[len(kept) - len(entries) :], strict=True):
+        if isinstance(e, Num):
+            asked.append(e if s == ONE else e.fn("eq", 1).where(size_of(m, s, DType.i64), e))
+        else:
+            asked.append(s if e == ONE else e)
+    out = read_sizes(m, asked)
+    return (*shape[: len(shape) - len(entries)], *out) if len(entries) < len(shape) else out
 
 
 def read_range(m: Importer, start: Num, limit: Num, delta: Num) -> Num:

@@ -40,7 +40,7 @@ def fold(m: Importer, n: OnnxNode, handler: Callable[[Importer, OnnxNode], list[
 
 
 def _is_small(scratch: Importer, results: list[Value]) -> bool:
-    if any(v.items is not None or v.absent for v in results):
+    if any(not v.is_tensor for v in results):
         return False
     for kind in scratch.tensors.values():
         total = 1

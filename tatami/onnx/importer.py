@@ -23,7 +23,7 @@ from tatami.frontend.ops import OPS
 from tatami.onnx.definitions import Stored
 from tatami.onnx.node import OnnxNode as OnnxNode
 from tatami.onnx.tensors import array_of
-from tatami.onnx.values import Value
+from tatami.onnx.values import Strung, Value
 
 FROM_ONNX: dict[int, DType] = {
     onnx.TensorProto.BOOL: DType.bool,
@@ -136,6 +136,10 @@ class Importer:
         """A value of the parent graph as a value of this one."""
         if value.array is not None or value.sizes is not None:
             return Value(array=value.array, sizes=value.sizes, rank=value.rank)
+        if value.strung is not None:
+            s = value.strung
+            lengths = self.capture(s.lengths).tensor if s.lengths else ""
+            return Value(strung=Strung(self.capture(s.tensor).tensor, s.axis, lengths))
         if value.items is not None or value.absent:
             items = None if value.items is None else tuple(self.captured(v) for v in value.items)
             return Value(items=items, absent=value.absent)
@@ -152,7 +156,7 @@ class Importer:
 
     def data(self, value: Value) -> str:
         """The frontend tensor of a value; constants enter the graph here, once."""
-        if value.items is not None or value.absent:
+        if not value.is_tensor:
             raise fail(
                 "UnsupportedModel",
                 self.site,

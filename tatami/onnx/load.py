@@ -22,7 +22,7 @@ from tatami.frontend.operation import is_legal_symbol
 from tatami.onnx.declared import declared
 from tatami.onnx.import_node import import_nodes
 from tatami.onnx.importer import FROM_ONNX, Importer
-from tatami.onnx.ports import Absent, Form, Imported, Many, One
+from tatami.onnx.ports import Absent, Form, Imported, InOne, Many, One
 from tatami.onnx.repair import Repaired, repaired
 from tatami.onnx.support import unsupported_nodes
 from tatami.onnx.tensors import array_of
@@ -245,11 +245,20 @@ def _output(importer: Importer, name: str, value: Value, ports: list[Output]) ->
         return Absent()
     if value.items is not None:
         return Many(tuple(_output(importer, f"{name}.{i}", item, ports) for i, item in enumerate(value.items)))
+    if value.strung is not None:
+        s = value.strung
+        whole = _port(importer, name, importer.result(s.tensor), ports)
+        return InOne(whole, s.axis, _port(importer, f"{name}.lengths", importer.result(s.lengths), ports) if s.lengths else "")
+    return One(_port(importer, name, value, ports))
+
+
+def _port(importer: Importer, name: str, value: Value, ports: list[Output]) -> str:
+    """A tensor as an output, added to `ports`; its name there."""
     kind = importer.tensors[importer.data(value)]
     while name in {p.tensor for p in ports}:
         name += "_"
     ports.append(Output(_named(importer, name, value, ports), kind.dtype, kind.shape))
-    return One(name)
+    return name
 
 
 def _named(importer: Importer, name: str, value: Value, ports: list[Output]) -> str:

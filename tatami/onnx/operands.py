@@ -9,7 +9,7 @@ import numpy as np
 from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, expr
-from tatami.onnx.data_sizes import data_numbers, read_size
+from tatami.onnx.data_sizes import data_numbers, read_sizes
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 
@@ -27,7 +27,7 @@ def integers(m: Importer, n: OnnxNode, position: int, attribute: str) -> tuple[E
     counts = data_numbers(m, n, position)
     if counts is None:
         raise data_dependent(m, n, attribute, position)
-    return tuple(read_size(m, v) for v in counts)
+    return read_sizes(m, counts)
 
 
 def numbers(m: Importer, n: OnnxNode, position: int, attribute: str) -> list[int] | None:

@@ -27,7 +27,7 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
         return [Value(array=(start + np.arange(count) * delta).astype(start.dtype))]
     sizes = [m.sizes(v) for v in values]
     kinds = [np.asarray(v.array).dtype if v.array is not None else np.dtype(np.int64) for v in values]
-    if any(s is None for s in sizes) and m.reads_sizes and not m.name:
+    if any(s is None for s in sizes) and m.reads_sizes:
         return [m.result(read_range(m, *(Num(m, m.data(v)) for v in values)).tensor)]
     for position, (size, kind) in enumerate(zip(sizes, kinds, strict=True)):
         if arrays[position] is None and (size is None or kind.kind != "i"):

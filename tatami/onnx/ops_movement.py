@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, expr, floordiv
 from tatami.core.scalar import scalar
 from tatami.frontend.graph_tensor import slice_bounds
-from tatami.onnx.data_sizes import data_numbers, read_pad, read_position
+from tatami.onnx.data_sizes import Entry, data_numbers, read_pads, read_positions
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import integers, known, known_number, numbers
@@ -26,7 +26,7 @@ def _transpose(m: Importer, n: OnnxNode) -> list[Value]:
 def _slice(m: Importer, n: OnnxNode) -> list[Value]:
     value = m.value(n.inputs[0])
     axes = numbers(m, n, 3, "axes")
-    starts, ends = (_positions(m, n, i, name, axes) for i, name in ((1, "starts"), (2, "ends")))
+    starts, ends = _positions(m, n, axes)
     steps = numbers(m, n, 4, "steps") or [1] * len(starts)
     if value.sizes is not None and len(starts) == 1:
         a, b = starts[0].as_int(), ends[0].as_int()
@@ -52,15 +52,23 @@ def _with_ones(m: Importer, x: str) -> str:
     return m.reshaped(x, tuple(ONE if settled_size(s) == ONE else s for s in m.shape(x)))
 
 
-def _positions(m: Importer, n: OnnxNode, position: int, name: str, axes: list[int] | None) -> tuple[Expr, ...]:
-    """The starts or ends of a slice; those that are data are read with the end that the axis's step calls for."""
-    counts = data_numbers(m, n, position) if name not in n.attrs else None
-    if counts is None:
-        return integers(m, n, position, name) or ()
-    shape = m.shape(m.operand(n, 0))
-    places = range(len(counts)) if axes is None else axes
-    steps = numbers(m, n, 4, "steps") or [1] * len(counts)
-    return tuple(read_position(m, v, shape[a], -1 if s < 0 else 0) for v, a, s in zip(counts, places, steps, strict=True))
+def _positions(m: Importer, n: OnnxNode, axes: list[int] | None) -> list[tuple[Expr, ...]]:
+    """The starts and ends of a slice; those that are data are read together, with the end that the axis's step calls for."""
+    out: list[tuple[Expr, ...]] = []
+    wanted: list[tuple[Entry, Expr, int]] = []
+    places: list[int] = []
+    for k, name in enumerate(("starts", "ends")):
+        entries = data_numbers(m, n, k + 1) if name not in n.attrs else None
+        out.append(integers(m, n, k + 1, name) or () if entries is None else ())
+        if entries is not None:
+            shape = m.shape(m.operand(n, 0))
+            steps = numbers(m, n, 4, "steps") or [1] * len(entries)
+            on = range(len(entries)) if axes is None else axes
+            wanted += [(e, shape[a], -1 if s < 0 else 0) for e, a, s in zip(entries, on, steps, strict=True)]
+            places += [k] * len(entries)
+    for k, found in zip(places, read_positions(m, wanted), strict=True):
+        out[k] += (found,)
+    return out
 
 
 def _first(bound: Expr, size: Expr, step: int) -> Expr:
@@ -87,8 +95,10 @@ def _pad(m: Importer, n: OnnxNode) -> list[Value]:
     axes = list(range(rank)) if axes is None else [a % rank for a in axes]
     full = [(expr(0), expr(0))] * rank
     if counts is not None:
-        for a, before, after in zip(axes, counts, counts[len(axes) :], strict=False):
-            full[a] = read_pad(m, before, after, m.shape(x)[a])
+        sizes = [m.shape(x)[a] for a in axes]
+        found = read_pads(m, list(zip(counts[: len(axes)], counts[len(axes) :], sizes, strict=True)))
+        for a, widths in zip(axes, found, strict=True):
+            full[a] = widths
     else:
         pads = integers(m, n, 1, "pads") or ()
         for i, a in enumerate(axes):

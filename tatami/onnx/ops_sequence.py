@@ -1,22 +1,65 @@
-"""Sequences and optional values: they exist only while importing, as lists of values."""
+"""Sequences and optional values: lists of values while importing where the length is known, else strung in one tensor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, Expr, ceildiv, expr
+from tatami.frontend.ir import TensorType
+from tatami.onnx import strung
+from tatami.onnx.arithmetic import Num, size_of
+from tatami.onnx.data_sizes import data_numbers, read_size, read_sizes
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import known_number, numbers, unsupported
-from tatami.onnx.values import Value
+from tatami.onnx.operands import data_dependent, known_number, unsupported
+from tatami.onnx.values import Strung, Value
+
+MAX_ITEMS = 64
+"""Elements of a sequence of known length that are tensors of their own; more are strung in one."""
 
 
-def _items(m: Importer, n: OnnxNode, position: int = 0) -> tuple[Value, ...]:
-    items = m.value(n.inputs[position]).items
-    if items is None:
+def _items(m: Importer, n: OnnxNode, position: int = 0) -> tuple[Value, ...] | None:
+    """The elements of a sequence; None where only a run tells how many there are."""
+    value = m.value(n.inputs[position])
+    if value.items is None and value.strung is None:
         raise unsupported(m, f"{n.op} of something that is no sequence", "give a sequence made by the model's own nodes")
-    return items
+    return value.items
+
+
+def _strung(m: Importer, n: OnnxNode) -> Strung:
+    found = strung_of(m, m.value(n.inputs[0]))
+    if found is None:
+        raise unsupported(m, f"{n.op} at a position that data decide, of tensors of several kinds", "let one axis differ")
+    return found
+
+
+def strung_of(m: Importer, value: Value) -> Strung | None:
+    """A sequence in one tensor; None where its elements are of several kinds, or unknown because there are none."""
+    if value.strung is None:
+        kinds = [m.type_of(v) if v.is_tensor else None for v in value.items or ()]
+        found = common_type([k for k in kinds if k is not None])
+        if found is None or None in kinds:
+            return None
+        tensors = [m.data(v) for v in value.items or ()]
+        kind, axis = found
+        value.strung = strung.stacked(m, tensors, kind) if axis < 0 else strung.ragged(m, tensors, kind, axis)
+    return value.strung
+
+
+def common_type(kinds: Sequence[TensorType]) -> tuple[TensorType, int] | None:
+    """The type of all elements, and the one axis along which they differ, or -1; None where there is no such."""
+    if not kinds:
+        return None
+    axis = -1
+    for kind in kinds[1:]:
+        found = strung.differing(kinds[0], kind, None if axis == -1 else axis)
+        if found is None:
+            return None
+        axis = found
+    return kinds[0], axis
 
 
 def _construct(m: Importer, n: OnnxNode) -> list[Value]:
@@ -34,8 +77,20 @@ def _place(m: Importer, n: OnnxNode, position: int, count: int, default: int) ->
     return place + count if place < 0 else place
 
 
+def _is_known(m: Importer, n: OnnxNode, position: int) -> bool:
+    return not n.has(position) or m.known(m.value(n.inputs[position])) is not None
+
+
+def _position(m: Importer, n: OnnxNode, position: int) -> Value | None:
+    return m.value(n.inputs[position]) if n.has(position) else None
+
+
 def _at(m: Importer, n: OnnxNode) -> list[Value]:
     items = _items(m, n)
+    if items is None or not _is_known(m, n, 1):
+        if items is not None and m.value(n.inputs[1]).ports and not m.reads_sizes:
+            raise data_dependent(m, n, "position", 1)
+        return [strung.at(m, _strung(m, n), m.value(n.inputs[1]))]
     place = _place(m, n, 1, len(items), 0)
     if place == len(items):
         raise unsupported(m, f"position {place} of a sequence of {len(items)}", "give a position inside the sequence")
@@ -43,19 +98,26 @@ def _at(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _insert(m: Importer, n: OnnxNode) -> list[Value]:
-    items = _items(m, n)
-    place = _place(m, n, 2, len(items), len(items))
-    return [Value(items=(*items[:place], m.value(n.inputs[1]), *items[place:]))]
+    items, element = _items(m, n), m.value(n.inputs[1])
+    if items is None or (not _is_known(m, n, 2) and items):
+        return [Value(strung=strung.inserted(m, _strung(m, n), m.data(element), _position(m, n, 2)))]
+    place = _place(m, n, 2, len(items), len(items)) if items else 0
+    return [Value(items=(*items[:place], element, *items[place:]))]
 
 
 def _erase(m: Importer, n: OnnxNode) -> list[Value]:
     items = _items(m, n)
+    if items is None or not _is_known(m, n, 1):
+        return [Value(strung=strung.erased(m, _strung(m, n), _position(m, n, 1)))]
     place = _place(m, n, 1, len(items), len(items) - 1)
     return [Value(items=(*items[:place], *items[place + 1 :]))]
 
 
 def _length(m: Importer, n: OnnxNode) -> list[Value]:
-    return [Value(array=np.array(len(_items(m, n)), np.int64))]
+    items = _items(m, n)
+    if items is not None:
+        return [Value(array=np.array(len(items), np.int64))]
+    return [Value(sizes=(strung.length(m, _strung(m, n)),), rank=0)]
 
 
 def _split(m: Importer, n: OnnxNode) -> list[Value]:
@@ -64,23 +126,88 @@ def _split(m: Importer, n: OnnxNode) -> list[Value]:
     size = m.shape(x)[axis]
     total = size.as_int()
     squeeze = not n.has(1) and not n.attr("keepdims", 1)
-    given = m.known(m.value(n.inputs[1])) if n.has(1) else None
-    if given is not None and given.ndim == 1:
-        parts = [int(v) for v in given]
-    else:
-        step = numbers(m, n, 1, "split") or [1]
-        if total is None:
-            raise unsupported(m, f"SplitToSequence of an axis of size {size}", "give the axis a size that is a number")
-        parts = [step[0]] * (total // step[0]) + ([total % step[0]] if total % step[0] else [])
-    tensors = m.emit("split", [x], {"axis": axis, "sizes": tuple(parts)})
+    given = m.type_of(m.value(n.inputs[1])) if n.has(1) else None
+    if given is not None and given.shape:
+        return [_split_by_sizes(m, n, x, axis)]
+    step = _step(m, n)
+    if step == 1:
+        return [_slices(m, x, axis, squeeze=squeeze)]
+    number = step.as_int()
+    if number is not None and number <= 0:
+        raise unsupported(m, f"SplitToSequence into pieces of {number}", "give a positive size")
+    if total is None or number is None or total // number > MAX_ITEMS:
+        return [Value(strung=_chunks(m, x, axis, step))]
+    parts = [number] * (total // number) + ([total % number] if total % number else [])
+    return [Value(items=_parts(m, x, axis, tuple(map(expr, parts))))]
+
+
+def _step(m: Importer, n: OnnxNode) -> Expr:
+    """The size of each piece."""
+    if not n.has(1):
+        return ONE
+    sizes = m.sizes(m.value(n.inputs[1]))
+    if sizes is not None:
+        return sizes[0]
+    counts = data_numbers(m, n, 1)
+    if counts is None:
+        raise data_dependent(m, n, "split", 1)
+    return read_size(m, counts[0])
+
+
+def _parts(m: Importer, x: str, axis: int, sizes: tuple[Expr, ...]) -> tuple[Value, ...]:
+    tensors = m.emit("split", [x], {"axis": axis, "sizes": sizes})
+    return tuple(m.result(t) for t in tensors)
+
+
+def _split_by_sizes(m: Importer, n: OnnxNode, x: str, axis: int) -> Value:
+    """Pieces whose sizes are listed."""
+    value = m.value(n.inputs[1])
+    sizes = m.sizes(value)
+    if sizes is None:
+        counts = data_numbers(m, n, 1)
+        if counts is None:
+            if not m.reads_sizes:
+                raise data_dependent(m, n, "split", 1)
+            return Value(strung=Strung(x, axis, m.cast(m.data(value), DType.i64)))
+        sizes = read_sizes(m, counts)
+    return Value(items=_parts(m, x, axis, sizes))
+
+
+def _slices(m: Importer, x: str, axis: int, *, squeeze: bool) -> Value:
+    """Pieces of size 1: all in one tensor, and each by itself where there are few."""
+    rank, total = len(m.shape(x)), m.shape(x)[axis].as_int()
+    order = [axis, *(a for a in range(rank) if a != axis)]
+    rows = m.one("permute", [x], {"perm": order}) if axis else x
+    whole = Strung(rows if squeeze else m.one("unsqueeze", [rows], {"axes": (axis + 1,)}))
+    if total is None or total > MAX_ITEMS:
+        return Value(strung=whole)
+    tensors = m.emit("split", [x], {"axis": axis, "sizes": (1,) * total}) if total else ()
     if squeeze:
         tensors = tuple(m.one("squeeze", [t], {"axes": (axis,)}) for t in tensors)
-    return [Value(items=tuple(m.result(t) for t in tensors))]
+    return Value(items=tuple(m.result(t) for t in tensors), strung=whole)
+
+
+def _chunks(m: Importer, x: str, axis: int, step: Expr) -> Strung:
+    """Pieces of `step` elements, the last with what is left."""
+    size = m.shape(x)[axis]
+    if step.as_int() is not None:
+        count = ceildiv(size, step)
+    else:
+        whole, piece = size_of(m, size, DType.i64), size_of(m, step, DType.i64)
+        count = read_size(m, (whole + piece - 1).fn("idiv", piece))
+    places = Num(m, m.one("iota", [], {"shape": (count,), "axis": 0, "dtype": DType.i64}))
+    piece, left = size_of(m, step, DType.i64), size_of(m, size, DType.i64) - places * size_of(m, step, DType.i64)
+    return Strung(x, axis, left.fn("min", piece).tensor)
 
 
 def _concat(m: Importer, n: OnnxNode) -> list[Value]:
-    tensors = [m.data(v) for v in _items(m, n)]
+    items = _items(m, n)
     axis, stack = n.attr("axis"), bool(n.attr("new_axis", 0))
+    if items is None:
+        return [m.result(strung.concatenated(m, _strung(m, n), axis, new_axis=stack))]
+    if not items:
+        raise unsupported(m, "ConcatFromSequence of an empty sequence", "join one tensor or more")
+    tensors = [m.data(v) for v in items]
     rank = len(m.shape(tensors[0])) + stack
     return [m.result(m.one("stack" if stack else "concat", tensors, {"axis": axis % rank}))]
 

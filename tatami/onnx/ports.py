@@ -5,6 +5,7 @@ A sequence of three tensors is three ports, `x.0`, `x.1`, `x.2`; an empty option
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -28,11 +29,21 @@ class Many:
 
 
 @dataclass(frozen=True)
+class InOne:
+    """A sequence whose length only a run tells: the port of a tensor with its elements along a new first axis; with `lengths`
+    they lie one after the other along `axis`, and that port has their sizes."""
+
+    port: str
+    axis: int = 0
+    lengths: str = ""
+
+
+@dataclass(frozen=True)
 class Absent:
     """An optional value without content."""
 
 
-Form: TypeAlias = One | Many | Absent
+Form: TypeAlias = One | Many | InOne | Absent
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ def spread(form: Form, value: Any, into: MutableMapping[str, Any]) -> None:
         case Many(items):
             for item, part in zip(items, value, strict=True):
                 spread(item, part, into)
-        case Absent():
+        case InOne() | Absent():
             pass
 
 
@@ -66,5 +77,12 @@ def collect(form: Form, results: Mapping[str, Any]) -> Any:
             return results[port]
         case Many(items):
             return [collect(item, results) for item in items]
+        case InOne(port, axis, lengths):
+            whole = results[port]
+            if not lengths:
+                return [whole[k] for k in range(len(whole))]
+            ends = [0, *itertools.accumulate(int(size) for size in results[lengths])]
+            lead = (slice(None),) * axis
+            return [whole[(*lead, slice(first, last))] for first, last in itertools.pairwise(ends)]
         case Absent():
             return None

@@ -10,11 +10,22 @@ from tatami.core.expr import Expr
 from tatami.frontend.ir import TensorType
 
 
+@dataclass(frozen=True)
+class Strung:
+    """A sequence in one tensor (strung.py): [n, ..] where all elements have one shape; with `lengths`, i64 [n], they lie one
+    after the other along `axis` and these are their sizes."""
+
+    tensor: str
+    axis: int = 0
+    lengths: str = ""
+
+
 @dataclass
 class Value:
     """`tensor` is its name in the frontend graph once something needs it as data. `array` is its constant content;
-    `sizes` its content as size expressions (integers of rank 0 or 1 that describe shapes). A sequence exists only
-    while importing: `items` are its elements. An optional value without content is `absent`."""
+    `sizes` its content as size expressions (integers of rank 0 or 1 that describe shapes). A sequence of known length exists
+    only while importing: `items` are its elements; `strung` has one whose length only a run tells, or the same elements in
+    one tensor. An optional value without content is `absent`."""
 
     tensor: str = ""
     type: TensorType | None = None
@@ -23,6 +34,12 @@ class Value:
     rank: int = field(default=1)
     """Rank of `sizes`: 0 or 1."""
     items: tuple[Value, ...] | None = None
+    strung: Strung | None = None
     absent: bool = False
     ports: frozenset[str] = frozenset()
     """The small graph inputs that alone decide its content: a program can be specialised on their values."""
+
+    @property
+    def is_tensor(self) -> bool:
+        """True if it is neither a sequence nor empty."""
+        return self.items is None and self.strung is None and not self.absent

@@ -7,7 +7,7 @@ from tatami.core.expr import ONE, free_vars
 from tatami.core.module import Module
 from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import ContractionPattern, PolyView, Statement
-from tatami.tiny.ir import BitcastOp, CastOp, Elementwise, Node, Program, ReduceOp
+from tatami.tiny.ir import BitcastOp, CallOp, CastOp, Elementwise, Node, Program, ReduceOp
 
 MAX_PIECES = 16
 """Reads of one statement through different guards before W2101."""
@@ -29,6 +29,7 @@ def verify_view(view: PolyView, program: Program, book: IndexBook) -> list[Diagn
     statements = {s.value: s for s in view.statements}
     found: list[Diagnostic] = []
     sizes = {v for n in program.nodes for size in n.shape for v in free_vars(size)}
+    sizes |= {v for n in program.nodes if isinstance(n.op, CallOp) for v in n.op.new_symbols}
     for s in view.statements:
         found.extend(_statement(s, nodes, book, sizes))
     for p in view.patterns:

@@ -142,7 +142,8 @@ def _symbols(program: Program) -> frozenset[str]:
     from tatami.core.expr import free_vars
 
     sizes: set[Expr] = {size for n in program.nodes for size in n.shape}
-    return frozenset().union(*(free_vars(s) for s in sizes)) if sizes else frozenset()
+    found = (n.op.new_symbols for n in program.nodes if isinstance(n.op, CallOp))
+    return frozenset().union(*map(free_vars, sizes), *found)
 
 
 def _call(name: str, node: Node, group: Group, nodes: Mapping[str, Node], layouts: Mapping[str, Layout]) -> Region | Step:

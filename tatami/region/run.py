@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from tatami.core.binding import bind_sizes, check_new_sizes
+from tatami.core.binding import bind_loop_results, bind_results, bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
@@ -118,11 +118,8 @@ class _Machine:
             case _:
                 assert_never(step.kind)
         if step.kind != "loop":
-            for param, array in zip(step.outputs, results):
-                for size, actual in zip(param.memref.shape, np.shape(array)):
-                    symbol = size.as_name()
-                    if symbol in step.new_symbols:
-                        sizes[symbol] = actual
+            shapes = [p.memref.shape for p in step.outputs]
+            bind_results(shapes, [np.shape(r) for r in results], step.new_symbols, sizes)
         return {p.name: cast(np.asarray(r), p.memref.dtype, self.mode) for p, r in zip(step.outputs, results)}
 
     def callee(self, step: Step, name: str, arguments: Sequence[Array], sizes: Sizes) -> list[Array]:
@@ -147,8 +144,9 @@ class _Machine:
             for column, value in zip(scanned, results[1 + count :]):
                 column.append(value)
             iteration += 1
-        if step.new_symbols:
-            sizes[step.new_symbols[0]] = iteration
+        shapes = [p.memref.shape for p in step.outputs]
+        rows = [np.shape(c[0]) if c else None for c in scanned]
+        bind_loop_results(shapes, [np.shape(c) for c in carried], rows, iteration, step.new_symbols, sizes)
         stacked = [
             np.stack(column) if column else np.zeros((0, *concrete(p.memref.shape[1:], sizes)), self._storage(p))
             for column, p in zip(scanned, step.outputs[count:])

@@ -13,7 +13,6 @@ import numpy as np
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Shape
 from tatami.core.numerics import cast
 from tatami.tiny.routines import ROUTINES
 
@@ -57,12 +56,3 @@ def run_host_step(
             "use the routine as declared",
         )
     return [np.asarray(cast(np.asarray(r), d), order="C") for r, d in zip(results, dtypes)]
-
-
-def bind_new_symbols(new: Sequence[str], shapes: Sequence[Shape], results: Sequence[Any], sizes: dict[str, int]) -> None:
-    """Read the values of `new` off the shapes of results."""
-    for shape, result in zip(shapes, results):
-        for size, actual in zip(shape, result.shape):
-            name = size.as_name()
-            if name is not None and name in new:
-                sizes[name] = actual

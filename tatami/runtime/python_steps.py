@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from tatami.core.binding import check_new_sizes
+from tatami.core.binding import bind_loop_results, bind_results, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
@@ -26,7 +26,7 @@ from tatami.execution.frames import MAX_DEPTH, Layouts, callees
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
-from tatami.runtime.host_steps import Place, bind_new_symbols, run_host_step
+from tatami.runtime.host_steps import Place, run_host_step
 
 if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram
@@ -237,7 +237,7 @@ class SteppedRun(Generic[A]):
             case _:
                 raise fail("InvalidExecution", at(), "this step runs on the reference only", "use target reference")
         if not isinstance(ins.op, Loop):
-            bind_new_symbols(operation_symbols(ins.op), shapes, results, self.sizes)
+            bind_results(shapes, [r.shape for r in results], operation_symbols(ins.op), self.sizes)
         check_new_sizes(self.plan.signature, operation_symbols(ins.op), self.sizes)
         for id, value in zip(ins.outputs, results):
             self.store(id, value)
@@ -276,8 +276,9 @@ class SteppedRun(Generic[A]):
             for column, row in zip(rows, results[1 + op.carried :]):
                 column.append(row)
             iteration += 1
-        if op.new_symbols:
-            self.sizes[op.new_symbols[0]] = iteration
+        shapes = [self.info[id].shape for id in ins.outputs]
+        first = [column[0].shape if column else None for column in rows]
+        bind_loop_results(shapes, [s.shape for s in state], first, iteration, op.new_symbols, self.sizes)
         stacked = [self._stacked(at, self.info[id], column) for id, column in zip(ins.outputs[op.carried :], rows)]
         return [*(self._own(at, self.info[id], s, inputs) for id, s in zip(ins.outputs, state)), *stacked]
 

@@ -8,7 +8,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
-from tatami.frontend.ops_control import Call, If, Loop, bind_sizes, call_inputs, callee
+from tatami.frontend.ops_control import Call, If, Loop, bind_sizes, call_inputs, callee, turning_sizes
 from tatami.tiny.build import Value
 from tatami.tiny.ir import CallOp, ResultType
 from tatami.tiny.lower_rule import Rule, Use
@@ -39,14 +39,14 @@ def _results(use: Use[Any]) -> tuple[ResultType, ...]:
 def call(use: Use[Call]) -> tuple[Value, ...]:
     names = (use.attrs.graph,)
     arguments, sizes = _arguments(use, names, use.present, use.attrs.sizes)
-    return use.builder.call(CallOp("program", names, _results(use), sizes), arguments)
+    return use.builder.call(CallOp("program", names, _results(use), sizes, use.attrs.new), arguments)
 
 
 def if_(use: Use[If]) -> tuple[Value, ...]:
     """src = condition, operands; targets = then, otherwise. Both branches bind their symbols from the operands."""
     names = (use.attrs.then, use.attrs.otherwise)
     arguments, sizes = _arguments(use, names, use.present[1:], {})
-    return use.builder.call(CallOp("if", names, _results(use), sizes), [use[0], *arguments])
+    return use.builder.call(CallOp("if", names, _results(use), sizes, use.attrs.new), [use[0], *arguments])
 
 
 def loop(use: Use[Loop]) -> tuple[Value, ...]:
@@ -59,8 +59,12 @@ def loop(use: Use[Loop]) -> tuple[Value, ...]:
     names = (use.attrs.body,)
     arguments, sizes = _arguments(use, names, [b.const(0, DType.i64), go, *values], {})
     attrs: dict[str, Scalar | list[Scalar]] = {"carried": use.attrs.carried}
+    varying = turning_sizes(callee(use.attrs.body, use.site), use.attrs.carried, sizes, use.site)
+    if varying:
+        attrs["varying"] = sorted(varying)
+        sizes = {s: e for s, e in sizes.items() if s not in varying}
     symbols = () if use.attrs.size is None or use.attrs.trip is not None else (use.attrs.size,)
-    op = CallOp("loop", names, _results(use), sizes, symbols, attrs)
+    op = CallOp("loop", names, _results(use), sizes, (*symbols, *use.attrs.new), attrs)
     return b.call(op, [count, go, *arguments[2:]])
 
 

@@ -19,6 +19,7 @@ from tatami.frontend.ops_indexing import (
     Gather,
     GatherND,
     Iota,
+    NewExtents,
     NewSize,
     Nms,
     OfShape,
@@ -229,6 +230,11 @@ def extent(use: Use[NewSize]) -> tuple[Value, ...]:
     return _host(use, "extent", use.attrs.size)
 
 
+def extents(use: Use[NewExtents]) -> tuple[Value, ...]:
+    results = tuple(ResultType(t.dtype, t.shape) for t in use.types)
+    return use.builder.call(CallOp("host", ("extent",), results, new_symbols=use.attrs.new), use.present)
+
+
 def unique(use: Use[Unique]) -> tuple[Value, ...]:
     a = use.attrs
     axis: dict[str, Scalar | list[Scalar]] = {} if a.axis is None else {"axis": use.axis(a.axis, use[0].rank)}
@@ -394,6 +400,7 @@ INDEXING: dict[str, Rule] = {
     "topk": topk,
     "nonzero": nonzero,
     "extent": extent,
+    "extents": extents,
     "unique": unique,
     "non_max_suppression": non_max_suppression,
     "compress": compress,

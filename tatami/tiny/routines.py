@@ -76,11 +76,12 @@ def nonzero(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
 
 @routine("extent")
 def extent(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """bool[value, 0] of an integer of rank 0 (host: the value is a new size). Raises HostFault when it is negative."""
-    value = int(args[0])
-    if value < 0:
-        raise fail("HostFault", "extent", f"{value} is no size", "give a number that is not negative")
-    return (np.zeros((value, 0), np.bool_),)
+    """bool[value, 0] of each integer of rank 0 (host: the values are new sizes). Raises HostFault when one is negative."""
+    values = [int(number) for number in args]
+    for value in values:
+        if value < 0:
+            raise fail("HostFault", "extent", f"{value} is no size", "give a number that is not negative")
+    return tuple(np.zeros((value, 0), np.bool_) for value in values)
 
 
 @routine("unique")

@@ -3,8 +3,9 @@
 Loops: ``CALL loop`` has src (trip count i64, condition bool, carried…, invariants…) and one target whose inputs are
 (iteration i64, condition bool, carried…, invariants…) and whose outputs are (condition, carried…, scanned…). `attrs`
 has the number of `carried` values. Results are the final carried values, then the scanned values stacked along a new
-axis 0; `new_symbols[0]`, when given, is the number of iterations that ran. The loop runs while the iteration is below
-the trip count and the condition holds.
+axis 0; `new_symbols` have the number of iterations that ran, the sizes of the last state and those of the rows. Symbols of
+the body in `attrs["varying"]` have another value each turn. The loop runs while the iteration is below the trip count and the
+condition holds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TypeAlias, assert_never
 import numpy as np
 
 from tatami.core import numerics
-from tatami.core.binding import bind_sizes, check_new_sizes
+from tatami.core.binding import bind_loop_results, bind_results, bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, Var, evaluate, free_vars
@@ -225,8 +226,9 @@ class _Machine:
             for column, value in zip(scanned, results[1 + carried_count :]):
                 column.append(value)
             iteration += 1
-        if op.new_symbols:
-            sizes[op.new_symbols[0]] = iteration
+        shapes = [t.shape for t in op.results]
+        rows = [np.shape(c[0]) if c else None for c in scanned]
+        bind_loop_results(shapes, [np.shape(c) for c in carried], rows, iteration, op.new_symbols, sizes)
         stacked = [
             np.stack(column) if column else np.zeros((0, *_concrete(t.shape[1:], sizes)), storage_dtype(t.dtype, self.mode))
             for column, t in zip(scanned, op.results[carried_count:])
@@ -235,11 +237,7 @@ class _Machine:
 
 
 def _bind_new_symbols(op: CallOp, results: Sequence[Array], sizes: Sizes) -> None:
-    for result, declared in zip(results, op.results):
-        for size, actual in zip(declared.shape, np.shape(result)):
-            name = size.as_name()
-            if name in op.new_symbols:
-                sizes[name] = actual
+    bind_results([t.shape for t in op.results], [np.shape(r) for r in results], op.new_symbols, sizes)
 
 
 def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:

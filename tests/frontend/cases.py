@@ -294,6 +294,7 @@ case("topk", lambda g: (*X(g, 3, 7).op("topk", k=3), *X(g, 7, n="y").op("topk", 
 case("nonzero-rank0", lambda g: X(g, d=i32).op("nonzero", size="K"), lambda x: np.zeros((0, int(x != 0)), np.int64))
 case("nonzero", lambda g: X(g, 4, 5, d=i32).op("nonzero", size=g.fresh_size("nz")))
 case("extent", lambda g: (X(g, d=i32).op("extent", size="K"), g.size_of("K"), X(g, 5, n="y").op("take", g.op("iota", shape=("K",), axis=0), axis=0)), lambda x, y: None)
+case("extents", lambda g: (g.op("extents", X(g, d=i32).abs(), X(g, n="y", d=i32).abs(), new=("K", "L")), g.size_of("K*L"))[1], lambda x, y: None)
 case("unique", lambda g: (*X(g, 4, 5, d=i32).op("unique", size=g.fresh_size("u")), *X(g, 4, 2, d=b1, n="y").op("unique", size=g.fresh_size("u"), axis=0, sorted=False)))
 case("unique-then", lambda g: X(g, 12, d=i32).op("unique", size="U")[0] * 2)
 case("compress", lambda g: (X(g, 4, 5).op("compress", g.input("k", (5,), b1), size="K", axis=1), g.input("y", (4, 5), i32).op("compress", g.input("k2", (9,), b1), size="L")))

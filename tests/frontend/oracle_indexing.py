@@ -116,6 +116,8 @@ def masks_and_counts(o: Oracle) -> None:
     o.same("nonzero", o.given(x).nonzero(), np.array(np.nonzero(x)))
     count = o.given(np.array(3, np.int32)).as_size()
     o.same("extent", o.given(x[0]).unsqueeze(0).expand((count, 6)), np.broadcast_to(x[0], (3, 6)))
+    rows, columns = o.g.sizes_of(*(o.given(np.array(k, np.int32)) for k in (2, 3)))
+    o.same("extents", o.given(x[0]).unsqueeze((0, 1)).expand((rows, columns, 6)), np.broadcast_to(x[0], (2, 3, 6)))
     keep = np.array([True, False, True, True])
     o.same("compress", o.given(x).compress(o.given(keep), 0), x[keep])
     o.same("compress of the line", o.given(x).compress(o.given(keep)), x.ravel()[:4][keep])

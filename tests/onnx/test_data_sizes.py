@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
@@ -101,20 +99,29 @@ def test_a_value_that_cannot_be_a_size_is_a_diagnostic() -> None:
             function(x=x(6), s=wrong)
 
 
-def test_a_branch_whose_shape_data_decides_asks_for_the_input() -> None:
-    """Branches and bodies own no sizes."""
-    branches = {
-        f"{name}_branch": helper.make_graph(
-            [helper.make_node("ConstantOfShape", ["s"], ["t"])], name, [], [helper.make_tensor_value_info("t", FLOAT, [None])]
-        )
-        for name in ("then", "else")
-    }
-    inputs: Any = [("c", TensorProto.BOOL, []), ("s", INT64, [1])]
-    made = model([helper.make_node("If", ["c"], ["y"], **branches)], inputs, [("y", FLOAT, [None])])
-    with pytest.raises(TatamiError) as error:
-        tt.compile(made, max_specialisations=0)
-    assert error.value.diagnostics[0].details["inputs"] == '["s"]'
-    compare(made, {"c": np.array(True), "s": np.array([3])}, {"c": np.array(False), "s": np.array([0])})
+def test_the_integers_of_one_operand_are_read_at_once() -> None:
+    """Positions of a slice, a shape and pads: a Host step each, whatever number of sizes they decide; what is known stays
+    known, a shape put together of numbers, of sizes of inputs and of data for one."""
+    nodes = [
+        helper.make_node("Slice", ["x", "from", "to"], ["a"]),
+        helper.make_node("Pad", ["x", "pads"], ["b"]),
+        helper.make_node("Shape", ["x"], ["sx"], start=0, end=1),
+        helper.make_node("Concat", ["one", "sx", "k"], ["s"], axis=0),
+        helper.make_node("Expand", ["row", "s"], ["c"]),
+        helper.make_node("Concat", ["minus", "k"], ["t"], axis=0),
+        helper.make_node("Reshape", ["c", "t"], ["d"]),
+    ]
+    inputs = [("x", FLOAT, ["N", 7]), ("row", FLOAT, [1, 1, 1]), ("from", INT64, [2]), ("to", INT64, [2])]
+    inputs += [("pads", INT64, [4]), ("k", INT64, [1])]
+    outputs = [(n, FLOAT, [None] * (3 if n == "c" else 2)) for n in "abcd"]
+    made = model(nodes, inputs, outputs, ints(one=[1], minus=[-1]))
+    feeds = [
+        {"x": x(n, 7), "row": x(1, 1, 1), "from": i64(0, -5), "to": i64(n, 6), "pads": i64(1, 0, 2, 3), "k": i64(k)}
+        for n, k in ((4, 3), (2, 1))
+    ]
+    compare(made, *feeds)
+    text = tt.compile(made, threads=1).explain()
+    assert text.count("host extent") == 4 and "synchronisations: 4 a run" in text
 
 
 def test_a_number_of_the_graph_api_is_a_size() -> None:

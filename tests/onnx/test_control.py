@@ -1,0 +1,359 @@
+"""Branches, loops and sequences whose sizes data decide: one compilation serves every value, and every stage that computes
+agrees with ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+import tatami as tt
+from tatami.api import prepare
+from tatami.core.module import Module
+from tatami.onnx import backend
+from tatami.stages import runner
+
+onnxruntime = pytest.importorskip("onnxruntime")
+RNG = np.random.default_rng(11)
+Feed = dict[str, np.ndarray]
+
+
+def model(text: str, **constants: Any) -> onnx.ModelProto:
+    """A model from ONNX's text; constants by name become initialisers."""
+    made = parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
+    for name, value in constants.items():
+        made.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
+    return made
+
+
+def i64(value: Any) -> np.ndarray:
+    return np.array(value, np.int64)
+
+
+def x(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def oracle(made: onnx.ModelProto, feed: Feed) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    results: list[np.ndarray] = session.run(None, feed)
+    return results
+
+
+def agree(made: onnx.ModelProto, *feeds: Feed) -> tt.CompiledFunction:
+    """The compiled program, after it and every stage that computes gave what ONNX Runtime gives."""
+    compilation = prepare(made)
+    compilation.stages["execution"]
+    stages: list[tuple[str, Any]] = []
+    for stage, module in compilation.values().items():
+        run = runner(stage)
+        if run is not None and isinstance(module, Module):
+            stages.append(
+                (stage, lambda feed, run=run, module=module, stage=stage: _run(run, module, compilation, stage, feed))
+            )
+    assert {"frontend", "tiny", "region"} <= {s for s, _ in stages}
+    function = tt.compile(made, threads=1)
+    ways = [("cpu", function), ("reference", tt.compile(made, target="reference")), *stages]
+    for feed in feeds:
+        for name, call in ways:
+            got = call(feed)
+            for port, wanted in zip(made.graph.output, oracle(made, feed), strict=True):
+                array = np.asarray(got[port.name])
+                assert array.dtype == wanted.dtype and array.shape == wanted.shape, (name, port.name, array.shape, wanted.shape)
+                np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-5, err_msg=name)
+    return function
+
+
+def _run(run: Any, module: Any, compilation: Any, stage: str, feed: Feed) -> Any:
+    if stage == "execution":
+        return run(module, feed, regions=compilation.stages["realised"])
+    return run(module, feed)
+
+
+# -- branches ------------------------------------------------------------------------------------
+
+
+def test_branches_of_other_sizes() -> None:
+    made = model(
+        """g (bool c, float[N, 3] x) => (float[M, 3] y, float[3] s) {
+            y = If (c) <then_branch = t () => (float[K, 3] p) { p = Slice (x, zero, two, zero) },
+                        else_branch = e () => (float[L, 3] q) { q = Concat <axis = 0> (x, x) }>
+            s = ReduceSum <keepdims = 0> (y, zero)
+        }""",
+        zero=i64([0]),
+        two=i64([2]),
+    )
+    function = agree(made, *({"c": np.array(c), "x": x(n, 3)} for c in (True, False) for n in (5, 1, 0)))
+    assert "synchronisations: 1" in function.explain()
+
+
+def test_two_results_of_one_branch_share_their_new_size() -> None:
+    """y + z needs the sizes of both to be one."""
+    made = model(
+        """g (bool c, float[N] x) => (float[M] w) {
+            y, z = If (c) <then_branch = t () => (float[K] p, float[K] q) { p = Slice (x, one, two, zero) q = Neg (p) },
+                           else_branch = e () => (float[N] r, float[N] s) { r = Relu (x) s = Exp (x) }>
+            w = Add (y, z)
+        }""",
+        zero=i64([0]),
+        one=i64([1]),
+        two=i64([3]),
+    )
+    agree(made, *({"c": np.array(c), "x": x(5)} for c in (True, False)))
+
+
+def test_a_branch_counts_what_it_finds() -> None:
+    made = model(
+        """g (bool c, float[N] x, int64[1] k) => (int64[1, M] y, float[P] z) {
+            y, z = If (c) <then_branch = t () => (int64[1, A] p, float[B] u) { p = NonZero (x) u = ConstantOfShape (k) },
+                           else_branch = e () => (int64[1, C] q, float[D] v) {
+                               big = Greater (x, half) q = NonZero (big) v = Slice (x, zero, k, zero) }>
+        }""",
+        zero=i64([0]),
+        half=np.float32(0.5),
+    )
+    given = np.array([0, 1, 0.2, 2, 0], np.float32)
+    agree(made, *({"c": np.array(c), "x": given, "k": i64([k])} for c in (True, False) for k in (3, 0)))
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+GROWS = """g (float[N] x, int64 trip) => (float[M] y) {{
+    y = Loop ({trip}, "", x) <body = b (int64 i, bool go, float[L] s) => (bool again, float[K] t) {{
+        again = Identity (go) last = ReduceSum <keepdims = 1> (s, zero) t = Concat <axis = 0> (s, last) }}>
+}}"""
+
+
+def test_a_state_that_grows() -> None:
+    made = model(GROWS.format(trip="trip"), zero=i64([0]))
+    function = agree(made, *({"x": x(n), "trip": i64(t)} for n, t in ((2, 5), (2, 0), (3, 12), (0, 2))))
+    assert "synchronisations: 1" in function.explain()
+
+
+def test_a_state_that_grows_a_hundred_times() -> None:
+    made = model(
+        """g (float[1, 4] x) => (float[M, 4] y) {
+            y = Loop (trip, "", x) <body = b (int64 i, bool go, float[L, 4] s) => (bool again, float[K, 4] t) {
+                again = Identity (go) h = ReduceMean <keepdims = 1> (s, zero) u = Tanh (h) t = Concat <axis = 0> (s, u) }>
+        }""",
+        zero=i64([0]),
+        trip=i64(100),
+    )
+    agree(made, {"x": x(1, 4)})
+
+
+def test_states_that_grow_together_are_one_size() -> None:
+    """Keys and values of a decoder: their product needs one size for both, and the condition ends the loop."""
+    made = model(
+        """g (float[1, 4] q, float[P, 4] k0, float[P, 4] v0) => (float[1, 4] out, float[M, 4] k, float[M, 4] v, float[T, 1, 4] all) {
+            out, k, v, all = Loop ("", yes, q, k0, v0) <body = b (int64 i, bool go, float[1, 4] h, float[L, 4] ks, float[L, 4] vs)
+                => (bool again, float[1, 4] o, float[A, 4] kt, float[A, 4] vt, float[1, 4] row) {
+                nk = Tanh (h) kt = Concat <axis = 0> (ks, nk)
+                nv = Sin (h) vt = Concat <axis = 0> (vs, nv)
+                tk = Transpose <perm = [1, 0]> (kt) s = MatMul (h, tk) p = Softmax <axis = -1> (s)
+                o = MatMul (p, vt) row = Neg (o) again = Less (i, six) }>
+        }""",
+        yes=np.array(True),
+        six=i64(6),
+    )
+    agree(made, *({"q": x(1, 4), "k0": x(n, 4), "v0": x(n, 4)} for n in (0, 3)))
+
+
+def test_rows_of_a_size_that_a_turn_finds() -> None:
+    """Scan outputs whose rows have one size in every turn, which only the first turn tells."""
+    made = model(
+        """g (float[N] x, int64 trip, int64[1] k) => (float[T, M] y) {
+            y = Loop (trip, "") <body = b (int64 i, bool go) => (bool again, float[K] row) {
+                again = Identity (go) c = Cast <to = 1> (i) z = Slice (x, zero, k, zero) row = Add (z, c) }>
+        }""",
+        zero=i64([0]),
+    )
+    agree(made, *({"x": x(5), "trip": i64(t), "k": i64([k])} for t, k in ((3, 2), (1, 0), (4, 5))))
+
+
+def test_sizes_of_the_data_inside_a_body() -> None:
+    made = model(
+        """g (float[4, 6] x, int64[T] k, int64 trip) => (float y) {
+            y = Loop (trip, "", start) <body = b (int64 i, bool go, float s) => (bool again, float t) {
+                again = Identity (go)
+                at = Unsqueeze (i, zero) n = Gather (k, i) n1 = Unsqueeze (n, zero)
+                v, w = TopK <axis = 1> (x, n1)
+                two = Concat <axis = 0> (n1, one) tiled = Tile (v, two)
+                before = Concat <axis = 0> (n1, nought) pads = Concat <axis = 0> (before, before)
+                p = Pad (tiled, pads)
+                r = Range (from, n, by) f = Cast <to = 1> (r) m = ReduceSum <keepdims = 0> (f)
+                e = Concat <axis = 0> (n1, n1) o = ConstantOfShape (e) os = ReduceSum <keepdims = 0> (o)
+                flat = Reshape (v, e2) q = Expand (half, e) qs = ReduceSum <keepdims = 0> (q)
+                ps = ReduceSum <keepdims = 0> (p) fs = ReduceMax <keepdims = 0> (flat)
+                a = Add (ps, m) bb = Add (a, os) cc = Add (bb, qs) dd = Add (cc, fs) t = Add (s, dd) }>
+        }""",
+        zero=i64([0]),
+        one=i64([1]),
+        nought=i64([0]),
+        start=np.float32(0),
+        half=np.float32(0.5),
+        e2=i64([-1, 2]),
+        **{"from": i64(0), "by": i64(1)},
+    )
+    agree(made, {"x": x(4, 6), "k": i64([3, 1, 6]), "trip": i64(3)}, {"x": x(4, 6), "k": i64([2]), "trip": i64(0)})
+
+
+def test_a_loop_inside_a_branch_inside_a_loop() -> None:
+    made = model(
+        """g (float[N] x, int64 trip) => (float[M] y) {
+            y = Loop (trip, "", x) <body = b (int64 i, bool go, float[L] s) => (bool again, float[K] t) {
+                again = Identity (go) odd = Mod (i, two) is_odd = Cast <to = 9> (odd)
+                t = If (is_odd) <
+                    then_branch = th () => (float[A] p) {
+                        p = Loop (i, "", s) <body = inner (int64 j, bool g2, float[B] u) => (bool a2, float[C] v) {
+                            a2 = Identity (g2) w = Slice (x, zero, one, zero) v = Concat <axis = 0> (u, w) }> },
+                    else_branch = el () => (float[D] q) { n = Neg (s) q = Concat <axis = 0> (n, x) }> }>
+        }""",
+        zero=i64([0]),
+        one=i64([1]),
+        two=i64(2),
+    )
+    agree(made, *({"x": x(2), "trip": i64(t)} for t in (0, 1, 4)))
+
+
+# -- sequences -----------------------------------------------------------------------------------
+
+
+def test_an_element_at_a_position_of_the_data() -> None:
+    made = model(
+        """g (float[N, 3] x, int64 i, int64 j) => (float[1, 3] y, float[3] z, int64 n) {
+            s = SplitToSequence <axis = 0> (x, one) y = SequenceAt (s, i) n = SequenceLength (s)
+            t = SplitToSequence <axis = 0, keepdims = 0> (x) z = SequenceAt (t, j)
+        }""",
+        one=i64(1),
+    )
+    agree(made, *({"x": x(5, 3), "i": i64(i), "j": i64(j)} for i, j in ((0, 4), (-1, -5), (2, 1))))
+
+
+def test_pieces_of_an_open_axis() -> None:
+    made = model(
+        """g (float[2, N] x, int64 i, int64[P] cut) => (float[2, A] y, float[2, B] z, int64 n, float[2, C] w) {
+            s = SplitToSequence <axis = 1> (x, three) y = SequenceAt (s, i) n = SequenceLength (s)
+            e = SequenceErase (s) f = SequenceInsert (e, x) z = ConcatFromSequence <axis = 1> (f)
+            u = SplitToSequence <axis = 1> (x, cut) w = SequenceAt (u, i)
+        }""",
+        three=i64(3),
+    )
+    cuts = (i64([3, 4]), i64([2, 1, 4]))
+    agree(made, *({"x": x(2, 7), "i": i64(i), "cut": c} for c in cuts for i in (0, 1, -1)))
+
+
+def test_elements_put_and_taken_at_positions_of_the_data() -> None:
+    """Elements of one size and of others, at the front, between and at the end."""
+    made = model(
+        """g (float[N, 3] x, float[1, 3] e, float[2, 3] f, int64 i) => (float[A, 3] y, float[B, 3] z, float[C, 3] w) {
+            s = SplitToSequence <axis = 0> (x, one) t = SequenceInsert (s, e, i) y = ConcatFromSequence <axis = 0> (t)
+            u = SequenceInsert (s, f, i) z = ConcatFromSequence <axis = 0> (u)
+            v = SequenceErase (u, i) w = ConcatFromSequence <axis = 0> (v)
+        }""",
+        one=i64(1),
+    )
+    agree(made, *({"x": x(3, 3), "e": x(1, 3), "f": x(2, 3), "i": i64(i)} for i in (0, 2, -1)))
+
+
+def test_a_loop_over_a_sequence_of_open_length() -> None:
+    made = model(
+        """g (float[N, 3] x) => (float[1, 3] y) {
+            s = SplitToSequence <axis = 0> (x, one) n = SequenceLength (s)
+            y = Loop (n, "", start) <body = b (int64 i, bool go, float[1, 3] h) => (bool again, float[1, 3] t) {
+                again = Identity (go) e = SequenceAt (s, i) u = Tanh (h) t = Add (u, e) }>
+        }""",
+        one=i64(1),
+        start=np.zeros((1, 3), np.float32),
+    )
+    agree(made, *({"x": x(n, 3)} for n in (4, 1, 0)))
+
+
+@pytest.mark.parametrize("trip", ["of the data", 3, 100])
+def test_a_loop_that_collects_a_sequence(trip: Any) -> None:
+    """SequenceInsert each turn, then one tensor of all."""
+    made = model(
+        f"""g (float[2] x{", int64 trip" if trip == "of the data" else ""}) => (float[M, 2] y, float[K] z, int64 n) {{
+            empty = SequenceEmpty ()
+            last, s = Loop (trip, "", x, empty) <body = b (int64 i, bool go, float[2] h, seq(float[2]) q)
+                => (bool again, float[2] t, seq(float[2]) r) {{
+                again = Identity (go) t = Sin (h) r = SequenceInsert (q, t) }}>
+            y = ConcatFromSequence <axis = 0, new_axis = 1> (s) z = ConcatFromSequence <axis = 0> (s) n = SequenceLength (s)
+        }}""",
+        **({} if trip == "of the data" else {"trip": i64(trip)}),
+    )
+    agree(made, *([{"x": x(2), "trip": i64(t)} for t in (4, 1)] if trip == "of the data" else [{"x": x(2)}]))
+
+
+def test_a_loop_that_collects_elements_of_other_sizes() -> None:
+    made = model(
+        """g (float[N, 3] x, int64 trip, int64 at) => (float[M, 3] y, float[K, 3] z) {
+            empty = SequenceEmpty ()
+            s = Loop (trip, "", empty) <body = b (int64 i, bool go, seq(float[A, 3]) q) => (bool again, seq(float[B, 3]) r) {
+                again = Identity (go) j = Add (i, one) k = Unsqueeze (j, zero) e = Slice (x, zero, k, zero)
+                r = SequenceInsert (q, e) }>
+            y = ConcatFromSequence <axis = 0> (s) z = SequenceAt (s, at)
+        }""",
+        zero=i64([0]),
+        one=i64(1),
+    )
+    agree(made, *({"x": x(4, 3), "trip": i64(t), "at": i64(a)} for t, a in ((4, 2), (2, -1))))
+
+
+def test_a_sequence_of_one_length_stays_one() -> None:
+    """Two caches in a sequence, both renewed each turn."""
+    made = model(
+        """g (float[2] x, float[3] y, int64 trip) => (float[2] a, float[3] b) {
+            s0 = SequenceConstruct (x, y)
+            s = Loop (trip, "", s0) <body = b (int64 i, bool go, seq(float) q) => (bool again, seq(float) r) {
+                again = Identity (go) u = SequenceAt (q, zero) v = SequenceAt (q, one)
+                n = Neg (u) e = Tanh (v) r = SequenceConstruct (n, e) }>
+            a = SequenceAt (s, zero) b = SequenceAt (s, one)
+        }""",
+        zero=i64(0),
+        one=i64(1),
+    )
+    agree(made, *({"x": x(2), "y": x(3), "trip": i64(t)} for t in (3, 0)))
+
+
+def test_a_branch_that_gives_a_sequence() -> None:
+    made = model(
+        """g (float[2] x, bool c) => (float[M] y, int64 n) {
+            s = If (c) <then_branch = t () => (seq(float[2]) p) { a = Neg (x) p = SequenceConstruct (x, a) },
+                        else_branch = e () => (seq(float[2]) q) { b = Exp (x) q = SequenceConstruct (b, x, b) }>
+            y = ConcatFromSequence <axis = 0> (s) n = SequenceLength (s)
+        }"""
+    )
+    agree(made, *({"x": x(2), "c": np.array(c)} for c in (True, False)))
+
+
+def test_the_inside_of_a_body_is_compiled_once() -> None:
+    """A loop of many turns whose state grows has no more kernels than one of few."""
+    made = model(GROWS.format(trip="trip"), zero=i64([0]))
+    function = tt.compile(made, threads=1)
+    programs = set(function.compilation.stages["execution"].programs)
+    for t in (3, 30):
+        function(x=x(2), trip=i64(t))
+    assert set(function.compilation.stages["execution"].programs) == programs and len(programs) <= 3
+
+
+def test_a_sequence_of_open_length_goes_out() -> None:
+    """The backend gives lists, whatever the length and the sizes of the elements."""
+    made = model(
+        """g (float[N, 3] x, int64[P] cut) => (seq(float[1, 3]) rows, seq(float[K, 3]) pieces) {
+            rows = SplitToSequence <axis = 0> (x, one) pieces = SplitToSequence <axis = 0> (x, cut)
+        }""",
+        one=i64(1),
+    )
+    prepared = backend.prepare(made)
+    for given in ({"x": x(4, 3), "cut": i64([1, 3])}, {"x": x(2, 3), "cut": i64([2, 0])}):
+        for got, wanted in zip(prepared.run(given), oracle(made, given), strict=True):
+            assert isinstance(got, list) and len(got) == len(wanted)
+            for a, b in zip(got, wanted, strict=True):
+                np.testing.assert_array_equal(a, b)
+    assert len(prepared.programs) == 1

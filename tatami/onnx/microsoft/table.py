@@ -1,0 +1,21 @@
+"""Every operator of ONNX Runtime's own domains: what imports it, or why nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tatami.onnx.importer import Importer
+from tatami.onnx.microsoft.activation import ACTIVATION
+from tatami.onnx.microsoft.matmul import MATMUL
+from tatami.onnx.microsoft.normalization import NORMALIZATION, simplified_layer_norm
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.values import Value
+
+Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
+
+PLAIN: dict[str, Handler] = {"SimplifiedLayerNormalization": simplified_layer_norm}
+"""Operators that ONNX Runtime writes in ONNX's own domain."""
+MICROSOFT: dict[str, Handler] = {**ACTIVATION, **MATMUL, **NORMALIZATION}
+NCHWC: dict[str, Handler] = {}
+NHWC: dict[str, Handler] = {}

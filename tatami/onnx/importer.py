@@ -88,6 +88,8 @@ class Importer:
     """Whether integers of the data may decide sizes of the main graph (data_sizes.py)."""
     name: str = ""
     """Empty for the main graph; told apart in size symbols."""
+    channel_block: int = 0
+    """Channels in a block of the images of com.microsoft.nchwc; 0 without such."""
     site: str = ""
     """The ONNX node being imported: its name, or its operator and position."""
 

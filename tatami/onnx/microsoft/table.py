@@ -7,6 +7,9 @@ from typing import TypeAlias
 
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.activation import ACTIVATION
+from tatami.onnx.microsoft.blocked import BLOCKED
+from tatami.onnx.microsoft.channels_last import CHANNELS_LAST
+from tatami.onnx.microsoft.convolution import CONVOLUTION
 from tatami.onnx.microsoft.matmul import MATMUL
 from tatami.onnx.microsoft.normalization import NORMALIZATION, simplified_layer_norm
 from tatami.onnx.node import OnnxNode
@@ -16,6 +19,6 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
 
 PLAIN: dict[str, Handler] = {"SimplifiedLayerNormalization": simplified_layer_norm}
 """Operators that ONNX Runtime writes in ONNX's own domain."""
-MICROSOFT: dict[str, Handler] = {**ACTIVATION, **MATMUL, **NORMALIZATION}
-NCHWC: dict[str, Handler] = {}
-NHWC: dict[str, Handler] = {}
+MICROSOFT: dict[str, Handler] = {**ACTIVATION, **MATMUL, **NORMALIZATION, **CONVOLUTION}
+NCHWC: dict[str, Handler] = {**BLOCKED}
+NHWC: dict[str, Handler] = {**CHANNELS_LAST}

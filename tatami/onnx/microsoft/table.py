@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.activation import ACTIVATION
+from tatami.onnx.microsoft.attention import ATTENTION
 from tatami.onnx.microsoft.block_quantized import BLOCK_QUANTIZED
 from tatami.onnx.microsoft.blocked import BLOCKED
 from tatami.onnx.microsoft.channels_last import CHANNELS_LAST
@@ -22,6 +23,6 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
 
 PLAIN: dict[str, Handler] = {"SimplifiedLayerNormalization": simplified_layer_norm}
 """Operators that ONNX Runtime writes in ONNX's own domain."""
-MICROSOFT: dict[str, Handler] = {**ACTIVATION, **MATMUL, **NORMALIZATION, **CONVOLUTION, **QUANTIZED, **QUANTIZED_PRODUCTS, **BLOCK_QUANTIZED}
+MICROSOFT: dict[str, Handler] = {**ACTIVATION, **MATMUL, **NORMALIZATION, **CONVOLUTION, **QUANTIZED, **QUANTIZED_PRODUCTS, **BLOCK_QUANTIZED, **ATTENTION}
 NCHWC: dict[str, Handler] = {**BLOCKED}
 NHWC: dict[str, Handler] = {**CHANNELS_LAST}

@@ -80,17 +80,25 @@ def agree(
     wanted: Sequence[Sequence[np.ndarray]] | None = None,
     tolerance: tuple[float, float] | None = None,
     apart: int = 0,
+    like: onnx.NodeProto | None = None,
+    like_feeds: Sequence[Arrays] = (),
+    typed: Mapping[str, int] | None = None,
     drop: Mapping[str, tuple[slice, ...]] | None = None,
 ) -> None:
-    """Both give the same at every feed. `wanted` are the results where ONNX Runtime's CPU has no kernel; `drop` keeps only
-    that part of a result, since the rest is unspecified."""
+    """Both give the same at every feed. `wanted` are the results where ONNX Runtime's CPU has no kernel, or those of the node
+    `like` at `like_feeds` are; `typed` are results whose type ONNX Runtime has to be told; `drop` keeps only that part of a
+    result, since the rest is unspecified."""
     nodes = [nodes] if isinstance(nodes, onnx.NodeProto) else list(nodes)
     names = list(outputs or [o for o in nodes[-1].output if o])
     if wanted is None:
-        loose = model_of(nodes, feeds[0], {n: (TensorProto.UNDEFINED, None) for n in names}, weights, open, opset)
+        given = like_feeds or feeds
+        untyped = {n: (TensorProto.UNDEFINED, None) for n in names}
+        loose = model_of([like] if like is not None else nodes, given[0], untyped, weights, None if like else open, opset)
         for port in loose.graph.output:
             port.ClearField("type")
-        wanted = [run_onnxruntime(loose, feed) for feed in feeds]
+            if port.name in (typed or {}):
+                port.type.tensor_type.elem_type = (typed or {})[port.name]
+        wanted = [run_onnxruntime(loose, feed) for feed in given]
     # every axis of a result is declared open: what the importer infers is what counts
     kinds = {n: (KINDS[w.dtype], [f"{n}_{i}" for i in range(w.ndim)]) for n, w in zip(names, wanted[0], strict=True)}
     program = tt.compile(model_of(nodes, feeds[0], kinds, weights, open, opset), threads=1)

@@ -136,8 +136,9 @@ def attend(m: Importer, a: Attention) -> Num:
     return Num(m, m.one("attention", operands, attrs))
 
 
-def scores(m: Importer, a: Attention) -> Num:
-    """The scores themselves, [B, H, S, T], where a result shows them."""
+def scores(m: Importer, a: Attention, hidden: float | None = None) -> Num:
+    """The scores themselves, [B, H, S, T], where a result shows them; `hidden` in place of those that are not seen, or
+    the smallest finite number."""
     if a.sink is not None:
         raise unsupported(m, "scores as a result beside a sink of the softmax", "leave one of them out")
     batch, heads, _, width = a.q.shape
@@ -149,7 +150,7 @@ def scores(m: Importer, a: Attention) -> Num:
     number = width.as_int()
     if not a.scale and number is None:
         raise unsupported(m, "scores of heads of open size", "give the operator a scale")
-    out = a.q.fn("matmul", keys.permute(0, 1, 3, 2)) * (a.scale or float(number or 1) ** -0.5)
+    out = Num(m, m.one("matmul", [a.q.tensor, keys.permute(0, 1, 3, 2).tensor])) * (a.scale or float(number or 1) ** -0.5)
     if a.softcap:
         out = (out / a.softcap).fn("tanh") * a.softcap
     if a.bias is not None:
@@ -158,7 +159,7 @@ def scores(m: Importer, a: Attention) -> Num:
     if a.causal is not None:
         seen = causal_keep(m, a)
         keep = seen if keep is None else keep.fn("and", seen)
-    return out if keep is None else keep.where(out, LOWEST[out.dtype])
+    return out if keep is None else keep.where(out, LOWEST[out.dtype] if hidden is None else hidden)
 
 
 def extended(m: Importer, past: Num | None, new: Num, at: Num | None = None, length: Expr | None = None) -> Num:

@@ -23,7 +23,7 @@ KINDS = {
     np.dtype(t): k
     for t, k in (
         ("u1", TensorProto.UINT8), ("i1", TensorProto.INT8), ("i2", TensorProto.INT16), ("u2", TensorProto.UINT16),
-        ("i4", TensorProto.INT32), ("u4", TensorProto.UINT32), ("i8", TensorProto.INT64), ("f2", TensorProto.FLOAT16),
+        ("i4", TensorProto.INT32), ("u4", TensorProto.UINT32), ("i8", TensorProto.INT64), ("u8", TensorProto.UINT64), ("f2", TensorProto.FLOAT16),
         ("f4", TensorProto.FLOAT), ("f8", TensorProto.DOUBLE), ("?", TensorProto.BOOL), (ml_dtypes.bfloat16, TensorProto.BFLOAT16),
     )
 }  # fmt: skip

@@ -25,6 +25,7 @@ from tatami.onnx.microsoft.quantized_products import QUANTIZED_PRODUCTS
 from tatami.onnx.microsoft.relative_bias import RELATIVE_BIAS
 from tatami.onnx.microsoft.rotary import ROTARY
 from tatami.onnx.microsoft.spectrum import SPECTRUM
+from tatami.onnx.microsoft.state_space import STATE_SPACE
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.values import Value
 
@@ -32,6 +33,6 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
 
 PLAIN: dict[str, Handler] = {"SimplifiedLayerNormalization": simplified_layer_norm}
 """Operators that ONNX Runtime writes in ONNX's own domain."""
-MICROSOFT: dict[str, Handler] = {**ACTIVATION, **MATMUL, **NORMALIZATION, **CONVOLUTION, **QUANTIZED, **QUANTIZED_PRODUCTS, **BLOCK_QUANTIZED, **ATTENTION, **ROTARY, **GROUP_QUERY, **DECODER, **PACKED_BATCH, **RELATIVE_BIAS, **EXPERTS, **MATRICES, **SPECTRUM, **UNDER_OTHER_NAMES}
+MICROSOFT: dict[str, Handler] = {**ACTIVATION, **MATMUL, **NORMALIZATION, **CONVOLUTION, **QUANTIZED, **QUANTIZED_PRODUCTS, **BLOCK_QUANTIZED, **ATTENTION, **ROTARY, **GROUP_QUERY, **DECODER, **PACKED_BATCH, **RELATIVE_BIAS, **EXPERTS, **MATRICES, **SPECTRUM, **UNDER_OTHER_NAMES, **STATE_SPACE}
 NCHWC: dict[str, Handler] = {**BLOCKED}
 NHWC: dict[str, Handler] = {**CHANNELS_LAST}

@@ -10,6 +10,8 @@ from tatami.core.diagnostic import fail
 from tatami.onnx.fault import told_as_fault
 from tatami.onnx.fold import fold
 from tatami.onnx.importer import FROM_ONNX, Importer
+from tatami.onnx.microsoft.blocked import DOMAIN as BLOCKED_DOMAIN
+from tatami.onnx.microsoft.blocked import block_of
 from tatami.onnx.node import OnnxNode, read_node
 from tatami.onnx.old_forms import modern
 from tatami.onnx.order import words_of
@@ -54,6 +56,10 @@ def _ports(m: Importer, node: OnnxNode) -> frozenset[str]:
 
 
 def import_nodes(m: Importer, nodes: Iterable[onnx.NodeProto]) -> None:
+    nodes = list(nodes)
+    if any(node.domain == BLOCKED_DOMAIN for node in nodes):
+        inherited = m.parent.channel_block if m.parent is not None else 0
+        m.channel_block = inherited or block_of(nodes, lambda name: m.known(m.value(name)))
     for position, proto in enumerate(nodes):
         import_node(m, proto, position)
 

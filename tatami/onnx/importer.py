@@ -95,6 +95,8 @@ class Importer:
     """The folder of external data."""
     reserved: frozenset[str] = frozenset()
     """Names of the model's inputs and outputs: no value of ours takes one."""
+    channel_block: int = 0
+    """Channels in a block of the images of com.microsoft.nchwc; 0 without such."""
     site: str = ""
     """The ONNX node being imported: its name, or its operator and position."""
 

@@ -76,13 +76,20 @@ def _rotary(m: Importer, n: OnnxNode) -> list[Value]:
     flat = len(shape) == 3
     if flat:
         x = m.one("reshape", [x], {"shape": (shape[0], shape[1], heads, floordiv(shape[2], expr(heads or 1)))})
-    if n.has(3):
-        ids = m.operand(n, 3)
-        cos, sin = (m.one("take", [t, ids], {"axis": 0}) for t in (cos, sin))
-    cos, sin = (m.one("unsqueeze", [t], {"axes": (2 if flat else 1,)}) for t in (cos, sin))
-    attrs = {"interleaved": bool(n.attr("interleaved", 0)), "width": n.attr("rotary_embedding_dim", 0)}
-    out = m.one("rotary_embedding", [x, cos, sin], attrs)
+    ids = m.operand(n, 3)
+    width = n.attr("rotary_embedding_dim", 0)
+    out = rotated(m, x, cos, sin, ids, 2 if flat else 1, interleaved=bool(n.attr("interleaved", 0)), width=width)
     return [m.result(m.one("reshape", [out], {"shape": shape}) if flat else out)]
+
+
+def rotated(m: Importer, x: str, cos: str, sin: str, ids: str, heads: int, *, interleaved: bool, width: int) -> str:
+    """Rotary embedding of x with the axis `heads` among batch and positions. Tables [position, D/2] are read at `ids`;
+    without these they are [B, T, D/2]."""
+    if ids:
+        cos, sin = (m.one("take", [t, ids], {"axis": 0}) for t in (cos, sin))
+    axis = heads if len(m.shape(cos)) == 3 else heads - 1
+    cos, sin = (m.one("unsqueeze", [t], {"axes": (axis,)}) for t in (cos, sin))
+    return m.one("rotary_embedding", [x, cos, sin], {"interleaved": interleaved, "width": width})
 
 
 ATTENTION: dict[str, Callable[[Importer, OnnxNode], list[Value] | None]] = {

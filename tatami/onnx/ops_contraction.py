@@ -84,14 +84,18 @@ def _conv_transpose(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _gemm(m: Importer, n: OnnxNode) -> list[Value]:
-    """Integers have no alpha and beta of their own: they are met only where these are 1."""
+    return [m.result(gemm(m, n))]
+
+
+def gemm(m: Importer, n: OnnxNode) -> str:
+    """alpha * A @ B + beta * C. Integers have no alpha and beta of their own: they are met only where these are 1."""
     attrs = {
         "trans_a": bool(n.attr("transA", 0)),
         "trans_b": bool(n.attr("transB", 0)),
         "alpha": float(n.attr("alpha", 1.0)),
         "beta": float(n.attr("beta", 1.0)),
     }
-    return [m.result(m.one("gemm", m.operands(n), attrs))]
+    return m.one("gemm", m.operands(n), attrs)
 
 
 def _matmul(m: Importer, n: OnnxNode) -> list[Value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tatami.core.dtype import DType
 from tatami.core.expr import expr, floordiv, product
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer, element_dtype
@@ -17,14 +18,19 @@ def _softmax(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
     def handler(m: Importer, n: OnnxNode) -> list[Value]:
         x = m.operand(n, 0)
-        shape = m.shape(x)
         if m.opset >= 13:
             return [m.result(m.one(op, [x], {"axis": n.attr("axis", -1)}))]
-        axis = n.attr("axis", 1) % max(1, len(shape))
-        flat = m.one("reshape", [x], {"shape": (product(shape[:axis]), product(shape[axis:]))})
-        return [m.result(m.one("reshape", [m.one(op, [flat], {"axis": 1})], {"shape": shape}))]
+        return [m.result(softmax_from(m, op, x, n.attr("axis", 1)))]
 
     return handler
+
+
+def softmax_from(m: Importer, op: str, x: str, axis: int) -> str:
+    """A softmax over all axes from `axis` on, as one."""
+    shape = m.shape(x)
+    axis %= max(1, len(shape))
+    flat = m.one("reshape", [x], {"shape": (product(shape[:axis]), product(shape[axis:]))})
+    return m.one("reshape", [m.one(op, [flat], {"axis": 1})], {"shape": shape})
 
 
 def _batch_norm(m: Importer, n: OnnxNode) -> list[Value]:
@@ -58,24 +64,31 @@ def _batch_norm_of_features(m: Importer, n: OnnxNode, x: str, rest: list[str]) -
 
 def _layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
     """Mean and inverse deviation are results of their own in the dtype of the statistics."""
-    tensors = m.operands(n)
+    stash = element_dtype(n.attr("stash_type", 1), m.site) if n.wants(1) or n.wants(2) else None
+    op = "layer_norm" if n.op == "LayerNormalization" else "rms_norm"
+    eps = float(n.attr("epsilon", 1e-5))
+    y, mean, inverse = layer_norm(m, op, m.operands(n), axis=n.attr("axis", -1), eps=eps, statistics=stash)
+    return [m.result(t) for t in (y, mean, inverse) if t]
+
+
+def layer_norm(
+    m: Importer, op: str, tensors: list[str], *, axis: int, eps: float, statistics: DType | None = None
+) -> tuple[str, str, str]:
+    """layer_norm or rms_norm of x, scale and perhaps shift from `axis` on; mean and inverse deviation (for rms_norm the
+    inverse root mean square) in the dtype `statistics`, or empty."""
     x = tensors[0]
     rank = len(m.shape(x))
-    axis = n.attr("axis", -1) % rank
-    eps = float(n.attr("epsilon", 1e-5))
+    axis %= rank
     whole = m.shape(x)[axis:]
-    for i, t in enumerate(tensors[1:], 1):
-        if t and m.shape(t) != whole:
-            tensors[i] = m.one("expand", [t], {"shape": whole})
-    op = "layer_norm" if n.op == "LayerNormalization" else "rms_norm"
-    results = [m.result(m.one(op, tensors, {"axis": axis, "eps": eps}))]
-    if n.wants(1) or n.wants(2):
-        stash = m.cast(x, element_dtype(n.attr("stash_type", 1), m.site))
-        attrs = {"axes": list(range(axis, rank)), "keepdims": True}
-        mean, variance = m.one("reduce_mean", [stash], attrs), m.one("variance", [stash], attrs)
-        inverse = m.one("rsqrt", [m.one("add", [variance, m.number(eps, m.dtype(stash))])])
-        results += [m.result(mean), m.result(inverse)]
-    return results
+    spread = [m.expand(t, whole) if t and m.shape(t) != whole else t for t in tensors[1:]]
+    y = m.one(op, [x, *spread], {"axis": axis, "eps": eps})
+    if statistics is None:
+        return y, "", ""
+    stash = m.cast(x, statistics)
+    attrs = {"axes": list(range(axis, rank)), "keepdims": True}
+    mean = m.one("reduce_mean", [stash], attrs)
+    power = m.one("variance", [stash], attrs) if op == "layer_norm" else m.one("reduce_mean", [m.one("square", [stash])], attrs)
+    return y, mean, m.one("rsqrt", [m.one("add", [power, m.number(eps, statistics)])])
 
 
 def _instance_norm(m: Importer, n: OnnxNode) -> list[Value]:

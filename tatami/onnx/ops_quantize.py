@@ -108,8 +108,11 @@ def _dequantize(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _dynamic(m: Importer, n: OnnxNode) -> list[Value]:
-    """To u8 over the range of x, which is made to hold 0."""
-    (x,) = m.operands(n)
+    return [m.result(t) for t in dynamic_quantize(m, m.operand(n, 0))]
+
+
+def dynamic_quantize(m: Importer, x: str) -> tuple[str, str, str]:
+    """x as u8 over its range, which is made to hold 0; the scale and the zero point."""
     dtype = m.dtype(x)
     zero = m.number(0, dtype)
     high = m.one("max", [m.one("reduce_max", [x]), zero])
@@ -117,10 +120,10 @@ def _dynamic(m: Importer, n: OnnxNode) -> list[Value]:
     scale = m.one("div", [m.one("sub", [high, low]), m.number(255, dtype)])
     point = m.one("clamp", [m.one("div", [m.one("neg", [low]), scale])], {"lo": 0.0, "hi": 255.0})
     point = m.cast(m.one("round", [point]), DType.u8)
-    return [m.result(t) for t in (m.one("quantize", [x, scale, point], {"to": DType.u8, "axis": 0}), scale, point)]
+    return m.one("quantize", [x, scale, point], {"to": DType.u8, "axis": 0}), scale, point
 
 
-def _requantize(m: Importer, sums: str, scales: list[str], zero: str, to: DType) -> str:
+def requantize(m: Importer, sums: str, scales: list[str], zero: str, to: DType) -> str:
     """i32 sums by a_scale * b_scale / y_scale to the result's dtype."""
     a, b, y = scales
     factor = m.joined("div", m.joined("mul", a, b), y)
@@ -128,7 +131,7 @@ def _requantize(m: Importer, sums: str, scales: list[str], zero: str, to: DType)
     return saturated(m, m.joined("mul", m.cast(sums, wide), factor), zero, to)
 
 
-def _scale(m: Importer, t: str, axes: tuple[int, ...]) -> str:
+def scale_along(m: Importer, t: str, axes: tuple[int, ...]) -> str:
     """A scale that broadcasts: rank 0, or rank 1 with axes of size 1 around it."""
     shape = m.shape(t)
     t = m.cast(t, DType.fp32)
@@ -141,12 +144,12 @@ def _qlinear_matmul(m: Importer, n: OnnxNode) -> list[Value]:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = m.operands(n)
     sums = integer_matmul(m, a, a_zero, b, b_zero)
     rows = (1,) if len(m.shape(a)) > 1 else ()
-    scales = [_scale(m, a_scale, rows), _scale(m, b_scale, ()), _scale(m, y_scale, ())]
-    zero = _flat(m, y_zero)
-    return [m.result(_requantize(m, sums, scales, zero, m.dtype(y_zero)))]
+    scales = [scale_along(m, a_scale, rows), scale_along(m, b_scale, ()), scale_along(m, y_scale, ())]
+    zero = scalar_of(m, y_zero)
+    return [m.result(requantize(m, sums, scales, zero, m.dtype(y_zero)))]
 
 
-def _flat(m: Importer, t: str) -> str:
+def scalar_of(m: Importer, t: str) -> str:
     return m.one("reshape", [t], {"shape": ()}) if m.shape(t) == (expr(1),) else t
 
 
@@ -155,8 +158,8 @@ def _qlinear_conv(m: Importer, n: OnnxNode) -> list[Value]:
     bias = m.operand(n, 8)
     sums = integer_conv(m, x, x_zero, w, w_zero, bias, conv_attributes(m, n, x, w))
     spatial = tuple(range(1, len(m.shape(w)) - 1))
-    scales = [_scale(m, x_scale, ()), _scale(m, w_scale, spatial), _scale(m, y_scale, ())]
-    return [m.result(_requantize(m, sums, scales, _flat(m, y_zero), m.dtype(y_zero)))]
+    scales = [scale_along(m, x_scale, ()), scale_along(m, w_scale, spatial), scale_along(m, y_scale, ())]
+    return [m.result(requantize(m, sums, scales, scalar_of(m, y_zero), m.dtype(y_zero)))]
 
 
 QUANTIZE: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {

@@ -107,7 +107,7 @@ def _grid_sample(m: Importer, n: OnnxNode) -> list[Value]:
         if mode == "nearest":
             at = at.fn("round")
         low, high = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
-        if padding == "border":
+        if padding == "border" and mode != "cubic":  # a cubic kernel reads the border where its taps lie beyond
             at = at.fn("max", 0.0).fn("min", size - 1.0)
         elif padding == "reflection":
             at = _reflected(at, low, high)

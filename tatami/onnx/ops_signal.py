@@ -24,7 +24,7 @@ def _matrices(m: Importer, length: int, count: int, inverse: bool) -> tuple[str,
     return m.add_constant(scale * np.cos(angle)), m.add_constant(sign * scale * np.sin(angle))
 
 
-def _transform(m: Importer, x: str, length: int, inverse: bool, onesided: bool) -> str:
+def transform(m: Importer, x: str, length: int, inverse: bool, onesided: bool) -> str:
     """[.., N, 1 or 2] to [.., K, 2] along the axis before the last."""
     shape = m.shape(x)
     have = shape[-2].as_int()
@@ -82,7 +82,7 @@ def _dft(m: Importer, n: OnnxNode) -> list[Value]:
     inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     size = m.shape(moved)[-2].as_int() or 0
     length = int(known_number(m, n, 1, "dft_length", 2 * (size - 1) if inverse and onesided else size))
-    out = _transform(m, moved, length, inverse, onesided)
+    out = transform(m, moved, length, inverse, onesided)
     back = [order.index(i) for i in range(rank)]
     return [m.result(m.one("permute", [out], {"perm": back}))]
 
@@ -103,7 +103,7 @@ def _stft(m: Importer, n: OnnxNode) -> list[Value]:
     frames = m.one("take", [x, places], {"axis": 1})
     if window:
         frames = m.joined("mul", frames, m.one("unsqueeze", [window], {"axes": (1,)}))
-    return [m.result(_transform(m, frames, length, False, bool(n.attr("onesided", 1)) and shape[2] == 1))]
+    return [m.result(transform(m, frames, length, False, bool(n.attr("onesided", 1)) and shape[2] == 1))]
 
 
 def _mel_weights(m: Importer, n: OnnxNode) -> list[Value]:

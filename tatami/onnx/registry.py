@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from tatami.onnx.control import CONTROL as CONTROL
 from tatami.onnx.importer import Importer
+from tatami.onnx.microsoft.table import MICROSOFT, NCHWC, NHWC, PLAIN
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.ops_activation import ACTIVATION
 from tatami.onnx.ops_attention import ATTENTION
@@ -38,12 +39,16 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value] | None]
 _DEFAULT: dict[str, Handler] = {
     **ELEMENTWISE, **CAST, **ACTIVATION, **SHAPE, **MOVEMENT, **CONTRACTION, **POOL, **NORMALIZATION, **REDUCTION, **CREATION,
     **INDEXING, **QUANTIZE, **RECURRENT, **RESIZE, **ATTENTION, **SEQUENCE, **SIGNAL, **SAMPLING, **LINEAR_ALGEBRA, **TEXT,
+    **PLAIN,
 }  # fmt: skip
 HANDLERS: dict[str, dict[str, Handler]] = {
     "": _DEFAULT,
     "ai.onnx": _DEFAULT,
     "ai.onnx.ml": {**ML},
     "ai.onnx.preview.training": {**TRAINING},
+    "com.microsoft": {**MICROSOFT},
+    "com.microsoft.nchwc": {**NCHWC},
+    "com.ms.internal.nhwc": {**NHWC},
 }
 """By domain, then operator."""
 

@@ -1,0 +1,177 @@
+"""The attention that all operators of the family come down to: heads apart, one mask, one attention, heads joined.
+
+Masks of ONNX Runtime add a large negative number to the scores of keys that are padding, so a query all of whose keys are
+padding sees them all alike; causal masks and windows are absolute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, Expr, Shape, expr, floordiv
+from tatami.onnx.arithmetic import Num
+from tatami.onnx.importer import Importer
+from tatami.onnx.operands import unsupported
+
+LOWEST = {DType.fp16: -65504.0, DType.bf16: -3.3895313892515355e38, DType.fp32: -3.4028234663852886e38}
+"""The smallest finite number by dtype."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Queries [B, H, S, D], keys [B, G, T, D] and values [B, G, T, E], with what is added to the scores or decides them."""
+
+    q: Num
+    k: Num
+    v: Num
+    scale: float = 0.0
+    """0 is 1 / sqrt(D)."""
+    bias: Num | None = None
+    """Added to the scores; broadcasts to [B, H, S, T]."""
+    keep: Num | None = None
+    """False where a key is not seen; broadcasts to [B, H, S, T]."""
+    causal: Expr | None = None
+    """Keys up to the query's own position plus this."""
+    softcap: float = 0.0
+    """c * tanh(s / c) of the scaled scores, before anything is added; 0 is none."""
+    sink: Num | None = None
+    """[H]: a score per head that takes part in the softmax and has no value."""
+
+    @property
+    def scores_shape(self) -> Shape:
+        return (*self.q.shape[:-1], self.k.shape[-2])
+
+
+def split_heads(x: Num, heads: int) -> Num:
+    """[B, S, H * D] as [B, H, S, D]."""
+    batch, length, width = x.shape
+    return x.reshape(batch, length, heads, floordiv(width, expr(heads))).permute(0, 2, 1, 3)
+
+
+def join_heads(x: Num) -> Num:
+    """[B, H, S, D] as [B, S, H * D]."""
+    batch, heads, length, width = x.shape
+    return x.permute(0, 2, 1, 3).reshape(batch, length, heads * width)
+
+
+def columns(x: Num, *widths: Expr | int) -> list[Num]:
+    """Parts of the last axis."""
+    axis, at, out = len(x.shape) - 1, expr(0), []
+    for width in widths:
+        out.append(x.part(axis, at, at + width))
+        at = at + width
+    return out
+
+
+def fitted(x: Num, shape: Shape) -> Num:
+    """A mask with the sizes of `shape`, from the last axis on, where it is not 1: sizes of another name are taken as equal."""
+    aligned = shape[len(shape) - len(x.shape) :]
+    wanted = tuple(s if s == ONE else t for s, t in zip(x.shape, aligned, strict=True))
+    return x if x.shape == wanted else x.reshape(*wanted)
+
+
+def position(m: Importer, length: Expr, start: Expr | int = 0) -> Num:
+    """start, start + 1, .. of i64."""
+    return Num(m, m.one("iota", [], {"shape": (length,), "axis": 0, "start": start}))
+
+
+def causal_keep(m: Importer, a: Attention) -> Num:
+    """[S, T]: keys up to the query's own position."""
+    assert a.causal is not None
+    queries, keys = a.scores_shape[-2:]
+    return position(m, keys).fn("le", position(m, queries, a.causal).unsqueeze(1))
+
+
+def _mask(m: Importer, a: Attention) -> Num | None:
+    """Bias and keep as one mask of the attention operation."""
+    bias, keep = a.bias, a.keep
+    if bias is not None:
+        bias = fitted(bias, a.scores_shape).cast(a.q.dtype)
+    if keep is not None:
+        keep = fitted(keep, a.scores_shape)
+        if bias is None:
+            return keep
+        return keep.where(bias, float("-inf"))
+    return bias
+
+
+def _with_sink(m: Importer, a: Attention) -> Attention:
+    """The sink as one more key: its score is the sink, its value 0."""
+    assert a.sink is not None
+    batch, heads, queries, keys = a.scores_shape
+    to = a.q.dtype
+    if a.causal is not None:
+        keep = causal_keep(m, a)
+        a = Attention(a.q, a.k, a.v, a.scale, a.bias, keep if a.keep is None else a.keep.fn("and", keep), None, a.softcap, a.sink)
+    mask = _mask(m, a)
+    if mask is None:
+        mask = Num(m, m.number(0, to))
+    elif mask.dtype == DType.bool:
+        mask = mask.where(Num(m, m.number(0, to)), float("-inf"))
+    mask = mask.fn("expand", shape=(batch, heads, queries, keys)) if mask.shape != (batch, heads, queries, keys) else mask
+    sink = a.sink.cast(to).reshape(1, heads, 1, 1).fn("expand", shape=(batch, heads, queries, 1))
+    bias = Num(m, m.one("concat", [mask.tensor, sink.tensor], {"axis": 3}))
+    pads = ((expr(0), expr(0)), (expr(0), expr(0)), (expr(0), expr(1)), (expr(0), expr(0)))
+    return Attention(a.q, a.k.fn("pad", pads=pads), a.v.fn("pad", pads=pads), a.scale, bias, None, None, a.softcap)
+
+
+def attend(m: Importer, a: Attention) -> Num:
+    """softmax(scale * q k' + mask) v as [B, H, S, E]."""
+    if a.sink is not None:
+        a = _with_sink(m, a)
+    attrs: dict[str, object] = {}
+    if a.scale:
+        attrs["scale"] = float(a.scale)
+    if a.softcap:
+        attrs["softcap"] = float(a.softcap)
+    keep = a.keep
+    if a.causal is not None:
+        if keep is None:
+            attrs |= {"causal": True, "causal_offset": a.causal}
+        else:
+            keep = keep.fn("and", causal_keep(m, a))
+    mask = _mask(m, Attention(a.q, a.k, a.v, bias=a.bias, keep=keep))
+    operands = [a.q.tensor, a.k.tensor, a.v.tensor, *([mask.tensor] if mask is not None else [])]
+    return Num(m, m.one("attention", operands, attrs))
+
+
+def scores(m: Importer, a: Attention, hidden: float | None = None) -> Num:
+    """The scores themselves, [B, H, S, T], where a result shows them; `hidden` in place of those that are not seen, or
+    the smallest finite number."""
+    if a.sink is not None:
+        raise unsupported(m, "scores as a result beside a sink of the softmax", "leave one of them out")
+    batch, heads, _, width = a.q.shape
+    keys = a.k
+    if keys.shape[1] != heads:
+        group = floordiv(heads, keys.shape[1])
+        keys = keys.unsqueeze(2).fn("expand", shape=(batch, keys.shape[1], group, *keys.shape[2:]))
+        keys = keys.reshape(batch, heads, *a.k.shape[2:])
+    number = width.as_int()
+    if not a.scale and number is None:
+        raise unsupported(m, "scores of heads of open size", "give the operator a scale")
+    out = Num(m, m.one("matmul", [a.q.tensor, keys.permute(0, 1, 3, 2).tensor])) * (a.scale or float(number or 1) ** -0.5)
+    if a.softcap:
+        out = (out / a.softcap).fn("tanh") * a.softcap
+    if a.bias is not None:
+        out = out + fitted(a.bias, a.scores_shape).cast(out.dtype)
+    keep = a.keep if a.keep is None else fitted(a.keep, a.scores_shape)
+    if a.causal is not None:
+        seen = causal_keep(m, a)
+        keep = seen if keep is None else keep.fn("and", seen)
+    return out if keep is None else keep.where(out, LOWEST[out.dtype] if hidden is None else hidden)
+
+
+def extended(m: Importer, past: Num | None, new: Num, at: Num | None = None, length: Expr | None = None) -> Num:
+    """A cache [B, H, P, D] with the new rows [B, H, S, D] behind it; with `at` (rank 0, or one per batch) they go to the
+    rows from there on of a cache made `length` long."""
+    if past is None:
+        return new
+    if at is None:
+        return Num(m, m.one("concat", [past.tensor, new.cast(past.dtype).tensor], {"axis": 2}))
+    if length is not None and length != past.shape[2]:
+        past = past.fn("pad", pads=((expr(0),) * 2, (expr(0),) * 2, (expr(0), length - past.shape[2]), (expr(0),) * 2))
+    row = Num(m, m.one("iota", [], {"shape": new.shape, "axis": 2}))
+    first = at.cast(DType.i64)
+    row = row + (first.unsqueeze(1, 2, 3) if first.shape else first)
+    return Num(m, m.one("scatter", [past.tensor, row.tensor, new.cast(past.dtype).tensor], {"axis": 2}))

@@ -1,0 +1,145 @@
+"""Weights of 2, 4 or 8 bits with a scale per block: MatMulNBits, MatMulBnb4, GatherBlockQuantized."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ceildiv, expr
+from tatami.onnx.arithmetic import Num
+from tatami.onnx.importer import Importer
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import unsupported
+from tatami.onnx.values import Value
+
+FP4 = (0.0, 0.00520833333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
+"""Magnitudes of bitsandbytes' FP4 by the low three bits; bit 3 is the sign."""
+NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+"""Values of NF4 (Dettmers et al., "QLoRA", 2023, appendix E)."""
+
+
+def unpacked(x: Num, bits: int, *, high_first: bool = False) -> Num:
+    """Bytes as their parts of `bits` each, along the last axis; the low bits come first."""
+    if bits == 8:
+        return x
+    count = 8 // bits
+    parts = [x.fn("shr", i * bits).fn("bitand", (1 << bits) - 1) if i else x.fn("bitand", (1 << bits) - 1) for i in range(count)]
+    if high_first:
+        parts.reverse()
+    stacked = Num(x.m, x.m.one("stack", [p.tensor for p in parts], {"axis": len(x.shape)}))
+    return stacked.reshape(*x.shape[:-1], x.shape[-1] * count)
+
+
+def per_element(scale: Num, axis: int, block: int, size: int) -> Num:
+    """One number per block along an axis as one per element of `size`."""
+    shape = scale.shape
+    wide = scale.unsqueeze(axis + 1).fn("expand", shape=(*shape[: axis + 1], block, *shape[axis + 1 :]))
+    wide = wide.reshape(*shape[:axis], shape[axis] * block, *shape[axis + 1 :])
+    return wide if wide.shape[axis] == expr(size) else wide.part(axis, 0, size)
+
+
+def weights_of_bits(m: Importer, n: OnnxNode, bits: int) -> Num:
+    """[N, K] of MatMulNBits: (packed - zero point) * scale in the dtype of the scales. A zero point is packed as the
+    weights are, or a float; 2^(bits - 1) where there is none. `g_idx` names the block of each k."""
+    rows, depth, block = (n.attr(a) for a in ("N", "K", "block_size"))
+    blocks = -(-depth // block)
+    packed, scales = Num(m, m.operand(n, 1)), Num(m, m.operand(n, 2)).reshape(rows, blocks)
+    to = scales.dtype
+    values = unpacked(packed.reshape(rows, blocks * (block * bits // 8)), bits).part(1, 0, depth).cast(to)
+    if n.has(3):
+        zero = Num(m, m.operand(n, 3))
+        if zero.dtype == DType.u8:
+            zero = unpacked(zero.reshape(rows, -(-blocks * bits // 8)), bits).part(1, 0, blocks)
+        zero = zero.cast(to).reshape(rows, blocks)
+    else:
+        zero = Num(m, m.one("full", [], {"shape": (rows, blocks), "value": float(1 << (bits - 1)), "dtype": to}))
+    if n.has(4):
+        group = m.operand(n, 4)
+        scales, zero = (Num(m, m.one("take", [t.tensor, group], {"axis": 1})).part(1, 0, depth) for t in (scales, zero))
+    else:
+        scales, zero = (per_element(t, 1, block, depth) for t in (scales, zero))
+    return (values - zero) * scales
+
+
+def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
+    """`accuracy_level` is a least accuracy; the product is in the operand's own dtype, which is above all of them."""
+    bits = n.attr("bits", 4)
+    if bits not in (2, 4, 8) or n.attr("weight_prepacked", 0):
+        raise unsupported(m, f"MatMulNBits of {bits} bits or packed for one machine", "quantise to 2, 4 or 8 bits, not prepacked")
+    a, bias = m.operand(n, 0), m.operand(n, 5)
+    if any(size == 0 for size in m.shape(m.operand(n, 1))):  # an omitted projection
+        out = m.one("full", [], {"shape": (*m.shape(a)[:-1], expr(n.attr("N"))), "value": 0, "dtype": m.dtype(a)})
+        return [m.result(m.joined("add", out, bias) if bias else out)]
+    weights = weights_of_bits(m, n, bits).cast(m.dtype(a))
+    return [m.result(m.one("linear", [a, weights.tensor, *([bias] if bias else [])]))]
+
+
+def _matmul_bnb4(m: Importer, n: OnnxNode) -> list[Value]:
+    """Four bits are an index into the values of FP4 or NF4, times the largest magnitude of the block; the high bits of a
+    byte come first."""
+    rows, depth, block = (n.attr(a) for a in ("N", "K", "block_size"))
+    a, packed, largest = m.operand(n, 0), Num(m, m.operand(n, 1)), Num(m, m.operand(n, 2))
+    table = np.array(NF4 if n.attr("quant_type") == 1 else (*FP4, *(-v for v in FP4)), np.float32)
+    codes = unpacked(packed, 4, high_first=True).part(0, 0, rows * depth).cast(DType.i64)
+    values = Num(m, m.one("take", [m.add_constant(table), codes.tensor], {"axis": 0})).cast(largest.dtype)
+    weights = (values * per_element(largest, 0, block, rows * depth)).reshape(rows, depth).cast(m.dtype(a))
+    return [m.result(m.one("linear" if n.attr("transB", 1) else "matmul", [a, weights.tensor]))]
+
+
+def _gather_blocks(m: Importer, n: OnnxNode) -> list[Value]:
+    """Rows of a quantised table, dequantised once they are read: (data - zero point) * scale of the block."""
+    data, index = Num(m, m.operand(n, 0)), m.operand(n, 1)
+    scales, zero = Num(m, m.operand(n, 2)), Num(m, m.operand(n, 3)) if n.has(3) else None
+    rank = len(data.shape)
+    along, across = n.attr("gather_axis", 0) % rank, n.attr("quantize_axis", 1) % rank
+    bits = n.attr("bits", 4) if data.dtype == DType.u8 else 8
+    block = n.attr("block_size", 128)
+    if data.dtype == DType.u8 and (along != 0 or across == 0):
+        raise unsupported(m, "GatherBlockQuantized of bytes along another axis than 0", "gather along axis 0, quantise along another")
+    last = data.shape[rank - 1] * (8 // bits)
+    whole = (*data.shape[:-1], last)[across].as_int()
+    if whole is None:
+        raise unsupported(m, "GatherBlockQuantized of a table of open size", "give the table as an initialiser")
+    block = block or whole
+
+    def rows(t: Num, *, blocks: bool) -> Num:
+        place = Num(m, index)
+        if blocks and along == across:
+            place = place.cast(DType.i64)
+            place = place.fn("lt", 0).where(place + whole, place).fn("idiv", block)
+        if t.shape[along] == 1 and data.shape[along] != 1:
+            place = place * 0
+        return Num(m, m.one("take", [t.tensor, place.tensor], {"axis": along}))
+
+    def spread(t: Num) -> Num:
+        """A number per block of what was read as one per element; nothing to do where the block itself was looked up."""
+        if along == across:
+            return t
+        axis = across + (len(m.shape(index)) - 1 if along < across else 0)
+        return per_element(t, axis, block, whole)
+
+    to = scales.dtype
+    values = rows(data, blocks=False)
+    values = unpacked(values, bits) if bits < 8 else values
+    values = values.cast(DType.fp32 if data.dtype.is_float else DType.i32)
+    if zero is not None:
+        point = unpacked(zero, bits) if bits < 8 else zero
+        count = ceildiv(expr(whole), expr(block))
+        point = point.part(across, 0, count) if point.shape[across] != count else point
+        values = values - spread(rows(point, blocks=True)).cast(DType.i32)
+    elif data.dtype == DType.u8:
+        values = values - (1 << (bits - 1))
+    return [m.result((values.cast(to) * spread(rows(scales, blocks=True))).tensor)]
+
+
+BLOCK_QUANTIZED: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
+    "MatMulNBits": _matmul_bits,
+    "MatMulBnb4": _matmul_bnb4,
+    "GatherBlockQuantized": _gather_blocks,
+}

@@ -1,0 +1,121 @@
+"""Domain com.microsoft.nchwc: images whose channels lie in blocks of one vector, as ONNX Runtime writes them at its highest
+level of optimisation.
+
+A blocked image is declared as [N, C, H, W] with C rounded up to a whole block; only ReorderInput, ReorderOutput and the
+filters show that memory is in another order. So an image here stays [N, C, H, W] with channels of zeros at its end: plain
+operators between two of this domain mean the same, and a ReorderOutput with the ReorderInput after it is nothing at all
+when C is whole.
+
+    ReorderInput     pad the channels to whole blocks
+    ReorderOutput    the first `channels` of them
+    Conv             filters [O/b, I/b, H, W, b, b] or, where I is no whole block or 1, [O/b, I, H, W, b] in order again
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from tatami.core.expr import Expr, ceildiv, expr
+from tatami.onnx.arithmetic import Num
+from tatami.onnx.importer import Importer
+from tatami.onnx.microsoft.convolution import channels_first, channels_last, fused_conv
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.ops_pool import POOL
+from tatami.onnx.ops_resize import RESIZE
+from tatami.onnx.values import Value
+
+DOMAIN = "com.microsoft.nchwc"
+NARROW, WIDE = 8, 16
+"""Channels in a block: a vector of 256 or of 512 bits of fp32."""
+
+
+def block_of(nodes: Iterable[onnx.NodeProto], arrays: Callable[[str], np.ndarray | None]) -> int:
+    """Channels in a block of the machine that saved the model, which the model does not say: its filters do, where a count
+    of channels is no multiple of 16, or channels were added up to one. Else this machine's, as in ONNX Runtime, which
+    reads such a model right on that kind of machine only."""
+    for node in nodes:
+        if node.domain == DOMAIN and node.op_type == "Conv":
+            filters = arrays(node.input[1])
+            found = 0 if filters is None else _shown_by(filters)
+            if found:
+                return found
+    return _own_block()
+
+
+def _shown_by(filters: np.ndarray) -> int:
+    outputs, inputs = filters.shape[:2]
+    if outputs % WIDE or (inputs > WIDE and inputs % WIDE):
+        return NARROW
+    last = filters.reshape(outputs // WIDE, -1, WIDE)[-1]
+    return WIDE if last.any() and not last[:, NARROW:].any() else 0
+
+
+@lru_cache(maxsize=1)
+def _own_block() -> int:
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return WIDE
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return NARROW
+    return WIDE if "avx512f" in flags else NARROW
+
+
+def _whole(channels: Expr, block: int) -> Expr:
+    return ceildiv(channels, expr(block)) * block
+
+
+def _reorder_input(m: Importer, n: OnnxNode) -> list[Value]:
+    x = m.operand(n, 0)
+    x = channels_first(m, x) if n.attr("channels_last", 0) else x
+    shape = m.shape(x)
+    more = _whole(shape[1], m.channel_block) - shape[1]
+    if more == 0:
+        return [m.result(x)]
+    pads = [(expr(0), expr(0)) for _ in shape]
+    pads[1] = (expr(0), more)
+    return [m.result(m.one("pad", [x], {"pads": tuple(pads)}))]
+
+
+def _reorder_output(m: Importer, n: OnnxNode) -> list[Value]:
+    x = Num(m, m.operand(n, 0))
+    channels = expr(n.attr("channels", 0))
+    x = x if x.shape[1] == channels else x.part(1, 0, channels)
+    return [m.result(channels_last(m, x.tensor) if n.attr("channels_last", 0) else x.tensor)]
+
+
+def _conv(m: Importer, n: OnnxNode) -> list[Value]:
+    x, filters, *rest = m.operands(n)
+    return [m.result(fused_conv(m, n, [x, _in_order(m, filters), *rest]))]
+
+
+def _in_order(m: Importer, filters: str) -> str:
+    """Blocked filters as [O, I, H, W]. A depthwise filter, or one of an image that is not blocked, has blocks of O only."""
+    block = m.channel_block
+    outputs, inputs, *window = m.shape(filters)
+    blocks = ceildiv(outputs, expr(block))
+    count = inputs.as_int() or 0
+    w = Num(m, filters)
+    if count % block:
+        w = w.reshape(blocks, inputs, *window, block).permute(0, 4, 1, 2, 3)
+    else:
+        w = w.reshape(blocks, count // block, *window, block, block).permute(0, 5, 1, 4, 2, 3)
+    return w.reshape(outputs, inputs, *window).tensor
+
+
+BLOCKED: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
+    "ReorderInput": _reorder_input,
+    "ReorderOutput": _reorder_output,
+    "Conv": _conv,
+    "MaxPool": POOL["MaxPool"],
+    "AveragePool": POOL["AveragePool"],
+    "GlobalAveragePool": POOL["GlobalAveragePool"],
+    "GlobalMaxPool": POOL["GlobalMaxPool"],
+    "Upsample": RESIZE["Upsample"],
+}

@@ -1,0 +1,173 @@
+"""GroupQueryAttention: fewer heads of keys than of queries, a cache, rotary embedding inside.
+
+Lengths are data: entry b of the batch has seqlens_k[b] + 1 keys once this step's are in the cache, so the new keys go to
+the rows from P = seqlens_k[b] + 1 - S on, which is 0 at the first prompt (total_sequence_length = S). A query sees the keys
+up to its own position P + i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tatami.core.bounds import greatest
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr, floordiv
+from tatami.onnx.arithmetic import Num
+from tatami.onnx.data_sizes import data_numbers, read_size
+from tatami.onnx.importer import Importer
+from tatami.onnx.microsoft.attention import optional
+from tatami.onnx.microsoft.attention_core import (
+    Attention,
+    attend,
+    columns,
+    extended,
+    fitted,
+    join_heads,
+    position,
+    scores,
+    split_heads,
+)
+from tatami.onnx.microsoft.rotary import rotate
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import unsupported
+from tatami.onnx.values import Value
+
+_UNSUPPORTED = (
+    ("sliding_window_cache", 0, "a cache as long as its window", "give a cache of full length"),
+    ("kv_cache_bit_width", 0, "a quantised cache", "give a cache of floats"),
+    ("k_quant_type", "NONE", "a quantised cache", "give a cache of floats"),
+    ("v_quant_type", "NONE", "a quantised cache", "give a cache of floats"),
+)
+
+
+def _heads(m: Importer, n: OnnxNode) -> tuple[Num, Num, Num]:
+    """q [B, H, S, D], k and v [B, G, S, D]; packed side by side where there is one operand only."""
+    heads, kv_heads = n.attr("num_heads"), n.attr("kv_num_heads")
+    q, k, v = (optional(m, n, i) for i in range(3))
+    assert q is not None
+    if k is None or v is None:
+        width = floordiv(q.shape[2], expr(heads + 2 * kv_heads))
+        q, k, v = columns(q, width * heads, width * kv_heads, width * kv_heads)
+    return split_heads(q, heads), split_heads(k, kv_heads), split_heads(v, kv_heads)
+
+
+def _total_length(m: Importer, n: OnnxNode, past: Expr, new: Expr) -> Expr:
+    """total_sequence_length as a size: that of a bias, what it is made of, one that a Host step reads, or past and new in
+    a body."""
+    if n.has(10):
+        return m.shape(m.operand(n, 10))[3]
+    value = m.value(n.inputs[6])
+    sizes = m.sizes(value)
+    if sizes is not None and len(sizes) == 1:
+        return sizes[0]
+    numbers = data_numbers(m, n, 6)
+    return read_size(m, numbers[0]) if numbers else past + new
+
+
+def _normalised(m: Importer, n: OnnxNode, x: Num, weight: int, which: str) -> Num:
+    """Each head by its root mean square, where the operand with the weights is given."""
+    if not n.has(weight):
+        return x
+    eps = float(n.attr(f"{which}_norm_epsilon", n.attr("qk_norm_epsilon", 1e-6)))
+    return Num(m, m.one("rms_norm", [x.tensor, m.operand(n, weight)], {"axis": 3, "eps": eps}))
+
+
+def _window(m: Importer, n: OnnxNode, rows: Num, column: Num, keep: Num | None) -> Num | None:
+    """Only the `local_window_size` keys before and with the query's own."""
+    window = n.attr("local_window_size", -1)
+    if window < 0:
+        return keep
+    inside = column.fn("gt", rows - window)
+    return inside if keep is None else keep.fn("and", inside)
+
+
+def _group_query_attention(m: Importer, n: OnnxNode) -> list[Value]:
+    """Results: [B, S, H * D], keys and values of the cache after this step, the scores before or after the softmax."""
+    for name, usual, what, how in _UNSUPPORTED:
+        if n.attr(name, usual) not in (usual, 0):
+            raise unsupported(m, f"GroupQueryAttention with {what}", how)
+    if n.has(16):
+        raise unsupported(m, "GroupQueryAttention of right-padded chunks (query_seqlens)", "give chunks without padding")
+    q, k, v = _heads(m, n)
+    q, k = _normalised(m, n, q, 14, "q"), _normalised(m, n, k, 15, "k")
+    length = q.shape[2]
+    past_k, past_v = optional(m, n, 3), optional(m, n, 4)
+    past = expr(0) if past_k is None else past_k.shape[2]
+    total = length if past == 0 else greatest(past, _total_length(m, n, past, length))
+    first = None if past == 0 else _first_rows(m, n, length)
+    if n.attr("do_rotary", 0):
+        q, k = _rotated(m, n, q, k, first)
+    if past == 0:
+        past_k = past_v = None
+    k, v = extended(m, past_k, k, first, total), extended(m, past_v, v, first, total)
+    a = _request(m, n, q, k, v, first)
+    out = [m.result(join_heads(attend(m, a)).tensor), m.result(k.tensor), m.result(v.tensor)]
+    if not n.wants(3):
+        return out
+    shown = scores(m, a).fn("softmax", axis=3) if n.attr("qk_output", 0) == 2 else scores(m, a, hidden=0.0)
+    return [*out, m.result(shown.tensor)]
+
+
+def _first_rows(m: Importer, n: OnnxNode, length: Expr) -> Num:
+    """[B]: the row of the cache where the first new key of each entry goes."""
+    size = Num(m, m.one("size", [], {"value": length}))
+    before = Num(m, m.operand(n, 5)).cast(DType.i64).reshape(m.shape(m.operand(n, 0))[0]) + 1 - size
+    prompt = Num(m, m.operand(n, 6)).cast(DType.i64).reshape().fn("eq", size)
+    return prompt.where(before * 0, before)
+
+
+def _rotated(m: Importer, n: OnnxNode, q: Num, k: Num, first: Num | None) -> tuple[Num, Num]:
+    cos, sin = m.operand(n, 7), m.operand(n, 8)
+    ids = position(m, q.shape[2])
+    if n.has(9):
+        ids = Num(m, m.operand(n, 9))
+        ids = ids if ids.shape[-1] == q.shape[2] else position(m, q.shape[2]) + ids.cast(DType.i64).reshape(-1, 1)
+    elif first is not None:
+        ids = first.unsqueeze(1) + ids
+    interleaved = bool(n.attr("rotary_interleaved", 0))
+    out_q, out_k = (rotate(m, t, cos, sin, ids, heads=1, interleaved=interleaved) for t in (q, k))
+    return out_q, out_k
+
+
+def _request(m: Importer, n: OnnxNode, q: Num, k: Num, v: Num, first: Num | None) -> Attention:
+    """The attention with its masks. Without a cache the causal mask is that of the operation itself."""
+    queries, keys = q.shape[2], k.shape[2]
+    causal = bool(n.attr("causal", 1))
+    bias = optional(m, n, 10)
+    if bias is not None:
+        if bias.shape[3] != keys and first is not None:
+            pads = [(expr(0), expr(0))] * 3 + [(expr(0), keys - bias.shape[3])]
+            bias = bias.fn("pad", pads=tuple(pads))
+        bias = fitted(bias, (*q.shape[:3], keys)).cast(q.dtype)
+    column = position(m, keys)
+    rows = position(m, queries).unsqueeze(1)
+    keep: Num | None = None
+    if first is not None:
+        start = first.unsqueeze(1, 2, 3)
+        rows = rows + start
+        size = Num(m, m.one("size", [], {"value": queries}))
+        keep = column.fn("le", rows) if causal else column.fn("lt", start + size)
+    keep = _window(m, n, rows, column, keep)
+    return Attention(
+        q,
+        k,
+        v,
+        float(n.attr("scale", 0.0)),
+        bias,
+        keep,
+        expr(0) if causal and first is None else None,
+        float(n.attr("softcap", 0.0)),
+        _sink(m, n, q),
+    )
+
+
+def _sink(m: Importer, n: OnnxNode, q: Num) -> Num | None:
+    """The score per head that the softmax's denominator holds besides: given, or 0 for smooth_softmax."""
+    if n.has(11):
+        return Num(m, m.operand(n, 11))
+    if n.attr("smooth_softmax", -1) == 1:
+        return Num(m, m.one("full", [], {"shape": (q.shape[1],), "value": 0, "dtype": q.dtype}))
+    return None
+
+
+GROUP_QUERY: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"GroupQueryAttention": _group_query_attention}

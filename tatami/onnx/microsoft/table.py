@@ -1,0 +1,38 @@
+"""Every operator of ONNX Runtime's own domains: what imports it, or why nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tatami.onnx.importer import Importer
+from tatami.onnx.microsoft.activation import ACTIVATION
+from tatami.onnx.microsoft.attention import ATTENTION
+from tatami.onnx.microsoft.block_quantized import BLOCK_QUANTIZED
+from tatami.onnx.microsoft.blocked import BLOCKED
+from tatami.onnx.microsoft.channels_last import CHANNELS_LAST
+from tatami.onnx.microsoft.convolution import CONVOLUTION
+from tatami.onnx.microsoft.decoder import DECODER
+from tatami.onnx.microsoft.experts import EXPERTS
+from tatami.onnx.microsoft.group_query import GROUP_QUERY
+from tatami.onnx.microsoft.matmul import MATMUL
+from tatami.onnx.microsoft.matrices import MATRICES
+from tatami.onnx.microsoft.normalization import NORMALIZATION, simplified_layer_norm
+from tatami.onnx.microsoft.packed_batch import PACKED_BATCH
+from tatami.onnx.microsoft.plain import PLAIN as UNDER_OTHER_NAMES
+from tatami.onnx.microsoft.quantized import QUANTIZED
+from tatami.onnx.microsoft.quantized_products import QUANTIZED_PRODUCTS
+from tatami.onnx.microsoft.relative_bias import RELATIVE_BIAS
+from tatami.onnx.microsoft.rotary import ROTARY
+from tatami.onnx.microsoft.spectrum import SPECTRUM
+from tatami.onnx.microsoft.state_space import STATE_SPACE
+from tatami.onnx.node import OnnxNode
+from tatami.onnx.values import Value
+
+Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
+
+PLAIN: dict[str, Handler] = {"SimplifiedLayerNormalization": simplified_layer_norm}
+"""Operators that ONNX Runtime writes in ONNX's own domain."""
+MICROSOFT: dict[str, Handler] = {**ACTIVATION, **MATMUL, **NORMALIZATION, **CONVOLUTION, **QUANTIZED, **QUANTIZED_PRODUCTS, **BLOCK_QUANTIZED, **ATTENTION, **ROTARY, **GROUP_QUERY, **DECODER, **PACKED_BATCH, **RELATIVE_BIAS, **EXPERTS, **MATRICES, **SPECTRUM, **UNDER_OTHER_NAMES, **STATE_SPACE}
+NCHWC: dict[str, Handler] = {**BLOCKED}
+NHWC: dict[str, Handler] = {**CHANNELS_LAST}

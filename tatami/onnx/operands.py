@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,16 @@ def data_dependent(m: Importer, n: OnnxNode, what: str, position: int | None = N
         return fail("UnsupportedModel", m.site, why, how)
     how += f", or give {', '.join(map(repr, ports))} in example_inputs"
     return fail("UnsupportedModel", m.site, why, how, inputs=dump_text(ports).strip())
+
+
+def choice(m: Importer, n: OnnxNode, name: str, default: Any, values: Collection[Any]) -> Any:
+    """An attribute that has a list of values in the operator's text. Raises InvalidAttribute for any other value: none
+    stands for another."""
+    given = n.attr(name, default)
+    if given not in values:
+        listed = ", ".join(map(str, values))
+        raise fail("InvalidAttribute", m.site, f"{n.op}: {name} is {given!r}", f"use one of {listed}")
+    return given
 
 
 def unsupported(m: Importer, why: str, suggestion: str) -> TatamiError:

@@ -7,7 +7,9 @@ none, `--log FILE` keeps each verdict, `--write` writes docs/onnx-grid.md after 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from pathlib import Path
 
 from tests.onnx.grid.cases import cases
 from tests.onnx.grid.report import share_of, summary, write_page
@@ -18,11 +20,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.onnx.grid", description=__doc__)
     parser.add_argument("--op", action="append", default=[])
     parser.add_argument("--share", default="1/1", help="K/N: every Nth case from the Kth on")
+    parser.add_argument("--again", type=Path, help="only the cases that a report of this command names as not right")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--all", action="store_true", help="print right cases too")
     options = parser.parse_args()
     found = share_of([c for op in options.op or [""] for c in cases(op)], options.share)
+    if options.again:
+        named = set(re.findall(r"^(?:wrong|refused|fault|undecided|not told): (\S+-\d+ .*?): ", options.again.read_text(), re.M))
+        found = [c for c in found if c.name in named]
     if options.list:
         print("\n".join(c.name for c in found))
         return 0

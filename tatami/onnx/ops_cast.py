@@ -35,7 +35,7 @@ def _to(m: Importer, n: OnnxNode, to: DType) -> list[Value]:
 
 def within_format(m: Importer, x: str, to: DType) -> str:
     """x clamped to the numbers of a small float type; NaN stays."""
-    if m.dtype(x) == to or not (m.dtype(x).is_float or m.dtype(x).is_small):
+    if m.dtype(x) == to:
         return x
     x = m.cast(x, DType.fp64 if m.dtype(x) == DType.fp64 else DType.fp32)
     limit = FORMATS[to].maximum

@@ -30,7 +30,7 @@ def _pool(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
         if op == "avg_pool":
             attrs["count_include_pad"] = bool(n.attr("count_include_pad", 0))
         if op == "lp_pool":
-            attrs["p"] = n.attr("p", 2)
+            attrs["p"] = int(n.attr("p", 2))  # a float in opset 1
         results = [m.result(m.one(op, [x], attrs))]
         if n.wants(1):
             index = m.one("max_pool_indices", [x], attrs)

@@ -422,7 +422,10 @@ def _resize(attrs: Resize, operands: Operands, site: Site) -> tuple[TensorType, 
     scales = resize_scales(attrs, x.shape, site)
     empty = [i for i, to in enumerate(attrs.shape) if to == 0]
     want(
-        all(s is None or s > 0 or i in empty for i, s in enumerate(scales)), "a scale that is not positive", "give scales > 0", site
+        all(s is None or s > 0 or i in empty for i, s in enumerate(scales)),
+        "a scale that is not positive",
+        "give scales > 0",
+        site,
     )
     return (TensorType(x.dtype, attrs.shape),)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr
 from tatami.onnx.data_sizes import data_numbers, read_size
 from tatami.onnx.importer import Importer
@@ -77,6 +78,14 @@ def choice(m: Importer, n: OnnxNode, name: str, default: Any, values: Collection
         listed = ", ".join(map(str, values))
         raise fail("InvalidAttribute", m.site, f"{n.op}: {name} is {given!r}", f"use one of {listed}")
     return given
+
+
+def computable(m: Importer, tensor: str) -> str:
+    """The tensor in a dtype that operations compute in; a small type comes back exactly from it."""
+    dtype = m.dtype(tensor)
+    if not dtype.is_small:
+        return tensor
+    return m.cast(tensor, DType.i8 if dtype.is_small_int else DType.fp32)
 
 
 def unsupported(m: Importer, why: str, suggestion: str) -> TatamiError:

@@ -11,14 +11,14 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, floordiv
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import choice
+from tatami.onnx.operands import choice, computable
 from tatami.onnx.values import Value
 
 _SAME_NAME = {
     "Neg": "neg", "Abs": "abs", "Sign": "sign", "Reciprocal": "recip", "Sqrt": "sqrt", "Exp": "exp", "Log": "log",
     "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh",
     "Cosh": "cosh", "Tanh": "tanh", "Asinh": "asinh", "Acosh": "acosh", "Atanh": "atanh",
-    "Sigmoid": "sigmoid", "Relu": "relu", "Floor": "floor", "Ceil": "ceil", "Round": "round", "IsNaN": "isnan",
+    "Sigmoid": "sigmoid", "Relu": "relu", "Floor": "floor", "Ceil": "ceil", "Round": "round",
     "Not": "not", "BitwiseNot": "bitnot",
     "Add": "add", "Sub": "sub", "Mul": "mul", "Equal": "eq", "Less": "lt", "LessOrEqual": "le",
     "Greater": "gt", "GreaterOrEqual": "ge", "And": "and", "Or": "or", "Xor": "xor", "BitwiseAnd": "bitand",
@@ -124,13 +124,17 @@ def _shift(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _isinf(m: Importer, n: OnnxNode) -> list[Value]:
-    (x,) = m.operands(n)
+    x = computable(m, m.operand(n, 0))
     positive, negative = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
     if positive and negative:
         return [m.result(m.one("isinf", [x]))]
     if not positive and not negative:
         return [m.result(m.one("full", [], {"shape": m.shape(x), "value": False, "dtype": DType.bool}))]
     return [m.result(m.one("eq", [x, m.number(np.inf if positive else -np.inf, m.dtype(x))]))]
+
+
+def _isnan(m: Importer, n: OnnxNode) -> list[Value]:
+    return [m.result(m.one("isnan", [computable(m, m.operand(n, 0))]))]
 
 
 def _mod(m: Importer, n: OnnxNode) -> list[Value]:
@@ -196,6 +200,7 @@ ELEMENTWISE = {
     "Pow": _pow,
     "BitShift": _shift,
     "IsInf": _isinf,
+    "IsNaN": _isnan,
     "Mod": _mod,
     "Max": _variadic("max"),
     "Min": _variadic("min"),

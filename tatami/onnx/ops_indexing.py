@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import expr, product
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import choice, integers, known_number, numbers, unsupported
+from tatami.onnx.operands import choice, computable, integers, known_number, numbers, unsupported
 from tatami.onnx.values import Value
 
 _COMBINE = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -51,7 +51,9 @@ def _tensor_scatter(m: Importer, n: OnnxNode) -> list[Value]:
         place = m.joined("add", place, first)
     if choice(m, n, "mode", "linear", ("linear", "circular")) == "circular":
         place = m.one("mod", [place, m.one("size", [], {"value": m.shape(cache)[axis]})])
-    return [m.result(m.one("scatter", [cache, place, update], {"axis": axis}))]
+    stored = m.dtype(cache)
+    operands = [computable(m, cache), place, computable(m, update)]
+    return [m.result(m.cast(m.one("scatter", operands, {"axis": axis}), stored))]
 
 
 def _one_hot(m: Importer, n: OnnxNode) -> list[Value]:

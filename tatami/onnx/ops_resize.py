@@ -36,6 +36,7 @@ def _resize(m: Importer, n: OnnxNode) -> list[Value]:
     coordinates = choice(m, n, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel", _COORDINATES)
     given = _scales(m, n, 1 if old else 2, axes)
     sizes = None if given is not None else integers(m, n, 3, "sizes")
+    policy = choice(m, n, "keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     out, scales = list(shape), [1.0] * rank
     if given is not None:
         roi = known(m, n, 1, "roi") if coordinates == "tf_crop_and_resize" else None
@@ -45,7 +46,7 @@ def _resize(m: Importer, n: OnnxNode) -> list[Value]:
     elif sizes is None:
         raise unsupported(m, f"{n.op} without scales and sizes", "give one of them")
     else:
-        found = _of_sizes(m, n, shape, axes, sizes)
+        found = _of_sizes(m, n, shape, axes, sizes, policy)
         for a, (size, scale) in zip(axes, found, strict=True):
             out[a] = size
             scales[a] = 0.0 if scale is None else scale
@@ -58,20 +59,36 @@ def _resize(m: Importer, n: OnnxNode) -> list[Value]:
         "cubic_a": float(n.attr("cubic_coeff_a", -0.75)),
     }
     is_nearest = attrs["mode"] == "nearest"
-    weighted = not is_nearest and (n.attr("antialias", 0) or (n.attr("exclude_outside", 0) and attrs["mode"] == "cubic"))
+    weighted = not is_nearest and (n.attr("antialias", 0) or n.attr("exclude_outside", 0))
     dtype = m.dtype(x)
     if not is_nearest and not dtype.is_float:
         x = m.cast(x, DType.fp32)
     if coordinates in _FRONTEND and not weighted:
-        return [m.result(m.cast(m.one("resize", [x], attrs), dtype))]
+        if sizes is not None and policy == "stretch":
+            attrs["scales"] = ()  # as the sizes are, with nothing rounded
+        return [m.result(m.cast(_plain(m, x, attrs, old), dtype))]
     return [m.result(m.cast(_by_matrices(m, n, x, attrs, axes), dtype))]
 
 
+def _plain(m: Importer, x: str, attrs: dict[str, Any], old: bool) -> str:
+    """The frontend's resize. Opset 10 says nothing of rounding: ONNX Runtime, for which models were made, rounds down where
+    an axis grows and up where it shrinks, which are two steps."""
+    shrinks = [0.0 < s < 1.0 for s in attrs["scales"]]
+    if not old or attrs["mode"] != "nearest" or not any(shrinks):
+        return m.one("resize", [x], attrs)
+    shape = tuple(to if down else s for to, s, down in zip(attrs["shape"], m.shape(x), shrinks, strict=True))
+    scales = tuple(s if down else 1.0 for s, down in zip(attrs["scales"], shrinks, strict=True))
+    x = m.one("resize", [x], {**attrs, "shape": shape, "scales": scales, "nearest": "ceil"})
+    if all(shrinks):
+        return x
+    scales = tuple(1.0 if down else s for s, down in zip(attrs["scales"], shrinks, strict=True))
+    return m.one("resize", [x], {**attrs, "scales": scales})
+
+
 def _of_sizes(
-    m: Importer, n: OnnxNode, shape: tuple[Expr, ...], axes: list[int], sizes: tuple[Expr, ...]
+    m: Importer, n: OnnxNode, shape: tuple[Expr, ...], axes: list[int], sizes: tuple[Expr, ...], policy: str
 ) -> list[tuple[Expr, float | None]]:
     """Size and scale of each axis that sizes are given for; no scale where symbols decide it."""
-    policy = choice(m, n, "keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     pairs = [(shape[a], size) for a, size in zip(axes, sizes, strict=True)]
     ratios = [1.0 if a == b else _ratio(a, b) for a, b in pairs]
     if policy == "stretch":

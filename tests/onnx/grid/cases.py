@@ -15,7 +15,7 @@ from onnx.defs import OpSchema
 from tests.onnx.grid.row import Data, Edge, Fixed, Made, Operand, Row
 from tests.onnx.grid.rows import ROWS
 from tests.onnx.grid.schema import ENUMERATED, Option, formal, history, operand_count, types_of
-from tests.onnx.grid.values import DTYPES, code_of, drawn, is_float, specials, sprinkled, tensor
+from tests.onnx.grid.values import DTYPES, code_of, drawn, is_float, specials, sprinkled, tensor, within
 
 IR_VERSION = min(13, onnx.IR_VERSION)
 
@@ -45,6 +45,8 @@ class Case:
         for i, operand in enumerate(self.operands):
             if isinstance(operand, Data):
                 out[i] = self._array(i, operand)
+        if self.way.startswith("within "):
+            return {**out, 0: within(specials(self.types[0]), self.way[7:])}
         if self.way == "all":
             first = specials(self.types[0])
             if len(out) == 1:
@@ -53,9 +55,9 @@ class Case:
             if self.safe_divisor and not is_float(self.types[1]):
                 second = np.array([v for v in second if v != 0 and int(v) != -1], second.dtype)
             return {0: first[:, None], 1: second[None, :]}
-        if self.way == "rows":
+        if self.way in ("rows", "numbers"):
             first = min(out)
-            out[first] = sprinkled(out[first], self.types[first])
+            out[first] = sprinkled(out[first], self.types[first], with_nan=self.way == "rows")
         return out
 
     def _array(self, position: int, operand: Data) -> np.ndarray:
@@ -104,7 +106,7 @@ def _of_row(schema: OpSchema, row: Row, number: int, newest: bool) -> Iterator[C
     kinds = dtypes_of(schema, row, only_new=not newest)
     if row.alone:
         kinds = kinds[:1]
-    for kind in kinds[1:] if row.special != "all" else []:
+    for kind in kinds[1:] if row.special.split(" ")[0] not in ("all", "within") else []:
         yield from case(f" {kind}", {}, kind)
     for kind in kinds or [""] if row.special else []:
         yield from case(f" special values {kind}", {}, kind, row.special)
@@ -151,8 +153,10 @@ def _made(schema: OpSchema, row: Row, edge: Edge, dtype: str) -> tuple[tuple[Ope
             return None
     operands = operands[:most]
     for i, operand in enumerate(operands):  # an input of later versions in the place of another
-        if isinstance(operand, Fixed) and operand.name in schema.attributes:
-            return None
+        if isinstance(operand, Fixed):
+            allowed = types_of(schema, formal(schema, i).type_str)
+            if operand.name in schema.attributes or (allowed and operand.dtype != "string" and operand.dtype not in allowed):
+                return None
     if any(a not in schema.attributes for a in attrs):
         return None
     types: dict[int, str] = {}

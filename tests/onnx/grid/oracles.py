@@ -59,12 +59,13 @@ def _brief(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0][:140] if str(error) else ''}"
 
 
-def difference(got: Any, wanted: Any, loosely: bool = False) -> str:
-    """Empty where two lists of results are the same, else the first thing that differs. loosely: dtype and shape only."""
+def difference(got: Any, wanted: Any, loosely: bool = False, floor: bool = True) -> str:
+    """Empty where two lists of results are the same, else the first thing that differs. loosely: dtype and shape only.
+    floor: results near zero may differ by a rounding of 1."""
     if isinstance(wanted, list | tuple):
         if not isinstance(got, list | tuple) or len(got) != len(wanted):
             return f"{len(got) if isinstance(got, list | tuple) else type(got).__name__} values, not {len(wanted)}"
-        return next((d for g, w in zip(got, wanted, strict=True) if (d := difference(g, w, loosely))), "")
+        return next((d for g, w in zip(got, wanted, strict=True) if (d := difference(g, w, loosely, floor))), "")
     if wanted is None or got is None:
         return "" if wanted is got else f"{got}, not {wanted}"
     a, b = np.asarray(got), np.asarray(wanted)
@@ -82,7 +83,8 @@ def difference(got: Any, wanted: Any, loosely: bool = False) -> str:
             x, y = a.astype(np.float64), b.astype(np.float64)
             finite = np.abs(y[np.isfinite(y)])
             scale = float(np.median(finite[finite > 0])) if (finite > 0).any() else 0.0
-            least = float(ml_dtypes.finfo(b.dtype).tiny)
+            info = ml_dtypes.finfo(b.dtype)
+            least = float(info.eps if floor else info.tiny)
             same = np.isclose(x, y, rtol=tolerance, atol=max(tolerance * scale * 0.1, least), equal_nan=True)
     if same.all():
         return ""

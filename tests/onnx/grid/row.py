@@ -50,7 +50,9 @@ class Row:
     until: int = 1000
     """The versions of the operator that the row serves."""
     special: str = ""
-    """How special values enter: "all" (a row of them; for two operands a table), "rows" (one at the start of each row)."""
+    """How special values enter: "all" (a row of them; for two operands a table), "rows" (one at the start of each row),
+    "numbers" (as rows, without NaN), "within TYPE" (a row of those that the type can hold, NaN among them for floats: what a
+    cast of others gives is undefined)."""
     limits: bool = False
     """Whether operands at the limits of their dtype are a case: for operators that accumulate."""
     safe_divisor: bool = False

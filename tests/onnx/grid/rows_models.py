@@ -44,18 +44,24 @@ def _recurrent(gates: int, states: int, count: int, peepholes: bool, **more: tup
     base = operands(1)
     both = {"direction": "bidirectional", **operands(2)}
     edges: tuple[Edge, ...] = (
+        {"direction": "forward"},
         {"direction": "reverse"},
         both,
         {"clip": 0.3},
-        {"layout": 1, **operands(1, batch_first=True)},
-        {**both, "layout": 1, **operands(2, batch_first=True)},
         {4: ints("sequence_lens", 1, 5, 4, dtype="int32"), "direction": "reverse"},
         {0: data(1, 1, 2), 4: None, 5: None, 6: None},
         *(_with_parameters([name] * count, 1) for name in _ACTIVATIONS),
         *({"activations": [name] * count} for name in _ACTIVATIONS if name not in ("Affine", "ScaledTanh")),
         {**both, **_with_parameters((["Relu", "Affine", "ScaledTanh"])[:count], 2)},
     )
-    return (Row(tuple(base[i] for i in sorted(base, key=str)), {"hidden_size": 4}, dict(more), edges, outputs=states + 1),)  # type: ignore[misc]
+    whole: tuple[Edge, ...] = (
+        {"layout": 1, **operands(1, batch_first=True), 4: None},
+        {**both, "layout": 1, **operands(2, batch_first=True), 4: None},
+    )
+    given = [base[i] for i in sorted(base, key=str)]
+    unequal = Row(tuple(given), {"hidden_size": 4}, dict(more), edges, outputs=states + 1, alone=True)  # type: ignore[arg-type]
+    given[4] = None
+    return unequal, Row(tuple(given), {"hidden_size": 4}, dict(more), whole, outputs=states + 1)  # type: ignore[arg-type]
 
 
 def _attention() -> tuple[Row, ...]:
@@ -81,10 +87,11 @@ def _attention() -> tuple[Row, ...]:
         {0: data(2, 4, 1, 8), 1: data(2, 4, 1, 8), 2: data(2, 4, 1, 6)},
     )
     cached = Row((q, k, v, None, past[4], past[5]), {}, {}, ({3: data(3, 7)}, {"is_causal": 1}), outputs=3, drops=False)
-    scores = Row((q, k, v, mask, past[4], past[5]), {"softcap": 1.5}, {}, ({3: data(3, 7)},), outputs=4, drops=False)
+    scores = Row((q, k, v, data(3, 7), past[4], past[5]), {"softcap": 1.5}, {}, ({"softcap": 0.0},), outputs=4, drops=False)
+    short = Row((q, k, v, mask, past[4], past[5]), outputs=3, since=24, alone=True, drops=False)
     windows = Row((q, k, v), {}, {"left_window_size": (0, 1), "right_window_size": (0, 1)}, since=25)
     padded = Row((q, k, v, None, None, None, ints("nonpad_kv_seqlen", 3, 5)), {}, {"is_causal": (0, 1)}, since=24, drops=False)
-    return Row((q, k, v), {}, {"qk_matmul_output_mode": ()}, edges), cached, scores, windows, padded
+    return Row((q, k, v), {}, {"qk_matmul_output_mode": ()}, edges), cached, scores, short, windows, padded
 
 
 def _rotary() -> tuple[Row, ...]:
@@ -159,7 +166,7 @@ MODELS: dict[str, tuple[Row, ...]] = {
         Row((data(2, 6, 1), Fixed("dft_length", 6)), {"axis": 1}, {}, ({"onesided": 1}, {"inverse": 1}, {1: Fixed("dft_length", 4)}, {1: Fixed("dft_length", 9)}, {0: data(2, 6, 2)}, {0: data(2, 6, 2), "inverse": 1}), since=17, until=17),
         Row((data(2, 6, 1), Fixed("dft_length", 6), Fixed("axis", 1)), {}, {}, ({"onesided": 1}, {"inverse": 1}, {1: Fixed("dft_length", 4)}, {1: Fixed("dft_length", 9), "onesided": 1}, {0: data(2, 6, 2)}, {0: data(2, 6, 2), "inverse": 1}, {0: data(2, 4, 2), "inverse": 1, "onesided": 1}, {0: data(2, 1, 1), 1: Fixed("dft_length", 1)}, {2: Fixed("axis", -2)}), since=20),
     ),
-    "STFT": (Row((data(2, 12, 1), Fixed("frame_step", 3), data(6, fill="positive"), Fixed("frame_length", 6)), {}, {}, ({0: data(2, 12, 2), "onesided": 0}, {2: None}, {0: data(2, 6, 1)})),),
+    "STFT": (Row((data(2, 12, 1), Fixed("frame_step", 3), data(6, fill="positive"), Fixed("frame_length", 6)), {}, {}, ({0: data(2, 12, 2), "onesided": 0}, {2: None}, {3: None}, {0: data(2, 6, 1)}), drops=False),),
     "BlackmanWindow": _window(),
     "HammingWindow": _window(),
     "HannWindow": _window(),
@@ -178,7 +185,7 @@ MODELS: dict[str, tuple[Row, ...]] = {
     "SequenceMap": (Row((_THREE, data(1, dtype="float")), {"body": _map_body()}),),
     "SplitToSequence": (Row((data(2, 6), Fixed("split", 2)), {"axis": 1}, {}, ({1: ints("split", 1, 5)}, {1: Fixed("split", 4)}, {"axis": -2, 1: Fixed("split", 1)}, {1: None, "keepdims": 0}, {1: None, "keepdims": 1})),),
     "ConcatFromSequence": (Row((Made("SequenceConstruct", (data(2, 3, dtype="float"), data(2, 3, dtype="float"))),), {"axis": 1}, {"axis": (0, -1)}, ({"new_axis": 1, "axis": 0}, {"new_axis": 1, "axis": -1})),),
-    "Optional": (Row((data(2, 3, dtype="float"),)),),
+    "Optional": (Row((data(2, 3, dtype="float"),), drops=False),),
     "OptionalGetElement": (Row((Made("Optional", (data(2, 3, dtype="float"),)),)), Row((data(2, 3, dtype="float"),), since=18)),
     "OptionalHasElement": (Row((Made("Optional", (data(2, 3, dtype="float"),)),)), Row((data(2, 3, dtype="float"),), since=18, drops=False), Row((None,), since=18)),
     "SequenceEmpty": (Row((), {}, {"dtype": (CODES["float"], CODES["int64"])}),),

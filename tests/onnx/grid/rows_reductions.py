@@ -50,6 +50,12 @@ _CUMULATIVE = (
 )
 _SCALES = {"uint8": 0.05, "int8": 0.05, "uint16": 0.001, "int16": 0.001, "uint4": 0.3, "int4": 0.3, "uint2": 1.0, "int2": 1.0, "float8e4m3fn": 0.01, "float8e4m3fnuz": 0.01, "float8e5m2": 0.01, "float8e5m2fnuz": 0.01, "float4e2m1": 0.5}
 
+
+def _point(dtype: str) -> int:
+    """A zero point: small floats have none but 0."""
+    return 0 if dtype.startswith("float") else 1
+
+
 REDUCTIONS: dict[str, tuple[Row, ...]] = {
     **{name: _reduction(name) for name in _REDUCTIONS},
     "ArgMax": _ARG,
@@ -76,17 +82,17 @@ REDUCTIONS: dict[str, tuple[Row, ...]] = {
         ),
     ),
     "QuantizeLinear": (
-        *(Row((data(2, 3, 4, dtype="float"), Fixed("y_scale", s, "float"), Fixed("y_zero_point", 1, t)), edges=({1: Fixed("y_scale", [s, 2 * s, 3 * s], "float"), 2: Fixed("y_zero_point", [0, 1, 1], t), "axis": 1},), special="rows", alone=t != "uint8") for t, s in _SCALES.items()),
+        *(Row((data(2, 3, 4, dtype="float"), Fixed("y_scale", s, "float"), Fixed("y_zero_point", _point(t), t)), edges=({1: Fixed("y_scale", [s, 2 * s, 3 * s], "float"), 2: Fixed("y_zero_point", [0, _point(t), _point(t)], t), "axis": 1},), special="numbers", alone=t != "uint8") for t, s in _SCALES.items()),
         *(Row((data(2, 3, 4, dtype="float"), Fixed("y_scale", s, "float")), {"output_dtype": CODES[t]}, since=21, alone=True) for t, s in _SCALES.items()),
-        *(Row((data(2, 5, dtype="float"), Fixed("y_scale", 0.001, "float"), Fixed("y_zero_point", 0, t)), {"saturate": v}, special="rows", since=19, alone=True) for t in _SCALES if t.startswith("float8") for v in (0, 1)),
+        *(Row((data(2, 5, dtype="float"), Fixed("y_scale", 0.001, "float"), Fixed("y_zero_point", 0, t)), {"saturate": v}, special="numbers", since=19, alone=True) for t in _SCALES if t.startswith("float8") for v in (0, 1)),
         Row((data(2, 3, 4, dtype="float"), Fixed("y_scale", 0.02, "float"), Fixed("y_zero_point", 128, "uint8")), {}, {"precision": (CODES["float"], CODES["float16"])}, ({0: data(0, 3, dtype="float")}, {0: data(dtype="float")}), since=23),
         Row((data(2, 6, dtype="float"), Fixed("y_scale", [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], "float"), Fixed("y_zero_point", [[1, 2, 3], [4, 5, 6]], "uint8")), {"block_size": 2, "axis": 1}, since=21),
         Row((data(2, 3, dtype="int32"), Fixed("y_scale", 0.5, "float"), Fixed("y_zero_point", 2, "uint8"))),
-        Row((data(2, 3, 4, dtype="float"), Fixed("y_scale", 1.0, "float"), Fixed("y_zero_point", 1, "uint8")), special="rows", limits=True),
+        Row((data(2, 3, 4, dtype="float"), Fixed("y_scale", 1.0, "float"), Fixed("y_zero_point", 1, "uint8")), special="numbers", limits=True),
         Row((Fixed("x", [0.5, 1.5, 2.5, -0.5, -1.5], "float"), Fixed("y_scale", 1.0, "float"), Fixed("y_zero_point", 1, "uint8"))),  # ties go to even, before the zero point is added
     ),
     "DequantizeLinear": (
-        *(Row((data(2, 3, 4, dtype=t), Fixed("x_scale", s, "float"), Fixed("x_zero_point", 1, t)), edges=({1: Fixed("x_scale", [s, 2 * s, 3 * s], "float"), 2: Fixed("x_zero_point", [0, 1, 1], t), "axis": 1},), limits=True, alone=t != "uint8") for t, s in _SCALES.items()),
+        *(Row((data(2, 3, 4, dtype=t), Fixed("x_scale", s, "float"), Fixed("x_zero_point", _point(t), t)), edges=({1: Fixed("x_scale", [s, 2 * s, 3 * s], "float"), 2: Fixed("x_zero_point", [0, _point(t), _point(t)], t), "axis": 1},), limits=True, alone=t != "uint8") for t, s in _SCALES.items()),
         Row((data(2, 3, 4, dtype="int32"), Fixed("x_scale", 0.1, "float")), limits=True),
         Row((data(2, 6, dtype="uint8"), Fixed("x_scale", [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], "float"), Fixed("x_zero_point", [[1, 2, 3], [4, 5, 6]], "uint8")), {"block_size": 2, "axis": 1}, {"output_dtype": (CODES["float"], CODES["float16"])}, since=21),
         Row((data(2, 6, dtype="int8"), Fixed("x_scale", 0.1, "float16"), Fixed("x_zero_point", 3, "int8")), {}, {"output_dtype": (CODES["float"], CODES["float16"])}, since=23),

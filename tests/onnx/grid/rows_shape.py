@@ -55,7 +55,7 @@ def _resize() -> tuple[Row, ...]:
                 rows.append(Row((image, crop, scales), {**attrs, "mode": "nearest", "nearest_mode": nearest}, since=since, until=until, drops=False, alone=True))
         for mode in ("linear", "cubic"):
             more: tuple[Edge, ...] = tuple({"exclude_outside": 1, 2: s} for s in (up, down)) if mode == "cubic" else ()
-            rows.append(Row((image, crop, up), {**attrs, "mode": mode}, {}, ({2: down}, {2: None, 3: to}, {2: Fixed("scales", [1.0, 1.0, 0.6, 3.0], "float")}, *more), since=since, until=until, drops=False, alone=True))
+            rows.append(Row((image, crop, up), {**attrs, "mode": mode}, {}, ({2: down}, {2: Fixed("scales", [], "float"), 3: to}, {2: Fixed("scales", [1.0, 1.0, 0.6, 3.0], "float")}, *more), since=since, until=until, drops=False, alone=True))
         rows.append(Row((image, crop, None, to), {**attrs, "mode": "nearest"}, {"nearest_mode": _NEAREST}, since=max(since, 13), until=until, drops=False, alone=True))
     empty = Fixed("roi", [], "float")
     for mode in ("nearest", "linear", "cubic"):

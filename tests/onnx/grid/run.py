@@ -83,12 +83,13 @@ def verdict(case: Case, found: Mapping[str, Answer], answer: Answer) -> Verdict:
         return Verdict(case, "not told", "; ".join(f"{name}: {a.why}" for name, a in found.items()))
     if answer.values is None:
         return Verdict(case, "refused", answer.why, ", ".join(told))
-    differences = {name: difference(answer.values, v, case.random) for name, v in told.items()}
+    floor = case.way != "all"
+    differences = {name: difference(answer.values, v, case.random, floor) for name, v in told.items()}
     met = [name for name, d in differences.items() if not d]
     if len(told) > 1 and len(met) < len(told):
         first, second = told.values()
-        if difference(first, second, case.random) or met:
-            between = difference(first, second, case.random)
+        between = difference(first, second, case.random, floor)
+        if between or met:
             return Verdict(case, "undecided", f"as {met[0] if met else 'neither'}; onnxruntime and reference: {between}", *met[:1])
     if not met:
         return Verdict(case, "wrong", "; ".join(f"{name}: {d}" for name, d in differences.items()), ", ".join(told))

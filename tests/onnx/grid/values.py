@@ -89,13 +89,25 @@ def ordinary_specials(dtype: str) -> np.ndarray:
     return found[~(np.isfinite(size) & (size > 1e4))]
 
 
-def sprinkled(array: np.ndarray, dtype: str) -> np.ndarray:
+def within(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The elements that the dtype can hold; all of them where it has infinities or is bool."""
+    if is_float(dtype) or dtype == "bool":
+        return array
+    low, high = limits(dtype)
+    with np.errstate(all="ignore"):
+        wide = array.astype(np.float64)
+        inside = np.isfinite(wide) & (wide > float(low) - 1) & (wide < float(high) + 1)
+    return array[inside & (np.abs(wide) < 2.0**63)]
+
+
+def sprinkled(array: np.ndarray, dtype: str, *, with_nan: bool = True) -> np.ndarray:
     """The array with a special value at the start of each of its rows, one after another."""
     out = array.copy()
     if not out.size:
         return out
     rows = out.reshape(-1, out.shape[-1]) if out.ndim else out.reshape(1, 1)
     special = ordinary_specials(dtype)
+    special = special if with_nan else special[special == special]
     for i in range(len(rows)):
         rows[i, 0] = special[i % len(special)]
     return out

@@ -30,7 +30,7 @@ def _slice(m: Importer, n: OnnxNode) -> list[Value]:
     steps = numbers(m, n, 4, "steps") or [1] * len(starts)
     if value.sizes is not None and len(starts) == 1:
         a, b = starts[0].as_int(), ends[0].as_int()
-        if a is not None and b is not None:
+        if a is not None and b is not None and steps[0] != 0:
             return [Value(sizes=value.sizes[a : b : steps[0]])]
     x = m.data(value)
     shape = m.tensors[x].shape

@@ -27,7 +27,9 @@ def main() -> int:
     options = parser.parse_args()
     found = share_of([c for op in options.op or [""] for c in cases(op)], options.share)
     if options.again:
-        named = set(re.findall(r"^(?:wrong|refused|fault|undecided|not told): (\S+-\d+ .*?): ", options.again.read_text(), re.M))
+        named = set(
+            re.findall(r"^(?:wrong|refused|fault|undecided|not told): (\S+-\d+ .*?): ", options.again.read_text(), re.M)
+        )
         found = [c for c in found if c.name in named]
     if options.list:
         print("\n".join(c.name for c in found))

@@ -133,7 +133,9 @@ def _allowed(schema: OpSchema, row: Row) -> list[str]:
     return sorted(found, key=lambda t: t != "float")
 
 
-def _made(schema: OpSchema, row: Row, edge: Edge, dtype: str) -> tuple[tuple[Operand, ...], dict[str, Any], dict[int, str]] | None:
+def _made(
+    schema: OpSchema, row: Row, edge: Edge, dtype: str
+) -> tuple[tuple[Operand, ...], dict[str, Any], dict[int, str]] | None:
     """Operands, attributes and dtypes of a variation; None where the version has not what it needs."""
     operands = list(row.operands)
     attrs = dict(row.attrs)
@@ -163,7 +165,9 @@ def _made(schema: OpSchema, row: Row, edge: Edge, dtype: str) -> tuple[tuple[Ope
     for i, operand in enumerate(operands):
         if isinstance(operand, Data):
             allowed = types_of(schema, formal(schema, i).type_str)
-            wanted = operand.dtype or (dtype if dtype in allowed else "float" if "float" in allowed else (allowed or ["float"])[0])
+            wanted = operand.dtype or (
+                dtype if dtype in allowed else "float" if "float" in allowed else (allowed or ["float"])[0]
+            )
             if allowed and wanted not in allowed:
                 return None
             types[i] = wanted
@@ -216,7 +220,11 @@ def parts(case: Case, prefix: str = "") -> Parts:
                 feed(name, arrays[i])
             case Fixed(_, content, dtype):
                 if dtype == "string":
-                    out.initialisers.append(helper.make_tensor(name, onnx.TensorProto.STRING, np.shape(content), [s.encode() for s in np.ravel(content)]))
+                    out.initialisers.append(
+                        helper.make_tensor(
+                            name, onnx.TensorProto.STRING, np.shape(content), [s.encode() for s in np.ravel(content)]
+                        )
+                    )
                 else:
                     out.initialisers.append(tensor(np.array(content).astype(DTYPES[dtype]), name))
             case Made(op, operands):
@@ -230,12 +238,20 @@ def parts(case: Case, prefix: str = "") -> Parts:
     return out
 
 
-def model(cases: Sequence[Case], told: Sequence[tuple[Any, ...] | None] = ()) -> tuple[onnx.ModelProto, dict[str, np.ndarray], list[list[str]]]:
+def model(
+    cases: Sequence[Case], told: Sequence[tuple[Any, ...] | None] = ()
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray], list[list[str]]]:
     """One model of several cases of one version of the operator set, its inputs, and the names of each case's results. The
     types of results that ONNX does not infer are those of `told`, where it has values for the case."""
     found = [parts(c, f"c{i}_" if len(cases) > 1 else "") for i, c in enumerate(cases)]
     outputs = [onnx.ValueInfoProto(name=o) for p in found for o in p.outputs]
-    graph = helper.make_graph([n for p in found for n in p.nodes], "grid", [v for p in found for v in p.inputs], outputs, [t for p in found for t in p.initialisers])
+    graph = helper.make_graph(
+        [n for p in found for n in p.nodes],
+        "grid",
+        [v for p in found for v in p.inputs],
+        outputs,
+        [t for p in found for t in p.initialisers],
+    )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", cases[0].version)], ir_version=IR_VERSION)
     try:
         made = onnx.shape_inference.infer_shapes(made)
@@ -250,5 +266,3 @@ def model(cases: Sequence[Case], told: Sequence[tuple[Any, ...] | None] = ()) ->
             port.CopyFrom(helper.make_tensor_value_info(port.name, code_of(array), array.shape))
     feeds = {k: v for p in found for k, v in p.feeds.items()}
     return made, feeds, [p.outputs for p in found]
-
-

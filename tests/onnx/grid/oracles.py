@@ -95,4 +95,8 @@ def difference(got: Any, wanted: Any, loosely: bool = False, floor: bool = True)
 def model_text(case: Case) -> str:
     """The node of a case as text, for a report."""
     made, feeds, _ = model([case])
-    return onnx.printer.to_text(made.graph.node[-1]) + "\n" + "\n".join(f"  {k}: {v.dtype}{list(v.shape)}" for k, v in feeds.items())
+    return (
+        onnx.printer.to_text(made.graph.node[-1])
+        + "\n"
+        + "\n".join(f"  {k}: {v.dtype}{list(v.shape)}" for k, v in feeds.items())
+    )

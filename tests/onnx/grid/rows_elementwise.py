@@ -66,16 +66,65 @@ ELEMENTWISE: dict[str, tuple[Row, ...]] = {
     "Pow": (
         _two(),
         _two_old(),
-        *(Row((data(2, 3), Fixed("Y", value, dtype)), since=7) for value, dtype in ((2.0, "float"), (3.0, "float"), (0.5, "float"), ([2.0], "float"), (-1.0, "float"), (0.0, "float"))),
-        *(Row((data(2, 3), Fixed("Y", value, dtype)), since=12) for value, dtype in ((2, "int64"), (3, "int32"), (-1, "int64"))),
-        *(Row((data(2, 3, dtype=a, fill="positive"), data(3, dtype=b, fill="positive")), since=12) for a, b in (("int32", "float"), ("int64", "float"), ("int64", "int32"), ("int32", "int64"), ("float", "int32"), ("float", "double"))),
+        *(
+            Row((data(2, 3), Fixed("Y", value, dtype)), since=7)
+            for value, dtype in (
+                (2.0, "float"),
+                (3.0, "float"),
+                (0.5, "float"),
+                ([2.0], "float"),
+                (-1.0, "float"),
+                (0.0, "float"),
+            )
+        ),
+        *(
+            Row((data(2, 3), Fixed("Y", value, dtype)), since=12)
+            for value, dtype in ((2, "int64"), (3, "int32"), (-1, "int64"))
+        ),
+        *(
+            Row((data(2, 3, dtype=a, fill="positive"), data(3, dtype=b, fill="positive")), since=12)
+            for a, b in (
+                ("int32", "float"),
+                ("int64", "float"),
+                ("int64", "int32"),
+                ("int32", "int64"),
+                ("float", "int32"),
+                ("float", "double"),
+            )
+        ),
     ),
-    "BitShift": (Row((data(2, 3), data(2, 3, fill="below 8")), {"direction": "LEFT"}, {"direction": ("LEFT", "RIGHT")}, ({1: data(fill="below 8")}, {0: data(0,)})),),
+    "BitShift": (
+        Row(
+            (data(2, 3), data(2, 3, fill="below 8")),
+            {"direction": "LEFT"},
+            {"direction": ("LEFT", "RIGHT")},
+            (
+                {1: data(fill="below 8")},
+                {
+                    0: data(
+                        0,
+                    )
+                },
+            ),
+        ),
+    ),
     "PRelu": (
-        Row((data(2, 3, 4), data(3, 1)), edges=({1: data(2, 3, 4)}, {1: data(1)}, {1: data(4)}, {0: data(0, 3), 1: data(3)}), special="rows", since=7),
+        Row(
+            (data(2, 3, 4), data(3, 1)),
+            edges=({1: data(2, 3, 4)}, {1: data(1)}, {1: data(4)}, {0: data(0, 3), 1: data(3)}),
+            special="rows",
+            since=7,
+        ),
         Row((data(2, 3, 4), data(3)), edges=({1: data(1)},), until=6),
     ),
-    "SwiGLU": (Row((data(2, 3, 4), data(2, 3, 4)), each={"alpha": (0.0, 0.5, -2.0)}, edges=({0: data(0), 1: data(0)}, {0: data(1), 1: data(1)}), special="rows"),),
+    "SwiGLU": (
+        Row(
+            (data(2, 3, 4), data(2, 3, 4)),
+            each={"alpha": (0.0, 0.5, -2.0)},
+            edges=({0: data(0), 1: data(0)}, {0: data(1), 1: data(1)}),
+            special="rows",
+        ),
+    ),
     **{
         name: (
             Row((data(2, 3), data(2, 3), data(2, 3)), until=7),
@@ -105,20 +154,61 @@ ELEMENTWISE: dict[str, tuple[Row, ...]] = {
     ),
     "Cast": (
         *(Row((data(2, 5),), {"to": CODES[to]}, special=f"within {to}", since=6) for to in CODES if to != "float8e8m0"),
-        *(Row((data(2, 5),), {"to": to.upper()}, special=f"within {to}", until=1) for to in ("float", "int32", "bool", "double")),
+        *(
+            Row((data(2, 5),), {"to": to.upper()}, special=f"within {to}", until=1)
+            for to in ("float", "int32", "bool", "double")
+        ),
         *(
             Row((data(2, 5, dtype="float"),), {"to": CODES[to], "saturate": saturate}, special="all", since=19)
             for to in ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
             for saturate in (0, 1)
         ),
-        Row((data(2, 5, dtype="float", fill="positive"),), {"to": CODES["float8e8m0"]}, {"round_mode": ("up", "down", "nearest")}, since=24),
+        Row(
+            (data(2, 5, dtype="float", fill="positive"),),
+            {"to": CODES["float8e8m0"]},
+            {"round_mode": ("up", "down", "nearest")},
+            since=24,
+        ),
     ),
-    "CastLike": tuple(Row((data(2, 5, dtype=a), data(1, dtype=b)), special=f"within {b}") for a, b in (("float", "int32"), ("float", "bool"), ("double", "float16"), ("int64", "float"), ("float16", "int8"), ("int32", "uint8"), ("float", "float"))),
-    "BitCast": tuple(Row((data(2, 5, dtype=a),), {"to": CODES[b]}, edges=({0: data(0, dtype=a)},), special="all") for a, b in (("float", "int32"), ("int32", "uint32"), ("double", "int64"), ("uint16", "float16"), ("int8", "uint8"), ("float16", "int16"), ("uint64", "double"))),
+    "CastLike": tuple(
+        Row((data(2, 5, dtype=a), data(1, dtype=b)), special=f"within {b}")
+        for a, b in (
+            ("float", "int32"),
+            ("float", "bool"),
+            ("double", "float16"),
+            ("int64", "float"),
+            ("float16", "int8"),
+            ("int32", "uint8"),
+            ("float", "float"),
+        )
+    ),
+    "BitCast": tuple(
+        Row((data(2, 5, dtype=a),), {"to": CODES[b]}, edges=({0: data(0, dtype=a)},), special="all")
+        for a, b in (
+            ("float", "int32"),
+            ("int32", "uint32"),
+            ("double", "int64"),
+            ("uint16", "float16"),
+            ("int8", "uint8"),
+            ("float16", "int16"),
+            ("uint64", "double"),
+        )
+    ),
     "Dropout": (
         Row((data(2, 3),), {"is_test": 1}, outputs=2, until=6),
         Row((data(2, 3),), {"ratio": 0.3}, outputs=2, since=7, until=10),
-        Row((data(2, 3), Fixed("ratio", 0.5, "float"), Fixed("training_mode", False, "bool")), edges=({0: data(0)}, {2: Fixed("training_mode", True, "bool"), 1: Fixed("ratio", 0.0, "float")}), outputs=2, since=12),
-        Row((data(2, 3), Fixed("ratio", 0.5, "float"), Fixed("training_mode", True, "bool")), {"seed": 7}, outputs=2, since=12, random=True),
+        Row(
+            (data(2, 3), Fixed("ratio", 0.5, "float"), Fixed("training_mode", False, "bool")),
+            edges=({0: data(0)}, {2: Fixed("training_mode", True, "bool"), 1: Fixed("ratio", 0.0, "float")}),
+            outputs=2,
+            since=12,
+        ),
+        Row(
+            (data(2, 3), Fixed("ratio", 0.5, "float"), Fixed("training_mode", True, "bool")),
+            {"seed": 7},
+            outputs=2,
+            since=12,
+            random=True,
+        ),
     ),
 }

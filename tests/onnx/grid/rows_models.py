@@ -9,8 +9,27 @@ from onnx import helper
 from tests.onnx.grid.row import Edge, Fixed, Made, Row, data, ints
 from tests.onnx.grid.values import CODES, tensor
 
-_ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus")
-_PARAMETERS = {"Affine": (0.5, 0.1), "LeakyRelu": (0.2,), "ThresholdedRelu": (0.3,), "ScaledTanh": (0.9, 0.8), "HardSigmoid": (0.3, 0.4), "Elu": (0.7,)}
+_ACTIVATIONS = (
+    "Relu",
+    "Tanh",
+    "Sigmoid",
+    "Affine",
+    "LeakyRelu",
+    "ThresholdedRelu",
+    "ScaledTanh",
+    "HardSigmoid",
+    "Elu",
+    "Softsign",
+    "Softplus",
+)
+_PARAMETERS = {
+    "Affine": (0.5, 0.1),
+    "LeakyRelu": (0.2,),
+    "ThresholdedRelu": (0.3,),
+    "ScaledTanh": (0.9, 0.8),
+    "HardSigmoid": (0.3, 0.4),
+    "Elu": (0.7,),
+}
 
 
 def _with_parameters(names: list[str], directions: int) -> Edge:
@@ -108,10 +127,25 @@ def _rotary() -> tuple[Row, ...]:
 
 def _linear_attention() -> tuple[Row, ...]:
     def of(rule: str, t: int, decay: bool, beta: bool) -> Row:
-        operands = (data(2, t, 8), data(2, t, 4, fill="unit"), data(2, t, 6), data(2, 2, 2, 3), data(2, t, 2, fill="unit") if decay else None, data(2, t, 2, fill="unit") if beta else None)
-        return Row(operands, {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": rule}, {"scale": (0.5,), "chunk_size": (2,)}, outputs=2, drops=False)
+        operands = (
+            data(2, t, 8),
+            data(2, t, 4, fill="unit"),
+            data(2, t, 6),
+            data(2, 2, 2, 3),
+            data(2, t, 2, fill="unit") if decay else None,
+            data(2, t, 2, fill="unit") if beta else None,
+        )
+        return Row(
+            operands,
+            {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": rule},
+            {"scale": (0.5,), "chunk_size": (2,)},
+            outputs=2,
+            drops=False,
+        )
 
-    return tuple(of(rule, t, "gated" in rule, "delta" in rule) for rule in ("linear", "gated", "delta", "gated_delta") for t in (1, 5))
+    return tuple(
+        of(rule, t, "gated" in rule, "delta" in rule) for rule in ("linear", "gated", "delta", "gated_delta") for t in (1, 5)
+    )
 
 
 _F = onnx.TensorProto.FLOAT
@@ -124,14 +158,25 @@ def _branch(name: str, value: float) -> onnx.GraphProto:
 
 def _loop_body() -> onnx.GraphProto:
     info = helper.make_tensor_value_info
-    nodes = [helper.make_node("Add", ["state", "state"], ["next"]), helper.make_node("Identity", ["cond"], ["again"]), helper.make_node("Identity", ["next"], ["seen"])]
-    return helper.make_graph(nodes, "body", [info("i", 7, []), info("cond", 9, []), info("state", _F, [2])], [info("again", 9, []), info("next", _F, [2]), info("seen", _F, [2])])
+    nodes = [
+        helper.make_node("Add", ["state", "state"], ["next"]),
+        helper.make_node("Identity", ["cond"], ["again"]),
+        helper.make_node("Identity", ["next"], ["seen"]),
+    ]
+    return helper.make_graph(
+        nodes,
+        "body",
+        [info("i", 7, []), info("cond", 9, []), info("state", _F, [2])],
+        [info("again", 9, []), info("next", _F, [2]), info("seen", _F, [2])],
+    )
 
 
 def _scan_body() -> onnx.GraphProto:
     info = helper.make_tensor_value_info
     nodes = [helper.make_node("Add", ["state", "x"], ["next"]), helper.make_node("Identity", ["next"], ["seen"])]
-    return helper.make_graph(nodes, "body", [info("state", _F, [2]), info("x", _F, [2])], [info("next", _F, [2]), info("seen", _F, [2])])
+    return helper.make_graph(
+        nodes, "body", [info("state", _F, [2]), info("x", _F, [2])], [info("next", _F, [2]), info("seen", _F, [2])]
+    )
 
 
 def _map_body() -> onnx.GraphProto:
@@ -144,15 +189,36 @@ _THREE = Made("SequenceConstruct", (data(4, dtype="float"), data(2, dtype="float
 
 
 def _window() -> tuple[Row, ...]:
-    return (Row((Fixed("size", 6),), {}, {"output_datatype": (CODES["float"], CODES["double"], CODES["float16"])}, ({0: Fixed("size", 1)}, {0: Fixed("size", 2, "int32")}, {0: Fixed("size", 5)})),)
+    return (
+        Row(
+            (Fixed("size", 6),),
+            {},
+            {"output_datatype": (CODES["float"], CODES["double"], CODES["float16"])},
+            ({0: Fixed("size", 1)}, {0: Fixed("size", 2, "int32")}, {0: Fixed("size", 5)}),
+        ),
+    )
 
 
 def _random_numbers(each: dict[str, tuple[float, ...]], like: bool) -> tuple[Row, ...]:
     shape = {} if like else {"shape": [3, 4]}
-    return (Row((data(3, 4),) if like else (), {"seed": 3.0, **shape}, {**each, "dtype": (CODES["float"], CODES["double"], CODES["float16"])}, random=True),)  # type: ignore[dict-item]
+    return (
+        Row(
+            (data(3, 4),) if like else (),
+            {"seed": 3.0, **shape},
+            {**each, "dtype": (CODES["float"], CODES["double"], CODES["float16"])},
+            random=True,
+        ),
+    )  # type: ignore[dict-item]
 
 
-_NGRAMS = {"max_skip_count": 1, "min_gram_length": 1, "max_gram_length": 2, "ngram_counts": [0, 2], "ngram_indexes": [0, 1, 2, 3], "pool_int64s": [2, 3, 5, 4, 2, 3]}
+_NGRAMS = {
+    "max_skip_count": 1,
+    "min_gram_length": 1,
+    "max_gram_length": 2,
+    "ngram_counts": [0, 2],
+    "ngram_indexes": [0, 1, 2, 3],
+    "pool_int64s": [2, 3, 5, 4, 2, 3],
+}
 _STRINGS = np.array(["alpha", "Beta", "gamma delta"], object)
 
 MODELS: dict[str, tuple[Row, ...]] = {
@@ -163,41 +229,183 @@ MODELS: dict[str, tuple[Row, ...]] = {
     "RotaryEmbedding": _rotary(),
     "LinearAttention": _linear_attention(),
     "DFT": (
-        Row((data(2, 6, 1), Fixed("dft_length", 6)), {"axis": 1}, {}, ({"onesided": 1}, {"inverse": 1}, {1: Fixed("dft_length", 4)}, {1: Fixed("dft_length", 9)}, {0: data(2, 6, 2)}, {0: data(2, 6, 2), "inverse": 1}), since=17, until=17),
-        Row((data(2, 6, 1), Fixed("dft_length", 6), Fixed("axis", 1)), {}, {}, ({"onesided": 1}, {"inverse": 1}, {1: Fixed("dft_length", 4)}, {1: Fixed("dft_length", 9), "onesided": 1}, {0: data(2, 6, 2)}, {0: data(2, 6, 2), "inverse": 1}, {0: data(2, 4, 2), "inverse": 1, "onesided": 1}, {0: data(2, 1, 1), 1: Fixed("dft_length", 1)}, {2: Fixed("axis", -2)}), since=20),
+        Row(
+            (data(2, 6, 1), Fixed("dft_length", 6)),
+            {"axis": 1},
+            {},
+            (
+                {"onesided": 1},
+                {"inverse": 1},
+                {1: Fixed("dft_length", 4)},
+                {1: Fixed("dft_length", 9)},
+                {0: data(2, 6, 2)},
+                {0: data(2, 6, 2), "inverse": 1},
+            ),
+            since=17,
+            until=17,
+        ),
+        Row(
+            (data(2, 6, 1), Fixed("dft_length", 6), Fixed("axis", 1)),
+            {},
+            {},
+            (
+                {"onesided": 1},
+                {"inverse": 1},
+                {1: Fixed("dft_length", 4)},
+                {1: Fixed("dft_length", 9), "onesided": 1},
+                {0: data(2, 6, 2)},
+                {0: data(2, 6, 2), "inverse": 1},
+                {0: data(2, 4, 2), "inverse": 1, "onesided": 1},
+                {0: data(2, 1, 1), 1: Fixed("dft_length", 1)},
+                {2: Fixed("axis", -2)},
+            ),
+            since=20,
+        ),
     ),
-    "STFT": (Row((data(2, 12, 1), Fixed("frame_step", 3), data(6, fill="positive"), Fixed("frame_length", 6)), {}, {}, ({0: data(2, 12, 2), "onesided": 0}, {2: None}, {3: None}, {0: data(2, 6, 1)}), drops=False),),
+    "STFT": (
+        Row(
+            (data(2, 12, 1), Fixed("frame_step", 3), data(6, fill="positive"), Fixed("frame_length", 6)),
+            {},
+            {},
+            ({0: data(2, 12, 2), "onesided": 0}, {2: None}, {3: None}, {0: data(2, 6, 1)}),
+            drops=False,
+        ),
+    ),
     "BlackmanWindow": _window(),
     "HammingWindow": _window(),
     "HannWindow": _window(),
-    "MelWeightMatrix": (Row((Fixed("num_mel_bins", 8), Fixed("dft_length", 16), Fixed("sample_rate", 8192), Fixed("lower_edge_hertz", 0.0, "float"), Fixed("upper_edge_hertz", 4096.0, "float")), {}, {"output_datatype": (CODES["float"], CODES["double"], CODES["float16"])}),),
+    "MelWeightMatrix": (
+        Row(
+            (
+                Fixed("num_mel_bins", 8),
+                Fixed("dft_length", 16),
+                Fixed("sample_rate", 8192),
+                Fixed("lower_edge_hertz", 0.0, "float"),
+                Fixed("upper_edge_hertz", 4096.0, "float"),
+            ),
+            {},
+            {"output_datatype": (CODES["float"], CODES["double"], CODES["float16"])},
+        ),
+    ),
     "RandomNormal": _random_numbers({"mean": (2.0,), "scale": (0.5,)}, False),
     "RandomNormalLike": _random_numbers({"mean": (2.0,), "scale": (0.5,)}, True),
     "RandomUniform": _random_numbers({"low": (-1.0,), "high": (2.0,)}, False),
     "RandomUniformLike": _random_numbers({"low": (-1.0,), "high": (2.0,)}, True),
-    "Bernoulli": (Row((Fixed("input", [[0.0, 1.0], [1.0, 0.0]], "float"),), {"seed": 3.0}, {"dtype": (CODES["float"], CODES["bool"], CODES["int32"])}),),
-    "Multinomial": (Row((Fixed("input", [[0.0, -1e9], [-1e9, 0.0]], "float"),), {"seed": 3.0, "sample_size": 4}, {"dtype": (CODES["int32"], CODES["int64"])}),),
+    "Bernoulli": (
+        Row(
+            (Fixed("input", [[0.0, 1.0], [1.0, 0.0]], "float"),),
+            {"seed": 3.0},
+            {"dtype": (CODES["float"], CODES["bool"], CODES["int32"])},
+        ),
+    ),
+    "Multinomial": (
+        Row(
+            (Fixed("input", [[0.0, -1e9], [-1e9, 0.0]], "float"),),
+            {"seed": 3.0, "sample_size": 4},
+            {"dtype": (CODES["int32"], CODES["int64"])},
+        ),
+    ),
     "SequenceConstruct": (Row((data(2, 3), data(2, 3))), Row((data(2, 3),))),
     "SequenceAt": (Row((_THREE, Fixed("position", 0))), Row((_THREE, Fixed("position", -1, "int32")))),
     "SequenceErase": (Row((_THREE, Fixed("position", 1)), edges=({1: Fixed("position", -1)},)),),
-    "SequenceInsert": (Row((_THREE, data(4, dtype="float"), Fixed("position", 1)), edges=({2: Fixed("position", -3)}, {2: Fixed("position", 3)})),),
+    "SequenceInsert": (
+        Row(
+            (_THREE, data(4, dtype="float"), Fixed("position", 1)),
+            edges=({2: Fixed("position", -3)}, {2: Fixed("position", 3)}),
+        ),
+    ),
     "SequenceLength": (Row((_THREE,)),),
     "SequenceMap": (Row((_THREE, data(1, dtype="float")), {"body": _map_body()}),),
-    "SplitToSequence": (Row((data(2, 6), Fixed("split", 2)), {"axis": 1}, {}, ({1: ints("split", 1, 5)}, {1: Fixed("split", 4)}, {"axis": -2, 1: Fixed("split", 1)}, {1: None, "keepdims": 0}, {1: None, "keepdims": 1})),),
-    "ConcatFromSequence": (Row((Made("SequenceConstruct", (data(2, 3, dtype="float"), data(2, 3, dtype="float"))),), {"axis": 1}, {"axis": (0, -1)}, ({"new_axis": 1, "axis": 0}, {"new_axis": 1, "axis": -1})),),
+    "SplitToSequence": (
+        Row(
+            (data(2, 6), Fixed("split", 2)),
+            {"axis": 1},
+            {},
+            (
+                {1: ints("split", 1, 5)},
+                {1: Fixed("split", 4)},
+                {"axis": -2, 1: Fixed("split", 1)},
+                {1: None, "keepdims": 0},
+                {1: None, "keepdims": 1},
+            ),
+        ),
+    ),
+    "ConcatFromSequence": (
+        Row(
+            (Made("SequenceConstruct", (data(2, 3, dtype="float"), data(2, 3, dtype="float"))),),
+            {"axis": 1},
+            {"axis": (0, -1)},
+            ({"new_axis": 1, "axis": 0}, {"new_axis": 1, "axis": -1}),
+        ),
+    ),
     "Optional": (Row((data(2, 3, dtype="float"),), drops=False),),
     "OptionalGetElement": (Row((Made("Optional", (data(2, 3, dtype="float"),)),)), Row((data(2, 3, dtype="float"),), since=18)),
-    "OptionalHasElement": (Row((Made("Optional", (data(2, 3, dtype="float"),)),)), Row((data(2, 3, dtype="float"),), since=18, drops=False), Row((None,), since=18)),
+    "OptionalHasElement": (
+        Row((Made("Optional", (data(2, 3, dtype="float"),)),)),
+        Row((data(2, 3, dtype="float"),), since=18, drops=False),
+        Row((None,), since=18),
+    ),
     "SequenceEmpty": (Row((), {}, {"dtype": (CODES["float"], CODES["int64"])}),),
-    "If": (Row((data(dtype="bool"),), {"then_branch": _branch("yes", 5.0), "else_branch": _branch("no", 7.0)}, edges=({0: Fixed("cond", True, "bool")}, {0: Fixed("cond", [False], "bool")})),),
-    "Loop": (Row((Fixed("M", 3), Fixed("cond", True, "bool"), data(2, dtype="float")), {"body": _loop_body()}, {}, ({0: Fixed("M", 0)}, {1: Fixed("cond", False, "bool")}, {0: Fixed("M", 3), 1: None}), outputs=2, drops=False),),
-    "Scan": (Row((data(2, dtype="float"), data(4, 2, dtype="float")), {"body": _scan_body(), "num_scan_inputs": 1}, {}, ({"scan_input_directions": [1]}, {"scan_output_directions": [1]}, {1: data(2, 4, dtype="float"), "scan_input_axes": [1]}, {"scan_output_axes": [1]}, {1: data(1, 2, dtype="float")}), outputs=2, since=9),),
+    "If": (
+        Row(
+            (data(dtype="bool"),),
+            {"then_branch": _branch("yes", 5.0), "else_branch": _branch("no", 7.0)},
+            edges=({0: Fixed("cond", True, "bool")}, {0: Fixed("cond", [False], "bool")}),
+        ),
+    ),
+    "Loop": (
+        Row(
+            (Fixed("M", 3), Fixed("cond", True, "bool"), data(2, dtype="float")),
+            {"body": _loop_body()},
+            {},
+            ({0: Fixed("M", 0)}, {1: Fixed("cond", False, "bool")}, {0: Fixed("M", 3), 1: None}),
+            outputs=2,
+            drops=False,
+        ),
+    ),
+    "Scan": (
+        Row(
+            (data(2, dtype="float"), data(4, 2, dtype="float")),
+            {"body": _scan_body(), "num_scan_inputs": 1},
+            {},
+            (
+                {"scan_input_directions": [1]},
+                {"scan_output_directions": [1]},
+                {1: data(2, 4, dtype="float"), "scan_input_axes": [1]},
+                {"scan_output_axes": [1]},
+                {1: data(1, 2, dtype="float")},
+            ),
+            outputs=2,
+            since=9,
+        ),
+    ),
     "TfIdfVectorizer": (
-        Row((Fixed("X", [1, 1, 3, 3, 3, 7, 2, 3, 5, 4], "int64"),), {**_NGRAMS, "mode": "TF"}, {"max_skip_count": (0, 3), "min_gram_length": (2,)}, ({"mode": "IDF", "weights": [0.5, 1.0, 2.0, 3.0]}, {"mode": "TFIDF", "weights": [0.5, 1.0, 2.0, 3.0]}, {0: data(2, 5, fill="below 6", dtype="int32")}, {0: data(5, fill="below 6", dtype="int64")})),
+        Row(
+            (Fixed("X", [1, 1, 3, 3, 3, 7, 2, 3, 5, 4], "int64"),),
+            {**_NGRAMS, "mode": "TF"},
+            {"max_skip_count": (0, 3), "min_gram_length": (2,)},
+            (
+                {"mode": "IDF", "weights": [0.5, 1.0, 2.0, 3.0]},
+                {"mode": "TFIDF", "weights": [0.5, 1.0, 2.0, 3.0]},
+                {0: data(2, 5, fill="below 6", dtype="int32")},
+                {0: data(5, fill="below 6", dtype="int64")},
+            ),
+        ),
     ),
     "ImageDecoder": (Row((data(8, dtype="uint8", fill="below 200"),), {}, {"pixel_format": ("RGB", "BGR", "Grayscale")}),),
     "RegexFullMatch": (Row((Fixed("X", _STRINGS, "string"),), {"pattern": "[a-z]+"}),),
     "StringConcat": (Row((Fixed("X", _STRINGS, "string"), Fixed("Y", _STRINGS, "string"))),),
-    "StringNormalizer": (Row((Fixed("X", _STRINGS, "string"),), {}, {"case_change_action": ("NONE", "LOWER", "UPPER"), "is_case_sensitive": (0, 1), "stopwords": (["alpha"],), "locale": ("C",)}),),
+    "StringNormalizer": (
+        Row(
+            (Fixed("X", _STRINGS, "string"),),
+            {},
+            {
+                "case_change_action": ("NONE", "LOWER", "UPPER"),
+                "is_case_sensitive": (0, 1),
+                "stopwords": (["alpha"],),
+                "locale": ("C",),
+            },
+        ),
+    ),
     "StringSplit": (Row((Fixed("X", _STRINGS, "string"),), {"delimiter": " "}, {"maxsplit": (1,)}, outputs=2),),
 }

@@ -13,7 +13,7 @@ import numpy as np
 from tatami.backends.onnx_api import OnnxBackend
 from tatami.core.diagnostic import TatamiError
 from tests.onnx.grid.cases import Case, model
-from tests.onnx.grid.known import disagreement_of
+from tests.onnx.grid.known import DISAGREEMENTS, known_of
 from tests.onnx.grid.oracles import Answer, difference, onnxruntime, reference
 
 BATCH = 24
@@ -70,28 +70,27 @@ def answers(batch: Sequence[Asked]) -> list[Answer]:
 
 def verdict(case: Case, found: Mapping[str, Answer], answer: Answer) -> Verdict:
     told = {name: a.values for name, a in found.items() if a.values is not None}
-    known = disagreement_of(case)
     if answer.values is None and answer.why.startswith("fault"):
         return Verdict(case, "fault", answer.why)
-    if known is not None and known.follows == "neither":
-        return Verdict(case, "right", known.why, "text")
-    if known is not None:
+    floor = case.way != "all"
+    values = tuple(told.values())
+    agree = len(values) == 2 and not difference(values[0], values[1], case.random, floor)
+    known = known_of(case, DISAGREEMENTS)
+    if known is not None and not agree:
         told = {name: v for name, v in told.items() if name == known.follows}
+        if not told and answer.values is not None:
+            return Verdict(case, "not told", known.why)
     if not told:
         if answer.values is None:
-            return Verdict(case, "right", answer.why, "none")
+            return Verdict(case, "right", answer.why)
         return Verdict(case, "not told", "; ".join(f"{name}: {a.why}" for name, a in found.items()))
     if answer.values is None:
         return Verdict(case, "refused", answer.why, ", ".join(told))
-    floor = case.way != "all"
     differences = {name: difference(answer.values, v, case.random, floor) for name, v in told.items()}
     met = [name for name, d in differences.items() if not d]
-    if len(told) > 1 and len(met) < len(told):
-        first, second = told.values()
-        between = difference(first, second, case.random, floor)
-        if between or met:
-            return Verdict(case, "undecided", f"as {met[0] if met else 'neither'}; onnxruntime and reference: {between}", *met[:1])
+    if len(told) == 2 and not agree:
+        between = difference(values[0], values[1], case.random, floor)
+        return Verdict(case, "undecided", f"as {met[0] if met else 'neither'}; onnxruntime and reference: {between}", *met[:1])
     if not met:
         return Verdict(case, "wrong", "; ".join(f"{name}: {d}" for name, d in differences.items()), ", ".join(told))
     return Verdict(case, "right", "", met[0])
-

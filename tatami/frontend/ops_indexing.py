@@ -177,15 +177,19 @@ class Rotary(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Resize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Interpolate the axes of `scales` (result size / operand size per axis) to `shape`.
+    """Interpolate the axes of `scales` (result size / operand size per axis) to `shape`; an axis of scale 1 that keeps its
+    size is left as it is.
 
-    `coordinates` maps a result position to an operand position as in ONNX Resize."""
+    `coordinates` maps a result position to an operand position as in ONNX Resize. The size that align_corners and
+    half_pixel_symmetric speak of is scale * operand size where scales are given: not rounded to a whole number."""
 
     shape: Shape
     scales: tuple[float, ...] = ()
-    """Empty: result size / operand size, where both are numbers."""
+    """Empty: result size / operand size, which symbols decide when they are bound."""
     mode: Literal["nearest", "linear", "cubic"] = "nearest"
-    coordinates: Literal["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"] = "half_pixel"
+    coordinates: Literal[
+        "half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn"
+    ] = "half_pixel"
     nearest: Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"] = "round_prefer_floor"
     cubic_a: float = -0.75
 
@@ -426,16 +430,16 @@ def _rotary(attrs: Rotary, operands: Operands, site: Site) -> tuple[TensorType, 
     return (TensorType(same_dtype((x, cos, sin), site), x.shape),)
 
 
-def resize_scales(attrs: Resize, x: Shape, site: Site) -> tuple[float, ...]:
-    """Result size / operand size per axis. Raises E1009 where it is not given and not known."""
+def resize_scales(attrs: Resize, x: Shape, site: Site) -> tuple[float | None, ...]:
+    """Result size / operand size per axis; None where the sizes say it when they are bound. Raises E1009 for an axis of
+    size 0 that is to have elements."""
     if attrs.scales:
         return attrs.scales
-    out = []
+    out: list[float | None] = []
     for axis, (to, size) in enumerate(zip(attrs.shape, x, strict=True)):
         a, b = to.as_int(), size.as_int()
-        known = to == size or (a is not None and b)
-        want(bool(known), f"resize of axis {axis} from {size} to {to}", "give scales where sizes are symbols or 0", site)
-        out.append(1.0 if to == size or a is None or not b else a / b)
+        want(to == size or b != 0 or a == 0, f"resize of axis {axis} from {size} to {to}", "give the axis elements", site)
+        out.append(1.0 if to == size else None if a is None or b is None else a / b)
     return tuple(out)
 
 
@@ -443,7 +447,14 @@ def _resize(attrs: Resize, operands: Operands, site: Site) -> tuple[TensorType, 
     (x,) = need(operands)
     fits = len(attrs.shape) == len(x.shape) and len(attrs.scales) in (0, len(x.shape))
     want(fits, f"resize of {text(x.shape)} to {text(attrs.shape)}", "give one size and scale per axis", site)
-    want(all(s > 0 for s in resize_scales(attrs, x.shape, site)), "a scale that is not positive", "give scales > 0", site)
+    scales = resize_scales(attrs, x.shape, site)
+    empty = [i for i, to in enumerate(attrs.shape) if to == 0]
+    want(
+        all(s is None or s > 0 or i in empty for i, s in enumerate(scales)),
+        "a scale that is not positive",
+        "give scales > 0",
+        site,
+    )
     return (TensorType(x.dtype, attrs.shape),)
 
 

@@ -268,8 +268,13 @@ def _pad(attrs: Pad, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     return (TensorType(x.dtype, tuple(s + lo + hi for s, (lo, hi) in zip(x.shape, attrs.pads, strict=True))),)
 
 
+MAX_STEP = 2**40
+"""Greatest step that index arithmetic meets. A larger one takes the first element alone of any array that fits a memory,
+as this one does, and its products with strides need not fit 64 bits."""
+
+
 def slice_steps(attrs: Slice) -> tuple[int, ...]:
-    return attrs.steps or (1,) * len(attrs.starts)
+    return tuple(min(s, MAX_STEP) for s in attrs.steps) or (1,) * len(attrs.starts)
 
 
 def _slice(attrs: Slice, operands: Operands, site: Site) -> tuple[TensorType, ...]:

@@ -8,7 +8,7 @@ length Y is 0 and the state stands still; `reverse` reads each sequence from its
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,16 @@ from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, same_dtype, same_size, text, want, want_float
 from tatami.frontend.ops_movement import split_groups
 
-Activation = Literal["sigmoid", "tanh", "relu", "softsign", "softplus", "hard_sigmoid", "leaky_relu", "elu"]
+Activation = Literal[
+    "sigmoid", "tanh", "relu", "softsign", "softplus", "hard_sigmoid", "leaky_relu", "elu", "affine", "scaled_tanh",
+    "thresholded_relu",
+]  # fmt: skip
+PARAMETERS: dict[str, tuple[float, ...]] = {
+    "hard_sigmoid": (0.2, 0.5), "leaky_relu": (0.01,), "elu": (1.0,), "affine": (1.0, 0.0), "scaled_tanh": (1.0, 1.0),
+    "thresholded_relu": (1.0,),
+}  # fmt: skip
+"""Default alpha, and beta, of the activations that have them: alpha * x + beta, alpha * tanh(beta * x), and as the
+operations of these names."""
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 DEFAULTS: dict[str, tuple[Activation, ...]] = {
     "lstm": ("sigmoid", "tanh", "tanh"),
@@ -32,6 +41,8 @@ class Recurrent(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
     direction: Literal["forward", "reverse", "bidirectional"] = "forward"
     activations: tuple[Activation, ...] = ()
+    parameters: tuple[tuple[float, ...], ...] = ()
+    """Alpha, and beta, of each of `activations`, as many as it has; empty: the defaults of all."""
     clip: float | None = None
     """Gate inputs are clamped to -clip..clip."""
     linear_before_reset: bool = False
@@ -40,10 +51,20 @@ class Recurrent(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     """lstm: the forget gate is 1 - input gate."""
 
 
-def activations(kind: str, attrs: Recurrent, direction: int) -> tuple[Activation, ...]:
+class Activated(NamedTuple):
+    """An activation function with its parameters."""
+
+    name: str
+    parameters: tuple[float, ...]
+
+
+def activations(kind: str, attrs: Recurrent, direction: int) -> tuple[Activated, ...]:
     """The activation functions of one direction."""
     own = DEFAULTS[kind]
-    return attrs.activations[direction * len(own) : (direction + 1) * len(own)] or own
+    first, last = direction * len(own), (direction + 1) * len(own)
+    names = attrs.activations[first:last] or own
+    given = attrs.parameters[first:last] or tuple(PARAMETERS.get(n, ()) for n in names)
+    return tuple(map(Activated, names, given))
 
 
 def _layer(kind: str, attrs: Recurrent, operands: Operands, site: Site) -> tuple[TensorType, ...]:
@@ -59,6 +80,9 @@ def _layer(kind: str, attrs: Recurrent, operands: Operands, site: Site) -> tuple
     hidden = split_groups(w.shape[1], gates, site)
     n = len(DEFAULTS[kind])
     want(len(attrs.activations) in (0, n * directions), f"{len(attrs.activations)} activations", f"give {n * directions}", site)
+    if attrs.parameters:
+        counts, wanted = [len(p) for p in attrs.parameters], [len(PARAMETERS.get(a, ())) for a in attrs.activations]
+        want(counts == wanted, f"activations with {counts} parameters", f"give {wanted} of them", site)
     d = expr(directions)
     layout: list[tuple[TensorType | None, Shape, str]] = [
         (w, (d, hidden * gates, inputs), "W"),

@@ -285,7 +285,7 @@ def rotary_embedding(s: Scope, attrs: Any) -> Array:
 
 def resize(s: Scope, attrs: Any) -> Array:
     x = wide(s[0]) if attrs.mode != "nearest" else s[0]
-    scales = attrs.scales or [to / max(1, size) for to, size in zip(s.shape(attrs.shape), x.shape)]
+    scales = attrs.scales or [to / max(1, size) for to, size in zip(s.shape(attrs.shape), x.shape, strict=True)]
     for axis, (to, scale) in enumerate(zip(s.shape(attrs.shape), scales, strict=True)):
         if to == x.shape[axis] and scale == 1.0:
             continue
@@ -300,9 +300,16 @@ def _resized(x: Array, axis: int, to: int, scale: Any, attrs: Any) -> Array:
         case "asymmetric":
             at = o / scale
         case "align_corners":
-            at = o * np.float32(n - 1) / np.float32(max(1, to - 1))
+            span = (scale * np.float32(n) if attrs.scales else np.float32(to)) - np.float32(1)
+            at = o * np.float32(n - 1) / (span if span > 0 else np.float32(1))
         case "pytorch_half_pixel" if to == 1:
             at = o * np.float32(0)
+        case "tf_half_pixel_for_nn":
+            at = (o + np.float32(0.5)) / scale
+        case "half_pixel_symmetric":
+            adjustment = np.float32(to) / (scale * np.float32(n)) if attrs.scales else np.float32(1)
+            offset = np.float32(n) / 2 * (1 - adjustment)
+            at = offset + (o + np.float32(0.5)) / scale - np.float32(0.5)
         case _:
             at = (o + np.float32(0.5)) / scale - np.float32(0.5)
     if attrs.mode == "nearest":

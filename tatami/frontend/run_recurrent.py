@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from tatami.core.numerics import Array
-from tatami.frontend.ops_recurrent import Recurrent, activations
+from tatami.frontend.ops_recurrent import Activated, Recurrent, activations
 from tatami.frontend.run_scope import Scope, wide
 
 
@@ -16,16 +16,23 @@ def _sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
-_ACTIVATION: dict[str, Callable[[Array], Array]] = {
+_ACTIVATION: dict[str, Callable[..., Array]] = {
     "sigmoid": _sigmoid,
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
     "softsign": lambda x: x / (1 + np.abs(x)),
     "softplus": lambda x: np.logaddexp(0, x),
-    "hard_sigmoid": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
-    "leaky_relu": lambda x: np.where(x >= 0, x, 0.01 * x),
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
+    "leaky_relu": lambda x, a: np.where(x >= 0, x, a * x),
+    "elu": lambda x, a: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))),
+    "affine": lambda x, a, b: a * x + b,
+    "scaled_tanh": lambda x, a, b: a * np.tanh(b * x),
+    "thresholded_relu": lambda x, a: np.where(x > a, x, 0),
 }
+
+
+def _activated(a: Activated, x: Array) -> Array:
+    return np.asarray(_ACTIVATION[a.name](x, *a.parameters))
 
 
 def _layer(kind: str, s: Scope, attrs: Recurrent) -> tuple[Array, ...]:
@@ -42,7 +49,7 @@ def _layer(kind: str, s: Scope, attrs: Recurrent) -> tuple[Array, ...]:
     last_c = np.zeros((directions, batch, hidden)) if start_c is None else wide(start_c).copy()
     for d in range(directions):
         p = np.zeros(3 * hidden) if peep is None else wide(peep)[d]
-        f = [_ACTIVATION[a] for a in activations(kind, attrs, d)]
+        f = [partial(_activated, a) for a in activations(kind, attrs, d)]
         backwards = attrs.direction == "reverse" or d == 1
         for n in range(batch):
             h, c = last_h[d, n], last_c[d, n]

@@ -47,14 +47,16 @@ def _count(x: Array, axes: tuple[int, ...]) -> int:
 
 
 def _mean(x: Array, axes: tuple[int, ...]) -> Array:
-    total = _sum(x, axes)
+    n = _count(x, axes)
     if x.dtype.kind == "f":
-        return total / _count(x, axes) if _count(x, axes) else total / np.float64(0)
-    return numerics.apply("idiv", [total, np.full_like(total, _count(x, axes))], _INT[x.dtype.name])
-
-
-_INT = {"int8": DType.i8, "uint8": DType.u8, "int16": DType.i16, "uint16": DType.u16, "int32": DType.i32, "uint32": DType.u32}
-_INT |= {"int64": DType.i64, "uint64": DType.u64}
+        total = _sum(x, axes)
+        return total / n if n else total / np.float64(0)
+    if not n:
+        return _sum(x, axes)
+    quotient, rest = np.divmod(x, x.dtype.type(n) if x.dtype.itemsize == 8 else np.int64(n))
+    rests = _sum(rest, axes)
+    floor = _sum(quotient, axes) + rests // n
+    return np.asarray(floor + ((floor < 0) & (rests % n != 0)), x.dtype)
 
 
 def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:

@@ -110,6 +110,7 @@ class Tiles:
         values: dict[str, Expr] = {}
         rest = index
         for name, size in reversed(sizes):
+            size = ONE if size == ZERO else size  # an axis of no elements: there is no index
             quotient, d = self.integer(floordiv(rest, size))
             remainder, e = self.integer(rest - size * quotient)
             out += [d, e]

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 import onnx
 
 from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
+from tatami.core.tensor import dtype_of
 from tatami.onnx.fault import told_as_fault
 from tatami.onnx.fold import fold
 from tatami.onnx.importer import FROM_ONNX, Importer
@@ -38,8 +40,20 @@ def import_node(m: Importer, proto: onnx.NodeProto, position: int) -> None:
     ports = _ports(m, node)
     for name, value in zip(node.outputs, results, strict=False):
         if name:
+            _with_dtype(m, node, value)
             value.ports = value.ports or ports
             m.values[name] = value
+
+
+def _with_dtype(m: Importer, node: OnnxNode, result: Value) -> None:
+    """Sizes have the dtype of what they were computed from: Shape and Size say i64, Cast says its own."""
+    if result.sizes is None or not node.inputs or node.op in ("Shape", "Size", "Cast", "CastLike"):
+        return
+    source = m.value(node.inputs[1 if node.op == "Where" else 0])
+    if source.sizes is not None:
+        result.dtype = source.dtype
+    elif source.array is not None and dtype_of(source.array) == DType.i32:
+        result.dtype = DType.i32
 
 
 def _ports(m: Importer, node: OnnxNode) -> frozenset[str]:

@@ -137,7 +137,7 @@ class Importer:
     def captured(self, value: Value) -> Value:
         """A value of the parent graph as a value of this one."""
         if value.array is not None or value.sizes is not None:
-            return Value(array=value.array, sizes=value.sizes, rank=value.rank)
+            return Value(array=value.array, sizes=value.sizes, rank=value.rank, dtype=value.dtype)
         if value.strung is not None:
             s = value.strung
             lengths = self.capture(s.lengths).tensor if s.lengths else ""
@@ -199,8 +199,8 @@ class Importer:
     def _sizes_tensor(self, value: Value) -> str:
         assert value.sizes is not None
         if not value.sizes:
-            return self.add_constant(np.zeros(0, np.int64))
-        parts = [self.emit("size", [], {"value": s})[0] for s in value.sizes]
+            return self.add_constant(np.zeros(0, numpy_dtype(value.dtype)))
+        parts = [self.cast(self.emit("size", [], {"value": s})[0], value.dtype) for s in value.sizes]
         if value.rank == 0:
             return parts[0]
         rows = [self.emit("reshape", [p], {"shape": (expr(1),)})[0] for p in parts]
@@ -213,7 +213,7 @@ class Importer:
         if value.sizes is not None:
             numbers = [s.as_int() for s in value.sizes]
             if all(n is not None for n in numbers):
-                array = np.array(numbers, np.int64)
+                array = np.array(numbers, np.int64).astype(numpy_dtype(value.dtype))
                 return array.reshape(()) if value.rank == 0 else array
         return None
 

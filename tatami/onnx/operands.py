@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr
 from tatami.onnx.data_sizes import data_numbers, read_sizes
 from tatami.onnx.importer import Importer
@@ -66,6 +68,24 @@ def data_dependent(m: Importer, n: OnnxNode, what: str, position: int | None = N
         return fail("UnsupportedModel", m.site, why, how)
     how += f", or give {', '.join(map(repr, ports))} in example_inputs"
     return fail("UnsupportedModel", m.site, why, how, inputs=dump_text(ports).strip())
+
+
+def choice(m: Importer, n: OnnxNode, name: str, default: Any, values: Collection[Any]) -> Any:
+    """An attribute that has a list of values in the operator's text. Raises InvalidAttribute for any other value: none
+    stands for another."""
+    given = n.attr(name, default)
+    if given not in values:
+        listed = ", ".join(map(str, values))
+        raise fail("InvalidAttribute", m.site, f"{n.op}: {name} is {given!r}", f"use one of {listed}")
+    return given
+
+
+def computable(m: Importer, tensor: str) -> str:
+    """The tensor in a dtype that operations compute in; a small type comes back exactly from it."""
+    dtype = m.dtype(tensor)
+    if not dtype.is_small:
+        return tensor
+    return m.cast(tensor, DType.i8 if dtype.is_small_int else DType.fp32)
 
 
 def unsupported(m: Importer, why: str, suggestion: str) -> TatamiError:

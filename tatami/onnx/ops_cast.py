@@ -24,7 +24,7 @@ def _cast_like(m: Importer, n: OnnxNode) -> list[Value]:
 def _to(m: Importer, n: OnnxNode, to: DType) -> list[Value]:
     value = m.value(n.inputs[0])
     if value.sizes is not None and to in (DType.i64, DType.i32):
-        return [value]
+        return [Value(sizes=value.sizes, rank=value.rank, dtype=to)]
     x = m.data(value)
     if to == DType.f8e8m0 and m.dtype(x) != to:
         return [m.result(power_of_two(m, x, n.attr("round_mode", "up"), bool(n.attr("saturate", 1))))]
@@ -35,7 +35,7 @@ def _to(m: Importer, n: OnnxNode, to: DType) -> list[Value]:
 
 def within_format(m: Importer, x: str, to: DType) -> str:
     """x clamped to the numbers of a small float type; NaN stays."""
-    if m.dtype(x) == to or not (m.dtype(x).is_float or m.dtype(x).is_small):
+    if m.dtype(x) == to:
         return x
     x = m.cast(x, DType.fp64 if m.dtype(x) == DType.fp64 else DType.fp32)
     limit = FORMATS[to].maximum

@@ -10,16 +10,18 @@ from tatami.core.expr import Expr, ceildiv, expr, floordiv
 from tatami.onnx.importer import Importer
 from tatami.onnx.integer_products import integer_conv, integer_matmul
 from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import choice
 from tatami.onnx.values import Value
 
 Pads = tuple[tuple[Expr, Expr], ...]
+AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def window_padding(
     m: Importer, n: OnnxNode, sizes: tuple[Expr, ...], kernel: list[int], stride: list[int], dilation: list[int]
 ) -> Pads:
     rank = len(kernel)
-    auto = n.attr("auto_pad", "NOTSET")
+    auto = choice(m, n, "auto_pad", "NOTSET", AUTO_PADS)
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         out = []
         for i in range(rank):
@@ -69,9 +71,9 @@ def _conv_transpose(m: Importer, n: OnnxNode) -> list[Value]:
     stride, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
     extra = n.attr("output_padding", [0] * rank)
     sizes = m.tensors[tensors[0]].shape[2:]
-    pads = n.attr("pads", [0] * (2 * rank))
+    pads = [0] * (2 * rank) if n.attr("auto_pad", "NOTSET") == "VALID" else n.attr("pads", [0] * (2 * rank))
     padding: list[tuple[Expr, Expr]] = [(expr(pads[i]), expr(pads[i + rank])) for i in range(rank)]
-    auto = n.attr("auto_pad", "NOTSET")
+    auto = choice(m, n, "auto_pad", "NOTSET", AUTO_PADS)
     wanted = n.attr("output_shape")
     if wanted is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
         for i in range(rank):

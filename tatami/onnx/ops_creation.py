@@ -9,7 +9,7 @@ import numpy as np
 from tatami.core.bounds import greatest
 from tatami.core.dtype import DType
 from tatami.core.expr import ceildiv, expr
-from tatami.core.tensor import dtype_of
+from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.data_sizes import read_range
 from tatami.onnx.importer import Importer, element_dtype
@@ -26,7 +26,7 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
         count = max(0, int(np.ceil((limit - start) / delta))) if delta != 0 else 0
         return [Value(array=(start + np.arange(count) * delta).astype(start.dtype))]
     sizes = [m.sizes(v) for v in values]
-    kinds = [np.asarray(v.array).dtype if v.array is not None else np.dtype(np.int64) for v in values]
+    kinds = [np.asarray(v.array).dtype if v.array is not None else numpy_dtype(v.dtype) for v in values]
     if any(s is None for s in sizes) and m.reads_sizes:
         return [m.result(read_range(m, *(Num(m, m.data(v)) for v in values)).tensor)]
     for position, (size, kind) in enumerate(zip(sizes, kinds, strict=True)):

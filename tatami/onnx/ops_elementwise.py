@@ -11,13 +11,14 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, floordiv
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import choice, computable
 from tatami.onnx.values import Value
 
 _SAME_NAME = {
     "Neg": "neg", "Abs": "abs", "Sign": "sign", "Reciprocal": "recip", "Sqrt": "sqrt", "Exp": "exp", "Log": "log",
     "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh",
-    "Cosh": "cosh", "Tanh": "tanh", "Asinh": "asinh", "Acosh": "acosh", "Atanh": "atanh", "Erf": "erf",
-    "Sigmoid": "sigmoid", "Relu": "relu", "Floor": "floor", "Ceil": "ceil", "Round": "round", "IsNaN": "isnan",
+    "Cosh": "cosh", "Tanh": "tanh", "Asinh": "asinh", "Acosh": "acosh", "Atanh": "atanh",
+    "Sigmoid": "sigmoid", "Relu": "relu", "Floor": "floor", "Ceil": "ceil", "Round": "round",
     "Not": "not", "BitwiseNot": "bitnot",
     "Add": "add", "Sub": "sub", "Mul": "mul", "Equal": "eq", "Less": "lt", "LessOrEqual": "le",
     "Greater": "gt", "GreaterOrEqual": "ge", "And": "and", "Or": "or", "Xor": "xor", "BitwiseAnd": "bitand",
@@ -96,30 +97,44 @@ def _div(m: Importer, n: OnnxNode) -> list[Value]:
     return [m.result(m.emit("div" if is_float else "idiv", tensors)[0])]
 
 
+def _erf(m: Importer, n: OnnxNode) -> list[Value]:
+    """Of integers too: in double precision, truncated."""
+    (x,) = m.operands(n)
+    dtype = m.dtype(x)
+    return [m.result(m.cast(m.one("erf", [x if dtype.is_float else m.cast(x, DType.fp64)]), dtype))]
+
+
 def _pow(m: Importer, n: OnnxNode) -> list[Value]:
-    """The result has the base's dtype: a float exponent of an integer base is met in floats."""
+    """The result has the base's dtype: a float exponent of an integer base is met in floats, those of 32 bits and more in
+    double precision."""
     x, y = (m.data(m.value(i)) for i in n.inputs)
     base, exponent = m.dtype(x), m.dtype(y)
     known = m.known(m.value(n.inputs[1]))
     if base.is_float and known is not None and known.size == 1 and float(known.reshape(()).item()) in (2.0, 3.0):
         return [m.result(m.one("powi", m.broadcast([x, y])[:1], {"n": int(known.reshape(()).item())}))]
     if exponent.is_float and not base.is_float:
-        return [m.result(m.cast(m.joined("pow", m.cast(x, exponent), y), base))]
+        wide = DType.fp64 if base.itemsize >= 4 else exponent
+        return [m.result(m.cast(m.joined("pow", m.cast(x, wide), m.cast(y, wide)), base))]
     return [m.result(m.joined("pow", x, m.cast(y, base)))]
 
 
 def _shift(m: Importer, n: OnnxNode) -> list[Value]:
-    return [m.result(m.joined("shl" if n.attr("direction") == "LEFT" else "shr", *m.operands(n)))]
+    direction = choice(m, n, "direction", None, ("LEFT", "RIGHT"))
+    return [m.result(m.joined("shl" if direction == "LEFT" else "shr", *m.operands(n)))]
 
 
 def _isinf(m: Importer, n: OnnxNode) -> list[Value]:
-    (x,) = m.operands(n)
+    x = computable(m, m.operand(n, 0))
     positive, negative = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
     if positive and negative:
         return [m.result(m.one("isinf", [x]))]
     if not positive and not negative:
         return [m.result(m.one("full", [], {"shape": m.shape(x), "value": False, "dtype": DType.bool}))]
     return [m.result(m.one("eq", [x, m.number(np.inf if positive else -np.inf, m.dtype(x))]))]
+
+
+def _isnan(m: Importer, n: OnnxNode) -> list[Value]:
+    return [m.result(m.one("isnan", [computable(m, m.operand(n, 0))]))]
 
 
 def _mod(m: Importer, n: OnnxNode) -> list[Value]:
@@ -133,13 +148,15 @@ def _variadic(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
         if sizes is not None:
             return [sizes]
         tensors = m.broadcast([m.data(m.value(i)) for i in n.inputs])
+        dtype = m.dtype(tensors[0])
+        if n.op == "Mean" and dtype.is_narrow_float:  # the sum may pass what 16 bits hold
+            tensors = [m.cast(t, DType.fp32) for t in tensors]
         total = tensors[0]
         for t in tensors[1:]:
             total = m.emit(op, [total, t])[0]
         if n.op == "Mean":
-            kind = m.tensors[total].dtype
-            total = m.emit("div", [total, m.cast(m.add_constant(np.array(len(tensors), np.float32)), kind)])[0]
-        return [m.result(total)]
+            total = m.one("div", [total, m.number(len(tensors), m.dtype(total))])
+        return [m.result(m.cast(total, dtype))]
 
     return handler
 
@@ -178,10 +195,12 @@ def _clip(m: Importer, n: OnnxNode) -> list[Value]:
 
 ELEMENTWISE = {
     **dict.fromkeys(_SAME_NAME, _plain),
+    "Erf": _erf,
     "Div": _div,
     "Pow": _pow,
     "BitShift": _shift,
     "IsInf": _isinf,
+    "IsNaN": _isnan,
     "Mod": _mod,
     "Max": _variadic("max"),
     "Min": _variadic("min"),

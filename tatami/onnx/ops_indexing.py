@@ -10,10 +10,14 @@ from tatami.core.dtype import DType
 from tatami.core.expr import expr, product
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import integers, known_number, numbers, unsupported
+from tatami.onnx.operands import choice, computable, integers, known_number, numbers, unsupported
 from tatami.onnx.values import Value
 
 _COMBINE = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def _combine(m: Importer, n: OnnxNode) -> str:
+    return _COMBINE[choice(m, n, "reduction", "none", tuple(_COMBINE))]
 
 
 def _gather_elements(m: Importer, n: OnnxNode) -> list[Value]:
@@ -27,12 +31,12 @@ def _gather_nd(m: Importer, n: OnnxNode) -> list[Value]:
 
 def _scatter(m: Importer, n: OnnxNode) -> list[Value]:
     x, index, updates = m.operands(n)
-    attrs = {"axis": n.attr("axis", 0) % len(m.shape(x)), "op": _COMBINE[n.attr("reduction", "none")]}
+    attrs = {"axis": n.attr("axis", 0) % len(m.shape(x)), "op": _combine(m, n)}
     return [m.result(m.one("scatter", [x, index, updates], attrs))]
 
 
 def _scatter_nd(m: Importer, n: OnnxNode) -> list[Value]:
-    return [m.result(m.one("scatter_nd", m.operands(n), {"op": _COMBINE[n.attr("reduction", "none")]}))]
+    return [m.result(m.one("scatter_nd", m.operands(n), {"op": _combine(m, n)}))]
 
 
 def _tensor_scatter(m: Importer, n: OnnxNode) -> list[Value]:
@@ -45,9 +49,11 @@ def _tensor_scatter(m: Importer, n: OnnxNode) -> list[Value]:
         first = m.cast(m.operand(n, 2), DType.i64)
         first = m.one("unsqueeze", [first], {"axes": list(range(1, len(shape)))})
         place = m.joined("add", place, first)
-    if n.attr("mode", "linear") == "circular":
+    if choice(m, n, "mode", "linear", ("linear", "circular")) == "circular":
         place = m.one("mod", [place, m.one("size", [], {"value": m.shape(cache)[axis]})])
-    return [m.result(m.one("scatter", [cache, place, update], {"axis": axis}))]
+    stored = m.dtype(cache)
+    operands = [computable(m, cache), place, computable(m, update)]
+    return [m.result(m.cast(m.one("scatter", operands, {"axis": axis}), stored))]
 
 
 def _one_hot(m: Importer, n: OnnxNode) -> list[Value]:

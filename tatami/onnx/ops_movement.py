@@ -13,7 +13,7 @@ from tatami.frontend.graph_tensor import slice_bounds
 from tatami.onnx.data_sizes import Entry, data_numbers, read_pads, read_positions
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import integers, known, known_number, numbers
+from tatami.onnx.operands import computable, integers, known, known_number, numbers
 from tatami.onnx.values import Value
 
 
@@ -30,7 +30,7 @@ def _slice(m: Importer, n: OnnxNode) -> list[Value]:
     steps = numbers(m, n, 4, "steps") or [1] * len(starts)
     if value.sizes is not None and len(starts) == 1:
         a, b = starts[0].as_int(), ends[0].as_int()
-        if a is not None and b is not None:
+        if a is not None and b is not None and steps[0] != 0:
             return [Value(sizes=value.sizes[a : b : steps[0]])]
     x = m.data(value)
     shape = m.tensors[x].shape
@@ -88,7 +88,12 @@ def _counted(bound: Expr, size: Expr) -> Expr:
 
 
 def _pad(m: Importer, n: OnnxNode) -> list[Value]:
-    x = m.data(m.value(n.inputs[0]))
+    stored = m.type_of(m.value(n.inputs[0])).dtype
+    x = computable(m, m.data(m.value(n.inputs[0])))
+    return [m.result(m.cast(_padded(m, n, x), stored))]
+
+
+def _padded(m: Importer, n: OnnxNode, x: str) -> str:
     rank = len(m.tensors[x].shape)
     counts = data_numbers(m, n, 1) if "pads" not in n.attrs else None
     axes = numbers(m, n, 3, "axes")
@@ -106,13 +111,13 @@ def _pad(m: Importer, n: OnnxNode) -> list[Value]:
     attrs = {"pads": tuple(full), "mode": n.attr("mode", "constant")}
     if n.has(2) and m.known(m.value(n.inputs[2])) is None:
         if attrs["mode"] != "constant":
-            return [m.result(m.one("pad", [x], attrs))]
+            return m.one("pad", [x], attrs)
         inside = m.one("full", [], {"shape": m.shape(x), "value": True, "dtype": DType.bool})
-        fill = m.operand(n, 2)
+        fill = computable(m, m.operand(n, 2))
         fill = m.one("reshape", [fill], {"shape": ()}) if m.shape(fill) else fill
-        return [m.result(m.one("where", [m.one("pad", [inside], attrs), m.one("pad", [x], attrs), fill]))]
+        return m.one("where", [m.one("pad", [inside], attrs), m.one("pad", [x], attrs), fill])
     value: Any = known(m, n, 2, "the fill value").reshape(()).item() if n.has(2) else n.attr("value", 0)
-    return [m.result(m.one("pad", [x], {**attrs, "value": scalar(value)}))]
+    return m.one("pad", [x], {**attrs, "value": scalar(value)})
 
 
 def _split(m: Importer, n: OnnxNode) -> list[Value]:
@@ -192,13 +197,14 @@ def _dropout(m: Importer, n: OnnxNode) -> list[Value]:
         return [value, *([m.result(mask)] if mask else [])]
     from tatami.onnx.ops_creation import random_key
 
-    x = m.data(value)
+    stored = m.type_of(value).dtype
+    x = computable(m, m.data(value))
     drawn = m.one("uniform", [random_key(m, n)], {"shape": shape, "dtype": DType.fp32})
     mask = m.one("ge", [drawn, m.number(ratio, DType.fp32)])
     kept = m.one("mul", [x, m.number(1.0 / (1.0 - ratio), m.dtype(x))])
     return [
-        m.result(m.one("where", [mask, kept, m.number(0, m.dtype(x))])),
-        m.result(mask if m.opset >= 10 else m.cast(mask, m.dtype(x))),
+        m.result(m.cast(m.one("where", [mask, kept, m.number(0, m.dtype(x))]), stored)),
+        m.result(mask if m.opset >= 10 else m.cast(mask, stored)),
     ]
 
 

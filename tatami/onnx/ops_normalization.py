@@ -9,7 +9,7 @@ from tatami.core.expr import expr, floordiv, product
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import unsupported
+from tatami.onnx.operands import choice, unsupported
 from tatami.onnx.values import Value
 
 
@@ -113,7 +113,7 @@ def _lp_normalization(m: Importer, n: OnnxNode) -> list[Value]:
     """A norm of 0 gives 0."""
     (x,) = m.operands(n)
     attrs = {"axes": (n.attr("axis", -1) % len(m.shape(x)),), "keepdims": True}
-    norm = m.one("reduce_l1" if n.attr("p", 2) == 1 else "reduce_l2", [x], attrs)
+    norm = m.one("reduce_l1" if choice(m, n, "p", 2, (1, 2)) == 1 else "reduce_l2", [x], attrs)
     zero = m.one("eq", [norm, m.number(0, m.dtype(x))])
     safe = m.one("where", [zero, m.number(1, m.dtype(x)), norm])
     return [m.result(m.joined("div", x, safe))]

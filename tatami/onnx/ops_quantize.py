@@ -117,7 +117,9 @@ def dynamic_quantize(m: Importer, x: str) -> tuple[str, str, str]:
     zero = m.number(0, dtype)
     high = m.one("max", [m.one("reduce_max", [x]), zero])
     low = m.one("min", [m.one("reduce_min", [x]), zero])
-    scale = m.one("div", [m.one("sub", [high, low]), m.number(255, dtype)])
+    span = m.one("sub", [high, low])
+    span = m.one("where", [m.one("eq", [span, zero]), m.number(255, dtype), span])  # of zeros alone: a scale of 1
+    scale = m.one("div", [span, m.number(255, dtype)])
     point = m.one("clamp", [m.one("div", [m.one("neg", [low]), scale])], {"lo": 0.0, "hi": 255.0})
     point = m.cast(m.one("round", [point]), DType.u8)
     return m.one("quantize", [x, scale, point], {"to": DType.u8, "axis": 0}), scale, point

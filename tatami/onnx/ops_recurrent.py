@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tatami.frontend.ops_recurrent import PARAMETERS
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
@@ -12,8 +13,11 @@ from tatami.onnx.values import Value
 
 _ACTIVATIONS = {
     "Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu", "Softsign": "softsign", "Softplus": "softplus",
-    "HardSigmoid": "hard_sigmoid", "LeakyRelu": "leaky_relu", "Elu": "elu",
+    "HardSigmoid": "hard_sigmoid", "LeakyRelu": "leaky_relu", "Elu": "elu", "Affine": "affine", "ScaledTanh": "scaled_tanh",
+    "ThresholdedRelu": "thresholded_relu",
 }  # fmt: skip
+_OF_CASE = {name.lower(): ours for name, ours in _ACTIVATIONS.items()}
+"""By names in small letters: the operator's text lets case be."""
 
 
 def _layer(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
@@ -24,7 +28,8 @@ def _layer(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
             for i in (0, 5, 6):
                 if i < len(tensors) and tensors[i]:
                     tensors[i] = m.one("permute", [tensors[i]], {"perm": (1, 0, 2)})
-        attrs: dict[str, Any] = {"direction": n.attr("direction", "forward"), "activations": _names(m, n)}
+        names, parameters = _functions(m, n)
+        attrs: dict[str, Any] = {"direction": n.attr("direction", "forward"), "activations": names, "parameters": parameters}
         if "clip" in n.attrs:
             attrs["clip"] = float(n.attr("clip"))
         if op == "gru":
@@ -40,14 +45,22 @@ def _layer(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
     return handler
 
 
-def _names(m: Importer, n: OnnxNode) -> list[str]:
+def _functions(m: Importer, n: OnnxNode) -> tuple[list[str], list[tuple[float, ...]]]:
+    """The activations with alpha and beta of each. The lists of these hold a number for each activation that has one, in
+    the order of the activations; what a list does not reach has the default."""
     given = n.attr("activations", [])
-    if any(n.attr(a) for a in ("activation_alpha", "activation_beta")):
-        raise unsupported(m, f"{n.op} with parameters of its activations", "use the activations' default parameters")
-    unknown = [a for a in given if a not in _ACTIVATIONS]
+    unknown = [a for a in given if a.lower() not in _OF_CASE]
     if unknown:
         raise unsupported(m, f"{n.op} with the activation {unknown[0]}", f"use one of {', '.join(_ACTIVATIONS)}")
-    return [_ACTIVATIONS[a] for a in given]
+    names = [_OF_CASE[a.lower()] for a in given]
+    lists = [list(n.attr(a, [])) for a in ("activation_alpha", "activation_beta")]
+    parameters = []
+    for name in names:
+        defaults = PARAMETERS.get(name, ())
+        parameters.append(tuple(float(own.pop(0)) if own else default for own, default in zip(lists, defaults, strict=False)))
+    if any(lists):
+        raise unsupported(m, f"{n.op} with more parameters than its activations have", "give one for each that takes it")
+    return names, parameters
 
 
 RECURRENT: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {

@@ -24,13 +24,12 @@ _EACH = {"ReduceL1": "abs", "ReduceL2": "abs", "ReduceLogSum": "log", "ReduceSum
 def _reduce(m: Importer, n: OnnxNode) -> list[Value]:
     x = m.operand(n, 0)
     value = m.value(n.inputs[0])
-    if value.sizes is not None and n.op == "ReduceProd" and value.rank == 1:
+    axes = numbers(m, n, 1, "axes") or None
+    if axes is None and n.attr("noop_with_empty_axes", 0):
+        axes = []  # no axis is reduced; what the operator computes beside the reduction stays
+    if value.sizes is not None and n.op == "ReduceProd" and value.rank == 1 and axes != []:
         return [Value(sizes=(product(value.sizes),), rank=1 if n.attr("keepdims", 1) else 0)]
-    axes = numbers(m, n, 1, "axes")
-    if not axes and n.attr("noop_with_empty_axes", 0):
-        step = _EACH.get(n.op)
-        return [m.result(m.one(step, [x, x] if step == "mul" else [x]) if step else x)]
-    attrs = {"axes": axes or None, "keepdims": bool(n.attr("keepdims", 1))}
+    attrs = {"axes": axes, "keepdims": bool(n.attr("keepdims", 1))}
     dtype = m.dtype(x)
     op = _REDUCE[n.op]
     if dtype == DType.bool and op in ("reduce_max", "reduce_min"):

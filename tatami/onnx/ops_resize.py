@@ -1,20 +1,30 @@
-"""Resize and Upsample. Modes the frontend has not are products with constant matrices, one per axis."""
+"""Resize and Upsample. Modes that the frontend does not have are products with constant matrices, one per axis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from tatami.core.expr import ONE, Expr, expr, floordiv
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, expr, floordiv
 from tatami.core.tensor import numpy_dtype
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import data_dependent, integers, known, unsupported
+from tatami.onnx.operands import choice, data_dependent, integers, known, unsupported
 from tatami.onnx.values import Value
 
-_FRONTEND = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+_FRONTEND = (
+    "half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn",
+)  # fmt: skip
+_COORDINATES = (*_FRONTEND, "tf_crop_and_resize")
+_NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
+"""Upsample of opset 1 says bilinear."""
+MAX_DENOMINATOR = 64
+"""Greatest denominator of a scale as a fraction: floor(size * scale) is size * a // b for sizes up to 2^17 then."""
 
 
 def _resize(m: Importer, n: OnnxNode) -> list[Value]:
@@ -22,68 +32,87 @@ def _resize(m: Importer, n: OnnxNode) -> list[Value]:
     shape = m.shape(x)
     rank = len(shape)
     old = n.op == "Upsample" or m.opset < 11
-    scales_at = 1 if old else 2
     axes = [a % rank for a in n.attr("axes", list(range(rank)))]
-    mode = n.attr("mode", "nearest")
-    coordinates = n.attr("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
-    given = n.attr("scales") if "scales" in n.attrs else _scales(m, n, scales_at)
+    coordinates = choice(m, n, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel", _COORDINATES)
+    given = _scales(m, n, 1 if old else 2, axes)
     sizes = None if given is not None else integers(m, n, 3, "sizes")
-    if given is None and sizes is None:
-        raise unsupported(m, f"{n.op} without scales and sizes", "give one of them")
+    policy = choice(m, n, "keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     out, scales = list(shape), [1.0] * rank
-    policy = n.attr("keep_aspect_ratio_policy", "stretch")
     if given is not None:
-        for a, s in zip(axes, given, strict=True):
-            scales[a], out[a] = float(s), _scaled(m, shape[a], float(s))
+        roi = known(m, n, 1, "roi") if coordinates == "tf_crop_and_resize" else None
+        for i, (a, s) in enumerate(zip(axes, given, strict=True)):
+            part = 1.0 if roi is None else float(roi[i + len(axes)]) - float(roi[i])
+            scales[a], out[a] = s, _scaled(m, shape[a], s * part)
+    elif sizes is None:
+        raise unsupported(m, f"{n.op} without scales and sizes", "give one of them")
     else:
-        assert sizes is not None
-        # An axis that keeps a symbolic size counts as 1 to 1.
-        kept = [shape[a] == size and size.as_int() is None for a, size in zip(axes, sizes, strict=True)]
-        pairs = [(ONE, ONE) if same else (shape[a], size) for same, a, size in zip(kept, axes, sizes, strict=True)]
-        have, numbers = [a.as_int() for a, _ in pairs], [b.as_int() for _, b in pairs]
-        if any(v is None for v in (*numbers, *have)):
-            raise unsupported(m, f"{n.op} to sizes that are symbols", "give scales, or sizes that are numbers")
-        ratios = [(b or 0) / (a or 1) for a, b in zip(have, numbers, strict=True)]
-        if policy != "stretch":
-            ratio = min(ratios) if policy == "not_larger" else max(ratios)
-            ratios = [ratio] * len(axes)
-            if ratio != 1 and any(kept):
-                raise unsupported(m, f"{n.op} of a symbolic size that keeps its aspect ratio", "leave that axis out of axes")
-            numbers = [int(np.floor((a or 0) * ratio + 0.5)) for a in have]
-        for a, s, number in zip(axes, ratios, numbers, strict=True):
-            scales[a], out[a] = s, shape[a] if shape[a].as_int() is None else expr(number or 0)
+        found = _of_sizes(m, n, shape, axes, sizes, policy)
+        for a, (size, scale) in zip(axes, found, strict=True):
+            out[a] = size
+            scales[a] = 0.0 if scale is None else scale
     attrs: dict[str, Any] = {
         "shape": tuple(out),
-        "scales": tuple(scales),
-        "mode": mode,
+        "scales": () if 0.0 in scales else tuple(scales),
+        "mode": _MODES[choice(m, n, "mode", "nearest", tuple(_MODES))],
         "coordinates": coordinates,
-        "nearest": n.attr("nearest_mode", "floor" if old else "round_prefer_floor"),
+        "nearest": choice(m, n, "nearest_mode", "floor" if old else "round_prefer_floor", _NEAREST),
         "cubic_a": float(n.attr("cubic_coeff_a", -0.75)),
     }
-    smaller = [a for a in range(rank) if scales[a] < 1]
-    if old and mode == "nearest" and smaller:  # these axes round up, the others down: one after the other
-        x = _nearest_up(m, x, attrs, smaller)
-        attrs["scales"] = tuple(1.0 if a in smaller else s for a, s in enumerate(scales))
-        if all(s == 1 for s in attrs["scales"]):
-            return [m.result(x)]
-    plain = coordinates in _FRONTEND and not n.attr("antialias", 0) and not n.attr("exclude_outside", 0)
-    if coordinates == "align_corners":  # corners of the exact size, which the result's may have rounded
-        whole = [o == s or (s.as_int() or 0) * r == o.as_int() for s, o, r in zip(shape, out, scales, strict=True)]
-        plain = plain and all(whole)
-    if (plain and m.dtype(x).is_float) or (plain and mode == "nearest"):
-        return [m.result(m.one("resize", [x], attrs))]
-    return [m.result(_by_matrices(m, n, x, attrs, axes))]
+    is_nearest = attrs["mode"] == "nearest"
+    weighted = not is_nearest and (n.attr("antialias", 0) or n.attr("exclude_outside", 0))
+    dtype = m.dtype(x)
+    if not is_nearest and not dtype.is_float:
+        x = m.cast(x, DType.fp32)
+    if coordinates in _FRONTEND and not weighted:
+        if sizes is not None and policy == "stretch":
+            attrs["scales"] = ()  # as the sizes are, with nothing rounded
+        return [m.result(m.cast(_plain(m, x, attrs, old), dtype))]
+    return [m.result(m.cast(_by_matrices(m, n, x, attrs, axes), dtype))]
 
 
-def _nearest_up(m: Importer, x: str, attrs: dict[str, Any], axes: list[int]) -> str:
-    """Axes made smaller as before opset 11: each element is that at the next place up. The first version's text does not
-    say so; its test, and ONNX Runtime, do."""
-    shape = tuple(attrs["shape"][a] if a in axes else s for a, s in enumerate(m.shape(x)))
-    scales = tuple(s if a in axes else 1.0 for a, s in enumerate(attrs["scales"]))
-    return m.one("resize", [x], {**attrs, "shape": shape, "scales": scales, "nearest": "ceil"})
+def _plain(m: Importer, x: str, attrs: dict[str, Any], old: bool) -> str:
+    """The frontend's resize. Opset 10 says nothing of rounding: ONNX Runtime, for which models were made, rounds down where
+    an axis grows and up where it shrinks, which are two steps."""
+    shrinks = [0.0 < s < 1.0 for s in attrs["scales"]]
+    if not old or attrs["mode"] != "nearest" or not any(shrinks):
+        return m.one("resize", [x], attrs)
+    shape = tuple(to if down else s for to, s, down in zip(attrs["shape"], m.shape(x), shrinks, strict=True))
+    scales = tuple(s if down else 1.0 for s, down in zip(attrs["scales"], shrinks, strict=True))
+    x = m.one("resize", [x], {**attrs, "shape": shape, "scales": scales, "nearest": "ceil"})
+    if all(shrinks):
+        return x
+    scales = tuple(1.0 if down else s for s, down in zip(attrs["scales"], shrinks, strict=True))
+    return m.one("resize", [x], {**attrs, "scales": scales})
 
 
-def _scales(m: Importer, n: OnnxNode, position: int) -> list[float] | None:
+def _of_sizes(
+    m: Importer, n: OnnxNode, shape: tuple[Expr, ...], axes: list[int], sizes: tuple[Expr, ...], policy: str
+) -> list[tuple[Expr, float | None]]:
+    """Size and scale of each axis that sizes are given for; no scale where symbols decide it."""
+    pairs = [(shape[a], size) for a, size in zip(axes, sizes, strict=True)]
+    ratios = [1.0 if a == b else _ratio(a, b) for a, b in pairs]
+    if policy == "stretch":
+        return [(b, r) for (_, b), r in zip(pairs, ratios, strict=True)]
+    known_ratios = [r for r in ratios if r is not None]
+    have = [a.as_int() for a, _ in pairs]
+    if len(known_ratios) < len(ratios) or (None in have and set(known_ratios) != {1.0}):
+        why = f"{n.op} to sizes that keep the aspect ratio of a symbolic size"
+        raise unsupported(m, why, "leave that axis out of axes, or give scales")
+    ratio = min(known_ratios) if policy == "not_larger" else max(known_ratios)
+    return [(a if h is None else expr(int(np.floor(h * ratio + 0.5))), ratio) for (a, _), h in zip(pairs, have, strict=True)]
+
+
+def _ratio(have: Expr, to: Expr) -> float | None:
+    a, b = have.as_int(), to.as_int()
+    return None if a is None or b is None else b / (a or 1)
+
+
+def _scales(m: Importer, n: OnnxNode, position: int, axes: list[int]) -> list[float] | None:
+    """The scales of the axes, or None where there are none."""
+    if "height_scale" in n.attrs:  # Upsample of opset 1
+        return [1.0] * (len(axes) - 2) + [float(n.attr("height_scale")), float(n.attr("width_scale"))]
+    if "scales" in n.attrs:
+        return [float(v) for v in n.attr("scales")]
     if not n.has(position):
         return None
     array = m.known(m.value(n.inputs[position]))
@@ -93,15 +122,14 @@ def _scales(m: Importer, n: OnnxNode, position: int) -> list[float] | None:
 
 
 def _scaled(m: Importer, size: Expr, scale: float) -> Expr:
+    """floor(size * scale), which ONNX computes in fp32."""
     number = size.as_int()
     if number is not None:
-        return expr(int(np.floor(number * scale)))
-    up, down = round(scale), round(1 / scale) if scale else 0
-    if abs(up - scale) < 1e-6:
-        return size * up
-    if down and abs(1 / down - scale) < 1e-6:
-        return floordiv(size, expr(down))
-    raise unsupported(m, f"a size {size} times {scale}", "use a whole scale, or sizes that are numbers")
+        return expr(int(np.floor(np.float32(number) * np.float32(scale))))
+    part = Fraction(scale).limit_denominator(MAX_DENOMINATOR)
+    if part > 0 and abs(float(part) - scale) < 1e-6 * scale:
+        return floordiv(size * part.numerator, expr(part.denominator))
+    raise unsupported(m, f"a size {size} times {scale}", "use a scale that is a simple fraction, or sizes that are numbers")
 
 
 def _by_matrices(m: Importer, n: OnnxNode, x: str, attrs: dict[str, Any], axes: list[int]) -> str:
@@ -110,13 +138,14 @@ def _by_matrices(m: Importer, n: OnnxNode, x: str, attrs: dict[str, Any], axes: 
     outside_value = float(n.attr("extrapolation_value", 0.0))
     for i, a in enumerate(axes):
         have, want = m.shape(x)[a].as_int(), attrs["shape"][a].as_int()
-        if have is None or want is None:
-            raise unsupported(m, f"{n.op} in this mode of an axis of size {m.shape(x)[a]}", "give the axis a number as size")
-        if have == want and attrs["scales"][a] == 1.0 and roi is None:
+        scale = attrs["scales"][a] if attrs["scales"] else None
+        if scale == 1.0 and m.shape(x)[a] == attrs["shape"][a] and roi is None:
             continue
+        if have is None or want is None or scale is None:
+            raise unsupported(m, f"{n.op} in this mode of an axis of size {m.shape(x)[a]}", "give the axis a number as size")
         part = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         matrix, outside = resize_matrix(
-            have, want, attrs["scales"][a], attrs, part, bool(n.attr("antialias", 0)), bool(n.attr("exclude_outside", 0))
+            have, want, scale, attrs, part, bool(n.attr("antialias", 0)), bool(n.attr("exclude_outside", 0))
         )
         rank = len(m.shape(x))
         last = [j for j in range(rank) if j != a] + [a]
@@ -159,21 +188,27 @@ def resize_matrix(
 
 
 def _source(j: int, have: int, want: int, scale: float, coordinates: str, roi: tuple[float, float] | None) -> float:
-    if coordinates == "align_corners":
-        return j * (have - 1) / (scale * have - 1) if want > 1 else 0.0
-    if coordinates == "asymmetric":
-        return j / scale
-    if coordinates == "tf_crop_and_resize" and roi is not None:
-        start, end = roi
-        if want > 1:
-            return start * (have - 1) + j * (end - start) * (have - 1) / (want - 1)
-        return 0.5 * (start + end) * (have - 1)
-    if coordinates == "pytorch_half_pixel" and want == 1:
-        return -0.5
-    if coordinates == "half_pixel_symmetric":
-        adjustment = want / (scale * have)
-        return have / 2 * (1 - adjustment) + (j + 0.5) / scale - 0.5
-    return (j + 0.5) / scale - 0.5
+    """Where the result element j lies in the operand."""
+    match coordinates:
+        case "align_corners":
+            return j * (have - 1) / (scale * have - 1) if want > 1 else 0.0
+        case "asymmetric":
+            return j / scale
+        case "tf_crop_and_resize":
+            start, end = roi or (0.0, 1.0)
+            if want > 1:
+                return start * (have - 1) + j * (end - start) * (have - 1) / (want - 1)
+            return 0.5 * (start + end) * (have - 1)
+        case "tf_half_pixel_for_nn":
+            return (j + 0.5) / scale
+        case "pytorch_half_pixel" if want == 1:
+            return 0.0
+        case "half_pixel_symmetric":
+            adjustment = want / (scale * have)
+            return have / 2 * (1 - adjustment) + (j + 0.5) / scale - 0.5
+        case "half_pixel" | "pytorch_half_pixel":
+            return (j + 0.5) / scale - 0.5
+    raise AssertionError(coordinates)
 
 
 def _weights(at: float, scale: float, attrs: dict[str, Any], antialias: bool) -> list[tuple[int, float]]:

@@ -11,7 +11,7 @@ from tatami.core.expr import Expr, expr, floordiv
 from tatami.onnx.arithmetic import Num, size_of
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import unsupported
+from tatami.onnx.operands import choice, unsupported
 from tatami.onnx.values import Value
 
 Edge: TypeAlias = Literal["zero", "clamp"]
@@ -90,10 +90,17 @@ def _reflected(x: Num, low: Num | float, high: Num) -> Num:
     return one_point.where(high, inside)
 
 
+_GRID_MODES = {
+    "linear": "linear", "nearest": "nearest", "cubic": "cubic", "bilinear": "linear", "bicubic": "cubic",
+}  # fmt: skip
+"""The names of opset 20, then those of opset 16."""
+
+
 def _grid_sample(m: Importer, n: OnnxNode) -> list[Value]:
     x, grid = (Num(m, t) for t in m.operands(n))
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(n.attr("mode", "linear"), n.attr("mode", "linear"))
-    padding, align = n.attr("padding_mode", "zeros"), bool(n.attr("align_corners", 0))
+    mode = _GRID_MODES[choice(m, n, "mode", "linear", tuple(_GRID_MODES))]
+    padding = choice(m, n, "padding_mode", "zeros", ("zeros", "border", "reflection"))
+    align = bool(n.attr("align_corners", 0))
     dtype = x.dtype
     if dtype != DType.fp64:
         grid = grid.cast(DType.fp32)
@@ -107,7 +114,7 @@ def _grid_sample(m: Importer, n: OnnxNode) -> list[Value]:
         if mode == "nearest":
             at = at.fn("round")
         low, high = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
-        if padding == "border" and mode != "cubic":  # a cubic kernel reads the border where its taps lie beyond
+        if padding == "border" and mode != "cubic":  # cubic taps are clamped one by one
             at = at.fn("max", 0.0).fn("min", size - 1.0)
         elif padding == "reflection":
             at = _reflected(at, low, high)
@@ -128,7 +135,8 @@ def _roi_align(m: Importer, n: OnnxNode) -> list[Value]:
     if ratio <= 0:
         raise unsupported(m, "RoiAlign whose regions decide how many points they are sampled at", "give sampling_ratio")
     old = m.opset < 16
-    half_pixel = n.attr("coordinate_transformation_mode", "output_half_pixel" if old else "half_pixel") == "half_pixel"
+    corners = "output_half_pixel" if old else "half_pixel"
+    half_pixel = choice(m, n, "coordinate_transformation_mode", corners, ("half_pixel", "output_half_pixel")) == "half_pixel"
     wide = DType.fp64 if x.dtype == DType.fp64 else DType.fp32
     edges = rois.cast(wide) * float(n.attr("spatial_scale", 1.0)) - (0.5 if half_pixel else 0.0)
     dims = []
@@ -160,7 +168,7 @@ def _roi_align(m: Importer, n: OnnxNode) -> list[Value]:
     terms = [outside.unsqueeze(3).where(Num(m, m.number(0, wide)), t) for t in terms]
     channels = x.shape[1]
     split = (count, expr(height), expr(ratio), expr(width), expr(ratio), channels)
-    if n.attr("mode", "avg") == "max":  # the largest weighted tap, as the operator's reference has it
+    if choice(m, n, "mode", "avg", ("avg", "max")) == "max":  # the largest weighted tap, as the operator's reference has it
         best = terms[0]
         for term in terms[1:]:
             best = best.fn("max", term)

@@ -136,6 +136,10 @@ def _gather(m: Importer, n: OnnxNode) -> list[Value]:
     value, index = m.value(n.inputs[0]), m.value(n.inputs[1])
     known = m.known(index)
     if value.sizes is not None and known is not None and known.ndim <= 1:
+        bad = [int(i) for i in known.reshape(-1) if not -len(value.sizes) <= i < len(value.sizes)]
+        if bad:
+            why = f"Gather of element {bad[0]} of {len(value.sizes)} sizes"
+            raise fail("AxisOutOfRange", m.site, why, f"give an index in 0..{len(value.sizes) - 1}")
         picked = tuple(value.sizes[int(i)] for i in known.reshape(-1))
         return [Value(sizes=picked, rank=known.ndim)]
     x = m.data(value)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.frontend.ir import TensorType
 
@@ -33,6 +34,8 @@ class Value:
     sizes: tuple[Expr, ...] | None = None
     rank: int = field(default=1)
     """Rank of `sizes`: 0 or 1."""
+    dtype: DType = DType.i64
+    """The dtype of `sizes` as a tensor: i64, or i32 after a cast."""
     items: tuple[Value, ...] | None = None
     strung: Strung | None = None
     absent: bool = False

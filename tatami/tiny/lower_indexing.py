@@ -25,7 +25,6 @@ from tatami.frontend.ops_indexing import (
     OfShape,
     OneHot,
     Random,
-    Resize,
     ReverseSequence,
     Rotary,
     Scatter,
@@ -34,12 +33,12 @@ from tatami.frontend.ops_indexing import (
     Sort,
     TopK,
     Unique,
-    resize_scales,
     rotary_width,
 )
 from tatami.tiny.build import Value, axis_vars
 from tatami.tiny.ir import CallOp, RandOp, ResultType, ScatterOp
 from tatami.tiny.lower_movement import joined, part
+from tatami.tiny.lower_resize import resize
 from tatami.tiny.lower_rule import Rule, Use, wide
 
 
@@ -294,89 +293,6 @@ def rotary_embedding(use: Use[Rotary]) -> Value:
     if full != x.shape[-1]:
         y = joined([y, part(x, last, full, x.shape[-1])], last)
     return y.cast(use.dtype)
-
-
-def resize(use: Use[Resize]) -> Value:
-    """One axis after another: gathers at neighbouring positions, weighted; elements that are repeated where the nearest of a
-    whole factor are."""
-    x = wide(use[0]) if use.attrs.mode != "nearest" else use[0]
-    for axis, (to, scale) in enumerate(zip(use.attrs.shape, resize_scales(use.attrs, x.shape, use.site), strict=True)):
-        if to != x.shape[axis] or scale != 1.0:
-            factor = _repeats(x.shape[axis], to, scale, use.attrs)
-            x = _resized(x, axis, to, scale, use.attrs) if factor is None else _repeated(x, axis, factor)
-    return x.cast(use.dtype)
-
-
-def _repeats(size: Expr, to: Expr, scale: float, a: Resize) -> int | None:
-    """How often each element stands in the result, where the nearest of position i is i // factor: ``floor(i / factor)``, and
-    as ``(i + 1/2) / factor - 1/2`` lies halfway between two positions for no i, so rounded either way."""
-    factor = round(scale)
-    rounds = a.coordinates == "half_pixel" and a.nearest.startswith("round")
-    is_floor = a.coordinates == "asymmetric" and a.nearest == "floor"
-    return factor if a.mode == "nearest" and factor == scale and (rounds or is_floor) and to == size * factor else None
-
-
-def _repeated(x: Value, axis: int, factor: int) -> Value:
-    wide = x.unsqueeze(axis + 1)
-    shape = (*wide.shape[: axis + 1], expr(factor), *wide.shape[axis + 2 :])
-    return wide.expand(shape).reshape((*x.shape[:axis], x.shape[axis] * factor, *x.shape[axis + 1 :]))
-
-
-def _resized(x: Value, axis: int, to: Expr, scale: float, a: Resize) -> Value:
-    b = x.builder
-    out = b.iota((to,), 0).cast(DType.fp32)
-    last = b.size(x.shape[axis] - 1)
-    match a.coordinates:
-        case "asymmetric":
-            at = out / scale
-        case "align_corners":
-            span = b.size(to - 1).fn("max", 1).cast(DType.fp32)
-            at = out * last.cast(DType.fp32) / span
-        case "pytorch_half_pixel" if to == ONE:
-            at = out * 0.0
-        case _:
-            at = (out + 0.5) / scale - 0.5
-    if a.mode == "nearest":
-        match a.nearest:
-            case "floor":
-                near = at.fn("floor")
-            case "ceil":
-                near = at.fn("ceil")
-            case "round_prefer_floor":
-                near = (at - 0.5).fn("ceil")
-            case _:
-                near = (at + 0.5).fn("floor")
-        return _picked(x, axis, near.cast(DType.i64), to, last)
-    base = at.fn("floor")
-    t = (at - base).cast(x.dtype)
-    first = base.cast(DType.i64)
-    if a.mode == "linear":
-        weights = [(0, -(t - 1.0)), (1, t)]
-    else:
-        weights = [(j, _cubic(t - float(j), a.cubic_a, near=j in (0, 1))) for j in (-1, 0, 1, 2)]
-    total: Value | None = None
-    for offset, weight in weights:
-        column = weight.reshape([to if i == axis else 1 for i in range(x.rank)])
-        term = _picked(x, axis, first + offset if offset else first, to, last) * column
-        total = term if total is None else total + term
-    assert total is not None
-    return total
-
-
-def _cubic(d: Value, a: float, *, near: bool) -> Value:
-    """Keys' kernel at distance |d|: in 0..1 when near, else in 1..2."""
-    d = d.fn("abs")
-    if near:
-        return (d * (a + 2.0) - (a + 3.0)) * d * d + 1.0
-    return ((d * a - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
-
-
-def _picked(x: Value, axis: int, index: Value, to: Expr, last: Value) -> Value:
-    shape = (*x.shape[:axis], to, *x.shape[axis + 1 :])
-    entries: list[Expr | None] = list(axis_vars(x.rank))
-    entries[axis] = None
-    inside = index.fn("max", 0).fn("min", last).reshape([to if i == axis else 1 for i in range(x.rank)])
-    return x.gather(shape, entries, inside, bounds="assume")
 
 
 INDEXING: dict[str, Rule] = {

@@ -14,7 +14,7 @@ from functools import partial
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, free_vars, var
 from tatami.core.signature import Input, Output, Signature
-from tatami.frontend.ops_recurrent import GATES, Recurrent, activations
+from tatami.frontend.ops_recurrent import GATES, Activated, Recurrent, activations
 from tatami.tiny.build import Builder, Value, axis_vars
 from tatami.tiny.infer import Type
 from tatami.tiny.ir import CallOp, InputOp, Program, ResultType
@@ -24,20 +24,27 @@ from tatami.tiny.lower_movement import joined, part
 from tatami.tiny.lower_rule import Rule, Use, wide
 
 
-def activate(x: Value, name: str) -> Value:
-    match name:
-        case "softsign":
+def activate(x: Value, f: Activated) -> Value:
+    match f:
+        case ("softsign", _):
             return x / (x.fn("abs") + 1.0)
-        case "softplus":
+        case ("softplus", _):
             return softplus(x)
-        case "hard_sigmoid":
-            return (x * 0.2 + 0.5).fn("min", 1.0).fn("max", 0.0)
-        case "leaky_relu":
-            return (x >= 0.0).where(x, x * 0.01)
-        case "elu":
-            return (x > 0.0).where(x, expm1(x.fn("min", 0.0)))
+        case ("hard_sigmoid", (alpha, beta)):
+            return (x * alpha + beta).fn("min", 1.0).fn("max", 0.0)
+        case ("leaky_relu", (alpha,)):
+            return (x >= 0.0).where(x, x * alpha)
+        case ("elu", (alpha,)):
+            below = expm1(x.fn("min", 0.0))
+            return (x > 0.0).where(x, below if alpha == 1.0 else below * alpha)
+        case ("affine", (alpha, beta)):
+            return x * alpha + beta
+        case ("scaled_tanh", (alpha, beta)):
+            return (x * beta).fn("tanh") * alpha
+        case ("thresholded_relu", (alpha,)):
+            return (x > alpha).where(x, 0.0)
         case _:
-            return x.fn(name)
+            return x.fn(f.name)
 
 
 def layer(kind: str, use: Use[Recurrent]) -> tuple[Value, ...]:

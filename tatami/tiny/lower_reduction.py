@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 from tatami.core.dtype import DType
@@ -39,14 +40,28 @@ def reduce(op: str, use: Use[Reduce]) -> Value:
 
 def _mean(x: Value, axes: tuple[int, ...], *, keepdims: bool = False, correction: int = 0) -> Value:
     """Sum / (count - correction): a multiplication by 1/count when the count is a number."""
-    total = x.sum(axes, x.dtype, keepdims=keepdims)
     n = count(x.shape, axes) - correction
-    number = n.as_int()
     if not x.dtype.is_float:
-        return total / (number if number is not None else total.builder.size(n, x.dtype))
+        return integer_mean(x, axes, x.builder.size(n), keepdims=keepdims)
+    total = x.sum(axes, x.dtype, keepdims=keepdims)
+    number = n.as_int()
     if number is not None and number > 0:
         return total * (1.0 / number) if number & (number - 1) == 0 else total / float(number)
     return total / total.builder.size(n).cast(x.dtype)
+
+
+def integer_mean(x: Value, axes: Sequence[int], n: Value, *, keepdims: bool = False) -> Value:
+    """Sum / n truncated to zero, n an i64 that broadcasts over the sums. The sum is never formed where it could overflow:
+    up to 32 bits it is one of 64, and of wider integers n divides quotients and remainders apart."""
+    if x.dtype.itemsize < 8:
+        return (x.cast(DType.i64).sum(axes, DType.i64, keepdims=keepdims) / n).cast(x.dtype)
+    every = n.cast(x.dtype)
+    quotient, rest = x / every, x.fn("rem", every)
+    below = (rest < 0).cast(x.dtype)  # floored, so that the remainders' sum is not negative
+    rests = (rest + below * every).sum(axes, x.dtype, keepdims=keepdims)
+    floor = (quotient - below).sum(axes, x.dtype, keepdims=keepdims) + rests / every
+    is_inexact = rests.fn("rem", every).fn("ne", 0)
+    return floor + (floor < 0).fn("and", is_inexact).cast(x.dtype)
 
 
 def reduce_mean(use: Use[Reduce]) -> Value:
@@ -325,6 +340,8 @@ def _span(at: Value, length: Value, windows: int) -> tuple[Value, Value]:
 def adaptive_avg_pool(use: Use[Adaptive]) -> Value:
     x = wide(use[0])
     seen, counts = adaptive_windows(x, use.attrs.size, 0.0 if x.dtype.is_float else 0)
+    if not x.dtype.is_float and x.dtype.itemsize < 8:
+        return integer_mean(seen, range(x.rank, seen.rank), counts)
     return (seen.sum(range(x.rank, seen.rank), x.dtype) / counts.cast(x.dtype)).cast(use.dtype)
 
 

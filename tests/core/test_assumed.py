@@ -10,7 +10,15 @@ from tatami.core.assumed import Assumed
 from tatami.core.expr import evaluate, expr, free_vars
 from tatami.core.signature import Equation
 
-SIZES = ["H", "(H + 15)//16", "2*((H + 31)//32)", "4*((H + 31)//32)*W", "min(512, H)", "H*W + (H + 7)//8", "max(W, (H + 15)//16)"]
+SIZES = [
+    "H",
+    "(H + 15)//16",
+    "2*((H + 31)//32)",
+    "4*((H + 31)//32)*W",
+    "min(512, H)",
+    "H*W + (H + 7)//8",
+    "max(W, (H + 15)//16)",
+]
 
 
 def equations(*pairs: tuple[str, str]) -> list[Equation]:

@@ -55,7 +55,9 @@ def _projected(m: Importer, n: OnnxNode, projection: Num) -> tuple[Num, Num, Num
     return q, k, v
 
 
-def self_attention(m: Importer, n: OnnxNode, projection: Num, mask: int, past: int, added: int = -1, length: int = -1) -> list[Value]:
+def self_attention(
+    m: Importer, n: OnnxNode, projection: Num, mask: int, past: int, added: int = -1, length: int = -1
+) -> list[Value]:
     """Attention of merged projections; the positions of the mask, the cache [2, B, H, P, D], what is added to the scores and
     the length of a shared cache among the operands. Results: [B, S, H * E], the cache with the new keys and values."""
     if n.attr("do_rotary", 0):
@@ -132,7 +134,9 @@ def operands_by_head(m: Importer, n: OnnxNode, bias: Num | None) -> tuple[Num, N
     assert first is not None
     if len(first.shape) == 5:
         if bias is not None:
-            parts = [t.reshape(heads, floordiv(t.shape[0], expr(heads))) for t in _thirds(bias, first.shape[2] * first.shape[4])]
+            parts = [
+                t.reshape(heads, floordiv(t.shape[0], expr(heads))) for t in _thirds(bias, first.shape[2] * first.shape[4])
+            ]
             first = first + Num(m, m.one("stack", [t.tensor for t in parts], {"axis": 1}))
         q, k, v = (first.at(3, i).permute(0, 2, 1, 3) for i in range(3))
         return q, k, v

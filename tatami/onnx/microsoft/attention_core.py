@@ -103,7 +103,9 @@ def _with_sink(m: Importer, a: Attention) -> Attention:
     to = a.q.dtype
     if a.causal is not None:
         keep = causal_keep(m, a)
-        a = Attention(a.q, a.k, a.v, a.scale, a.bias, keep if a.keep is None else a.keep.fn("and", keep), None, a.softcap, a.sink)
+        a = Attention(
+            a.q, a.k, a.v, a.scale, a.bias, keep if a.keep is None else a.keep.fn("and", keep), None, a.softcap, a.sink
+        )
     mask = _mask(m, a)
     if mask is None:
         mask = Num(m, m.number(0, to))

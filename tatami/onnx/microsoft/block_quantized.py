@@ -29,7 +29,9 @@ def unpacked(x: Num, bits: int, *, high_first: bool = False) -> Num:
     if bits == 8:
         return x
     count = 8 // bits
-    parts = [x.fn("shr", i * bits).fn("bitand", (1 << bits) - 1) if i else x.fn("bitand", (1 << bits) - 1) for i in range(count)]
+    parts = [
+        x.fn("shr", i * bits).fn("bitand", (1 << bits) - 1) if i else x.fn("bitand", (1 << bits) - 1) for i in range(count)
+    ]
     if high_first:
         parts.reverse()
     stacked = Num(x.m, x.m.one("stack", [p.tensor for p in parts], {"axis": len(x.shape)}))
@@ -71,7 +73,9 @@ def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
     """`accuracy_level` is a least accuracy; the product is in the operand's own dtype, which is above all of them."""
     bits = n.attr("bits", 4)
     if bits not in (2, 4, 8) or n.attr("weight_prepacked", 0):
-        raise unsupported(m, f"MatMulNBits of {bits} bits or packed for one machine", "quantise to 2, 4 or 8 bits, not prepacked")
+        raise unsupported(
+            m, f"MatMulNBits of {bits} bits or packed for one machine", "quantise to 2, 4 or 8 bits, not prepacked"
+        )
     a, bias = m.operand(n, 0), m.operand(n, 5)
     if any(size == 0 for size in m.shape(m.operand(n, 1))):  # an omitted projection
         out = m.one("full", [], {"shape": (*m.shape(a)[:-1], expr(n.attr("N"))), "value": 0, "dtype": m.dtype(a)})
@@ -101,7 +105,9 @@ def _gather_blocks(m: Importer, n: OnnxNode) -> list[Value]:
     bits = n.attr("bits", 4) if data.dtype == DType.u8 else 8
     block = n.attr("block_size", 128)
     if data.dtype == DType.u8 and (along != 0 or across == 0):
-        raise unsupported(m, "GatherBlockQuantized of bytes along another axis than 0", "gather along axis 0, quantise along another")
+        raise unsupported(
+            m, "GatherBlockQuantized of bytes along another axis than 0", "gather along axis 0, quantise along another"
+        )
     last = data.shape[rank - 1] * (8 // bits)
     whole = (*data.shape[:-1], last)[across].as_int()
     if whole is None:

@@ -50,8 +50,7 @@ def _resize(m: Importer, n: OnnxNode) -> list[Value]:
 CHANNELS_LAST: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     **{op: _last(CONTRACTION[op]) for op in ("Conv", "ConvTranspose")},
     **{
-        op: _last(POOL[op])
-        for op in ("MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+        op: _last(POOL[op]) for op in ("MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
     },
     **{op: _last(NORMALIZATION[op]) for op in ("BatchNormalization", "InstanceNormalization", "LRN")},
     **{op: _last(MOVEMENT[op]) for op in ("DepthToSpace", "SpaceToDepth")},

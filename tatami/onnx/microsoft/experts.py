@@ -51,7 +51,9 @@ def _routes(m: Importer, n: OnnxNode, router: Num, aggregate: Num | None) -> _Ro
     best, chosen = (Num(m, t) for t in m.emit("topk", [scores.tensor], {"k": k, "axis": 1}))
     if aggregate is not None:
         picked = Num(m, m.one("gather", [aggregate.cast(DType.fp32).tensor, chosen.tensor], {"axis": 1}))
-        weights = picked / picked.fn("reduce_sum", axes=(1,), keepdims=True) if n.attr("normalize_routing_weights", 0) else picked
+        weights = (
+            picked / picked.fn("reduce_sum", axes=(1,), keepdims=True) if n.attr("normalize_routing_weights", 0) else picked
+        )
     elif n.attr("normalize_routing_weights", 0):
         weights = best.fn("softmax", axis=1)
     else:
@@ -154,7 +156,9 @@ def _dequantised(m: Importer, n: OnnxNode, at: int, zero_at: int, which: int) ->
 
 def _qmoe(m: Importer, n: OnnxNode) -> list[Value]:
     if n.attr("quant_type", "int") != "int" or n.attr("weights_prepacked", 0) not in (0, -1):
-        raise unsupported(m, "QMoE of float weights or of weights packed for one machine", "quantise to integers, not prepacked")
+        raise unsupported(
+            m, "QMoE of float weights or of weights packed for one machine", "quantise to integers, not prepacked"
+        )
     first, second = _dequantised(m, n, 2, 11, 1), _dequantised(m, n, 5, 12, 2)
     third = _dequantised(m, n, 8, 13, 3) if n.has(8) else None
     return _mixture(m, n, (first, second, third), optional(m, n, 14))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode

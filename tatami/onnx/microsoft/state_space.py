@@ -16,7 +16,7 @@ from tatami.core.expr import Expr, expr, floordiv, product
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.onnx.arithmetic import Num
-from tatami.onnx.control import child, finish, port
+from tatami.onnx.graphs_inside import child, finish, port
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.attention import optional
 from tatami.onnx.node import OnnxNode
@@ -115,7 +115,9 @@ def _causal_conv(m: Importer, n: OnnxNode) -> list[Value]:
     Images are [B, C, T], or [B, T, ..] with channels_last."""
     others = ("state_window", "state_update_capacity", "state_length", "input_channels", "input_channel_offset")
     if n.attr("ndim", 1) != 1 or any(n.attr(a, 0) for a in others) or n.attr("state_channels_last", -1) != -1:
-        raise unsupported(m, "CausalConvWithState of several axes or with an extended state", "use one axis and the plain state")
+        raise unsupported(
+            m, "CausalConvWithState of several axes or with an extended state", "use one axis and the plain state"
+        )
     x, weight, state = Num(m, m.operand(n, 0)), m.operand(n, 1), optional(m, n, 3)
     last = bool(n.attr("channels_last", 0))
     shape = x.shape

@@ -33,6 +33,25 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
 
 PLAIN: dict[str, Handler] = {"SimplifiedLayerNormalization": simplified_layer_norm}
 """Operators that ONNX Runtime writes in ONNX's own domain."""
-MICROSOFT: dict[str, Handler] = {**ACTIVATION, **MATMUL, **NORMALIZATION, **CONVOLUTION, **QUANTIZED, **QUANTIZED_PRODUCTS, **BLOCK_QUANTIZED, **ATTENTION, **ROTARY, **GROUP_QUERY, **DECODER, **PACKED_BATCH, **RELATIVE_BIAS, **EXPERTS, **MATRICES, **SPECTRUM, **UNDER_OTHER_NAMES, **STATE_SPACE}
+MICROSOFT: dict[str, Handler] = {
+    **ACTIVATION,
+    **MATMUL,
+    **NORMALIZATION,
+    **CONVOLUTION,
+    **QUANTIZED,
+    **QUANTIZED_PRODUCTS,
+    **BLOCK_QUANTIZED,
+    **ATTENTION,
+    **ROTARY,
+    **GROUP_QUERY,
+    **DECODER,
+    **PACKED_BATCH,
+    **RELATIVE_BIAS,
+    **EXPERTS,
+    **MATRICES,
+    **SPECTRUM,
+    **UNDER_OTHER_NAMES,
+    **STATE_SPACE,
+}
 NCHWC: dict[str, Handler] = {**BLOCKED}
 NHWC: dict[str, Handler] = {**CHANNELS_LAST}

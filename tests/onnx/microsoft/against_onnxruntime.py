@@ -64,7 +64,11 @@ def close(got: np.ndarray, wanted: np.ndarray, what: str, tolerance: tuple[float
     assert got.shape == wanted.shape and got.dtype == wanted.dtype, (what, got.shape, wanted.shape, got.dtype, wanted.dtype)
     if wanted.dtype.kind in "iub":
         far = np.abs(got.astype(np.int64) - wanted.astype(np.int64))
-        assert far.size == 0 or (far.max() <= apart and (far > 0).mean() <= 0.02), (what, int(far.max()), float((far > 0).mean()))
+        assert far.size == 0 or (far.max() <= apart and (far > 0).mean() <= 0.02), (
+            what,
+            int(far.max()),
+            float((far > 0).mean()),
+        )
         return
     rtol, atol = tolerance or TOLERANCE[wanted.dtype]
     np.testing.assert_allclose(got.astype("f8"), wanted.astype("f8"), rtol, atol, err_msg=what)
@@ -92,7 +96,7 @@ def agree(
     names = list(outputs or [o for o in nodes[-1].output if o])
     if wanted is None:
         given = like_feeds or feeds
-        untyped = {n: (TensorProto.UNDEFINED, None) for n in names}
+        untyped = dict.fromkeys(names, (TensorProto.UNDEFINED, None))
         loose = model_of([like] if like is not None else nodes, given[0], untyped, weights, None if like else open, opset)
         for port in loose.graph.output:
             port.ClearField("type")

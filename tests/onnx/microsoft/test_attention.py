@@ -158,8 +158,8 @@ def test_keys_and_values_of_a_cache(added: tuple[int, int] | None, causal: int, 
         feeds.append(feed | ({"a": x(*added, s, p + s)} if added else {}))
     names = ["q", "key", "value", "b" if bias else "", "", "a" if added else "", "pk", "pv"]
     made = node("MultiHeadAttention", names, ALL, num_heads=H, unidirectional=causal)
-    shapes: dict[str, Any] = {k: ("B", "S", H * D) for k in ("q", "key", "value")}
-    shapes |= {k: ("B", H, "P", D) for k in ("pk", "pv")} | {"a": (*(added or ()), "S", "T")}
+    shapes: dict[str, Any] = dict.fromkeys(("q", "key", "value"), ("B", "S", H * D))
+    shapes |= dict.fromkeys(("pk", "pv"), ("B", H, "P", D)) | {"a": (*(added or ()), "S", "T")}
     agree(made, *feeds, weights={"b": x(3 * H * D)} if bias else {}, open=shapes, tolerance=LOOSE)
 
 
@@ -171,5 +171,7 @@ def test_values_of_another_width_and_open_keys() -> None:
 
 def test_scores_as_a_result() -> None:
     feed = operands("apart", 2, 3, 3) | {"pk": x(2, H, 2, D), "pv": x(2, H, 2, D)}
-    made = node("MultiHeadAttention", ["q", "key", "value", "", "", "", "pk", "pv"], [*ALL, "scores"], num_heads=H, unidirectional=1)
+    made = node(
+        "MultiHeadAttention", ["q", "key", "value", "", "", "", "pk", "pv"], [*ALL, "scores"], num_heads=H, unidirectional=1
+    )
     agree(made, feed, tolerance=LOOSE, typed={"scores": 1})

@@ -41,7 +41,12 @@ def test_products_with_four_bits(zero: str, block: int) -> None:
 @pytest.mark.parametrize("zero", ["", "packed"])
 def test_products_with_other_bits(zero: str, bits: int) -> None:
     weights = packed_weights(bits, 32, zero)
-    agree(node("MatMulNBits", ["a", *weights], N=N, K=K, bits=bits, block_size=32), {"a": x(3, K)}, weights=weights, tolerance=LOOSE)
+    agree(
+        node("MatMulNBits", ["a", *weights], N=N, K=K, bits=bits, block_size=32),
+        {"a": x(3, K)},
+        weights=weights,
+        tolerance=LOOSE,
+    )
 
 
 def test_half_precision_and_bias() -> None:
@@ -61,7 +66,9 @@ def test_a_group_for_each_row_of_weights() -> None:
 
 def test_flat_scales_of_older_models() -> None:
     weights = {k: v.reshape(-1) if k != "b" else v for k, v in packed_weights(4, 32, "packed").items()}
-    agree(node("MatMulNBits", ["a", *weights], N=N, K=K, bits=4, block_size=32), {"a": x(3, K)}, weights=weights, tolerance=LOOSE)
+    agree(
+        node("MatMulNBits", ["a", *weights], N=N, K=K, bits=4, block_size=32), {"a": x(3, K)}, weights=weights, tolerance=LOOSE
+    )
 
 
 @pytest.mark.parametrize("kind", [0, 1])
@@ -94,5 +101,3 @@ def test_rows_of_four_bit_tensors(along: int, across: int, signed: bool) -> None
     weights = {"d": data, "s": RNG.uniform(0.01, 0.1, blocks).astype("f4"), "z": zero}
     made = node("GatherBlockQuantized", ["d", "i", "s", "z"], block_size=16, gather_axis=along, quantize_axis=across)
     agree(made, {"i": RNG.integers(-shape[along], shape[along], (2, 4))}, weights=weights)
-
-

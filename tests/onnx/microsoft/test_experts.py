@@ -40,7 +40,10 @@ def test_gated_experts(bias: bool, given: dict[str, float]) -> None:
 
 def packed(bits: int, rows: int, depth: int, block: int, zero: bool) -> dict[str, np.ndarray]:
     scale = (E, rows, depth // block) if block else (E, rows)
-    out = {"w": RNG.integers(0, 256, (E, rows, depth * bits // 8)).astype("u1"), "s": RNG.uniform(0.005, 0.01, scale).astype("f4")}
+    out = {
+        "w": RNG.integers(0, 256, (E, rows, depth * bits // 8)).astype("u1"),
+        "s": RNG.uniform(0.005, 0.01, scale).astype("f4"),
+    }
     if zero:
         count = (E, rows, -(-(depth // block) * bits // 8)) if block else (E, -(-rows * bits // 8))
         out["z"] = RNG.integers(0, 256, count).astype("u1")
@@ -55,7 +58,16 @@ def test_quantised_experts(zero: bool, block: int, bits: int) -> None:
     weights = {f"{k}1": v for k, v in first.items()} | {f"{k}2": v for k, v in second.items()}
     operands = ["x", "r", "w1", "s1", "", "w2", "s2", *([""] * 4 + ["z1", "z2"] if zero else [])]
     given: dict[str, Any] = {"block_size": block} if block else {}
-    made = node("QMoE", operands, k=2, activation_type="swiglu", swiglu_fusion=1, expert_weight_bits=bits, normalize_routing_weights=1, **given)
+    made = node(
+        "QMoE",
+        operands,
+        k=2,
+        activation_type="swiglu",
+        swiglu_fusion=1,
+        expert_weight_bits=bits,
+        normalize_routing_weights=1,
+        **given,
+    )
     rounded = bits == 8 and bool(block)  # ONNX Runtime rounds the activations to 8 bits there
     tolerance = (0.05, 4.0) if rounded else (5e-3, 5e-3)
     agree(made, {"x": x(6, WIDE), "r": x(6, E)}, weights=weights, tolerance=tolerance)

@@ -59,7 +59,7 @@ def test_vectors_are_not_transposed(a: tuple[int, ...], b: tuple[int, ...]) -> N
 
 def test_open_batch_and_length() -> None:
     feeds = [{"a": x(n, 2, t, 8), "b": x(n, 2, t, 8)} for n, t in ((1, 3), (2, 5))]
-    agree(node("FusedMatMul", ["a", "b"], transB=1, alpha=0.25), *feeds, open={k: ("N", 2, "T", 8) for k in "ab"})
+    agree(node("FusedMatMul", ["a", "b"], transB=1, alpha=0.25), *feeds, open=dict.fromkeys("ab", ("N", 2, "T", 8)))
 
 
 def test_old_name_of_fused_matmul() -> None:

@@ -76,7 +76,7 @@ def test_embed_layer_norm(parts: tuple[str, ...]) -> None:
     operands += ["m" if "m" in parts else "", "p" if "p" in parts else ""]
     made = node("EmbedLayerNormalization", operands, ["y", "counts", "total"], epsilon=1e-6)
     feeds = [embedding(b, t, parts) for b, t in ((2, 5), (1, 8))]
-    agree(made, *feeds, weights=tables, open={k: ("B", "T") for k in feeds[0]})
+    agree(made, *feeds, weights=tables, open=dict.fromkeys(feeds[0], ("B", "T")))
 
 
 def group_norm(v: np.ndarray, groups: int, g: np.ndarray, h: np.ndarray, silu: bool) -> np.ndarray:

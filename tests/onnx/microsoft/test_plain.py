@@ -26,7 +26,11 @@ def test_trilu(k: int, upper: int) -> None:
 @pytest.mark.parametrize("shape", [(4,), (1, 4)])
 def test_pad(shape: tuple[int, ...], mode: str) -> None:
     pads = np.array([1, 0, 2, 2]).reshape(shape)
-    agree(node("Pad", ["x", "p", *(["v"] if mode == "constant" else [])], mode=mode), {"x": x(4, 5)}, weights={"p": pads, "v": np.array([1.5], "f4")} if mode == "constant" else {"p": pads})
+    agree(
+        node("Pad", ["x", "p", *(["v"] if mode == "constant" else [])], mode=mode),
+        {"x": x(4, 5)},
+        weights={"p": pads, "v": np.array([1.5], "f4")} if mode == "constant" else {"p": pads},
+    )
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
@@ -95,7 +99,9 @@ def test_bias_and_dropout_without_training(residual: bool) -> None:
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_distances(dtype: str, metric: str) -> None:
-    agree(node("CDist", ["a", "b"], metric=metric), {"a": x(4, 6, dtype=dtype), "b": x(5, 6, dtype=dtype)}, tolerance=(1e-4, 1e-5))
+    agree(
+        node("CDist", ["a", "b"], metric=metric), {"a": x(4, 6, dtype=dtype), "b": x(5, 6, dtype=dtype)}, tolerance=(1e-4, 1e-5)
+    )
 
 
 def test_gates() -> None:

@@ -41,11 +41,13 @@ def test_elementwise_without_zero_points_of_open_length() -> None:
     sums = [feed["a"] * np.float32(0.02) + feed["b"] * np.float32(0.013) for feed in feeds]
     wanted = [[np.clip(np.rint(t / np.float32(0.041)), -128, 127).astype("i1")] for t in sums]
     made = node("QLinearAdd", ["a", "as", "", "b", "bs", "", "cs", ""])
-    agree(made, *feeds, weights=weights, open={k: ("N", 9) for k in "ab"}, wanted=wanted, apart=1)
+    agree(made, *feeds, weights=weights, open=dict.fromkeys("ab", ("N", 9)), wanted=wanted, apart=1)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i1"])
-@pytest.mark.parametrize(("op", "given"), [("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.2}), ("QLinearLeakyRelu", {})])
+@pytest.mark.parametrize(
+    ("op", "given"), [("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.2}), ("QLinearLeakyRelu", {})]
+)
 def test_activation(op: str, given: dict[str, float], dtype: str) -> None:
     weights = {"xs": f(0.05), "xz": z(dtype, 9), "ys": f(0.004 if op == "QLinearSigmoid" else 0.03), "yz": z(dtype, -20)}
     agree(node(op, ["x", *weights], **given), {"x": q(dtype, 4, 33)}, weights=weights, apart=1)

@@ -88,7 +88,9 @@ def test_lstm_with_quantised_weights(columns: bool, direction: str) -> None:
 def test_embeddings_that_are_quantised() -> None:
     tables = {"words": (20, 16), "places": (9, 16), "kinds": (2, 16), "g": (16,), "h": (16,)}
     weights = {k: RNG.integers(0, 256, s).astype("u1") for k, s in tables.items()}
-    weights |= {f"{k}_s": np.array(0.01, "f4") for k in tables} | {f"{k}_z": np.array(100 + i, "u1") for i, k in enumerate(tables)}
+    weights |= {f"{k}_s": np.array(0.01, "f4") for k in tables} | {
+        f"{k}_z": np.array(100 + i, "u1") for i, k in enumerate(tables)
+    }
     operands = ["i", "k", *tables, "m", *(f"{t}_s" for t in tables), *(f"{t}_z" for t in tables)]
     feed = {"i": RNG.integers(0, 20, (2, 5)).astype("i4"), "k": RNG.integers(0, 2, (2, 5)).astype("i4")}
     feed["m"] = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "i4")

@@ -33,7 +33,12 @@ def test_linear_attention(heads: int, groups: int, rule: str, past: bool) -> Non
     names = ["q", "k", "v", *(k if k in feeds[0] else "" for k in ("s", "g", "beta"))]
     made = node("LinearAttention", names, ["y", "state"], q_num_heads=heads, kv_num_heads=groups, update_rule=rule)
     shapes = {"q": ("B", "T", heads * 8), "k": ("B", "T", groups * 8), "v": ("B", "T", groups * 6)}
-    agree(made, *feeds, open=shapes | {k: ("B", "T", groups) for k in ("g", "beta")} | {"s": ("B", groups, 8, 6)}, tolerance=LOOSE)
+    agree(
+        made,
+        *feeds,
+        open=shapes | dict.fromkeys(("g", "beta"), ("B", "T", groups)) | {"s": ("B", groups, 8, 6)},
+        tolerance=LOOSE,
+    )
 
 
 def test_a_decay_for_each_key_dimension_of_one_token() -> None:
@@ -48,7 +53,9 @@ def test_a_decay_for_each_key_dimension_of_one_token() -> None:
 def test_causal_convolution(dilation: int, state: bool, activation: str) -> None:
     feeds = [{"x": x(b, 6, t)} | ({"s": x(b, 6, 3 * dilation)} if state else {}) for b, t in ((2, 7), (1, 1))]
     weights = {"w": x(6, 1, 4), "b": x(6)}
-    made = node("CausalConvWithState", ["x", "w", "b", *(["s"] if state else [])], ["y", "p"], activation=activation, dilation=dilation)
+    made = node(
+        "CausalConvWithState", ["x", "w", "b", *(["s"] if state else [])], ["y", "p"], activation=activation, dilation=dilation
+    )
     agree(made, *feeds, weights=weights, open={"x": ("B", 6, "T"), "s": ("B", 6, 3 * dilation)})
 
 

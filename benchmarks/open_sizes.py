@@ -26,9 +26,9 @@ import torch
 
 import tatami as tt
 
-BLOCK_SECONDS = 0.02
-"""Time of a block of calls: many calls of a short program, one of a long one."""
-ROUNDS = 12
+BLOCK_SECONDS = 0.003
+"""Time of a block of calls: many calls of a short program, one of a long one. Short, so that some blocks meet nothing else."""
+ROUNDS = 60
 """Blocks of each contestant."""
 
 

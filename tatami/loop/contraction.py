@@ -8,8 +8,10 @@ becomes slivers [K][nr]; both are used in blocks of kc. The micro-kernel adds th
 depend on the number of threads. The epilogue reads the finished [rows][nr] accumulators while they are in cache.
 
     split m      slivers of rhs packed once for all; threads share blocks of rows, each packs its rows of lhs
-    split n      panels of lhs packed once for all; threads share bands of slivers of rhs, packing each just before its use
-    split batch  threads share (batch, block of rows); both operands packed by the thread itself
+    split n      panels of lhs packed once for all; threads share bands of slivers of rhs, packing each just before its use; of
+                 images that meet the same rows they share slivers of all
+    split batch  threads share (batch, block of rows); both operands packed by the thread itself. Axes of one side that the
+                 plan takes one at a time (its images) are batch axes too
     split k      threads share parts of k (loop/parts_of_k.py)
 
 An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
@@ -41,6 +43,7 @@ from tatami.loop.grain import GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.parts_of_k import PartsOfK
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, FAR, CpuContraction
+from tatami.region.contraction import by_images
 from tatami.region.ir import Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.matrix import Matrix, result_matrix, side_matrix
@@ -125,6 +128,7 @@ class _Contraction(PartsOfK):
         shape = next((s for s in contractions(self.region) if s.acc == self.plan.acc), None)
         if shape is None:
             raise self.refuse(f"let {self.plan.acc} is not a sum of a product")
+        shape = by_images(shape, self.plan.images)
         lets = lets_by_name(self.region)
         acc_axes = set(lets[self.plan.acc].axes)
         for y in self.region.yields:
@@ -209,10 +213,14 @@ class _Contraction(PartsOfK):
     # -- the kernel ----------------------------------------------------------------------------
 
     def body(self) -> loop.Body:
-        split = "batch" if self.batch_axes else self.plan.split
+        split = "batch" if self.batch_axes and not self.shares_columns() else self.plan.split
         stmts = {"m": self.split_m, "n": self.split_n, "k": self.split_k, "batch": self.split_batch}[split]()
         swapped = ", operands swapped" if self.plan.swap else ""
         return loop.Body(stmts, about=f"contraction {self.mr}x{self.nr}, kc {self.plan.kc}, split {split}{swapped}")
+
+    def shares_columns(self) -> bool:
+        """Do threads share the columns of several images, which meet the same rows?"""
+        return self.plan.split == "n" and self.batch_axes == self.plan.images and not self.plan.by_tiles
 
     def split_m(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
@@ -249,7 +257,7 @@ class _Contraction(PartsOfK):
     def split_n(self) -> Stmts:
         panels = self.local_panels(self.m)
         count = ceildiv(self.m, expr(self.mr))
-        q, s = self.counter(count), self.counter(self.slivers)
+        q, s = self.counter(count), self.counter(self.batches * self.slivers)
         pack = self.each_k_block(lambda k0, k1: self.pack_panel({}, panels.name, ZERO, self.m, count, var(q), k0, k1))
         packing = () if self.rows_lie else (loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),)
         work, band = self.m * self.k * (2 * self.nr), self.band()
@@ -260,9 +268,11 @@ class _Contraction(PartsOfK):
             taken = loop.Parallel(x, ceildiv(self.slivers, band), grain(GRAIN_FLOPS, work * band), compute, (copies, sums))
             return (panels, *packing, taken)
         sliver, sums = self.local_sliver(), self.local_sums(self.m)
-        first = loop.Pointer(panels.name, ZERO)
-        compute = self.one_sliver(_Rows({}, ZERO, self.m, first, sums.name, loop.Pointer(sliver.name, ZERO)), var(s))
-        return (panels, *packing, loop.Parallel(s, self.slivers, grain(GRAIN_FLOPS, work), compute, (sliver, sums)))
+        first, items = loop.Pointer(panels.name, ZERO), self.batches * self.slivers
+        which, values, at = self.batch_values(self.batch_axes, var(s), self.slivers) if self.batch_axes else ((), {}, var(s))
+        rows = _Rows(values, ZERO, self.m, first, sums.name, loop.Pointer(sliver.name, ZERO))
+        compute = (*which, *self.one_sliver(rows, at))
+        return (panels, *packing, loop.Parallel(s, items, grain(GRAIN_FLOPS, work), compute, (sliver, sums)))
 
     def split_batch(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
@@ -283,7 +293,7 @@ class _Contraction(PartsOfK):
         """Slivers that are copied together, where there are panels to go along them; None where none are copied."""
         m, k = self.m.as_int(), self.k.as_int()
         slivers = self.plan.nc // self.nr
-        if self.ready is not None or self.columns_lie is not None or self.is_zipped or slivers < 2:
+        if self.ready is not None or self.columns_lie is not None or self.is_zipped or slivers < 2 or self.batch_axes:
             return None
         if m is not None and m <= self.mr:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -13,8 +14,10 @@ from tatami.plan.in_place import depth_of, in_place_sides, lies_in_long_rows, ta
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
+from tatami.region.contraction import by_images
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
+from tatami.region.matrix import side_matrix
 from tatami.region.narrow import groups_of, operand_dtypes
 from tatami.region.walk import all_axes, lets_by_name, reads
 
@@ -55,11 +58,14 @@ def contraction_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | Rejected:
     """Packed panels and a register tile for the one contraction of the Region. One row is taken where weights are in
-    groups, or lie in long rows: else reading them is all that it does, and loops read no slower."""
+    groups, or lie in long rows, or may be multiplied by any number of rows: else reading them is all that it does, and loops
+    read no slower."""
     refusal = _contraction_refusal(region, facts)
     if refusal:
         return Rejected("cpu_contraction", refusal)
     c = facts.contractions[0]
+    if (by_image := image_candidate(region, facts, target, sizes, constants)) is not None:
+        return by_image
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     swap = _wants_swap(region, c, m, n, target, constants)
     wide, narrow = (m, n) if swap else (n, m)
@@ -72,13 +78,14 @@ def contraction_candidate(
     if by_rows:
         tile = tall_tile(narrow, tile, lanes_of(target.lanes, itemsize))
         sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
-    least = 1 if by_rows or (packed and dots != ("",)) else 2 if packed or "n" in sides else 4
+    extents = all_axes(region)
+    is_open = any(extents[a].as_int() is None for a in (c.n if swap else c.m))
+    least = 1 if by_rows or (packed and (is_open or dots != ("",))) else 2 if packed or "n" in sides else 4
     if narrow < least or wide < 8 or k < 8:
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
-    is_known = all(all_axes(region)[a].as_int() is not None for a in (c.n if swap else c.m))
-    by_whole_rows = by_rows and is_known and sides == ("n",) and b == 1 and 2 * narrow < tile[0]
+    by_whole_rows = by_rows and not is_open and sides == ("n",) and b == 1 and 2 * narrow < tile[0]
     found: list[Candidate] = []
     for dot in dots:
         plan = contraction_plan(c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, tile, itemsize, dot)
@@ -94,6 +101,47 @@ def contraction_candidate(
         line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
         found.append(Candidate(plan, line, contraction_estimate(region, facts, plan, target, sizes)))
     return min(found, key=lambda made: (made.estimate["total"], made.estimate["compute"]))
+
+
+def image_candidate(
+    region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
+) -> Candidate | None:
+    """The plan of one image, for each of an open number of them: where the places of one are a matrix that lies in rows, as
+    those of several are not, and either is used in place or meets weights that `setup` packs. None elsewhere."""
+    c = facts.contractions[0]
+    images = _images(region, c)
+    if not images or c.batch or _dots(region, target) != ("",):
+        return None
+    m, n = (tuple(a for a in group if a not in images) for group in (c.m, c.n))
+    one = msgspec.structs.replace(c, batch=images, m=m, n=n)
+    b, rows, columns, k = (trips(region, group, sizes) for group in (images, m, n, c.k))
+    swap = _wants_swap(region, one, rows, columns, target, constants)
+    wide, narrow = (rows, columns) if swap else (columns, rows)
+    packed = (c.lhs if swap else c.rhs) in constants
+    tile = register_tile(target, lets_by_name(region)[c.acc].dtype.itemsize)
+    sides = in_place_sides(region, c.acc, swap, (narrow, wide, k), tile, target, packed, images=images)
+    if not (packed or "n" in sides) or narrow < 2 or wide < 8 or k < 8 or rows * columns * k < 4096:
+        return None
+    plan = contraction_plan(one, target, (b, narrow, wide, k), swap, constants, tile)
+    split = "batch" if packed else "n"
+    mc = max(1, min(plan.mc // plan.mr, -(-narrow // (max(1, target.cores) * plan.mr)))) * plan.mr
+    plan = msgspec.structs.replace(plan, split=split, parts=1, mc=mc, in_place=sides, images=images)
+    how = f"{' swap' if swap else ''}{''.join(f' {side} in place' for side in sides)}, one {', '.join(images)} at a time"
+    line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} split {split}{how}"
+    return Candidate(plan, line, contraction_estimate(region, facts, plan, target, sizes))
+
+
+def _images(region: Region, c: Contraction) -> tuple[str, ...]:
+    """The open axes of a side, before others whose elements lie in rows, that make no matrix together with these."""
+    shape, extents = contractions(region)[0], all_axes(region)
+    for swap, group in ((False, c.m), (True, c.n)):
+        images = tuple(itertools.takewhile(lambda a: extents[a].as_int() is None, group))[:1]
+        if not images or len(group) == 1:
+            continue
+        one = by_images(shape, images)
+        if side_matrix(region, shape, "n", not swap) is None and side_matrix(region, one, "n", not swap) is not None:
+            return images
+    return ()
 
 
 def _dots(region: Region, target: Target) -> tuple[Dot, ...]:

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tatami.core.dtype import DType
+from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
 from tatami.plan.estimate import contraction_estimate, trips
 from tatami.plan.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
+from tatami.plan.packed_operands import is_packable, packs_rows
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.contraction import by_images
@@ -42,6 +44,10 @@ BLOCKS_OF_PART = 2
 """At least."""
 BANDS = 2
 """Bands of columns that each thread takes at least."""
+MANY_PLACES = 256
+"""Places of an image from which on the last sliver of each, which is not full, costs little."""
+LEAST_PANEL = 8
+"""Rows of a panel of 12 at least whose sums keep the multiply-adds busy; so many parts of 12 of another."""
 MANY = 16
 """Pieces of work of each thread from which on it does not matter who takes one more."""
 LONG_ROW = 8192
@@ -94,6 +100,7 @@ def contraction_candidate(
         if plan.by_tiles:
             groups = groups_of(region, contractions(region)[0], DOT_COUNT[dot])
             sides = in_place_sides(region, c.acc, swap, extent, (plan.mr, plan.nr), target, packed, groups)
+        plan = with_packed_rows(region, c, plan, sides, constants)
         lying = tuple(s for s in sides if s == "m" or by_whole_rows or plan.split != "k" or wide <= plan.nr)
         plan = msgspec.structs.replace(plan, in_place=lying)
         how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in plan.in_place)}"
@@ -107,7 +114,7 @@ def image_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | None:
     """The plan of one image, for each of an open number of them: where the places of one are a matrix that lies in rows, as
-    those of several are not, and either is used in place or meets weights that `setup` packs. None elsewhere."""
+    those of several are not, and either is used in place, or meets weights that `setup` packs, or is large. None elsewhere."""
     c = facts.contractions[0]
     images = _images(region, c)
     if not images or c.batch or _dots(region, target) != ("",):
@@ -120,15 +127,33 @@ def image_candidate(
     packed = (c.lhs if swap else c.rhs) in constants
     tile = register_tile(target, lets_by_name(region)[c.acc].dtype.itemsize)
     sides = in_place_sides(region, c.acc, swap, (narrow, wide, k), tile, target, packed, images=images)
-    if not (packed or "n" in sides) or narrow < 2 or wide < 8 or k < 8 or rows * columns * k < 4096:
+    if min(narrow - 1, wide // 8, k // 8, rows * columns * k // 4096) < 1 or not (packed or "n" in sides or wide >= MANY_PLACES):
         return None
     plan = contraction_plan(one, target, (b, narrow, wide, k), swap, constants, tile)
     split = "batch" if packed else "n"
     mc = max(1, min(plan.mc // plan.mr, -(-narrow // (max(1, target.cores) * plan.mr)))) * plan.mr
     plan = msgspec.structs.replace(plan, split=split, parts=1, mc=mc, in_place=sides, images=images)
+    plan = with_packed_rows(region, c, plan, sides, constants)
     how = f"{' swap' if swap else ''}{''.join(f' {side} in place' for side in sides)}, one {', '.join(images)} at a time"
     line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} split {split}{how}"
     return Candidate(plan, line, contraction_estimate(region, facts, plan, target, sizes))
+
+
+def with_packed_rows(
+    region: Region, c: Contraction, plan: CpuContraction, sides: tuple[str, ...], constants: frozenset[str]
+) -> CpuContraction:
+    """The plan with constant rows that `setup` packs, where columns are no constant and a panel of nearly mr rows divides them."""
+    left = c.rhs if plan.swap else c.lhs
+    shape = contractions(region)[0]
+    operand, own = (shape.rhs, shape.n) if plan.swap else (shape.lhs, shape.m)
+    if left not in constants or plan.packed or "m" in sides or not is_packable(region, operand, (*shape.k, *own)):
+        return plan
+    rows = product(all_axes(region)[a] for a in own).as_int() or 1
+    panel = next((p for p in range(plan.mr, plan.mr * LEAST_PANEL // 12 - 1, -1) if rows % p == 0), None)
+    if panel is None:
+        return plan
+    made = msgspec.structs.replace(plan, mr=panel, mc=max(1, plan.mc // panel) * panel, packed=(left,))
+    return made if packs_rows(region, shape, made) else plan
 
 
 def _images(region: Region, c: Contraction) -> tuple[str, ...]:

@@ -340,7 +340,8 @@ class _Lowering:
     def _arguments(self, step: Step, callee: Program, lead: int) -> tuple[str, ...]:
         """The step's inputs without those the callee takes from the ConstPool."""
         ports = callee.signature.inputs
-        if len(step.inputs) - lead != len(ports):
+        passed = len(step.inputs) - lead
+        if passed == sum(not self._is_pooled(p) for p in ports) or passed != len(ports):
             return step.inputs
         kept = [i for i, p in zip(step.inputs[lead:], ports) if not self._is_pooled(p)]
         return (*step.inputs[:lead], *kept)

@@ -8,12 +8,14 @@ becomes slivers [K][nr]; both are used in blocks of kc. The micro-kernel adds th
 depend on the number of threads. The epilogue reads the finished [rows][nr] accumulators while they are in cache.
 
     split m      slivers of rhs packed once for all; threads share blocks of rows, each packs its rows of lhs
-    split n      panels of lhs packed once for all; threads share bands of slivers of rhs, packing each just before its use
-    split batch  threads share (batch, block of rows); both operands packed by the thread itself
+    split n      panels of lhs packed once for all; threads share bands of slivers of rhs, packing each just before its use; of
+                 images that meet the same rows they share slivers of all
+    split batch  threads share (batch, block of rows); both operands packed by the thread itself. Axes of one side that the
+                 plan takes one at a time (its images) are batch axes too
     split k      threads share parts of k (loop/parts_of_k.py)
 
 An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
-slivers are used where they lie. So are, where the plan says so, rows of lhs that are contiguous along k, and rows of rhs
+slivers are used where they lie; an lhs is panels in the same way. So are, where the plan says so, rows of lhs that are contiguous along k, and rows of rhs
 that are contiguous along n. Sums that are the result are made in its place. The last sliver, where it has fewer than nr
 columns, goes by copies in any case. A panel of rows goes along all slivers of a band before the next: its results and what
 the epilogue reads lie in a page or two a row, where the rows of all panels would take a page each. One panel of rows and
@@ -41,6 +43,7 @@ from tatami.loop.grain import GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.parts_of_k import PartsOfK
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, FAR, CpuContraction
+from tatami.region.contraction import by_images
 from tatami.region.ir import Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.matrix import Matrix, result_matrix, side_matrix
@@ -110,7 +113,8 @@ class _Contraction(PartsOfK):
             self.nr = plan.nc
         self.sliver = plan.nr if plan.by_tiles else self.nr
         self.slivers = ceildiv(self.n, expr(self.nr))
-        self.ready = self.ready_operand()
+        self.ready = self.ready_operand(self.rhs, self.n_axes, self.sliver, self.n)
+        self.ready_rows = self.ready_panels()
         self.copied = None
         if self.ready is None and self.columns_lie is None and not plan.dot:
             self.copied = side_matrix(region, shape, "n", plan.swap)
@@ -125,6 +129,7 @@ class _Contraction(PartsOfK):
         shape = next((s for s in contractions(self.region) if s.acc == self.plan.acc), None)
         if shape is None:
             raise self.refuse(f"let {self.plan.acc} is not a sum of a product")
+        shape = by_images(shape, self.plan.images)
         lets = lets_by_name(self.region)
         acc_axes = set(lets[self.plan.acc].axes)
         for y in self.region.yields:
@@ -158,18 +163,25 @@ class _Contraction(PartsOfK):
         lying = self.lying_groups.get(operand)
         return super().in_memory(operand) if lying is None else (lying, DOT_COUNT[self.plan.dot])
 
-    def ready_operand(self) -> Read | None:
-        """The rhs when its memory already is slivers: checked by its layout and its map."""
-        e = self.rhs
+    def ready_panels(self) -> Read | None:
+        """The lhs when its memory already is panels, of mr rows each."""
+        m = self.m.as_int()
+        if self.plan.split != "n" or self.plan.dot or m is None or m % self.mr or self.rows_lie is not None:
+            return None
+        found = self.ready_operand(self.lhs, self.m_axes, self.mr, self.m)
+        return found if found is not None and len(found.map) == 2 else None
+
+    def ready_operand(self, e: RegionExpr, axes: tuple[str, ...], block: int, size: Expr) -> Read | None:
+        """An operand when its memory already is slivers, or panels, of `block`: checked by its layout and its map."""
         if not isinstance(e, Read) or self.memrefs[e.tensor].dtype != self.dtype:
             return None
         memref = self.memrefs[e.tensor]
         rank = len(memref.shape)
         order, layout = (*range(rank - 2), rank - 1, rank - 2), memref.layout
-        if rank < 2 or layout.kind != "blocked" or layout.order != order or layout.blocks != ((rank - 1, self.sliver),):
+        if rank < 2 or layout.kind != "blocked" or layout.order != order or layout.blocks != ((rank - 1, block),):
             return None
-        wanted = tuple(self.linear(g) for g in (self.k_axes, self.n_axes))
-        whole = memref.shape[-2:] == (self.k, self.n) and not any(map(any, layout.padding))
+        wanted = tuple(self.linear(g) for g in (self.k_axes, axes))
+        whole = memref.shape[-2:] == (self.k, size) and not any(map(any, layout.padding))
         return e if whole and e.map[-2:] == wanted else None
 
     def lying(self, side: Literal["m", "n"], shape: ContractionShape, groups: Groups | None = None) -> Matrix | None:
@@ -209,10 +221,14 @@ class _Contraction(PartsOfK):
     # -- the kernel ----------------------------------------------------------------------------
 
     def body(self) -> loop.Body:
-        split = "batch" if self.batch_axes else self.plan.split
+        split = "batch" if self.batch_axes and not self.shares_columns() else self.plan.split
         stmts = {"m": self.split_m, "n": self.split_n, "k": self.split_k, "batch": self.split_batch}[split]()
         swapped = ", operands swapped" if self.plan.swap else ""
         return loop.Body(stmts, about=f"contraction {self.mr}x{self.nr}, kc {self.plan.kc}, split {split}{swapped}")
+
+    def shares_columns(self) -> bool:
+        """Do threads share the columns of several images, which meet the same rows?"""
+        return self.plan.split == "n" and self.batch_axes == self.plan.images and not self.plan.by_tiles
 
     def split_m(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
@@ -247,22 +263,29 @@ class _Contraction(PartsOfK):
         return loop.Parallel(x, bands, grain(GRAIN_PACK, self.k * self.nr * COPIED_SLIVERS), band)
 
     def split_n(self) -> Stmts:
-        panels = self.local_panels(self.m)
+        panels = self.local_panels(ZERO if self.ready_rows is not None else self.m)
+        rows = panels.name if self.ready_rows is None else self.ready_rows.tensor
+        is_ready = self.rows_lie is not None or self.ready_rows is not None
         count = ceildiv(self.m, expr(self.mr))
-        q, s = self.counter(count), self.counter(self.slivers)
+        q, s = self.counter(count), self.counter(self.batches * self.slivers)
         pack = self.each_k_block(lambda k0, k1: self.pack_panel({}, panels.name, ZERO, self.m, count, var(q), k0, k1))
-        packing = () if self.rows_lie else (loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),)
+        packing = () if is_ready else (loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),)
         work, band = self.m * self.k * (2 * self.nr), self.band()
         if band is not None:
-            x = self.counter(ceildiv(self.slivers, band))
+            bands = ceildiv(self.slivers, band)
+            x = self.counter(self.batches * bands)
             copies, sums = self.local(band * self.k * self.nr), self.local_sums(expr(self.mr))
-            compute = self.one_band(panels.name, copies.name, sums.name, var(x) * band, band)
-            taken = loop.Parallel(x, ceildiv(self.slivers, band), grain(GRAIN_FLOPS, work * band), compute, (copies, sums))
+            which, values, at = self.batch_values(self.batch_axes, var(x), bands) if self.batch_axes else ((), {}, var(x))
+            compute = (*which, *self.one_band(values, rows, copies.name, sums.name, at * band, band))
+            items = self.batches * bands
+            taken = loop.Parallel(x, items, grain(GRAIN_FLOPS, work * band), compute, (copies, sums))
             return (panels, *packing, taken)
         sliver, sums = self.local_sliver(), self.local_sums(self.m)
-        first = loop.Pointer(panels.name, ZERO)
-        compute = self.one_sliver(_Rows({}, ZERO, self.m, first, sums.name, loop.Pointer(sliver.name, ZERO)), var(s))
-        return (panels, *packing, loop.Parallel(s, self.slivers, grain(GRAIN_FLOPS, work), compute, (sliver, sums)))
+        first, items = loop.Pointer(rows, ZERO), self.batches * self.slivers
+        which, values, at = self.batch_values(self.batch_axes, var(s), self.slivers) if self.batch_axes else ((), {}, var(s))
+        taken_rows = _Rows(values, ZERO, self.m, first, sums.name, loop.Pointer(sliver.name, ZERO))
+        compute = (*which, *self.one_sliver(taken_rows, at))
+        return (panels, *packing, loop.Parallel(s, items, grain(GRAIN_FLOPS, work), compute, (sliver, sums)))
 
     def split_batch(self) -> Stmts:
         blocks, rows_max = self.row_blocks()
@@ -294,7 +317,7 @@ class _Contraction(PartsOfK):
             most = minimum(most, floordiv(self.slivers, expr(SHARES)))
         return maximum(ONE, most)
 
-    def one_band(self, panels: str, copies: str, sums: str, first: Expr, band: Expr) -> Stmts:
+    def one_band(self, values: dict[str, Expr], panels: str, copies: str, sums: str, first: Expr, band: Expr) -> Stmts:
         """All rows by the slivers of a band, panel by panel."""
         s0, d0 = self.integer(first)
         s1, d1 = self.integer(minimum(self.slivers, first + band))
@@ -302,13 +325,13 @@ class _Contraction(PartsOfK):
         each = self.k * self.nr
         copying: Stmts
         if self.copied is not None:
-            copying = self.copy_slivers(self.copied, {}, loop.Pointer(copies, ZERO), s0, s1, ZERO, self.k)
+            copying = self.copy_slivers(self.copied, values, loop.Pointer(copies, ZERO), s0, s1, ZERO, self.k)
         else:
-            copying = (loop.For(s, s0, s1, self.pack_sliver({}, copies, (var(s) - s0) * each, var(s), ZERO, self.k)),)
+            copying = (loop.For(s, s0, s1, self.pack_sliver(values, copies, (var(s) - s0) * each, var(s), ZERO, self.k)),)
 
         def along(i0: Expr, rows: Expr) -> Stmts:
             a, b = loop.Pointer(panels, i0 * self.k), loop.Pointer(copies, -s0 * each)
-            return (loop.For(s, s0, s1, self.one_sliver(_Rows({}, i0, rows, a, sums, b, packed=True), var(s))),)
+            return (loop.For(s, s0, s1, self.one_sliver(_Rows(values, i0, rows, a, sums, b, packed=True), var(s))),)
 
         return (d0, d1, *copying, *self.each_panel(self.m, along))
 

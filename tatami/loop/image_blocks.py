@@ -1,7 +1,8 @@
 """What the templates of convolutions share: blocks of an image's results as items of work, and the epilogue along them.
 
 Results lie in a grid of `step` x `step` each (tiles of Winograd's sums; 1: the results themselves). A block has `own_rows` x
-`own_columns` entries of it, from (`top`, `left`) on.
+`own_columns` entries of it, from (`top`, `left`) on: of an image of open width, which may be narrower than the plan's block,
+as many more rows as have the same number of entries.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from tatami.region.ir import Reduce, Region
 from tatami.region.walk import lets_by_name, reads
 
 
+ROWS = 8
+"""Rows of a band at least: those that neighbours see too are few beside them."""
+
+
 class ImageBlocks(Tiles):
     """A convolution of a renamed Region whose weights `setup` has packed."""
 
-    def __init__(self, region: Region, plan: CpuWinograd | CpuPlanes, conv: Convolution, step: int) -> None:
+    def __init__(self, region: Region, plan: CpuWinograd | CpuPlanes, conv: Convolution, step: int, bands: int = 1) -> None:
+        """`bands`: into how many, for threads to share, rows of an open number are divided if these are enough."""
         acc = lets_by_name(region)[plan.acc].expr
         assert isinstance(acc, Reduce)
         self.element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
@@ -34,8 +40,13 @@ class ImageBlocks(Tiles):
         self.height, self.width = (ONE, *(self.extents[s.axis] for s in conv.slides))[-2:]
         self.channels, self.filters = (product(self.extents[a] for a in g) for g in (conv.channels, conv.filters))
         self.grid_rows, self.grid_columns = (ceildiv(x, expr(step)) for x in (self.height, self.width))
-        self.block_rows = minimum(expr(plan.rows), maximum(ONE, self.grid_rows))
         self.block_columns = minimum(expr(plan.columns), maximum(ONE, self.grid_columns))
+        most = expr(plan.rows)
+        if self.grid_columns.as_int() is None:
+            most = floordiv(most * plan.columns, self.block_columns)
+        if self.grid_rows.as_int() is None and bands > 1:
+            most = minimum(most, maximum(expr(ROWS), ceildiv(self.grid_rows, expr(bands))))
+        self.block_rows = minimum(most, maximum(ONE, self.grid_rows))
         self.down = ceildiv(self.grid_rows, self.block_rows)
         self.across = ceildiv(self.grid_columns, self.block_columns)
         self.outer = (*conv.shape.batch, *conv.images)

@@ -32,6 +32,8 @@ WHOLE = Plane(0, 0, 0)
 """Of the rows of an image of one dimension: one row."""
 LINE = 16
 """Planes are odd numbers of so many elements apart, so that channels do not share the sets of a cache."""
+BANDS = 4
+"""Of an image of open height: two for each of two threads."""
 
 
 def lower_planes(region: Region, plan: CpuPlanes) -> loop.Body:
@@ -44,7 +46,7 @@ def lower_planes(region: Region, plan: CpuPlanes) -> loop.Body:
 
 class _Planes(ImageBlocks):
     def __init__(self, region: Region, plan: CpuPlanes, conv: Convolution) -> None:
-        super().__init__(region, plan, conv, 1)
+        super().__init__(region, plan, conv, 1, BANDS)
         self.plan = plan
         self.k = self.channels * product(self.extents[s.window] for s in conv.slides)
         panel = panel_of(self.filters.as_int() or 1, self.mr)

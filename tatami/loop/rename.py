@@ -108,6 +108,7 @@ def rename_plan(plan: P, names: Names) -> P:
                 acc=let(plan.acc),
                 packed=tuple(names.inputs.get(t, t) for t in plan.packed),
                 epilogue=tuple(map(let, plan.epilogue)),
+                images=tuple(map(axis, plan.images)),
             )
         case CpuWindow():
             plan = msgspec.structs.replace(plan, let=let(plan.let))

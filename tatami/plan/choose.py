@@ -12,6 +12,7 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.choose_layouts import choose_layouts
+from tatami.plan.constant_arguments import constant_arguments
 from tatami.plan.convert import with_layouts
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, Rejected
@@ -36,9 +37,10 @@ def choose(
     decided = apply_decisions(region, target, decisions or {})
     made: Made = {}
     plans: dict[str, ProgramPlan] = {}
+    arguments = constant_arguments(region)
     for name, program in region.programs.items():
         hints = {**program.signature.defaults, **(sizes or {})}
-        constants = constant_tensors(region, name)
+        constants = constant_tensors(region, name) | frozenset(arguments.get(name, ()))
         facts = {f.region: f for f in poly_core.programs[name].regions}
         layouts = choose_layouts(program, target)
         lying = {item.name: item for item in with_layouts(program, layouts, constants)[0].body if isinstance(item, Region)}

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from tatami.core.dtype import DType
+from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
 from tatami.plan.estimate import contraction_estimate, trips
 from tatami.plan.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
+from tatami.plan.packed_operands import is_packable, packs_rows
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
+from tatami.region.contraction import by_images
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
+from tatami.region.matrix import side_matrix
 from tatami.region.narrow import groups_of, operand_dtypes
 from tatami.region.walk import all_axes, lets_by_name, reads
 
@@ -39,6 +44,10 @@ BLOCKS_OF_PART = 2
 """At least."""
 BANDS = 2
 """Bands of columns that each thread takes at least."""
+MANY_PLACES = 256
+"""Places of an image from which on the last sliver of each, which is not full, costs little."""
+LEAST_PANEL = 8
+"""Rows of a panel of 12 at least whose sums keep the multiply-adds busy; so many parts of 12 of another."""
 MANY = 16
 """Pieces of work of each thread from which on it does not matter who takes one more."""
 LONG_ROW = 8192
@@ -55,11 +64,14 @@ def contraction_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | Rejected:
     """Packed panels and a register tile for the one contraction of the Region. One row is taken where weights are in
-    groups, or lie in long rows: else reading them is all that it does, and loops read no slower."""
+    groups, or lie in long rows, or may be multiplied by any number of rows: else reading them is all that it does, and loops
+    read no slower."""
     refusal = _contraction_refusal(region, facts)
     if refusal:
         return Rejected("cpu_contraction", refusal)
     c = facts.contractions[0]
+    if (by_image := image_candidate(region, facts, target, sizes, constants)) is not None:
+        return by_image
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     swap = _wants_swap(region, c, m, n, target, constants)
     wide, narrow = (m, n) if swap else (n, m)
@@ -72,13 +84,14 @@ def contraction_candidate(
     if by_rows:
         tile = tall_tile(narrow, tile, lanes_of(target.lanes, itemsize))
         sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
-    least = 1 if by_rows or (packed and dots != ("",)) else 2 if packed or "n" in sides else 4
+    extents = all_axes(region)
+    is_open = any(extents[a].as_int() is None for a in (c.n if swap else c.m))
+    least = 1 if by_rows or (packed and (is_open or dots != ("",))) else 2 if packed or "n" in sides else 4
     if narrow < least or wide < 8 or k < 8:
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:
         return Rejected("cpu_contraction", f"{m * n * k} multiply-adds per batch; packing pays from 4096")
-    is_known = all(all_axes(region)[a].as_int() is not None for a in (c.n if swap else c.m))
-    by_whole_rows = by_rows and is_known and sides == ("n",) and b == 1 and 2 * narrow < tile[0]
+    by_whole_rows = by_rows and not is_open and sides == ("n",) and b == 1 and 2 * narrow < tile[0]
     found: list[Candidate] = []
     for dot in dots:
         plan = contraction_plan(c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, tile, itemsize, dot)
@@ -87,6 +100,7 @@ def contraction_candidate(
         if plan.by_tiles:
             groups = groups_of(region, contractions(region)[0], DOT_COUNT[dot])
             sides = in_place_sides(region, c.acc, swap, extent, (plan.mr, plan.nr), target, packed, groups)
+        plan = with_packed_rows(region, c, plan, sides, constants)
         lying = tuple(s for s in sides if s == "m" or by_whole_rows or plan.split != "k" or wide <= plan.nr)
         plan = msgspec.structs.replace(plan, in_place=lying)
         how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in plan.in_place)}"
@@ -94,6 +108,65 @@ def contraction_candidate(
         line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
         found.append(Candidate(plan, line, contraction_estimate(region, facts, plan, target, sizes)))
     return min(found, key=lambda made: (made.estimate["total"], made.estimate["compute"]))
+
+
+def image_candidate(
+    region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
+) -> Candidate | None:
+    """The plan of one image, for each of an open number of them: where the places of one are a matrix that lies in rows, as
+    those of several are not, and either is used in place, or meets weights that `setup` packs, or is large. None elsewhere."""
+    c = facts.contractions[0]
+    images = _images(region, c)
+    if not images or c.batch or _dots(region, target) != ("",):
+        return None
+    m, n = (tuple(a for a in group if a not in images) for group in (c.m, c.n))
+    one = msgspec.structs.replace(c, batch=images, m=m, n=n)
+    b, rows, columns, k = (trips(region, group, sizes) for group in (images, m, n, c.k))
+    swap = _wants_swap(region, one, rows, columns, target, constants)
+    wide, narrow = (rows, columns) if swap else (columns, rows)
+    packed = (c.lhs if swap else c.rhs) in constants
+    tile = register_tile(target, lets_by_name(region)[c.acc].dtype.itemsize)
+    sides = in_place_sides(region, c.acc, swap, (narrow, wide, k), tile, target, packed, images=images)
+    if min(narrow - 1, wide // 8, k // 8, rows * columns * k // 4096) < 1 or not (packed or "n" in sides or wide >= MANY_PLACES):
+        return None
+    plan = contraction_plan(one, target, (b, narrow, wide, k), swap, constants, tile)
+    split = "batch" if packed else "n"
+    mc = max(1, min(plan.mc // plan.mr, -(-narrow // (max(1, target.cores) * plan.mr)))) * plan.mr
+    plan = msgspec.structs.replace(plan, split=split, parts=1, mc=mc, in_place=sides, images=images)
+    plan = with_packed_rows(region, c, plan, sides, constants)
+    how = f"{' swap' if swap else ''}{''.join(f' {side} in place' for side in sides)}, one {', '.join(images)} at a time"
+    line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} split {split}{how}"
+    return Candidate(plan, line, contraction_estimate(region, facts, plan, target, sizes))
+
+
+def with_packed_rows(
+    region: Region, c: Contraction, plan: CpuContraction, sides: tuple[str, ...], constants: frozenset[str]
+) -> CpuContraction:
+    """The plan with constant rows that `setup` packs, where columns are no constant and a panel of nearly mr rows divides them."""
+    left = c.rhs if plan.swap else c.lhs
+    shape = contractions(region)[0]
+    operand, own = (shape.rhs, shape.n) if plan.swap else (shape.lhs, shape.m)
+    if left not in constants or plan.packed or "m" in sides or not is_packable(region, operand, (*shape.k, *own)):
+        return plan
+    rows = product(all_axes(region)[a] for a in own).as_int() or 1
+    panel = next((p for p in range(plan.mr, plan.mr * LEAST_PANEL // 12 - 1, -1) if rows % p == 0), None)
+    if panel is None:
+        return plan
+    made = msgspec.structs.replace(plan, mr=panel, mc=max(1, plan.mc // panel) * panel, packed=(left,))
+    return made if packs_rows(region, shape, made) else plan
+
+
+def _images(region: Region, c: Contraction) -> tuple[str, ...]:
+    """The open axes of a side, before others whose elements lie in rows, that make no matrix together with these."""
+    shape, extents = contractions(region)[0], all_axes(region)
+    for swap, group in ((False, c.m), (True, c.n)):
+        images = tuple(itertools.takewhile(lambda a: extents[a].as_int() is None, group))[:1]
+        if not images or len(group) == 1:
+            continue
+        one = by_images(shape, images)
+        if side_matrix(region, shape, "n", not swap) is None and side_matrix(region, one, "n", not swap) is not None:
+            return images
+    return ()
 
 
 def _dots(region: Region, target: Target) -> tuple[Dot, ...]:

@@ -226,7 +226,8 @@ def _image(region: Region, found: Convolution, sizes: Mapping[str, int]) -> tupl
 
 
 def _planes_plan(region: Region, found: Convolution, target: Target, sizes: Mapping[str, int]) -> CpuPlanes:
-    """Blocks whose planes fill half of L2: whole rows where some fit, two blocks for each core at least. What kc places of a
+    """Blocks whose planes fill half of L2: whole rows where some fit, two blocks for each core at least; of an open width
+    blocks of so many entries, which the kernel cuts from the rows that there are. What kc places of a
     sliver take lies in more lines than a packed one has, and stays in L1 for all filters."""
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     mr, nr = register_tile(target, itemsize)
@@ -239,12 +240,17 @@ def _planes_plan(region: Region, found: Convolution, target: Target, sizes: Mapp
     wanted = 2 * cores if cores > 1 else 1
     parts = max(-(-width // max(2 * nr, room // (least + down) - across)), -(-wanted // max(1, images * height)))
     columns = -(-width // parts)
+    if all_axes(region)[found.slides[-1].axis].as_int() is None:
+        columns = max(2 * nr, min(OPEN_WIDTH, room // (least + down) - across))
+        height, wanted = max(height, room // columns), 1
     rows = max(1, min(height, room // (columns + across) - down, images * parts * height // wanted))
     rows = -(-height // -(-height // rows))
     kc = max(64, target.l1_bytes * 3 // 4 // (nr * itemsize))
     return CpuPlanes(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, (operand_tensor(found.weights),))
 
 
+OPEN_WIDTH = 1024
+"""Columns of a block at most where the width is open."""
 TABLE_SHARE = 0.9
 """Of the micro-kernel's rate: rows of a table lie across cache lines."""
 CYCLES_PER_COPY = 24.0

@@ -193,8 +193,10 @@ def contraction_estimate(
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     wide, narrow = (m, n) if plan.swap else (n, m)
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
-    is_read_once = plan.packed or ("n" in plan.in_place and narrow <= plan.mr)
-    packed_bytes = b * k * (narrow + (0 if is_read_once else wide)) * itemsize / DOT_COUNT[plan.dot]
+    left, right = (c.rhs, c.lhs) if plan.swap else (c.lhs, c.rhs)
+    is_read_once = right in plan.packed or ("n" in plan.in_place and narrow <= plan.mr)
+    copied = (0 if left in plan.packed else narrow) + (0 if is_read_once else wide)
+    packed_bytes = b * k * copied * itemsize / DOT_COUNT[plan.dot]
     tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
     waste = (min(tiles_m, narrow * 1.15) * tiles_n) / max(1, narrow * wide)
     if plan.by_tiles:
@@ -208,7 +210,7 @@ def contraction_estimate(
     held = sum(
         number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed
     )
-    more = b * k * wide * itemsize / DOT_COUNT[plan.dot] - held if plan.packed and plan.dot else 0.0
+    more = b * k * wide * itemsize / DOT_COUNT[plan.dot] - held if right in plan.packed and plan.dot else 0.0
     return roofline({"compute": compute, "packing": packing}, facts, target, sizes, more)
 
 

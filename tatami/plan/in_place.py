@@ -12,6 +12,7 @@ from typing import Literal
 
 from tatami.core.target import CACHE_LINE, Target
 from tatami.plan.ir import FAR
+from tatami.region.contraction import by_images
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions
 from tatami.region.matrix import Matrix, side_matrix
@@ -41,12 +42,13 @@ def in_place_sides(
     target: Target,
     packed: bool,
     groups: Groups | None = None,
+    images: tuple[str, ...] = (),
 ) -> tuple[Literal["m", "n"], ...]:
     """Of a contraction of (narrow, wide, k): narrow rows by wide columns, in panels and slivers of a `tile`; `packed`: the
     columns' operand is made ready by `setup`; `groups`: it goes by tiles of groups of k, which take rows as they lie at no
-    cost."""
+    cost; `images`: axes that are taken one at a time."""
     narrow, wide, k = extent
-    shape = next(c for c in contractions(region) if c.acc == acc)
+    shape = by_images(next(c for c in contractions(region) if c.acc == acc), images)
     sides: list[Literal["m", "n"]] = []
     rows, columns = (side_matrix(region, shape, side, swap, groups) for side in ("m", "n"))
     if groups is not None:

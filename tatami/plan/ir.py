@@ -95,7 +95,8 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     `packed` names operands whose panels `setup` writes once. `in_place` names the sides whose operand is used where it lies, without a copy (region/matrix.py says
     when). `dot`: narrow integers are packed and multiplied in pairs or quads of k, of which kc is then a number
     (region/narrow.py); by VNNI or by tiles of AMX where the name says so. Quads without either are widened by the
-    micro-kernel: half the bytes of pairs, for a third more instructions.
+    micro-kernel: half the bytes of pairs, for a third more instructions. `images`: axes of one side that are taken one at a
+    time, as batch axes are: the others of that side are a matrix then, as the places of one image are for a 1x1 convolution.
     """
 
     acc: str
@@ -112,6 +113,7 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     in_place: tuple[Literal["m", "n"], ...] = ()
     dot: Dot = ""
     parts: int = 1
+    images: tuple[str, ...] = ()
 
     @property
     def by_tiles(self) -> bool:

@@ -3,7 +3,8 @@
 A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N linear over the contraction's k and n axes,
 in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
 
-    cpu_contraction   the wide operand itself, slivers of nr columns; narrow integers joined in groups of k (region/narrow.py)
+    cpu_contraction   the columns' operand itself, slivers of nr; narrow integers joined in groups of k (region/narrow.py); or
+                      the rows' operand, panels of mr
     cpu_planes        the weights of a convolution, panels of as many filters each
     cpu_winograd      3x3 weights transformed to 16 matrices (region/tiles.py): [batch…, 16, C, F], slivers of nr filters
 
@@ -59,9 +60,18 @@ def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, 
     elif isinstance(plan, CpuPlanes):
         found = _panels(region, plan)
     else:
-        wide, own = (shape.lhs, shape.m) if plan.swap else (shape.rhs, shape.n)
-        found = _slivers(region, plan, shape, wide, own, plan.nr)
+        (rows, m), (columns, n) = ((shape.rhs, shape.n), (shape.lhs, shape.m))[:: 1 if plan.swap else -1]
+        found = _slivers(region, plan, shape, columns, n, plan.nr)
+        if found is None and packs_rows(region, shape, plan):
+            found = _slivers(region, plan, shape, rows, m, plan.mr)
     return () if found is None else (found,)
+
+
+def packs_rows(region: Region, shape: ContractionShape, plan: CpuContraction) -> bool:
+    """May `setup` pack the rows' operand in panels: are they whole, and go all of them along the columns of each thread?"""
+    extents = all_axes(region)
+    rows = product(extents[a] for a in (shape.n if plan.swap else shape.m)).as_int()
+    return rows is not None and rows % plan.mr == 0 and plan.split == "n" and not (shape.batch or plan.dot or "m" in plan.in_place)
 
 
 def is_packable(region: Region, operand: RegionExpr, axes: tuple[str, ...]) -> bool:

@@ -16,6 +16,7 @@ from tatami.core.layout import MemRef, packed_layout
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.plan.choose import constant_tensors
+from tatami.plan.constant_arguments import constant_arguments, without_unread
 from tatami.plan.convert import with_layouts
 from tatami.plan.ir import CpuSplit, ProgramPlan, SchedulePlan
 from tatami.plan.packed_operands import PackedOperand, packed_operands
@@ -35,14 +36,22 @@ def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Module[Progra
     for name in region.programs:
         if name in plan.programs:
             programs[name] = _split_program(programs[name], plan.programs[name])
-    if "main" in plan.programs:
-        ports = dict(zip(programs["main"].inputs, programs["main"].signature.inputs))
-        turned = [_turned(r, ports) for r in prepared.get("main", ())]
-        main, packings = _pack_program(_with_made(programs["main"], turned), plan.programs["main"])
-        packings = turned + packings
-        if packings:
-            programs["main"] = main
-            programs["setup"] = _with_packing(region, programs.get("setup"), packings)
+    taken = set().union(*map(_names, programs.values()))
+    arguments = constant_arguments(region)
+    every: list[_Packing] = []
+    for name in [n for n in region.programs if n in plan.programs and n != "setup"]:
+        program = programs[name]
+        ports = arguments.get(name, {}) | dict(zip(program.inputs, program.signature.inputs) if name == "main" else ())
+        turned = [_turned(r, ports) for r in prepared.get(name, ())]
+        packed, packings = _pack_program(_with_made(program, turned), plan.programs[name], ports, taken)
+        if turned or packings:
+            programs[name] = packed
+            every += turned + packings
+    if every:
+        programs = without_unread(programs, arguments)
+        if "main" in programs:
+            programs["main"] = _without_unused(programs["main"])
+        programs["setup"] = _with_packing(region, programs.get("setup"), every)
     if all(programs.get(n) is p for n, p in region.programs.items()) and programs.keys() == region.programs.keys():
         return region
     return Module(programs, region.constants, region.origins)
@@ -74,10 +83,11 @@ class _Packing(msgspec.Struct, frozen=True):
     made_id: str
 
 
-def _pack_program(program: Program, plan: ProgramPlan) -> tuple[Program, list[_Packing]]:
+def _pack_program(
+    program: Program, plan: ProgramPlan, ports: dict[str, Input], taken: set[str]
+) -> tuple[Program, list[_Packing]]:
+    """`ports`: the inputs that `setup` may read."""
     plans = {r.region: r for r in plan.regions}
-    ports = dict(zip(program.inputs, program.signature.inputs))
-    taken = _names(program)
     made: dict[tuple[str, str], _Packing] = {}
     body: list[Region | Step] = []
     for item in program.body:
@@ -101,11 +111,20 @@ def _with_made(program: Program, packings: list[_Packing]) -> Program:
     """The program with what was packed among its inputs, and without the constants that nothing reads any more."""
     if not packings:
         return program
+    ids = (*program.inputs, *(p.made_id for p in packings))
+    signature = msgspec.structs.replace(
+        program.signature, inputs=(*program.signature.inputs, *(p.made for p in packings))
+    )
+    return _without_unused(Program(signature, ids, program.outputs, program.body))
+
+
+def _without_unused(program: Program) -> Program:
+    """The program without the constants that nothing reads."""
     body = program.body
     used = {n for item in body for n in (item.inputs if isinstance(item, Step) else [p.name for p in item.inputs])}
     used |= set(program.outputs) | {t.updates for item in body if isinstance(item, Region) for t in item.outputs}
-    kept = [(i, p) for i, p in zip(program.inputs, program.signature.inputs) if i in used or p.storage != "const_pool"]
-    kept += [(p.made_id, p.made) for p in packings]
+    ports = zip(program.inputs, program.signature.inputs)
+    kept = [(i, p) for i, p in ports if i in used or p.storage != "const_pool"]
     signature = msgspec.structs.replace(program.signature, inputs=tuple(p for _, p in kept))
     return Program(signature, tuple(i for i, _ in kept), program.outputs, body)
 

@@ -75,6 +75,7 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
                 acc=let(plan.acc),
                 packed=tuple(tensor(t) for t in plan.packed),
                 epilogue=tuple(let(n) for n in plan.epilogue),
+                images=tuple(axis(a) for a in plan.images),
             )
         case CpuWindow():
             result = replace(plan, let=let(plan.let))

@@ -122,6 +122,7 @@ def show_plan(plan: SchedulePlan) -> list[str]:
             how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
             how += f", in place {', '.join(plan.in_place)}" if plan.in_place else ""
             how += f", by {plan.dot}" if plan.dot else ""
+            how += f", one {', '.join(plan.images)} at a time" if plan.images else ""
             tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, mc {plan.mc}, nc {plan.nc}, width {plan.width}"
             return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
         case CpuWindow():

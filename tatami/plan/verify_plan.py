@@ -37,6 +37,7 @@ from tatami.plan.ir import (
 )
 from tatami.plan.pair_limits import pair_limits, pair_rules
 from tatami.plan.schedule_rules import invalid_plan, schedule_rules
+from tatami.region.contraction import by_images
 from tatami.region.gemm_view import GemmView, gemm_view
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
@@ -134,6 +135,14 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
     if (feature := DOT_FEATURE.get(plan.dot)) is not None and feature not in target.features:
         why = f"dot {plan.dot}; {target.name} has {', '.join(target.features) or 'no features'}"
         yield diagnostic("ResourceExceeded", region.name, why, "use pairs")
+    sides_of = {a: side for side, group in (("m", c.m), ("n", c.n)) for a in group}
+    if plan.images and (
+        plan.split not in ("batch", "n") or len({sides_of.get(a, "") for a in plan.images} - {""}) != 1 or not sides_of.keys() >= {*plan.images}
+    ):
+        why = f"images {', '.join(plan.images)}, split {plan.split}"
+        yield invalid_plan(region, why, "name axes of one side only, and split batch or n; or leave images out")
+        return
+    c = by_images(c, plan.images)
     for side in plan.in_place:
         if side_matrix(region, c, side, plan.swap, groups if plan.by_tiles else None) is None:
             why = f"the operand of side {side} is no matrix with contiguous rows of {c.acc}'s type"

@@ -141,10 +141,7 @@ class _Body:
         return self.b.add(InputOp(name), own=Type(dtype, shape))
 
     def program(self) -> Program:
-        batch, rows = self.gates.shape[1], self.gates.shape[2]
-        i = axis_vars(2)
-        gx = self.gates.gather((batch, rows), [None, i[0], i[1]], self.t.expand((batch, rows)), bounds="assume")
-        new = {"lstm": self.lstm, "gru": self.gru, "rnn": self.rnn}[self.kind](gx)
+        new = {"lstm": self.lstm, "gru": self.gru, "rnn": self.rnn}[self.kind]()
         y = new[0]
         lengths = self.extra.get("lengths")
         if lengths is not None:
@@ -155,6 +152,11 @@ class _Body:
         names = ["condition.next", *(f"state{j}.next" for j in range(len(new))), "y"]
         ports = tuple(Output(n, v.dtype, v.shape) for n, v in zip(names, outputs, strict=True))
         return Program(Signature(tuple(self.ports), ports), tuple(self.b.nodes), tuple(v.id for v in outputs))
+
+    def given(self, first: Expr, width: Expr) -> Value:
+        """This step's input products of `width` gate rows, read where they lie."""
+        i, shape = axis_vars(2), (self.gates.shape[1], width)
+        return self.gates.gather(shape, [None, i[0], i[1] + first], self.t.expand(shape), bounds="assume")
 
     def gate(self, values: Value, k: int) -> Value:
         """Gate k of stacked gate rows (last axis)."""
@@ -169,9 +171,9 @@ class _Body:
         p = self.extra.get("peepholes")
         return None if p is None else c * self.gate(p, k)
 
-    def lstm(self, gx: Value) -> list[Value]:
+    def lstm(self) -> list[Value]:
         h, c = self.state
-        total = gx + product_sum(h, self.r, None)
+        total = self.given(expr(0), self.gates.shape[2]) + product_sum(h, self.r, None)
         i, o, f, g = (self.gate(total, k) for k in range(4))
         i = self.act(0, _plus(i, self.peep(0, c)))
         forget = -(i - 1.0) if self.attrs.input_forget else self.act(0, _plus(f, self.peep(2, c)))
@@ -179,27 +181,29 @@ class _Body:
         o = self.act(0, _plus(o, self.peep(1, c)))
         return [o * activate(c, self.f[2]), c]
 
-    def gru(self, gx: Value) -> list[Value]:
+    def gru(self) -> list[Value]:
         (h,) = self.state
         width = self.r.shape[1]
-        upper, lower = part(self.r, 0, expr(0), width * 2), part(self.r, 0, width * 2, width * 3)
+        gx = [self.given(width * k, width) for k in range(3)]
         bias = self.extra.get("bias")
-        zr = product_sum(h, upper, None)
-        if bias is not None:
-            zr = zr + part(bias, 0, expr(0), width * 2)
-        z = self.act(0, self.gate(gx, 0) + self.gate(zr, 0))
-        reset = self.act(0, self.gate(gx, 1) + self.gate(zr, 1))
-        if self.attrs.linear_before_reset:
-            inner = product_sum(h, lower, None)
-            inner = reset * (inner if bias is None else inner + part(bias, 0, width * 2, width * 3))
+        if self.attrs.linear_before_reset:  # one product, all of which is of the same h
+            total = _plus(product_sum(h, self.r, None), bias)
+            zr, inner = part(total, 1, expr(0), width * 2), self.gate(total, 2)
         else:
-            inner = product_sum(reset * h, lower, None)
-        fresh = self.act(1, self.gate(gx, 2) + inner)
+            upper = part(self.r, 0, expr(0), width * 2)
+            zr = _plus(product_sum(h, upper, None), None if bias is None else part(bias, 0, expr(0), width * 2))
+        z = self.act(0, gx[0] + self.gate(zr, 0))
+        reset = self.act(0, gx[1] + self.gate(zr, 1))
+        if self.attrs.linear_before_reset:
+            inner = reset * inner
+        else:
+            inner = product_sum(reset * h, part(self.r, 0, width * 2, width * 3), None)
+        fresh = self.act(1, gx[2] + inner)
         return [-(z - 1.0) * fresh + z * h]
 
-    def rnn(self, gx: Value) -> list[Value]:
+    def rnn(self) -> list[Value]:
         (h,) = self.state
-        return [self.act(0, gx + product_sum(h, self.r, None))]
+        return [self.act(0, self.given(expr(0), self.gates.shape[2]) + product_sum(h, self.r, None))]
 
 
 def _plus(x: Value, y: Value | None) -> Value:

@@ -5,8 +5,8 @@
 
 A value is constant when everything below it is a const_pool input with a payload, a held input, a CONST, or an IOTA of
 known size.
-The cut is at computed values: movement of a constant stays in main, where it costs nothing, and so do its rounding to tf32 and
-the widening of integers, which tell a product how it may be multiplied. Work that has no payload
+The cut is at computed values: movement of a constant stays in main, where it costs nothing, unless a called program takes it,
+which reads memory; and so do its rounding to tf32 and the widening of integers, which tell a product how it may be multiplied. Work that has no payload
 below it (a mask from IOTA) moves only when it is expensive.
 """
 
@@ -103,14 +103,16 @@ def _constant_values(module: Module[Program], main: Program) -> dict[str, bool]:
 
 
 def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool]) -> list[str]:
-    """Computed constants that something not constant (or an output) reads, directly or through movement."""
+    """Computed constants that something not constant (or an output) reads, directly or through movement; moved ones that a
+    CALL takes."""
     wanted: dict[str, None] = {}
     work = _work(main, constant)
-    reads = [s for n in main.nodes if n.id not in constant for s in n.src]
-    for ident in [*reads, *main.outputs]:
+    reads = [(s, isinstance(n.op, CallOp)) for n in main.nodes if n.id not in constant for s in n.src]
+    for ident, is_passed in [*reads, *((o, False) for o in main.outputs)]:
         if ident not in constant:
             continue
-        while isinstance(by_id[ident].op, MOVEMENT) or _tells_a_product(by_id[ident], by_id):
+        moves = is_passed and constant[ident] and isinstance(by_id[ident].op, MOVEMENT)
+        while not moves and (isinstance(by_id[ident].op, MOVEMENT) or _tells_a_product(by_id[ident], by_id)):
             ident = by_id[ident].src[0]
         node = by_id[ident]
         if isinstance(node.op, InputOp | ConstOp | IotaOp) or not (constant[ident] or work[ident]):

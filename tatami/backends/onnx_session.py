@@ -12,8 +12,9 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import onnx
 
 from tatami.backends.onnx_api import Prepared
@@ -31,7 +32,10 @@ from tatami.backends.onnx_session_options import RunOptions, SessionOptions, not
 from tatami.backends.onnx_session_values import ModelMetadata, NodeArg, OrtValue, given, taken
 from tatami.core.diagnostic import TatamiError, diagnostic
 
+Signature: TypeAlias = tuple[tuple[str, np.dtype, tuple[int, ...]], ...]
 PROVIDERS = ("CPUExecutionProvider",)
+MAX_ACCEPTED = 256
+"""Feeds, by names, dtypes and shapes, that a session does not check again."""
 
 
 def get_available_providers() -> list[str]:
@@ -89,6 +93,7 @@ class InferenceSession:
         self._inputs = [a for a in args if a.name not in initialised]
         self._overridable = [a for a in args if a.name in initialised]
         self._outputs = [NodeArg.of(o) for o in with_shapes(model)]
+        self._accepted: set[Signature] = set()
         try:
             self._engine = self.engine(model, "cpu", self._options.intra_op_num_threads or None, folder)
         except TatamiError as error:
@@ -104,7 +109,14 @@ class InferenceSession:
         if run_options is not None:
             run_options.say_what_has_no_effect()
         wanted = self._wanted(output_names)
-        feed = self._feed(input_feed)
+        signature = _signature(input_feed)
+        feed: Mapping[str, Any] = input_feed
+        if signature is None or signature not in self._accepted:
+            feed = self._feed(input_feed)
+            if signature is not None and all(feed[n] is a for n, a in input_feed.items()):
+                if len(self._accepted) >= MAX_ACCEPTED:
+                    self._accepted.clear()
+                self._accepted.add(signature)
         try:
             results = self._engine.run(feed)
         except TatamiError as error:
@@ -184,11 +196,13 @@ class InferenceSession:
     def _wanted(self, output_names: Sequence[str] | None) -> list[int]:
         if isinstance(output_names, str):
             raise TypeError("output_names is a list of names, or None for all outputs")
+        if not output_names:
+            return list(range(len(self._outputs)))
         places = {o.name: k for k, o in enumerate(self._outputs)}
-        for name in output_names or ():
+        for name in output_names:
             if name not in places:
                 raise invalid_argument(f"Invalid output name:{name}", str(name), f"the outputs are {', '.join(places)}")
-        return [places[n] for n in output_names] if output_names else list(places.values())
+        return [places[n] for n in output_names]
 
     def _feed(self, input_feed: Mapping[str, Any]) -> dict[str, Any]:
         missing = [i.name for i in self._inputs if i.name not in input_feed and not i.is_optional]
@@ -201,6 +215,16 @@ class InferenceSession:
             if name not in self._engine.names:
                 raise not_implemented("another value of an initialiser", name, "change the model, or leave it to its own value")
         return {i.name: taken(input_feed.get(i.name), i) for i in known.values() if i.name in input_feed or i.is_optional}
+
+
+def _signature(feed: Mapping[str, Any]) -> Signature | None:
+    """Names, dtypes and shapes of a feed of arrays; None for a feed that holds anything else."""
+    found = []
+    for name, array in feed.items():
+        if type(array) is not np.ndarray:
+            return None
+        found.append((name, array.dtype, array.shape))
+    return tuple(found)
 
 
 def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[onnx.ModelProto, Path | None]:

@@ -156,7 +156,7 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_errors_have_the_names_and_words_of_onnx_runtime(wrong: Callable[[Any], Any]) -> None:
     ours, theirs = both(affine())
-    with pytest.raises(Exception) as expected:  # noqa: B017
+    with pytest.raises(Exception) as expected:
         wrong(theirs)
     with pytest.raises(TatamiError) as found:
         wrong(ours)

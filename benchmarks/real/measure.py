@@ -26,7 +26,14 @@ class Ended(Exception):
     """A process that gave no answer."""
 
 
-def measure(row: Row, path: Path, feeds: Sequence[Mapping[str, Any]], sizes: Sequence[Mapping[str, int]], rounds: int) -> Row:
+def measure(
+    row: Row,
+    path: Path,
+    feeds: Sequence[Mapping[str, Any]],
+    sizes: Sequence[Mapping[str, int]],
+    rounds: int,
+    mode: str = "cold",
+) -> Row:
     """The row with all that can be known; a refusal or a crash is part of it."""
     row.opset, row.nodes = read(path)
     with tempfile.TemporaryDirectory() as scratch:
@@ -35,11 +42,12 @@ def measure(row: Row, path: Path, feeds: Sequence[Mapping[str, Any]], sizes: Seq
         request = Request(str(path), files, tuple(sizes), rounds, _tiny(folder / "tiny.onnx"))
         variables = environment(1) | {"TATAMI_CACHE_DIR": str(folder / "cache")}
         try:
-            answer = ask("cold", request, variables)
+            answer = ask(mode, request, variables)
         except Ended as ended:
             row.crashed, row.refused = True, str(ended)
             return row
         row.refused, row.sizes, row.cold = answer.refused, answer.sizes, answer.seconds
+        row.compilations = answer.compilations
         if row.verdict == "refused":
             return row
         try:

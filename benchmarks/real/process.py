@@ -1,4 +1,4 @@
-"""One model in a process of its own: `python -m benchmarks.real.process cold|cached|theirs`, a request on stdin, JSON on stdout.
+"""One model in a process of its own: `python -m benchmarks.real.process cold|decode|cached|theirs`, a request on stdin, JSON on stdout.
 
 cold     compiles with an empty cache, runs at each size beside ONNX Runtime, times both in turns
 cached   finds the program in the cache: seconds, and resident memory that loading and one call add
@@ -68,14 +68,38 @@ class Ours:
         return list(self._session.run(None, feed))
 
 
+class Programs:
+    """How many programs were compiled or loaded since the last `count`."""
+
+    def __init__(self) -> None:
+        from tatami import api
+
+        find, self._found = api.find_program, 0
+
+        def counted(compilation: Any) -> Any:
+            self._found += 1
+            return find(compilation)
+
+        api.find_program = counted
+
+    def count(self) -> int:
+        found, self._found = self._found, 0
+        return found
+
+
 def own_error(path: str, feed: Feed, reference: Sequence[Any], optimised: Any) -> float:
     """ONNX Runtime's own error: the greater of two distances from its results without optimisations. One is that of its
     optimised session. The other is that of the same model with floats of the feed and of the weights moved by one unit in
     the last place: what the model makes of rounding, where no optimisation changes anything."""
     generator = np.random.default_rng(0)
-    other = session(_moved_weights(path, generator), optimised=False)
+    other = moved_session(path)
     moved = {n: _moved(a, generator) for n, a in feed.items()}
     return max(distance(optimised.run(None, feed), reference), distance(other.run(None, moved), reference))
+
+
+def moved_session(path: str) -> Any:
+    """The model with every float weight moved by one unit in the last place, without optimisations."""
+    return session(_moved_weights(path, np.random.default_rng(1)), optimised=False)
 
 
 def _moved(array: Any, generator: np.random.Generator) -> Any:
@@ -117,7 +141,7 @@ def _least(calls: Sequence[Callable[[], Any]], rounds: int) -> tuple[float, floa
 def cold(request: Request) -> Answer:
     from tatami.core.diagnostic import TatamiError
 
-    answer = Answer()
+    answer, programs = Answer(), Programs()
     begun = time.perf_counter()
     try:
         ours = Ours(request.path)
@@ -135,6 +159,8 @@ def cold(request: Request) -> Answer:
             answer.sizes.append(Size(sizes, refused=str(error)))
             continue
         first = time.perf_counter() - begun
+        made = programs.count()
+        answer.compilations += made if answer.sizes else 0
         reference = plain.run(None, feed)
         error_of_ours, own = distance(results, reference), own_error(request.path, feed, reference, optimised)
         seconds, theirs = _timed(ours, optimised, feed, request.rounds)
@@ -182,12 +208,16 @@ def main() -> None:
     match sys.argv[1]:
         case "cold":
             answer = cold(request)
+        case "decode":
+            from benchmarks.real.generate import decode
+
+            answer = decode(request)
         case "cached":
             answer = loaded(Ours, request)
         case "theirs":
             answer = loaded(theirs, request)
         case other:
-            raise SystemExit(f"{other}: use cold, cached or theirs")
+            raise SystemExit(f"{other}: use cold, decode, cached or theirs")
     sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
 
 

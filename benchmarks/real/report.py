@@ -14,7 +14,7 @@ of its result; for integers and words the share that differs. *own* is ONNX Runt
 greater of that of its optimised session and that of the same model with every float weight and input moved by one unit in
 the last place. A row is right when no size is off by more than {LIMIT:.0f} times *own*, or {LEAST_ERROR:.0e} where that is less. *cold* and
 *cached* are seconds of compilation with an empty cache and in a fresh process that finds the program. *new size* is the
-longest first call at a size other than the first. *ratio* is the time of ONNX Runtime's default session, called in turns, over
+longest first call at a size other than the first, with the number of programs compiled for such sizes. *ratio* is the time of ONNX Runtime's default session, called in turns, over
 ours at each size. *memory* is what loading from the cache and the first call add to the resident memory of a process, in MB,
 and beside it what ONNX Runtime's session adds."""
 
@@ -56,7 +56,7 @@ def _cells(row: Row) -> list[str]:
         f"{worst.own:.1e}",
         f"{row.cold:.1f} s",
         f"{row.cached:.2f} s",
-        f"{max(later) * 1e3:.0f} ms" if later else "",
+        (f"{max(later) * 1e3:.0f} ms" if later else "") + (f", {row.compilations} compiled" if row.compilations else ""),
         ", ".join(f"{s.ratio:.2f}" for s in known),
         memory,
     ]

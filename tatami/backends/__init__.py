@@ -5,6 +5,8 @@
     tatami.backends.explain()                                        what every graph became, and what stayed in PyTorch
 
     onnx_api          `onnx.backend.base.Backend`, offered as `tatami.onnx.backend`
+    onnx_session      a session like ONNX Runtime's, offered as `tatami.onnx.InferenceSession`; with its options, values,
+                      errors (onnx_session_*.py) and bound inputs and outputs (onnx_binding.py)
     torch_compile     the backend: AOTAutograd, options, one compiled graph per fx graph
     torch_partition   operators that stay in PyTorch: the graph cut around them
     torch_parameters  parameters packed once, and again when they change

@@ -10,6 +10,7 @@
     ports         sequences and optional values in the flat signature of a program
     arithmetic    tensors with numbers beside them, for handlers that compute
     backend       the ONNX Backend API, which stands above the compiler (tatami/backends/onnx_api.py)
+    InferenceSession, SessionOptions, …   a drop-in session; it stands there too (tatami/backends/onnx_session.py)
 
 What an ONNX value is while importing (`values.Value`): a tensor of the graph, a constant, integers that say sizes
 (Shape, Gather, Concat, … are followed as size expressions and never become tensors), or a sequence. Sizes that data
@@ -17,3 +18,32 @@ decide are read by Host steps; axes and other structure have to be known, and wh
 diagnostic names it and `example_inputs` fixes it.
 User names stay in the signature and in origins. Scores: docs/conformance.md.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_ABOVE = {
+    "onnx_session": (
+        "InferenceSession",
+        "disable_telemetry_events",
+        "enable_telemetry_events",
+        "get_all_providers",
+        "get_available_providers",
+        "get_device",
+        "set_default_logger_severity",
+    ),
+    "onnx_session_options": ("ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "RunOptions", "SessionOptions"),
+    "onnx_session_values": ("ModelMetadata", "NodeArg", "OrtValue"),
+    "onnx_session_errors": ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoSuchFile", "NotImplemented"),
+    "onnx_binding": ("IOBinding",),
+}
+"""Names of the drop-in session by the module of `tatami.backends` that has them: found when they are asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _ABOVE.items():
+        if name in names:
+            return getattr(import_module(f"tatami.backends.{module}"), name)
+    raise AttributeError(f"module 'tatami.onnx' has no attribute {name!r}")

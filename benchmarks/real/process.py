@@ -1,0 +1,225 @@
+"""One model in a process of its own: `python -m benchmarks.real.process cold|decode|cached|theirs`, a request on stdin, JSON on stdout.
+
+cold     compiles with an empty cache, runs at each size beside ONNX Runtime, times both in turns
+cached   finds the program in the cache: seconds, and resident memory that loading and one call add
+theirs   the same memory of ONNX Runtime's default session
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from benchmarks.real.errors import distance
+from benchmarks.real.record import Size
+
+BLOCK_SECONDS = 0.1
+"""Length of a block of calls; long beside a scheduler's slice, short beside a neighbour's burst."""
+Feed = Mapping[str, Any]
+
+
+class Request(msgspec.Struct, frozen=True):
+    path: str
+    feeds: tuple[str, ...]
+    """Files of numpy arrays by input name, one for each size."""
+    sizes: tuple[Mapping[str, int], ...]
+    rounds: int = 3
+    tiny: str = ""
+    """A small model that loads whatever every first model of a process loads."""
+
+
+class Answer(msgspec.Struct):
+    refused: str = ""
+    seconds: float = 0.0
+    sizes: list[Size] = []
+    resident: int = 0
+    compilations: int = 0
+
+
+def session(model: str | bytes, optimised: bool = True) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+class Ours:
+    """The model compiled, called as a session is: a list of outputs in the model's order."""
+
+    def __init__(self, path: str) -> None:
+        from tatami.onnx import InferenceSession, SessionOptions
+
+        options = SessionOptions()
+        options.intra_op_num_threads = 1
+        self._session = InferenceSession(path, options)
+
+    def __call__(self, feed: Feed) -> list[Any]:
+        return list(self._session.run(None, feed))
+
+
+class Programs:
+    """How many programs were compiled or loaded since the last `count`."""
+
+    def __init__(self) -> None:
+        from tatami import api
+
+        find, self._found = api.find_program, 0
+
+        def counted(compilation: Any) -> Any:
+            self._found += 1
+            return find(compilation)
+
+        api.find_program = counted
+
+    def count(self) -> int:
+        found, self._found = self._found, 0
+        return found
+
+
+def own_error(path: str, feed: Feed, reference: Sequence[Any], optimised: Any) -> float:
+    """ONNX Runtime's own error: the greater of two distances from its results without optimisations. One is that of its
+    optimised session. The other is that of the same model with floats of the feed and of the weights moved by one unit in
+    the last place: what the model makes of rounding, where no optimisation changes anything."""
+    generator = np.random.default_rng(0)
+    other = moved_session(path)
+    moved = {n: _moved(a, generator) for n, a in feed.items()}
+    return max(distance(optimised.run(None, feed), reference), distance(other.run(None, moved), reference))
+
+
+def moved_session(path: str) -> Any:
+    """The model with every float weight moved by one unit in the last place, without optimisations."""
+    return session(_moved_weights(path, np.random.default_rng(1)), optimised=False)
+
+
+def _moved(array: Any, generator: np.random.Generator) -> Any:
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        return array
+    away = np.where(generator.integers(0, 2, array.shape) == 0, -np.inf, np.inf).astype(array.dtype)
+    return np.where((array == 0) | ~np.isfinite(array), array, np.nextafter(array, away)).astype(array.dtype)
+
+
+def _moved_weights(path: str, generator: np.random.Generator) -> bytes:
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(path)
+    for weight in model.graph.initializer:
+        if weight.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE):
+            weight.CopyFrom(numpy_helper.from_array(_moved(numpy_helper.to_array(weight), generator), weight.name))
+    return bytes(model.SerializeToString())
+
+
+def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> tuple[float, float]:
+    """Seconds of one call of each: the least mean of a block."""
+    return _least([ours, theirs], rounds)
+
+
+def _least(calls: Sequence[Callable[[], Any]], rounds: int) -> tuple[float, float]:
+    best = [float("inf")] * len(calls)
+    for _ in range(rounds):
+        for k, call in enumerate(calls):
+            call()
+            count, begun = 0, time.perf_counter()
+            while (passed := time.perf_counter() - begun) < BLOCK_SECONDS:
+                call()
+                count += 1
+            best[k] = min(best[k], passed / max(count, 1))
+    return best[0], best[1]
+
+
+def cold(request: Request) -> Answer:
+    from tatami.core.diagnostic import TatamiError
+
+    answer, programs = Answer(), Programs()
+    begun = time.perf_counter()
+    try:
+        ours = Ours(request.path)
+    except TatamiError as error:
+        answer.refused = str(error)
+        return answer
+    answer.seconds = time.perf_counter() - begun
+    plain, optimised = session(request.path, optimised=False), session(request.path)
+    for file, sizes in zip(request.feeds, request.sizes, strict=True):
+        feed = load_feed(file)
+        begun = time.perf_counter()
+        try:
+            results = ours(feed)
+        except TatamiError as error:
+            answer.sizes.append(Size(sizes, refused=str(error)))
+            continue
+        first = time.perf_counter() - begun
+        made = programs.count()
+        answer.compilations += made if answer.sizes else 0
+        reference = plain.run(None, feed)
+        error_of_ours, own = distance(results, reference), own_error(request.path, feed, reference, optimised)
+        seconds, theirs = _timed(ours, optimised, feed, request.rounds)
+        answer.sizes.append(Size(sizes, error_of_ours, own, first, seconds, theirs))
+    return answer
+
+
+def _timed(ours: Ours, optimised: Any, feed: Feed, rounds: int) -> tuple[float, float]:
+    return in_turns(lambda: ours(feed), lambda: optimised.run(None, feed), rounds)
+
+
+def loaded(make: Callable[[str], Callable[[Feed], Any]], request: Request) -> Answer:
+    """Seconds and resident memory of loading and one call, after a small model has loaded what all models load."""
+    make(request.tiny)({"x": np.ones(4, np.float32)})
+    feed = load_feed(request.feeds[0])
+    gc.collect()
+    before, begun = resident(), time.perf_counter()
+    run = make(request.path)
+    seconds = time.perf_counter() - begun
+    run(feed)
+    gc.collect()
+    return Answer(seconds=seconds, resident=resident() - before)
+
+
+def theirs(path: str) -> Callable[[Feed], Any]:
+    made = session(path)
+    return lambda feed: made.run(None, feed)
+
+
+def resident() -> int:
+    """Resident memory of this process, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) << 10
+    raise SystemExit("this system does not tell a process's resident memory")
+
+
+def load_feed(file: str) -> dict[str, np.ndarray]:
+    with np.load(file) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def main() -> None:
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    match sys.argv[1]:
+        case "cold":
+            answer = cold(request)
+        case "decode":
+            from benchmarks.real.generate import decode
+
+            answer = decode(request)
+        case "cached":
+            answer = loaded(Ours, request)
+        case "theirs":
+            answer = loaded(theirs, request)
+        case other:
+            raise SystemExit(f"{other}: use cold, decode, cached or theirs")
+    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The pages that the records become."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from benchmarks.real.record import LEAST_ERROR, LIMIT, Record, Row
+
+HOW = f"""Each model runs in a process of its own, with one thread and an empty program cache at first. *error* is the greatest
+over outputs and sizes: the Frobenius norm of the difference from ONNX Runtime without graph optimisations, beside the norm
+of its result; for integers and words the share that differs. *own* is ONNX Runtime's own error by the same measure: the
+greater of that of its optimised session and that of the same model with every float weight and input moved by one unit in
+the last place. A row is right when no size is off by more than {LIMIT:.0f} times *own*, or {LEAST_ERROR:.0e} where that is less. *cold* and
+*cached* are seconds of compilation with an empty cache and in a fresh process that finds the program. *new size* is the
+longest first call at a size other than the first, with the number of programs compiled for such sizes. *ratio* is the time of ONNX Runtime's default session, called in turns, over
+ours at each size. *memory* is what loading from the cache and the first call add to the resident memory of a process, in MB,
+and beside it what ONNX Runtime's session adds."""
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """One line: verdicts, speed, memory."""
+    verdicts = Counter(r.verdict for r in rows)
+    words = ", ".join(f"{verdicts[v]} {v}" for v in ("right", "wrong", "refused", "crashed"))
+    ratios = {r.name: r.ratio for r in rows if r.verdict == "right" and r.ratio > 0}
+    line = f"{len(rows)} models of {len({r.kind for r in rows})} kinds: {words}."
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+        least = min(ratios, key=lambda n: ratios[n])
+        line += f" Speed beside ONNX Runtime: {mean:.2f} in the mean (geometric), least {ratios[least]:.2f} ({least})."
+    memory = {r.name: r.memory_ratio for r in rows if r.memory_ratio > 0}
+    if memory:
+        most = max(memory, key=lambda n: memory[n])
+        line += f" Memory beside ONNX Runtime's: at most {memory[most]:.2f} times ({most})."
+    return line
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    head = ["model", "kind", "opset", "nodes", "result", "error", "own", "cold", "cached", "new size", "ratio", "memory"]
+    return [_line(head), _line(["---"] * len(head)), *(_line(_cells(r)) for r in rows)]
+
+
+def _cells(row: Row) -> list[str]:
+    known = [s for s in row.sizes if not s.refused]
+    first = [row.name, row.kind, str(row.opset), str(row.nodes), row.verdict]
+    if not known:
+        return [*first, *[""] * 7]
+    worst = max(known, key=lambda s: s.error / max(s.own, LEAST_ERROR))
+    later = [s.first_call for s in known[1:]]
+    mega = 1 << 20
+    memory = f"{row.resident / mega:.0f} / {row.resident_theirs / mega:.0f}" if row.resident_theirs else ""
+    return [
+        *first,
+        f"{worst.error:.1e}",
+        f"{worst.own:.1e}",
+        f"{row.cold:.1f} s",
+        f"{row.cached:.2f} s",
+        (f"{max(later) * 1e3:.0f} ms" if later else "") + (f", {row.compilations} compiled" if row.compilations else ""),
+        ", ".join(f"{s.ratio:.2f}" for s in known),
+        memory,
+    ]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def refusals(rows: Sequence[Row]) -> list[str]:
+    """The first diagnostic of each model that is not right."""
+    out: list[str] = []
+    for row in rows:
+        said = row.refused or next((s.refused for s in row.sizes if s.refused), "")
+        if said:
+            out.append(f"- **{row.name}**: {' '.join(said.split())[:300]}")
+    return out
+
+
+def page(title: str, intro: str, record: Record, origins: Mapping[str, str]) -> str:
+    """A Markdown page. origins: what stands below the table for each origin of models, such as its licence."""
+    machine = ", ".join(f"{k} {v}" for k, v in record.machine.items())
+    lines = [f"# {title}", "", intro, "", f"**{summary(record.rows)}**", "", HOW, "", f"Machine: {machine}.", ""]
+    lines += table(record.rows)
+    said = refusals(record.rows)
+    if said:
+        lines += ["", "## What the others were told", "", *said]
+    if origins:
+        lines += ["", "## Packages", "", *(f"- {name}: {what}" for name, what in origins.items())]
+    return "\n".join(lines) + "\n"

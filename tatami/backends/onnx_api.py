@@ -23,7 +23,7 @@ from tatami.core.data_files import DataFiles
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.execution.ir import Host
 from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model
-from tatami.onnx.ports import Imported, collect, spread
+from tatami.onnx.ports import Imported, arguments_of, results_of
 
 Key: TypeAlias = tuple[object, ...]
 _OF_SIZES = frozenset(["AxisAlignmentMismatch", "AxisSizeMismatch", "BroadcastMismatch"])
@@ -51,11 +51,9 @@ class Program:
         return "extent" in self.host_steps
 
     def run(self, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-        arrays: dict[str, Any] = {}
-        for name, form in self.imported.inputs.items():
-            spread(form, inputs[name], arrays)
+        arrays, words = arguments_of(self.imported, inputs)
         results = self.function({a.tensor: arrays[a.tensor] for a in self.function.arguments})
-        return tuple(collect(form, results) for form in self.imported.outputs)
+        return results_of(self.imported, results, words)
 
 
 class Prepared(BackendRep):  # type: ignore[misc]

@@ -22,7 +22,8 @@ from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.onnx.external import external_array, refuse_external_attributes, without_external_data
 from tatami.onnx.import_node import import_nodes
 from tatami.onnx.importer import FROM_ONNX, Importer
-from tatami.onnx.ports import Absent, Form, Imported, Many, One
+from tatami.onnx.map_input import map_input
+from tatami.onnx.ports import Absent, Form, Imported, Many, Maps, One, Printed, Text
 from tatami.onnx.support import unsupported_nodes
 from tatami.onnx.values import Value
 
@@ -114,7 +115,7 @@ def import_model(
         raise fail("UnsupportedModel", "model", "none of its outputs holds a tensor", "give the model a tensor as output")
     graph = Graph(Signature(tuple(importer.inputs), tuple(ports)), dict(importer.tensors), tuple(importer.nodes))
     module = Module({"main": graph, **importer.graphs}, importer.constants, {"main": importer.origins})
-    return Imported(module, inputs, outputs, dict(fixed))
+    return Imported(module, inputs, outputs, dict(fixed), importer.vocabulary, tuple(importer.word_steps))
 
 
 def array_of(init: onnx.TensorProto, beside: DataFiles | None) -> Any:
@@ -177,6 +178,9 @@ def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols,
         return form
     kind = port.type.tensor_type
     what = port.type.WhichOneof("value")
+    if what == "map_type":
+        importer.values[port.name], pairs = map_input(importer, port)
+        return pairs
     if what in ("sequence_type", "optional_type"):
         raise fail(
             "UnsupportedModel",
@@ -185,12 +189,16 @@ def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols,
             "give it in example_inputs: a list for a sequence, None for an empty optional value",
             inputs=dump_text([port.name]).strip(),
         )
-    if what != "tensor_type" or kind.elem_type not in FROM_ONNX:
+    if what != "tensor_type" or kind.elem_type not in (*FROM_ONNX, onnx.TensorProto.STRING):
         what = what if what != "tensor_type" else onnx.TensorProto.DataType.Name(kind.elem_type)
-        raise fail("UnsupportedModel", port.name, f"an input of type {what}", "inputs are tensors of a numeric dtype")
+        raise fail("UnsupportedModel", port.name, f"an input of type {what}", "inputs are tensors of numbers or strings, or maps")
     if not kind.HasField("shape"):
         raise fail("UnsupportedModel", port.name, "an input of unknown rank", "export the model with the ranks of its inputs")
     shape = tuple(symbols.size(d, port.name, i) for i, d in enumerate(kind.shape.dim))
+    if kind.elem_type == onnx.TensorProto.STRING:
+        importer.values[port.name] = value = _add_port(importer, port.name, DType.i64, shape)
+        value.text = frozenset([port.name])
+        return Text(port.name)
     value = _add_port(importer, port.name, FROM_ONNX[kind.elem_type], shape)
     if len(shape) == 1 and shape[0] == 0:
         value.array = np.zeros(0, numpy_dtype(value_dtype(value)))  # nothing about it is unknown
@@ -236,11 +244,15 @@ def _output(importer: Importer, name: str, value: Value, ports: list[Output]) ->
         return Absent()
     if value.items is not None:
         return Many(tuple(_output(importer, f"{name}.{i}", item, ports) for i, item in enumerate(value.items)))
+    if value.pairs is not None:
+        raise fail("UnsupportedModel", name, "an output that is the map that went in", "take it from the input")
     kind = importer.tensors[importer.data(value)]
     while name in {p.tensor for p in ports}:
         name += "_"
     ports.append(Output(_named(importer, name, value, ports), kind.dtype, kind.shape))
-    return One(name)
+    if value.keys is not None:
+        return Maps(name, value.keys)
+    return Printed(name) if value.printed else Text(name) if value.text is not None else One(name)
 
 
 def _named(importer: Importer, name: str, value: Value, ports: list[Output]) -> str:

@@ -26,7 +26,10 @@ def _constant(m: Importer, n: OnnxNode) -> list[Value]:
             return [Value(array=np.array(n.attrs[name], dtype))]
     if "value" in n.attrs:
         return [Value(array=np.asarray(n.attrs["value"]))]
-    raise fail("UnsupportedModel", m.site, f"a Constant of kind {', '.join(n.attrs) or 'none'}", "use a numeric tensor")
+    for name in ("value_string", "value_strings"):
+        if name in n.attrs:
+            return [Value(array=np.array(n.attrs[name], object))]
+    raise fail("UnsupportedModel", m.site, f"a Constant of kind {', '.join(n.attrs) or 'none'}", "use a dense tensor")
 
 
 def _shape(m: Importer, n: OnnxNode) -> list[Value]:

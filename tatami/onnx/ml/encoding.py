@@ -8,7 +8,7 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import expr
+from tatami.core.expr import product
 from tatami.core.tensor import numpy_dtype
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
@@ -22,12 +22,11 @@ DENSE = 4096
 
 
 def feature_extractor(m: Importer, n: OnnxNode) -> list[Value]:
-    """Chosen elements of the last axis; rank 1 becomes one row."""
+    """Chosen elements of the last axis, by an index of any rank; rank 1 becomes one row."""
     x, index = m.operands(n)
     if len(m.shape(x)) == 1:
         x = m.one("unsqueeze", [x], {"axes": (0,)})
-    (count,) = m.shape(index)[-1:] or (expr(1),)
-    index = m.one("reshape", [index], {"shape": (count,)})
+    index = m.one("reshape", [index], {"shape": (product(m.shape(index)),)})
     return [m.result(m.one("take", [x, index], {"axis": len(m.shape(x)) - 1}))]
 
 

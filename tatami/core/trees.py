@@ -1,9 +1,9 @@
 """Ensembles of decision trees as tables, and their meaning in numpy.
 
-Every node asks one thing: is the feature at most the split? (`onnx/ml/forest.py` brings the other comparisons to this one.)
-A row of `nodes` is
+Every node asks one thing: is the feature, or its negative, at most the split? NaN is not. (`onnx/ml/forest.py` brings the other
+comparisons to this one.) A row of `nodes` is
 
-    fp32:  the split's bits | feature, negative where NaN goes the way of "yes" | next of "no" | next of "yes"
+    fp32:  the split's bits | 2 * feature, and 1 more for its negative | next of "no" | next of "yes"
     fp64:  the split's bits (two columns) | the same three | unused
 
 all i32, so that a step reads one place. A leaf leads to itself both ways; its first column is its row of `values`, which is
@@ -27,13 +27,21 @@ HOW = ("sum", "min", "max")
 def node_table(
     splits: np.ndarray, features: np.ndarray, is_nan_yes: np.ndarray, no: np.ndarray, yes: np.ndarray, leaf_row: np.ndarray
 ) -> np.ndarray:
-    """The table of nodes from its columns. `splits` has the dtype of x; `leaf_row` is -1 for inner nodes."""
+    """The table of nodes that ask `feature <= split`. `splits` has the dtype of x; `leaf_row` is -1 for inner nodes.
+
+    Where NaN has to go the way of "yes", the node asks whether the negative is at most that of the number after the split
+    (`x > split`), with its branches exchanged.
+    """
+    after = np.nextafter(splits, splits.dtype.type(np.inf))
+    negated = np.where(np.isnan(splits), np.inf, np.where(splits == np.inf, np.nan, -after)).astype(splits.dtype)
+    splits = np.where(is_nan_yes, negated, splits)
+    no, yes = np.where(is_nan_yes, yes, no), np.where(is_nan_yes, no, yes)
     words = splits.dtype.itemsize // 4
     table = np.zeros((len(splits), 4 if words == 1 else 6), np.int32)
     table[:, :words] = np.ascontiguousarray(splits).view(np.int32).reshape(-1, words)
     table[leaf_row >= 0, :words] = 0
     table[:, 0] = np.where(leaf_row >= 0, leaf_row, table[:, 0])
-    table[:, words] = np.where(is_nan_yes, features | np.int64(-(2**31)), features).astype(np.int32)
+    table[:, words] = 2 * features + is_nan_yes
     table[:, words + 1], table[:, words + 2] = no, yes
     return table
 
@@ -54,8 +62,8 @@ def walk_trees(
     for root in roots if len(x) else ():
         at = np.full(len(x), root, np.int64)
         while True:
-            v = x[rows, word[at] & 0x7FFFFFFF]
-            to = np.where((v <= splits[at]) | (np.isnan(v) & (word[at] < 0)), yes[at], no[at])
+            v = x[rows, word[at] // 2]
+            to = np.where(np.where(word[at] % 2, -v, v) <= splits[at], yes[at], no[at])
             if (to == at).all():
                 break
             at = to

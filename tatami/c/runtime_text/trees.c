@@ -10,10 +10,11 @@
 #include "tatami.h"
 
 enum { ROWS = 256, WAYS = 16, BLOCK_BYTES = 1 << 18, T_FP64 = 12, SUM = 0, MIN = 1, MAX = 2 };
+#define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
 
-typedef struct { float split; int32_t feature, next[2]; } __attribute__((may_alias)) node_f32;
-typedef struct { double split; int32_t feature, next[2], unused; } __attribute__((may_alias)) node_f64;
+typedef struct { float split; uint32_t word, next[2]; } __attribute__((may_alias)) node_f32;
+typedef struct { double split; uint32_t word, next[2], unused; } __attribute__((may_alias)) node_f64;
 
 /* The least block of trees from `first` on that fills BLOCK_BYTES; roots rise. */
 static int64_t block_end(const int32_t* roots, int64_t trees, int64_t first, int64_t node_bytes) {
@@ -23,25 +24,36 @@ static int64_t block_end(const int32_t* roots, int64_t trees, int64_t first, int
 }
 
 #define TREES(NAME, REAL, NODE)                                                                                             \
-  /* at[k]: in, the root of walk k; out, the leaf's row of `values`. Walk k reads feature f at x[f * stride + k * apart]. */ \
+  /* at[k]: in, the root of walk k; out, the leaf's row of `values`. Walk k reads word w at x[w * stride + k * apart]. */   \
   INLINE void walk_##NAME(const NODE* restrict nodes, int32_t* restrict at, const REAL* restrict x, int64_t stride,         \
                           int64_t apart) {                                                                                  \
-    for (int32_t moved = 1; moved;) {                                                                                       \
+    uint32_t here[WAYS], moved = 1;                                                                                         \
+    UNROLL for (int64_t k = 0; k < WAYS; ++k) here[k] = (uint32_t)at[k];                                                    \
+    while (moved) {                                                                                                         \
       moved = 0;                                                                                                            \
-      for (int64_t k = 0; k < WAYS; ++k) {                                                                                  \
-        const NODE* const n = nodes + at[k];                                                                                \
-        const REAL v = x[(n->feature & INT32_MAX) * stride + k * apart];                                                    \
-        const int32_t to = n->next[(v <= n->split) | ((v != v) & (n->feature < 0))];                                        \
-        moved |= to ^ at[k];                                                                                                \
-        at[k] = to;                                                                                                         \
+      UNROLL for (int64_t k = 0; k < WAYS; ++k) {                                                                           \
+        const NODE* const n = nodes + here[k];                                                                              \
+        const uint32_t to = n->next[x[n->word * stride + k * apart] <= n->split];                                           \
+        moved |= to ^ here[k];                                                                                              \
+        here[k] = to;                                                                                                       \
       }                                                                                                                     \
     }                                                                                                                       \
-    for (int64_t k = 0; k < WAYS; ++k) memcpy(at + k, nodes + at[k], 4);                                                    \
+    UNROLL for (int64_t k = 0; k < WAYS; ++k) memcpy(at + k, nodes + here[k], 4);                                           \
   }                                                                                                                         \
   INLINE void add_##NAME(REAL* restrict y, const REAL* restrict values, int64_t width, int64_t how) {                       \
     if (how == SUM) for (int64_t j = 0; j < width; ++j) y[j] += values[j];                                                  \
     else if (how == MIN) for (int64_t j = 0; j < width; ++j) y[j] = values[j] < y[j] ? values[j] : y[j];                    \
     else for (int64_t j = 0; j < width; ++j) y[j] = values[j] > y[j] ? values[j] : y[j];                                    \
+  }                                                                                                                         \
+  /* Feature f of each of WAYS rows, then its negative, at 2 * f * ways; the last row stands for those there are not. */     \
+  INLINE void turn_##NAME(REAL* restrict to, const REAL* restrict x, int64_t rows, int64_t features, int64_t ways) {        \
+    for (int64_t k = 0; k < ways; ++k) {                                                                                    \
+      const REAL* const row = x + (k < rows ? k : rows - 1) * features;                                                     \
+      for (int64_t f = 0; f < features; ++f) {                                                                              \
+        to[2 * f * ways + k] = row[f];                                                                                      \
+        to[(2 * f + 1) * ways + k] = -row[f];                                                                               \
+      }                                                                                                                     \
+    }                                                                                                                       \
   }                                                                                                                         \
   static int trees_##NAME(void* const* buffers, int64_t rows, int64_t features, int64_t trees, int64_t width,               \
                           int64_t outputs, int64_t how, int64_t first) {                                                    \
@@ -54,33 +66,34 @@ static int64_t block_end(const int32_t* roots, int64_t trees, int64_t first, int
     const REAL start = how == SUM ? 0 : how == MIN ? (REAL)__builtin_inf() : -(REAL)__builtin_inf();                        \
     int32_t at[WAYS];                                                                                                       \
     for (int64_t i = 0; i < count * outputs; ++i) y[i] = start;                                                             \
-    const int64_t wide = count * 2 <= WAYS ? 0 : count; /* rows that walk WAYS at a time */                                 \
+    const int64_t wide = count * 2 <= WAYS ? 0 : (count + WAYS - 1) / WAYS * WAYS, line = 2 * features;                     \
     const size_t mark = tatami_mark();                                                                                      \
-    REAL* const turned = tatami_scratch((wide + WAYS - 1) / WAYS * WAYS * features * (int64_t)sizeof(REAL));                \
+    REAL* const turned = tatami_scratch((wide ? wide : 1) * line * (int64_t)sizeof(REAL));                                  \
     if (!turned) { tatami_release(mark); return TATAMI_OUT_OF_MEMORY; }                                                     \
-    for (int64_t r = 0; r < wide; r += WAYS)                                                                                \
-      for (int64_t k = 0; k < WAYS; ++k) {                                                                                  \
-        const REAL* const row = x + (r + k < count ? r + k : count - 1) * features;                                         \
-        for (int64_t f = 0; f < features; ++f) turned[r * features + f * WAYS + k] = row[f];                                \
-      }                                                                                                                     \
+    for (int64_t r = 0; r < wide; r += WAYS) turn_##NAME(turned + r * line, x + r * features, count - r, features, WAYS);   \
     for (int64_t b = 0; wide && b < trees;) {                                                                               \
       const int64_t end = block_end(roots, trees, b, sizeof(NODE));                                                         \
       for (int64_t r = 0; r < wide; r += WAYS)                                                                              \
         for (int64_t t = b; t < end; ++t) {                                                                                 \
           for (int64_t k = 0; k < WAYS; ++k) at[k] = roots[t];                                                              \
-          walk_##NAME(nodes, at, turned + r * features, WAYS, 1);                                                           \
-          for (int64_t k = 0; k < WAYS && r + k < count; ++k)                                                               \
-            add_##NAME(y + (r + k) * outputs + targets[at[k]], values + at[k] * width, width, how);                         \
+          walk_##NAME(nodes, at, turned + r * line, WAYS, 1);                                                               \
+          if (width == 1 && outputs == 1 && how == SUM && r + WAYS <= count)                                                \
+            for (int64_t k = 0; k < WAYS; ++k) y[r + k] += values[at[k]];                                                   \
+          else                                                                                                              \
+            for (int64_t k = 0; k < WAYS && r + k < count; ++k)                                                             \
+              add_##NAME(y + (r + k) * outputs + targets[at[k]], values + at[k] * width, width, how);                       \
         }                                                                                                                   \
       b = end;                                                                                                              \
     }                                                                                                                       \
-    for (int64_t r = 0; r < (wide ? 0 : count); ++r)                                                                        \
+    for (int64_t r = 0; r < (wide ? 0 : count); ++r) {                                                                      \
+      turn_##NAME(turned, x + r * features, 1, features, 1);                                                                \
       for (int64_t t = 0; t < trees; t += WAYS) {                                                                           \
         for (int64_t k = 0; k < WAYS; ++k) at[k] = roots[t + k < trees ? t + k : trees - 1];                                \
-        walk_##NAME(nodes, at, x + r * features, 1, 0);                                                                     \
+        walk_##NAME(nodes, at, turned, 1, 0);                                                                               \
         for (int64_t k = 0; k < WAYS && t + k < trees; ++k)                                                                 \
           add_##NAME(y + r * outputs + targets[at[k]], values + at[k] * width, width, how);                                 \
       }                                                                                                                     \
+    }                                                                                                                       \
     tatami_release(mark);                                                                                                   \
     return TATAMI_OK;                                                                                                       \
   }

@@ -67,8 +67,11 @@ class Source(Protocol):
     ) -> ImportedModel: ...
     def decisive(self, error: TatamiError) -> set[str]: ...
     def may_serve_some_size(self, error: TatamiError) -> bool: ...
-    def spread(self, form: Any, value: Any, into: dict[str, Any], /) -> None: ...
-    def collect(self, form: Any, results: Mapping[str, Any], /) -> Any: ...
+    def arguments_of(self, imported: Any, inputs: Mapping[str, Any], /) -> tuple[dict[str, Any], Any]:
+        """The arrays of the program by port, and what the results need of this call."""
+
+    def results_of(self, imported: Any, results: Mapping[str, Any], call: Any, /) -> tuple[Any, ...]:
+        """The outputs in the model's order."""
 
 
 @dataclass
@@ -95,13 +98,10 @@ class Program:
 
     def run(self, source: Source, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The outputs by the model's names, in the model's order."""
-        arrays: dict[str, Any] = {}
-        for name, form in self.imported.inputs.items():
-            source.spread(form, inputs[name], arrays)
+        arrays, call = source.arguments_of(self.imported, inputs)
         results = self.function({a.tensor: arrays[a.tensor] for a in self.function.arguments}, out=out)
         self.calls += 1
-        made = [source.collect(form, results) for form in self.imported.outputs]
-        return dict(zip(source.outputs, made, strict=True))
+        return dict(zip(source.outputs, source.results_of(self.imported, results, call), strict=True))
 
 
 @dataclass(frozen=True)

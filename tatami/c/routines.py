@@ -14,7 +14,7 @@ from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt, UserRoutine
 
 def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
     """File name -> unit of every routine that the kernels call, each once: generated ones (micro-kernels, packs), a
-    user's own, and the fixed text of the others (sort, topk). A micro-kernel whose rows all calls say has the panels for them
+    user's own, and the fixed text of the others (sort, topk, trees). A micro-kernel whose rows all calls say has the panels for them
     only."""
     called: dict[str, set[tuple[int, ...]]] = {}
     users: dict[str, UserRoutine] = {}
@@ -44,5 +44,6 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
         elif (unit := tile_unit(name) or routine_unit(name)) is not None:
             units[f"{name}.c"] = unit
         else:
-            units["routines.c"] = Unit((files("tatami.c.runtime_text") / "routines.c").read_text(encoding="utf-8"))
+            file = "trees.c" if name == "tatami_tree_ensemble" else "routines.c"
+            units[file] = Unit((files("tatami.c.runtime_text") / file).read_text(encoding="utf-8"))
     return units

@@ -26,6 +26,7 @@ from tatami.frontend.ops_kernel_body import KERNEL_BODY
 from tatami.frontend.ops_movement import MOVEMENT
 from tatami.frontend.ops_recurrent import RECURRENT
 from tatami.frontend.ops_reduction import REDUCTION
+from tatami.frontend.ops_trees import TREES
 
 _MOVES = frozenset([
     "identity", "contiguous", "where", "cast", "bitcast", "reshape", "permute", "expand", "unsqueeze", "squeeze", "flatten",
@@ -55,7 +56,7 @@ def _without_small(op: Operation) -> Operation:
 
 OPS: dict[str, Operation] = {
     op.name: op if op.name in _MOVES else _without_small(op)
-    for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, KERNEL, KERNEL_BODY, CONTROL)
+    for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, TREES, KERNEL, KERNEL_BODY, CONTROL)
     for op in family
 }
 

@@ -31,9 +31,19 @@ from tatami.frontend.run_movement import MOVEMENT
 from tatami.frontend.run_recurrent import RECURRENT
 from tatami.frontend.run_reduction import REDUCTION
 from tatami.frontend.run_scope import Scope
+from tatami.frontend.run_trees import TREES
 
 Meaning: TypeAlias = Callable[[Scope, Any], "Array | tuple[Array, ...]"]
-MEANING: dict[str, Meaning] = {**ELEMENTWISE, **MOVEMENT, **CONTRACTION, **REDUCTION, **INDEXING, **RECURRENT, **KERNEL}
+MEANING: dict[str, Meaning] = {
+    **ELEMENTWISE,
+    **MOVEMENT,
+    **CONTRACTION,
+    **REDUCTION,
+    **INDEXING,
+    **RECURRENT,
+    **TREES,
+    **KERNEL,
+}
 Observe: TypeAlias = Callable[[str, str, Array], None]
 
 

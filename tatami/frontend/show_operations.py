@@ -19,6 +19,7 @@ from tatami.frontend.ops_kernel_body import KERNEL_BODY
 from tatami.frontend.ops_movement import MOVEMENT
 from tatami.frontend.ops_recurrent import RECURRENT
 from tatami.frontend.ops_reduction import REDUCTION
+from tatami.frontend.ops_trees import TREES
 from tatami.frontend.spellings import spelling
 
 FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
@@ -28,6 +29,7 @@ FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
     ("Reductions, norms, pools", REDUCTION),
     ("Creation, indexing, sorting", INDEXING),
     ("Recurrent layers", RECURRENT),
+    ("Trees", TREES),
     ("Custom kernels", (*KERNEL, *KERNEL_BODY)),
     ("Other graphs", CONTROL),
 )

@@ -1,7 +1,7 @@
-"""Opaque Regions: one call of a routine of the runtime text (c/runtime_text/routines.c).
+"""Opaque Regions: one call of a routine of the runtime text (c/runtime_text: routines.c, trees.c).
 
-A routine is ``int tatami_<name>(void* const* buffers, const int64_t* integers)`` for one line along its axis, so that threads
-share the lines. The buffers are the Region's inputs and outputs, row-major. The integers are: for every buffer its dtype
+A routine is ``int tatami_<name>(void* const* buffers, const int64_t* integers)`` for one line along its axis, or for one block
+of rows that walk through trees, so that threads share the lines. The buffers are the Region's inputs and outputs, row-major. The integers are: for every buffer its dtype
 code, its rank and its extents; then the attributes in the order of their names, and the number of the line.
 """
 
@@ -14,18 +14,20 @@ import msgspec
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, expr, product, var
+from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, expr, product, var
 from tatami.core.kernel_body import Ranks, bound_text, counters_in
 from tatami.core.scalar import Scalar
+from tatami.core.trees import ROWS
 from tatami.loop.grain import grain
 from tatami.loop.ir import Body, BufferParam, Call, Integer, Parallel, Pointer, UserRoutine
-from tatami.region.ir import Param, Region, Target
+from tatami.region.ir import Opaque, Param, Region, Target
 from tatami.region.walk import routine_operands
 
 DTYPE_CODE: dict[DType, int] = {d: i for i, d in enumerate(DType)}
 ATTRIBUTES: dict[str, tuple[tuple[str, int], ...]] = {
     "sort": (("axis", -1), ("descending", 0)),
     "topk": (("axis", -1), ("largest", 1)),
+    "tree_ensemble": (("how", 0),),
 }
 """The routines there are, with their attributes and defaults."""
 GRAIN_ORDER = 1 << 11
@@ -51,11 +53,18 @@ def lower_opaque(region: Region) -> Body:
         integers += [expr(DTYPE_CODE[port.memref.dtype]), expr(len(port.memref.shape)), *port.memref.shape]
     for name, default in ATTRIBUTES[opaque.routine]:
         integers.append(expr(_number(opaque.attrs.get(name, default))))
-    shape, axis = region.inputs[0].memref.shape, integers[-2].as_int() or 0
     line = Call(f"tatami_{opaque.routine}", (*pointers, *(Integer(i) for i in (*integers, var("line")))), routine=True)
+    lines, least = _lines(_ports(region)[0].memref.shape, opaque)
+    return Body((Parallel("line", lines, least, (line,)),), about=f"routine {opaque.routine}")
+
+
+def _lines(shape: Shape, opaque: Opaque) -> tuple[Expr, Expr]:
+    """The calls that a routine of a first operand of this shape takes, and how many of them a thread takes at least."""
+    if opaque.routine == "tree_ensemble":
+        return ceildiv(shape[0], ROWS), ONE
+    axis = _number(opaque.attrs.get("axis", -1))
     length = shape[axis] if shape else ONE
-    lines = product(s for k, s in enumerate(shape) if k != axis % len(shape))
-    return Body((Parallel("line", lines, grain(GRAIN_ORDER, length), (line,)),), about=f"routine {opaque.routine}")
+    return product(s for k, s in enumerate(shape) if k != axis % len(shape)), grain(GRAIN_ORDER, length)
 
 
 def _ports(region: Region) -> list[Param | Target]:

@@ -14,7 +14,7 @@ from tatami.core.numerics import cast
 from tatami.frontend.run import run_operation
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.values import Value
+from tatami.onnx.values import Value, is_text_array
 
 SMALL = 1024
 """Elements of an operand or result: larger constants are left to the setup program."""
@@ -29,7 +29,7 @@ def fold(m: Importer, n: OnnxNode, handler: Callable[[Importer, OnnxNode], list[
     for name in n.inputs:
         if name:
             array = m.known(m.value(name))
-            if array is None or array.size > SMALL:
+            if array is None or array.size > SMALL or is_text_array(array):
                 return None
             known[name] = Value(array=array)
     scratch = Importer(m.opset, m.functions, values=known, site=m.site, beside=m.beside)
@@ -40,7 +40,7 @@ def fold(m: Importer, n: OnnxNode, handler: Callable[[Importer, OnnxNode], list[
 
 
 def _is_small(scratch: Importer, results: list[Value]) -> bool:
-    if any(not v.is_tensor for v in results):
+    if any(not v.is_tensor or v.is_text or v.keys is not None for v in results):
         return False
     for kind in scratch.tensors.values():
         total = 1

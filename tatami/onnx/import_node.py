@@ -21,6 +21,7 @@ from tatami.onnx.preconditions import check_operands
 from tatami.onnx.registry import CONTROL, handler_of
 from tatami.onnx.schemas import DEFAULT
 from tatami.onnx.support import schema_of, unsupported_words
+from tatami.onnx.text_rules import text_results
 from tatami.onnx.values import Value
 
 MAX_DEPTH = 30
@@ -41,7 +42,7 @@ def import_node(m: Importer, proto: onnx.NodeProto, position: int) -> None:
     for name, value in zip(node.outputs, results, strict=False):
         if name:
             _with_dtype(m, node, value)
-            value.ports = value.ports or ports
+            value.ports = value.ports or (frozenset() if value.is_text else ports)
             m.values[name] = value
 
 
@@ -83,12 +84,17 @@ def _results(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
     if own is not None:
         return expand(m, node, proto, own)
     if node.domain in ("", "ai.onnx") and node.op in CONTROL:
+        if any(m.value(i).is_text for i in node.inputs if i):
+            raise fail("UnsupportedModel", m.site, f"{node.op} over strings", "move what computes with strings out of it")
         return CONTROL[node.op](m, node)
     handler = handler_of(node.domain, node.op)
     if handler is not None:
         if node.domain in DEFAULT:
             node = modern(m, node)
             check_operands(m, node)
+        words = text_results(m, node, handler)
+        if words is not None:
+            return words
         folded = fold(m, node, handler)
         results = folded if folded is not None else handler(m, node)
         if results is not None:

@@ -23,7 +23,11 @@ from tatami.frontend.ops import OPS
 from tatami.onnx.definitions import Stored
 from tatami.onnx.node import OnnxNode as OnnxNode
 from tatami.onnx.tensors import array_of
-from tatami.onnx.values import Strung, Value
+from tatami.onnx.values import Strung, Value, is_text_array
+from tatami.onnx.words import Joined, Table
+
+MODEL_WORDS: frozenset[str] = frozenset([""])
+"""Where the words of the model's own constants come from."""
 
 FROM_ONNX: dict[int, DType] = {
     onnx.TensorProto.BOOL: DType.bool,
@@ -80,6 +84,10 @@ class Importer:
     """Functions that are being expanded."""
     constants: dict[str, Tensor] = field(default_factory=dict)
     graphs: dict[str, Graph] = field(default_factory=dict)
+    vocabulary: dict[str, int] = field(default_factory=dict)
+    """The code of each word that the model itself holds (words.py)."""
+    word_steps: list[Table | Joined] = field(default_factory=list)
+    """What is made of the words of a call before the program runs, in order."""
     values: dict[str, Value] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     tensors: dict[str, TensorType] = field(default_factory=dict)
@@ -136,6 +144,8 @@ class Importer:
 
     def captured(self, value: Value) -> Value:
         """A value of the parent graph as a value of this one."""
+        if value.is_text or value.keys is not None or value.pairs is not None:
+            self.refuse_words_inside()
         if value.array is not None or value.sizes is not None:
             return Value(array=value.array, sizes=value.sizes, rank=value.rank, dtype=value.dtype)
         if value.strung is not None:
@@ -162,12 +172,15 @@ class Importer:
             raise fail(
                 "UnsupportedModel",
                 self.site,
-                "a sequence or an empty optional value where a tensor is needed",
+                "a sequence, a map or an empty optional value where a tensor is needed",
                 "use tensors for what goes in and out of the model and of its loops",
             )
         if not value.tensor:
             if value.array is not None:
-                value.tensor = self.add_constant(value.array)
+                if is_text_array(value.array):
+                    self.refuse_words_inside()
+                    value.text = value.text or MODEL_WORDS
+                value.tensor = self.add_constant(self.coded(value.array))
                 value.type = self.tensors[value.tensor]
             elif value.sizes is not None:
                 value.tensor = self._sizes_tensor(value)
@@ -175,6 +188,25 @@ class Importer:
             else:
                 raise AssertionError("a value is a tensor, a constant or sizes")
         return value.tensor
+
+    def coded(self, array: np.ndarray) -> np.ndarray:
+        """A constant as the program holds it: words by their codes, which are the model's from now on."""
+        if not is_text_array(array):
+            return array
+        codes = [self.vocabulary.setdefault(str(w), len(self.vocabulary)) for w in array.flat]
+        return np.array(codes, np.int64).reshape(array.shape)
+
+    def refuse_words_inside(self) -> None:
+        """Raises UnsupportedModel for strings in a branch or the body of a loop, where nothing says that they are codes."""
+        if self.name:
+            why = "strings in a branch or in the body of a loop"
+            raise fail("UnsupportedModel", self.site, why, "move what computes with strings out of it")
+
+    def words(self, tensor: str, sources: frozenset[str] = MODEL_WORDS) -> Value:
+        """A tensor of codes as a value of strings; `sources`: where its words come from (values.py)."""
+        value = self.result(tensor)
+        value.text = sources
+        return value
 
     def type_of(self, value: Value) -> TensorType:
         if value.type is None:

@@ -22,7 +22,8 @@ from tatami.frontend.operation import is_legal_symbol
 from tatami.onnx.declared import declared
 from tatami.onnx.import_node import import_nodes
 from tatami.onnx.importer import FROM_ONNX, Importer
-from tatami.onnx.ports import Absent, Form, Imported, InOne, Many, One
+from tatami.onnx.map_input import map_input
+from tatami.onnx.ports import Absent, Form, Imported, InOne, Many, Maps, One, Pairs, Printed, Text
 from tatami.onnx.repair import Repaired, repaired
 from tatami.onnx.support import unsupported_nodes
 from tatami.onnx.tensors import array_of
@@ -64,10 +65,10 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: Da
     examples = example_inputs if isinstance(example_inputs, Mapping) else {}
     if not examples:
         try:
-            return import_model(model, {}, beside=beside, reads_sizes=True).module
+            return _flat(import_model(model, {}, beside=beside, reads_sizes=True))
         except TatamiError as first:  # the fault of the attempt that goes furthest is the one that is told
             try:
-                return import_model(model, {}, beside=beside).module
+                return _flat(import_model(model, {}, beside=beside))
             except TatamiError as second:
                 raise (second if decisive_inputs(second) else first) from None
     fixed: dict[str, Any] = {}
@@ -79,6 +80,17 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: Da
             if not more or not more <= set(examples):
                 raise
             fixed |= {name: examples[name] for name in more}
+
+
+def _flat(imported: Imported) -> Module[Graph]:
+    """The module, where arrays go in and out as they are. Raises UnsupportedModel for words and maps, with the detail
+    `forms`: they become arrays at each call (ports.py), which a module alone does not say."""
+    for name, form in (*imported.inputs.items(), *((f"output {k}", f) for k, f in enumerate(imported.outputs))):
+        if isinstance(form, Text | Printed | Pairs | Maps):
+            why = "strings and maps become numbers at each call, which a document does not hold"
+            how = "call it by tt.compile(model)(...) or tatami.onnx.InferenceSession"
+            raise fail("UnsupportedModel", name, why, how, forms="1")
+    return imported.module
 
 
 def decisive_inputs(error: TatamiError) -> set[str]:
@@ -122,7 +134,7 @@ def import_model(
     signature = Signature(tuple(importer.inputs), tuple(ports), tuple(importer.equations))
     main = Graph(signature, dict(importer.tensors), tuple(importer.nodes))
     module = Module({"main": main, **importer.graphs}, importer.constants, {"main": importer.origins}, door.warnings)
-    return Imported(module, inputs, outputs, dict(fixed))
+    return Imported(module, inputs, outputs, dict(fixed), importer.vocabulary, tuple(importer.word_steps))
 
 
 class _Symbols:
@@ -185,6 +197,9 @@ def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols,
         return form
     kind = port.type.tensor_type
     what = port.type.WhichOneof("value")
+    if what == "map_type":
+        importer.values[port.name], pairs = map_input(importer, port)
+        return pairs
     if what in ("sequence_type", "optional_type"):
         raise fail(
             "UnsupportedModel",
@@ -193,13 +208,19 @@ def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols,
             "give it in example_inputs: a list for a sequence, None for an empty optional value",
             inputs=dump_text([port.name]).strip(),
         )
-    if what != "tensor_type" or kind.elem_type not in FROM_ONNX:
+    if what != "tensor_type" or kind.elem_type not in (*FROM_ONNX, onnx.TensorProto.STRING):
         codes = {v: k for k, v in onnx.TensorProto.DataType.items()}
         what = what if what != "tensor_type" else codes.get(kind.elem_type, str(kind.elem_type))
-        raise fail("UnsupportedModel", port.name, f"an input of type {what}", "inputs are tensors of a numeric dtype")
+        raise fail(
+            "UnsupportedModel", port.name, f"an input of type {what}", "inputs are tensors of numbers or strings, or maps"
+        )
     if not kind.HasField("shape"):
         raise fail("UnsupportedModel", port.name, "an input of unknown rank", "export the model with the ranks of its inputs")
     shape = tuple(symbols.size(d, port.name, i) for i, d in enumerate(kind.shape.dim))
+    if kind.elem_type == onnx.TensorProto.STRING:
+        importer.values[port.name] = value = _add_port(importer, port.name, DType.i64, shape)
+        value.text = frozenset([port.name])
+        return Text(port.name)
     value = _add_port(importer, port.name, FROM_ONNX[kind.elem_type], shape)
     if len(shape) == 1 and shape[0] == 0:
         value.array = np.zeros(0, numpy_dtype(value_dtype(value)))  # nothing about it is unknown
@@ -249,7 +270,12 @@ def _output(importer: Importer, name: str, value: Value, ports: list[Output]) ->
         s = value.strung
         whole = _port(importer, name, importer.result(s.tensor), ports)
         return InOne(whole, s.axis, _port(importer, f"{name}.lengths", importer.result(s.lengths), ports) if s.lengths else "")
-    return One(_port(importer, name, value, ports))
+    if value.pairs is not None:
+        raise fail("UnsupportedModel", name, "an output that is the map that went in", "take it from the input")
+    made = _port(importer, name, value, ports)
+    if value.keys is not None:
+        return Maps(made, value.keys)
+    return Printed(made) if value.printed else Text(made) if value.text is not None else One(made)
 
 
 def _port(importer: Importer, name: str, value: Value, ports: list[Output]) -> str:

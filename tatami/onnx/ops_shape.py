@@ -27,7 +27,10 @@ def _constant(m: Importer, n: OnnxNode) -> list[Value]:
     for name in ("value", "sparse_value"):
         if name in n.attrs:
             return [Value(array=np.asarray(n.attrs[name]))]
-    raise fail("UnsupportedModel", m.site, f"a Constant of kind {', '.join(n.attrs) or 'none'}", "use a numeric tensor")
+    for name in ("value_string", "value_strings"):
+        if name in n.attrs:
+            return [Value(array=np.array(n.attrs[name], object))]
+    raise fail("UnsupportedModel", m.site, f"a Constant of kind {', '.join(n.attrs) or 'none'}", "use a tensor")
 
 
 def _shape(m: Importer, n: OnnxNode) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Operators on words that are numbers already: counts of n-grams."""
+"""Counts of n-grams, of numbers or of words."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from tatami.frontend.graph_tensor import slice_bounds
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import unsupported
+from tatami.onnx.ops_strings import words_of
 from tatami.onnx.values import Value
 
 
 def _tf_idf(m: Importer, n: OnnxNode) -> list[Value]:
     """How often each n-gram of the pool stands in a row, words next to each other or up to `max_skip_count` apart; each
     count, or whether there is one, in its column times its weight."""
-    if n.attr("pool_strings"):
-        raise unsupported(m, "TfIdfVectorizer of strings", "number the words before the model")
-    x = Num(m, m.operand(n, 0)).cast(DType.i64)
+    words = m.value(n.inputs[0])
+    if words.is_text != bool(n.attr("pool_strings")):
+        raise fail(
+            "InvalidAttribute", m.site, "a pool of strings for numbers, or of numbers for strings", "give the other pool"
+        )
+    x = Num(m, words_of(m, words)[0] if words.is_text else m.data(words)).cast(DType.i64)
     is_row = len(x.shape) == 1
     rows = x.unsqueeze(0) if is_row else x
     columns = np.asarray(n.attr("ngram_indexes"), np.int64)
@@ -55,7 +58,8 @@ def _tf_idf(m: Importer, n: OnnxNode) -> list[Value]:
 
 def _grams(m: Importer, n: OnnxNode) -> Iterator[np.ndarray]:
     """[n-grams, words] of one word, of two, …: `ngram_counts` says where in the pool each length begins."""
-    pool = np.asarray(n.attr("pool_int64s", []), np.int64)
+    words = n.attr("pool_strings")
+    pool = m.coded(np.array(words, object)) if words else np.asarray(n.attr("pool_int64s", []), np.int64)
     begins = [*n.attr("ngram_counts"), len(pool)]
     for length, (begin, end) in enumerate(pairwise(begins), 1):
         if not 0 <= begin <= end <= len(pool) or (end - begin) % length:

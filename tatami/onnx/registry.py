@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tatami.onnx.control import CONTROL as CONTROL
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.table import MICROSOFT, NCHWC, NHWC, PLAIN
+from tatami.onnx.ml.table import ML
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.ops_activation import ACTIVATION
 from tatami.onnx.ops_attention import ATTENTION
@@ -18,7 +19,6 @@ from tatami.onnx.ops_creation import CREATION
 from tatami.onnx.ops_elementwise import ELEMENTWISE
 from tatami.onnx.ops_indexing import INDEXING
 from tatami.onnx.ops_linear_algebra import LINEAR_ALGEBRA
-from tatami.onnx.ops_ml import ML
 from tatami.onnx.ops_movement import MOVEMENT
 from tatami.onnx.ops_normalization import NORMALIZATION
 from tatami.onnx.ops_pool import POOL
@@ -30,6 +30,7 @@ from tatami.onnx.ops_sampling import SAMPLING
 from tatami.onnx.ops_sequence import SEQUENCE
 from tatami.onnx.ops_shape import SHAPE
 from tatami.onnx.ops_signal import SIGNAL
+from tatami.onnx.ops_strings import STRINGS, tokenizer
 from tatami.onnx.ops_text import TEXT
 from tatami.onnx.ops_training import TRAINING
 from tatami.onnx.values import Value
@@ -39,14 +40,14 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value] | None]
 _DEFAULT: dict[str, Handler] = {
     **ELEMENTWISE, **CAST, **ACTIVATION, **SHAPE, **MOVEMENT, **CONTRACTION, **POOL, **NORMALIZATION, **REDUCTION, **CREATION,
     **INDEXING, **QUANTIZE, **RECURRENT, **RESIZE, **ATTENTION, **SEQUENCE, **SIGNAL, **SAMPLING, **LINEAR_ALGEBRA, **TEXT,
-    **PLAIN,
+    **STRINGS, **PLAIN,
 }  # fmt: skip
 HANDLERS: dict[str, dict[str, Handler]] = {
     "": _DEFAULT,
     "ai.onnx": _DEFAULT,
     "ai.onnx.ml": {**ML},
     "ai.onnx.preview.training": {**TRAINING},
-    "com.microsoft": {**MICROSOFT},
+    "com.microsoft": {**MICROSOFT, "Tokenizer": tokenizer},
     "com.microsoft.nchwc": {**NCHWC},
     "com.ms.internal.nhwc": {**NHWC},
 }

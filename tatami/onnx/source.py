@@ -18,7 +18,7 @@ import onnx
 from tatami.core.data_files import DataFiles, ModelFile, read_model
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, read_proto
-from tatami.onnx.ports import Imported, collect, spread
+from tatami.onnx.ports import Imported, arguments_of, results_of
 
 PROBED_SIZE = 64
 """Elements of an axis of open size in the trial that tells whether a model is wrong for every input: a multiple of the
@@ -78,7 +78,7 @@ class OnnxSource:
     def may_serve_some_size(self, error: TatamiError) -> bool:
         """True if a program for some sizes or values may exist although the import for all of them gave `error`: it does
         not fail at the same place for the same reason when all sizes are numbers."""
-        if self.decisive(error):
+        if self.decisive(error) or any("forms" in d.details for d in error.diagnostics):
             return True
         if not self.has_open_sizes:
             return False
@@ -89,8 +89,8 @@ class OnnxSource:
             return (first.kind, first.at) != (second.kind, second.at) or bool(self.decisive(again))
         return True
 
-    spread = staticmethod(spread)
-    collect = staticmethod(collect)
+    arguments_of = staticmethod(arguments_of)
+    results_of = staticmethod(results_of)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

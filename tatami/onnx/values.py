@@ -39,10 +39,28 @@ class Value:
     items: tuple[Value, ...] | None = None
     strung: Strung | None = None
     absent: bool = False
+    text: frozenset[str] | None = None
+    """Not None: `tensor` holds the codes of words (words.py), which come from these inputs and tables; "": from the model."""
+    printed: bool = False
+    """Text that is numbers printed; `tensor` holds the numbers."""
+    keys: tuple[str, ...] | tuple[int, ...] | None = None
+    """A sequence of maps with these keys: `tensor` holds their values, a row for each map."""
+    pairs: tuple[Value, Value] | None = None
+    """A map of the data: its keys in order, and their values."""
     ports: frozenset[str] = frozenset()
     """The small graph inputs that alone decide its content: a program can be specialised on their values."""
 
     @property
     def is_tensor(self) -> bool:
-        """True if it is neither a sequence nor empty."""
-        return self.items is None and self.strung is None and not self.absent
+        """True if it is neither a sequence, nor a map, nor empty."""
+        return self.items is None and self.strung is None and self.pairs is None and not self.absent
+
+    @property
+    def is_text(self) -> bool:
+        """True if its elements are strings, or those of a tensor in it."""
+        parts = self.items or ()
+        return self.text is not None or self.printed or is_text_array(self.array) or any(v.is_text for v in parts)
+
+
+def is_text_array(array: np.ndarray | None) -> bool:
+    return array is not None and array.dtype.kind in "OSU"

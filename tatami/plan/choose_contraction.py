@@ -127,7 +127,9 @@ def image_candidate(
     packed = (c.lhs if swap else c.rhs) in constants
     tile = register_tile(target, lets_by_name(region)[c.acc].dtype.itemsize)
     sides = in_place_sides(region, c.acc, swap, (narrow, wide, k), tile, target, packed, images=images)
-    if min(narrow - 1, wide // 8, k // 8, rows * columns * k // 4096) < 1 or not (packed or "n" in sides or wide >= MANY_PLACES):
+    if min(narrow - 1, wide // 8, k // 8, rows * columns * k // 4096) < 1 or not (
+        packed or "n" in sides or wide >= MANY_PLACES
+    ):
         return None
     plan = contraction_plan(one, target, (b, narrow, wide, k), swap, constants, tile)
     split = "batch" if packed else "n"

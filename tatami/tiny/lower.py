@@ -34,6 +34,7 @@ from tatami.tiny.lower_recurrent import RECURRENT
 from tatami.tiny.lower_reduction import REDUCTION
 from tatami.tiny.lower_rule import Rule, Use
 from tatami.tiny.lower_transposed import conv_transpose
+from tatami.tiny.lower_trees import TREES
 from tatami.tiny.small_dtypes import as_bytes, carrier
 
 RULES: dict[str, Rule] = {
@@ -44,6 +45,7 @@ RULES: dict[str, Rule] = {
     **REDUCTION,
     **INDEXING,
     **RECURRENT,
+    **TREES,
     **KERNEL,
     **CONTROL,
 }

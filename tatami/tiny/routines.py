@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tatami.core.diagnostic import fail
+from tatami.core.trees import HOW, walk_trees
 from tatami.frontend.ops_kernel_body import apply_meaning
 
 Array: TypeAlias = np.ndarray
@@ -142,6 +143,13 @@ def non_max_suppression(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...
                     open_ &= ~overlaps[i]
                     count += 1
     return (np.array(kept, np.int64).reshape(-1, 3),)
+
+
+@routine("tree_ensemble")
+def tree_ensemble(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+    """[rows, outputs] of x, nodes, roots, targets, values (core/trees.py); `how`: a place in HOW."""
+    x, nodes, roots, targets, values = args
+    return (walk_trees(x, nodes, roots, targets, values, int(attrs["outputs"]), HOW[int(attrs.get("how", 0))]),)
 
 
 @routine("custom")

@@ -1,0 +1,73 @@
+"""Ensembles of decision trees as tables, and their meaning in numpy.
+
+Every node asks one thing: is the feature, or its negative, at most the split? NaN is not. (`onnx/ml/forest.py` brings the other
+comparisons to this one.) A row of `nodes` is
+
+    fp32:  the split's bits | 2 * feature, and 1 more for its negative | next of "no" | next of "yes"
+    fp64:  the split's bits (two columns) | the same three | unused
+
+all i32, so that a step reads one place. A leaf leads to itself both ways; its first column is its row of `values`, which is
+added to the outputs from `targets[row]` on. Trees lie one after another; `roots` rises.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tatami.core.dtype import DType
+
+ROWS = 256
+"""Rows of x that one call of the kernel takes (c/runtime_text/trees.c): enough to use a block of trees again and again."""
+COLUMNS = {DType.fp32: 4, DType.fp64: 6}
+"""Of `nodes`, by the dtype of x."""
+HOW = ("sum", "min", "max")
+"""How the leaves of a row become one result; the code of each is its place."""
+
+
+def node_table(
+    splits: np.ndarray, features: np.ndarray, is_nan_yes: np.ndarray, no: np.ndarray, yes: np.ndarray, leaf_row: np.ndarray
+) -> np.ndarray:
+    """The table of nodes that ask `feature <= split`. `splits` has the dtype of x; `leaf_row` is -1 for inner nodes.
+
+    Where NaN has to go the way of "yes", the node asks whether the negative is at most that of the number after the split
+    (`x > split`), with its branches exchanged.
+    """
+    after = np.nextafter(splits, splits.dtype.type(np.inf))
+    negated = np.where(np.isnan(splits), np.inf, np.where(splits == np.inf, np.nan, -after)).astype(splits.dtype)
+    splits = np.where(is_nan_yes, negated, splits)
+    no, yes = np.where(is_nan_yes, yes, no), np.where(is_nan_yes, no, yes)
+    words = splits.dtype.itemsize // 4
+    table = np.zeros((len(splits), 4 if words == 1 else 6), np.int32)
+    table[:, :words] = np.ascontiguousarray(splits).view(np.int32).reshape(-1, words)
+    table[leaf_row >= 0, :words] = 0
+    table[:, 0] = np.where(leaf_row >= 0, leaf_row, table[:, 0])
+    table[:, words] = 2 * features + is_nan_yes
+    table[:, words + 1], table[:, words + 2] = no, yes
+    return table
+
+
+def walk_trees(
+    x: np.ndarray, nodes: np.ndarray, roots: np.ndarray, targets: np.ndarray, values: np.ndarray, outputs: int, how: str
+) -> np.ndarray:
+    """[rows, outputs]: sum, least or largest of what the leaves of each row give. An output that no leaf gives anything is
+    0, inf or -inf. The nodes' columns say how wide the splits are, whatever the dtype of x here."""
+    words = 1 if nodes.shape[1] == 4 else 2
+    splits = np.ascontiguousarray(nodes[:, :words]).view(np.float32 if words == 1 else np.float64).reshape(-1)
+    word, no, yes = (nodes[:, words + i].astype(np.int64) for i in range(3))
+    start = {"sum": 0.0, "min": np.inf, "max": -np.inf}[how]
+    y = np.full((len(x), outputs), start, values.dtype)
+    combine = {"sum": np.add, "min": np.minimum, "max": np.maximum}[how]
+    rows = np.arange(len(x))
+    span = np.arange(values.shape[1])
+    for root in roots if len(x) else ():
+        at = np.full(len(x), root, np.int64)
+        while True:
+            v = x[rows, word[at] // 2]
+            to = np.where(np.where(word[at] % 2, -v, v) <= splits[at], yes[at], no[at])
+            if (to == at).all():
+                break
+            at = to
+        leaf = nodes[at, 0].astype(np.int64)
+        place = (rows[:, None], targets[leaf].astype(np.int64)[:, None] + span)
+        y[place] = combine(y[place], values[leaf])
+    return y

@@ -1,0 +1,18 @@
+"""The numpy meaning of ensembles of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tatami.core.numerics import Array
+from tatami.core.trees import walk_trees
+from tatami.frontend.ops_trees import TreeEnsemble
+from tatami.frontend.run_scope import Scope
+
+
+def tree_ensemble(s: Scope, attrs: TreeEnsemble) -> Array:
+    return walk_trees(s[0], s[1], s[2], s[3], s[4], attrs.outputs, attrs.how)
+
+
+TREES: dict[str, Callable[[Scope, Any], Array]] = {"tree_ensemble": tree_ensemble}

@@ -1,0 +1,12 @@
+"""The operators of `ai.onnx.ml`: a file for each family, and the table (docs/onnx-ml.md is printed from it).
+
+table       every operator of the domain: what imports it, and in which words the page tells it
+trees       TreeEnsemble, TreeEnsembleClassifier, TreeEnsembleRegressor
+forest      their nodes, brought to one comparison and one table (core/trees.py)
+linear      LinearClassifier, LinearRegressor
+svm         SVMClassifier, SVMRegressor
+scores      the class of a row of scores, and the transforms after it
+scaling     Scaler, Normalizer, Imputer, Binarizer, FeatureVectorizer
+encoding    LabelEncoder, CategoryMapper, OneHotEncoder, ArrayFeatureExtractor
+maps        ZipMap, DictVectorizer, CastMap
+"""

@@ -1,0 +1,102 @@
+"""Functions of single words, by name: each takes distinct words and gives arrays with one row for each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tatami.core.diagnostic import fail
+
+Columns = tuple[np.ndarray, ...]
+
+
+def as_number(words: Sequence[str], dtype: str) -> Columns:
+    """The number that each word spells. Raises InputMismatch for one that spells none."""
+    kind = np.dtype(dtype)
+    out = np.zeros(len(words), kind)
+    for i, word in enumerate(words):
+        try:
+            out[i] = int(word) if kind.kind in "iu" else float(word)
+        except (ValueError, OverflowError):
+            raise fail("InputMismatch", "Cast", f"{word!r} is no number of {kind}", "give numbers as words") from None
+    return (out,)
+
+
+def with_case(words: Sequence[str], change: str) -> Columns:
+    return (_words(w.lower() if change == "LOWER" else w.upper() if change == "UPPER" else w for w in words),)
+
+
+def matches(words: Sequence[str], pattern: str) -> Columns:
+    """Whether the whole word is of the pattern (RE2's and Python's common syntax)."""
+    compiled = re.compile(pattern)
+    return (np.array([compiled.fullmatch(w) is not None for w in words], bool),)
+
+
+def parts(words: Sequence[str], delimiter: str, most: int | None) -> Columns:
+    """The parts of each word, filled up with "", and how many there are. No delimiter: at runs of white space."""
+    if delimiter:
+        split = [w.split(delimiter, -1 if most is None else most) if w else [] for w in words]
+    else:
+        split = [w.split(None, -1 if most is None else most) for w in words]
+    return _filled(split, ""), np.array([len(s) for s in split], np.int64)
+
+
+def tokens(words: Sequence[str], mark: bool, pad: str, separators: tuple[str, ...], expression: str, least: int) -> Columns:
+    """The tokens of each word that have `least` characters (com.microsoft.Tokenizer), between two marks where `mark`."""
+    out: list[list[str]] = []
+    for word in words:
+        if expression:
+            found = [t.group() for t in re.finditer(expression, word)]
+        elif separators == ("",):
+            found = list(word)
+        else:
+            found = [word]
+            for separator in separators:
+                found = [piece for f in found for piece in re.split(separator, f)]
+        found = [t for t in found if t and len(t) >= least]
+        out.append([START, *found, END] if mark else found)
+    return (_filled(out, pad),)
+
+
+START, END = "\x02", "\x03"
+"""Marks around the tokens of a text."""
+
+
+def followed_by(words: Sequence[str], tail: str) -> Columns:
+    return (_words(w + tail for w in words),)
+
+
+def preceded_by(words: Sequence[str], head: str) -> Columns:
+    return (_words(head + w for w in words),)
+
+
+def _words(words: Any) -> np.ndarray:
+    listed = list(words)
+    out = np.empty(len(listed), object)
+    out[:] = listed
+    return out
+
+
+def _filled(rows: Sequence[Sequence[str]], pad: str) -> np.ndarray:
+    out = np.full((len(rows), max((len(r) for r in rows), default=0)), pad, object)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out
+
+
+def joined(left: Any, right: Any) -> np.ndarray:
+    return np.asarray(np.asarray(left, object) + np.asarray(right, object), object)
+
+
+FUNCTIONS: dict[str, Callable[..., Columns]] = {
+    "as_number": as_number,
+    "with_case": with_case,
+    "matches": matches,
+    "parts": parts,
+    "tokens": tokens,
+    "followed_by": followed_by,
+    "preceded_by": preceded_by,
+}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import gcd
 
-from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv, maximum, minimum, product
+from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv, maximum, minimum, product, sole_extreme
 from tatami.core.signature import Equation
 
 
@@ -21,8 +21,16 @@ class Assumed:
 
     def __init__(self, equations: Iterable[Equation] = ()) -> None:
         self.values: dict[Atom, Expr] = {}
+        self.least: dict[Expr, Expr] = {}
+        """b -> min(a, b), where the equation min(a, b) == b says that b is at most a."""
+        self.greatest: dict[Expr, Expr] = {}
+        """a -> max(a, b), where the equation max(a, b) == a says so."""
         self._known: dict[Expr, Expr] = {}
         for equation in equations:
+            for side, other in ((equation.lhs, equation.rhs), (equation.rhs, equation.lhs)):
+                extreme = sole_extreme(side)
+                if extreme is not None and other in extreme.args:
+                    (self.least if extreme.kind == "min" else self.greatest)[other] = side
             solved = _solved(self.rewrite(equation.lhs) - self.rewrite(equation.rhs))
             if solved is not None:
                 atom, value = solved
@@ -45,6 +53,10 @@ class Assumed:
                 done = again
             self._known[e] = done
         return self._known[e]
+
+    def ordered(self, size: Expr, extents: Mapping[str, Expr]) -> tuple[Expr, dict[str, Expr]]:
+        """A size to stay below and the sizes of axes, each written as the extreme that it equals."""
+        return self.greatest.get(size, size), {axis: self.least.get(s, s) for axis, s in extents.items()}
 
     def extents(self, sizes: Mapping[str, Expr]) -> dict[str, Expr]:
         return {axis: self.rewrite(size) for axis, size in sizes.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import gcd
 from typing import Final, Literal
 
 from tatami.core.expr import (
@@ -149,6 +150,21 @@ def is_always_at_most(a: Expr, b: Expr) -> bool:
     """Is ``a <= b`` proved for every value of the symbols, 0 included? ``is_at_most`` counts them from 1: here each is one less."""
     difference = b - a
     return is_nonneg(substitute(difference, {name: var(name) - 1 for name in free_vars(difference)}))
+
+
+def without_common_factor(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """``(4*N*K, 12*N) -> (K, 3)``: where N is 0 there is nothing to read."""
+    common = gcd(*(c for e in (a, b) for _, c in e.terms))
+    if common > 1:
+        a, b = (Expr(tuple((mono, c // common) for mono, c in e.terms)) for e in (a, b))
+    for name in sorted(free_vars(a) & free_vars(b)):
+        while True:
+            by = var(name)
+            less_a, less_b = exact_div(a, by), exact_div(b, by)
+            if less_a is None or less_b is None:
+                break
+            a, b = less_a, less_b
+    return a, b
 
 
 def _nonneg(e: Expr, depth: int) -> bool:

@@ -1,10 +1,11 @@
-"""What a model declares of its results, beside what the importer found: a contradiction is refused."""
+"""What a model declares of its results, beside what the importer found. A dtype that contradicts is refused, and so is a
+shape where both are numbers; a shape of open sizes may have been written for other inputs, and is warned of."""
 
 from __future__ import annotations
 
 import onnx
 
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import diagnostic, fail
 from tatami.frontend.operation import text
 from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.values import Value
@@ -12,7 +13,7 @@ from tatami.onnx.values import Value
 
 def declared(m: Importer, port: onnx.ValueInfoProto, *, sizes: bool = True) -> Value:
     """The value of an output, which is of the dtype and, with `sizes`, of the shape that the model declares, as far as it
-    declares them. A size that is a symbol contradicts nothing. Raises DTypeMismatch, AxisSizeMismatch."""
+    declares them. A size that is a symbol contradicts nothing. Warns ModelRepaired; raises DTypeMismatch, AxisSizeMismatch."""
     value = m.value(port.name)
     if value.items is not None or value.absent or not port.type.HasField("tensor_type"):
         return value
@@ -28,5 +29,7 @@ def declared(m: Importer, port: onnx.ValueInfoProto, *, sizes: bool = True) -> V
     if len(dims) != len(kind.shape) or any(a is not None and b is not None and a != b for a, b in pairs):
         wanted = ", ".join("?" if d is None else str(d) for d in dims)
         why = f"the output is declared of shape [{wanted}], and its nodes give {text(kind.shape)}"
-        raise fail("AxisSizeMismatch", port.name, why, how)
+        if not any(s.as_int() is None for s in kind.shape) and None not in dims:
+            raise fail("AxisSizeMismatch", port.name, why, how)
+        m.warnings.append(diagnostic("ModelRepaired", port.name, f"{why}; the declaration is left out", how))
     return value

@@ -94,6 +94,7 @@ class Importer:
     inputs: list[Input] = field(default_factory=list)
     equations: list[Equation] = field(default_factory=list)
     """Sizes that are assumed to be equal, each with the ONNX node that needs it."""
+    warnings: list[Diagnostic] = field(default_factory=list)
     origins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reads_sizes: bool = False
     """Whether integers of the data may decide sizes of the main graph (data_sizes.py)."""
@@ -330,9 +331,8 @@ class Importer:
 
     def assume(self, lhs: Expr, rhs: Expr) -> None:
         """Record that the node being imported needs two sizes to be equal; checked when sizes are bound (E1304)."""
-        equation = Equation(lhs, rhs, self.site)
-        if lhs != rhs and equation not in self.equations:
-            self.equations.append(equation)
+        if lhs != rhs and not any((e.lhs, e.rhs) == (lhs, rhs) for e in self.equations):
+            self.equations.append(Equation(lhs, rhs, self.site))
 
     def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
         """A node with one result."""

@@ -133,7 +133,9 @@ def import_model(
         raise fail("UnsupportedModel", "model", "none of its outputs holds a tensor", "give the model a tensor as output")
     signature = Signature(tuple(importer.inputs), tuple(ports), tuple(importer.equations))
     main = Graph(signature, dict(importer.tensors), tuple(importer.nodes))
-    module = Module({"main": main, **importer.graphs}, importer.constants, {"main": importer.origins}, door.warnings)
+    module = Module(
+        {"main": main, **importer.graphs}, importer.constants, {"main": importer.origins}, (*door.warnings, *importer.warnings)
+    )
     return Imported(module, inputs, outputs, dict(fixed), importer.vocabulary, tuple(importer.word_steps))
 
 

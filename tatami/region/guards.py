@@ -20,6 +20,9 @@ def is_proved_inside(
         return True
     if not assumed:
         return False
+    below, box = assumed.ordered(size, extents)
+    if _is_proved(index, below, box, guards):
+        return True
     there = [Guard(assumed.rewrite(g.index), assumed.rewrite(g.size)) for g in guards]
     return _is_proved(assumed.rewrite(index), assumed.rewrite(size), assumed.extents(extents), there)
 

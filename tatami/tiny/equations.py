@@ -10,11 +10,11 @@ leaves a pad or crop of the axis that differs: nothing is read outside the tenso
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import gcd
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, Shape, exact_div, free_vars, product, substitute, var
+from tatami.core.bounds import without_common_factor
+from tatami.core.expr import ONE, ZERO, Expr, Shape, free_vars, product, substitute
 from tatami.core.signature import Signature, symbols
 from tatami.core.substitute import substitute_sizes
 from tatami.tiny.infer import Type, reshape_equation
@@ -72,21 +72,6 @@ def _solve(a: Expr, b: Expr, order: Mapping[str, int], fixed: set[str]) -> tuple
         if name is not None and name in order and name not in fixed and name not in names and names <= order.keys():
             candidates.append((name, other))
     return max(candidates, key=lambda c: order[c[0]], default=None)
-
-
-def without_common_factor(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """``(4*N*K, 12*N) -> (K, 3)``: where N is 0 there is nothing to read."""
-    common = gcd(*(c for e in (a, b) for _, c in e.terms))
-    if common > 1:
-        a, b = (Expr(tuple((mono, c // common) for mono, c in e.terms)) for e in (a, b))
-    for name in sorted(free_vars(a) & free_vars(b)):
-        while True:
-            by = var(name)
-            less_a, less_b = exact_div(a, by), exact_div(b, by)
-            if less_a is None or less_b is None:
-                break
-            a, b = less_a, less_b
-    return a, b
 
 
 def differing_axes(old: Shape, new: Shape) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
-from tatami.core.bounds import is_outside, is_positive, slice_size
+from tatami.core.bounds import is_always_less, is_outside, slice_size, without_common_factor
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, product
@@ -73,7 +73,8 @@ def infer(
             return _leaf(op, own, at)
         case ReshapeOp(result_shape=to):
             left, right = product(src[0].shape), product(to)
-            if is_positive(left - right) or is_positive(right - left):
+            fewer, more = without_common_factor(left, right)
+            if is_always_less(fewer, more) or is_always_less(more, fewer):
                 raise fail(
                     "AxisSizeMismatch",
                     at,

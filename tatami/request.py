@@ -6,12 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tatami.core.diagnostic import fail
+import msgspec
+
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.preparation import prepare, signature_symbols
+from tatami.specialisation import OF_SIZES
 
 if TYPE_CHECKING:
     from tatami.compilation import Compilation
     from tatami.observer import Progress
+
+
+def _with_sizes(error: TatamiError) -> TatamiError:
+    """The fault of a program for all sizes; where it is one of sizes, with what may be done beside mending the model."""
+    how = "where the model's sizes are open, give them: -D NAME=…"
+    told = (
+        d if d.kind not in OF_SIZES else msgspec.structs.replace(d, suggestion=f"{d.suggestion}; {how}")
+        for d in error.diagnostics
+    )
+    return TatamiError(*told)
 
 
 @dataclass(frozen=True)
@@ -38,8 +51,14 @@ class Request:
         )
 
     def compilation(self, progress: Progress | None = None) -> Compilation:
-        """Specialised on those of the sizes that the code depends on (strides and the like); the others are arguments."""
-        found = self.prepare({}, progress)
+        """Specialised on those of the sizes that the code depends on (strides and the like); the others are arguments. Where
+        no program serves all sizes, specialised on all that are given."""
+        try:
+            found = self.prepare({}, progress)
+        except TatamiError as error:
+            if not self.sizes:
+                raise _with_sizes(error) from None
+            return self.prepare(self.sizes, progress)
         made = {n: found.stages[n] for n in found.stages.made}
         known = {s for module in made.values() for s in signature_symbols(module)}
         for name in self.sizes:

@@ -12,7 +12,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, expr, maximum, product, var
 from tatami.core.scalar import Scalar, scalar
 from tatami.core.signature import Equation
-from tatami.tiny.infer import Type, infer, reshape_equation
+from tatami.tiny.infer import Type, are_assumed_equal, infer, reshape_equation
 from tatami.tiny.ir import (
     BitcastOp,
     Bounds,
@@ -111,7 +111,7 @@ class Value:
         if to == self.shape:
             return self
         equation = reshape_equation(Type(self.dtype, self.shape), to)
-        if equation is not None:
+        if equation is not None and not are_assumed_equal(self.shape, to, {(e.lhs, e.rhs) for e in self.builder.assumptions}):
             self.builder.assume(*equation)
         return self.builder.add(ReshapeOp(to), (self,))
 

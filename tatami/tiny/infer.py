@@ -10,7 +10,7 @@ tiny must have. Leaves (INPUT, CONST, SIZE, IOTA) say their own type: `own`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, assert_never
 
 from tatami.core.bounds import is_always_less, is_outside, slice_size, without_common_factor
@@ -155,6 +155,11 @@ def reshape_equation(src: Type, to: Shape) -> tuple[Expr, Expr] | None:
     """The two element counts of a reshape when their equality is not proved; None when it is (D2.6)."""
     left, right = product(src.shape), product(to)
     return None if left == right else (left, right)
+
+
+def are_assumed_equal(old: Shape, new: Shape, assumed: Collection[tuple[Expr, Expr]]) -> bool:
+    """True if the equations `assumed` say axis by axis that the shapes are equal."""
+    return len(old) == len(new) and all(a == b or (a, b) in assumed for a, b in zip(old, new, strict=True))
 
 
 def joined_shape(shapes: Sequence[Shape], at: str, *, strict: bool = False) -> Shape:

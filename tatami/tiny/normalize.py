@@ -20,7 +20,7 @@ from tatami.core.signature import Equation, Signature, bound_values
 from tatami.core.substitute import substitute_sizes
 from tatami.core.tensor import Tensor
 from tatami.tiny.equations import padded_reshape, replace_equal_symbols
-from tatami.tiny.infer import Type, joined_shape, reshape_equation
+from tatami.tiny.infer import Type, are_assumed_equal, joined_shape, reshape_equation
 from tatami.tiny.ir import (
     CallOp,
     ConstOp,
@@ -109,16 +109,12 @@ class _Builder:
             x = self.nodes[src[0]]
             equation = reshape_equation(Type(x.dtype, x.shape), node.shape)
             if equation is not None:
-                if self.is_assumed(x.shape, node.shape):
+                if are_assumed_equal(x.shape, node.shape, self.assumed):
                     identity = tuple(var(f"i{k}") for k in range(len(node.shape)))
                     return self.make(ViewOp(node.shape, identity), src, dtype, node.shape)
                 self.equations.setdefault(equation, Equation(*equation, node.id))
                 return self.reshape_by_assumption(src[0], dtype, node.shape)
         return self.make(op, src, dtype, node.shape, node.tag)
-
-    def is_assumed(self, old: Shape, new: Shape) -> bool:
-        """True if the equations of the signature say axis by axis that the shapes are equal."""
-        return len(old) == len(new) and all(a == b or (a, b) in self.assumed for a, b in zip(old, new, strict=True))
 
     def reshape_by_assumption(self, ident: str, dtype: DType, shape: Shape) -> str:
         """The reshape as an exact one around a pad that adds nothing where the equation holds."""

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tatami.core.codec import decode_record, encode_record
-from tatami.core.data_files import ModelFile
+from tatami.core.data_files import DataFiles, ModelFile, read_part
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.document import ConstantRef, embed_constant, load_constant
 from tatami.core.module import Module
@@ -97,11 +97,17 @@ def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
     if constant.first < 0:
         return load_constant(name, ref, None)
     size = ref.dtype.itemsize * prod(ref.shape)
-    if constant.location and file.beside is not None:
-        data = file.beside.reads[constant.location, constant.first, size]
-    else:
-        data = file.data[constant.first : constant.first + size]
-    return Tensor.of_bytes(data, ref.dtype, ref.shape, ref.sha256)
+    if file.beside is None:
+        data = memoryview(file.data)[constant.first : constant.first + size]
+        return Tensor.of_bytes(data, ref.dtype, ref.shape, ref.sha256)
+    folder, location, first = file.beside.folder, constant.location, constant.first
+    own = folder / file.name
+
+    def reload() -> bytes:
+        return DataFiles(folder).read(name, location, first, size) if location else read_part(own, first, size)
+
+    data = file.beside.reads[location, first, size] if location else file.data[first : first + size]
+    return Tensor.of_bytes(data, ref.dtype, ref.shape, ref.sha256, reload)
 
 
 def _record(module: Module[Graph], file: ModelFile) -> bytes | None:

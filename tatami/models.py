@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tatami.core.codec import parse_text
 from tatami.core.data_files import ModelFile, read_model
@@ -18,9 +18,11 @@ from tatami.core.document import check_file, is_document, parse_document, read_b
 from tatami.core.module import Module
 from tatami.dump import from_document, own_stage
 from tatami.imported import import_file
-from tatami.specialisation import Source
 from tatami.stages import STAGES
 from tatami.trust import refuse_code
+
+if TYPE_CHECKING:
+    from tatami.specialisation import Source
 
 Given = dict[str, Module[Any]]
 

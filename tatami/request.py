@@ -10,7 +10,6 @@ import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.preparation import prepare, signature_symbols
-from tatami.specialisation import OF_SIZES
 
 if TYPE_CHECKING:
     from tatami.compilation import Compilation
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
 def _with_sizes(error: TatamiError) -> TatamiError:
     """The fault of a program for all sizes; where it is one of sizes, with what may be done beside mending the model."""
+    from tatami.specialisation import OF_SIZES
+
     how = "where the model's sizes are open, give them: -D NAME=…"
     told = (
         d if d.kind not in OF_SIZES else msgspec.structs.replace(d, suggestion=f"{d.suggestion}; {how}")

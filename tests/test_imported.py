@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import tatami as tt
 from tatami import imported
 from tatami.core.data_files import ModelFile
 from tatami.core.diagnostic import TatamiError
@@ -183,3 +184,34 @@ def test_attributes_of_lists_and_of_open_sizes_are_found_again(tmp_path: Path, i
     assert imports == ["m.onnx"]
     assert list(chain_parts(second)) == list(chain_parts(first))
     assert show("region", second.stages["region"]) == show("region", first.stages["region"])
+
+
+def test_constants_of_a_program_from_the_cache_are_read_again_when_they_are_asked_for(tmp_path: Path, monkeypatch: Any) -> None:
+    """The program holds them as kernels read them; the file's bytes are not kept beside that."""
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / "cache"))
+    weights = np.arange(64 * 32, dtype=np.float32).reshape(64, 32) / 2048
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", 32])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+    tt.compile(path, threads=1)
+    function = tt.compile(path, threads=1)
+    (constant,) = (t for t in function.compilation.stages["frontend"].constants.values() if t.shape == (64, 32))
+    assert not {"data", "array"} & vars(constant).keys()
+    given = np.ones((2, 64), np.float32)
+    np.testing.assert_allclose(function(x=given)["y"], given @ weights, rtol=1e-5)
+    assert np.array_equal(constant.array, weights)
+    function.save(tmp_path / "m.tatami")
+    constant.release()
+    path.write_bytes(b"another model, and a longer text than the tensor that was here" * 200)
+    with pytest.raises(TatamiError, match="has changed"):
+        _ = constant.array
+    path.unlink()
+    with pytest.raises(TatamiError, match="FileUnreadable"):
+        _ = constant.array
+    np.testing.assert_allclose(function(x=given)["y"], given @ weights, rtol=1e-5)

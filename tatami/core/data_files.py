@@ -57,6 +57,17 @@ def read_model(path: Path) -> ModelFile:
         raise fail("FileUnreadable", path.name, why, "check the path and its permissions") from None
 
 
+def read_part(path: Path, first: int, size: int) -> bytes:
+    """`size` bytes of a model's own file. Raises FileUnreadable."""
+    try:
+        with path.open("rb") as file:
+            file.seek(first)
+            return file.read(size)
+    except OSError as error:
+        why = error.strerror or "it cannot be read"
+        raise fail("FileUnreadable", path.name, why, "put the file back, or compile the model again") from None
+
+
 def _contained(at: str, folder: Path, location: str) -> Path:
     relative = PurePosixPath(location)
     if not location or relative.is_absolute() or ".." in relative.parts or "\\" in location:

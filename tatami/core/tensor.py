@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 
 if TYPE_CHECKING:
@@ -76,17 +78,34 @@ class Tensor:
         self.dtype = dtype
         self.shape: tuple[int, ...] = data.shape
 
+    _reload: Callable[[], bytes] | None = None
+    """Reads the bytes again after `release`."""
+
     @classmethod
-    def of_bytes(cls, data: bytes, dtype: DType, shape: tuple[int, ...], sha256: str = "") -> Tensor:
+    def of_bytes(
+        cls,
+        data: bytes | memoryview,
+        dtype: DType,
+        shape: tuple[int, ...],
+        sha256: str = "",
+        reload: Callable[[], bytes] | None = None,
+    ) -> Tensor:
         """The tensor whose little-endian bytes are `data`, without a copy: nobody can write to them. `sha256`: its own,
-        where it is known that these are its bytes."""
+        where it is known that these are its bytes. `reload` reads them again, and raises where they are no longer there."""
         tensor = cls.__new__(cls)
         tensor.dtype = dtype
         tensor.shape = shape
         tensor.__dict__["data"] = data
         if sha256:
             tensor.__dict__["sha256"] = sha256
+        tensor._reload = reload if sha256 else None
         return tensor
+
+    def release(self) -> None:
+        """Give the memory of its bytes back, where they can be read again: a program holds its constants as kernels read them."""
+        if self._reload is not None:
+            self.__dict__.pop("array", None)
+            self.__dict__.pop("data", None)
 
     def progression(self) -> tuple[int, int, int] | None:
         """(axis, start, step) of 32 or 64-bit integers that are start + index * step along their one axis; None of others."""
@@ -110,7 +129,15 @@ class Tensor:
 
     @cached_property
     def data(self) -> bytes | memoryview:
-        """Its bytes."""
+        """Its bytes. Raises what reading them again raises, and InvalidDocument where they have changed."""
+        if self._reload is not None:
+            data = self._reload()
+            found = hashlib.sha256(f"{self.dtype}{self.shape}".encode())
+            found.update(data)
+            if found.hexdigest() != self.sha256:
+                how = "compile the model again"
+                raise fail("InvalidDocument", "constants", "the file that holds them has changed since it was compiled", how)
+            return data
         return self.array.reshape(-1).view("u1").data
 
     @cached_property

@@ -153,6 +153,8 @@ class CpuProgram(LoadedModule):
         self._take_constants(pooled)
         self.constant_shapes = shapes
         block.flags.writeable = False
+        for tensor in given.values():
+            tensor.release()
 
     def _take_constants(self, arrays: dict[str, Array]) -> None:
         self.constants = arrays

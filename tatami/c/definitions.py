@@ -163,6 +163,14 @@ def _strided(key: str, base: str, lanes: int, needs: Needs) -> str:
     return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step) {{ return ({v}){{{elements}}}; }}"
 
 
+def _picked(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """picked_<element>x<W>(p, step, at): p[at[0] * step], p[at[1] * step], …"""
+    element = base.removeprefix("picked_")
+    v, positions = needs.vector(element, lanes), needs.vector("i64", lanes)
+    elements = ", ".join(f"p[at[{i}] * step]" for i in range(lanes))
+    return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step, {positions} at) {{ return ({v}){{{elements}}}; }}"
+
+
 _COMBINE = {
     "sum": "add",
     "prod": "mul",
@@ -412,6 +420,7 @@ MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "second": _second,
     "repeated": _repeated,
     "strided": _strided,
+    "picked": _picked,
     "h": _horizontal,
     "each": _lanes_call,
     "toint": _to_int,

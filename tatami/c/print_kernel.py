@@ -369,7 +369,9 @@ class _Printer:
     def gather(self, v: Gather) -> str:
         element = memory_short(v.dtype)
         place = f"{v.buffer} + {self.ix(v.index)}"
-        if v.each > 1:
+        if v.at is not None:
+            text = f"{self.needs.add(f'picked_{element}x{v.lanes}')}({place}, {self.ix(v.step)}, {self.value(v.at)})"
+        elif v.each > 1:
             text = f"{self.needs.add(f'repeated_{v.each}_{element}x{v.lanes}')}({place}, {self.ix(v.step)})"
         elif v.step == 2:
             text = f"{self.needs.add(f'second_{element}x{v.lanes}')}({place})"

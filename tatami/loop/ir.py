@@ -65,7 +65,7 @@ class Load(msgspec.Struct, frozen=True, tag_field="v", tag="load"):
 
 
 class Gather(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag="gather"):
-    """Elements ``index + lane // each * step``."""
+    """Elements ``index + lane // each * step``; with `at`, elements ``index + at * step``, a position of its own for every lane."""
 
     buffer: str
     index: Expr
@@ -73,6 +73,7 @@ class Gather(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag
     dtype: DType
     lanes: int
     each: int = 1
+    at: Reg | None = None
 
 
 class Op(msgspec.Struct, frozen=True, tag_field="v", tag="op"):

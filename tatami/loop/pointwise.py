@@ -539,6 +539,12 @@ class Emitter:
         placed = iter(
             [self.named(self.bounded(self.as_index(v), size, e.bounds)) for v, size in zip(values, sizes, strict=True)]
         )
+        picked = self.picked(e, m, p)
+        if picked is not None:
+            (own,) = placed
+            base, stride = picked
+            at = own if isinstance(own, Reg) and own.lanes > 1 else self.declare(self.widen(own, p.lanes))
+            return Gather(self.moved.get(e.tensor, e.tensor), base, stride, m.dtype, p.lanes, at=at)
         out = self.declare(Splat(Const(0, m.dtype), p.lanes))
         q = self.loop(expr(p.lanes), "q")
         index: list[Expr] = []
@@ -559,6 +565,19 @@ class Emitter:
             self.emit(If(Within(tuple(guards)), (taken,), fault) if guards else taken)
         self.emit(For(q, ZERO, expr(p.lanes), tuple(body)))
         return out
+
+    def picked(self, e: region_ir.ReadAt, m: MemRef, p: Point) -> tuple[Expr, Expr] | None:
+        """Where lanes read at positions along one axis that are known to be inside, and everything else stands still: the address
+        of the first position, and how far apart they are. None where each lane has to be looked at."""
+        is_inside = e.bounds == "assume" or (e.bounds == "clamp" and all(is_always_at_most(ONE, n) for n in m.shape))
+        if not is_inside or sum(x is None for x in e.map) != 1:
+            return None
+        first, second = (self.address(e.tensor, tuple(expr(k) if x is None else p.at(x) for x in e.map)) for k in (0, 1))
+        third = self.address(e.tensor, tuple(expr(2) if x is None else p.at(x) for x in e.map))
+        stride = second - first
+        if p.vector in free_vars(first) | free_vars(stride) or third - second != stride:
+            return None
+        return first, stride
 
     def as_index(self, value: Value) -> Value:
         return value if type_of(value).dtype == DType.i64 else Cast(value, DType.i64)

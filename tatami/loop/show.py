@@ -149,6 +149,8 @@ def value_text(v: Value) -> str:
             return f"index({value})" if lanes == 1 else f"index({value} + lane*{step if step is not None else 0})"
         case Load(buffer=buffer, index=index, lanes=lanes, active=active):
             return _place(buffer, str(index), lanes, str(active) if active is not None else "")
+        case Gather(buffer=buffer, index=index, step=step, lanes=lanes, at=Reg(name=at)):
+            return f"{buffer}[{index} + {at}*{step} : {lanes}]"
         case Gather(buffer=buffer, index=index, step=step, lanes=lanes, each=each):
             return f"{buffer}[{index} : {lanes} by {step}{f', each {each} times' if each > 1 else ''}]"
         case Op(fn=fn, args=args):

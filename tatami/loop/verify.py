@@ -347,6 +347,12 @@ class _Check:
                     self.index(index, s)
                     if isinstance(v, Gather) and (v.each < 1 or v.lanes % v.each):
                         self.wrong(f"{v.lanes} lanes in groups of {v.each}")
+                    if isinstance(v, Gather) and v.at is not None:
+                        self.known(v.at, s)
+                        if (v.at.dtype, v.at.lanes, v.each) != (DType.i64, v.lanes, 1):
+                            self.wrong(
+                                f"{v.lanes} lanes, each at a position of its own, of {v.at.dtype}x{v.at.lanes} positions"
+                            )
                     if buffer in s.buffers and s.buffers[buffer] != v.dtype:
                         self.wrong(f"{buffer} of {s.buffers[buffer]} is read as {v.dtype}")
                 case Op(fn=fn, args=args):

@@ -16,9 +16,10 @@ from tatami.loop.packing import Stmts, misfit
 from tatami.loop.pointwise import Point
 from tatami.loop.segments import guard_range
 from tatami.loop.window import SEEN, Windows
+from tatami.loop.window_loops import LoopedWindows
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import At, Region
-from tatami.region.window import Plane, Window, find_plane, find_window
+from tatami.region.window import Plane, Window, find_plane, find_window, is_looped
 
 
 def lower_window(region: Region, plan: CpuWindow) -> loop.Body:
@@ -26,6 +27,8 @@ def lower_window(region: Region, plan: CpuWindow) -> loop.Body:
     found = find_window(region)
     if isinstance(found, str):
         raise misfit(plan, plan.let, found)
+    if is_looped(region, found):
+        return LoopedWindows(region, plan, found).body()
     if not plan.whole and not plan.lying:
         return Windows(region, plan, found).body()
     plane = find_plane(region, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -9,8 +10,8 @@ import msgspec
 
 from tatami.core.expr import ONE, Expr, step_of, var
 from tatami.core.layout import MemRef, address
-from tatami.region.ir import At, Let, Read, ReadAt, Reduce, Ref, Region
-from tatami.region.walk import all_axes, free_axes, let_shape, lets_by_name, nodes
+from tatami.region.ir import At, Binary, Const, Let, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Select
+from tatami.region.walk import all_axes, children, free_axes, let_shape, lets_by_name
 
 StrideKind: TypeAlias = Literal["unit", "none", "far"]
 
@@ -25,6 +26,14 @@ class AccessMove(msgspec.Struct, frozen=True):
     written: bool = False
     gathers: tuple[str, ...] = ()
     """The axes along which an index that depends on data varies."""
+    is_checked: bool = False
+    """True if that index has to be compared with the tensor's size, lane by lane."""
+    choices: tuple[frozenset[str], ...] = ()
+    """For each choice between two values that it stands in one side of: the axes that decide."""
+
+    def share(self, vector: str) -> float:
+        """How often it happens: half as often for each choice that is the same for all lanes, which then take one side."""
+        return 0.5 ** sum(vector not in axes for axes in self.choices)
 
 
 def accesses(region: Region) -> tuple[AccessMove, ...]:
@@ -33,19 +42,22 @@ def accesses(region: Region) -> tuple[AccessMove, ...]:
     lets = lets_by_name(region)
     every = frozenset(all_axes(region))
     out: list[AccessMove] = []
+    within = _choices(region)
     for let in region.lets:
-        for n in nodes(let.expr):
+        for n, own in _under_choices(let.expr, within[let.name], lets, every):
             match n:
                 case Read(tensor=tensor, map=entries):
-                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], entries)))
+                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], entries), choices=own))
                 case ReadAt(tensor=tensor, map=maybe):
                     fixed = tuple(var("?") if m is None else m for m in maybe)
                     along = tuple(a for a in let.axes if any(a in free_axes(i, lets, every) for i in n.indices))
-                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], fixed), gathers=along))
+                    is_checked = n.bounds != "assume"
+                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], fixed), False, along, is_checked, own))
                 case Ref(let=used):
-                    out.append(AccessMove(let.name, used, _row(region, lets[used], tuple(var(a) for a in lets[used].axes))))
+                    row = _row(region, lets[used], tuple(var(a) for a in lets[used].axes))
+                    out.append(AccessMove(let.name, used, row, choices=own))
                 case At(let=used, map=entries):
-                    out.append(AccessMove(let.name, used, _row(region, lets[used], entries)))
+                    out.append(AccessMove(let.name, used, _row(region, lets[used], entries), choices=own))
                 case _:
                     pass
     for y in region.yields:
@@ -53,6 +65,37 @@ def accesses(region: Region) -> tuple[AccessMove, ...]:
         entries = tuple(var("?") if m is None else m for m in y.map) if y.map is not None else tuple(var(a) for a in axes)
         out.append(AccessMove(y.source, y.to, _address(tensors[y.to], entries), True))
     return tuple(out)
+
+
+Choices: TypeAlias = tuple[frozenset[str], ...]
+
+
+def _choices(region: Region) -> dict[str, Choices]:
+    """The choices that each let stands in one side of: those of its one use."""
+    lets, every = lets_by_name(region), frozenset(all_axes(region))
+    uses: dict[str, list[Choices]] = {let.name: [] for let in region.lets}
+    out: dict[str, Choices] = {}
+    for let in reversed(region.lets):
+        out[let.name] = uses[let.name][0] if len(uses[let.name]) == 1 else ()
+        for n, own in _under_choices(let.expr, out[let.name], lets, every):
+            if isinstance(n, Ref | At):
+                uses[n.let].append(own)
+    return out
+
+
+def _under_choices(
+    e: RegionExpr, own: Choices, lets: Mapping[str, Let], axes: frozenset[str]
+) -> Iterator[tuple[RegionExpr, Choices]]:
+    """Every node with the choices that it stands in one side of; a number on the other side is no choice."""
+    yield e, own
+    if isinstance(e, Select) and isinstance(e.pred, Binary) and not isinstance(e.other, Const):
+        yield from _under_choices(e.pred, own, lets, axes)
+        inner = (*own, free_axes(e.pred, lets, axes))
+        for side in (e.then, e.other):
+            yield from _under_choices(side, inner, lets, axes)
+        return
+    for c in children(e):
+        yield from _under_choices(c, own, lets, axes)
 
 
 def _address(memref: MemRef, entries: tuple[Expr, ...]) -> Expr:

@@ -62,7 +62,9 @@ def _is_filter(image: _Image, region: Region, place: int) -> bool:
     axis, are the channels then, and where a convolution reads such an image too, it says how the image lies."""
     size = all_axes(region)
     slid = product(size[a] for a in image.windows).as_int()
-    along = {a for entry in image.read.map if free_vars(entry) & {*image.windows} for a in free_vars(entry)} - {*image.windows}
+    along = {a for entry in image.read.map if free_vars(entry) & {*image.windows} for a in free_vars(entry) & size.keys()} - {
+        *image.windows
+    }
     over = product(size[a] for a in along).as_int()
     return slid is not None and (over is None or slid < over or (slid == over and place > 0))
 

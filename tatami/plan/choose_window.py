@@ -11,7 +11,7 @@ from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.walk import all_axes, lets_by_name
-from tatami.region.window import Plane, Window, find_plane, find_window, inner_vectors
+from tatami.region.window import MAX_TERMS, Plane, Window, find_plane, find_window, inner_vectors, is_looped
 
 WINDOW_BYTES = 24 << 10
 """Of what a block of rows sees: stays in L1."""
@@ -33,7 +33,7 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     height = size_at(extents[found.slides[0].axis], sizes) if len(found.slides) == 2 else 1
     ahead = min(8, max(1, WINDOW_BYTES // 3 // (line * step * max(1, min(rows, height)))))
     is_narrow = multiply_adds_per_cycle(target) <= 1.0
-    joined = is_narrow and lanes * itemsize == CACHE_LINE and itemsize == 4
+    joined = is_narrow and not is_looped(region, found) and lanes * itemsize == CACHE_LINE and itemsize == 4
     how = f", width {lanes}{', vectors joined' if joined else ''}"
     made = [(CpuWindow(found.let, rows, ahead, lanes, joined=joined), f"blocks of {rows} rows, {ahead} ahead{how}")]
     for width in (lanes, lanes // 2) if is_narrow else (lanes,):
@@ -67,6 +67,8 @@ WHOLE_VECTORS = 2
 
 def not_whole(region: Region, plan: CpuWindow, found: Window) -> str:
     """Why planes of this Region are not copied whole under this plan, in numbers."""
+    if is_looped(region, found):
+        return f"a window of more than {MAX_TERMS} places, which loops read from blocks of rows"
     plane = find_plane(region, found)
     if isinstance(plane, str):
         return plane
@@ -84,6 +86,8 @@ def not_whole(region: Region, plan: CpuWindow, found: Window) -> str:
 
 def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
     """Why rows of this Region are not read where they lie under this plan, in numbers."""
+    if is_looped(region, found):
+        return f"a window of more than {MAX_TERMS} places, which loops read from blocks of rows"
     plane = find_plane(region, found)
     if isinstance(plane, str):
         return plane

@@ -26,8 +26,11 @@ from tatami.region.walk import all_axes, lets_by_name, nodes
 DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.5, "quads": 1.2, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
 """Multiply-adds beside those of fp32, measured (of AMX with its loads): without VNNI a pair takes two instructions, one of
 them on more ports than a multiply-add has, and quads are first widened to pairs."""
-GATHERED = 3.0
-"""Cycles of an element that is read at a position of its own: its index is taken out of a vector, and checked."""
+GATHERED, CHECKED = 1.5, 3.0
+"""Cycles of an element that is read at a position of its own: its index is taken out of a vector, and looked at where nobody has
+said that it is inside."""
+SCATTERED = 4.0
+"""Cycles of an element that is written into a line of its own: neighbours come to the line at other times."""
 CHAIN = 4.0
 """Cycles from one addition to the next that needs it."""
 PEAK_SHARE_CONTRACTION = 0.8
@@ -105,10 +108,11 @@ def pass_cycles(
         if m.let not in inside or (m.target in lets and skeleton.storage.get(m.target) not in ("row", "tile", "workspace")):
             continue
         if vector and vector in m.gathers:
-            cost += GATHERED
+            cost += (CHECKED if m.is_checked else GATHERED) * m.share(vector)
             continue
         move = "far" if not vector or m.linear is None else stride_kind(m.linear, vector)
-        cost += 1.0 if move == "far" and vector else 1.0 / lanes
+        each = (SCATTERED if m.written else 1.0) if move == "far" and vector else 1.0 / lanes
+        cost += each * m.share(vector)
     points = trips(region, (*skeleton.outer, *p.axes), sizes)
     horizontal = 0.0
     if vector:

@@ -44,6 +44,7 @@ have the same axes as the source), the others being read from their storage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from math import prod
 
 import msgspec
 
@@ -51,7 +52,7 @@ from tatami.core.expr import Expr, evaluate, free_vars, var
 from tatami.core.window import window_span
 from tatami.plan.ir import Pass, Storage
 from tatami.region.ir import At, Binary, Let, Random, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Scan, Select, Unary
-from tatami.region.walk import all_axes, let_uses, lets_by_name, nodes, used_lets
+from tatami.region.walk import all_axes, let_uses, lets_by_name, lines_of, nodes, used_lets
 
 HEAVY = frozenset(
     [
@@ -143,9 +144,11 @@ def skeleton(region: Region, sizes: Mapping[str, int], l2_bytes: int) -> Skeleto
         cheap = {
             n for n, s in stored.items() if s == "row" and n not in anchored and cost_of(lets[n].expr, lets, recompute) <= CHEAP
         }
-        if not cheap:
+        repeated = {n for n, s in stored.items() if s == "row" and n not in anchored}
+        repeated = {n for n in repeated if _is_repeated_more(region, lets[n], recompute, outer, sizes)}
+        if not cheap | repeated:
             break
-        recompute |= cheap
+        recompute |= cheap | repeated
     storage: dict[str, Storage] = {}
     tiled = tiled_lets(region, outer, [g.lets for g in groups], {n for n, s in stored.items() if s == "row"})
     for let in region.lets:
@@ -154,6 +157,29 @@ def skeleton(region: Region, sizes: Mapping[str, int], l2_bytes: int) -> Skeleto
             kind = "workspace"
         storage[let.name] = kind  # type: ignore[assignment]
     return Skeleton(outer, tuple(Pass(g.axes(order), tuple(g.lets)) for g in groups), storage)
+
+
+def _is_repeated_more(region: Region, let: Let, recompute: set[str], outer: tuple[str, ...], sizes: Mapping[str, int]) -> bool:
+    """Would a stored row be computed more often than its uses read it? In each outer iteration over an axis that the let lacks
+    it is computed again: a part of a concatenation, over its own length, for every place along the joined axis."""
+    extents = all_axes(region)
+    stored = _points({*outer, *let.axes}, extents, sizes)
+    if stored <= _points(set(let.axes), extents, sizes):
+        return False
+    read, waiting = 0, [let.name]
+    while waiting:
+        name = waiting.pop()
+        for user in region.lets:
+            times = sum(n.let == name for n in let_uses(user.expr))
+            if times and user.name in recompute:
+                waiting += [user.name] * times
+            elif times:
+                read += times * _points({*user.axes, *lines_of(user.expr)}, extents, sizes)
+    return read < stored
+
+
+def _points(axes: Set[str], extents: Mapping[str, Expr], sizes: Mapping[str, int]) -> int:
+    return prod(max(1, size_at(extents[a], sizes)) for a in axes)
 
 
 def forced_recompute(region: Region, anchored: frozenset[str]) -> set[str]:

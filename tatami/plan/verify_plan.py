@@ -47,7 +47,7 @@ from tatami.region.online import find_online
 from tatami.region.pair_view import pair_view
 from tatami.region.turned import find_turned
 from tatami.region.walk import Types, all_axes, lets_by_name, used_lets
-from tatami.region.window import find_window
+from tatami.region.window import find_window, is_looped
 
 MAX_TILE = 1024
 """Elements a side of a turned tile: its scratch is a few megabytes at most."""
@@ -264,6 +264,8 @@ def _window(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnos
     elif plan.whole and (plan.joined or plan.lying):
         why = "planes that are copied whole are read as they are copied, vectors across lines among them"
         yield invalid_plan(region, why, "leave out `joined` and `lying`, or `whole`")
+    elif plan.joined and is_looped(region, found):
+        yield invalid_plan(region, "loops over the places of a window join no vectors", "leave out `joined`")
     elif plan.whole and (why := not_whole(region, plan, found)):
         yield invalid_plan(region, f"planes are not copied whole: {why}", "use blocks of rows: `whole` false")
     elif plan.lying and (why := not_lying(region, plan, found)):

@@ -9,6 +9,7 @@ the window; every other read stands still along them. What follows is pointwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TypeAlias
 
 import msgspec
@@ -34,7 +35,9 @@ from tatami.region.walk import (
 )
 
 MAX_TERMS = 64
-"""Places of a window; every one is text of its own."""
+"""Places of a window that are text of their own; there are loops over more."""
+LARGEST = 1 << 14
+"""Places of a window at most."""
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -81,17 +84,17 @@ def _find(region: Region) -> Window:
         raise Refused(f"the reduce is {e.fn} in {e.dtype}, its result {let.dtype}")
     if let.dtype not in (DType.fp32, DType.fp64, DType.i32):
         raise Refused(f"it reduces in {let.dtype}; the template takes fp32, fp64 and i32")
-    terms = 1
-    for a in e.axes:
-        terms *= extents[a].as_int() or MAX_TERMS + 1
-    if not 1 <= terms <= MAX_TERMS:
-        raise Refused(f"a window of {terms} places or more; the template takes {MAX_TERMS}")
+    terms = prod(extents[a].as_int() or LARGEST + 1 for a in e.axes)
+    if not 1 <= terms <= LARGEST:
+        raise Refused(f"a window of {terms} places or more; the template takes {LARGEST}")
     moving, inside, guards, read, outside = _moving(e.body, let, e.axes, lets)
     if moving not in nodes(widened(e, None, Types(region))):
         raise Refused("the product that slides is taken in a wider type than its operands'")
     slides = find_slides(read, guards, let.axes, e.axes, extents)
     if not 1 <= len(slides) <= 2 or {s.window for s in slides} != set(e.axes):
         raise Refused(f"{len(slides)} dimensions slide for {len(e.axes)} axes of the window; the template takes 1 or 2")
+    if terms > MAX_TERMS and len(slides) == 1:
+        raise Refused(f"a window of {terms} places in one dimension; the template takes {MAX_TERMS}, or rows of them")
     spatial = tuple(s.axis for s in slides)
     if tuple(a for a in let.axes if a in spatial) != let.axes[len(let.axes) - len(spatial) :]:
         raise Refused("the axes that slide are not the last ones")
@@ -110,6 +113,12 @@ def _find(region: Region) -> Window:
     if any(_used(n) & {*spatial, *e.axes} for n in nodes(inside) if n != read):
         raise Refused("the value that slides is no function of the one element read")
     return Window(let.name, moving, inside, read, outside, slides, tuple(a for a in let.axes if a not in spatial))
+
+
+def is_looped(region: Region, window: Window) -> bool:
+    """True if a window has so many places that there are loops over them."""
+    extents = all_axes(region)
+    return prod(extents[s.window].as_int() or 1 for s in window.slides) > MAX_TERMS
 
 
 def columns_inside(window: Window, plane: Plane) -> int:

@@ -54,7 +54,7 @@ def read_proto(file: ModelFile) -> onnx.ModelProto:
     return model
 
 
-def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: DataFiles | None = None) -> Module[Graph]:
+def load_model(proto: onnx.ModelProto, example_inputs: Any = None, *, beside: DataFiles | None = None) -> Module[Graph]:
     """A module from a ModelProto. Raises TatamiError; one diagnostic lists all unsupported operators.
 
     Sizes that integers of the data decide are read by Host steps. example_inputs: arrays by input name. Where an input
@@ -62,6 +62,7 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: Da
     the others are not looked at. A list stands for a sequence,
     None for an empty optional value.
     """
+    model = repaired(proto)
     examples = example_inputs if isinstance(example_inputs, Mapping) else {}
     if not examples:
         try:
@@ -106,22 +107,25 @@ def import_model(
     sizes: Mapping[str, int] | None = None,
     beside: DataFiles | None = None,
     reads_sizes: bool = False,
+    overrides: frozenset[str] = frozenset(),
 ) -> Imported:
     """A module from a ModelProto, specialised on the inputs in `fixed`, on the shapes of others where they are given, and
-    on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. Raises TatamiError."""
+    on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. `overrides`:
+    initialisers that the caller passes as inputs. Raises TatamiError."""
     door = model if isinstance(model, Repaired) else repaired(model)
     graph = door.model.graph
     functions = {(f.domain, f.name): f for f in door.model.functions}
-    names = frozenset(p.name for p in (*graph.input, *graph.output))
+    names = frozenset(p.name for p in (*graph.input, *graph.output, *door.overridable.values()))
     importer = Importer(door.opset, functions, reads_sizes=reads_sizes, beside=beside, reserved=names)
     missing = unsupported_nodes(importer, graph)
     if missing is not None:
         raise missing
     symbols = _Symbols(sizes)
     for name, tensor in door.tensors.items():
-        importer.values[name] = Value(array=array_of(tensor, beside, name))
+        if name not in overrides:
+            importer.values[name] = Value(array=array_of(tensor, beside, name))
     inputs: dict[str, Form] = {}
-    for port in graph.input:
+    for port in (*graph.input, *(door.overridable[n] for n in sorted(overrides))):
         if port.name not in importer.values:
             port = _shaped(port, (shapes or {}).get(port.name))
             inputs[port.name] = _add_input(importer, port, symbols, fixed)
@@ -134,7 +138,11 @@ def import_model(
     signature = Signature(tuple(importer.inputs), tuple(ports), tuple(importer.equations))
     main = Graph(signature, dict(importer.tensors), tuple(importer.nodes))
     module = Module(
-        {"main": main, **importer.graphs}, importer.constants, {"main": importer.origins}, (*door.warnings, *importer.warnings)
+        {"main": main, **importer.graphs},
+        importer.constants,
+        {"main": importer.origins},
+        (*door.warnings, *importer.warnings),
+        tuple(door.overridable),
     )
     return Imported(module, inputs, outputs, dict(fixed), importer.vocabulary, tuple(importer.word_steps))
 

@@ -22,7 +22,7 @@ import msgspec
 import onnx
 
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail
-from tatami.onnx.definitions import Holder, Stored, check_definitions, holders, is_constant, tensor_of
+from tatami.onnx.definitions import Holder, Stored, check_default, check_definitions, holders, is_constant, tensor_of
 from tatami.onnx.order import graphs_of, ordered, words_of
 from tatami.onnx.repair_node import repaired_node
 from tatami.onnx.schemas import DEFAULT, opset_of_ir
@@ -44,12 +44,12 @@ class Repair(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Repaired:
-    """`model` has no initialisers in its main graph: `tensors` are these by name, with those of its Constant nodes where
-    it was changed. `defaults`: the ones that are also inputs, which a caller may replace (IR version 4 and later)."""
+    """`model` has neither initialisers nor Constant nodes with tensors in its main graph: `tensors` are both by name.
+    `overridable`: the inputs that are initialisers too, which a caller may replace (IR version 4 and later)."""
 
     model: onnx.ModelProto
     tensors: Mapping[str, Stored]
-    defaults: frozenset[str] = frozenset()
+    overridable: Mapping[str, onnx.ValueInfoProto]
     repairs: tuple[Repair, ...] = ()
 
     @property
@@ -76,13 +76,15 @@ def repaired(model: onnx.ModelProto) -> Repaired:
     tensors = {name: t for name, h in found.items() if (t := tensor_of(h) if isinstance(h, onnx.NodeProto) else h) is not None}
     rest = [n for n in _alive(graph, found) if tensor_of(n) is None]
     nodes = work.nodes(rest, set(tensors) | {p.name for p in graph.input}, 0)
-    defaults = {p.name for p in graph.input if p.name in initialised} if model.ir_version >= 4 else set()
+    for p in graph.input:
+        check_default(p, tensors.get(p.name))
+    overridable = {p.name: work.port(p) for p in graph.input if p.name in initialised and model.ir_version >= 4}
     out = onnx.ModelProto(ir_version=model.ir_version, functions=[work.function(f) for f in model.functions])
     out.opset_import.extend(onnx.OperatorSetIdProto(domain=d, version=v) for d, v in work.opsets.items())
     out.graph.input.extend(work.port(p) for p in graph.input if p.name not in tensors)
     out.graph.output.extend(graph.output)
     out.graph.node.extend(nodes)
-    return Repaired(out, tensors, frozenset(defaults), tuple(dict.fromkeys(work.found)))
+    return Repaired(out, tensors, overridable, tuple(dict.fromkeys(work.found)))
 
 
 def _alive(graph: onnx.GraphProto, found: Mapping[str, Holder]) -> list[onnx.NodeProto]:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 import tatami as tt
+import tatami.onnx.backend as onnx_backend
 from tatami.cli import main
 from tatami.core.diagnostic import Diagnostic
 from tatami.onnx.repair import repaired
@@ -235,7 +236,7 @@ def test_an_axis_of_a_negative_size_is_open() -> None:
 
 def test_axes_of_one_name_are_one() -> None:
     made = model([node("Neg", ["x"], ["y"])], [port("x", FLOAT, ("N", "N"))], [bare("y")])
-    f = tt.compile(made, target="reference")
+    f = tt.compile(made, target="reference", max_specialisations=0)
     with pytest.raises(tt.TatamiError):
         f(x=np.ones((2, 5), np.float32))
 
@@ -442,3 +443,59 @@ def test_check_finds_what_contradicts_the_inferred_shapes(tmp_path: Any) -> None
     onnx.save(made, tmp_path / "m.onnx")
     result = CliRunner().invoke(main, ["check", str(tmp_path / "m.onnx")])
     assert result.exit_code == 1 and "Inferred elem type differs" in result.output
+
+
+# -- initialisers that are inputs too ------------------------------------------------------------------------
+
+
+def with_default(ir: int = 8, shape: Any = (1, 3)) -> onnx.ModelProto:
+    made = model(
+        [node("Mul", ["x", "w"], ["t"]), node("Add", ["t", "b"], ["y"])], [port("x"), port("w", FLOAT, shape), port("b")], ir=ir
+    )
+    for name, values in (("w", [[2, 2, 2]]), ("b", [[1, 0, 1]])):
+        made.graph.initializer.append(numpy_helper.from_array(np.array(values, np.float32), name))
+    return made
+
+
+@pytest.mark.parametrize("batch", [1, "N"])
+def test_an_initialiser_that_is_an_input_may_be_passed(batch: Any) -> None:
+    made = with_default()
+    made.graph.input[0].CopyFrom(port("x", FLOAT, (batch, 3)))
+    made.graph.output[0].CopyFrom(bare("y"))
+    f = tt.compile(made, target="reference")
+    w, b = np.array([[1, 2, 3]], np.float32), np.array([[5, 5, 5]], np.float32)
+    assert f(x=X)["y"].tolist() == (X * 2 + [1, 0, 1]).tolist()
+    assert f(x=X, w=w)["y"].tolist() == (X * w + [1, 0, 1]).tolist()
+    assert f({"x": X, "b": b})["y"].tolist() == (X * 2 + b).tolist()
+    assert f(X, b=b, w=w)["y"].tolist() == (X * w + b).tolist()
+    assert f(x=X)["y"].tolist() == (X * 2 + [1, 0, 1]).tolist()
+    with pytest.raises(tt.TatamiError, match="E1801 InputMismatch at v"):
+        f(x=X, w=w, v=w)
+    (y,) = onnx_backend.prepare(made, threads=1).run({"x": X, "w": w})
+    assert y.tolist() == (X * w + [1, 0, 1]).tolist()
+
+
+def test_before_ir_version_4_initialisers_are_constants() -> None:
+    f = tt.compile(with_default(ir=3), target="reference")
+    assert f(x=X)["y"].tolist() == (X * 2 + [1, 0, 1]).tolist()
+    with pytest.raises(tt.TatamiError, match="InputMismatch"):
+        f(x=X, w=X)
+
+
+def test_an_initialiser_that_contradicts_its_input_is_refused() -> None:
+    found = refused(with_default(shape=(2, 3)))
+    assert (found.kind, found.at) == ("AxisSizeMismatch", "w")
+    made = with_default()
+    made.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.zeros((1, 3)), "b"))
+    assert (refused(made).kind, refused(made).at) == ("DTypeMismatch", "b")
+
+
+def test_an_overridden_shape_decides_the_program() -> None:
+    """The shape of a Reshape, given by the caller: sizes that data decide."""
+    made = model([node("Reshape", ["x", "s"], ["y"])], [port("x", FLOAT, (2, 6)), port("s", INT64, (2,))], [bare("y")])
+    made.graph.initializer.append(numpy_helper.from_array(np.array([3, 4]), "s"))
+    f = tt.compile(made, target="reference")
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    assert f(x=x)["y"].shape == (3, 4)
+    assert f(x=x, s=np.array([6, 2]))["y"].shape == (6, 2)
+    assert f(x=x, s=np.array([-1, 1]))["y"].shape == (12, 1)

@@ -11,6 +11,7 @@ DEFAULT = ("", "ai.onnx")
 """The two spellings of ONNX's own domain."""
 
 
+@cache
 def schema_at(domain: str, op: str, version: int) -> onnx.defs.OpSchema | None:
     """The operator at `version` of its domain: the newest one that is not deprecated, or the first where the operator is
     younger than the model says. None where ONNX has no such operator."""

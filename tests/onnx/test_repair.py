@@ -410,7 +410,7 @@ def test_external_data_is_read_wherever_it_stands(tmp_path: Any) -> None:
     parts = data.reshape(4, 1, 3)
     assert f(x=X, c=np.array(True))["y"].tolist() == (X + parts.sum(0)).tolist()
     assert f(x=X, c=np.array(False))["y"].tolist() == (X + parts[:2].sum(0)).tolist()
-    path.write_bytes(made("../m.data").SerializeToString())
+    path.write_bytes(made("../m.data").SerializeToString())  # of the Constant in the branch
     with pytest.raises(tt.TatamiError, match="outside the model's folder"):
         tt.compile(path, target="reference")
     with pytest.raises(tt.TatamiError, match="no folder"):

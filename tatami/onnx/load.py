@@ -152,7 +152,7 @@ class _Symbols:
     an axis without a name is called by its input and position. `values` gives numbers for some of the symbols."""
 
     def __init__(self, values: Mapping[str, int] | None = None) -> None:
-        self._by_name: dict[str, str] = {}
+        self._by_name: dict[object, str] = {}
         self._values = values or {}
 
     def size(self, dim: onnx.TensorShapeProto.Dimension, port: str, axis: int) -> Expr:
@@ -160,11 +160,13 @@ class _Symbols:
             if dim.dim_value < 0:
                 raise fail("InvalidSymbol", port, f"axis {axis} has the size {dim.dim_value}", "sizes are not negative")
             return expr(dim.dim_value)
-        symbol = self.symbol(dim.dim_param or f"{port}_{axis}")
+        symbol = self.symbol(dim.dim_param) if dim.dim_param else self.symbol(f"{port}_{axis}", (port, axis))
         return expr(self._values[symbol]) if symbol in self._values else var(symbol)
 
-    def symbol(self, name: str) -> str:
-        if name not in self._by_name:
+    def symbol(self, name: str, key: object = None) -> str:
+        """The symbol of an axis of that name; with `key` of an axis that has none, and is like no other."""
+        key = key or name
+        if key not in self._by_name:
             legal = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:MAX_SYMBOL]
             if not _SYMBOL.fullmatch(legal) or not is_legal_symbol(legal):
                 legal = f"D_{legal}" if legal else f"D{len(self._by_name)}"
@@ -172,8 +174,8 @@ class _Symbols:
             while legal in self._by_name.values():
                 count += 1
                 legal = f"{stem}_{count}"
-            self._by_name[name] = legal
-        return self._by_name[name]
+            self._by_name[key] = legal
+        return self._by_name[key]
 
 
 def _shaped(port: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:

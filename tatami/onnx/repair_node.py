@@ -11,7 +11,7 @@ import onnx
 
 from tatami.core.diagnostic import fail
 from tatami.onnx.attribute_values import check_value
-from tatami.onnx.schemas import DEFAULT, schema_at, versions_of
+from tatami.onnx.schemas import BEFORE_THE_FIRST, DEFAULT, schema_at, versions_of
 
 _A = onnx.AttributeProto
 _FIELDS = {
@@ -127,7 +127,7 @@ def _known(
     dropped."""
     out, foreign = [], False
     for a in kept:
-        if a.name in schema.attributes:
+        if a.name in schema.attributes or a.name in BEFORE_THE_FIRST.get(schema.name, ()):
             out.append(a)
             continue
         others = [s.since_version for s in versions_of(node.domain, node.op_type) if a.name in s.attributes]

@@ -10,6 +10,9 @@ import onnx
 DEFAULT = ("", "ai.onnx")
 """The two spellings of ONNX's own domain."""
 
+BEFORE_THE_FIRST: dict[str, tuple[str, ...]] = {"MeanVarianceNormalization": ("across_channels", "normalize_variance")}
+"""Attributes of operators that were experimental before the version that ONNX lists as their first."""
+
 
 @cache
 def schema_at(domain: str, op: str, version: int) -> onnx.defs.OpSchema | None:

@@ -17,6 +17,7 @@ import tatami as tt
 import tatami.onnx.backend as onnx_backend
 from tatami.cli import main
 from tatami.core.diagnostic import Diagnostic
+from tatami.onnx.load import load_model
 from tatami.onnx.repair import repaired
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -499,3 +500,28 @@ def test_an_overridden_shape_decides_the_program() -> None:
     assert f(x=x)["y"].shape == (3, 4)
     assert f(x=x, s=np.array([6, 2]))["y"].shape == (6, 2)
     assert f(x=x, s=np.array([-1, 1]))["y"].shape == (12, 1)
+
+
+# -- the cache of imports ------------------------------------------------------------------------------------
+
+
+def test_an_import_from_the_cache_warns_and_can_be_overridden_too(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TATAMI_PROGRAM_CACHE", "1")
+    (tmp_path / "cache").mkdir(mode=0o700)
+    made = with_default()
+    made.graph.node[0].attribute.append(helper.make_attribute("colour", "red"))
+    onnx.save(made, tmp_path / "m.onnx")
+    imports = []
+    monkeypatch.setattr("tatami.onnx.load.load_model", lambda *a, **k: imports.append(a) or load_model(*a, **k))
+    for _ in range(2):
+        f = tt.compile(tmp_path / "m.onnx", threads=1)
+        assert [d.kind for d in f.compilation.warnings] == ["ModelRepaired"]
+        assert f(x=X, w=X)["y"].tolist() == (X * X + [1, 0, 1]).tolist()
+    assert len(imports) == 1
+
+
+def test_an_axis_without_a_name_is_not_one_that_is_called_as_we_call_it() -> None:
+    made = model([node("Neg", ["x"], ["y"])], [port("x", FLOAT, ("", "x_0"))], [bare("y")])
+    f = tt.compile(made, target="reference", max_specialisations=0)
+    assert f(x=np.ones((2, 5), np.float32))["y"].shape == (2, 5)

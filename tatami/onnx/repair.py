@@ -68,7 +68,7 @@ def repaired(model: onnx.ModelProto) -> Repaired:
     graph = model.graph
     if not graph.output:
         raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
-    work = _Repairs({(f.domain, f.name): f for f in model.functions}, _opsets(model))
+    work = _Repairs({(f.domain, _called(f.name, f.overload)) for f in model.functions}, _opsets(model))
     work.note_opset(model)
     found = holders(graph, work.note)
     initialised = {name for name, h in found.items() if not isinstance(h, onnx.NodeProto)}
@@ -103,7 +103,8 @@ def _opsets(model: onnx.ModelProto) -> dict[str, int]:
 
 @dataclass
 class _Repairs:
-    functions: Mapping[tuple[str, str], onnx.FunctionProto]
+    functions: set[tuple[str, str]]
+    """Domains and names of the model's own functions."""
     opsets: dict[str, int]
     found: list[Repair] = field(default_factory=list)
 
@@ -126,10 +127,12 @@ class _Repairs:
         self.opsets = {**outer, **own}
         nodes = self.nodes(list(given.node), set(given.input), 0)
         self.opsets = outer
-        if _same(nodes, given.node):
+        if _same(nodes, given.node) and not given.overload:
             return given
         copy = onnx.FunctionProto()
         copy.CopyFrom(given)
+        copy.name = _called(given.name, given.overload)
+        copy.ClearField("overload")
         del copy.node[:]
         copy.node.extend(nodes)
         return copy
@@ -164,6 +167,10 @@ class _Repairs:
         for i in order:
             at = words_of(given[i], i)
             node = given[i]
+            if node.overload:
+                node = onnx.NodeProto.FromString(node.SerializeToString())
+                node.op_type = _called(node.op_type, node.overload)
+                node.ClearField("overload")
             if (node.domain, node.op_type) not in self.functions:
                 version = self.opsets.get("" if node.domain in DEFAULT else node.domain, 1 << 30)
                 node = repaired_node(node, version, at, partial(self.note, at))
@@ -202,6 +209,11 @@ class _Repairs:
             self.note(given.name, f"axis {i} of size {said!r} is a size of its own", False)
             dim.Clear()
         return copy
+
+
+def _called(name: str, overload: str) -> str:
+    """What a function is called here: overloads of one name (IR version 10) are functions of their own."""
+    return f"{name}:{overload}" if overload else name
 
 
 def _is_no_name(name: str) -> bool:

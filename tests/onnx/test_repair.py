@@ -112,6 +112,16 @@ def test_nodes_of_a_function_are_sorted() -> None:
     np.testing.assert_allclose(run(made)[0], -np.exp(X), rtol=1e-6)
 
 
+def test_overloads_of_a_function_are_told_apart() -> None:
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    calls = [node("F", ["x"], ["a"], domain="own", overload="one"), node("F", ["a"], ["y"], domain="own", overload="two")]
+    made = model(calls, ir=10)
+    made.opset_import.append(sets[1])
+    for overload, op in (("one", "Exp"), ("two", "Neg")):
+        made.functions.append(helper.make_function("own", "F", ["a"], ["b"], [node(op, ["a"], ["b"])], sets, overload=overload))
+    as_onnxruntime(made)
+
+
 def test_a_circle_is_named() -> None:
     found = refused(
         model(

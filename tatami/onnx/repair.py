@@ -107,6 +107,8 @@ class _Repairs:
     """Domains and names of the model's own functions."""
     opsets: dict[str, int]
     found: list[Repair] = field(default_factory=list)
+    in_function: bool = False
+    """True in the body of a function, whose attributes may be those of the call."""
 
     def note(self, at: str, what: str, is_warning: bool) -> None:
         self.found.append(Repair(at, what, is_warning))
@@ -117,16 +119,17 @@ class _Repairs:
         if given < 1:
             self.opsets[""] = opset_of_ir(model.ir_version)
             what = f"no opset is named: {self.opsets['']} is taken, that of IR version {model.ir_version}"
-            self.note("model", what, model.ir_version >= 3)
+            is_meant = any(n.domain in DEFAULT for n in model.graph.node)
+            self.note("model", what, model.ir_version >= 3 and is_meant)
         elif given > newest:
             self.note("model", f"opset {given} is newer than the newest known, {newest}, whose operators are taken", True)
 
     def function(self, given: onnx.FunctionProto) -> onnx.FunctionProto:
-        outer = self.opsets
+        outer, self.in_function = self.opsets, True
         own = {("" if o.domain in DEFAULT else o.domain): o.version for o in given.opset_import}
         self.opsets = {**outer, **own}
         nodes = self.nodes(list(given.node), set(given.input), 0)
-        self.opsets = outer
+        self.opsets, self.in_function = outer, False
         if _same(nodes, given.node) and not given.overload:
             return given
         copy = onnx.FunctionProto()
@@ -167,6 +170,10 @@ class _Repairs:
         for i in order:
             at = words_of(given[i], i)
             node = given[i]
+            refers = next((a.ref_attr_name for a in node.attribute if a.ref_attr_name), "")
+            if refers and not self.in_function:
+                why = f"an attribute refers to {refers!r} of a function, and the node is in none"
+                raise fail("InvalidAttribute", at, why, "give the attribute a value")
             if node.overload:
                 node = onnx.NodeProto.FromString(node.SerializeToString())
                 node.op_type = _called(node.op_type, node.overload)

@@ -318,12 +318,13 @@ def test_an_attribute_without_a_type_has_the_operators() -> None:
         (edited(leaky(alpha=1.0), lambda n: n.attribute.append(n.attribute[0])), "InvalidAttribute"),
         (edited(leaky(alpha=1.0), lambda n: setattr(n.attribute[0], "type", onnx.AttributeProto.INT)), "InvalidAttribute"),
         (model([node("Concat", ["x", "x"], ["y"])]), "InvalidAttribute"),
+        (edited(leaky(alpha=1.0), lambda n: setattr(n.attribute[0], "ref_attr_name", "a")), "InvalidAttribute"),
         (model([node("Pad", ["x", "p"], ["y"], mode="mirror")], constants=[("p", [0, 0, 0, 0])]), "InvalidAttribute"),
         (model([node("Neg", ["x", "x"], ["y"])]), "InvalidDocument"),
         (model([node("Add", ["x"], ["y"])]), "InvalidDocument"),
         (model([node("Add", ["x", ""], ["y"])]), "InvalidDocument"),
     ],
-    ids=["word for number", "twice", "of another type", "missing", "mode", "too many", "too few", "empty"],
+    ids=["word for number", "twice", "of another type", "missing", "of no function", "mode", "too many", "too few", "empty"],
 )
 def test_a_node_that_its_operator_does_not_allow_is_refused(made: onnx.ModelProto, kind: str) -> None:
     assert refused(made).kind == kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -113,11 +113,10 @@ def import_model(
     on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. `overrides`:
     initialisers that the caller passes as inputs. Raises TatamiError."""
     door = model if isinstance(model, Repaired) else repaired(model)
-    graph = door.model.graph
-    functions = {(f.domain, f.name): f for f in door.model.functions}
-    names = frozenset(p.name for p in (*graph.input, *graph.output, *door.overridable.values()))
+    functions = {(f.domain, f.name): f for f in door.functions}
+    names = frozenset(p.name for p in (*door.inputs, *door.outputs, *door.overridable.values()))
     importer = Importer(door.opset, functions, reads_sizes=reads_sizes, beside=beside, reserved=names)
-    missing = unsupported_nodes(importer, graph)
+    missing = unsupported_nodes(importer, door.nodes)
     if missing is not None:
         raise missing
     symbols = _Symbols(sizes)
@@ -125,14 +124,14 @@ def import_model(
         if name not in overrides:
             importer.values[name] = Value(array=array_of(tensor, beside, name))
     inputs: dict[str, Form] = {}
-    for port in (*graph.input, *(door.overridable[n] for n in sorted(overrides))):
+    for port in (*door.inputs, *(door.overridable[n] for n in sorted(overrides))):
         if port.name not in importer.values:
             port = _shaped(port, (shapes or {}).get(port.name))
             inputs[port.name] = _add_input(importer, port, symbols, fixed)
-    import_nodes(importer, graph.node)
+    import_nodes(importer, door.nodes)
     is_open = not fixed and not shapes and not sizes  # else numbers may be those of one call
     ports: list[Output] = []
-    outputs = tuple(_output(importer, port.name, declared(importer, port, sizes=is_open), ports) for port in graph.output)
+    outputs = tuple(_output(importer, port.name, declared(importer, port, sizes=is_open), ports) for port in door.outputs)
     if not ports:
         raise fail("UnsupportedModel", "model", "none of its outputs holds a tensor", "give the model a tensor as output")
     signature = Signature(tuple(importer.inputs), tuple(ports), tuple(importer.equations))
@@ -191,11 +190,11 @@ def _shaped(port: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> onnx.Va
     return copy
 
 
-def has_symbolic_sizes(model: onnx.ModelProto) -> bool:
+def has_symbolic_sizes(inputs: Iterable[onnx.ValueInfoProto]) -> bool:
     """Whether some input has an axis whose size the model leaves open."""
     return any(
         not dim.HasField("dim_value")
-        for port in model.graph.input
+        for port in inputs
         if port.type.HasField("tensor_type")
         for dim in port.type.tensor_type.shape.dim
     )

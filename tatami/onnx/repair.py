@@ -7,8 +7,8 @@
     no opset, a newer one than known    that of the IR version; the newest known
 
 Shapes and types of inner values and of results are not needed: the importer finds them. What cannot be run is refused:
-values that are read and never made, made twice, or wait for each other. The model given is never changed; tensors of
-its main graph are never copied.
+values that are read and never made, made twice, or wait for each other. The model given is never changed, and only what
+changes is copied: it may be larger than one message holds.
 """
 
 from __future__ import annotations
@@ -44,17 +44,24 @@ class Repair(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Repaired:
-    """`model` has neither initialisers nor Constant nodes with tensors in its main graph: `tensors` are both by name.
-    `overridable`: the inputs that are initialisers too, which a caller may replace (IR version 4 and later)."""
+    """A model as it can be imported. Nodes, tensors and functions are the file's own where nothing changed, else copies.
 
-    model: onnx.ModelProto
+    `tensors`: initialisers and what Constant nodes hold, by name; `nodes` has none of these. `overridable`: the inputs that
+    are initialisers too, which a caller may replace (IR version 4 and later); `inputs` are the others."""
+
+    inputs: tuple[onnx.ValueInfoProto, ...]
+    outputs: tuple[onnx.ValueInfoProto, ...]
+    nodes: tuple[onnx.NodeProto, ...]
+    functions: tuple[onnx.FunctionProto, ...]
+    opsets: Mapping[str, int]
     tensors: Mapping[str, Stored]
     overridable: Mapping[str, onnx.ValueInfoProto]
     repairs: tuple[Repair, ...] = ()
 
     @property
     def opset(self) -> int:
-        return next((o.version for o in self.model.opset_import if o.domain in DEFAULT), 1)
+        """The version of ONNX's own operators."""
+        return self.opsets[""]
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
@@ -79,12 +86,16 @@ def repaired(model: onnx.ModelProto) -> Repaired:
     for p in graph.input:
         check_default(p, tensors.get(p.name))
     overridable = {p.name: work.port(p) for p in graph.input if p.name in initialised and model.ir_version >= 4}
-    out = onnx.ModelProto(ir_version=model.ir_version, functions=[work.function(f) for f in model.functions])
-    out.opset_import.extend(onnx.OperatorSetIdProto(domain=d, version=v) for d, v in work.opsets.items())
-    out.graph.input.extend(work.port(p) for p in graph.input if p.name not in tensors)
-    out.graph.output.extend(graph.output)
-    out.graph.node.extend(nodes)
-    return Repaired(out, tensors, overridable, tuple(dict.fromkeys(work.found)))
+    return Repaired(
+        tuple(work.port(p) for p in graph.input if p.name not in tensors),
+        tuple(graph.output),
+        tuple(nodes),
+        tuple(work.function(f) for f in model.functions),
+        work.opsets,
+        tensors,
+        overridable,
+        tuple(dict.fromkeys(work.found)),
+    )
 
 
 def _alive(graph: onnx.GraphProto, found: Mapping[str, Holder]) -> list[onnx.NodeProto]:

@@ -56,7 +56,7 @@ class OnnxSource:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The inputs that a caller passes, in the model's order."""
-        return (*(i.name for i in self.repaired.model.graph.input), *sorted(self.overrides))
+        return (*(i.name for i in self.repaired.inputs), *sorted(self.overrides))
 
     @cached_property
     def overridable(self) -> frozenset[str]:
@@ -75,7 +75,7 @@ class OnnxSource:
 
     @cached_property
     def has_open_sizes(self) -> bool:
-        return has_symbolic_sizes(self.repaired.model)
+        return has_symbolic_sizes(self.repaired.inputs)
 
     def imported(
         self,

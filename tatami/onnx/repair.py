@@ -23,7 +23,7 @@ import onnx
 
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail
 from tatami.onnx.definitions import Holder, Stored, check_default, check_definitions, holders, is_constant, tensor_of
-from tatami.onnx.order import graphs_of, ordered, words_of
+from tatami.onnx.order import Reads, graphs_of, ordered, words_of
 from tatami.onnx.repair_node import repaired_node
 from tatami.onnx.schemas import DEFAULT, opset_of_ir
 from tatami.onnx.text import check_text
@@ -118,6 +118,7 @@ class _Repairs:
     """Domains and names of the model's own functions."""
     opsets: dict[str, int]
     found: list[Repair] = field(default_factory=list)
+    reads: Reads = field(default_factory=Reads)
     in_function: bool = False
     """True in the body of a function, whose attributes may be those of the call."""
 
@@ -172,7 +173,7 @@ class _Repairs:
 
     def nodes(self, given: list[onnx.NodeProto], visible: set[str], depth: int) -> list[onnx.NodeProto]:
         """In order and repaired, with the branches and bodies they hold."""
-        order = ordered(given)
+        order = ordered(given, self.reads)
         if order != list(range(len(given))):
             late = next(i for i, j in enumerate(order) if i != j)
             self.note(words_of(given[order[late]], order[late]), "nodes are not in the order in which they are computed", False)

@@ -62,6 +62,11 @@ class AdaptiveFunction(CompiledFunction):
                 cluster.calls += 1
                 return cluster.function(given, out=out)
         shape_set = self.shape_set
+        overridable = self.compilation.overridable
+        if overridable and shape_set is not None:
+            given = self._by_name(inputs, named)
+            if not given.keys().isdisjoint(overridable):
+                return shape_set.run(shape_set.named(given), out)
         if shape_set is not None and shape_set.programs:
             given = self._by_name(inputs, named)
             if given.keys() >= set(self._names) and shape_set.knows(shape_set.shapes_of(given)):

@@ -35,6 +35,8 @@ class Compilation:
         self.decisions = decisions
         self.hints = dict(hints or {})
         """The usual values of sizes, for which plans are chosen."""
+        self.overridable: tuple[str, ...] = ()
+        """Constants of the model in whose place a caller may pass an array."""
         self.program: StoredProgram | None = None
         """The compiled program, once it was made or found; the stages behind one that was found are not made."""
 

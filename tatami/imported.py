@@ -59,6 +59,7 @@ class Record(msgspec.Struct, frozen=True):
     constants: dict[str, Constant]
     reads: tuple[Read, ...]
     warnings: tuple[Diagnostic, ...] = ()
+    overridable: tuple[str, ...] = ()
 
 
 def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Importer], example_inputs: Any) -> Module[Graph]:
@@ -89,7 +90,7 @@ def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
     except (ValueError, TatamiError, OSError):  # the importer says what is wrong with a file
         return None
     constants = {n: _tensor(n, c, file) for n, c in record.constants.items()}
-    return Module(record.programs, constants, record.origins, record.warnings)
+    return Module(record.programs, constants, record.origins, record.warnings, record.overridable)
 
 
 def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
@@ -136,7 +137,7 @@ def _record(module: Module[Graph], file: ModelFile) -> bytes | None:
             constants[name] = Constant(embed_constant(tensor))
     origins = {p: {n: tuple(o) for n, o in by_id.items()} for p, by_id in module.origins.items()}
     read = tuple(Read(*p, hashed) for p, hashed in reads.items())
-    record = Record(dict(module.programs), origins, constants, read, module.warnings)
+    record = Record(dict(module.programs), origins, constants, read, module.warnings, module.overridable)
     text = encode_record(record)
     try:
         return text if held <= _HELD and encode_record(decode_record(text, Record)) == text else None

@@ -141,7 +141,9 @@ def _set_up(
         found = [with_origin(d, module) for d in found]
         raise_errors(found)
         observer.warnings += [d for d in found if d.is_warning]
-    return Compilation(stages, observer, resolved, decisions, hints)
+    made = Compilation(stages, observer, resolved, decisions, hints)
+    made.overridable = tuple(n for m in models.values() for n in m.overridable)
+    return made
 
 
 def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:

@@ -45,7 +45,7 @@ def compile_shape_set(model: Any, sizes: Mapping[str, Any], compile: Compile, mo
             raise
         return DeferredFunction(shape_set, error)  # type: ignore[return-value]
     clusters = tuple(_cluster(model, common, entry, compile) for entry in tuples)
-    if not _has_open_sizes(function):
+    if not _has_open_sizes(function) and not function.compilation.overridable:
         shape_set = None
     if shape_set is None and not clusters:
         return function

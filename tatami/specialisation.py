@@ -57,7 +57,11 @@ class Source(Protocol):
     def outputs(self) -> tuple[str, ...]: ...
     @property
     def has_open_sizes(self) -> bool: ...
+    @property
+    def overridable(self) -> frozenset[str]:
+        """Constants of the model in whose place a caller may pass an array."""
 
+    def overriding(self, names: frozenset[str]) -> Source: ...
     def imported(
         self,
         fixed: Mapping[str, Any] | None = None,
@@ -133,12 +137,17 @@ class ShapeSet:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _policies: dict[Key, Policy] = field(default_factory=dict)
     """By the shapes of all inputs: the policy that answered where the usual one did not."""
+    _overriding: dict[frozenset[str], ShapeSet] = field(default_factory=dict)
     _refused: dict[Policy, TatamiError] = field(default_factory=dict)
     """Policies under which the model cannot be imported, whatever a call brings."""
 
     def named(self, inputs: Any) -> dict[str, Any]:
         """The inputs by name, from a mapping or a sequence. Raises InputMismatch."""
         names = self.source.names
+        others = {n for n in inputs if n not in names} if isinstance(inputs, Mapping) else set()
+        if not others <= self.source.overridable:
+            strange = min(others - self.source.overridable)
+            raise fail("InputMismatch", strange, "the model has no such input", f"the inputs are {', '.join(names)}")
         if isinstance(inputs, Mapping):
             given = dict(inputs)
         else:
@@ -156,6 +165,9 @@ class ShapeSet:
     ) -> dict[str, Any]:
         """The outputs by the model's names, by a program that exists or is compiled now. `first`: what the program that
         serves all sizes said of this call. Raises TatamiError: the first one, where no program answers."""
+        passed = frozenset(given) - frozenset(self.source.names)
+        if passed:
+            return self.overriding(passed).run(given, out, first)
         shapes = self.shapes_of(given)
         kept = self._policies.get(shapes)
         if kept is not None:
@@ -185,6 +197,14 @@ class ShapeSet:
             return results
         assert first is not None
         raise first
+
+    def overriding(self, names: frozenset[str]) -> ShapeSet:
+        """The programs that take these constants of the model as inputs."""
+        with self._lock:
+            if names not in self._overriding:
+                source = self.source.overriding(names)
+                self._overriding[names] = ShapeSet(source, self.compile, self.most, self.sizes)
+            return self._overriding[names]
 
     def shapes_of(self, given: Mapping[str, Any]) -> Key:
         return tuple(_shape(given[n]) for n in self.source.names)

@@ -26,7 +26,6 @@ from tatami.backends.onnx_session_errors import (
     at_run,
     invalid_argument,
     missing_inputs,
-    not_implemented,
 )
 from tatami.backends.onnx_session_options import RunOptions, SessionOptions, note
 from tatami.backends.onnx_session_values import ModelMetadata, NodeArg, OrtValue, given, taken
@@ -91,7 +90,7 @@ class InferenceSession:
         initialised = {i.name for i in model.graph.initializer}
         args = [NodeArg.of(i) for i in model.graph.input]
         self._inputs = [a for a in args if a.name not in initialised]
-        self._overridable = [a for a in args if a.name in initialised]
+        self._overridable = [a for a in args if a.name in initialised] if model.ir_version >= 4 else []
         self._outputs = [NodeArg.of(o) for o in with_shapes(model)]
         self._accepted: set[Signature] = set()
         try:
@@ -212,8 +211,6 @@ class InferenceSession:
         for name in input_feed:
             if name not in known:
                 raise invalid_argument(f"Invalid input name: {name}", str(name), f"the inputs are {', '.join(known)}")
-            if name not in self._engine.names:
-                raise not_implemented("another value of an initialiser", name, "change the model, or leave it to its own value")
         return {i.name: taken(input_feed.get(i.name), i) for i in known.values() if i.name in input_feed or i.is_optional}
 
 

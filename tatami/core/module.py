@@ -25,6 +25,8 @@ class Module(Generic[P]):
     origins: Mapping[str, Origins] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
     """What the importer has to say of the model it was made of."""
+    overridable: tuple[str, ...] = ()
+    """Constants of the model in whose place a caller may pass an array."""
 
     @property
     def main(self) -> P:

@@ -1,6 +1,11 @@
 """ONNX to frontend. Made from: a ModelProto; depends on `core` and `frontend` only.
 
-    load          the model: inputs, initialisers (external data from the model's folder only), outputs
+    repair        the file as it is: order, open axes, names, attributes and operands repaired or refused (order, definitions,
+                  repair_node, attribute_values, schemas, text); nothing here asks onnx.checker
+    load          the model: inputs, initialisers, outputs (tensors: their arrays, external data from the model's folder only;
+                  declared: what the model says of its results)
+    old_forms     nodes of old versions in the newest form; preconditions: what operands and attributes have to be together
+    check         `tatami check`: what onnx.checker finds, and what an import repairs
     import_node   one node: its handler (registry, ops_*.py), else the body of its function
     support       which operators have an import; one diagnostic of all that have none
     control       If, Loop, Scan: graphs of the module; what they read from outside becomes operands

@@ -32,6 +32,9 @@ from tatami.onnx.operands import data_dependent, unsupported
 from tatami.onnx.structures import Structure, converted, joined, rebuilt, structure_of, tensors_of
 from tatami.onnx.values import Value
 
+_OF_THE_FILE = frozenset(["FileUnreadable", "InvalidDocument", "InvalidAttribute", "UnknownValue", "InputTooLarge"])
+"""Faults of a branch that stand whichever branch is taken."""
+
 
 def _if(m: Importer, n: OnnxNode) -> list[Value]:
     condition = m.value(n.inputs[0])
@@ -41,7 +44,7 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
     try:
         return _as_branches(m, n, condition)
     except TatamiError as error:
-        if any("inputs" in d.details or "sizes" in d.details for d in error.diagnostics):
+        if any("inputs" in d.details or "sizes" in d.details or d.kind in _OF_THE_FILE for d in error.diagnostics):
             raise
         sizes = deciding_sizes(m, m.data(condition))
         if sizes:

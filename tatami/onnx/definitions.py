@@ -79,6 +79,22 @@ def check_definitions(
             raise _unknown(port.name, "nothing defines this output")
 
 
+def check_default(port: onnx.ValueInfoProto, tensor: Stored | None) -> None:
+    """Raises for an initialiser that is of another dtype or shape than the input of its name declares."""
+    if not isinstance(tensor, onnx.TensorProto) or not port.type.HasField("tensor_type"):
+        return
+    said = port.type.tensor_type
+    how = "correct the input or the initialiser"
+    if said.elem_type != tensor.data_type:
+        why = f"the initialiser has the element type {tensor.data_type}, the input of its name {said.elem_type}"
+        raise fail("DTypeMismatch", port.name, why, how)
+    sizes = [d.dim_value if d.dim_value > 0 else None for d in said.shape.dim]
+    fits = len(sizes) == len(tensor.dims) and all(s in (None, d) for s, d in zip(sizes, tensor.dims, strict=True))
+    if said.HasField("shape") and not fits:
+        why = f"the initialiser has the shape {list(tensor.dims)}, the input of its name {['?' if s is None else s for s in sizes]}"
+        raise fail("AxisSizeMismatch", port.name, why, how)
+
+
 def _twice(name: str, what: str, at: str) -> Exception:
     return fail("DuplicateId", at, f"the name {name!r} is taken when {what} has it again", "rename one of the two values")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def read_proto(file: ModelFile) -> onnx.ModelProto:
     return model
 
 
-def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: DataFiles | None = None) -> Module[Graph]:
+def load_model(proto: onnx.ModelProto, example_inputs: Any = None, *, beside: DataFiles | None = None) -> Module[Graph]:
     """A module from a ModelProto. Raises TatamiError; one diagnostic lists all unsupported operators.
 
     Sizes that integers of the data decide are read by Host steps. example_inputs: arrays by input name. Where an input
@@ -62,6 +62,7 @@ def load_model(model: onnx.ModelProto, example_inputs: Any = None, *, beside: Da
     the others are not looked at. A list stands for a sequence,
     None for an empty optional value.
     """
+    model = repaired(proto)
     examples = example_inputs if isinstance(example_inputs, Mapping) else {}
     if not examples:
         try:
@@ -106,35 +107,41 @@ def import_model(
     sizes: Mapping[str, int] | None = None,
     beside: DataFiles | None = None,
     reads_sizes: bool = False,
+    overrides: frozenset[str] = frozenset(),
 ) -> Imported:
     """A module from a ModelProto, specialised on the inputs in `fixed`, on the shapes of others where they are given, and
-    on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. Raises TatamiError."""
+    on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. `overrides`:
+    initialisers that the caller passes as inputs. Raises TatamiError."""
     door = model if isinstance(model, Repaired) else repaired(model)
-    graph = door.model.graph
-    functions = {(f.domain, f.name): f for f in door.model.functions}
-    names = frozenset(p.name for p in (*graph.input, *graph.output))
+    functions = {(f.domain, f.name): f for f in door.functions}
+    names = frozenset(p.name for p in (*door.inputs, *door.outputs, *door.overridable.values()))
     importer = Importer(door.opset, functions, reads_sizes=reads_sizes, beside=beside, reserved=names)
-    missing = unsupported_nodes(importer, graph)
+    missing = unsupported_nodes(importer, door.nodes)
     if missing is not None:
         raise missing
     symbols = _Symbols(sizes)
     for name, tensor in door.tensors.items():
-        importer.values[name] = Value(array=array_of(tensor, beside, name))
+        if name not in overrides:
+            importer.values[name] = Value(array=array_of(tensor, beside, name))
     inputs: dict[str, Form] = {}
-    for port in graph.input:
+    for port in (*door.inputs, *(door.overridable[n] for n in sorted(overrides))):
         if port.name not in importer.values:
             port = _shaped(port, (shapes or {}).get(port.name))
             inputs[port.name] = _add_input(importer, port, symbols, fixed)
-    import_nodes(importer, graph.node)
+    import_nodes(importer, door.nodes)
     is_open = not fixed and not shapes and not sizes  # else numbers may be those of one call
     ports: list[Output] = []
-    outputs = tuple(_output(importer, port.name, declared(importer, port, sizes=is_open), ports) for port in graph.output)
+    outputs = tuple(_output(importer, port.name, declared(importer, port, sizes=is_open), ports) for port in door.outputs)
     if not ports:
         raise fail("UnsupportedModel", "model", "none of its outputs holds a tensor", "give the model a tensor as output")
     signature = Signature(tuple(importer.inputs), tuple(ports), tuple(importer.equations))
     main = Graph(signature, dict(importer.tensors), tuple(importer.nodes))
     module = Module(
-        {"main": main, **importer.graphs}, importer.constants, {"main": importer.origins}, (*door.warnings, *importer.warnings)
+        {"main": main, **importer.graphs},
+        importer.constants,
+        {"main": importer.origins},
+        (*door.warnings, *importer.warnings),
+        tuple(door.overridable),
     )
     return Imported(module, inputs, outputs, dict(fixed), importer.vocabulary, tuple(importer.word_steps))
 
@@ -144,7 +151,7 @@ class _Symbols:
     an axis without a name is called by its input and position. `values` gives numbers for some of the symbols."""
 
     def __init__(self, values: Mapping[str, int] | None = None) -> None:
-        self._by_name: dict[str, str] = {}
+        self._by_name: dict[object, str] = {}
         self._values = values or {}
 
     def size(self, dim: onnx.TensorShapeProto.Dimension, port: str, axis: int) -> Expr:
@@ -152,11 +159,13 @@ class _Symbols:
             if dim.dim_value < 0:
                 raise fail("InvalidSymbol", port, f"axis {axis} has the size {dim.dim_value}", "sizes are not negative")
             return expr(dim.dim_value)
-        symbol = self.symbol(dim.dim_param or f"{port}_{axis}")
+        symbol = self.symbol(dim.dim_param) if dim.dim_param else self.symbol(f"{port}_{axis}", (port, axis))
         return expr(self._values[symbol]) if symbol in self._values else var(symbol)
 
-    def symbol(self, name: str) -> str:
-        if name not in self._by_name:
+    def symbol(self, name: str, key: object = None) -> str:
+        """The symbol of an axis of that name; with `key` of an axis that has none, and is like no other."""
+        key = key or name
+        if key not in self._by_name:
             legal = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:MAX_SYMBOL]
             if not _SYMBOL.fullmatch(legal) or not is_legal_symbol(legal):
                 legal = f"D_{legal}" if legal else f"D{len(self._by_name)}"
@@ -164,8 +173,8 @@ class _Symbols:
             while legal in self._by_name.values():
                 count += 1
                 legal = f"{stem}_{count}"
-            self._by_name[name] = legal
-        return self._by_name[name]
+            self._by_name[key] = legal
+        return self._by_name[key]
 
 
 def _shaped(port: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
@@ -181,11 +190,11 @@ def _shaped(port: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> onnx.Va
     return copy
 
 
-def has_symbolic_sizes(model: onnx.ModelProto) -> bool:
+def has_symbolic_sizes(inputs: Iterable[onnx.ValueInfoProto]) -> bool:
     """Whether some input has an axis whose size the model leaves open."""
     return any(
         not dim.HasField("dim_value")
-        for port in model.graph.input
+        for port in inputs
         if port.type.HasField("tensor_type")
         for dim in port.type.tensor_type.shape.dim
     )

@@ -123,7 +123,10 @@ def _tile(m: Importer, n: OnnxNode) -> OnnxNode:
     if m.opset >= 6 and len(n.inputs) < 3:
         return n
     rank = len(m.type_of(m.value(n.inputs[0])).shape)
-    tiles, axis = (int(np.asarray(known(m, n, i, what)).reshape(())) for i, what in ((1, "tiles"), (2, "axis")))
+    given = [np.asarray(known(m, n, i, what)).reshape(-1) for i, what in ((1, "tiles"), (2, "axis"))]
+    if any(g.size != 1 or g.dtype.kind not in "iuf" for g in given):
+        raise fail("InvalidDocument", m.site, "Tile whose tiles or axis is not one number", "give one number for each")
+    tiles, axis = (int(g[0]) for g in given)
     if not -rank <= axis < rank:
         raise fail("AxisOutOfRange", m.site, f"Tile along axis {axis} of {rank} axes", "name an axis that exists")
     repeats = np.ones(rank, np.int64)

@@ -130,9 +130,13 @@ def _lrn(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _mean_variance(m: Importer, n: OnnxNode) -> list[Value]:
+    """Before opset 9 `across_channels` stands for axes, and without `normalize_variance` x is only centred."""
     (x,) = m.operands(n)
-    attrs = {"axes": [a % len(m.shape(x)) for a in n.attr("axes", [0, 2, 3])], "keepdims": True}
+    usual = [0, 1, 2, 3] if n.attr("across_channels", 0) else [0, 2, 3]
+    attrs = {"axes": [a % len(m.shape(x)) for a in n.attr("axes", usual)], "keepdims": True}
     centred = m.joined("sub", x, m.one("reduce_mean", [x], attrs))
+    if not n.attr("normalize_variance", 1):
+        return [m.result(centred)]
     deviation = m.one("sqrt", [m.one("variance", [x], attrs)])
     deviation = m.one("add", [deviation, m.number(1e-9, m.dtype(x))])
     return [m.result(m.joined("div", centred, deviation))]

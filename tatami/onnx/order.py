@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 import onnx
@@ -28,15 +29,24 @@ def words_of(node: onnx.NodeProto, position: int) -> str:
     return node.name or f"{node.op_type}_{position}"
 
 
-def names_read(node: onnx.NodeProto) -> set[str]:
-    """The values a node needs, those that its branches and bodies capture included."""
-    return {i for i in node.input if i}.union(*(captured(g) for g in graphs_of(node)))
+@dataclass
+class Reads:
+    """The values that nodes and graphs need from outside. Each graph is looked at once: inner graphs would be as often as
+    there are graphs around them."""
 
+    _captured: dict[int, tuple[onnx.GraphProto, set[str]]] = field(default_factory=dict)
+    """By the identity of the graph, which is kept with its names so that it stays the same object."""
 
-def captured(graph: onnx.GraphProto) -> set[str]:
-    """The names that a branch or body reads from the graphs around it."""
-    read = {port.name for port in graph.output if port.name}.union(*(names_read(n) for n in graph.node))
-    return read - defined(graph, graph.node)
+    def of_node(self, node: onnx.NodeProto) -> set[str]:
+        """The values a node needs, those that its branches and bodies capture included."""
+        return {i for i in node.input if i}.union(*(self.captured(g) for g in graphs_of(node)))
+
+    def captured(self, graph: onnx.GraphProto) -> set[str]:
+        """The names that a branch or body reads from the graphs around it."""
+        if id(graph) not in self._captured:
+            read = {port.name for port in graph.output if port.name}.union(*(self.of_node(n) for n in graph.node))
+            self._captured[id(graph)] = graph, read - defined(graph, graph.node)
+        return self._captured[id(graph)][1]
 
 
 def defined(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> set[str]:
@@ -45,14 +55,14 @@ def defined(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> set[str]
     return own | {port.name for port in graph.input} | {o for n in nodes for o in n.output if o}
 
 
-def ordered(nodes: Sequence[onnx.NodeProto]) -> list[int]:
+def ordered(nodes: Sequence[onnx.NodeProto], reads: Reads) -> list[int]:
     """Positions of the nodes in the order in which they can be computed; as they are where that is one. Raises
     CyclicGraph."""
     maker = {o: i for i, n in enumerate(nodes) for o in n.output if o}
     waits: list[set[int]] = []
     readers: dict[int, list[int]] = defaultdict(list)
     for i, node in enumerate(nodes):
-        waits.append({maker[name] for name in names_read(node) if name in maker})
+        waits.append({maker[name] for name in reads.of_node(node) if name in maker})
         for j in waits[i]:
             readers[j].append(i)
     missing = [len(w) for w in waits]

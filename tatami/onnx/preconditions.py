@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 
@@ -68,6 +69,10 @@ def _windows(image: int = 0, needs_kernel: bool = False) -> Callable[[Importer, 
             given = _listed(m, n, name)
             _length(m, n, name, given, rank - 2)
             _at_least(m, n, name, given, least)
+        wanted = _listed(m, n, "output_shape") if n.op == "ConvTranspose" else None
+        if wanted is not None and len(wanted) != rank:  # batch and channels may be there
+            _length(m, n, "output_shape", wanted, rank - 2)
+        _at_least(m, n, "output_shape", wanted, 0)
         if n.attr("auto_pad", "NOTSET") == "NOTSET":
             _length(m, n, "pads", _listed(m, n, "pads"), 2 * (rank - 2))
         p = n.attr("p", 2)
@@ -75,6 +80,11 @@ def _windows(image: int = 0, needs_kernel: bool = False) -> Callable[[Importer, 
             raise fail("InvalidAttribute", m.site, f"{n.op} with p={p}", "give a p above 0")
 
     return rule
+
+
+def _qlinear_conv(m: Importer, n: OnnxNode) -> None:
+    _windows()(m, n)
+    _quantized(7)(m, n)
 
 
 def _resize(m: Importer, n: OnnxNode) -> None:
@@ -144,6 +154,17 @@ def _range(m: Importer, n: OnnxNode) -> None:
             raise fail("InvalidDocument", m.site, f"Range with a {name} of {given[0]}", "give finite numbers")
 
 
+def _quantized(position: int) -> Callable[[Importer, OnnxNode], None]:
+    """A zero point is of the dtype of what is stored."""
+
+    def rule(m: Importer, n: OnnxNode) -> None:
+        dtype = m.type_of(m.value(n.inputs[position])).dtype if n.has(position) else None
+        if dtype is not None and not dtype.is_small and dtype not in (DType.u8, DType.i8, DType.u16, DType.i16):
+            raise fail("UnsupportedDType", m.site, f"{n.op} to {dtype}", "use an integer of at most 16 bits, or a small float")
+
+    return rule
+
+
 def _shape_operand(least: int, position: int) -> Callable[[Importer, OnnxNode], None]:
     def rule(m: Importer, n: OnnxNode) -> None:
         _at_least(m, n, "shape", _listed(m, n, "shape", position), least)
@@ -151,15 +172,17 @@ def _shape_operand(least: int, position: int) -> Callable[[Importer, OnnxNode], 
     return rule
 
 
-_IMAGES = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv")
 _RULES: dict[str, Callable[[Importer, OnnxNode], None]] = {
-    **dict.fromkeys(_IMAGES, _windows()),
+    **dict.fromkeys(("Conv", "ConvTranspose", "ConvInteger", "DeformConv"), _windows()),
     **dict.fromkeys(("AveragePool", "MaxPool", "LpPool", "MaxUnpool"), _windows(needs_kernel=True)),
     "ConstantOfShape": _shape_operand(0, 0),
     "Expand": _shape_operand(0, 1),
     "Reshape": _shape_operand(-1, 1),
     "OneHot": _one("depth", 1),
     "Pad": _pad,
+    "QuantizeLinear": _quantized(2),
+    "QLinearConv": _qlinear_conv,
+    "QLinearMatMul": _quantized(7),
     "Range": _range,
     "Resize": _resize,
     "Slice": _slice,

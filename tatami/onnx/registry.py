@@ -17,6 +17,7 @@ from tatami.onnx.ops_cast import CAST
 from tatami.onnx.ops_contraction import CONTRACTION
 from tatami.onnx.ops_creation import CREATION
 from tatami.onnx.ops_elementwise import ELEMENTWISE
+from tatami.onnx.ops_experimental import EXPERIMENTAL
 from tatami.onnx.ops_indexing import INDEXING
 from tatami.onnx.ops_linear_algebra import LINEAR_ALGEBRA
 from tatami.onnx.ops_movement import MOVEMENT
@@ -39,7 +40,7 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value] | None]
 
 _DEFAULT: dict[str, Handler] = {
     **ELEMENTWISE, **CAST, **ACTIVATION, **SHAPE, **MOVEMENT, **CONTRACTION, **POOL, **NORMALIZATION, **REDUCTION, **CREATION,
-    **INDEXING, **QUANTIZE, **RECURRENT, **RESIZE, **ATTENTION, **SEQUENCE, **SIGNAL, **SAMPLING, **LINEAR_ALGEBRA, **TEXT,
+    **INDEXING, **QUANTIZE, **RECURRENT, **RESIZE, **ATTENTION, **SEQUENCE, **SIGNAL, **SAMPLING, **LINEAR_ALGEBRA, **EXPERIMENTAL, **TEXT,
     **STRINGS, **PLAIN,
 }  # fmt: skip
 HANDLERS: dict[str, dict[str, Handler]] = {

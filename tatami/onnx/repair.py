@@ -7,8 +7,8 @@
     no opset, a newer one than known    that of the IR version; the newest known
 
 Shapes and types of inner values and of results are not needed: the importer finds them. What cannot be run is refused:
-values that are read and never made, made twice, or wait for each other. The model given is never changed; tensors of
-its main graph are never copied.
+values that are read and never made, made twice, or wait for each other. The model given is never changed, and only what
+changes is copied: it may be larger than one message holds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import msgspec
 import onnx
 
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail
-from tatami.onnx.definitions import Holder, Stored, check_definitions, holders, is_constant, tensor_of
-from tatami.onnx.order import graphs_of, ordered, words_of
+from tatami.onnx.definitions import Holder, Stored, check_default, check_definitions, holders, is_constant, tensor_of
+from tatami.onnx.order import Reads, graphs_of, ordered, words_of
 from tatami.onnx.repair_node import repaired_node
 from tatami.onnx.schemas import DEFAULT, opset_of_ir
 from tatami.onnx.text import check_text
@@ -44,17 +44,24 @@ class Repair(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Repaired:
-    """`model` has no initialisers in its main graph: `tensors` are these by name, with those of its Constant nodes where
-    it was changed. `defaults`: the ones that are also inputs, which a caller may replace (IR version 4 and later)."""
+    """A model as it can be imported. Nodes, tensors and functions are the file's own where nothing changed, else copies.
 
-    model: onnx.ModelProto
+    `tensors`: initialisers and what Constant nodes hold, by name; `nodes` has none of these. `overridable`: the inputs that
+    are initialisers too, which a caller may replace (IR version 4 and later); `inputs` are the others."""
+
+    inputs: tuple[onnx.ValueInfoProto, ...]
+    outputs: tuple[onnx.ValueInfoProto, ...]
+    nodes: tuple[onnx.NodeProto, ...]
+    functions: tuple[onnx.FunctionProto, ...]
+    opsets: Mapping[str, int]
     tensors: Mapping[str, Stored]
-    defaults: frozenset[str] = frozenset()
+    overridable: Mapping[str, onnx.ValueInfoProto]
     repairs: tuple[Repair, ...] = ()
 
     @property
     def opset(self) -> int:
-        return next((o.version for o in self.model.opset_import if o.domain in DEFAULT), 1)
+        """The version of ONNX's own operators."""
+        return self.opsets[""]
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
@@ -68,7 +75,7 @@ def repaired(model: onnx.ModelProto) -> Repaired:
     graph = model.graph
     if not graph.output:
         raise fail("UnsupportedModel", "model", "it has no graph with outputs", "export the model again")
-    work = _Repairs({(f.domain, f.name): f for f in model.functions}, _opsets(model))
+    work = _Repairs({(f.domain, _called(f.name, f.overload)) for f in model.functions}, _opsets(model))
     work.note_opset(model)
     found = holders(graph, work.note)
     initialised = {name for name, h in found.items() if not isinstance(h, onnx.NodeProto)}
@@ -76,13 +83,19 @@ def repaired(model: onnx.ModelProto) -> Repaired:
     tensors = {name: t for name, h in found.items() if (t := tensor_of(h) if isinstance(h, onnx.NodeProto) else h) is not None}
     rest = [n for n in _alive(graph, found) if tensor_of(n) is None]
     nodes = work.nodes(rest, set(tensors) | {p.name for p in graph.input}, 0)
-    defaults = {p.name for p in graph.input if p.name in initialised} if model.ir_version >= 4 else set()
-    out = onnx.ModelProto(ir_version=model.ir_version, functions=[work.function(f) for f in model.functions])
-    out.opset_import.extend(onnx.OperatorSetIdProto(domain=d, version=v) for d, v in work.opsets.items())
-    out.graph.input.extend(work.port(p) for p in graph.input if p.name not in tensors)
-    out.graph.output.extend(graph.output)
-    out.graph.node.extend(nodes)
-    return Repaired(out, tensors, frozenset(defaults), tuple(dict.fromkeys(work.found)))
+    for p in graph.input:
+        check_default(p, tensors.get(p.name))
+    overridable = {p.name: work.port(p) for p in graph.input if p.name in initialised and model.ir_version >= 4}
+    return Repaired(
+        tuple(work.port(p) for p in graph.input if p.name not in tensors),
+        tuple(graph.output),
+        tuple(nodes),
+        tuple(work.function(f) for f in model.functions),
+        work.opsets,
+        tensors,
+        overridable,
+        tuple(dict.fromkeys(work.found)),
+    )
 
 
 def _alive(graph: onnx.GraphProto, found: Mapping[str, Holder]) -> list[onnx.NodeProto]:
@@ -101,9 +114,13 @@ def _opsets(model: onnx.ModelProto) -> dict[str, int]:
 
 @dataclass
 class _Repairs:
-    functions: Mapping[tuple[str, str], onnx.FunctionProto]
+    functions: set[tuple[str, str]]
+    """Domains and names of the model's own functions."""
     opsets: dict[str, int]
     found: list[Repair] = field(default_factory=list)
+    reads: Reads = field(default_factory=Reads)
+    in_function: bool = False
+    """True in the body of a function, whose attributes may be those of the call."""
 
     def note(self, at: str, what: str, is_warning: bool) -> None:
         self.found.append(Repair(at, what, is_warning))
@@ -114,20 +131,23 @@ class _Repairs:
         if given < 1:
             self.opsets[""] = opset_of_ir(model.ir_version)
             what = f"no opset is named: {self.opsets['']} is taken, that of IR version {model.ir_version}"
-            self.note("model", what, model.ir_version >= 3)
+            is_meant = any(n.domain in DEFAULT for n in model.graph.node)
+            self.note("model", what, model.ir_version >= 3 and is_meant)
         elif given > newest:
             self.note("model", f"opset {given} is newer than the newest known, {newest}, whose operators are taken", True)
 
     def function(self, given: onnx.FunctionProto) -> onnx.FunctionProto:
-        outer = self.opsets
+        outer, self.in_function = self.opsets, True
         own = {("" if o.domain in DEFAULT else o.domain): o.version for o in given.opset_import}
         self.opsets = {**outer, **own}
         nodes = self.nodes(list(given.node), set(given.input), 0)
-        self.opsets = outer
-        if _same(nodes, given.node):
+        self.opsets, self.in_function = outer, False
+        if _same(nodes, given.node) and not given.overload:
             return given
         copy = onnx.FunctionProto()
         copy.CopyFrom(given)
+        copy.name = _called(given.name, given.overload)
+        copy.ClearField("overload")
         del copy.node[:]
         copy.node.extend(nodes)
         return copy
@@ -153,7 +173,7 @@ class _Repairs:
 
     def nodes(self, given: list[onnx.NodeProto], visible: set[str], depth: int) -> list[onnx.NodeProto]:
         """In order and repaired, with the branches and bodies they hold."""
-        order = ordered(given)
+        order = ordered(given, self.reads)
         if order != list(range(len(given))):
             late = next(i for i, j in enumerate(order) if i != j)
             self.note(words_of(given[order[late]], order[late]), "nodes are not in the order in which they are computed", False)
@@ -162,6 +182,14 @@ class _Repairs:
         for i in order:
             at = words_of(given[i], i)
             node = given[i]
+            refers = next((a.ref_attr_name for a in node.attribute if a.ref_attr_name), "")
+            if refers and not self.in_function:
+                why = f"an attribute refers to {refers!r} of a function, and the node is in none"
+                raise fail("InvalidAttribute", at, why, "give the attribute a value")
+            if node.overload:
+                node = onnx.NodeProto.FromString(node.SerializeToString())
+                node.op_type = _called(node.op_type, node.overload)
+                node.ClearField("overload")
             if (node.domain, node.op_type) not in self.functions:
                 version = self.opsets.get("" if node.domain in DEFAULT else node.domain, 1 << 30)
                 node = repaired_node(node, version, at, partial(self.note, at))
@@ -200,6 +228,11 @@ class _Repairs:
             self.note(given.name, f"axis {i} of size {said!r} is a size of its own", False)
             dim.Clear()
         return copy
+
+
+def _called(name: str, overload: str) -> str:
+    """What a function is called here: overloads of one name (IR version 10) are functions of their own."""
+    return f"{name}:{overload}" if overload else name
 
 
 def _is_no_name(name: str) -> bool:

@@ -6,12 +6,13 @@ LeakyRelu(x; alpha: 2 of type INT, colour="red")   ->   LeakyRelu(x; alpha: 2.0)
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import onnx
 
 from tatami.core.diagnostic import fail
 from tatami.onnx.attribute_values import check_value
-from tatami.onnx.schemas import DEFAULT, schema_at, versions_of
+from tatami.onnx.schemas import BEFORE_THE_FIRST, DEFAULT, schema_at, versions_of
 
 _A = onnx.AttributeProto
 _FIELDS = {
@@ -54,10 +55,12 @@ def _typed(a: onnx.AttributeProto, node: onnx.NodeProto, version: int, at: str, 
     """The attribute with a type that says where its value stands, and that the operator wants."""
     if a.ref_attr_name:
         return a
-    present = [kind for kind, field in _FIELDS.items() if _is_present(a, field)]
-    types = _types(node, a.name, version)
+    types = _types(node.domain, node.op_type, a.name, version)
     wanted = types[-1] if types else None
     kind = a.type
+    if kind in types and _is_present(a, _FIELDS[kind]):
+        return a
+    present = [kind for kind, field in _FIELDS.items() if _is_present(a, field)]
     if not kind:
         kind = present[0] if present else wanted
         if kind is not None:
@@ -113,11 +116,12 @@ def _type_name(kind: int) -> str:
     return names.get(kind, str(kind))
 
 
-def _types(node: onnx.NodeProto, name: str, version: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def _types(domain: str, op: str, name: str, version: int) -> tuple[int, ...]:
     """The types that versions of the operator give the attribute: that of its own version last, else the newest."""
-    own = schema_at(node.domain, node.op_type, version)
-    every = (*versions_of(node.domain, node.op_type), *((own,) if own is not None else ()))
-    return [int(s.attributes[name].type.value) for s in every if name in s.attributes]
+    own = schema_at(domain, op, version)
+    every = (*versions_of(domain, op), *((own,) if own is not None else ()))
+    return tuple(int(s.attributes[name].type.value) for s in every if name in s.attributes)
 
 
 def _known(
@@ -125,9 +129,10 @@ def _known(
 ) -> list[onnx.AttributeProto]:
     """The attributes that the operator has. One of another version is taken with the meaning it has there; one of none is
     dropped."""
+    attributes = schema.attributes  # made anew at each look
     out, foreign = [], False
     for a in kept:
-        if a.name in schema.attributes:
+        if a.name in attributes or a.name in BEFORE_THE_FIRST.get(schema.name, ()):
             out.append(a)
             continue
         others = [s.since_version for s in versions_of(node.domain, node.op_type) if a.name in s.attributes]
@@ -141,7 +146,7 @@ def _known(
         else:
             note(f"attribute {a.name!r} is dropped: {node.op_type} has none of that name", not a.name.startswith("__"))
     have = {a.name for a in out}
-    missing = [n for n, a in schema.attributes.items() if a.required and n not in have and n not in _NO_MEANING]
+    missing = [n for n, a in attributes.items() if a.required and n not in have and n not in _NO_MEANING]
     if missing and not foreign:
         raise fail("InvalidAttribute", at, f"{node.op_type} needs the attribute {missing[0]!r}", "export the model again")
     return out

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import cache
+from functools import cache, lru_cache
 
 import onnx
 
 DEFAULT = ("", "ai.onnx")
 """The two spellings of ONNX's own domain."""
 
+BEFORE_THE_FIRST: dict[str, tuple[str, ...]] = {"MeanVarianceNormalization": ("across_channels", "normalize_variance")}
+"""Attributes of operators that were experimental before the version that ONNX lists as their first."""
 
+
+@lru_cache(maxsize=4096)
 def schema_at(domain: str, op: str, version: int) -> onnx.defs.OpSchema | None:
     """The operator at `version` of its domain: the newest one that is not deprecated, or the first where the operator is
     younger than the model says. None where ONNX has no such operator."""

@@ -19,6 +19,7 @@ from tatami.core.data_files import DataFiles, ModelFile, read_model
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, read_proto
 from tatami.onnx.ports import Imported, arguments_of, results_of
+from tatami.onnx.repair import Repaired, repaired
 
 PROBED_SIZE = 64
 """Elements of an axis of open size in the trial that tells whether a model is wrong for every input: a multiple of the
@@ -32,6 +33,8 @@ class OnnxSource:
     def __init__(self, model: onnx.ModelProto | ModelFile | Path, beside: DataFiles | None = None) -> None:
         self._given = model
         self.beside = beside
+        self.overrides: frozenset[str] = frozenset()
+        """Initialisers in whose place a caller passes arrays."""
         self._stamp = _stamp(model) if isinstance(model, Path) else None
 
     @cached_property
@@ -47,10 +50,24 @@ class OnnxSource:
         return read_proto(given) if isinstance(given, ModelFile) else given
 
     @cached_property
+    def repaired(self) -> Repaired:
+        return repaired(self.model)
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The inputs that a caller passes, in the model's order."""
-        initialised = {i.name for i in self.model.graph.initializer}
-        return tuple(i.name for i in self.model.graph.input if i.name not in initialised)
+        return (*(i.name for i in self.repaired.inputs), *sorted(self.overrides))
+
+    @cached_property
+    def overridable(self) -> frozenset[str]:
+        """Initialisers that are inputs too: a caller may pass them."""
+        return frozenset(self.repaired.overridable) - self.overrides
+
+    def overriding(self, names: frozenset[str]) -> OnnxSource:
+        """The same model with these initialisers as inputs that a caller passes."""
+        other = OnnxSource(self.model, self.beside)
+        other.overrides = self.overrides | names
+        return other
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
@@ -58,7 +75,7 @@ class OnnxSource:
 
     @cached_property
     def has_open_sizes(self) -> bool:
-        return has_symbolic_sizes(self.model)
+        return has_symbolic_sizes(self.repaired.inputs)
 
     def imported(
         self,
@@ -68,8 +85,10 @@ class OnnxSource:
         reads_sizes: bool = True,
     ) -> Imported:
         """The module for what is known. Raises TatamiError."""
-        model = self.model  # before its folder is asked for
-        return import_model(model, fixed or {}, shapes, sizes=sizes, beside=self.beside, reads_sizes=reads_sizes)
+        model = self.repaired  # before its folder is asked for
+        return import_model(
+            model, fixed or {}, shapes, sizes=sizes, beside=self.beside, reads_sizes=reads_sizes, overrides=self.overrides
+        )
 
     def decisive(self, error: TatamiError) -> set[str]:
         """The inputs whose values would settle what the import failed at."""

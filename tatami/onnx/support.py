@@ -48,9 +48,9 @@ def unsupported_words(m: Importer, domain: str, op: str) -> tuple[str, str]:
     return why, f"rewrite {op} with supported operators, or give the model a function of that name"
 
 
-def unsupported_nodes(m: Importer, graph: onnx.GraphProto) -> TatamiError | None:
+def unsupported_nodes(m: Importer, nodes: Iterable[onnx.NodeProto]) -> TatamiError | None:
     """One diagnostic of every node without an import, or None when there is none."""
-    found = [(at, node) for at, node in _nodes(m, graph) if not is_supported(m, node.domain, node.op_type)]
+    found = [(at, node) for at, node in _nodes(m, nodes) if not is_supported(m, node.domain, node.op_type)]
     if not found:
         return None
     words = {(n.domain, n.op_type): unsupported_words(m, n.domain, n.op_type) for _, n in found}
@@ -65,10 +65,10 @@ def unsupported_nodes(m: Importer, graph: onnx.GraphProto) -> TatamiError | None
     return fail("UnsupportedModel", "model", why, needed)
 
 
-def _nodes(m: Importer, graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.NodeProto]]:
+def _nodes(m: Importer, nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.NodeProto]]:
     """Every node of the model with the place to tell, those of branches, bodies and the model's functions included.
     Raises InvalidDocument where a name is no text."""
-    pending: list[Iterable[onnx.NodeProto]] = [graph.node, *(f.node for f in m.functions.values())]
+    pending: list[Iterable[onnx.NodeProto]] = [nodes, *(f.node for f in m.functions.values())]
     while pending:
         for position, node in enumerate(pending.pop(0)):
             if isinstance(node.op_type, bytes) or isinstance(node.domain, bytes):  # protobuf gives what is no UTF-8 as bytes

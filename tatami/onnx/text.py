@@ -24,7 +24,7 @@ def _words(model: onnx.ModelProto) -> Iterator[tuple[str, str, Any]]:
     graphs = [model.graph]
     nodes = []
     for f in model.functions:
-        yield "the name of a function", "model", [f.name, f.domain]
+        yield "the name of a function", "model", [f.name, f.domain, f.overload]
         yield "the name of a value", "a function", [*f.input, *f.output, *f.attribute]
         yield "a domain", "a function", [o.domain for o in f.opset_import]
         nodes += list(enumerate(f.node))
@@ -40,7 +40,7 @@ def _words(model: onnx.ModelProto) -> Iterator[tuple[str, str, Any]]:
             nodes += list(enumerate(graph.node))
         while nodes:
             i, node = nodes.pop()
-            yield "the name of its operator", f"node {i}", [node.op_type, node.domain]
+            yield "the name of its operator", f"node {i}", [node.op_type, node.domain, node.overload]
             yield "the name of a value", f"node {i}", [node.name, *node.input, *node.output]
             yield "the name of an attribute", f"node {i}", [w for a in node.attribute for w in (a.name, a.ref_attr_name)]
             graphs += graphs_of(node)

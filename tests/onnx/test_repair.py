@@ -14,8 +14,10 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 import tatami as tt
+import tatami.onnx.backend as onnx_backend
 from tatami.cli import main
 from tatami.core.diagnostic import Diagnostic
+from tatami.onnx.load import load_model
 from tatami.onnx.repair import repaired
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -108,6 +110,16 @@ def test_nodes_of_a_function_are_sorted() -> None:
     made.opset_import.append(sets[1])
     made.functions.append(helper.make_function("own", "F", ["a"], ["b"], body, sets))
     np.testing.assert_allclose(run(made)[0], -np.exp(X), rtol=1e-6)
+
+
+def test_overloads_of_a_function_are_told_apart() -> None:
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    calls = [node("F", ["x"], ["a"], domain="own", overload="one"), node("F", ["a"], ["y"], domain="own", overload="two")]
+    made = model(calls, ir=10)
+    made.opset_import.append(sets[1])
+    for overload, op in (("one", "Exp"), ("two", "Neg")):
+        made.functions.append(helper.make_function("own", "F", ["a"], ["b"], [node(op, ["a"], ["b"])], sets, overload=overload))
+    as_onnxruntime(made)
 
 
 def test_a_circle_is_named() -> None:
@@ -235,7 +247,7 @@ def test_an_axis_of_a_negative_size_is_open() -> None:
 
 def test_axes_of_one_name_are_one() -> None:
     made = model([node("Neg", ["x"], ["y"])], [port("x", FLOAT, ("N", "N"))], [bare("y")])
-    f = tt.compile(made, target="reference")
+    f = tt.compile(made, target="reference", max_specialisations=0)
     with pytest.raises(tt.TatamiError):
         f(x=np.ones((2, 5), np.float32))
 
@@ -306,12 +318,13 @@ def test_an_attribute_without_a_type_has_the_operators() -> None:
         (edited(leaky(alpha=1.0), lambda n: n.attribute.append(n.attribute[0])), "InvalidAttribute"),
         (edited(leaky(alpha=1.0), lambda n: setattr(n.attribute[0], "type", onnx.AttributeProto.INT)), "InvalidAttribute"),
         (model([node("Concat", ["x", "x"], ["y"])]), "InvalidAttribute"),
+        (edited(leaky(alpha=1.0), lambda n: setattr(n.attribute[0], "ref_attr_name", "a")), "InvalidAttribute"),
         (model([node("Pad", ["x", "p"], ["y"], mode="mirror")], constants=[("p", [0, 0, 0, 0])]), "InvalidAttribute"),
         (model([node("Neg", ["x", "x"], ["y"])]), "InvalidDocument"),
         (model([node("Add", ["x"], ["y"])]), "InvalidDocument"),
         (model([node("Add", ["x", ""], ["y"])]), "InvalidDocument"),
     ],
-    ids=["word for number", "twice", "of another type", "missing", "mode", "too many", "too few", "empty"],
+    ids=["word for number", "twice", "of another type", "missing", "of no function", "mode", "too many", "too few", "empty"],
 )
 def test_a_node_that_its_operator_does_not_allow_is_refused(made: onnx.ModelProto, kind: str) -> None:
     assert refused(made).kind == kind
@@ -409,7 +422,7 @@ def test_external_data_is_read_wherever_it_stands(tmp_path: Any) -> None:
     parts = data.reshape(4, 1, 3)
     assert f(x=X, c=np.array(True))["y"].tolist() == (X + parts.sum(0)).tolist()
     assert f(x=X, c=np.array(False))["y"].tolist() == (X + parts[:2].sum(0)).tolist()
-    path.write_bytes(made("../m.data").SerializeToString())
+    path.write_bytes(made("../m.data").SerializeToString())  # of the Constant in the branch
     with pytest.raises(tt.TatamiError, match="outside the model's folder"):
         tt.compile(path, target="reference")
     with pytest.raises(tt.TatamiError, match="no folder"):
@@ -442,3 +455,84 @@ def test_check_finds_what_contradicts_the_inferred_shapes(tmp_path: Any) -> None
     onnx.save(made, tmp_path / "m.onnx")
     result = CliRunner().invoke(main, ["check", str(tmp_path / "m.onnx")])
     assert result.exit_code == 1 and "Inferred elem type differs" in result.output
+
+
+# -- initialisers that are inputs too ------------------------------------------------------------------------
+
+
+def with_default(ir: int = 8, shape: Any = (1, 3)) -> onnx.ModelProto:
+    made = model(
+        [node("Mul", ["x", "w"], ["t"]), node("Add", ["t", "b"], ["y"])], [port("x"), port("w", FLOAT, shape), port("b")], ir=ir
+    )
+    for name, values in (("w", [[2, 2, 2]]), ("b", [[1, 0, 1]])):
+        made.graph.initializer.append(numpy_helper.from_array(np.array(values, np.float32), name))
+    return made
+
+
+@pytest.mark.parametrize("batch", [1, "N"])
+def test_an_initialiser_that_is_an_input_may_be_passed(batch: Any) -> None:
+    made = with_default()
+    made.graph.input[0].CopyFrom(port("x", FLOAT, (batch, 3)))
+    made.graph.output[0].CopyFrom(bare("y"))
+    f = tt.compile(made, target="reference")
+    w, b = np.array([[1, 2, 3]], np.float32), np.array([[5, 5, 5]], np.float32)
+    assert f(x=X)["y"].tolist() == (X * 2 + [1, 0, 1]).tolist()
+    assert f(x=X, w=w)["y"].tolist() == (X * w + [1, 0, 1]).tolist()
+    assert f({"x": X, "b": b})["y"].tolist() == (X * 2 + b).tolist()
+    assert f(X, b=b, w=w)["y"].tolist() == (X * w + b).tolist()
+    assert f(x=X)["y"].tolist() == (X * 2 + [1, 0, 1]).tolist()
+    with pytest.raises(tt.TatamiError, match="E1801 InputMismatch at v"):
+        f(x=X, w=w, v=w)
+    (y,) = onnx_backend.prepare(made, threads=1).run({"x": X, "w": w})
+    assert y.tolist() == (X * w + [1, 0, 1]).tolist()
+
+
+def test_before_ir_version_4_initialisers_are_constants() -> None:
+    f = tt.compile(with_default(ir=3), target="reference")
+    assert f(x=X)["y"].tolist() == (X * 2 + [1, 0, 1]).tolist()
+    with pytest.raises(tt.TatamiError, match="InputMismatch"):
+        f(x=X, w=X)
+
+
+def test_an_initialiser_that_contradicts_its_input_is_refused() -> None:
+    found = refused(with_default(shape=(2, 3)))
+    assert (found.kind, found.at) == ("AxisSizeMismatch", "w")
+    made = with_default()
+    made.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.zeros((1, 3)), "b"))
+    assert (refused(made).kind, refused(made).at) == ("DTypeMismatch", "b")
+
+
+def test_an_overridden_shape_decides_the_program() -> None:
+    """The shape of a Reshape, given by the caller: sizes that data decide."""
+    made = model([node("Reshape", ["x", "s"], ["y"])], [port("x", FLOAT, (2, 6)), port("s", INT64, (2,))], [bare("y")])
+    made.graph.initializer.append(numpy_helper.from_array(np.array([3, 4]), "s"))
+    f = tt.compile(made, target="reference")
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    assert f(x=x)["y"].shape == (3, 4)
+    assert f(x=x, s=np.array([6, 2]))["y"].shape == (6, 2)
+    assert f(x=x, s=np.array([-1, 1]))["y"].shape == (12, 1)
+
+
+# -- the cache of imports ------------------------------------------------------------------------------------
+
+
+def test_an_import_from_the_cache_warns_and_can_be_overridden_too(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TATAMI_PROGRAM_CACHE", "1")
+    (tmp_path / "cache").mkdir(mode=0o700)
+    made = with_default()
+    made.graph.node[0].attribute.append(helper.make_attribute("colour", "red"))
+    onnx.save(made, tmp_path / "m.onnx")
+    imports = []
+    monkeypatch.setattr("tatami.onnx.load.load_model", lambda *a, **k: imports.append(a) or load_model(*a, **k))
+    for _ in range(2):
+        f = tt.compile(tmp_path / "m.onnx", threads=1)
+        assert [d.kind for d in f.compilation.warnings] == ["ModelRepaired"]
+        assert f(x=X, w=X)["y"].tolist() == (X * X + [1, 0, 1]).tolist()
+    assert len(imports) == 1
+
+
+def test_an_axis_without_a_name_is_not_one_that_is_called_as_we_call_it() -> None:
+    made = model([node("Neg", ["x"], ["y"])], [port("x", FLOAT, ("", "x_0"))], [bare("y")])
+    f = tt.compile(made, target="reference", max_specialisations=0)
+    assert f(x=np.ones((2, 5), np.float32))["y"].shape == (2, 5)

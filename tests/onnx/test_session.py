@@ -188,14 +188,19 @@ def test_sizes_that_the_model_has_no_number_for_are_checked_at_the_run() -> None
         session.run(None, {"x": np.zeros(3, np.float32), "w": np.zeros(4, np.float32)})
 
 
-def test_another_value_of_an_initialiser_is_taken_or_refused_and_never_ignored() -> None:
+def test_another_value_of_an_initialiser_is_taken() -> None:
     ours, theirs = both(affine())
-    feed = {"x": X, "w": np.array([5, 6, 7], np.float32)}
-    try:
-        found = ours.run(["y"], feed)
-    except tatami_onnx.NotImplemented:
-        return
-    assert np.array_equal(found[0], theirs.run(["y"], feed)[0])
+    for feed in ({"x": X, "w": np.array([5, 6, 7], np.float32)}, {"x": X}, {"x": X, "w": np.array([8, 9, 1], np.float32)}):
+        assert np.array_equal(ours.run(["y"], feed)[0], theirs.run(["y"], feed)[0])
+
+
+def test_before_ir_version_4_no_initialiser_takes_another_value() -> None:
+    model = onnx.ModelProto.FromString(affine())
+    model.ir_version = 3
+    ours, theirs = both(model.SerializeToString())
+    assert ours.get_overridable_initializers() == theirs.get_overridable_initializers() == []
+    with pytest.raises(tatami_onnx.InvalidArgument):
+        ours.run(["y"], {"x": X, "w": np.array([5, 6, 7], np.float32)})
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

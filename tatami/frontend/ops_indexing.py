@@ -392,7 +392,12 @@ def _nms(attrs: Nms, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     boxes, scores = need(operands[:2])
     want(len(boxes.shape) == len(scores.shape) == 3, "non_max_suppression", "give [B, N, 4] and [B, C, N]", site)
     for limit in need(operands[2:]):
-        want(not limit.shape, f"a limit of shape {text(limit.shape)}", "give the limit and the thresholds as rank-0 tensors", site)
+        want(
+            not limit.shape,
+            f"a limit of shape {text(limit.shape)}",
+            "give the limit and the thresholds as rank-0 tensors",
+            site,
+        )
     return (TensorType(DType.i64, (var(attrs.size), expr(3))),)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, product
+from tatami.core.expr import Shape, expr, product
 from tatami.onnx.graphs_inside import rank_0
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -23,7 +23,18 @@ def _combine(m: Importer, n: OnnxNode) -> str:
 
 def _gather_elements(m: Importer, n: OnnxNode) -> list[Value]:
     x, index = m.operands(n)
-    return [m.result(m.one("gather", [x, index], {"axis": n.attr("axis", 0) % len(m.shape(x))}))]
+    axis = n.attr("axis", 0) % len(m.shape(x))
+    return [m.result(m.one("gather", [x, _within(m, index, m.shape(x), axis)], {"axis": axis}))]
+
+
+def _within(m: Importer, index: str, shape: Shape, axis: int) -> str:
+    """The index with the data's sizes where these are numbers and its own are open: assumed to be equal (D2.6)."""
+    if len(shape) != len(m.shape(index)):
+        return index
+    pairs = enumerate(zip(m.shape(index), shape, strict=True))
+    return m.reshaped(
+        index, tuple(t if a != axis and s.as_int() is None and t.as_int() is not None else s for a, (s, t) in pairs)
+    )
 
 
 def _gather_nd(m: Importer, n: OnnxNode) -> list[Value]:

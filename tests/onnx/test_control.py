@@ -3,6 +3,8 @@ agrees with ONNX Runtime."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -243,7 +245,14 @@ def test_the_limits_of_boxes_are_data() -> None:
     agree(
         made,
         *(
-            {"boxes": corners, "scores": scores, "most": i64(m), "iou": np.float32([t]), "floor": np.array(f, np.float32), "c": np.array(c)}
+            {
+                "boxes": corners,
+                "scores": scores,
+                "most": i64(m),
+                "iou": np.float32([t]),
+                "floor": np.array(f, np.float32),
+                "c": np.array(c),
+            }
             for m, t, f, c in ((3, 0.5, 0.2, True), (12, 0.1, 0.6, False), (0, 0.5, 0.0, True))
         ),
     )
@@ -414,3 +423,30 @@ def test_a_sequence_of_open_length_goes_out() -> None:
             for a, b in zip(got, wanted, strict=True):
                 np.testing.assert_array_equal(a, b)
     assert len(prepared.programs) == 1
+
+
+BOTH = """g (bool c, float[N, 3] x, int64 trip, int64[1] k) => (float[M, 3] y, float[P] z) {
+    y = If (c) <then_branch = t () => (float[K, 3] p) { p = Slice (x, zero, k, zero) },
+                else_branch = e () => (float[L, 3] q) { q = Concat <axis = 0> (x, x) }>
+    start = ReduceSum <keepdims = 0> (x, zero)
+    z = Loop (trip, "", start) <body = b (int64 i, bool go, float[L] s) => (bool again, float[K] t) {
+        again = Identity (go) last = ReduceSum <keepdims = 1> (s, zero) t = Concat <axis = 0> (s, last) }>
+}"""
+
+
+@pytest.mark.parametrize("stage", ["frontend", "tiny", "region", ".harp", ".tatami"])
+def test_new_sizes_of_calls_are_written_and_read_again(stage: str, tmp_path: Path) -> None:
+    made = model(BOTH, zero=i64([0]))
+    compilation = prepare(made)
+    if stage == ".harp":
+        module = compilation.stages["frontend"]
+        again = tt.compile(tt.parse(tt.decompile(module)), threads=1)
+    elif stage == ".tatami":
+        tt.compile(made, threads=1).save(tmp_path / "both.tatami")
+        again = tt.load(tmp_path / "both.tatami", trust=True)
+    else:
+        again = tt.compile(json.loads(tt.compile(made, threads=1).stages[stage].json), threads=1, trust=True)
+    for c, trip in ((True, 3), (False, 0)):
+        feed = {"c": np.array(c), "x": x(4, 3), "trip": i64(trip), "k": i64([2])}
+        for port, wanted in zip(made.graph.output, oracle(made, feed), strict=True):
+            np.testing.assert_allclose(np.asarray(again(feed)[port.name]), wanted, rtol=1e-5)

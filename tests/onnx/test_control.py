@@ -238,7 +238,7 @@ def test_the_limits_of_boxes_are_data() -> None:
         nought=i64([0]),
         one=i64([1]),
         two=i64([2]),
-        half=np.float32([0.5]),
+        half=np.array([0.5], np.float32),
     )
     corners = np.sort(RNG.random((1, 12, 2, 2)), 2).reshape(1, 12, 4).astype(np.float32)
     scores = RNG.random((1, 2, 12)).astype(np.float32)
@@ -249,7 +249,7 @@ def test_the_limits_of_boxes_are_data() -> None:
                 "boxes": corners,
                 "scores": scores,
                 "most": i64(m),
-                "iou": np.float32([t]),
+                "iou": np.array([t], np.float32),
                 "floor": np.array(f, np.float32),
                 "c": np.array(c),
             }

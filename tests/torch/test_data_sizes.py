@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # to
 
 
 def module(forward: Callable[..., Any]) -> Any:
-    class Made(torch.nn.Module):
+    class Made(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, *args: Any) -> Any:
             return forward(*args)
 

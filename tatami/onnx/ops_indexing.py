@@ -11,7 +11,7 @@ from tatami.core.expr import Shape, expr, product
 from tatami.onnx.graphs_inside import rank_0
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import choice, computable, integers, known_number, numbers, unsupported
+from tatami.onnx.operands import choice, computable, integers, numbers, unsupported
 from tatami.onnx.values import Value
 
 _COMBINE = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}

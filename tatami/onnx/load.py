@@ -320,5 +320,5 @@ def _rename(importer: Importer, old: str, new: str) -> None:
         if value.tensor == old:
             value.tensor = new
         if value.strung is not None:
-            s = value.strung
-            value.strung = Strung(*swap((s.tensor,)), s.axis, *swap((s.lengths,)))
+            whole, lengths = swap((value.strung.tensor, value.strung.lengths))
+            value.strung = Strung(whole, value.strung.axis, lengths)

@@ -149,8 +149,10 @@ class Unique(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Nms(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The limit and the two thresholds may be operands of rank 0 instead; an operand goes before its attribute."""
+
     size: str
-    max_per_class: int
+    max_per_class: int = 0
     iou_threshold: float = 0.0
     score_threshold: float | None = None
     center: bool = False
@@ -387,8 +389,15 @@ def _unique(attrs: Unique, operands: Operands, site: Site) -> tuple[TensorType, 
 
 
 def _nms(attrs: Nms, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    boxes, scores = need(operands)
+    boxes, scores = need(operands[:2])
     want(len(boxes.shape) == len(scores.shape) == 3, "non_max_suppression", "give [B, N, 4] and [B, C, N]", site)
+    for limit in need(operands[2:]):
+        want(
+            not limit.shape,
+            f"a limit of shape {text(limit.shape)}",
+            "give the limit and the thresholds as rank-0 tensors",
+            site,
+        )
     return (TensorType(DType.i64, (var(attrs.size), expr(3))),)
 
 
@@ -481,7 +490,7 @@ INDEXING: tuple[Operation, ...] = (
     Operation("extent", NewSize, 1, 1, _extent, "an integer of the data as a size: no elements, [size, 0]"),
     Operation("extents", NewExtents, 1, -1, _extents, "integers of the data as sizes, all at once: [size, 0] for each"),
     Operation("unique", Unique, 1, 1, _unique, "values, first positions, inverse, counts"),
-    Operation("non_max_suppression", Nms, 2, 2, _nms, "boxes, scores: kept [batch, class, box] triples"),
+    Operation("non_max_suppression", Nms, 2, 5, _nms, "boxes, scores, limit, thresholds: kept [batch, class, box] triples"),
     Operation("compress", Compress, 2, 2, _compress, "the slices along an axis where the condition holds"),
     Operation("reverse_sequence", ReverseSequence, 2, 2, _reverse_sequence, "the first lengths[b] steps backwards"),
     Operation("rotary_embedding", Rotary, 3, 3, _rotary, "pairs (a, b) to (a cos - b sin, a sin + b cos); cos, sin [.., D/2]"),

@@ -225,17 +225,20 @@ def unique(s: Scope, attrs: Any) -> tuple[Array, ...]:
 
 def non_max_suppression(s: Scope, attrs: Any) -> Array:
     boxes, scores = wide(s[0]), wide(s[1])
+    given = [s.optional(k) for k in (2, 3, 4)]
+    stated = (attrs.max_per_class, attrs.iou_threshold, attrs.score_threshold)
+    most, overlap, floor = (b if a is None else a.item() for a, b in zip(given, stated, strict=True))
     kept: list[tuple[int, int, int]] = []
     for b in range(scores.shape[0]):
         corners = _corners(boxes[b], attrs.center)
         for c in range(scores.shape[1]):
             chosen: list[int] = []
             for i in np.argsort(-scores[b, c], kind="stable"):
-                if len(chosen) >= attrs.max_per_class:
+                if len(chosen) >= most:
                     break
-                if attrs.score_threshold is not None and scores[b, c, i] <= attrs.score_threshold:
+                if floor is not None and scores[b, c, i] <= floor:
                     continue
-                if all(_iou(corners[i], corners[j]) <= attrs.iou_threshold for j in chosen):
+                if all(_iou(corners[i], corners[j]) <= overlap for j in chosen):
                     chosen.append(int(i))
             kept += [(b, c, i) for i in chosen]
     return np.array(kept, np.int64).reshape(-1, 3)

@@ -277,13 +277,19 @@ class _Writer:
         if node.op == "constant":
             return Code(f"constant({number_code(node.attrs['value']).text}, {dtype_name(DType(node.attrs['dtype']))})")
         if node.op == "call":
-            sizes = attributes(OPS["call"], node).sizes
+            sizes, new = attributes(OPS["call"], node).sizes, _new_sizes(node)
+            if new and sizes:
+                why = "a call that is given sizes and finds others has no form in .harp"
+                raise fail("UnsupportedModel", node.name, why, "pass the sizes as operands of the graph")
+            if new:
+                given = [*(o.text for o in self._operands(node.inputs)), f"graph={self._callee(node, 'graph')}"]
+                return Code(f"call({', '.join([*given, *new])})")
             arguments = [o.text for o in self._operands(node.inputs)] + [f"{k}={size_text(v)}" for k, v in sizes.items()]
             return Code(f"{self._callee(node, 'graph')}({', '.join(arguments)})")
         if node.op == "if":
             condition, *rest = self._operands(node.inputs)
             graphs = (self._callee(node, "then"), self._callee(node, "otherwise"))
-            return Code(f"if_else({', '.join([condition.text, *graphs, *(o.text for o in rest)])})")
+            return Code(f"if_else({', '.join([condition.text, *graphs, *(o.text for o in rest), *_new_sizes(node)])})")
         if node.op == "loop":
             return self._loop(node)
         types = [self.graph.tensors[i] if i else None for i in node.inputs]
@@ -350,7 +356,7 @@ class _Writer:
             named = {"body": self._callee(node, "body"), "carried": attrs.carried}
             named |= {"trip": size_text(attrs.trip)} if attrs.trip is not None else {}
             named |= {"size": string_text(attrs.size)} if attrs.size is not None else {}
-            return Code(f"loop({', '.join([*operands, *(f'{k}={v}' for k, v in named.items())])})")
+            return Code(f"loop({', '.join([*operands, *(f'{k}={v}' for k, v in named.items()), *_new_sizes(node)])})")
         if counted:
             self.pending.pop()
         *given, trip, start = self._operands([*rest, "" if counted else count, condition])
@@ -362,7 +368,13 @@ class _Writer:
             arguments.append(f"trip={size_text(attrs.trip) if counted else trip.text}")
         if condition:
             arguments.append(f"condition={start.text}")
-        return Code(f"loop({', '.join(arguments)})")
+        return Code(f"loop({', '.join([*arguments, *_new_sizes(node)])})")
+
+
+def _new_sizes(node: Node) -> list[str]:
+    """The argument that names sizes which only a run tells."""
+    names = node.attrs.get("new", ())
+    return [f"new=[{', '.join(map(string_text, names))}]"] if names else []
 
 
 def _parameter(port: Input, name: str) -> str:

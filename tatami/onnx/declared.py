@@ -15,7 +15,7 @@ def declared(m: Importer, port: onnx.ValueInfoProto, *, sizes: bool = True) -> V
     """The value of an output, which is of the dtype and, with `sizes`, of the shape that the model declares, as far as it
     declares them. A size that is a symbol contradicts nothing. Warns ModelRepaired; raises DTypeMismatch, AxisSizeMismatch."""
     value = m.value(port.name)
-    if value.items is not None or value.absent or not port.type.HasField("tensor_type"):
+    if not value.is_tensor or not port.type.HasField("tensor_type"):
         return value
     said, kind = port.type.tensor_type, m.type_of(value)
     how = "correct the declaration, or the nodes that compute the output"

@@ -27,7 +27,7 @@ from tatami.onnx.ports import Absent, Form, Imported, InOne, Many, Maps, One, Pa
 from tatami.onnx.repair import Repaired, repaired
 from tatami.onnx.support import unsupported_nodes
 from tatami.onnx.tensors import array_of
-from tatami.onnx.values import Value
+from tatami.onnx.values import Strung, Value
 
 MAX_DECISIVE = 64
 """Elements of an input on whose value a program may be specialised."""
@@ -328,3 +328,6 @@ def _rename(importer: Importer, old: str, new: str) -> None:
         pending += value.items or ()
         if value.tensor == old:
             value.tensor = new
+        if value.strung is not None:
+            whole, lengths = swap((value.strung.tensor, value.strung.lengths))
+            value.strung = Strung(whole, value.strung.axis, lengths)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, product
+from tatami.core.expr import Shape, expr, product
+from tatami.onnx.graphs_inside import rank_0
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import choice, computable, integers, known_number, numbers, unsupported
+from tatami.onnx.operands import choice, computable, integers, numbers, unsupported
 from tatami.onnx.values import Value
 
 _COMBINE = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -22,7 +23,18 @@ def _combine(m: Importer, n: OnnxNode) -> str:
 
 def _gather_elements(m: Importer, n: OnnxNode) -> list[Value]:
     x, index = m.operands(n)
-    return [m.result(m.one("gather", [x, index], {"axis": n.attr("axis", 0) % len(m.shape(x))}))]
+    axis = n.attr("axis", 0) % len(m.shape(x))
+    return [m.result(m.one("gather", [x, _within(m, index, m.shape(x), axis)], {"axis": axis}))]
+
+
+def _within(m: Importer, index: str, shape: Shape, axis: int) -> str:
+    """The index with the data's sizes where these are numbers and its own are open: assumed to be equal (D2.6)."""
+    if len(shape) != len(m.shape(index)):
+        return index
+    pairs = enumerate(zip(m.shape(index), shape, strict=True))
+    return m.reshaped(
+        index, tuple(t if a != axis and s.as_int() is None and t.as_int() is not None else s for a, (s, t) in pairs)
+    )
 
 
 def _gather_nd(m: Importer, n: OnnxNode) -> list[Value]:
@@ -95,19 +107,21 @@ def _reverse_sequence(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _non_max_suppression(m: Importer, n: OnnxNode) -> list[Value]:
-    most = int(known_number(m, n, 2, "max_output_boxes_per_class", 0))
-    if most == 0:
+    attrs: dict[str, object] = {"size": m.fresh_size("B"), "center": bool(n.attr("center_point_box", 0))}
+    operands = [m.operand(n, 0), m.operand(n, 1), "", "", ""]
+    if not n.has(2):
         return [Value(array=np.zeros((0, 3), np.int64))]
-    attrs: dict[str, object] = {
-        "size": m.fresh_size("B"),
-        "max_per_class": most,
-        "iou_threshold": float(known_number(m, n, 3, "iou_threshold", 0.0)),
-        "center": bool(n.attr("center_point_box", 0)),
-    }
-    score = known_number(m, n, 4, "score_threshold")
-    if score is not None:
-        attrs["score_threshold"] = float(score)
-    return [m.result(m.one("non_max_suppression", [m.operand(n, 0), m.operand(n, 1)], attrs))]
+    for k, (name, kind) in enumerate((("max_per_class", int), ("iou_threshold", float), ("score_threshold", float)), 2):
+        known = m.known(m.value(n.inputs[k])) if n.has(k) else None
+        if known is not None:
+            attrs[name] = kind(np.asarray(known).reshape(-1)[0])
+        elif n.has(k):
+            operands[k] = rank_0(m, m.operand(n, k))
+    if attrs.get("max_per_class") == 0:
+        return [Value(array=np.zeros((0, 3), np.int64))]
+    while not operands[-1]:
+        operands.pop()
+    return [m.result(m.one("non_max_suppression", operands, attrs))]
 
 
 def _col2im(m: Importer, n: OnnxNode) -> list[Value]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv
 from tatami.core.tensor import numpy_dtype
@@ -28,6 +29,17 @@ MAX_DENOMINATOR = 64
 
 
 def _resize(m: Importer, n: OnnxNode) -> list[Value]:
+    """Sizes of the data are sizes like others, but where the weights of the result depend on them as numbers."""
+    try:
+        return _resized(m, n)
+    except TatamiError as error:
+        is_read = len(n.inputs) > 3 and n.has(3) and m.sizes(m.value(n.inputs[3])) is None
+        if not is_read or "inputs" in error.diagnostics[0].details:
+            raise
+        raise data_dependent(m, n, "sizes", 3) from None
+
+
+def _resized(m: Importer, n: OnnxNode) -> list[Value]:
     x = m.operand(n, 0)
     shape = m.shape(x)
     rank = len(shape)

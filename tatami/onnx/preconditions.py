@@ -28,7 +28,7 @@ def check_operands(m: Importer, n: OnnxNode) -> None:
 
 def _rank(m: Importer, n: OnnxNode, position: int) -> int | None:
     value = m.value(n.inputs[position])
-    return None if value.items is not None or value.absent else len(m.type_of(value).shape)
+    return len(m.type_of(value).shape) if value.is_tensor else None
 
 
 def _listed(m: Importer, n: OnnxNode, name: str, position: int | None = None) -> list[Any] | None:

@@ -13,6 +13,7 @@ from tatami.core.expr import Expr
 from tatami.frontend.ir import TensorType
 from tatami.onnx import strung
 from tatami.onnx.importer import Importer
+from tatami.onnx.operands import unsupported
 from tatami.onnx.ops_sequence import common_type
 from tatami.onnx.values import Strung, Value
 
@@ -29,6 +30,8 @@ class Structure:
 
 
 def structure_of(m: Importer, value: Value) -> Structure:
+    if value.is_text or value.keys is not None:
+        raise unsupported(m, "strings or maps that a branch or a loop gives", "choose between them after the model")
     if value.items is not None:
         return Structure("items", tuple(structure_of(m, v) for v in value.items))
     if value.strung is not None:

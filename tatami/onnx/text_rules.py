@@ -71,6 +71,11 @@ def _moved(m: Importer, n: OnnxNode, handler: Handler, texts: list[Value]) -> li
     finally:
         m.values.update(saved)
     assert results is not None
+    for value in results:
+        if value.strung is not None and value.items is None:
+            why = "a sequence of strings whose length only a run tells"
+            raise unsupported(m, why, "give the model numbers, or the axis a size that is a number")
+        value.strung = None
     for value in (r for result in results for r in (result.items or (result,))):
         value.printed = is_printed
         value.text = None if is_printed else sources

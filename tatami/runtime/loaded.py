@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from tatami.core.binding import bind_sizes
 from tatami.core.module import Module
+from tatami.core.quick_binding import QuickBinding
 from tatami.execution.ir import ExecutionPlan
 from tatami.execution.waves import operation_symbols
 
@@ -21,12 +22,21 @@ class LoadedModule:
     def __init__(self, execution: Module[ExecutionPlan], where: Where | None = None) -> None:
         self.execution = execution
         self.constant_shapes: dict[str, tuple[int, ...]] = {n: t.shape for n, t in execution.constants.items()}
+        self._quick: dict[str, QuickBinding] = {}
         self.where: Where = where or (lambda program, name: name)
 
     def bind(
         self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
     ) -> dict[str, int]:
         """The program's size symbols from the shapes of its inputs. Raises E1304, UnboundSymbol, InputMismatch."""
+        quick = self._quick.get(program)
+        if quick is None:
+            plan = self.execution.programs[program]
+            later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
+            quick = self._quick[program] = QuickBinding(plan.signature, later)
+        found = quick.bind(shapes, self.constant_shapes, sizes)
+        if found is not None:
+            return found
         plan = self.execution.programs[program]
         later = {s for ins in plan.instructions for s in operation_symbols(ins.op)}
         return bind_sizes(plan.signature, {**self.constant_shapes, **shapes}, sizes, later)

@@ -242,16 +242,12 @@ def unique(use: Use[Unique]) -> tuple[Value, ...]:
 
 def non_max_suppression(use: Use[Nms]) -> tuple[Value, ...]:
     a = use.attrs
-    score: dict[str, Scalar | list[Scalar]] = {} if a.score_threshold is None else {"score_threshold": a.score_threshold}
-    return _host(
-        use,
-        "non_max_suppression",
-        a.size,
-        max_per_class=a.max_per_class,
-        iou_threshold=a.iou_threshold,
-        center=a.center,
-        **score,
-    )
+    more: dict[str, Scalar | list[Scalar]] = {} if a.score_threshold is None else {"score_threshold": a.score_threshold}
+    names = ("max_per_class", "iou_threshold", "score_threshold")
+    given: list[Scalar] = [name for name, value in zip(names, use.operands[2:], strict=False) if value is not None]
+    more |= {"given": given} if given else {}
+    limits = {"max_per_class": a.max_per_class, "iou_threshold": a.iou_threshold}
+    return _host(use, "non_max_suppression", a.size, **limits, center=a.center, **more)
 
 
 def compress(use: Use[Compress]) -> tuple[Value, ...]:

@@ -118,8 +118,10 @@ def compress(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
 @routine("non_max_suppression")
 def non_max_suppression(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
     """i64[count, 3] of kept (batch, class, box), best score first; `max_per_class`, `iou_threshold`,
-    `score_threshold`, `center` (boxes are x, y, width, height instead of two corners)."""
-    boxes, scores = (np.asarray(a, np.float64) for a in args)
+    `score_threshold`, `center` (boxes are x, y, width, height instead of two corners). `given` names those of the first three
+    that are operands."""
+    boxes, scores = (np.asarray(a, np.float64) for a in args[:2])
+    attrs = {**attrs, **{name: value.item() for name, value in zip(attrs.get("given", ()), args[2:], strict=True)}}
     if attrs.get("center", False):
         x, y, w, h = np.moveaxis(boxes, -1, 0)
         boxes = np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], -1)
@@ -136,7 +138,7 @@ def non_max_suppression(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...
             open_ = scores[b, c] > floor
             count = 0
             for i in np.argsort(-scores[b, c], kind="stable"):
-                if count == int(attrs["max_per_class"]):
+                if count >= int(attrs["max_per_class"]):
                     break
                 if open_[i]:
                     kept.append((b, c, int(i)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Shape, expr
+from tatami.core.expr import ZERO, Shape, expr, product
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import right_aligned
 from tatami.torch.aten_view import part
@@ -143,6 +143,30 @@ def as_strided_scatter(
     return out.reshape(x.shape)
 
 
+def nonzero(m: Importer, x: Tensor) -> Tensor:
+    """The coordinates of the elements that are not 0, a row each; a Host step counts them."""
+    return x.nonzero(m.found_size(m.results[0].shape[0])).permute(1, 0)
+
+
+def masked_select(m: Importer, x: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask holds, in row-major order of the two broadcast to one shape."""
+    shape = right_aligned([x.shape, mask.shape])
+    if shape is None:
+        raise Refusal("a mask of another shape")
+    flat, keep = (m.filled(v, shape).reshape(-1) for v in (x, mask))
+    return flat.compress(keep, 0, m.found_size(m.results[0].shape[0]))
+
+
+def _by_mask(m: Importer, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """The slices along the axes of one mask where it holds."""
+    (axis,) = [a for a, i in enumerate(indices) if i is not None]
+    mask = _one(indices, axis)
+    last = axis + mask.rank
+    whole = m.filled(mask, x.shape[axis:last]).reshape(-1)
+    flat = x.reshape(*x.shape[:axis], product(x.shape[axis:last]), *x.shape[last:])
+    return flat.compress(whole, axis, m.found_size(m.results[0].shape[axis]))
+
+
 def nonzero_static(m: Importer, x: Tensor, *, size: Any, fill_value: int = -1) -> Tensor:
     """The coordinates of the first `size` elements that are not 0, then the fill value."""
     count = m.shape[0]
@@ -176,6 +200,8 @@ def _along(index: Tensor, axis: int, shape: Shape) -> Tensor:
 def index(m: Importer, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """x[indices]: the index tensors broadcast; their axes stand where the indexed axes stood when those are
     neighbours, else in front."""
+    if [i.dtype for i in indices if i is not None] == [DType.bool]:
+        return _by_mask(m, x, indices)
     axes = _indexed(indices)
     if len(axes) == 1:
         return x.take(_integers(_one(indices, axes[0])), axis=axes[0])
@@ -364,7 +390,9 @@ INDEX: dict[str, Handler] = {
     "aten.index_add.default": index_add,
     "aten.index_copy.default": index_copy,
     "prims.as_strided_scatter.default": as_strided_scatter,
+    "aten.nonzero.default": nonzero,
     "aten.nonzero_static.default": nonzero_static,
+    "aten.masked_select.default": masked_select,
     "aten.index_fill.int_Scalar": index_fill,
     "aten.index_fill.int_Tensor": index_fill,
     "aten.index.Tensor": index,

@@ -18,6 +18,7 @@ from torch._higher_order_ops.effects import with_effects
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from tatami.core.diagnostic import TatamiError
+from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
@@ -25,7 +26,7 @@ from tatami.torch.aten_view import part
 from tatami.torch.imported import ALONE, Argument, Check, Frame, Given, Imported, Result, Unsupported
 from tatami.torch.importer import Importer, Real, dtype_of
 from tatami.torch.refusal import Refusal
-from tatami.torch.sizes import memory_order, shape_of, size_expr, strides_of
+from tatami.torch.sizes import is_never_negative, memory_order, shape_of, size_expr, strides_of
 from tatami.torch.table import HANDLERS
 
 
@@ -39,7 +40,7 @@ class _Import:
         self.gm = gm
         self.frame = frame
         self.out = Imported(Graph("main"))
-        self.m = Importer(self.out.graph, raises=frame.raises)
+        self.m = Importer(self.out.graph, raises=frame.raises, finds_sizes=frame.logical)
         self.values: dict[fx.Node, Any] = {}
         self.placeholders: dict[fx.Node, int] = {}
         self.updates = {n.args[0] for n in gm.graph.nodes if is_update(n)}
@@ -134,7 +135,7 @@ class _Import:
         if isinstance(value, torch.SymBool | bool):
             return Refusal("a truth about sizes")  # only assertions read it
         if isinstance(value, torch.SymInt | torch.SymFloat) and str(node.target).startswith("aten.") and not _is_size_of(node):
-            raise Refusal("a number that is read from data")
+            return self.number(node, value)
         if isinstance(value, torch.SymInt | int):
             return size_expr(value)
         if isinstance(value, torch.SymFloat):
@@ -163,6 +164,16 @@ class _Import:
         if not isinstance(value, tuple | list):
             return self.checked(made, value)
         return tuple(self.checked(x, v) for x, v in zip(made, value, strict=False))
+
+    def number(self, node: fx.Node, value: Any) -> Expr:
+        """An integer of the data (`x.item()`) as a size, read by a Host step."""
+        if not isinstance(value, torch.SymInt) or str(node.target) not in ITEMS or not self.frame.logical:
+            raise Refusal("a number that is read from data")
+        if not is_never_negative(value):
+            raise Refusal("a number that is read from data and may be negative (torch._check(n >= 0) says that it is not)")
+        x = self.convert(node.args[0])
+        self.out.graph.op("extent", x.reshape(()).cast(DType.i64), size=self.m.found_size(value))
+        return size_expr(value)
 
     def effect(self, node: fx.Node) -> Any:
         """An operator that only raises; its token, which orders such operators, goes through."""
@@ -307,6 +318,10 @@ ASSERTIONS = frozenset(
      "aten.sym_constrain_range.default", "aten._assert_async.msg", "aten._assert_async.default"}
 )  # fmt: skip
 """They compute nothing; what they check about sizes, binding checks again."""
+
+
+ITEMS = frozenset({"aten._local_scalar_dense.default", "aten.item.default"})
+"""They give the one element of a tensor as a number of Python."""
 
 
 def _is_size_of(node: fx.Node) -> bool:

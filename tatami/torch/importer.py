@@ -16,7 +16,7 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.dtypes import FROM_TORCH, Promotion, promote
 from tatami.torch.refusal import Refusal
-from tatami.torch.sizes import from_sympy, shape_of
+from tatami.torch.sizes import from_sympy, is_found_by_data, shape_of, size_expr
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class Importer:
     """LAPACK's info of operators that raise where it is not 0, and what PyTorch's check is told: name, one matrix."""
     raises: bool = True
     """Whoever calls the program looks at `checks`."""
+    finds_sizes: bool = False
+    """Whether data may decide sizes, each found by a Host step; else such operators are refused."""
+    found: set[str] = field(default_factory=set)
+    """The symbols of sizes that steps have found."""
 
     def check(self, info: Tensor, name: str, is_matrix: bool) -> None:
         """Raise what eager raises under that name where `info` is not 0."""
@@ -68,6 +72,14 @@ class Importer:
 
     def dtype_at(self, k: int) -> DType:
         return dtype_of(self.results[k])
+
+    def found_size(self, size: Any) -> str:
+        """The symbol of a size that the node being imported finds. Raises Refusal where data may not decide it."""
+        name = size_expr(size).as_name()
+        if not self.finds_sizes or not is_found_by_data(size) or name is None or name in self.found:
+            raise Refusal("how many elements it gives depends on data")
+        self.found.add(name)
+        return name
 
     # -- operands --------------------------------------------------------------------------------
     def tensor(self, value: Tensor | Number, dtype: DType) -> Tensor:

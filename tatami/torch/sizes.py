@@ -8,6 +8,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy import functions as torch_sympy
 
 from tatami.core.expr import Expr, Shape, ceildiv, expr, floordiv, maximum, minimum, mod, product, var
@@ -23,6 +24,16 @@ def size_expr(size: Any) -> Expr:
     if isinstance(size, torch.SymInt):
         return from_sympy(size.node.expr)
     return expr(int(size))
+
+
+def is_found_by_data(size: Any) -> bool:
+    """True if PyTorch has a symbol for the size that no input's shape decides."""
+    return isinstance(size, torch.SymInt) and bool(free_unbacked_symbols(size))
+
+
+def is_never_negative(size: torch.SymInt) -> bool:
+    """True if PyTorch has proved or been told (`torch._check`) that the number is 0 or more."""
+    return bool(size.node.shape_env.bound_sympy(size.node.expr).lower >= 0)
 
 
 def shape_of(value: torch.Tensor) -> Shape:

@@ -3,6 +3,8 @@ agrees with ONNX Runtime."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from onnx import parser
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.diagnostic import TatamiError
 from tatami.core.module import Module
 from tatami.onnx import backend
 from tatami.stages import runner
@@ -221,6 +224,69 @@ def test_a_loop_inside_a_branch_inside_a_loop() -> None:
     agree(made, *({"x": x(2), "trip": i64(t)} for t in (0, 1, 4)))
 
 
+def test_the_limits_of_boxes_are_data() -> None:
+    """NonMaxSuppression whose limit and thresholds are inputs, with the number of boxes used after it; and in a branch."""
+    made = model(
+        """g (float[1, N, 4] boxes, float[1, 2, N] scores, int64 most, float[1] iou, float floor, bool c)
+            => (int64[M, 3] kept, float[M] picked, int64[K, 3] some) {
+            kept = NonMaxSuppression (boxes, scores, most, iou, floor)
+            which = Gather <axis = 1> (kept, two) cls = Gather <axis = 1> (kept, one)
+            s = Squeeze (scores, nought) at = Concat <axis = 1> (cls, which) picked = GatherND (s, at)
+            some = If (c) <then_branch = t () => (int64[A, 3] p) { p = NonMaxSuppression (boxes, scores, most, half) },
+                           else_branch = e () => (int64[B, 3] q) { q = Neg (kept) }>
+        }""",
+        nought=i64([0]),
+        one=i64([1]),
+        two=i64([2]),
+        half=np.array([0.5], np.float32),
+    )
+    corners = np.sort(RNG.random((1, 12, 2, 2)), 2).reshape(1, 12, 4).astype(np.float32)
+    scores = RNG.random((1, 2, 12)).astype(np.float32)
+    agree(
+        made,
+        *(
+            {
+                "boxes": corners,
+                "scores": scores,
+                "most": i64(m),
+                "iou": np.array([t], np.float32),
+                "floor": np.array(f, np.float32),
+                "c": np.array(c),
+            }
+            for m, t, f, c in ((3, 0.5, 0.2, True), (12, 0.1, 0.6, False), (0, 0.5, 0.0, True))
+        ),
+    )
+
+
+def test_what_a_body_finds_by_unique_and_compress() -> None:
+    made = model(
+        """g (int64[N] x, int64 trip) => (int64[M] y, int64[T, 1] counts) {
+            y, counts = Loop (trip, "", x) <body = b (int64 i, bool go, int64[L] s) => (bool again, int64[K] t, int64[1] n) {
+                again = Identity (go) u = Unique (s) big = Greater (u, i) v = Compress (u, big)
+                n = Shape (v) t = Concat <axis = 0> (v, n) }>
+        }"""
+    )
+    agree(made, *({"x": i64([5, 3, 5, 0, 2]), "trip": i64(t)} for t in (0, 1, 4)))
+
+
+def test_an_equation_of_one_branch_is_asked_of_that_branch_alone() -> None:
+    """x + z needs A = B: a call that takes the other branch does not."""
+    made = model(
+        """g (bool c, float[A, 2] x, float[B, 2] z) => (float[M, 2] y) {
+            y = If (c) <then_branch = t () => (float[K, 2] p) { h = MatMul (z, w) q = Concat <axis = 1> (x, h) p = MatMul (q, v) },
+                        else_branch = e () => (float[L, 2] r) { r = Relu (x) }>
+        }""",
+        w=x(2, 2),
+        v=x(4, 2),
+    )
+    yes, no = np.array(True), np.array(False)
+    function = agree(made, {"c": yes, "x": x(3, 2), "z": x(3, 2)}, {"c": no, "x": x(3, 2), "z": x(5, 2)})
+    with pytest.raises(TatamiError) as error:
+        function({"c": yes, "x": x(3, 2), "z": x(5, 2)})
+    (found,) = error.value.diagnostics
+    assert found.code == "E1304" and "A = 3" in found.why and "B = 5" in found.why, found
+
+
 # -- sequences -----------------------------------------------------------------------------------
 
 
@@ -345,15 +411,42 @@ def test_the_inside_of_a_body_is_compiled_once() -> None:
 def test_a_sequence_of_open_length_goes_out() -> None:
     """The backend gives lists, whatever the length and the sizes of the elements."""
     made = model(
-        """g (float[N, 3] x, int64[P] cut) => (seq(float[1, 3]) rows, seq(float[K, 3]) pieces) {
-            rows = SplitToSequence <axis = 0> (x, one) pieces = SplitToSequence <axis = 0> (x, cut)
+        """g (float[N, 3] x, int64[P] cut) => (float[N, 3] t, seq(float[3]) rows, seq(float[K, 3]) pieces) {
+            t = Relu (x)
+            rows = SplitToSequence <axis = 0, keepdims = 0> (t) pieces = SplitToSequence <axis = 0> (t, cut)
         }""",
-        one=i64(1),
     )
     prepared = backend.prepare(made)
     for given in ({"x": x(4, 3), "cut": i64([1, 3])}, {"x": x(2, 3), "cut": i64([2, 0])}):
         for got, wanted in zip(prepared.run(given), oracle(made, given), strict=True):
-            assert isinstance(got, list) and len(got) == len(wanted)
+            assert isinstance(got, list) == isinstance(wanted, list) and len(got) == len(wanted)
             for a, b in zip(got, wanted, strict=True):
                 np.testing.assert_array_equal(a, b)
     assert len(prepared.programs) == 1
+
+
+BOTH = """g (bool c, float[N, 3] x, int64 trip, int64[1] k) => (float[M, 3] y, float[P] z) {
+    y = If (c) <then_branch = t () => (float[K, 3] p) { p = Slice (x, zero, k, zero) },
+                else_branch = e () => (float[L, 3] q) { q = Concat <axis = 0> (x, x) }>
+    start = ReduceSum <keepdims = 0> (x, zero)
+    z = Loop (trip, "", start) <body = b (int64 i, bool go, float[L] s) => (bool again, float[K] t) {
+        again = Identity (go) last = ReduceSum <keepdims = 1> (s, zero) t = Concat <axis = 0> (s, last) }>
+}"""
+
+
+@pytest.mark.parametrize("stage", ["frontend", "tiny", "region", ".harp", ".tatami"])
+def test_new_sizes_of_calls_are_written_and_read_again(stage: str, tmp_path: Path) -> None:
+    made = model(BOTH, zero=i64([0]))
+    compilation = prepare(made)
+    if stage == ".harp":
+        module = compilation.stages["frontend"]
+        again = tt.compile(tt.parse(tt.decompile(module)), threads=1)
+    elif stage == ".tatami":
+        tt.compile(made, threads=1).save(tmp_path / "both.tatami")
+        again = tt.load(tmp_path / "both.tatami", trust=True)
+    else:
+        again = tt.compile(json.loads(tt.compile(made, threads=1).stages[stage].json), threads=1, trust=True)
+    for c, trip in ((True, 3), (False, 0)):
+        feed = {"c": np.array(c), "x": x(4, 3), "trip": i64(trip), "k": i64([2])}
+        for port, wanted in zip(made.graph.output, oracle(made, feed), strict=True):
+            np.testing.assert_allclose(np.asarray(again(feed)[port.name]), wanted, rtol=1e-5)

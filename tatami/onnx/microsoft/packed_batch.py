@@ -84,7 +84,7 @@ def _remove_padding(m: Importer, n: OnnxNode) -> list[Value]:
     """Results: the tokens, where they were, the running sums of lengths, the longest length."""
     x, lengths = Num(m, m.operand(n, 0)), Num(m, m.operand(n, 1)).cast(DType.i64)
     batch, length, *_ = x.shape
-    if not m.reads_sizes or m.name:
+    if not m.reads_sizes:
         raise data_dependent(m, n, "the number of tokens", 1)
     is_token = position(m, length).fn("lt", lengths.unsqueeze(1)).reshape(batch * length)
     order = Num(m, m.one("argsort", [is_token.fn("not").cast(DType.i32).tensor], {"axis": 0}))

@@ -25,7 +25,9 @@ MOVES = frozenset([
 ])  # fmt: skip
 """Operators whose results are words where their operands are."""
 COUNTS = frozenset(["Shape", "Size"])
-KNOWS = frozenset(["StringNormalizer", "RegexFullMatch", "StringSplit", "StringConcat", "TfIdfVectorizer", "Tokenizer", "Constant"])
+KNOWS = frozenset(
+    ["StringNormalizer", "RegexFullMatch", "StringSplit", "StringConcat", "TfIdfVectorizer", "Tokenizer", "Constant"]
+)
 """Operators of words, and those that tell words from numbers themselves."""
 HOLDS = frozenset([
     "SequenceConstruct", "SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", "Optional", "OptionalGetElement",
@@ -146,5 +148,3 @@ def _last_printed_as(value: Any, reach: float, word: str) -> Any:
             inside = middle
         else:
             outside = middle
-
-

@@ -77,7 +77,10 @@ def table_of_columns(estimator: Any, words: tuple[str, ...], numeric: tuple[str,
 
         x, y = numbers("two")
         choices = np.array(["red", "green", "blue", "", "é"], object)
-        frame = pandas.DataFrame({c: choices[(np.abs(x[:, i]) * 2).astype(int) % 5] for i, c in enumerate(words)} | {c: x[:, 3 + i] for i, c in enumerate(numeric)})
+        frame = pandas.DataFrame(
+            {c: choices[(np.abs(x[:, i]) * 2).astype(int) % 5] for i, c in enumerate(words)}
+            | {c: x[:, 3 + i] for i, c in enumerate(numeric)}
+        )
         fitted = estimator.fit(frame, y)
         types = [(c, StringTensorType([None, 1])) for c in words] + [(c, FloatTensorType([None, 1])) for c in numeric]
         proto = to_onnx(fitted, initial_types=types, target_opset=18)
@@ -143,8 +146,22 @@ def cases() -> Iterator[tuple[str, Make]]:
 
 
 def scikit_cases() -> Iterator[tuple[str, Make]]:
-    from sklearn import cluster, compose, decomposition, ensemble, feature_extraction, impute, linear_model, naive_bayes
-    from sklearn import neighbors, neural_network, pipeline, preprocessing, svm, tree
+    from sklearn import (
+        cluster,
+        compose,
+        decomposition,
+        ensemble,
+        feature_extraction,
+        impute,
+        linear_model,
+        naive_bayes,
+        neighbors,
+        neural_network,
+        pipeline,
+        preprocessing,
+        svm,
+        tree,
+    )
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
     named = lambda y: np.array(["low", "mid", "high"], object)[y]  # noqa: E731
@@ -161,7 +178,12 @@ def scikit_cases() -> Iterator[tuple[str, Make]]:
     for c in classifiers:
         name = type(c).__name__
         yield name, scikit(c, options=None if name in ("LinearSVC", "RidgeClassifier") else {"zipmap": False})
-    for c in (linear_model.LogisticRegression(), ensemble.RandomForestClassifier(10), ensemble.GradientBoostingClassifier(n_estimators=5), svm.SVC()):
+    for c in (
+        linear_model.LogisticRegression(),
+        ensemble.RandomForestClassifier(10),
+        ensemble.GradientBoostingClassifier(n_estimators=5),
+        svm.SVC(),
+    ):
         yield f"{type(c).__name__} of two", scikit(c, "two")
         yield f"{type(c).__name__} of words", scikit(c, y=named)
     for r in (
@@ -183,14 +205,28 @@ def scikit_cases() -> Iterator[tuple[str, Make]]:
     yield "SimpleImputer", scikit(impute.SimpleImputer(), "missing")
     yield "OneHotEncoder of integers", scikit(preprocessing.OneHotEncoder(sparse_output=False), x=small)
     yield "OrdinalEncoder of integers", scikit(preprocessing.OrdinalEncoder(), x=small)
-    yield "imputer, scaler, PCA, ridge", scikit(
-        pipeline.make_pipeline(impute.SimpleImputer(), preprocessing.StandardScaler(), decomposition.PCA(2), linear_model.Ridge()), "missing"
+    yield (
+        "imputer, scaler, PCA, ridge",
+        scikit(
+            pipeline.make_pipeline(
+                impute.SimpleImputer(), preprocessing.StandardScaler(), decomposition.PCA(2), linear_model.Ridge()
+            ),
+            "missing",
+        ),
     )
     words, numeric = ("colour", "shape"), ("a", "b")
-    for name, encoder in (("one hot", preprocessing.OneHotEncoder(handle_unknown="ignore")), ("ordinal", preprocessing.OrdinalEncoder())):
+    for name, encoder in (
+        ("one hot", preprocessing.OneHotEncoder(handle_unknown="ignore")),
+        ("ordinal", preprocessing.OrdinalEncoder()),
+    ):
         for end in (linear_model.LogisticRegression(), ensemble.RandomForestClassifier(5)):
-            columns = compose.ColumnTransformer([("w", encoder, list(words)), ("n", preprocessing.StandardScaler(), list(numeric))])
-            yield f"columns, {name}, {type(end).__name__}", table_of_columns(pipeline.Pipeline([("columns", columns), ("end", end)]), words, numeric)
+            columns = compose.ColumnTransformer(
+                [("w", encoder, list(words)), ("n", preprocessing.StandardScaler(), list(numeric))]
+            )
+            yield (
+                f"columns, {name}, {type(end).__name__}",
+                table_of_columns(pipeline.Pipeline([("columns", columns), ("end", end)]), words, numeric),
+            )
     text = feature_extraction.text
     for v in (text.CountVectorizer(), text.TfidfVectorizer(ngram_range=(1, 2))):
         yield type(v).__name__, texts(v)

@@ -35,7 +35,9 @@ KIND = {"strings": both.STRING, "int64s": both.INT64, "floats": both.FLOAT}
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("rank", [1, 2])
 def test_label_encoder(keys: str, values: str, rank: int) -> None:
-    made = node("LabelEncoder", ["x"], ["y"], **{keys: KEYS[keys], values: VALUES[values]}, default_string="none", default_int64=-5)
+    made = node(
+        "LabelEncoder", ["x"], ["y"], **{keys: KEYS[keys], values: VALUES[values]}, default_string="none", default_int64=-5
+    )
     given = [{"x": x if rank == 1 else x[:, None]} for x in GIVEN[keys]]
     compare(model([made], given[0], {"y": KIND[values.split("_")[1]]}, ml=4), *given)
 
@@ -57,7 +59,15 @@ def test_label_encoder_of_version_1(back: bool) -> None:
 
 @pytest.mark.parametrize("back", [False, True])
 def test_category_mapper(back: bool) -> None:
-    made = node("CategoryMapper", ["x"], ["y"], cats_strings=["bb", "a", "c"], cats_int64s=[4, 9, -2], default_string="?", default_int64=-4)
+    made = node(
+        "CategoryMapper",
+        ["x"],
+        ["y"],
+        cats_strings=["bb", "a", "c"],
+        cats_int64s=[4, 9, -2],
+        default_string="?",
+        default_int64=-4,
+    )
     given = [{"x": np.array([[4, 2], [9, -2]])}, {"x": np.array([[0]])}] if back else [{"x": WORDS}, {"x": WORDS[:1]}]
     given = given[:1] if back else given
     compare(model([made], given[0], {"y": both.STRING if back else both.INT64}, ml=1), *given)
@@ -78,7 +88,9 @@ def test_one_hot_of_words(shape: tuple[int, ...]) -> None:
     compare(model([made], given[0], {"y": both.FLOAT}), *given)
 
 
-@pytest.mark.parametrize("x", [np.array([3, -1, 50, 0]), np.array([1.5, -0.25, 3, np.nan, 1e10, np.inf, 0.1], np.float32)], ids=["i64", "fp32"])
+@pytest.mark.parametrize(
+    "x", [np.array([3, -1, 50, 0]), np.array([1.5, -0.25, 3, np.nan, 1e10, np.inf, 0.1], np.float32)], ids=["i64", "fp32"]
+)
 def test_numbers_as_words(x: np.ndarray) -> None:
     """Numbers become words, and words are looked up: the program compares the numbers."""
     keys = ["3", "03", "-1", "1.5", "NaN", "1e+10", "INF", "0.1", "0.10000000", "word"]

@@ -36,7 +36,10 @@ def test_zip_map(words: bool) -> None:
 def test_dict_vectorizer(keys: str) -> None:
     vocabulary: list[Any] = ["b", "a", "é", ""] if keys == "string" else [5, -2, 7, 0]
     made = node("DictVectorizer", ["x"], ["y"], **{f"{keys}_vocabulary": vocabulary})
-    feeds = [{"x": {k: i + 2.0 for i, k in enumerate(ks)}} for ks in (vocabulary[:2], [*vocabulary[2:], "new" if keys == "string" else 99])]
+    feeds = [
+        {"x": {k: i + 2.0 for i, k in enumerate(ks)}}
+        for ks in (vocabulary[:2], [*vocabulary[2:], "new" if keys == "string" else 99])
+    ]
     compare(model([made], feeds[0], {"y": both.FLOAT}), *feeds)
 
 
@@ -71,8 +74,12 @@ def test_a_map_that_is_none_is_refused() -> None:
 
 
 def test_arithmetic_on_a_sequence_of_maps_is_refused() -> None:
-    proto = model([node("ZipMap", ["x"], ["t"], classlabels_int64s=[0, 1])], {"x": np.zeros((2, 2), np.float32)}, {"t": maps("t", both.INT64)})
+    proto = model(
+        [node("ZipMap", ["x"], ["t"], classlabels_int64s=[0, 1])],
+        {"x": np.zeros((2, 2), np.float32)},
+        {"t": maps("t", both.INT64)},
+    )
     proto.graph.node.append(onnx.helper.make_node("Neg", ["t"], ["y"]))
     proto.graph.output.append(onnx.helper.make_tensor_value_info("y", both.FLOAT, None))
-    with pytest.raises(TatamiError, match="sequence of maps|InvalidDocument"):
+    with pytest.raises(TatamiError, match=r"sequence of maps|InvalidDocument"):
         OnnxBackend.prepare(proto)

@@ -30,7 +30,7 @@ def numbers(*shape: int) -> list[float]:
 @pytest.mark.parametrize(("words", "dtype"), list(zip([False, True, False, True], DTYPES, strict=True)))
 def test_linear_classifier(post: str, words: bool, dtype: Any) -> None:
     labels: dict[str, Any] = {"classlabels_strings": ["b", "a", "c"]} if words else {"classlabels_ints": [4, -2, 9]}
-    attrs = {"coefficients": numbers(3, FEATURES), "intercepts": [0.5, -0.5, 0.0], "post_transform": post}
+    attrs: dict[str, Any] = {"coefficients": numbers(3, FEATURES), "intercepts": [0.5, -0.5, 0.0], "post_transform": post}
     made = node("LinearClassifier", ["x"], ["y", "z"], **attrs, **labels)
     given = feeds(dtype)
     compare(model([made], given[0], {"y": both.STRING if words else both.INT64, "z": both.FLOAT}), *given)
@@ -49,7 +49,7 @@ def test_one_set_of_coefficients(post: str) -> None:
 @pytest.mark.parametrize("post", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
 @pytest.mark.parametrize("targets", [2, 3])
 def test_linear_regressor(post: str, targets: int) -> None:
-    attrs = {"coefficients": numbers(targets, FEATURES), "intercepts": numbers(targets), "targets": targets}
+    attrs: dict[str, Any] = {"coefficients": numbers(targets, FEATURES), "intercepts": numbers(targets), "targets": targets}
     given = feeds(np.float32)
     made = node("LinearRegressor", ["x"], ["y"], post_transform=post, **attrs)
     compare(model([made], given[0], {"y": both.FLOAT}), *given)

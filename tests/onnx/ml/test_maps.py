@@ -35,7 +35,8 @@ def test_zip_map(words: bool) -> None:
 @pytest.mark.parametrize("keys", ["string", "int64"])
 def test_dict_vectorizer(keys: str) -> None:
     vocabulary: list[Any] = ["b", "a", "é", ""] if keys == "string" else [5, -2, 7, 0]
-    made = node("DictVectorizer", ["x"], ["y"], **{f"{keys}_vocabulary": vocabulary})
+    attrs: dict[str, Any] = {f"{keys}_vocabulary": vocabulary}
+    made = node("DictVectorizer", ["x"], ["y"], **attrs)
     feeds = [
         {"x": {k: i + 2.0 for i, k in enumerate(ks)}}
         for ks in (vocabulary[:2], [*vocabulary[2:], "new" if keys == "string" else 99])

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from tatami.backends.onnx_api import OnnxBackend
+import tatami as tt
 
 ROWS, FEATURES = 10000, 30
 COUNTS = (1, 64, ROWS)
@@ -105,7 +105,7 @@ def main() -> None:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
         port = session.get_inputs()[0].name
-        function = OnnxBackend.prepare(proto, threads=1).programs[()].function
+        function = tt.compile(proto, threads=1)
 
         def theirs(part: np.ndarray, session: Any = session, port: str = port) -> Any:
             return session.run(None, {port: part})

@@ -83,4 +83,4 @@ def test_arithmetic_on_a_sequence_of_maps_is_refused() -> None:
     proto.graph.node.append(onnx.helper.make_node("Neg", ["t"], ["y"]))
     proto.graph.output.append(onnx.helper.make_tensor_value_info("y", both.FLOAT, None))
     with pytest.raises(TatamiError, match=r"sequence of maps|InvalidDocument"):
-        OnnxBackend.prepare(proto)
+        OnnxBackend.prepare(proto).run({"x": np.zeros((2, 2), np.float32)})

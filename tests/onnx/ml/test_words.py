@@ -181,19 +181,23 @@ def test_what_cannot_be_done_with_words_is_told() -> None:
             OnnxBackend.prepare(proto)
 
 
-def test_words_in_a_branch_are_refused() -> None:
-    branch = onnx.helper.make_graph(
-        [plain("Identity", ["a"], ["t"])], "b", [], [onnx.helper.make_tensor_value_info("t", both.STRING, None)]
-    )
-    other = onnx.helper.make_graph(
-        [plain("Identity", ["a"], ["u"])], "c", [], [onnx.helper.make_tensor_value_info("u", both.STRING, None)]
-    )
-    made = plain("If", ["c"], ["y"], then_branch=branch, else_branch=other)
-    proto = model(
-        [made], {"a": A, "c": np.array(True)}, {"y": onnx.helper.make_tensor_value_info("y", both.STRING, ["p", "q"])}
-    )
+def test_words_in_a_branch_that_data_choose_are_refused() -> None:
+    branches = [
+        onnx.helper.make_graph(
+            [plain("Identity", ["a"], [t])], t, [], [onnx.helper.make_tensor_value_info(t, both.STRING, None)]
+        )
+        for t in ("t", "u")
+    ]
+    nodes = [
+        plain("ReduceSum", ["x"], ["s"], keepdims=0),
+        plain("Greater", ["s", "k"], ["c"]),
+        plain("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    feed = {"a": A, "x": np.zeros((3, 100), np.float32)}
+    y = onnx.helper.make_tensor_value_info("y", both.STRING, ["p", "q"])
+    proto = model(nodes, feed, {"y": y}, constants={"k": np.float32(1)})
     with pytest.raises(TatamiError, match="branch"):
-        OnnxBackend.prepare(proto)
+        OnnxBackend.prepare(proto).run(feed)
 
 
 def test_numbers_for_an_input_of_words_are_refused() -> None:
@@ -208,7 +212,8 @@ def test_the_words_of_one_call_are_not_kept() -> None:
     for i in range(3):
         words = np.array([[f"call {i}", "x"]], object)
         assert prepared.run({"a": words})[0].tolist() == words.tolist()
-    assert not prepared.programs[()].imported.vocabulary
+    (program,) = prepared.programs.values()
+    assert not program.imported.vocabulary
 
 
 def test_labels_out_of_words_in() -> None:

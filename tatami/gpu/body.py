@@ -1,8 +1,11 @@
-"""A custom kernel with a CUDA body: a thread per element of its first result (docs/custom_kernels.md)."""
+"""A kernel with a CUDA body, a user's own (docs/custom_kernels.md) or that of trees: a thread per element of its first result."""
 
 from __future__ import annotations
 
+import re
+
 from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ceildiv, free_vars, product, substitute, var
 from tatami.core.kernel import Binding
 from tatami.core.kernel_body import Ranks, bound_text, counters_in
@@ -15,14 +18,48 @@ from tatami.region.walk import routine_operands
 THREADS = 256
 
 
+_TREES = """
+REAL y = START;
+for (int64_t t = 0; t < input2_shape0; ++t) {
+  const int32_t* n;
+  int32_t at = input2[t], to = at;
+  do {
+    REAL split, v;
+    at = to;
+    n = input1 + at * input1_shape1;
+    memcpy(&split, n, sizeof(REAL));
+    v = input0[ridx0 * input0_shape1 + n[WORD] / 2];
+    to = n[WORD + 1 + ((n[WORD] % 2 ? -v : v) <= split)];
+  } while (to != at);
+  const int64_t column = ridx1 - input3[n[0]];
+  if (column >= 0 && column < input4_shape1) {
+    const REAL given = input4[n[0] * input4_shape1 + column];
+    y = COMBINE;
+  }
+}
+output[ridx0 * shape1 + ridx1] = y;
+"""
+"""One output of one row: all trees, one after the other (core/trees.py)."""
+_COMBINE = {0: ("0", "y + given"), 1: ("INFINITY", "given < y ? given : y"), 2: ("-INFINITY", "given > y ? given : y")}
+
+
+def tree_text(region: Region) -> str:
+    """The body of an ensemble of trees, for its dtype and its way to combine leaves."""
+    assert region.opaque is not None
+    is_double = region.outputs[0].memref.dtype == DType.fp64
+    start, combine = _COMBINE[int(str(region.opaque.attrs.get("how", 0)))]
+    words = {"REAL": "double" if is_double else "float", "WORD": "2" if is_double else "1", "START": start, "COMBINE": combine}
+    return re.sub("|".join(words), lambda found: words[found[0]], _TREES)
+
+
 def lower_body(region: Region) -> tuple[BodyKernel, Binding]:
     """The kernel of an opaque Region and its binding, without the kernel's name. Raises UnsupportedModel without a
     CUDA body, InvalidPlan for a routine that has no CUDA text."""
     assert region.opaque is not None
     attrs = region.opaque.attrs
-    if region.opaque.routine != "custom":
+    if region.opaque.routine not in ("custom", "tree_ensemble"):
         raise fail("InvalidPlan", region.name, f"routine {region.opaque.routine} has no CUDA text", "compile for the CPU")
-    cuda = attrs.get("cuda")
+    cuda = tree_text(region) if region.opaque.routine == "tree_ensemble" else attrs.get("cuda")
     if not isinstance(cuda, str):
         raise fail(
             "UnsupportedModel",

@@ -174,7 +174,7 @@ def collect(form: Form, results: Mapping[str, Any], words: Words) -> Any:
 
 
 def printed(numbers: np.ndarray) -> np.ndarray:
-    """Numbers as ONNX writes them: fp32 with 8 digits, fp64 with 17, NaN, INF and -INF."""
+    """Numbers as ONNX Runtime writes them: floats with 8 digits, NaN, INF and -INF."""
     out = np.empty(numbers.shape, object)
     out[...] = np.reshape([number_text(v) for v in numbers.reshape(-1)], numbers.shape) if numbers.size else ""
     return out
@@ -187,4 +187,4 @@ def number_text(v: Any) -> str:
         return "NaN"
     if np.isinf(v):
         return "INF" if v > 0 else "-INF"
-    return f"{float(v):.{17 if v.dtype.itemsize == 8 else 8}g}"
+    return f"{float(v):.8g}"

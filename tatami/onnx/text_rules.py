@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
 from tatami.onnx.ops_strings import cast_text
+from tatami.onnx.ports import number_text
 from tatami.onnx.values import Value, is_text_array
 
 Handler: TypeAlias = Callable[[Importer, OnnxNode], "list[Value] | None"]
@@ -127,8 +128,6 @@ def is_printed_as(numbers: Num, words: np.ndarray) -> Num:
 
 def _range_of(word: str, dtype: np.dtype) -> tuple[float, float, bool]:
     """The least and the largest number that are printed as the word (none: 1 and 0), and whether NaN is."""
-    from tatami.onnx.ports import number_text
-
     if word == "NaN" and dtype.kind == "f":
         return 1, 0, True
     try:
@@ -139,10 +138,18 @@ def _range_of(word: str, dtype: np.dtype) -> tuple[float, float, bool]:
         return 1, 0, False
     if dtype.kind != "f" or not np.isfinite(value):
         return value, value, False
-    ends = []
-    for way in (-np.inf, np.inf):
-        end = value
-        while number_text(further := np.nextafter(end, dtype.type(way))) == word:
-            end = further
-        ends.append(end)
-    return ends[0], ends[1], False
+    reach = max(abs(float(value)) * 1e-6, 1e-300)
+    return _last_printed_as(value, -reach, word), _last_printed_as(value, reach, word), False
+
+
+def _last_printed_as(value: Any, reach: float, word: str) -> Any:
+    """The number farthest from `value` that is printed as the word; one `reach` away is not. By halves."""
+    inside, outside = value, type(value)(value + reach)
+    while True:
+        middle = type(value)(inside + (outside - inside) / 2)
+        if middle in (inside, outside):
+            return inside
+        if number_text(middle) == word:
+            inside = middle
+        else:
+            outside = middle

@@ -40,7 +40,7 @@ def parts(words: Sequence[str], delimiter: str, most: int | None) -> Columns:
     if delimiter:
         split = [w.split(delimiter, -1 if most is None else most) if w else [] for w in words]
     else:
-        split = [w.split(None, -1 if most is None else most) for w in words]
+        split = [w.strip().split(None, -1 if most is None else most) for w in words]
     return _filled(split, ""), np.array([len(s) for s in split], np.int64)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from tatami.core.dtype import DType
 from tatami.core.tensor import numpy_dtype
+from tatami.core.trees import node_table
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 
@@ -305,6 +306,25 @@ case("resize-linear", lambda g: X(g, 1, 2, 4, 4).op("resize", shape=(1, 2, 8, 6)
 case("resize-corners", lambda g: X(g, 1, 2, 4, 4).op("resize", shape=(1, 2, 7, 5), scales=(1.0, 1.0, 1.75, 1.25), mode="linear", coordinates="align_corners"), lambda x: F.interpolate(t(x), size=(7, 5), mode="bilinear", align_corners=True))
 case("resize-cubic", lambda g: X(g, 1, 2, 4, 4).op("resize", shape=(1, 2, 8, 8), scales=(1.0, 1.0, 2.0, 2.0), mode="cubic"), lambda x: F.interpolate(t(x), size=(8, 8), mode="bicubic"))
 case("nms", lambda g: X(g, 1, 6, 4, n="positive").op("non_max_suppression", X(g, 1, 2, 6, n="s"), size="K", max_per_class=3, iou_threshold=0.3))
+
+
+def trees(g: Graph, d: DType, how: str) -> Any:
+    """Two trees of one node: x0 <= 0.5 (NaN too) gives 1 to output 0, else 2 to output 1; x2 <= -1 gives 3 to 1, else 4 to 0."""
+    leaf = np.array([-1, 0, 1, -1, 2, 3])
+    splits, no, yes = np.array([0.5, 0, 0, -1, 0, 0], numpy_dtype(d)), np.array([2, 1, 2, 5, 4, 5]), np.array([1, 1, 2, 4, 4, 5])
+    nodes = node_table(splits, np.array([0, 0, 0, 2, 0, 0]), np.array([True, *[False] * 5]), no, yes, leaf)
+    tables = nodes, np.array([0, 3], np.int32), np.array([0, 1, 1, 0], np.int32), np.array([[1], [2], [3], [4]], splits.dtype)
+    return X(g, "N", 3, d=d).op("tree_ensemble", *(g.constant(t) for t in tables), outputs=2, features=3, how=how)
+
+
+def _of_two_stumps(x: np.ndarray) -> np.ndarray:
+    first, second = ~(x[:, 0] > 0.5), x[:, 2] <= -1
+    return np.stack([first * 1.0 + ~second * 4, ~first * 2 + second * 3.0], 1).astype(x.dtype)
+
+
+case("tree_ensemble", lambda g: trees(g, f32, "sum"), lambda x: torch.from_numpy(_of_two_stumps(x)), N=40)
+case("tree_ensemble-fp64", lambda g: trees(g, f64, "sum"), lambda x: torch.from_numpy(_of_two_stumps(x)), N=3)
+case("tree_ensemble-max", lambda g: trees(g, f32, "max"), N=20)
 
 
 def recurrent(kind: str, gates: int, direction: str = "forward", extras: str = "", dtype: DType = f32, **attrs: Any) -> Build:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from tatami.core.trees import node_table
 from tests.frontend.oracle import Oracle, oracle
 from tests.frontend.oracle_reduction import drawn
 
@@ -26,6 +27,22 @@ def creation(o: Oracle) -> None:
     o.same("iota", g.iota((3, "B"), -1), np.broadcast_to(np.arange(5), (3, 5)))
     o.same("size", g.size_of("A*B + 1"), np.int64(21))
     o.same("mask of a triangle", g.where(g.iota(("A", "B"), 0) >= g.iota(("A", "B"), 1), t, 0), np.tril(x))
+
+
+@oracle
+def trees(o: Oracle) -> None:
+    """Two stumps: x0 <= 0.5, NaN too; x2 <= -0.25."""
+    x = drawn((40, 3))
+    x[::7, 0] = np.nan
+    splits, is_nan_yes = np.array([0.5, 0, 0, -0.25, 0, 0], np.float32), np.array([True, *[False] * 5])
+    no, yes, leaf = np.array([2, 1, 2, 5, 4, 5]), np.array([1, 1, 2, 4, 4, 5]), np.array([-1, 0, 1, -1, 2, 3])
+    nodes = node_table(splits, np.array([0, 0, 0, 2, 0, 0]), is_nan_yes, no, yes, leaf)
+    values = np.array([[1], [2], [3], [4]], np.float32)
+    tables = [o.g.constant(t) for t in (nodes, np.array([0, 3], np.int32), np.array([0, 1, 1, 0], np.int32), values)]
+    first, second = ~(x[:, 0] > 0.5), x[:, 2] <= -0.25
+    want = np.stack([first * 1.0 + ~second * 4, ~first * 2 + second * 3.0], 1).astype(np.float32)
+    for label, t in (("fixed", o.given(x)), ("open", o.given(x, ("A", 3)))):
+        o.same(f"trees, {label}", t.op("tree_ensemble", *tables, outputs=2, features=3), want)
 
 
 @oracle

@@ -137,14 +137,11 @@ class _More:
         middle = len(borders) // 2
         low, high = borders[:middle], borders[middle + 1 :]
         place = len(self.splits)
-        for column, value in (
-            (self.features, feature),
-            (self.splits, borders[middle][0]),
-            (self.yes, 0),
-            (self.no, 0),
-            (self.nan, False),
-        ):
-            column.append(value)  # type: ignore[attr-defined]
+        self.features.append(feature)
+        self.splits.append(borders[middle][0])
+        self.yes.append(0)
+        self.no.append(0)
+        self.nan.append(False)
         yes = self._halves(feature, low, borders[middle][1], nan)
         no = self._halves(feature, high, last, nan)
         self.yes[place], self.no[place] = yes, no

@@ -6,7 +6,6 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.tensor import numpy_dtype
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -72,5 +71,5 @@ def cast_map(m: Importer, n: OnnxNode) -> list[Value]:
         width = int(n.attr("max_map", 1))
         places = Num(m, m.add_constant(np.arange(width)))
         same = Num(m, m.data(keys)).unsqueeze(1).fn("eq", places)
-        held = same.where(held.unsqueeze(1), numpy_dtype(dtype)(0).item()).fn("reduce_sum", axes=(0,))
+        held = same.where(held.unsqueeze(1), 0).fn("reduce_sum", axes=(0,))
     return [m.result(held.unsqueeze(0).tensor)]

@@ -11,6 +11,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnx.reference")
 pytest.importorskip("onnxruntime")
 
+import tatami as tt  # noqa: E402
 from tatami.backends.onnx_api import OnnxBackend  # noqa: E402
 from tatami.core.diagnostic import TatamiError  # noqa: E402
 
@@ -169,3 +170,15 @@ def test_trees_that_are_none_are_refused(reason: str) -> None:
     proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = FEATURES
     with pytest.raises(TatamiError, match=reason):
         OnnxBackend.prepare(proto)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("how", ["SUM", "MIN", "MAX"])
+def test_trees_on_an_emulated_gpu(dtype: Any, how: str) -> None:
+    attrs = forests.older(np.random.default_rng(13), "target", 6, 4, FEATURES, (0, 1))
+    made = node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=2, aggregate_function=how, **attrs)
+    given = [f for f in feeds(dtype) if len(f["x"])]
+    proto = model([made], given[0], {"y": both.FLOAT})
+    f = tt.compile(proto, target="emulated-sm80")
+    for feed in given[:3]:
+        both.same(f(feed)["y"], both.runtime(proto, feed)[0])

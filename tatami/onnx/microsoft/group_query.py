@@ -125,7 +125,7 @@ def _rotated(m: Importer, n: OnnxNode, q: Num, k: Num, first: Num | None) -> tup
     elif first is not None:
         ids = first.unsqueeze(1) + ids
     interleaved = bool(n.attr("rotary_interleaved", 0))
-    out_q, out_k = (rotate(m, t, cos, sin, ids, heads=1, interleaved=interleaved) for t in (q, k))
+    out_q, out_k = (rotate(m, t, cos, sin, ids.tensor, heads=1, interleaved=interleaved) for t in (q, k))
     return out_q, out_k
 
 

@@ -60,7 +60,6 @@ NOT_TAKEN: dict[str, str] = {
     "SparsePagedAttention": _SPARSE,
     "SparseToDenseMatMul": "its operand is a sparse tensor, which Tatami has none of; give a dense matrix and use FusedMatMul",
     "SpeculativePrefixCommit": _CUDA,
-    "Tokenizer": "it computes with strings; tokenise before the model",
     "VarlenCausalConvWithState": "packed requests of one CUDA runtime; CausalConvWithState computes the same of a padded batch",
     "VarlenNGramHashMapping": "hashes of token n-grams kept between calls; compute the ids before the model",
     "WhisperBeamSearch": _SEARCH,

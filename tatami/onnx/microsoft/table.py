@@ -10,6 +10,7 @@ from tatami.onnx.microsoft.activation import ACTIVATION
 from tatami.onnx.microsoft.attention import ATTENTION
 from tatami.onnx.microsoft.block_quantized import BLOCK_QUANTIZED
 from tatami.onnx.microsoft.blocked import BLOCKED
+from tatami.onnx.microsoft.branches import BRANCHES
 from tatami.onnx.microsoft.channels_last import CHANNELS_LAST
 from tatami.onnx.microsoft.convolution import CONVOLUTION
 from tatami.onnx.microsoft.decoder import DECODER
@@ -27,6 +28,7 @@ from tatami.onnx.microsoft.rotary import ROTARY
 from tatami.onnx.microsoft.spectrum import SPECTRUM
 from tatami.onnx.microsoft.state_space import STATE_SPACE
 from tatami.onnx.node import OnnxNode
+from tatami.onnx.ops_strings import tokenizer
 from tatami.onnx.values import Value
 
 Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
@@ -52,6 +54,8 @@ MICROSOFT: dict[str, Handler] = {
     **SPECTRUM,
     **UNDER_OTHER_NAMES,
     **STATE_SPACE,
+    **BRANCHES,
+    "Tokenizer": tokenizer,
 }
 NCHWC: dict[str, Handler] = {**BLOCKED}
 NHWC: dict[str, Handler] = {**CHANNELS_LAST}

@@ -157,4 +157,6 @@ def test_resize_on_channels_last() -> None:
     (wanted,) = run_onnxruntime(model_of([made], {"x": image}, {"y": (1, ["a", "b", "c", "d"])}, {"s": scales}), {"x": image})
     feed = {"x": np.ascontiguousarray(image.transpose(0, 2, 3, 1))}
     last = {"s": scales[[0, 2, 3, 1]]}
-    agree(node("Resize", ["x", "", "s"], ["y"], NHWC, mode="linear"), feed, weights=last, wanted=[[wanted.transpose(0, 2, 3, 1)]])
+    agree(
+        node("Resize", ["x", "", "s"], ["y"], NHWC, mode="linear"), feed, weights=last, wanted=[[wanted.transpose(0, 2, 3, 1)]]
+    )

@@ -34,7 +34,7 @@ def test_the_page_is_the_table(update_golden: bool) -> None:
     assert PAGE.read_text() == show_operators()
 
 
-@pytest.mark.parametrize("op", ["BeamSearch", "Tokenizer", "QOrderedMatMul"])
+@pytest.mark.parametrize("op", ["BeamSearch", "WordConvEmbedding", "QOrderedMatMul"])
 def test_the_reason_is_told(op: str) -> None:
     model = model_of([node(op, ["x"])], {"x": np.zeros((2, 3), "f4")}, {"y": (1, [2, 3])})
     with pytest.raises(tt.TatamiError) as told:

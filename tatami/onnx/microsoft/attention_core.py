@@ -177,3 +177,20 @@ def extended(m: Importer, past: Num | None, new: Num, at: Num | None = None, len
     first = at.cast(DType.i64)
     row = row + (first.unsqueeze(1, 2, 3) if first.shape else first)
     return Num(m, m.one("scatter", [past.tensor, row.tensor, new.cast(past.dtype).tensor], {"axis": 2}))
+
+
+def of_beams(m: Importer, cache: Num, source: Num, filled: Num | None) -> Num:
+    """A cache [B * W, H, M, D] as the beams read it: `source` [B, W, M] names, for each row before the `filled`-th (of all
+    but the last one without it), the beam whose key is meant."""
+    rows, heads, keys, width = cache.shape
+    entries, beams, _ = source.shape
+    source = source.cast(DType.i64)
+    if source.shape[2] != keys:
+        source = source.part(2, 0, keys)
+    number = Num(m, m.one("size", [], {"value": beams}))
+    place = (source + position(m, entries).unsqueeze(1, 2) * number).reshape(rows, keys)
+    own = Num(m, m.one("iota", [], {"shape": (rows, keys), "axis": 0}))
+    new = filled if filled is not None else Num(m, m.one("size", [], {"value": keys - 1}))
+    place = position(m, keys).fn("lt", new).where(place, own)
+    at = place.unsqueeze(1, 3).fn("expand", shape=(rows, heads, keys, width))
+    return Num(m, m.one("gather", [cache.tensor, at.tensor], {"axis": 0}))

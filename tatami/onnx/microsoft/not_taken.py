@@ -85,7 +85,6 @@ LIMITS: dict[str, str] = {
     "LinearAttention": "not with a window of states",
     "MatMulNBits": "2, 4 and 8 bits, not prepacked; each accuracy_level is computed in the operand's own dtype",
     "MoE": "not with use_sparse_mixer; gelu is its tanh form, as in ONNX Runtime",
-    "MultiHeadAttention": "not with cache_indirection",
     "MurmurHash3": "numbers of 32 and 64 bits, not strings",
     "NGramRepeatBlock": "rows of a length that is a number",
     "QAttention": "not with do_rotary",

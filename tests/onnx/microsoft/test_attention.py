@@ -175,3 +175,30 @@ def test_scores_as_a_result() -> None:
         "MultiHeadAttention", ["q", "key", "value", "", "", "", "pk", "pv"], [*ALL, "scores"], num_heads=H, unidirectional=1
     )
     agree(made, feed, tolerance=LOOSE, typed={"scores": 1})
+
+
+@pytest.mark.parametrize("beams", [True, False])
+def test_one_token_with_a_shared_buffer(beams: bool) -> None:
+    """The keys of this step go to row `past` of the cache; beams read each other's rows before it."""
+    past = 5
+    feed = operands("apart", 4, 1, 1) | {"pk": x(4, H, 9, D), "pv": x(4, H, 9, D), "past": np.array([past], "i4")}
+    for cache in ("pk", "pv"):
+        feed[cache][:, :, past:] = 0
+    source = np.tile(np.arange(2)[None, :, None], (2, 1, 9))
+    source = RNG.integers(0, 2, (2, 2, 9)) if beams else source
+    feed["ci"] = source.astype("i4")
+    made = node("MultiHeadAttention", ["q", "key", "value", "", "", "", "pk", "pv", "past", "ci"], ALL, num_heads=H)
+    agree(made, feed, tolerance=LOOSE)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_a_shared_buffer_of_several_tokens(causal: int) -> None:
+    """As with a cache that grows, in a buffer of nine rows."""
+    past, s = 4, 3
+    feed = operands("apart", 2, s, s) | {"pk": x(2, H, 9, D), "pv": x(2, H, 9, D), "past": np.array([past], "i4")}
+    grown = {**feed, "pk": feed["pk"][:, :, :past].copy(), "pv": feed["pv"][:, :, :past].copy()}
+    del grown["past"]
+    names = ["q", "key", "value", "", "", "", "pk", "pv"]
+    made = node("MultiHeadAttention", [*names, "past"], ALL, num_heads=H, unidirectional=causal)
+    like = node("MultiHeadAttention", names, ALL, num_heads=H, unidirectional=causal)
+    agree(made, feed, like=like, like_feeds=[grown], outputs=["y"], tolerance=LOOSE)

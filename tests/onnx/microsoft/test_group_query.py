@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from tests.onnx.microsoft.against_onnxruntime import agree, node
 
@@ -143,3 +144,23 @@ def test_rotation_by_angles() -> None:
     cos, sin = (f(feed["a"]).astype("f2")[:, None].astype("f4") for f in (np.cos, np.sin))
     wanted = [(feed[k] * cos + feed[f"{k}r"] * sin).astype("f2") for k in ("q", "k")]
     agree(node("GemmaRotaryEmbedding", [*feed], ["y", "z"]), feed, wanted=[wanted])
+
+
+def test_lengths_from_a_mask_as_generators_write_them() -> None:
+    """total_sequence_length is the mask's own size, so nothing waits for data; prompt and steps are one program."""
+    nodes = [
+        helper.make_node("Shape", ["mask"], ["shape"]),
+        helper.make_node("Gather", ["shape", "at"], ["long"], axis=0),
+        helper.make_node("Cast", ["long"], ["total"], to=TensorProto.INT32),
+        helper.make_node("ReduceSum", ["mask", "axis"], ["sum"], keepdims=0),
+        helper.make_node("Sub", ["sum", "one"], ["last"]),
+        helper.make_node("Cast", ["last"], ["len"], to=TensorProto.INT32),
+        gqa(step(1, [1], 8), {7: "cos", 8: "sin"}, do_rotary=1),
+    ]
+    feeds = []
+    for s, past in ((6, 0), (1, 6), (1, 7)):
+        feed = step(s, [past + s] * 2, past)
+        feed |= {} if past else {k: np.zeros((2, G, 0, D), "f4") for k in ("pk", "pv")}
+        feeds.append({k: v for k, v in feed.items() if k not in ("len", "total")} | {"mask": np.ones((2, past + s), "i8")})
+    weights = tables() | {"at": np.array(1), "axis": np.array([1]), "one": np.array([1])}
+    agree(nodes, *feeds, weights=weights, open=OPEN | {"mask": ("B", "T")}, tolerance=LOOSE["f4"])

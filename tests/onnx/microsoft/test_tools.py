@@ -11,9 +11,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 import tatami as tt
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from tests.onnx.microsoft.against_onnxruntime import model_of, node
 from tests.onnx.microsoft.test_layouts import network, plain
 
@@ -87,6 +87,8 @@ def test_layers_quantised_as_they_run(weights: str, per_channel: bool, tmp_path:
     onnx.save(onnx.shape_inference.infer_shapes(model), tmp_path / "plain.onnx")
     extra = {"DefaultTensorType": TensorProto.FLOAT}
     kind = getattr(QuantType, weights)
-    quantize_dynamic(tmp_path / "plain.onnx", tmp_path / "q.onnx", weight_type=kind, per_channel=per_channel, extra_options=extra)
+    quantize_dynamic(
+        tmp_path / "plain.onnx", tmp_path / "q.onnx", weight_type=kind, per_channel=per_channel, extra_options=extra
+    )
     agree(tmp_path / "q.onnx", feed, "DISABLE_ALL", {"DynamicQuantizeLSTM", "QAttention"})
     agree(tmp_path / "q.onnx", feed, "ENABLE_ALL", {"DynamicQuantizeLSTM", "QAttention"})

@@ -23,6 +23,7 @@ from tatami.onnx.microsoft.packed_batch import PACKED_BATCH
 from tatami.onnx.microsoft.plain import PLAIN as UNDER_OTHER_NAMES
 from tatami.onnx.microsoft.quantized import QUANTIZED
 from tatami.onnx.microsoft.quantized_products import QUANTIZED_PRODUCTS
+from tatami.onnx.microsoft.ranks import with_ranks
 from tatami.onnx.microsoft.relative_bias import RELATIVE_BIAS
 from tatami.onnx.microsoft.rotary import ROTARY
 from tatami.onnx.microsoft.spectrum import SPECTRUM
@@ -35,7 +36,7 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
 
 PLAIN: dict[str, Handler] = {"SimplifiedLayerNormalization": simplified_layer_norm}
 """Operators that ONNX Runtime writes in ONNX's own domain."""
-MICROSOFT: dict[str, Handler] = {
+_OPERATORS: dict[str, Handler] = {
     **ACTIVATION,
     **MATMUL,
     **NORMALIZATION,
@@ -57,5 +58,6 @@ MICROSOFT: dict[str, Handler] = {
     **BRANCHES,
     "Tokenizer": tokenizer,
 }
+MICROSOFT: dict[str, Handler] = {op: with_ranks(op, handler) for op, handler in _OPERATORS.items()}
 NCHWC: dict[str, Handler] = {**BLOCKED}
 NHWC: dict[str, Handler] = {**CHANNELS_LAST}

@@ -78,7 +78,7 @@ LIMITS: dict[str, str] = {
     "DecoderMaskedMultiHeadAttention": "the cache of keys in plain order, as in ONNX Runtime's CPU kernel",
     "DecoderMaskedSelfAttention": "the cache of keys in plain order; not with beams or do_rotary",
     "DynamicQuantizeLSTM": "x and h stay fp32, which ONNX Runtime rounds to 8 bits before each product",
-    "GroupQueryAttention": "not with a quantised cache, a cache as long as its window, or query_seqlens",
+    "GroupQueryAttention": "not with a quantised cache",
     "Inverse": "matrices of order up to 32",
     "Irfft": "one axis of a size that is a number",
     "LinearAttention": "not with a window of states",

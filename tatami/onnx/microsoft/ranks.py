@@ -30,6 +30,7 @@ RANKS: dict[str, str] = {
     "DynamicQuantizeMatMul": "1+ 1+ 0-1 0-1 1",
     "EmbedLayerNormalization": "2 2 2 2 2 1 1 2 2",
     "EngramGate": "4 4 3 1-2 1-2 1-2",
+    "GatedDeltaNet": "2-4 3-4 3-4 1 2-4 2-3 4 1 1-2",
     "GatedRMSNorm": "1+ 1 1+",
     "GatedRelativePositionBias": "2-3 1 4 2 1 4 2",
     "GatherBlockQuantized": "1+ - 1+ 1+",

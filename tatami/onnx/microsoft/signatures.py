@@ -78,6 +78,11 @@ SIGNATURES: dict[str, dict[str, str]] = {
             "activation_gamma:float alpha:float transA:int transB:int transBatchA:int transBatchB:int"
         ),
         "GatedAdd": "X Y gate gate_weight?",
+        "GatedDeltaNet": (
+            "query key? value? cu_seqlens? decay? beta? initial_state? a_log? dt_bias? capture_count? state_update_active? | "
+            "beta_activation:string chunk_size:int gate_activation:string gate_lower_bound:float "
+            "qk_l2_norm:int scale:float state_update_capacity:int update_rule:string"
+        ),
         "GatedRMSNorm": "X scale gate | activation:string epsilon:float",
         "GatedRelativePositionBias": "query_layer query_bias rel_pos weight bias eco_a token_offset? | num_heads:int!",
         "GatherBlockQuantized": "data indices scales zero_points? | bits:int block_size:int gather_axis:int quantize_axis:int",

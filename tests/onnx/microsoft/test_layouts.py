@@ -135,6 +135,9 @@ def test_the_width_of_a_block_follows_from_the_filters() -> None:
         ("AveragePool", {}, {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1]}),
         ("GlobalAveragePool", {}, {}),
         ("GlobalMaxPool", {}, {}),
+        ("LpPool", {}, {"kernel_shape": [2, 2], "p": 1}),
+        ("GlobalLpPool", {}, {"p": 2}),
+        ("BatchNormalization", {"s": (4,), "b": (4,), "m": (4,), "positive": (4,)}, {"epsilon": 0.01}),
         ("InstanceNormalization", {"s": (4,), "b": (4,)}, {}),
         ("LRN", {}, {"size": 3}),
         ("DepthToSpace", {}, {"blocksize": 2}),
@@ -145,6 +148,7 @@ def test_the_width_of_a_block_follows_from_the_filters() -> None:
 def test_operators_on_channels_last(op: str, more: dict[str, tuple[int, ...]], attrs: dict[str, Any]) -> None:
     """The plain operator of the image in the usual order says what is wanted."""
     image, weights = x(2, 4, 6, 8), {k: np.tanh(x(*s)) for k, s in more.items()}
+    weights |= {k: np.abs(v) for k, v in weights.items() if k == "positive"}
     made = plain(op, ["x", *weights], "y", **attrs)
     (wanted,) = run_onnxruntime(model_of([made], {"x": image}, {"y": (1, ["a", "b", "c", "d"])}, weights), {"x": image})
     feed = {"x": np.ascontiguousarray(image.transpose(0, 2, 3, 1))}

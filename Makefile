@@ -36,7 +36,7 @@ types: $(VENV)/.check-extras
 	$(PY) -m mypy
 
 update-golden: $(VENV)/.tested-extras
-	$(PY) -m pytest -n 2 tests/golden tests/frontend/test_show_operations.py --update-golden
+	$(PY) -m pytest -n 2 tests/golden tests/frontend/test_show_operations.py tests/onnx/microsoft/test_table.py --update-golden
 
 gpu:
 	if ls $(WHEELS)/*.whl >/dev/null 2>&1; then \

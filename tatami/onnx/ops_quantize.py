@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import expr
 from tatami.core.small_float import FORMATS
@@ -86,6 +87,8 @@ def saturated(m: Importer, x: str, zero: str, to: DType) -> str:
     x = m.cast(m.one("round", [x]), DType.i32)
     if zero:
         x = m.joined("add", x, m.cast(zero, DType.i32))
+    if to not in _RANGE:
+        raise fail("UnsupportedDType", m.site, f"quantisation to {to}", f"give a zero point of {', '.join(map(str, _RANGE))}")
     lo, hi = _RANGE[to]
     return m.cast(m.one("clamp", [x], {"lo": lo, "hi": hi}), to)
 

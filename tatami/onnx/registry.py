@@ -31,7 +31,7 @@ from tatami.onnx.ops_sampling import SAMPLING
 from tatami.onnx.ops_sequence import SEQUENCE
 from tatami.onnx.ops_shape import SHAPE
 from tatami.onnx.ops_signal import SIGNAL
-from tatami.onnx.ops_strings import STRINGS, tokenizer
+from tatami.onnx.ops_strings import STRINGS
 from tatami.onnx.ops_text import TEXT
 from tatami.onnx.ops_training import TRAINING
 from tatami.onnx.values import Value
@@ -48,7 +48,7 @@ HANDLERS: dict[str, dict[str, Handler]] = {
     "ai.onnx": _DEFAULT,
     "ai.onnx.ml": {**ML},
     "ai.onnx.preview.training": {**TRAINING},
-    "com.microsoft": {**MICROSOFT, "Tokenizer": tokenizer},
+    "com.microsoft": {**MICROSOFT},
     "com.microsoft.nchwc": {**NCHWC},
     "com.ms.internal.nhwc": {**NHWC},
 }

@@ -1,4 +1,5 @@
-"""ONNX's own description of an operator at the version that a model means (`onnx.defs`)."""
+"""ONNX's own description of an operator at the version that a model means (`onnx.defs`), and those of ONNX Runtime's own
+operators in the same form."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections import defaultdict
 from functools import cache, lru_cache
 
 import onnx
+
+from tatami.onnx.microsoft.signatures import signature
 
 DEFAULT = ("", "ai.onnx")
 """The two spellings of ONNX's own domain."""
@@ -25,8 +28,11 @@ def schema_at(domain: str, op: str, version: int) -> onnx.defs.OpSchema | None:
 
 
 def versions_of(domain: str, op: str) -> tuple[onnx.defs.OpSchema, ...]:
-    """All versions of the operator, oldest first."""
-    return _history().get(("" if domain in DEFAULT else domain, op), ())
+    """All versions of the operator, oldest first. ONNX Runtime's own operators have one."""
+    domain = "" if domain in DEFAULT else domain
+    found = _history().get((domain, op), ())
+    own = None if found else signature(domain, op)
+    return found if own is None else (own,)
 
 
 @cache

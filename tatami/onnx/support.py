@@ -8,6 +8,7 @@ import onnx
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.onnx.importer import Importer
+from tatami.onnx.microsoft.not_taken import NOT_TAKEN
 from tatami.onnx.registry import CONTROL, handler_of
 
 MAX_TOLD = 100
@@ -38,6 +39,9 @@ def unsupported_words(m: Importer, domain: str, op: str) -> tuple[str, str]:
     """Why an operator is not imported, and what would be needed."""
     prefix = f"{domain}." if domain not in ("", "ai.onnx") else ""
     why = f"the operator {prefix}{op} is not supported"
+    if domain == "com.microsoft" and op in NOT_TAKEN:
+        reason, _, instead = NOT_TAKEN[op].partition("; ")
+        return f"{why}: {reason}", instead or "export the model without it"
     schema = schema_of(domain, op, m.opset)
     if schema is None:
         return f"{why}: ONNX has none of that name at opset {m.opset}", f"give the model a function {op} of domain {domain!r}"

@@ -8,7 +8,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
-from tatami.onnx.microsoft.attention_core import Attention, attend, columns, extended, join_heads, scores, split_heads
+from tatami.onnx.microsoft.attention_core import Attention, attend, columns, extended, join_heads, of_beams, scores, split_heads
 from tatami.onnx.microsoft.attention_mask import padding_bias
 from tatami.onnx.microsoft.quantized_products import scaled_product
 from tatami.onnx.node import OnnxNode
@@ -77,10 +77,12 @@ def _cached(
     filled: Num | None,
     mask: Num | None,
     added: Num | None,
+    beams: Num | None = None,
     *,
     stacked: bool,
 ) -> list[Value]:
-    """The attention over cache and new keys. `filled`: rows of the cache in use, when it is a buffer of full length."""
+    """The attention over cache and new keys. `filled`: rows of the cache in use, when it is a buffer of full length.
+    `beams`: whose rows of the cache each beam reads."""
     q, k, v = heads
     queries = q.shape[2]
     if filled is not None:
@@ -91,7 +93,8 @@ def _cached(
     keep, causal = None, past_length if n.attr("unidirectional", 0) else None
     if filled is not None:
         keep, causal = _of_buffer(m, filled, queries, k.shape[2], causal=causal is not None), None
-    a = Attention(q, k, v, float(n.attr("scale", 0.0)), bias, keep, causal)
+    seen = [t if beams is None else of_beams(m, t, beams, filled) for t in (k, v)]
+    a = Attention(q, seen[0], seen[1], float(n.attr("scale", 0.0)), bias, keep, causal)
     out = [m.result(join_heads(attend(m, a)).tensor)]
     if stacked:
         return [*out, m.result(m.one("stack", [k.tensor, v.tensor], {"axis": 0}))] if n.wants(1) else out
@@ -171,12 +174,11 @@ def _plus(x: Num, bias: Num | None) -> Num:
 
 def _multi_head_attention(m: Importer, n: OnnxNode) -> list[Value]:
     """Results: [B, S, H * E], keys and values with the cache, the scores."""
-    if n.has(9):
-        raise unsupported(m, "MultiHeadAttention with cache_indirection", "use DecoderMaskedMultiHeadAttention for beams")
     heads = operands_by_head(m, n, optional(m, n, 3))
     old = (optional(m, n, 6), optional(m, n, 7))
     filled = optional(m, n, 8) if old[0] is not None else None
-    return _cached(m, n, heads, old, filled, optional(m, n, 4), optional(m, n, 5), stacked=False)
+    beams = optional(m, n, 9)
+    return _cached(m, n, heads, old, filled, optional(m, n, 4), optional(m, n, 5), beams, stacked=False)
 
 
 ATTENTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {

@@ -6,7 +6,7 @@ padding sees them all alike; causal masks and windows are absolute.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, expr, floordiv
@@ -96,32 +96,32 @@ def _mask(m: Importer, a: Attention) -> Num | None:
     return bias
 
 
-def _with_sink(m: Importer, a: Attention) -> Attention:
+def _with_sink(m: Importer, a: Attention, sink: Num) -> Attention:
     """The sink as one more key: its score is the sink, its value 0."""
-    assert a.sink is not None
-    batch, heads, queries, keys = a.scores_shape
+    shape = a.scores_shape
     to = a.q.dtype
+    keep = a.keep
     if a.causal is not None:
-        keep = causal_keep(m, a)
-        a = Attention(
-            a.q, a.k, a.v, a.scale, a.bias, keep if a.keep is None else a.keep.fn("and", keep), None, a.softcap, a.sink
-        )
-    mask = _mask(m, a)
+        seen = causal_keep(m, a)
+        keep = seen if keep is None else keep.fn("and", seen)
+    mask = _mask(m, replace(a, keep=keep))
     if mask is None:
         mask = Num(m, m.number(0, to))
     elif mask.dtype == DType.bool:
         mask = mask.where(Num(m, m.number(0, to)), float("-inf"))
-    mask = mask.fn("expand", shape=(batch, heads, queries, keys)) if mask.shape != (batch, heads, queries, keys) else mask
-    sink = a.sink.cast(to).reshape(1, heads, 1, 1).fn("expand", shape=(batch, heads, queries, 1))
-    bias = Num(m, m.one("concat", [mask.tensor, sink.tensor], {"axis": 3}))
+    mask = mask.fn("expand", shape=shape) if mask.shape != shape else mask
+    heads = shape[1]
+    column = sink.cast(to).reshape(1, heads, 1, 1).fn("expand", shape=(*shape[:3], 1))
+    bias = Num(m, m.one("concat", [mask.tensor, column.tensor], {"axis": 3}))
     pads = ((expr(0), expr(0)), (expr(0), expr(0)), (expr(0), expr(1)), (expr(0), expr(0)))
-    return Attention(a.q, a.k.fn("pad", pads=pads), a.v.fn("pad", pads=pads), a.scale, bias, None, None, a.softcap)
+    k, v = a.k.fn("pad", pads=pads), a.v.fn("pad", pads=pads)
+    return Attention(a.q, k, v, a.scale, bias, softcap=a.softcap)
 
 
 def attend(m: Importer, a: Attention) -> Num:
     """softmax(scale * q k' + mask) v as [B, H, S, E]."""
     if a.sink is not None:
-        a = _with_sink(m, a)
+        a = _with_sink(m, a, a.sink)
     attrs: dict[str, object] = {}
     if a.scale:
         attrs["scale"] = float(a.scale)
@@ -177,3 +177,20 @@ def extended(m: Importer, past: Num | None, new: Num, at: Num | None = None, len
     first = at.cast(DType.i64)
     row = row + (first.unsqueeze(1, 2, 3) if first.shape else first)
     return Num(m, m.one("scatter", [past.tensor, row.tensor, new.cast(past.dtype).tensor], {"axis": 2}))
+
+
+def of_beams(m: Importer, cache: Num, source: Num, filled: Num | None) -> Num:
+    """A cache [B * W, H, M, D] as the beams read it: `source` [B, W, M] names, for each row before the `filled`-th (of all
+    but the last one without it), the beam whose key is meant."""
+    rows, heads, keys, width = cache.shape
+    entries, beams, _ = source.shape
+    source = source.cast(DType.i64)
+    if source.shape[2] != keys:
+        source = source.part(2, 0, keys)
+    number = Num(m, m.one("size", [], {"value": beams}))
+    place = (source + position(m, entries).unsqueeze(1, 2) * number).reshape(rows, keys)
+    own = Num(m, m.one("iota", [], {"shape": (rows, keys), "axis": 0}))
+    new = filled if filled is not None else Num(m, m.one("size", [], {"value": keys - 1}))
+    place = position(m, keys).fn("lt", new).where(place, own)
+    at = place.unsqueeze(1, 3).fn("expand", shape=(rows, heads, keys, width))
+    return Num(m, m.one("gather", [cache.tensor, at.tensor], {"axis": 0}))

@@ -8,7 +8,7 @@ import numpy as np
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ceildiv, expr
-from tatami.onnx.arithmetic import Num
+from tatami.onnx.arithmetic import Num, size_of
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
@@ -97,51 +97,50 @@ def _matmul_bnb4(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _gather_blocks(m: Importer, n: OnnxNode) -> list[Value]:
-    """Rows of a quantised table, dequantised once they are read: (data - zero point) * scale of the block."""
-    data, index = Num(m, m.operand(n, 0)), m.operand(n, 1)
-    scales, zero = Num(m, m.operand(n, 2)), Num(m, m.operand(n, 3)) if n.has(3) else None
+    """Rows of a quantised table, dequantised once they are read: (data - zero point) * scale of the block. A row beyond the
+    table is 0."""
+    data, scales = Num(m, m.operand(n, 0)), Num(m, m.operand(n, 2))
+    zero = Num(m, m.operand(n, 3)) if n.has(3) else None
     rank = len(data.shape)
     along, across = n.attr("gather_axis", 0) % rank, n.attr("quantize_axis", 1) % rank
     bits = n.attr("bits", 4) if data.dtype == DType.u8 else 8
-    block = n.attr("block_size", 128)
     if data.dtype == DType.u8 and (along != 0 or across == 0):
         raise unsupported(
             m, "GatherBlockQuantized of bytes along another axis than 0", "gather along axis 0, quantise along another"
         )
-    last = data.shape[rank - 1] * (8 // bits)
-    whole = (*data.shape[:-1], last)[across].as_int()
+    whole = data.shape[across].as_int()
     if whole is None:
         raise unsupported(m, "GatherBlockQuantized of a table of open size", "give the table as an initialiser")
-    block = block or whole
+    whole = whole * (8 // bits) if across == rank - 1 else whole
+    block = n.attr("block_size", 128) or whole
+    index = Num(m, m.operand(n, 1)).cast(DType.i64)
+    size = size_of(m, data.shape[along], DType.i64)
+    index = index.fn("lt", 0).where(index + size, index)
+    blocks = index.fn("idiv", block) if along == across else index
 
-    def rows(t: Num, *, blocks: bool) -> Num:
-        place = Num(m, index)
-        if blocks and along == across:
-            place = place.cast(DType.i64)
-            place = place.fn("lt", 0).where(place + whole, place).fn("idiv", block)
-        if t.shape[along] == 1 and data.shape[along] != 1:
-            place = place * 0
-        return Num(m, m.one("take", [t.tensor, place.tensor], {"axis": along}))
+    def rows(t: Num, place: Num) -> Num:
+        place = place * 0 if t.shape[along] == 1 and data.shape[along] != 1 else place
+        return Num(m, m.one("take", [t.tensor, place.tensor], {"axis": along, "bounds": "clamp"}))
 
     def spread(t: Num) -> Num:
         """A number per block of what was read as one per element; nothing to do where the block itself was looked up."""
         if along == across:
             return t
-        axis = across + (len(m.shape(index)) - 1 if along < across else 0)
-        return per_element(t, axis, block, whole)
+        return per_element(t, across + (len(index.shape) - 1 if along < across else 0), block, whole)
 
     to = scales.dtype
-    values = rows(data, blocks=False)
-    values = unpacked(values, bits) if bits < 8 else values
-    values = values.cast(DType.fp32 if data.dtype.is_float else DType.i32)
+    values = unpacked(rows(data, index), bits).cast(DType.fp32 if data.dtype.is_float else DType.i32)
     if zero is not None:
-        point = unpacked(zero, bits) if bits < 8 else zero
+        point = unpacked(zero, bits)
         count = ceildiv(expr(whole), expr(block))
         point = point.part(across, 0, count) if point.shape[across] != count else point
-        values = values - spread(rows(point, blocks=True)).cast(DType.i32)
+        values = values - spread(rows(point, blocks)).cast(DType.i32)
     elif data.dtype == DType.u8:
         values = values - (1 << (bits - 1))
-    return [m.result((values.cast(to) * spread(rows(scales, blocks=True))).tensor)]
+    out = values.cast(to) * spread(rows(scales, blocks))
+    inside = index.fn("ge", 0).fn("and", index.fn("lt", size))
+    inside = inside.unsqueeze(*range(len(index.shape), len(index.shape) + rank - 1 - along))
+    return [m.result(inside.where(out, 0).tensor)]
 
 
 BLOCK_QUANTIZED: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {

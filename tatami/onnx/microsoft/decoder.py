@@ -1,7 +1,6 @@
 """Attention of one new token with its cache, and of a decoder whose flags are operands.
 
-Beams: `cache_indirection` [B, W, M] names, for each row of the cache, the beam whose key a beam of the batch reads there.
-The cache is [B * W, H, M, D] in plain order, as in ONNX Runtime's CPU kernels; its CUDA kernels order the keys otherwise.
+The cache of keys is in plain order, as in ONNX Runtime's CPU kernels; its CUDA kernels order it otherwise.
 """
 
 from __future__ import annotations
@@ -13,7 +12,17 @@ from tatami.core.expr import Expr, expr, floordiv
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.attention import optional, self_attention, total_bias
-from tatami.onnx.microsoft.attention_core import Attention, attend, columns, extended, join_heads, position, scores, split_heads
+from tatami.onnx.microsoft.attention_core import (
+    Attention,
+    attend,
+    columns,
+    extended,
+    join_heads,
+    of_beams,
+    position,
+    scores,
+    split_heads,
+)
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import known_number, unsupported
 from tatami.onnx.values import Value
@@ -48,29 +57,12 @@ def _masked_attention(m: Importer, n: OnnxNode) -> list[Value]:
 
 def _results(m: Importer, n: OnnxNode, q: Num, k: Num, v: Num, filled: Num | None, past: Expr) -> list[Value]:
     keys = k.shape[2]
-    seen_k, seen_v = (_of_beams(m, n, t, filled) for t in (k, v)) if n.has(9) else (k, v)
+    seen_k, seen_v = (of_beams(m, t, Num(m, m.operand(n, 9)), filled) for t in (k, v)) if n.has(9) else (k, v)
     bias = total_bias(m, n, q, keys, past, optional(m, n, 3), optional(m, n, 4), filled)
     keep = None if filled is None else position(m, keys).fn("le", filled).reshape(1, keys)
     a = Attention(q, seen_k, seen_v, float(n.attr("scale", 0.0)), bias, keep)
     out = [m.result(join_heads(attend(m, a)).tensor), m.result(k.tensor), m.result(v.tensor)]
     return [*out, m.result(scores(m, a).fn("softmax", axis=3).tensor)] if n.wants(3) else out
-
-
-def _of_beams(m: Importer, n: OnnxNode, cache: Num, filled: Num | None) -> Num:
-    """[B * W, H, M, D] with each row of the past from the beam that `cache_indirection` names."""
-    beams = int(known_number(m, n, 8, "beam_width", 1))
-    rows, heads, keys, width = cache.shape
-    source = Num(m, m.operand(n, 9)).cast(DType.i64)
-    entries = floordiv(rows, expr(beams))
-    if source.shape[2] != keys:
-        source = source.part(2, 0, keys)
-    base = position(m, entries).unsqueeze(1, 2) * beams
-    own = Num(m, m.one("iota", [], {"shape": (rows, keys), "axis": 0}))
-    place = (source + base).reshape(rows, keys)
-    new = filled if filled is not None else Num(m, m.one("size", [], {"value": keys - 1}))
-    place = position(m, keys).fn("lt", new).where(place, own) if place.shape else place
-    at = place.unsqueeze(1, 3).fn("expand", shape=(rows, heads, keys, width))
-    return Num(m, m.one("gather", [cache.tensor, at.tensor], {"axis": 0}))
 
 
 def _masked_self_attention(m: Importer, n: OnnxNode) -> list[Value]:

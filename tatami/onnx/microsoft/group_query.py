@@ -8,6 +8,7 @@ up to its own position P + i.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tatami.core.bounds import greatest
 from tatami.core.dtype import DType
@@ -33,7 +34,6 @@ from tatami.onnx.operands import unsupported
 from tatami.onnx.values import Value
 
 _UNSUPPORTED = (
-    ("sliding_window_cache", 0, "a cache as long as its window", "give a cache of full length"),
     ("kv_cache_bit_width", 0, "a quantised cache", "give a cache of floats"),
     ("k_quant_type", "NONE", "a quantised cache", "give a cache of floats"),
     ("v_quant_type", "NONE", "a quantised cache", "give a cache of floats"),
@@ -86,46 +86,93 @@ def _group_query_attention(m: Importer, n: OnnxNode) -> list[Value]:
     for name, usual, what, how in _UNSUPPORTED:
         if n.attr(name, usual) not in (usual, 0):
             raise unsupported(m, f"GroupQueryAttention with {what}", how)
-    if n.has(16):
-        raise unsupported(m, "GroupQueryAttention of right-padded chunks (query_seqlens)", "give chunks without padding")
     q, k, v = _heads(m, n)
     q, k = _normalised(m, n, q, 14, "q"), _normalised(m, n, k, 15, "k")
-    length = q.shape[2]
     past_k, past_v = optional(m, n, 3), optional(m, n, 4)
-    past = expr(0) if past_k is None else past_k.shape[2]
-    total = length if past == 0 else greatest(past, _total_length(m, n, past, length))
-    first = None if past == 0 else _first_rows(m, n, length)
-    if n.attr("do_rotary", 0):
-        q, k = _rotated(m, n, q, k, first)
-    if past == 0:
+    step = None
+    if past_k is None or past_k.shape[2] == 0:
         past_k = past_v = None
-    k, v = extended(m, past_k, k, first, total), extended(m, past_v, v, first, total)
+    else:
+        step = _step(m, n, past_k.shape[2], q.shape[2])
+    if n.attr("do_rotary", 0):
+        q, k = _rotated(m, n, q, k, None if step is None else step.token)
+    first, rows = (None, None) if step is None else (step.first, step.rows)
+    k, v = extended(m, past_k, k, first, rows), extended(m, past_v, v, first, rows)
     a = _request(m, n, q, k, v, first)
-    out = [m.result(join_heads(attend(m, a)).tensor), m.result(k.tensor), m.result(v.tensor)]
+    out = [m.result(join_heads(attend(m, a)).tensor), *(m.result(_kept(m, t, step).tensor) for t in (k, v))]
     if not n.wants(3):
         return out
     shown = scores(m, a).fn("softmax", axis=3) if n.attr("qk_output", 0) == 2 else scores(m, a, hidden=0.0)
     return [*out, m.result(shown.tensor)]
 
 
-def _first_rows(m: Importer, n: OnnxNode, length: Expr) -> Num:
-    """[B]: the row of the cache where the first new key of each entry goes."""
+@dataclass(frozen=True)
+class _Step:
+    """Where one call stands in its cache; numbers per entry of the batch, [B]."""
+
+    token: Num
+    """Position of the first new token in its sequence."""
+    first: Num
+    """Row of the cache where its key goes."""
+    rows: Expr
+    """Rows of the cache while the attention runs."""
+    kept: Expr
+    """Rows of the cache afterwards."""
+    shift: Num | None = None
+    """Rows that leave a cache as long as its window at the front."""
+
+
+def _step(m: Importer, n: OnnxNode, past: Expr, length: Expr) -> _Step:
     size = Num(m, m.one("size", [], {"value": length}))
-    before = Num(m, m.operand(n, 5)).cast(DType.i64).reshape(m.shape(m.operand(n, 0))[0]) + 1 - size
-    prompt = Num(m, m.operand(n, 6)).cast(DType.i64).reshape().fn("eq", size)
-    return prompt.where(before * 0, before)
+    until = Num(m, m.operand(n, 5)).cast(DType.i64).reshape(m.shape(m.operand(n, 0))[0]) + 1
+    if n.has(16):  # the rows behind these are padding: their keys go where nothing reads them
+        token = until - Num(m, m.operand(n, 16)).cast(DType.i64)
+    else:
+        prompt = Num(m, m.operand(n, 6)).cast(DType.i64).reshape().fn("eq", size)
+        token = prompt.where(until * 0, until - size)
+        until = token + size if n.attr("sliding_window_cache", 0) else until
+    if n.attr("sliding_window_cache", 0):
+        window = n.attr("local_window_size", -1)
+        if window < 1 or n.has(10):
+            raise unsupported(
+                m, "a cache as long as its window without a window, or with a bias", "give a cache of full length"
+            )
+        first = _resident(m, token, past, window)
+        return _Step(token, first, past + length, past, first + (until - token) - _resident(m, until, past, window))
+    kept = greatest(past, _total_length(m, n, past, length))
+    return _Step(token, token, kept + length if n.has(16) else kept, kept)
 
 
-def _rotated(m: Importer, n: OnnxNode, q: Num, k: Num, first: Num | None) -> tuple[Num, Num]:
+def _resident(m: Importer, tokens: Num, rows: Expr, window: int) -> Num:
+    """How many of so many tokens are in a cache of `rows` rows: all, or what is left after as many were dropped at once as
+    there is room beyond the window."""
+    capacity = Num(m, m.one("size", [], {"value": rows}))
+    room = capacity - (window - 1)
+    over = (tokens - capacity).fn("max", 0)
+    return tokens - room * (over + room - 1).fn("idiv", room)
+
+
+def _kept(m: Importer, cache: Num, step: _Step | None) -> Num:
+    """The cache as a result; rows that hold no key are unspecified."""
+    if step is None or step.rows == step.kept:
+        return cache
+    if step.shift is None:
+        return cache.part(2, 0, step.kept)
+    batch, heads, _, width = cache.shape
+    row = Num(m, m.one("iota", [], {"shape": (batch, heads, step.kept, width), "axis": 2})) + step.shift.unsqueeze(1, 2, 3)
+    return Num(m, m.one("gather", [cache.tensor, row.tensor], {"axis": 2, "bounds": "clamp"}))
+
+
+def _rotated(m: Importer, n: OnnxNode, q: Num, k: Num, token: Num | None) -> tuple[Num, Num]:
     cos, sin = m.operand(n, 7), m.operand(n, 8)
     ids = position(m, q.shape[2])
     if n.has(9):
         ids = Num(m, m.operand(n, 9))
         ids = ids if ids.shape[-1] == q.shape[2] else position(m, q.shape[2]) + ids.cast(DType.i64).reshape(-1, 1)
-    elif first is not None:
-        ids = first.unsqueeze(1) + ids
+    elif token is not None:
+        ids = token.unsqueeze(1) + ids
     interleaved = bool(n.attr("rotary_interleaved", 0))
-    out_q, out_k = (rotate(m, t, cos, sin, ids, heads=1, interleaved=interleaved) for t in (q, k))
+    out_q, out_k = (rotate(m, t, cos, sin, ids.tensor, heads=1, interleaved=interleaved) for t in (q, k))
     return out_q, out_k
 
 

@@ -37,7 +37,7 @@ def _skip_layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
 
 def _embedded(m: Importer, n: OnnxNode, ids: str) -> str:
     """Word, position and segment embeddings of [B, T] added up; positions count from 0 where none are given."""
-    batch, length = m.shape(ids)
+    _batch, length = m.shape(ids)
     total = Num(m, m.one("take", [m.operand(n, 2), ids], {"axis": 0}))
     table = m.operand(n, 3)
     if n.has(8):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.convolution import channels_first, channels_last, with_channels_first
@@ -75,6 +76,9 @@ def _pool(op: str) -> Callable[[Importer, OnnxNode, str], str]:
 
 def _concat(m: Importer, n: OnnxNode) -> list[Value]:
     """Scale and zero point of the result, then three operands for each part."""
+    if len(n.inputs) % 3 != 2:
+        why = f"QLinearConcat has {len(n.inputs) - 2} operands after the first two: three for each part are needed"
+        raise fail("InvalidDocument", m.site, why, "export the model again")
     parts = [[m.operand(n, i + j) for j in range(3)] for i in range(2, len(n.inputs), 3)]
     axis = n.attr("axis") % len(m.shape(parts[0][0]))
     joined = m.one("concat", [real(m, *part) for part in parts], {"axis": axis})

@@ -1,11 +1,13 @@
-"""Rotary embedding with positions as an operand: one where the sequence begins, or one per token."""
+"""Rotary embedding with positions as an operand: one where the sequence begins, one per token, or three."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, floordiv
+from tatami.core.expr import Expr, expr, floordiv
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.attention_core import position
@@ -15,31 +17,61 @@ from tatami.onnx.ops_attention import rotated
 from tatami.onnx.values import Value
 
 
-def rotate(m: Importer, x: Num, cos: str, sin: str, ids: Num, *, heads: int, interleaved: bool) -> Num:
-    """x with its axis of heads at `heads` (1 or 2). `ids` are positions [B, T], or [T] of all batches."""
-    width = m.shape(cos)[1] * 2
+def rotate(m: Importer, x: Num, cos: str, sin: str, ids: str, *, heads: int, interleaved: bool) -> Num:
+    """x with its axis of heads at `heads` (1 or 2). Tables [position, D / 2] are read at `ids`, [B, T] or [T] of all
+    batches; without these they are [B, T, D / 2] already."""
+    width = m.shape(cos)[-1] * 2
     number = 0 if width == x.shape[-1] else width.as_int()
     if number is None:
         raise unsupported(m, "rotary tables of open width", "give them as initialisers")
-    return Num(m, rotated(m, x.tensor, cos, sin, ids.tensor, heads, interleaved=interleaved, width=number))
+    return Num(m, rotated(m, x.tensor, cos, sin, ids, heads, interleaved=interleaved, width=number))
+
+
+def _by_heads(m: Importer, n: OnnxNode, half: Expr) -> tuple[Num, int]:
+    """x [B, T, H * D] as [B, T, H, D], or [B, H, T, D] as it is, and which axis the heads are. A head is as wide as the
+    tables, unless num_heads says otherwise."""
+    if n.attr("is_packed_batching", 0) or float(n.attr("scale", 1.0)) != 1.0:
+        raise unsupported(m, f"{n.op} of packed batches or with a scale", "scale the tables, and pad the batches")
+    x = Num(m, m.operand(n, 0))
+    if len(x.shape) == 4:
+        return x, 1
+    heads = expr(n.attr("num_heads", 0) or 0)
+    heads = floordiv(x.shape[2], half * 2) if heads == 0 else heads
+    return x.reshape(*x.shape[:2], heads, floordiv(x.shape[2], heads)), 2
 
 
 def _rotary_embedding(m: Importer, n: OnnxNode) -> list[Value]:
-    """x is [B, T, H * D] or [B, H, T, D]; tables [positions, D / 2], or of `rotary_embedding_dim` / 2."""
-    if n.attr("is_packed_batching", 0) or float(n.attr("scale", 1.0)) != 1.0:
-        raise unsupported(m, "RotaryEmbedding of packed batches or with a scale", "scale the tables, and pad the batches")
-    x, ids, cos, sin = Num(m, m.operand(n, 0)), Num(m, m.operand(n, 1)), m.operand(n, 2), m.operand(n, 3)
-    shape = x.shape
-    flat = len(shape) == 3
-    if flat:
-        heads = expr(n.attr("num_heads", 0) or 0)
-        heads = floordiv(shape[2], m.shape(cos)[1] * 2) if heads == 0 else heads
-        x = x.reshape(*shape[:2], heads, floordiv(shape[2], heads))
-    length = x.shape[1 if flat else 2]
+    """Tables are [positions, D / 2], or of `rotary_embedding_dim` / 2."""
+    ids, cos, sin = Num(m, m.operand(n, 1)), m.operand(n, 2), m.operand(n, 3)
+    x, heads = _by_heads(m, n, m.shape(cos)[1])
     if len(ids.shape) == 1:
-        ids = position(m, length) + ids.cast(DType.i64).reshape()
-    out = rotate(m, x, cos, sin, ids, heads=2 if flat else 1, interleaved=bool(n.attr("interleaved", 0)))
-    return [m.result(out.reshape(*shape).tensor if flat else out.tensor)]
+        ids = position(m, x.shape[3 - heads]) + ids.cast(DType.i64).reshape()
+    out = rotate(m, x, cos, sin, ids.tensor, heads=heads, interleaved=bool(n.attr("interleaved", 0)))
+    return [m.result(out.reshape(*m.shape(m.operand(n, 0))).tensor)]
+
+
+def _three_positions(m: Importer, n: OnnxNode) -> list[Value]:
+    """Positions in time, height and width [3, B, T]. `mrope_section` says how many columns of the tables each has: one
+    after the other, or (layout 1) in turns of three, the time having what is left."""
+    ids, tables = m.operand(n, 1), (m.operand(n, 2), m.operand(n, 3))
+    sections, half = n.attr("mrope_section"), m.shape(tables[0])[1]
+    owner = np.repeat(np.arange(3), sections)
+    if n.attr("mrope_layout", 0):
+        owner = np.zeros(sum(sections), np.int64)
+        for axis in (1, 2):
+            owner[axis : 3 * sections[axis] : 3] = axis
+    if half != expr(len(owner)):
+        raise unsupported(m, f"{n.op} of sections {sections} for tables of {half} columns", "make the sections add up to it")
+    column = Num(m, m.add_constant(owner.astype(np.int64)))
+    mixed = []
+    for table in tables:
+        rows = Num(m, m.one("take", [table, ids], {"axis": 0}))
+        time, height, width = (rows.at(0, i) for i in range(3))
+        mixed.append(column.fn("eq", 1).where(height, column.fn("eq", 2).where(width, time)))
+    x, heads = _by_heads(m, n, half)
+    interleaved = bool(n.attr("interleaved", 0))
+    out = rotate(m, x, mixed[0].tensor, mixed[1].tensor, "", heads=heads, interleaved=interleaved)
+    return [m.result(out.reshape(*m.shape(m.operand(n, 0))).tensor)]
 
 
 def _gemma_rotary(m: Importer, n: OnnxNode) -> list[Value]:
@@ -51,5 +83,6 @@ def _gemma_rotary(m: Importer, n: OnnxNode) -> list[Value]:
 
 ROTARY: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "RotaryEmbedding": _rotary_embedding,
+    "MRotaryEmbedding": _three_positions,
     "GemmaRotaryEmbedding": _gemma_rotary,
 }

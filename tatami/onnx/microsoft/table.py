@@ -10,11 +10,14 @@ from tatami.onnx.microsoft.activation import ACTIVATION
 from tatami.onnx.microsoft.attention import ATTENTION
 from tatami.onnx.microsoft.block_quantized import BLOCK_QUANTIZED
 from tatami.onnx.microsoft.blocked import BLOCKED
+from tatami.onnx.microsoft.branches import BRANCHES
+from tatami.onnx.microsoft.causal_conv import CAUSAL_CONV
 from tatami.onnx.microsoft.channels_last import CHANNELS_LAST
 from tatami.onnx.microsoft.convolution import CONVOLUTION
 from tatami.onnx.microsoft.decoder import DECODER
 from tatami.onnx.microsoft.experts import EXPERTS
 from tatami.onnx.microsoft.group_query import GROUP_QUERY
+from tatami.onnx.microsoft.linear_attention import LINEAR_ATTENTION
 from tatami.onnx.microsoft.matmul import MATMUL
 from tatami.onnx.microsoft.matrices import MATRICES
 from tatami.onnx.microsoft.normalization import NORMALIZATION, simplified_layer_norm
@@ -22,18 +25,19 @@ from tatami.onnx.microsoft.packed_batch import PACKED_BATCH
 from tatami.onnx.microsoft.plain import PLAIN as UNDER_OTHER_NAMES
 from tatami.onnx.microsoft.quantized import QUANTIZED
 from tatami.onnx.microsoft.quantized_products import QUANTIZED_PRODUCTS
+from tatami.onnx.microsoft.ranks import with_ranks
 from tatami.onnx.microsoft.relative_bias import RELATIVE_BIAS
 from tatami.onnx.microsoft.rotary import ROTARY
 from tatami.onnx.microsoft.spectrum import SPECTRUM
-from tatami.onnx.microsoft.state_space import STATE_SPACE
 from tatami.onnx.node import OnnxNode
+from tatami.onnx.ops_strings import tokenizer
 from tatami.onnx.values import Value
 
 Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
 
 PLAIN: dict[str, Handler] = {"SimplifiedLayerNormalization": simplified_layer_norm}
 """Operators that ONNX Runtime writes in ONNX's own domain."""
-MICROSOFT: dict[str, Handler] = {
+_OPERATORS: dict[str, Handler] = {
     **ACTIVATION,
     **MATMUL,
     **NORMALIZATION,
@@ -51,7 +55,11 @@ MICROSOFT: dict[str, Handler] = {
     **MATRICES,
     **SPECTRUM,
     **UNDER_OTHER_NAMES,
-    **STATE_SPACE,
+    **LINEAR_ATTENTION,
+    **CAUSAL_CONV,
+    **BRANCHES,
+    "Tokenizer": tokenizer,
 }
+MICROSOFT: dict[str, Handler] = {op: with_ranks(op, handler) for op, handler in _OPERATORS.items()}
 NCHWC: dict[str, Handler] = {**BLOCKED}
 NHWC: dict[str, Handler] = {**CHANNELS_LAST}

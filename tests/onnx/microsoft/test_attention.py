@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.onnx.microsoft.against_onnxruntime import agree, node
+from tests.onnx.microsoft.against_onnxruntime import agree, model_of, node, run_onnxruntime
 
 RNG = np.random.default_rng(10)
 H, D = 3, 8
@@ -175,3 +175,48 @@ def test_scores_as_a_result() -> None:
         "MultiHeadAttention", ["q", "key", "value", "", "", "", "pk", "pv"], [*ALL, "scores"], num_heads=H, unidirectional=1
     )
     agree(made, feed, tolerance=LOOSE, typed={"scores": 1})
+
+
+@pytest.mark.parametrize("beams", [True, False])
+def test_one_token_with_a_shared_buffer(beams: bool) -> None:
+    """The keys of this step go to row `past` of the cache; beams read each other's rows before it."""
+    past = 5
+    feed = operands("apart", 4, 1, 1) | {"pk": x(4, H, 9, D), "pv": x(4, H, 9, D), "past": np.array([past], "i4")}
+    for cache in ("pk", "pv"):
+        feed[cache][:, :, past:] = 0
+    source = np.tile(np.arange(2)[None, :, None], (2, 1, 9))
+    source = RNG.integers(0, 2, (2, 2, 9)) if beams else source
+    feed["ci"] = source.astype("i4")
+    made = node("MultiHeadAttention", ["q", "key", "value", "", "", "", "pk", "pv", "past", "ci"], ALL, num_heads=H)
+    agree(made, feed, tolerance=LOOSE)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_a_shared_buffer_of_several_tokens(causal: int) -> None:
+    """As with a cache that grows, in a buffer of nine rows."""
+    past, s = 4, 3
+    feed = operands("apart", 2, s, s) | {"pk": x(2, H, 9, D), "pv": x(2, H, 9, D), "past": np.array([past], "i4")}
+    grown = {**feed, "pk": feed["pk"][:, :, :past].copy(), "pv": feed["pv"][:, :, :past].copy()}
+    del grown["past"]
+    names = ["q", "key", "value", "", "", "", "pk", "pv"]
+    made = node("MultiHeadAttention", [*names, "past"], ALL, num_heads=H, unidirectional=causal)
+    like = node("MultiHeadAttention", names, ALL, num_heads=H, unidirectional=causal)
+    agree(made, feed, like=like, like_feeds=[grown], outputs=["y"], tolerance=LOOSE)
+
+
+@pytest.mark.parametrize("filtered", [-10000.0, -3.4028234663852886e38])
+@pytest.mark.parametrize("op", ["Attention", "MultiHeadAttention"])
+def test_half_precision(op: str, filtered: float) -> None:
+    """ONNX Runtime's CPU computes these in fp32 only: its results there, of the same numbers, are what is wanted."""
+    if op == "Attention":
+        feed: dict[str, Any] = {"x": x(2, 4, 12), "w": 0.3 * x(12, 3 * H * D), "b": x(3 * H * D)}
+        names = ["x", "w", "b", "m"]
+    else:
+        feed, names = operands("apart", 2, 4, 4), ["q", "key", "value", "", "m"]
+    second = [0, 0, 0, 0] if filtered > -65504 else [0, 1, 0, 1]  # without any key it depends on how scores round
+    feed |= {"m": np.array([[1, 1, 1, 0], second], "i4")}
+    half = {k: v if k == "m" else v.astype("f2") for k, v in feed.items()}
+    full = {k: v if k == "m" else v.astype("f4") for k, v in half.items()}
+    made = node(op, names, num_heads=H, mask_filter_value=filtered)
+    (wanted,) = run_onnxruntime(model_of([made], full, {"y": (1, ["a", "b", "c"])}), full)
+    agree(made, half, wanted=[[wanted.astype("f2")]], tolerance=(1e-2, 1e-2))

@@ -101,3 +101,9 @@ def test_rows_of_four_bit_tensors(along: int, across: int, signed: bool) -> None
     weights = {"d": data, "s": RNG.uniform(0.01, 0.1, blocks).astype("f4"), "z": zero}
     made = node("GatherBlockQuantized", ["d", "i", "s", "z"], block_size=16, gather_axis=along, quantize_axis=across)
     agree(made, {"i": RNG.integers(-shape[along], shape[along], (2, 4))}, weights=weights)
+
+
+def test_rows_beyond_the_table_are_zeros() -> None:
+    weights = {"d": RNG.integers(0, 256, (20, 32)).astype("u1"), "s": RNG.uniform(0.01, 0.1, (20, 2)).astype("f4")}
+    made = node("GatherBlockQuantized", ["d", "i", "s"], block_size=32)
+    agree(made, {"i": np.array([3, 20, -20, -21, 19, 99])}, weights=weights)

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
-from tests.onnx.microsoft.against_onnxruntime import agree, node
+import tatami as tt
+from tests.onnx.microsoft.against_onnxruntime import agree, model_of, node, run_onnxruntime
 
 RNG = np.random.default_rng(12)
 H, G, D = 4, 2, 32
@@ -143,3 +145,75 @@ def test_rotation_by_angles() -> None:
     cos, sin = (f(feed["a"]).astype("f2")[:, None].astype("f4") for f in (np.cos, np.sin))
     wanted = [(feed[k] * cos + feed[f"{k}r"] * sin).astype("f2") for k in ("q", "k")]
     agree(node("GemmaRotaryEmbedding", [*feed], ["y", "z"]), feed, wanted=[wanted])
+
+
+def test_lengths_from_a_mask_as_generators_write_them() -> None:
+    """total_sequence_length is the mask's own size, so nothing waits for data; prompt and steps are one program."""
+    nodes = [
+        helper.make_node("Shape", ["mask"], ["shape"]),
+        helper.make_node("Gather", ["shape", "at"], ["long"], axis=0),
+        helper.make_node("Cast", ["long"], ["total"], to=TensorProto.INT32),
+        helper.make_node("ReduceSum", ["mask", "axis"], ["sum"], keepdims=0),
+        helper.make_node("Sub", ["sum", "one"], ["last"]),
+        helper.make_node("Cast", ["last"], ["len"], to=TensorProto.INT32),
+        gqa(step(1, [1], 8), {7: "cos", 8: "sin"}, do_rotary=1),
+    ]
+    feeds = []
+    for s, past in ((6, 0), (1, 6), (1, 7)):
+        feed = step(s, [past + s] * 2, past)
+        feed |= {} if past else {k: np.zeros((2, G, 0, D), "f4") for k in ("pk", "pv")}
+        feeds.append({k: v for k, v in feed.items() if k not in ("len", "total")} | {"mask": np.ones((2, past + s), "i8")})
+    weights = tables() | {"at": np.array(1), "axis": np.array([1]), "one": np.array([1])}
+    agree(nodes, *feeds, weights=weights, open=OPEN | {"mask": ("B", "T")}, tolerance=LOOSE["f4"])
+
+
+@pytest.mark.parametrize("rotary", [0, 1])
+@pytest.mark.parametrize("capacity", [4, 6])
+def test_a_cache_as_long_as_its_window(capacity: int, rotary: int) -> None:
+    """A prompt, then one token after the other, each with the cache the step before left: rows are dropped at the front."""
+    made = gqa(
+        step(1, [1], 4), {7: "cos", 8: "sin"} if rotary else {}, do_rotary=rotary, local_window_size=4, sliding_window_cache=1
+    )
+    cache: dict[str, np.ndarray] = {k: np.zeros((1, G, capacity, D), "f4") for k in ("pk", "pv")}
+    weights = tables() if rotary else {}
+    shapes = {"q": ("B", "S", H * D), "key": ("B", "S", G * D), "value": ("B", "S", G * D), "len": ("B",), "total": ()}
+    feeds, wanted, total = [], [], 0
+    for s in (5, 1, 1, 1, 3, 1):
+        total += s
+        feeds.append(step(s, [total], capacity) | cache)
+        out = run_onnxruntime(
+            model_of([made], feeds[-1], {n: (1, ["a", "b", "c", "d"][: 3 + (n != "y")]) for n in "ykv"}, weights), feeds[-1]
+        )
+        resident = total if total <= capacity else total - (capacity - 3) * -(-(total - capacity) // (capacity - 3))
+        cache = {
+            k: np.where(np.arange(capacity)[:, None] < resident, t, 0).astype("f4")
+            for k, t in zip(("pk", "pv"), out[1:], strict=True)
+        }
+        wanted.append([out[0], *cache.values()])
+    model = model_of([made], feeds[0], {n: (1, [f"{n}{i}" for i in range(3 + (n != "y"))]) for n in "ykv"}, weights, shapes)
+    program = tt.compile(model, threads=1)
+    for feed, (y, k, v) in zip(feeds, wanted, strict=True):
+        got = program(feed)
+        np.testing.assert_allclose(np.asarray(got["y"]), y, 1e-4, 1e-4)
+        for name, rows in (("k", k), ("v", v)):
+            used = np.any(rows != 0, axis=(1, 3), keepdims=True)
+            np.testing.assert_allclose(np.where(used, np.asarray(got[name]), 0), rows, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_chunks_with_padding_at_their_end(rotary: int) -> None:
+    """Only the valid rows of the result are compared, and the rows of the cache that hold keys."""
+    valid, lengths = np.array([3, 1], "i4"), [7, 5]
+    feed = step(4, lengths, 9) | {"valid": valid}
+    feed["total"] = np.array(9, "i4")
+    for cache in ("pk", "pv"):
+        feed[cache] *= (np.arange(9) < (np.array(lengths) - valid)[:, None])[:, None, :, None]
+    made = gqa(feed, ({7: "cos", 8: "sin"} if rotary else {}) | {16: "valid"}, do_rotary=rotary)
+    weights = tables() if rotary else {}
+    ports = {n: (1, ["a", "b", "c", "d"][: 3 + (n != "y")]) for n in "ykv"}
+    model = model_of([made], feed, ports, weights)
+    wanted, got = run_onnxruntime(model, feed), tt.compile(model, threads=1)(feed)
+    for b, (count, length) in enumerate(zip(valid, lengths, strict=True)):
+        np.testing.assert_allclose(np.asarray(got["y"])[b, :count], wanted[0][b, :count], 1e-4, 1e-4)
+        for i, name in enumerate("kv", 1):
+            np.testing.assert_allclose(np.asarray(got[name])[b, :, :length], wanted[i][b, :, :length], 1e-4, 1e-4)

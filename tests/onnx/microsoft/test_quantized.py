@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.onnx.microsoft.against_onnxruntime import agree, node
+from tests.onnx.microsoft.against_onnxruntime import MS, agree, node
 
 RNG = np.random.default_rng(6)
 
@@ -101,15 +101,17 @@ def test_where(dtype: str) -> None:
     agree(made, feed, weights=weights, apart=1)
 
 
-@pytest.mark.parametrize("last", [0, 1])
-def test_conv(last: int) -> None:
+@pytest.mark.parametrize(("last", "domain"), [(0, MS), (1, MS), (1, "com.ms.internal.nhwc")])
+def test_conv(last: int, domain: str) -> None:
     weights = {
         "xs": f(0.02), "xz": z("u1", 4), "w": q("i1", 8, 3, 3, 3), "ws": np.linspace(0.01, 0.02, 8, dtype="f4"), "wz": np.zeros(8, "i1"),
         "ys": f(1.5), "yz": z("u1", 0), "b": RNG.integers(-900, 900, 8).astype("i4"),
     }  # fmt: skip
     shape = (1, 6, 7, 3) if last else (1, 3, 6, 7)
-    made = node("QLinearConv", ["x", *weights], channels_last=last, pads=[1, 1, 1, 1], kernel_shape=[3, 3])
-    agree(made, {"x": q("u1", *shape)}, weights=weights, apart=1)
+    like = node("QLinearConv", ["x", *weights], channels_last=last, pads=[1, 1, 1, 1], kernel_shape=[3, 3])
+    made = like if domain == MS else node("QLinearConv", ["x", *weights], ["y"], domain, pads=[1] * 4, kernel_shape=[3, 3])
+    feed = {"x": q("u1", *shape)}
+    agree(made, feed, weights=weights, like=like, like_feeds=[feed], apart=1)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2"])

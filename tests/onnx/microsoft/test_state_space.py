@@ -63,3 +63,32 @@ def test_causal_convolution_with_channels_last() -> None:
     feed = {"x": x(2, 5, 6), "s": x(2, 3, 6)}
     made = node("CausalConvWithState", ["x", "w", "b", "s"], ["y", "p"], channels_last=1)
     agree(made, feed, weights={"w": x(6, 1, 4), "b": x(6)})
+
+
+@pytest.mark.parametrize(("rule", "form", "gate", "norm"), [
+    ("gated_delta", "batch", "none", 0), ("gated_delta", "tokens", "softplus", 1), ("gated_delta", "packed", "sigmoid", 1),
+    ("gated", "packed", "softplus", 0), ("gated", "batch", "sigmoid", 1), ("delta", "tokens", "none", 1), ("linear", "batch", "none", 0),
+])  # fmt: skip
+def test_gated_delta_net(rule: str, form: str, gate: str, norm: int) -> None:
+    b, t, h, g, key, value = 2, 5, 2, 4, 8, 6
+    q, k, v = x(b, t, h, key), unit(b, t, h, key), x(b, t, g, value)
+    if form == "packed":
+        feed = {"q": np.concatenate([p.reshape(b, t, -1) for p in (q, k, v)], -1).reshape(b * t, -1)}
+    else:
+        feed = {"q": q, "k": k, "v": v}
+        feed = feed if form == "batch" else {n: p.reshape(b * t, *p.shape[2:]) for n, p in feed.items()}
+    lead = (b, t) if form == "batch" else (b * t,)
+    feed |= {"g": -np.abs(x(*lead, g)) if gate == "none" else x(*lead, g)} if rule.startswith("gated") else {}
+    feed |= {"beta": x(*lead, g)} if rule.endswith("delta") else {}
+    feed |= {"s": x(b, g, value, key)} | ({"a": x(g), "d": x(g)} if gate != "none" else {})
+    names = ["q", *(n if n in feed else "" for n in ("k", "v", "none", "g", "beta", "s", "a", "d"))]
+    made = node(
+        "GatedDeltaNet",
+        names,
+        ["y", "state"],
+        update_rule=rule,
+        gate_activation=gate,
+        beta_activation="sigmoid",
+        qk_l2_norm=norm,
+    )
+    agree(made, feed, tolerance=LOOSE)

@@ -83,11 +83,14 @@ def _of_version(schema: OpSchema, newest: bool) -> Iterator[Case]:
 
 
 def _of_row(schema: OpSchema, row: Row, number: int, newest: bool) -> Iterator[Case]:
+    words = " ".join(v for v in row.attrs.values() if isinstance(v, str))
+    start = f"row {number} ({words})" if words else f"row {number}"
+
     def case(label: str, edge: Edge, types: str = "", way: str = "") -> Iterator[Case]:
         made = _made(schema, row, edge, types)
         if made is not None:
             operands, attrs, kinds = made
-            yield Case(schema.name, schema.since_version, f"row {number}{label}", operands, attrs, row.outputs, kinds, way, row.random, row.safe_divisor)  # fmt: skip
+            yield Case(schema.name, schema.since_version, f"{start}{label}", operands, attrs, row.outputs, kinds, way, row.random, row.safe_divisor)  # fmt: skip
 
     yield from case("", {})
     enumerated = {} if row.alone else {k: v for k, v in ENUMERATED.items() if k in schema.attributes}

@@ -132,6 +132,8 @@ def _deform_conv(m: Importer, n: OnnxNode) -> list[Value]:
     """A convolution whose taps are moved by offsets: sampled columns, then one product per group."""
     names = m.operands(n)
     x, w, offset = (Num(m, t) for t in names[:3])
+    if offset.dtype != DType.fp64:
+        offset = offset.cast(DType.fp32)  # positions of 16 bits would move
     bias, mask = (Num(m, names[i]) if len(names) > i and names[i] else None for i in (3, 4))
     rank = len(x.shape) - 2
     kernel = [s.as_int() or 0 for s in w.shape[2:]]

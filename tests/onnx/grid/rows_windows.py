@@ -258,7 +258,7 @@ WINDOWS: dict[str, tuple[Row, ...]] = {
             ("ib,i->b", ((1, 1), (1,))),
             ("iij,jk->ik", ((2, 2, 3), (3, 4))),
         )
-    ),  # fmt: skip
+    ),
     "DeformConv": (
         Row(
             (data(1, 4, 5, 6), data(2, 4, 2, 2), data(1, 8, 4, 5), data(2), data(1, 4, 4, 5, fill="positive")),

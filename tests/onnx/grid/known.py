@@ -79,6 +79,11 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (
         "row 0 activations=['LeakyRelu'*alpha*",
         "states grow until they overflow: an order of additions decides between infinity and NaN",
     ),
+    _text(
+        "GRU",
+        "row 0 direction=bidirectional*activations=['Relu', 'Affine'*",
+        "states grow to 10^10: the order of additions shows in small results",
+    ),
     _ort(
         "RNN|GRU|LSTM",
         "row 0*",
@@ -206,13 +211,7 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (
     _text("Gemm", "*special values int*", "alpha and beta of 1 leave integers as they are; the oracles go through floats"),
 )
 """The first entry that has a case counts."""
-FAILING: tuple[Known, ...] = (
-    Known("RegexFullMatch|StringConcat|StringNormalizer|StringSplit", "*", "strings are not computed with"),
-    Known("GroupNormalization|Upsample|Scatter", "*", "onnx.checker refuses what a version deprecates"),
-    Known("Pad", "*", "opset 1 says paddings", (1, 1)),
-    Known("Cast", "*", "opset 1 names the type in words", (1, 5)),
-    Known("ImageDecoder", "*", "no import"),
-)
+FAILING: tuple[Known, ...] = (Known("ImageDecoder", "*", "no import: decode images before the model"),)
 
 K = TypeVar("K", bound=Known)
 

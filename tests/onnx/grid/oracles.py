@@ -15,6 +15,7 @@ from tests.onnx.grid.values import DTYPES
 
 TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 6e-3, "bfloat16": 5e-2}
 """Relative error by dtype, and the same part of the largest number as absolute error; other dtypes are exact."""
+_TEXT = ("O", "U", "S", "T")
 _NATIVE = ("b", "i", "u", "f")
 
 
@@ -82,6 +83,8 @@ def difference(got: Any, wanted: Any, loosely: bool = False, floor: bool = True)
     if wanted is None or got is None:
         return "" if wanted is got else f"{got}, not {wanted}"
     a, b = np.asarray(got), np.asarray(wanted)
+    if a.dtype.kind in _TEXT and b.dtype.kind in _TEXT:
+        a, b = a.astype(object), b.astype(object)
     if a.dtype != b.dtype:
         return f"dtype {a.dtype}, not {b.dtype}"
     if a.shape != b.shape:
@@ -90,7 +93,7 @@ def difference(got: Any, wanted: Any, loosely: bool = False, floor: bool = True)
         return ""
     tolerance = TOLERANCES.get(b.dtype.name)
     if tolerance is None:
-        same = (a == b) | ((a != a) & (b != b)) if b.dtype.kind not in "OUS" else a == b
+        same = (a == b) | ((a != a) & (b != b)) if b.dtype.kind not in _TEXT else a == b
     else:
         with np.errstate(all="ignore"):
             x, y = a.astype(np.float64), b.astype(np.float64)

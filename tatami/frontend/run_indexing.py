@@ -288,39 +288,41 @@ def rotary_embedding(s: Scope, attrs: Any) -> Array:
 
 def resize(s: Scope, attrs: Any) -> Array:
     x = wide(s[0]) if attrs.mode != "nearest" else s[0]
+    kind: Any = np.float64 if s.dtype == DType.fp64 and attrs.mode != "nearest" else np.float32
     scales = attrs.scales or [to / max(1, size) for to, size in zip(s.shape(attrs.shape), x.shape, strict=True)]
     for axis, (to, scale) in enumerate(zip(s.shape(attrs.shape), scales, strict=True)):
         if to == x.shape[axis] and scale == 1.0:
             continue
-        x = _resized(x, axis, to, np.float32(scale), attrs)
+        x = _resized(x, axis, to, kind(scale), attrs)
     return x
 
 
 def _resized(x: Array, axis: int, to: int, scale: Any, attrs: Any) -> Array:
     n = x.shape[axis]
-    o = np.arange(to, dtype=np.float32)
+    kind = type(scale)
+    o = np.arange(to, dtype=kind)
     match attrs.coordinates:
         case "asymmetric":
             at = o / scale
         case "align_corners":
-            span = (scale * np.float32(n) if attrs.scales else np.float32(to)) - np.float32(1)
-            at = o * np.float32(n - 1) / (span if span > 0 else np.float32(1))
+            span = (scale * kind(n) if attrs.scales else kind(to)) - kind(1)
+            at = o * kind(n - 1) / (span if span > 0 else kind(1))
         case "pytorch_half_pixel" if to == 1:
-            at = o * np.float32(0)
+            at = o * kind(0)
         case "tf_half_pixel_for_nn":
-            at = (o + np.float32(0.5)) / scale
+            at = (o + kind(0.5)) / scale
         case "half_pixel_symmetric":
-            adjustment = np.float32(to) / (scale * np.float32(n)) if attrs.scales else np.float32(1)
-            offset = np.float32(n) / 2 * (1 - adjustment)
-            at = offset + (o + np.float32(0.5)) / scale - np.float32(0.5)
+            adjustment = kind(to) / (scale * kind(n)) if attrs.scales else kind(1)
+            offset = kind(n) / 2 * (1 - adjustment)
+            at = offset + (o + kind(0.5)) / scale - kind(0.5)
         case _:
-            at = (o + np.float32(0.5)) / scale - np.float32(0.5)
+            at = (o + kind(0.5)) / scale - kind(0.5)
     if attrs.mode == "nearest":
         rule: dict[str, Callable[[Array], Array]] = {
             "floor": np.floor,
             "ceil": np.ceil,
-            "round_prefer_floor": lambda v: np.ceil(v - np.float32(0.5)),
-            "round_prefer_ceil": lambda v: np.floor(v + np.float32(0.5)),
+            "round_prefer_floor": lambda v: np.ceil(v - kind(0.5)),
+            "round_prefer_ceil": lambda v: np.floor(v + kind(0.5)),
         }
         return np.take(x, np.clip(rule[attrs.nearest](at).astype(np.int64), 0, n - 1), axis)
     base = np.floor(at)

@@ -49,7 +49,7 @@ def _layer(kind: str, s: Scope, attrs: Recurrent) -> tuple[Array, ...]:
     last_c = np.zeros((directions, batch, hidden)) if start_c is None else wide(start_c).copy()
     for d in range(directions):
         p = np.zeros(3 * hidden) if peep is None else wide(peep)[d]
-        f = [partial(_activated, a) for a in activations(kind, attrs, d)]
+        f: list[Callable[[Array], Array]] = [partial(_activated, a) for a in activations(kind, attrs, d)]
         backwards = attrs.direction == "reverse" or d == 1
         for n in range(batch):
             h, c = last_h[d, n], last_c[d, n]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.small_float import FORMATS
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import choice
 from tatami.onnx.values import Value
 
 
@@ -22,12 +22,13 @@ def _cast_like(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _to(m: Importer, n: OnnxNode, to: DType) -> list[Value]:
+    mode = choice(m, n, "round_mode", "up", ("up", "down", "nearest"))
     value = m.value(n.inputs[0])
     if value.sizes is not None and to in (DType.i64, DType.i32):
         return [Value(sizes=value.sizes, rank=value.rank, dtype=to)]
     x = m.data(value)
     if to == DType.f8e8m0 and m.dtype(x) != to:
-        return [m.result(power_of_two(m, x, n.attr("round_mode", "up"), bool(n.attr("saturate", 1))))]
+        return [m.result(power_of_two(m, x, mode, bool(n.attr("saturate", 1))))]
     if to in FORMATS and n.attr("saturate", 1):
         x = within_format(m, x, to)
     return [m.result(m.cast(x, to))]
@@ -45,8 +46,6 @@ def within_format(m: Importer, x: str, to: DType) -> str:
 def power_of_two(m: Importer, x: str, mode: str, saturate: bool) -> str:
     """The exponent of x as f8e8m0, its mantissa rounded up, down or to the nearest power."""
     up = {"down": 0, "nearest": 1 << 22, "up": (1 << 23) - 1}
-    if mode not in up:
-        raise fail("UnsupportedModel", m.site, f"a cast with the rounding {mode!r}", "use up, down or nearest")
     bits = Num(m, m.one("bitcast", [m.one("abs", [m.cast(x, DType.fp32)])], {"to": DType.i32}))
     code = (bits + up[mode]).fn("shr", 23)
     if saturate:

@@ -15,7 +15,7 @@ from tatami.onnx.data_sizes import read_range
 from tatami.onnx.graphs_inside import rank_0
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import data_dependent
+from tatami.onnx.operands import data_dependent, unsupported
 from tatami.onnx.values import Value
 
 
@@ -24,7 +24,9 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
     arrays = [m.known(v) for v in values]
     if all(a is not None for a in arrays):
         start, limit, delta = (np.asarray(a).reshape(()) for a in arrays)
-        count = max(0, int(np.ceil((limit - start) / delta))) if delta != 0 else 0
+        if delta == 0:
+            raise unsupported(m, "Range by steps of 0", "give a delta that is not 0")
+        count = max(0, int(np.ceil((limit - start) / delta)))
         return [Value(array=(start + np.arange(count) * delta).astype(start.dtype))]
     sizes = [m.sizes(v) for v in values]
     kinds = [np.asarray(v.array).dtype if v.array is not None else numpy_dtype(v.dtype) for v in values]

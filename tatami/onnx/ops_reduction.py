@@ -8,7 +8,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.operands import integers, numbers
+from tatami.onnx.operands import choice, integers, numbers
 from tatami.onnx.values import Value
 
 _REDUCE = {
@@ -59,7 +59,14 @@ def _topk(m: Importer, n: OnnxNode) -> list[Value]:
     return [m.result(t) for t in m.emit("topk", [x], attrs)]
 
 
-REDUCTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
+def _loss(m: Importer, n: OnnxNode) -> None:
+    """By the operator's function body, which takes any word that it does not know for the mean."""
+    choice(m, n, "reduction", "mean", ("none", "sum", "mean"))
+
+
+REDUCTION: dict[str, Callable[[Importer, OnnxNode], list[Value] | None]] = {
+    "NegativeLogLikelihoodLoss": _loss,
+    "SoftmaxCrossEntropyLoss": _loss,
     **dict.fromkeys(_REDUCE, _reduce),
     "ArgMax": _arg,
     "ArgMin": _arg,

@@ -51,10 +51,8 @@ def _resized(m: Importer, n: OnnxNode) -> list[Value]:
     policy = choice(m, n, "keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     out, scales = list(shape), [1.0] * rank
     if given is not None:
-        roi = known(m, n, 1, "roi") if coordinates == "tf_crop_and_resize" else None
-        for i, (a, s) in enumerate(zip(axes, given, strict=True)):
-            part = 1.0 if roi is None else float(roi[i + len(axes)]) - float(roi[i])
-            scales[a], out[a] = s, _scaled(m, shape[a], s * part)
+        for a, s in zip(axes, given, strict=True):
+            scales[a], out[a] = s, _scaled(m, shape[a], s)
     elif sizes is None:
         raise unsupported(m, f"{n.op} without scales and sizes", "give one of them")
     else:
@@ -207,10 +205,11 @@ def _source(j: int, have: int, want: int, scale: float, coordinates: str, roi: t
         case "asymmetric":
             return j / scale
         case "tf_crop_and_resize":
-            start, end = roi or (0.0, 1.0)
+            start, end = (np.float32(v) for v in roi or (0.0, 1.0))  # as ONNX Runtime: in fp32, in this order
+            last = np.float32(have - 1)
             if want > 1:
-                return start * (have - 1) + j * (end - start) * (have - 1) / (want - 1)
-            return 0.5 * (start + end) * (have - 1)
+                return float(start * last + np.float32(j) * (end - start) * last / np.float32(want - 1))
+            return float(np.float32(0.5) * (start + end) * last)
         case "tf_half_pixel_for_nn":
             return (j + 0.5) / scale
         case "pytorch_half_pixel" if want == 1:

@@ -1,4 +1,4 @@
-"""Reading an image between its points: GridSample, RoiAlign, DeformConv. Positions are data, so every tap is a gather."""
+"""Reading an image between its points: GridSample, DeformConv. Positions are data, so every tap is a gather."""
 
 from __future__ import annotations
 
@@ -128,60 +128,12 @@ def _grid_sample(m: Importer, n: OnnxNode) -> list[Value]:
     return [m.result(channels_first(total(terms)).cast(dtype).tensor)]
 
 
-def _roi_align(m: Importer, n: OnnxNode) -> list[Value]:
-    """Each region of interest [x1, y1, x2, y2] in height x width bins, sampled at ratio x ratio points per bin."""
-    x, rois, batch = (Num(m, t) for t in m.operands(n))
-    ratio = n.attr("sampling_ratio", 0)
-    if ratio <= 0:
-        raise unsupported(m, "RoiAlign whose regions decide how many points they are sampled at", "give sampling_ratio")
-    old = m.opset < 16
-    corners = "output_half_pixel" if old else "half_pixel"
-    half_pixel = choice(m, n, "coordinate_transformation_mode", corners, ("half_pixel", "output_half_pixel")) == "half_pixel"
-    wide = DType.fp64 if x.dtype == DType.fp64 else DType.fp32
-    edges = rois.cast(wide) * float(n.attr("spatial_scale", 1.0)) - (0.5 if half_pixel else 0.0)
-    dims = []
-    for axis, bins in ((1, n.attr("output_height", 1)), (0, n.attr("output_width", 1))):
-        size = size_of(m, x.shape[3 - axis], wide)
-        start = edges.at(1, axis)
-        extent = edges.at(1, axis + 2) - start
-        if not half_pixel:
-            extent = extent.fn("max", 1.0)
-        step = (extent / float(bins)).unsqueeze(1)
-        points = Num(m, m.one("iota", [], {"shape": (bins * ratio,), "axis": 0})).cast(wide) + 0.5
-        at = step * (points / float(ratio)).unsqueeze(0) + start.unsqueeze(1)  # [R, bins * ratio]
-        outside = at.fn("lt", -1.0).fn("or", at.fn("gt", size))
-        at = at.fn("max", 0.0).fn("min", size - 1.0)
-        dims.append((at, outside, bins))
-    (y, y_out, height), (z, z_out, width) = dims
-    rows, columns = height * ratio, width * ratio
-    count = x.shape[0] if not rois.shape else rois.shape[0]
-    full = (count, expr(rows), expr(columns))
-
-    def spread(t: Num, axis: int) -> Num:
-        return t.unsqueeze(axis).fn("expand", shape=full)
-
-    y, z = spread(y, 2), spread(z, 1)
-    outside = spread(y_out, 2).fn("or", spread(z_out, 1))
-    image = batch.cast(DType.i64).unsqueeze(1, 2).fn("expand", shape=full)
-    axes: list[list[Tap]] = [[(image, None)], taps(y, "linear", lambda i: i), taps(z, "linear", lambda i: i)]
-    terms = weighted(channels_last(x.cast(wide)), axes, 0, "clamp")  # the taps beyond the last point weigh 0
-    terms = [outside.unsqueeze(3).where(Num(m, m.number(0, wide)), t) for t in terms]
-    channels = x.shape[1]
-    split = (count, expr(height), expr(ratio), expr(width), expr(ratio), channels)
-    if choice(m, n, "mode", "avg", ("avg", "max")) == "max":  # the largest weighted tap, as the operator's reference has it
-        best = terms[0]
-        for term in terms[1:]:
-            best = best.fn("max", term)
-        pooled = best.reshape(*split).fn("reduce_max", axes=(2, 4))
-    else:
-        pooled = total(terms).reshape(*split).fn("reduce_mean", axes=(2, 4))
-    return [m.result(pooled.permute(0, 3, 1, 2).cast(x.dtype).tensor)]
-
-
 def _deform_conv(m: Importer, n: OnnxNode) -> list[Value]:
     """A convolution whose taps are moved by offsets: sampled columns, then one product per group."""
     names = m.operands(n)
     x, w, offset = (Num(m, t) for t in names[:3])
+    if offset.dtype != DType.fp64:
+        offset = offset.cast(DType.fp32)  # positions of 16 bits would move
     bias, mask = (Num(m, names[i]) if len(names) > i and names[i] else None for i in (3, 4))
     rank = len(x.shape) - 2
     kernel = [s.as_int() or 0 for s in w.shape[2:]]
@@ -222,6 +174,5 @@ def _deform_conv(m: Importer, n: OnnxNode) -> list[Value]:
 
 SAMPLING: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "GridSample": _grid_sample,
-    "RoiAlign": _roi_align,
     "DeformConv": _deform_conv,
 }

@@ -73,7 +73,7 @@ def _unsqueeze(m: Importer, n: OnnxNode) -> list[Value]:
 
 def _concat(m: Importer, n: OnnxNode) -> list[Value]:
     values = [m.value(i) for i in n.inputs]
-    if any(v.sizes is not None for v in values):
+    if any(v.sizes is not None for v in values) and all(v.sizes is None or v.rank == 1 for v in values):
         sizes = [m.sizes(v) for v in values]
         if all(s is not None for s in sizes):
             return [Value(sizes=tuple(e for s in sizes if s is not None for e in s))]
@@ -90,12 +90,17 @@ def _reshape(m: Importer, n: OnnxNode) -> list[Value]:
         shape = read_shape(m, counts, m.shape(x), allow_zero=bool(n.attr("allowzero", 0)))
         return [m.result(m.one("reshape", [x], {"shape": shape}))]
     wanted = integers(m, n, 1, "shape") or ()
-    if value.sizes is not None and len(wanted) <= 1:
+    if value.sizes is not None and _keeps(wanted, len(value.sizes)):
         return [Value(sizes=value.sizes, rank=len(wanted))]
     x = m.data(value)
     return [
         m.result(m.emit("reshape", [x], {"shape": resolve_shape(m, m.tensors[x].shape, wanted, n.attr("allowzero", 0))})[0])
     ]
+
+
+def _keeps(wanted: Sequence[Expr], count: int) -> bool:
+    """True if a reshape of so many sizes leaves them a list, or the one of them a scalar."""
+    return count == 1 if not wanted else len(wanted) == 1 and wanted[0].as_int() in (-1, count)
 
 
 def resolve_shape(m: Importer, shape: Sequence[Expr], wanted: Sequence[Expr], allow_zero: int = 0) -> tuple[Expr, ...]:

@@ -13,6 +13,7 @@ from tatami.frontend.graph_tensor import slice_bounds
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import choice
 from tatami.onnx.ops_strings import words_of
 from tatami.onnx.values import Value
 
@@ -20,6 +21,7 @@ from tatami.onnx.values import Value
 def _tf_idf(m: Importer, n: OnnxNode) -> list[Value]:
     """How often each n-gram of the pool stands in a row, words next to each other or up to `max_skip_count` apart; each
     count, or whether there is one, in its column times its weight."""
+    mode = choice(m, n, "mode", None, ("TF", "IDF", "TFIDF"))
     words = m.value(n.inputs[0])
     if words.is_text != bool(n.attr("pool_strings")):
         raise fail(
@@ -35,7 +37,7 @@ def _tf_idf(m: Importer, n: OnnxNode) -> list[Value]:
         why = f"{sum(len(g) for g in grams)} n-grams, {len(columns)} ngram_indexes and {len(weights)} weights"
         raise fail("InvalidAttribute", m.site, why, "give one index from 0 on, and one weight if any, for each n-gram")
     table = np.zeros((len(columns), int(columns.max(initial=-1)) + 1), np.float32)
-    np.add.at(table, (np.arange(len(columns)), columns), weights if n.attr("mode") != "TF" else np.float32(1))
+    np.add.at(table, (np.arange(len(columns)), columns), weights if mode != "TF" else np.float32(1))
     apart = range(1, int(n.attr("max_skip_count")) + 2)
     wanted = range(int(n.attr("min_gram_length")), int(n.attr("max_gram_length")) + 1)
     counts: list[Num] = []
@@ -48,7 +50,7 @@ def _tf_idf(m: Importer, n: OnnxNode) -> list[Value]:
         first += len(pool)
     if counts:
         found = Num(m, m.one("concat", [c.tensor for c in counts], {"axis": 1})) if len(counts) > 1 else counts[0]
-        if n.attr("mode") == "IDF":
+        if mode == "IDF":
             found = found.fn("gt", 0).cast(DType.fp32)
         y = Num(m, m.one("matmul", [found.tensor, m.add_constant(table[kept])]))
     else:

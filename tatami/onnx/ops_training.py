@@ -8,6 +8,7 @@ from tatami.core.dtype import DType
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
+from tatami.onnx.operands import choice
 from tatami.onnx.values import Value
 
 Step = Callable[[OnnxNode, Num, Num, list[Num]], list[Num]]
@@ -66,7 +67,8 @@ def _momentum(n: OnnxNode, rate: Num, count: Num, group: list[Num]) -> list[Num]
     first = Num(x.m, x.m.number(1.0, x.dtype))
     beta = count.fn("gt", 0).where(Num(x.m, x.m.number(float(n.attr("beta")), x.dtype)), first)
     momentum = momentum * alpha + gradient * beta
-    way = gradient + momentum * alpha if n.attr("mode") == "nesterov" else momentum
+    nesterov = choice(x.m, n, "mode", None, ("nesterov", "standard")) == "nesterov"
+    way = gradient + momentum * alpha if nesterov else momentum
     return [x - way * rate, momentum]
 
 

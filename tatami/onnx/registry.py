@@ -27,6 +27,7 @@ from tatami.onnx.ops_quantize import QUANTIZE
 from tatami.onnx.ops_recurrent import RECURRENT
 from tatami.onnx.ops_reduction import REDUCTION
 from tatami.onnx.ops_resize import RESIZE
+from tatami.onnx.ops_roi import ROI
 from tatami.onnx.ops_sampling import SAMPLING
 from tatami.onnx.ops_sequence import SEQUENCE
 from tatami.onnx.ops_shape import SHAPE
@@ -40,8 +41,8 @@ Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value] | None]
 
 _DEFAULT: dict[str, Handler] = {
     **ELEMENTWISE, **CAST, **ACTIVATION, **SHAPE, **MOVEMENT, **CONTRACTION, **POOL, **NORMALIZATION, **REDUCTION, **CREATION,
-    **INDEXING, **QUANTIZE, **RECURRENT, **RESIZE, **ATTENTION, **SEQUENCE, **SIGNAL, **SAMPLING, **LINEAR_ALGEBRA, **EXPERIMENTAL, **TEXT,
-    **STRINGS, **PLAIN,
+    **INDEXING, **QUANTIZE, **RECURRENT, **RESIZE, **ATTENTION, **SEQUENCE, **SIGNAL, **SAMPLING, **ROI, **LINEAR_ALGEBRA,
+    **EXPERIMENTAL, **TEXT, **STRINGS, **PLAIN,
 }  # fmt: skip
 HANDLERS: dict[str, dict[str, Handler]] = {
     "": _DEFAULT,

@@ -40,7 +40,8 @@ def _repeated(x: Value, axis: int, factor: int) -> Value:
 def _resized(x: Value, axis: int, to: Expr, scale: float | None, a: Resize) -> Value:
     b = x.builder
     last = b.size(x.shape[axis] - 1)
-    at = _positions(b, x.shape[axis], to, scale, a)
+    kind = DType.fp64 if x.dtype == DType.fp64 and a.mode != "nearest" else DType.fp32
+    at = _positions(b, x.shape[axis], to, scale, a, kind)
     if a.mode == "nearest":
         match a.nearest:
             case "floor":
@@ -68,11 +69,11 @@ def _resized(x: Value, axis: int, to: Expr, scale: float | None, a: Resize) -> V
     return total
 
 
-def _positions(b: Builder, size: Expr, to: Expr, scale: float | None, a: Resize) -> Value:
-    """Where each result element lies in an axis of `size` elements."""
-    out = b.iota((to,), 0).cast(DType.fp32)
-    have, want = b.size(size).cast(DType.fp32), b.size(to).cast(DType.fp32)
-    factor = want / have if scale is None else b.const(scale, DType.fp32)
+def _positions(b: Builder, size: Expr, to: Expr, scale: float | None, a: Resize, kind: DType) -> Value:
+    """Where each result element lies in an axis of `size` elements, in floats of `kind`."""
+    out = b.iota((to,), 0).cast(kind)
+    have, want = b.size(size).cast(kind), b.size(to).cast(kind)
+    factor = want / have if scale is None else b.const(scale, kind)
     exact = have * factor if a.scales else want
     match a.coordinates:
         case "asymmetric":

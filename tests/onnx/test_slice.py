@@ -54,3 +54,25 @@ def test_a_limit_of_the_integers_is_an_end_of_the_axis(size: int) -> None:
     for k, (case, want) in enumerate(zip(OF_LIMITS, wanted, strict=True)):
         if not (case[0] < -size and case[2] < 0):  # numpy has nothing where the text begins at the first element
             np.testing.assert_array_equal(found[f"y{k}"], want, err_msg=f"(start, end, step) = {case}")
+
+
+STEPS = (10**9, 2**40, 2**61, 2**62, 2**63 - 1, -(10**9), -(2**62), -(2**63 - 1), -1)
+
+
+@pytest.mark.parametrize("size", [7, "N"])
+@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.INT8])
+def test_a_huge_step_takes_the_first_element(size: int | str, dtype: int) -> None:
+    """Products of such a step with a stride do not fit 64 bits."""
+    nodes, constants, outputs = [], [], []
+    for k, step in enumerate(STEPS):
+        given = {"s": 0 if step > 0 else -1, "e": 2**63 - 1 if step > 0 else -(2**63), "a": 0, "t": step}
+        constants += [helper.make_tensor(f"{name}{k}", TensorProto.INT64, [1], [value]) for name, value in given.items()]
+        nodes.append(helper.make_node("Slice", ["x", *(f"{name}{k}" for name in given)], [f"y{k}"]))
+        outputs.append(helper.make_tensor_value_info(f"y{k}", dtype, [f"M{k}", 2]))
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", dtype, [size, 2])], outputs, constants)
+    function = tt.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), threads=1)
+    for rows in (7,) if size == 7 else (7, 1, 0):
+        x = np.arange(rows * 2).reshape(rows, 2).astype(helper.tensor_dtype_to_np_dtype(dtype))
+        found = function(x=x)
+        for k, step in enumerate(STEPS):
+            np.testing.assert_array_equal(found[f"y{k}"], x[::step], err_msg=f"step {step}")

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.onnx.grid.cases import cases
-from tests.onnx.grid.report import share_of, summary, write_page
+from tests.onnx.grid.report import share_of, summary, write_page, write_tables
 from tests.onnx.grid.run import verdicts
 
 
@@ -23,8 +23,12 @@ def main() -> int:
     parser.add_argument("--again", type=Path, help="only the cases that a report of this command names as not right")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--tables", action="store_true", help="only the tables of the page anew, without a run")
     parser.add_argument("--all", action="store_true", help="print right cases too")
     options = parser.parse_args()
+    if options.tables:
+        write_tables()
+        return 0
     found = share_of([c for op in options.op or [""] for c in cases(op)], options.share)
     if options.again:
         named = set(
@@ -37,7 +41,7 @@ def main() -> int:
     done = []
     for v in verdicts(found):
         done.append(v)
-        if v.outcome != "right" or options.all:
+        if options.all or v.outcome != "right":
             print(f"{v.outcome}: {v.case.name}: {v.why}", flush=True)
         if len(done) % 500 == 0:
             print(f"{len(done)} of {len(found)}", file=sys.stderr, flush=True)

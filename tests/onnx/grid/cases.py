@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,11 +84,14 @@ def _of_version(schema: OpSchema, newest: bool) -> Iterator[Case]:
 
 
 def _of_row(schema: OpSchema, row: Row, number: int, newest: bool) -> Iterator[Case]:
+    words = " ".join(v for v in row.attrs.values() if isinstance(v, str))
+    start = f"row {number} ({words})" if words else f"row {number}"
+
     def case(label: str, edge: Edge, types: str = "", way: str = "") -> Iterator[Case]:
         made = _made(schema, row, edge, types)
         if made is not None:
             operands, attrs, kinds = made
-            yield Case(schema.name, schema.since_version, f"row {number}{label}", operands, attrs, row.outputs, kinds, way, row.random, row.safe_divisor)  # fmt: skip
+            yield Case(schema.name, schema.since_version, f"{start}{label}", operands, attrs, row.outputs, kinds, way, row.random, row.safe_divisor)  # fmt: skip
 
     yield from case("", {})
     enumerated = {} if row.alone else {k: v for k, v in ENUMERATED.items() if k in schema.attributes}
@@ -253,10 +257,8 @@ def model(
         [t for p in found for t in p.initialisers],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", cases[0].version)], ir_version=IR_VERSION)
-    try:
+    with suppress(onnx.shape_inference.InferenceError):  # raised for a wrong model: what runs it has its say
         made = onnx.shape_inference.infer_shapes(made)
-    except onnx.shape_inference.InferenceError:
-        pass  # the model is wrong: what runs it has its say
     known = {o: v for p, values in zip(found, told, strict=False) for o, v in zip(p.outputs, values or (), strict=False)}
     for port in made.graph.output:
         kind = port.type.tensor_type

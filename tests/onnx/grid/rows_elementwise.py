@@ -67,7 +67,7 @@ ELEMENTWISE: dict[str, tuple[Row, ...]] = {
         _two(),
         _two_old(),
         *(
-            Row((data(2, 3), Fixed("Y", value, dtype)), since=7)
+            Row((data(2, 3), Fixed("Y", value, dtype)), since=7, alone=True)
             for value, dtype in (
                 (2.0, "float"),
                 (3.0, "float"),

@@ -90,6 +90,7 @@ WINDOWS: dict[str, tuple[Row, ...]] = {
                 {2: ints("output_shape", 1, 1, 4, 4)},
                 {2: ints("output_shape", 1, 1, 5, 5)},
                 {"strides": [1, 1], 1: Fixed("I", [[[[0, 2], [6, 8]]]])},
+                {"pads": [1, 1, 0, 0], 1: Fixed("I", [[[[0, 2], [6, 8]]]])},
             ),
         ),
     ),
@@ -155,7 +156,7 @@ WINDOWS: dict[str, tuple[Row, ...]] = {
                 Fixed("y_zero_point", 7, x),
                 Fixed("B", [1, -200, 3000], "int32"),
             ),
-            edges=(*_AUTO[:3], {"pads": [1, 1, 1, 1]}),
+            edges=(*_AUTO[:3], {"pads": [1, 1, 1, 1]}, {0: data(2, 12, 6, 7, dtype=x, fill=fill), "group": 3}),
         )
         for x, w, ws, wz, fill in (
             ("uint8", "uint8", 0.03, 2, "normal"),
@@ -257,7 +258,7 @@ WINDOWS: dict[str, tuple[Row, ...]] = {
             ("ib,i->b", ((1, 1), (1,))),
             ("iij,jk->ik", ((2, 2, 3), (3, 4))),
         )
-    ),  # fmt: skip
+    ),
     "DeformConv": (
         Row(
             (data(1, 4, 5, 6), data(2, 4, 2, 2), data(1, 8, 4, 5), data(2), data(1, 4, 4, 5, fill="positive")),

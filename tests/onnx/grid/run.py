@@ -76,7 +76,7 @@ def verdict(case: Case, found: Mapping[str, Answer], answer: Answer) -> Verdict:
     values = tuple(told.values())
     agree = len(values) == 2 and not difference(values[0], values[1], case.random, floor)
     known = known_of(case, DISAGREEMENTS)
-    if known is not None and not agree:
+    if known is not None and (not agree or known.against_both):
         told = {name: v for name, v in told.items() if name == known.follows}
         if not told and answer.values is not None:
             return Verdict(case, "not told", known.why)

@@ -20,7 +20,6 @@ from tatami.region.convolution import Convolution
 from tatami.region.ir import Reduce, Region
 from tatami.region.walk import lets_by_name, reads
 
-
 ROWS = 8
 """Rows of a band at least: those that neighbours see too are few beside them."""
 

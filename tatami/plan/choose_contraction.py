@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -127,7 +128,9 @@ def image_candidate(
     packed = (c.lhs if swap else c.rhs) in constants
     tile = register_tile(target, lets_by_name(region)[c.acc].dtype.itemsize)
     sides = in_place_sides(region, c.acc, swap, (narrow, wide, k), tile, target, packed, images=images)
-    if min(narrow - 1, wide // 8, k // 8, rows * columns * k // 4096) < 1 or not (packed or "n" in sides or wide >= MANY_PLACES):
+    if min(narrow - 1, wide // 8, k // 8, rows * columns * k // 4096) < 1 or not (
+        packed or "n" in sides or wide >= MANY_PLACES
+    ):
         return None
     plan = contraction_plan(one, target, (b, narrow, wide, k), swap, constants, tile)
     split = "batch" if packed else "n"
@@ -213,7 +216,8 @@ def _is_helper(region: Region, name: str, acc: str) -> bool:
 def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, constants: frozenset[str]) -> bool:
     """Which operand is the wide, n side. It should hold the innermost output axis, so that tiles are stored by whole
     vectors; unless that side is narrower than a vector and the other is not, or few rows meet a constant operand that
-    `setup` can pack: then its packing would cost more than strided stores."""
+    `setup` can pack: then its packing would cost more than strided stores. Few are the places of a small image, of which there
+    may be one."""
     order = main_order(region)
     last = next((a for a in reversed(order) if a in c.m or a in c.n), "")
     swap = last in c.m
@@ -221,7 +225,9 @@ def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, 
     n_side, other = (m, n) if swap else (n, m)
     if n_side < target.lanes <= other:
         return not swap
-    if constant_side in constants and n_side < 256 and other >= 2 * target.lanes:
+    known = [size for a in (c.m if swap else c.n) if (size := all_axes(region)[a].as_int()) is not None]
+    one = math.prod(known) if known else n_side  # of one image, where the number of them is open
+    if constant_side in constants and one < 256 and other >= 2 * target.lanes:
         return not swap
     return swap
 

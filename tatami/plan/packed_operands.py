@@ -71,7 +71,9 @@ def packs_rows(region: Region, shape: ContractionShape, plan: CpuContraction) ->
     """May `setup` pack the rows' operand in panels: are they whole, and go all of them along the columns of each thread?"""
     extents = all_axes(region)
     rows = product(extents[a] for a in (shape.n if plan.swap else shape.m)).as_int()
-    return rows is not None and rows % plan.mr == 0 and plan.split == "n" and not (shape.batch or plan.dot or "m" in plan.in_place)
+    return (
+        rows is not None and rows % plan.mr == 0 and plan.split == "n" and not (shape.batch or plan.dot or "m" in plan.in_place)
+    )
 
 
 def is_packable(region: Region, operand: RegionExpr, axes: tuple[str, ...]) -> bool:

@@ -112,9 +112,7 @@ def _with_made(program: Program, packings: list[_Packing]) -> Program:
     if not packings:
         return program
     ids = (*program.inputs, *(p.made_id for p in packings))
-    signature = msgspec.structs.replace(
-        program.signature, inputs=(*program.signature.inputs, *(p.made for p in packings))
-    )
+    signature = msgspec.structs.replace(program.signature, inputs=(*program.signature.inputs, *(p.made for p in packings)))
     return _without_unused(Program(signature, ids, program.outputs, program.body))
 
 

@@ -137,7 +137,9 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
         yield diagnostic("ResourceExceeded", region.name, why, "use pairs")
     sides_of = {a: side for side, group in (("m", c.m), ("n", c.n)) for a in group}
     if plan.images and (
-        plan.split not in ("batch", "n") or len({sides_of.get(a, "") for a in plan.images} - {""}) != 1 or not sides_of.keys() >= {*plan.images}
+        plan.split not in ("batch", "n")
+        or len({sides_of.get(a, "") for a in plan.images} - {""}) != 1
+        or not sides_of.keys() >= {*plan.images}
     ):
         why = f"images {', '.join(plan.images)}, split {plan.split}"
         yield invalid_plan(region, why, "name axes of one side only, and split batch or n; or leave images out")

@@ -64,9 +64,8 @@ def register_tile(target: Target, itemsize: int) -> tuple[int, int]:
 def contraction_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | Rejected:
-    """Packed panels and a register tile for the one contraction of the Region. One row is taken where weights are in
-    groups, or lie in long rows, or may be multiplied by any number of rows: else reading them is all that it does, and loops
-    read no slower."""
+    """Packed panels and a register tile for the one contraction of the Region. One row is taken where the other side is
+    packed, whose slivers come from L2 at a higher rate than rows do that loops add up across, or lies in long rows."""
     refusal = _contraction_refusal(region, facts)
     if refusal:
         return Rejected("cpu_contraction", refusal)
@@ -85,9 +84,8 @@ def contraction_candidate(
     if by_rows:
         tile = tall_tile(narrow, tile, lanes_of(target.lanes, itemsize))
         sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
-    extents = all_axes(region)
-    is_open = any(extents[a].as_int() is None for a in (c.n if swap else c.m))
-    least = 1 if by_rows or (packed and (is_open or dots != ("",))) else 2 if packed or "n" in sides else 4
+    is_open = any(all_axes(region)[a].as_int() is None for a in (c.n if swap else c.m))
+    least = 1 if by_rows or packed else 2 if "n" in sides else 4
     if narrow < least or wide < 8 or k < 8:
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:

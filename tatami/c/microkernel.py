@@ -51,9 +51,9 @@ PARTS = 4
 """Panels that share the fetching of the next block, a row of it in so many steps; where there are fewer, each fetches more."""
 GROUP = 8
 """Rows of b that the wide kernel reads side by side: as many streams as a prefetcher follows, and ways of L1."""
-FEW = 4
-"""Rows of a panel at most whose tile asks for nothing but what it reads soon: it waits for loads, and requests for the block
-after take their place. Measured, from L2 1.2 to 3 times the rate, from L3 the same or better."""
+FEW = 3
+"""One of so many parts of mr rows, where there are no more, asks for nothing but what it reads soon: it waits for loads, and
+requests for the block after take their place. Measured, from L2 1.2 to 3 times the rate, from L3 the same or better."""
 AHEAD = 16
 """Rows of b between the one in use and the one that is asked for."""
 _REFUSED = 3
@@ -267,7 +267,7 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
     for u in range(steps):
         if t.fetches:
             out.append("    " + " ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines))
-            if u == 0 and rows > FEW:
+            if u == 0 and rows * FEW > t.mr:
                 fetch = " ".join(f"__builtin_prefetch(next + {x}, 0, 2);" for x in t.lines) + f" next += {b_pitch};"
                 fetch = f"int64_t x = some; do {{ {fetch} }} while (--x);"
                 out.append(f"    {{ {fetch} }}" if steps == PARTS else f"    if (k % {PARTS} == 0) {{ {fetch} }}")

@@ -17,6 +17,7 @@ from tatami.plan.convert import with_layouts
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, Rejected
 from tatami.plan.rename import inverse, rename_choice
+from tatami.plan.usual_sizes import usual_sizes
 from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
 from tatami.region.canonical_key import Renaming, canonical, key_of_canonical
 from tatami.region.ir import Program, Region
@@ -33,13 +34,13 @@ def choose(
     sizes: Mapping[str, int] | None = None,
 ) -> Module[ProgramPlan]:
     """One RegionPlan per Region; equal Regions are planned once. `sizes` are hints for symbols (default: those of the
-    signature, else 128). `decisions`: key → plan document, "" for a plan without a key."""
+    signature, else plan/usual_sizes.py). `decisions`: key → plan document, "" for a plan without a key."""
     decided = apply_decisions(region, target, decisions or {})
     made: Made = {}
     plans: dict[str, ProgramPlan] = {}
     arguments = constant_arguments(region)
     for name, program in region.programs.items():
-        hints = {**program.signature.defaults, **(sizes or {})}
+        hints = {**usual_sizes(program), **program.signature.defaults, **(sizes or {})}
         constants = constant_tensors(region, name) | frozenset(arguments.get(name, ()))
         facts = {f.region: f for f in poly_core.programs[name].regions}
         layouts = choose_layouts(program, target)

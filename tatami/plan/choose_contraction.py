@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -63,9 +64,8 @@ def register_tile(target: Target, itemsize: int) -> tuple[int, int]:
 def contraction_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | Rejected:
-    """Packed panels and a register tile for the one contraction of the Region. One row is taken where weights are in
-    groups, or lie in long rows, or may be multiplied by any number of rows: else reading them is all that it does, and loops
-    read no slower."""
+    """Packed panels and a register tile for the one contraction of the Region. One row is taken where the other side is
+    packed, whose slivers come from L2 at a higher rate than rows do that loops add up across, or lies in long rows."""
     refusal = _contraction_refusal(region, facts)
     if refusal:
         return Rejected("cpu_contraction", refusal)
@@ -84,9 +84,8 @@ def contraction_candidate(
     if by_rows:
         tile = tall_tile(narrow, tile, lanes_of(target.lanes, itemsize))
         sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
-    extents = all_axes(region)
-    is_open = any(extents[a].as_int() is None for a in (c.n if swap else c.m))
-    least = 1 if by_rows or (packed and (is_open or dots != ("",))) else 2 if packed or "n" in sides else 4
+    is_open = any(all_axes(region)[a].as_int() is None for a in (c.n if swap else c.m))
+    least = 1 if by_rows or packed else 2 if "n" in sides else 4
     if narrow < least or wide < 8 or k < 8:
         return Rejected("cpu_contraction", f"sides {narrow} x {wide} x {k}; packing pays from {least} x 8 x 8")
     if m * n * k < 4096:
@@ -215,7 +214,8 @@ def _is_helper(region: Region, name: str, acc: str) -> bool:
 def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, constants: frozenset[str]) -> bool:
     """Which operand is the wide, n side. It should hold the innermost output axis, so that tiles are stored by whole
     vectors; unless that side is narrower than a vector and the other is not, or few rows meet a constant operand that
-    `setup` can pack: then its packing would cost more than strided stores."""
+    `setup` can pack: then its packing would cost more than strided stores. Few are the places of a small image, of which there
+    may be one."""
     order = main_order(region)
     last = next((a for a in reversed(order) if a in c.m or a in c.n), "")
     swap = last in c.m
@@ -223,7 +223,9 @@ def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, 
     n_side, other = (m, n) if swap else (n, m)
     if n_side < target.lanes <= other:
         return not swap
-    if constant_side in constants and n_side < 256 and other >= 2 * target.lanes:
+    known = [size for a in (c.m if swap else c.n) if (size := all_axes(region)[a].as_int()) is not None]
+    one = math.prod(known) if known else n_side  # of one image, where the number of them is open
+    if constant_side in constants and one < 256 and other >= 2 * target.lanes:
         return not swap
     return swap
 

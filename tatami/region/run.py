@@ -32,13 +32,13 @@ def run(
 ) -> dict[str, Array]:
     """The outputs of `main` by tensor name. `setup`, when there is one, runs first and feeds the const_pool inputs."""
     pool: dict[str, Array] = {name: tensor.array for name, tensor in module.constants.items()}
-    machine = _Machine(module, mode, observe)
+    machine = _Machine(module, mode, observe, pool)
     if "setup" in module.programs:
         setup = module.programs["setup"]
         given = {**pool, **inputs}
         shapes = {p.tensor: np.shape(given[p.tensor]) for p in setup.signature.inputs if p.tensor in given}
         results = machine.program("setup", _arguments(setup, given, mode), bind_sizes(setup.signature, shapes, sizes))
-        pool |= {port.tensor: value for port, value in zip(setup.signature.outputs, results)}
+        pool.update((port.tensor, value) for port, value in zip(setup.signature.outputs, results))
     main = module.main
     arguments = _arguments(main, {**pool, **inputs}, mode)
     shapes = {port.tensor: a.shape for port, a in zip(main.signature.inputs, arguments)}
@@ -73,10 +73,11 @@ def _arguments(program: Program, given: Mapping[str, Array], mode: Mode) -> list
 class _Machine:
     """Runs programs of one module."""
 
-    def __init__(self, module: Module[Program], mode: Mode, observe: Observe | None) -> None:
+    def __init__(self, module: Module[Program], mode: Mode, observe: Observe | None, pool: Mapping[str, Array]) -> None:
         self.module = module
         self.mode = mode
         self.observe = observe
+        self.pool = pool
 
     def program(self, name: str, arguments: Sequence[Array], sizes: Sizes) -> list[Array]:
         """Run one program on positional arguments; a tensor is dropped after its last use."""
@@ -125,10 +126,24 @@ class _Machine:
     def callee(self, step: Step, name: str, arguments: Sequence[Array], sizes: Sizes) -> list[Array]:
         program = self.module.programs[name]
         signature = program.signature
+        arguments = self._with_pooled(program, arguments)
         given = {symbol: int(evaluate(size, sizes)) for symbol, size in step.sizes.items() if free_vars(size) <= sizes.keys()}
         shapes = {p.tensor: a.shape for p, a in zip(signature.inputs, arguments)}
         bound = bind_sizes(signature, shapes, given, _new_symbols(program))
         return self.program(name, arguments, bound)
+
+    def _with_pooled(self, program: Program, arguments: Sequence[Array]) -> Sequence[Array]:
+        """The arguments and what the program takes from the ConstPool where its caller does not pass it."""
+        ports = program.signature.inputs
+        if len(arguments) == len(ports):
+            return arguments
+        passed = iter(arguments)
+        return [
+            cast(self.pool[p.tensor], p.dtype, self.mode)
+            if p.storage == "const_pool" and p.tensor in self.pool
+            else next(passed)
+            for p in ports
+        ]
 
     def loop(self, step: Step, src: list[Array], sizes: Sizes) -> list[Array]:
         """As CALL loop of tiny: (trip count, condition, carried…, invariants…)."""

@@ -21,6 +21,7 @@ from tatami.core.substitute import substitute_sizes
 from tatami.core.tensor import Tensor
 from tatami.tiny.equations import padded_reshape, replace_equal_symbols
 from tatami.tiny.infer import Type, are_assumed_equal, joined_shape, reshape_equation
+from tatami.tiny.invariants import read_unchanged_states
 from tatami.tiny.ir import (
     CallOp,
     ConstOp,
@@ -49,7 +50,7 @@ def normalize(module: Module[Program]) -> Module[Program]:
         if name == "main":
             program = replace_equal_symbols(program)
         programs[name], origins[name] = _Builder(module.constants if name == "main" else {}).program(program)
-    result = Module(programs, module.constants, origins)
+    result = read_unchanged_states(Module(programs, module.constants, origins))
     return result if "setup" in programs else split_setup(result)
 
 

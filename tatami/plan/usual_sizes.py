@@ -1,0 +1,59 @@
+"""The sizes for which plans are chosen where nobody says what is usual.
+
+128 for a symbol; more for one whose quotients are axes, so that these have some elements: of a sound of N samples in frames
+of 256 that is 16 frames, where 128 samples are none; of an image whose height is halved five times a height of 16 at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tatami.core.expr import Expr, Extreme, Floor, Var
+from tatami.region.ir import Program, Region
+from tatami.region.walk import all_axes
+
+USUAL = 128
+LEAST = 16
+"""Elements of an axis that is a quotient."""
+MOST = 1 << 16
+"""The largest size that is taken for usual."""
+
+
+def usual_sizes(program: Program) -> dict[str, int]:
+    """By symbol, where it is not 128."""
+    found: dict[str, int] = {}
+    seen: set[Expr] = set()
+    for size in _sizes(program):
+        if size in seen:
+            continue
+        seen.add(size)
+        for name, divisor in divisors(size):
+            if divisor > 1:
+                found[name] = max(found.get(name, 1), divisor)
+    wanted = {name: min(MOST, LEAST * divisor) for name, divisor in found.items()}
+    return {name: size for name, size in sorted(wanted.items()) if size > USUAL}
+
+
+def _sizes(program: Program) -> Iterator[Expr]:
+    for item in program.body:
+        if isinstance(item, Region):
+            yield from all_axes(item).values()
+
+
+def divisors(size: Expr, by: int = 1) -> Iterator[tuple[str, int]]:
+    """Each symbol of a size with what it is divided by there.
+
+    >>> from tatami.core.expr import expr, floordiv, var
+    >>> list(divisors(floordiv(floordiv(var("H") + 1, expr(2)) + 1, expr(4))))
+    [('H', 8)]
+    """
+    for monomial, _ in size.terms:
+        for atom in monomial:
+            match atom:
+                case Var(name=name):
+                    yield name, by
+                case Floor(num=num, den=den):
+                    yield from divisors(num, by * max(1, den.as_int() or 1))
+                case Extreme(args=args):
+                    for other in args:
+                        yield from divisors(other, by)

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
-from tatami.backends.onnx_api import Prepared
 from tatami.backends.onnx_binding import IOBinding
+from tatami.backends.onnx_engine import Engine
 from tatami.backends.onnx_session_errors import (
     InvalidProtobuf,
     NoSuchFile,
@@ -69,8 +69,8 @@ class InferenceSession:
     Raises NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented or Fail, all of them TatamiErrors. A model whose program
     depends on what a run gives it is compiled at its first run."""
 
-    engine: Any = Prepared
-    """What is made of (model, target, threads, folder); `run(feed)` gives the outputs in order, `names` are its inputs."""
+    engine: Any = Engine
+    """What is made of (file, model, folder, threads); `run(feed)` gives the outputs in order, `names` are its inputs."""
 
     def __init__(
         self,
@@ -85,8 +85,9 @@ class InferenceSession:
         self._options = sess_options or SessionOptions()
         self._options.say_what_has_no_effect()
         self.set_providers(get_available_providers() if providers is None else providers, provider_options)
-        model, folder = _read(path_or_bytes)
-        _set_sizes(model.graph, self._options.dimensions)
+        file, model, folder = _read(path_or_bytes)
+        if _set_sizes(model.graph, self._options.dimensions):
+            file = None
         self._meta = ModelMetadata.of(model)
         initialised = {i.name for i in model.graph.initializer}
         args = [NodeArg.of(i) for i in model.graph.input]
@@ -95,7 +96,7 @@ class InferenceSession:
         self._outputs = [NodeArg.of(o) for o in with_shapes(model)]
         self._accepted: set[Signature] = set()
         try:
-            self._engine = self.engine(model, "cpu", self._options.intra_op_num_threads or None, folder)
+            self._engine = self.engine(file, model, folder, self._options.intra_op_num_threads or None)
         except TatamiError as error:
             raise at_load(error) from error
 
@@ -227,13 +228,15 @@ def _signature(feed: Mapping[str, Any]) -> Signature | None:
     return tuple(found)
 
 
-def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[onnx.ModelProto, Path | None]:
-    """The model, and the folder its external data lies in."""
+def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[Path | bytes | None, onnx.ModelProto, Path | None]:
+    """The file's path or bytes, the model in it, and the folder its external data lies in."""
     model = onnx.ModelProto()
+    file: Path | bytes | None
     if isinstance(path_or_bytes, bytes | bytearray | memoryview):
-        what, data, folder = "model", bytes(path_or_bytes), None
+        file = data = bytes(path_or_bytes)
+        what, folder = "model", None
     elif isinstance(path_or_bytes, str | os.PathLike):
-        path = Path(path_or_bytes)
+        file = path = Path(path_or_bytes)
         what, folder = str(path), path.parent
         try:
             data = path.read_bytes()
@@ -250,16 +253,15 @@ def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[onnx.ModelProt
     except Exception:  # the parser's own error types are private
         said = diagnostic("ParseError", what[:200], "not an ONNX model", "export the model again")
         raise InvalidProtobuf("Failed to load model because protobuf parsing failed.", said) from None
-    return model, folder
+    return file, model, folder
 
 
-def _set_sizes(graph: onnx.GraphProto, dimensions: Mapping[str, int]) -> None:
-    """Numbers for axes of these names."""
-    if dimensions:
-        for port in graph.input:
-            for dim in port.type.tensor_type.shape.dim:
-                if dim.dim_param in dimensions:
-                    dim.dim_value = dimensions[dim.dim_param]
+def _set_sizes(graph: onnx.GraphProto, dimensions: Mapping[str, int]) -> bool:
+    """Numbers for axes of these names; True if there are such."""
+    found = [d for port in graph.input for d in port.type.tensor_type.shape.dim if d.dim_param in dimensions]
+    for dim in found:
+        dim.dim_value = dimensions[dim.dim_param]
+    return bool(found)
 
 
 def with_shapes(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

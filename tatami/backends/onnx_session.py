@@ -26,7 +26,6 @@ from tatami.backends.onnx_session_errors import (
     at_run,
     invalid_argument,
     missing_inputs,
-    not_implemented,
 )
 from tatami.backends.onnx_session_options import RunOptions, SessionOptions, note
 from tatami.backends.onnx_session_values import ModelMetadata, NodeArg, OrtValue, given, taken
@@ -94,7 +93,11 @@ class InferenceSession:
         self._inputs = [a for a in args if a.name not in initialised]
         self._overridable = [a for a in args if a.name in initialised]
         self._outputs = [NodeArg.of(o) for o in with_shapes(model)]
-        self._accepted: set[Signature] = set()
+        self._accepted: dict[Signature, Any] = {}
+        """By the names, dtypes and shapes of a feed that needs nothing done to it: what runs it."""
+        self._source = path_or_bytes if self._overridable else None
+        self._others: dict[frozenset[str], Any] = {}
+        """Programs that take other values of some initialisers, by these."""
         try:
             self._engine = self.engine(file, model, folder, self._options.intra_op_num_threads or None)
         except TatamiError as error:
@@ -112,14 +115,16 @@ class InferenceSession:
         wanted = self._wanted(output_names)
         signature = _signature(input_feed)
         feed: Mapping[str, Any] = input_feed
-        if signature is None or signature not in self._accepted:
+        engine = None if signature is None else self._accepted.get(signature)
+        if engine is None:
             feed = self._feed(input_feed)
+            engine = self._engine_with({a.name for a in self._overridable if a.name in feed})
             if signature is not None and all(feed[n] is a for n, a in input_feed.items()):
                 if len(self._accepted) >= MAX_ACCEPTED:
                     self._accepted.clear()
-                self._accepted.add(signature)
+                self._accepted[signature] = engine
         try:
-            results = self._engine.run(feed)
+            results = engine.run(feed)
         except TatamiError as error:
             raise at_run(error) from error
         return [given(results[k]) for k in wanted]
@@ -194,6 +199,24 @@ class InferenceSession:
         """What was compiled for which inputs, and what fused in each."""
         return str(self._engine.explain())
 
+    def _engine_with(self, overridden: set[str]) -> Any:
+        """What runs the model with other values of some initialisers, which its program takes as inputs."""
+        if not overridden:
+            return self._engine
+        key = frozenset(overridden)
+        if key not in self._others:
+            assert self._source is not None
+            _, model, folder = _read(self._source)
+            _set_sizes(model.graph, self._options.dimensions)
+            kept = [i for i in model.graph.initializer if i.name not in key]
+            del model.graph.initializer[:]
+            model.graph.initializer.extend(kept)
+            try:
+                self._others[key] = self.engine(None, model, folder, self._options.intra_op_num_threads or None)
+            except TatamiError as error:
+                raise at_load(error) from error
+        return self._others[key]
+
     def _wanted(self, output_names: Sequence[str] | None) -> list[int]:
         if isinstance(output_names, str):
             raise TypeError("output_names is a list of names, or None for all outputs")
@@ -213,8 +236,6 @@ class InferenceSession:
         for name in input_feed:
             if name not in known:
                 raise invalid_argument(f"Invalid input name: {name}", str(name), f"the inputs are {', '.join(known)}")
-            if name not in self._engine.names:
-                raise not_implemented("another value of an initialiser", name, "change the model, or leave it to its own value")
         return {i.name: taken(input_feed.get(i.name), i) for i in known.values() if i.name in input_feed or i.is_optional}
 
 

@@ -307,3 +307,11 @@ def test_the_session_computes_without_onnx_runtime() -> None:
     """Shipped code never loads ONNX Runtime."""
     code = "import sys, tatami.onnx as t; t.InferenceSession; t.SessionOptions; assert 'onnxruntime' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_session_does_not_keep_the_model_in_memory() -> None:
+    """What it says of the inputs is a copy: a part of a message would keep the weights beside the program's."""
+    model = onnx.ModelProto.FromString(affine())
+    arg = tatami_onnx.NodeArg.of(model.graph.input[0])
+    model.graph.input[0].type.tensor_type.elem_type = INT64
+    assert arg.proto.tensor_type.elem_type == FLOAT

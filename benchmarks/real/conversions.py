@@ -53,7 +53,7 @@ class Transformer(nn.Module):  # type: ignore[misc]
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         x = self.words(ids)
         batch, count, _ = x.shape
-        hidden = (1.0 - mask[:, None, None, :].float()) * -10000.0
+        hidden = torch.where(mask[:, None, None, :] == 0, -10000.0, 0.0)
         for k in range(2):
             q, key, v = self.packed[k](x).view(batch, count, 3, 4, WIDTH // 4).permute(2, 0, 3, 1, 4)
             scores = torch.softmax(q @ key.transpose(-1, -2) / (WIDTH // 4) ** 0.5 + hidden, -1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.real.errors import distance
-from benchmarks.real.process import Answer, Ours, Programs, Request, load_feed, moved_session, session
+from benchmarks.real.process import Answer, Ours, Programs, Request, load_feed, moved_sessions, session
 from benchmarks.real.record import Size
 
 STEPS = 20
@@ -24,8 +24,8 @@ class Speaker:
         self.seconds = 0.0
         self.results: Sequence[Any] = ()
 
-    def step(self, ids: np.ndarray) -> np.ndarray:
-        """Logits of these tokens after what came before."""
+    def step(self, ids: np.ndarray) -> None:
+        """The results of these tokens after what came before, and the seconds they took."""
         before = next(iter(self._past.values())).shape[2]
         batch, count = ids.shape
         positions = np.broadcast_to(np.arange(before, before + count), ids.shape)
@@ -35,7 +35,6 @@ class Speaker:
         self.results = self._run(feed)
         self.seconds = time.perf_counter() - begun
         self._past = dict(zip(self._past, self.results[1:], strict=True))
-        return np.asarray(self.results[0])
 
 
 def decode(request: Request) -> Answer:
@@ -64,19 +63,19 @@ def decode(request: Request) -> Answer:
 def _spoken(request: Request, ours: Ours, first: Mapping[str, Any], programs: Programs, answer: Answer) -> list[Size]:
     """One Size for each step; seconds are the least of all rounds."""
     plain, optimised = session(request.path, optimised=False), session(request.path)
-    moved = moved_session(request.path)
+    moved = moved_sessions(request.path)
     rows: list[Size] = []
     for turn in range(request.rounds):
-        runs: list[Run] = [ours, *(_runner(s) for s in (optimised, plain, moved))]
-        ours_, best, reference, other = (Speaker(run, first) for run in runs)
+        runs: list[Run] = [ours, *(_runner(s) for s in (optimised, plain, *moved))]
+        ours_, best, reference, *others = (Speaker(run, first) for run in runs)
         ids = first["input_ids"]
         for step in range(1 + STEPS):
-            for speaker in (ours_, best, reference, other):
-                logits = speaker.step(ids)
+            for speaker in (ours_, best, reference, *others):
+                speaker.step(ids)
             made = programs.count()
             if turn == 0:
                 answer.compilations += made if step > 1 else 0
-                own = max(distance(best.results, reference.results), distance(other.results, reference.results))
+                own = max(distance(other.results, reference.results) for other in (best, *others))
                 error = distance(list(ours_.results), reference.results)
                 sizes = {"past": 0, "tokens": ids.shape[1]} if step == 0 else {"step": step}
                 rows.append(Size(sizes, error, own, ours_.seconds, ours_.seconds, best.seconds))

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
-from tatami.backends.onnx_api import Prepared
 from tatami.backends.onnx_binding import IOBinding
+from tatami.backends.onnx_engine import Engine
 from tatami.backends.onnx_session_errors import (
     InvalidProtobuf,
     NoSuchFile,
@@ -68,8 +68,8 @@ class InferenceSession:
     Raises NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented or Fail, all of them TatamiErrors. A model whose program
     depends on what a run gives it is compiled at its first run."""
 
-    engine: Any = Prepared
-    """What is made of (model, target, threads, folder); `run(feed)` gives the outputs in order, `names` are its inputs."""
+    engine: Any = Engine
+    """What is made of (file, model, folder, threads); `run(feed)` gives the outputs in order, `names` are its inputs."""
 
     def __init__(
         self,
@@ -84,17 +84,22 @@ class InferenceSession:
         self._options = sess_options or SessionOptions()
         self._options.say_what_has_no_effect()
         self.set_providers(get_available_providers() if providers is None else providers, provider_options)
-        model, folder = _read(path_or_bytes)
-        _set_sizes(model.graph, self._options.dimensions)
+        file, model, folder = _read(path_or_bytes)
+        if _set_sizes(model.graph, self._options.dimensions):
+            file = None
         self._meta = ModelMetadata.of(model)
         initialised = {i.name for i in model.graph.initializer}
         args = [NodeArg.of(i) for i in model.graph.input]
         self._inputs = [a for a in args if a.name not in initialised]
         self._overridable = [a for a in args if a.name in initialised] if model.ir_version >= 4 else []
         self._outputs = [NodeArg.of(o) for o in with_shapes(model)]
-        self._accepted: set[Signature] = set()
+        self._accepted: dict[Signature, Any] = {}
+        """By the names, dtypes and shapes of a feed that needs nothing done to it: what runs it."""
+        self._source = path_or_bytes if self._overridable else None
+        self._others: dict[frozenset[str], Any] = {}
+        """Programs that take other values of some initialisers, by these."""
         try:
-            self._engine = self.engine(model, "cpu", self._options.intra_op_num_threads or None, folder)
+            self._engine = self.engine(file, model, folder, self._options.intra_op_num_threads or None)
         except TatamiError as error:
             raise at_load(error) from error
 
@@ -110,14 +115,16 @@ class InferenceSession:
         wanted = self._wanted(output_names)
         signature = _signature(input_feed)
         feed: Mapping[str, Any] = input_feed
-        if signature is None or signature not in self._accepted:
+        engine = None if signature is None else self._accepted.get(signature)
+        if engine is None:
             feed = self._feed(input_feed)
+            engine = self._engine_with({a.name for a in self._overridable if a.name in feed})
             if signature is not None and all(feed[n] is a for n, a in input_feed.items()):
                 if len(self._accepted) >= MAX_ACCEPTED:
                     self._accepted.clear()
-                self._accepted.add(signature)
+                self._accepted[signature] = engine
         try:
-            results = self._engine.run(feed)
+            results = engine.run(feed)
         except TatamiError as error:
             raise at_run(error) from error
         return [given(results[k]) for k in wanted]
@@ -192,6 +199,24 @@ class InferenceSession:
         """What was compiled for which inputs, and what fused in each."""
         return str(self._engine.explain())
 
+    def _engine_with(self, overridden: set[str]) -> Any:
+        """What runs the model with other values of some initialisers, which its program takes as inputs."""
+        if not overridden:
+            return self._engine
+        key = frozenset(overridden)
+        if key not in self._others:
+            assert self._source is not None
+            _, model, folder = _read(self._source)
+            _set_sizes(model.graph, self._options.dimensions)
+            kept = [i for i in model.graph.initializer if i.name not in key]
+            del model.graph.initializer[:]
+            model.graph.initializer.extend(kept)
+            try:
+                self._others[key] = self.engine(None, model, folder, self._options.intra_op_num_threads or None)
+            except TatamiError as error:
+                raise at_load(error) from error
+        return self._others[key]
+
     def _wanted(self, output_names: Sequence[str] | None) -> list[int]:
         if isinstance(output_names, str):
             raise TypeError("output_names is a list of names, or None for all outputs")
@@ -224,13 +249,15 @@ def _signature(feed: Mapping[str, Any]) -> Signature | None:
     return tuple(found)
 
 
-def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[onnx.ModelProto, Path | None]:
-    """The model, and the folder its external data lies in."""
+def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[Path | bytes | None, onnx.ModelProto, Path | None]:
+    """The file's path or bytes, the model in it, and the folder its external data lies in."""
     model = onnx.ModelProto()
+    file: Path | bytes | None
     if isinstance(path_or_bytes, bytes | bytearray | memoryview):
-        what, data, folder = "model", bytes(path_or_bytes), None
+        file = data = bytes(path_or_bytes)
+        what, folder = "model", None
     elif isinstance(path_or_bytes, str | os.PathLike):
-        path = Path(path_or_bytes)
+        file = path = Path(path_or_bytes)
         what, folder = str(path), path.parent
         try:
             data = path.read_bytes()
@@ -247,16 +274,15 @@ def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[onnx.ModelProt
     except Exception:  # the parser's own error types are private
         said = diagnostic("ParseError", what[:200], "not an ONNX model", "export the model again")
         raise InvalidProtobuf("Failed to load model because protobuf parsing failed.", said) from None
-    return model, folder
+    return file, model, folder
 
 
-def _set_sizes(graph: onnx.GraphProto, dimensions: Mapping[str, int]) -> None:
-    """Numbers for axes of these names."""
-    if dimensions:
-        for port in graph.input:
-            for dim in port.type.tensor_type.shape.dim:
-                if dim.dim_param in dimensions:
-                    dim.dim_value = dimensions[dim.dim_param]
+def _set_sizes(graph: onnx.GraphProto, dimensions: Mapping[str, int]) -> bool:
+    """Numbers for axes of these names; True if there are such."""
+    found = [d for port in graph.input for d in port.type.tensor_type.shape.dim if d.dim_param in dimensions]
+    for dim in found:
+        dim.dim_value = dimensions[dim.dim_param]
+    return bool(found)
 
 
 def with_shapes(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

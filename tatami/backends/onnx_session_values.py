@@ -61,7 +61,9 @@ class NodeArg:
 
     @classmethod
     def of(cls, port: onnx.ValueInfoProto) -> NodeArg:
-        return cls(port.name, described(port.type), shape_of(port.type), port.type)
+        kind = onnx.TypeProto()
+        kind.CopyFrom(port.type)  # a part of a message keeps the whole of it in memory, weights among it
+        return cls(port.name, described(port.type), shape_of(port.type), kind)
 
     @property
     def is_optional(self) -> bool:

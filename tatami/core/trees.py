@@ -12,9 +12,12 @@ added to the outputs from `targets[row]` on. Trees lie one after another; `roots
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING
 
 from tatami.core.dtype import DType
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ROWS = 256
 """Rows of x that one call of the kernel takes (c/runtime_text/trees.c): enough to use a block of trees again and again."""
@@ -32,6 +35,8 @@ def node_table(
     Where NaN has to go the way of "yes", the node asks whether the negative is at most that of the number after the split
     (`x > split`), with its branches exchanged.
     """
+    import numpy as np  # the table of operations, which names this file, is read without it
+
     after = np.nextafter(splits, splits.dtype.type(np.inf))
     negated = np.where(np.isnan(splits), np.inf, np.where(splits == np.inf, np.nan, -after)).astype(splits.dtype)
     splits = np.where(is_nan_yes, negated, splits)
@@ -51,6 +56,8 @@ def walk_trees(
 ) -> np.ndarray:
     """[rows, outputs]: sum, least or largest of what the leaves of each row give. An output that no leaf gives anything is
     0, inf or -inf. The nodes' columns say how wide the splits are, whatever the dtype of x here."""
+    import numpy as np
+
     words = 1 if nodes.shape[1] == 4 else 2
     splits = np.ascontiguousarray(nodes[:, :words]).view(np.float32 if words == 1 else np.float64).reshape(-1)
     word, no, yes = (nodes[:, words + i].astype(np.int64) for i in range(3))

@@ -41,7 +41,9 @@ TABLE: dict[str, Row] = {
     "OneHotEncoder": Row(
         encoding.one_hot_encoder, "1", "a comparison", "an unknown category is zeros, also where `zeros` is 0"
     ),
-    "SVMClassifier": Row(svm.classifier, "1", "kernels and a product; probabilities by a loop", "not PROBIT of the scores of one pair"),
+    "SVMClassifier": Row(
+        svm.classifier, "1", "kernels and a product; probabilities by a loop", "not PROBIT of the scores of one pair"
+    ),
     "SVMRegressor": Row(svm.regressor, "1", "kernels and a product"),
     "Scaler": Row(scaling.scaler, "1", "arithmetic"),
     "TreeEnsemble": Row(trees.ensemble, "5", "one kernel of all trees"),

@@ -43,10 +43,9 @@ from tatami.loop.grain import GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.parts_of_k import PartsOfK
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, FAR, CpuContraction
-from tatami.region.contraction import by_images
 from tatami.region.ir import Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
-from tatami.region.matrix import Matrix, result_matrix, side_matrix
+from tatami.region.matrix import Matrix, by_images, result_matrix, side_matrix
 from tatami.region.narrow import Groups, groups_of, in_groups, joined, lying_groups, operand_dtypes
 from tatami.region.walk import Types, lets_by_name
 

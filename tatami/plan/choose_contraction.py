@@ -17,10 +17,9 @@ from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, Cp
 from tatami.plan.packed_operands import is_packable, packs_rows
 from tatami.plan.passes import main_order
 from tatami.poly_core.ir import Contraction, RegionFacts
-from tatami.region.contraction import by_images
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
-from tatami.region.matrix import side_matrix
+from tatami.region.matrix import by_images, side_matrix
 from tatami.region.narrow import groups_of, operand_dtypes
 from tatami.region.walk import all_axes, lets_by_name, reads
 

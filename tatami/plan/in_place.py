@@ -12,10 +12,9 @@ from typing import Literal
 
 from tatami.core.target import CACHE_LINE, Target
 from tatami.plan.ir import FAR
-from tatami.region.contraction import by_images
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions
-from tatami.region.matrix import Matrix, side_matrix
+from tatami.region.matrix import Matrix, by_images, side_matrix
 from tatami.region.narrow import Groups
 
 WIDE, NARROW = 256, 64

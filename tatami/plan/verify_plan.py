@@ -37,11 +37,10 @@ from tatami.plan.ir import (
 )
 from tatami.plan.pair_limits import pair_limits, pair_rules
 from tatami.plan.schedule_rules import invalid_plan, schedule_rules
-from tatami.region.contraction import by_images
 from tatami.region.gemm_view import GemmView, gemm_view
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions, epilogue_of, operand_tensor
-from tatami.region.matrix import side_matrix
+from tatami.region.matrix import by_images, side_matrix
 from tatami.region.narrow import groups_of, operand_dtypes, packed_read
 from tatami.region.online import find_online
 from tatami.region.pair_view import pair_view

@@ -24,12 +24,6 @@ class ContractionShape(msgspec.Struct, frozen=True):
     rhs: RegionExpr
 
 
-def by_images(shape: ContractionShape, images: tuple[str, ...]) -> ContractionShape:
-    """The contraction whose axes `images` of one side are taken one at a time, as those of the batch."""
-    m, n = (tuple(a for a in group if a not in images) for group in (shape.m, shape.n))
-    return msgspec.structs.replace(shape, batch=(*shape.batch, *images), m=m, n=n)
-
-
 def find_contractions(region: Region) -> tuple[ContractionShape, ...]:
     """Every let that is a sum of a product whose operands each lack an axis of the other, or that a dot product is.
 

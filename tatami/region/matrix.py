@@ -19,6 +19,12 @@ from tatami.region.narrow import Groups, lying_read
 from tatami.region.walk import Types, all_axes, lets_by_name
 
 
+def by_images(shape: ContractionShape, images: tuple[str, ...]) -> ContractionShape:
+    """The contraction whose axes `images` of one side are taken one at a time, as those of the batch."""
+    m, n = (tuple(a for a in group if a not in images) for group in (shape.m, shape.n))
+    return msgspec.structs.replace(shape, batch=(*shape.batch, *images), m=m, n=n)
+
+
 class Matrix(msgspec.Struct, frozen=True):
     """Element (i, j) of a block of `tensor` is at ``first + i * pitch + j``; i and j are linear over groups of axes. `first`
     is an address over the other axes."""

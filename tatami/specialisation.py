@@ -138,6 +138,8 @@ class ShapeSet:
     _policies: dict[Key, Policy] = field(default_factory=dict)
     """By the shapes of all inputs: the policy that answered where the usual one did not."""
     _overriding: dict[frozenset[str], ShapeSet] = field(default_factory=dict)
+    _extended: dict[Policy, Policy] = field(default_factory=dict)
+    """Policies under which the import asked for the values of more inputs, with these among the decisive."""
     _refused: dict[Policy, TatamiError] = field(default_factory=dict)
     """Policies under which the model cannot be imported, whatever a call brings."""
 
@@ -223,6 +225,7 @@ class ShapeSet:
         asks for their values."""
         with self._lock:
             while True:
+                policy = self._extended.get(policy, policy)
                 fixed = {n: given[n] for n in policy.decisive}
                 shapes = {n: np.shape(v) for n, v in given.items() if n not in fixed} if policy.by_shape else {}
                 key = (*((n, *_content(v)) for n, v in fixed.items()), *shapes.items(), policy.reads_sizes)
@@ -235,8 +238,9 @@ class ShapeSet:
                     more = self.source.decisive(error) - set(fixed)
                     if not more or not more <= set(given):
                         raise
-                    policy = Policy((*policy.decisive, *sorted(more)), policy.by_shape, policy.reads_sizes)
-                    self.usual = policy if not policy.by_shape else self.usual
+                    extended = Policy((*policy.decisive, *sorted(more)), policy.by_shape, policy.reads_sizes)
+                    self._extended[policy] = extended
+                    self.usual = extended if not policy.by_shape else self.usual
                     continue
                 while len(self.programs) >= max(self.most, 1):
                     self.programs.popitem(last=False)

@@ -169,3 +169,26 @@ def test_a_model_that_is_wrong_for_every_size_is_refused_at_once() -> None:
     with pytest.raises(TatamiError) as error:
         tt.compile(made)
     assert error.value.diagnostics[0].at == "narrow"
+
+
+def test_a_program_for_sizes_and_values_is_found_again_without_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which branch runs follows from an input, and only one of them fits the sizes."""
+    branches = {
+        "then_branch": helper.make_graph([node("Reshape", ["x", "wide"], ["s"])], "t", [], [_open("s")]),
+        "else_branch": helper.make_graph([node("MatMul", ["x", "w"], ["s"])], "e", [], [_open("s")]),
+    }
+    nodes = [node("Equal", ["rate", "usual"], ["is_usual"]), node("If", ["is_usual"], ["y"], **branches)]
+    made = model(
+        nodes, [("x", FLOAT, [2, "T"]), ("rate", INT64, [])], [("y", FLOAT, RANK_2)],
+        [*ints(usual=16, wide=[-1, 3]), *weights(w=(5, 1))],
+    )  # fmt: skip
+    function: Any = tt.compile(made, threads=1)
+    given = x(2, 6)
+    feed = {"x": given, "rate": np.array(16)}
+    assert np.array_equal(function(feed)["y"], given.reshape(-1, 3))
+    shape_set = function.shape_set
+    count = shape_set.made
+    monkeypatch.setattr(type(shape_set.source), "imported", lambda *a, **k: pytest.fail("imported again"))
+    for _ in range(3):
+        assert np.array_equal(function(feed)["y"], given.reshape(-1, 3))
+    assert shape_set.made == count

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import gcd
 
+from tatami.core.bounds import is_at_most
 from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv, maximum, minimum, product, sole_extreme
 from tatami.core.signature import Equation
 
@@ -53,6 +54,11 @@ class Assumed:
                 done = again
             self._known[e] = done
         return self._known[e]
+
+    def is_at_most(self, a: Expr, b: Expr) -> bool:
+        """True if the equations say ``a <= b``: the two are one size, or one is an extreme of the other."""
+        below, box = self.ordered(b, {"a": a})
+        return self.rewrite(a) == self.rewrite(b) or is_at_most(box["a"], below)
 
     def ordered(self, size: Expr, extents: Mapping[str, Expr]) -> tuple[Expr, dict[str, Expr]]:
         """A size to stay below and the sizes of axes, each written as the extreme that it equals."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tatami.core.assumed import NOTHING, Assumed
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, var
 from tatami.core.module import Module
@@ -77,10 +78,12 @@ class _Builder:
         self.current: tuple[str, ...] = ()
         self.equations: dict[tuple[Expr, Expr], Equation] = {}
         self.assumed: frozenset[tuple[Expr, Expr]] = frozenset()
+        self.rewrites = NOTHING
 
     def program(self, program: Program) -> tuple[Program, dict[str, tuple[str, ...]]]:
         live = live_ids(program)
         self.assumed = frozenset((e.lhs, e.rhs) for e in program.signature.assumptions)
+        self.rewrites = Assumed(program.signature.assumptions)
         widened = _widened_products(program, live)
         new: dict[str, str] = {}
         for node in program.nodes:
@@ -110,10 +113,11 @@ class _Builder:
             x = self.nodes[src[0]]
             equation = reshape_equation(Type(x.dtype, x.shape), node.shape)
             if equation is not None:
-                if are_assumed_equal(x.shape, node.shape, self.assumed):
+                if not are_assumed_equal(x.shape, node.shape, self.assumed):
+                    self.equations.setdefault(equation, Equation(*equation, node.id))
+                elif all(a == b or self.rewrites.is_at_most(b, a) for a, b in zip(x.shape, node.shape, strict=True)):
                     identity = tuple(var(f"i{k}") for k in range(len(node.shape)))
                     return self.make(ViewOp(node.shape, identity), src, dtype, node.shape)
-                self.equations.setdefault(equation, Equation(*equation, node.id))
                 return self.reshape_by_assumption(src[0], dtype, node.shape)
         return self.make(op, src, dtype, node.shape, node.tag)
 

@@ -53,12 +53,12 @@ class Compilation:
 
     @property
     def warnings(self) -> list[Diagnostic]:
-        """What the importer and the verifiers warned of so far, and decisions that met nothing."""
+        """Warnings of the importer and the verifiers so far, and decisions that met nothing."""
         found = [*self.observer.of_model, *self.program_warnings()]
         return [d for k, d in enumerate(found) if d not in found[:k]]
 
     def program_warnings(self) -> list[Diagnostic]:
-        """Those that are of the program, whichever model it was made of."""
+        """Warnings about the program, whichever model file it was made of."""
         stored = self.program.warnings if self.program is not None else ()
         found = [*stored, *self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
         return [d for k, d in enumerate(found) if d not in found[:k]]

@@ -34,7 +34,7 @@ OF_ONNX = "tatami.onnx.load:load_file"
 """The importer of the bytes of an .onnx file, whose modules are found again by their content (`imported`)."""
 OF_PROTO = "tatami.onnx.load:load_model"
 CHECKERS: dict[str, str] = {".onnx": "tatami.onnx.check:check_file"}
-"""What else `tatami check` asks of a file, by suffix: (file, path) -> faults, repairs that an import makes."""
+"""Further checks of `tatami check`, by suffix: (file, path) -> faults, repairs that an import makes."""
 BY_TYPE: dict[str, str] = {
     "onnx.onnx_ml_pb2.ModelProto": OF_PROTO,
     "onnx.onnx_pb2.ModelProto": OF_PROTO,
@@ -146,7 +146,7 @@ def _open_file(path: Path, example_inputs: Any, trust: bool) -> Given:
 
 
 def check_format(path: Path) -> tuple[list[Diagnostic], tuple[Any, ...]]:
-    """What the checker of the file's format finds, and what an import would repair; nothing where there is none."""
+    """Findings of the checker of the file's format, and the repairs of an import; none where there is no checker."""
     name = CHECKERS.get(path.suffix.lower())
     if name is None or not path.is_file():
         return [], ()

@@ -47,7 +47,7 @@ class Observer:
         self.seconds: dict[str, float] = {}
         self.warnings: list[Diagnostic] = []
         self.of_model: list[Diagnostic] = []
-        """What the importer said of the model's file."""
+        """Warnings of the importer about the model's file."""
         self.check = check
         self.from_document = from_document
         self.progress: Progress | None = None

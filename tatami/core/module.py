@@ -24,7 +24,7 @@ class Module(Generic[P]):
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     origins: Mapping[str, Origins] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
-    """What the importer has to say of the model it was made of."""
+    """Warnings of the importer about the model it was made of."""
     overridable: tuple[str, ...] = ()
     """Constants of the model in whose place a caller may pass an array."""
 

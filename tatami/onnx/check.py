@@ -1,4 +1,4 @@
-"""What `tatami check` says of an ONNX file: every finding of `onnx.checker` with its shape inference, and what an import
+"""The report of `tatami check` on an ONNX file: every finding of `onnx.checker` with its shape inference, and what an import
 would repair. Import itself asks neither: it takes what can be run."""
 
 from __future__ import annotations

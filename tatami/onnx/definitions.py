@@ -1,4 +1,4 @@
-"""What defines each value of a graph: its inputs, its tensors (initialisers, dense and sparse, and Constant nodes) and its
+"""The definition of each value of a graph: its inputs, its tensors (initialisers, dense and sparse, and Constant nodes) and its
 other nodes; each name once. A name that inner graphs use again is another value there."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_constant(node: onnx.NodeProto) -> bool:
 
 
 def tensor_of(node: onnx.NodeProto) -> Stored | None:
-    """What a Constant node holds, where that is a tensor."""
+    """The tensor of a Constant node; None where it holds something else."""
     if not is_constant(node) or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     a = node.attribute[0]

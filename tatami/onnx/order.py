@@ -25,7 +25,7 @@ def graphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def words_of(node: onnx.NodeProto, position: int) -> str:
-    """What diagnostics call a node."""
+    """The name of a node in diagnostics."""
     return node.name or f"{node.op_type}_{position}"
 
 

@@ -1,4 +1,4 @@
-"""What has to hold of a node's operands and attributes together, where it can be told while importing: lists of one number
+"""Rules for a node's operands and attributes together, as far as an import can tell: lists of one number
 per axis, sizes that are not negative, operands of a certain rank. Handlers rely on it."""
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     operands, attributes                as the operator's version says (repair_node)
     no opset, a newer one than known    that of the IR version; the newest known
 
-Shapes and types of inner values and of results are not needed: the importer finds them. What cannot be run is refused:
+Shapes and types of inner values and of results are not needed: the importer finds them. A model that cannot be run is refused:
 values that are read and never made, made twice, or wait for each other. The model given is never changed, and only what
 changes is copied: it may be larger than one message holds.
 """
@@ -231,7 +231,7 @@ class _Repairs:
 
 
 def _called(name: str, overload: str) -> str:
-    """What a function is called here: overloads of one name (IR version 10) are functions of their own."""
+    """The name of a function in the import: overloads of one name (IR version 10) are functions of their own."""
     return f"{name}:{overload}" if overload else name
 
 

@@ -14,7 +14,7 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.onnx.external import external_array
 
 _READ_ERRORS = (ValueError, TypeError, KeyError, OverflowError, MemoryError, IndexError, RuntimeError, AttributeError)
-"""What the readers of `onnx` and numpy raise for a tensor that does not hold together."""
+"""Errors that the readers of `onnx` and numpy raise for a tensor that does not hold together."""
 MAX_SPARSE_BYTES = 1 << 34
 """Bytes of a sparse tensor written out: a few bytes in a file may declare any size."""
 

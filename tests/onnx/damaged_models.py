@@ -13,7 +13,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from tests.onnx.hostile_corpus import small
-from tests.onnx.operator_versions import RECIPES, model_of, versions
+from tests.onnx.operator_versions import RECIPES, versions
+from tests.onnx.version_case import model_of
 
 NUMBERS = (-(2**63), -(2**31) - 1, -7, -2, -1, 0, 1, 2, 3, 5, 17, 2**31, 2**40, 2**62, 2**63 - 1)
 FLOATS = (float("nan"), float("inf"), float("-inf"), 0.0, -1.0, 0.5, 1e-40, 3e38)
@@ -151,7 +152,7 @@ _FAULTS: tuple[Callable[[onnx.ModelProto, random.Random], None], ...] = (
 
 
 def judge(data: bytes) -> str:
-    """What comes of it: "module", "refused KIND" or the Python error."""
+    """The outcome: "module", "refused KIND" or the Python error."""
     from tatami.core.data_files import ModelFile
     from tatami.core.diagnostic import TatamiError
     from tatami.onnx.load import load_file

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 import tatami as tt
-from tests.onnx.operator_versions import Case, fixed, model_of
+from tests.onnx.version_case import Case, fixed, model_of
 
 X = np.random.default_rng(3).standard_normal((2, 3, 6, 7)).astype(np.float32)
 CASES: list[tuple[str, dict[str, Any]]] = [

@@ -11,7 +11,9 @@ import onnxruntime
 import pytest
 
 import tatami as tt
-from tests.onnx.operator_versions import ELSEWHERE, RECIPES, Array, Case, control, model_of, versions
+from tests.onnx.operator_versions import ELSEWHERE, RECIPES, versions
+from tests.onnx.version_case import Array, Case, model_of
+from tests.onnx.version_control import control
 
 NO_MEANING = ("consumed_inputs", "output_sequence")
 """Attributes of old versions that ONNX Runtime's kernels no longer take, and that change no result."""

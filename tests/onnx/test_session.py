@@ -206,6 +206,8 @@ def test_before_ir_version_4_no_initialiser_takes_another_value() -> None:
     assert ours.get_overridable_initializers() == theirs.get_overridable_initializers() == []
     with pytest.raises(tatami_onnx.InvalidArgument):
         ours.run(["y"], {"x": X, "w": np.array([5, 6, 7], np.float32)})
+
+
 def test_an_initialiser_that_is_an_input_may_have_another_value() -> None:
     ours, theirs = both(affine())
     x = np.ones((2, 3), np.float32)

@@ -211,7 +211,10 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (
     _text("Gemm", "*special values int*", "alpha and beta of 1 leave integers as they are; the oracles go through floats"),
 )
 """The first entry that has a case counts."""
-FAILING: tuple[Known, ...] = (Known("ImageDecoder", "*", "no import: decode images before the model"),)
+FAILING: tuple[Known, ...] = (
+    Known("ImageDecoder", "*", "no import: decode images before the model"),
+    Known("Pow", "row 0 special values bfloat16", "a denormal exponent of bfloat16 is taken for 0"),
+)
 
 K = TypeVar("K", bound=Known)
 

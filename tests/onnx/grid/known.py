@@ -162,6 +162,7 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (
         "*tf_crop_and_resize*",
         "length_resized is the result's size; the reference evaluator takes scale * length_original",
     ),
+    _text("Cast", "row 15 special values float8e5m2", "a cast to the dtype that a tensor has changes nothing"),
     _reference("Resize", "*half_pixel_symmetric nearest*", "a position that is whole but for rounding"),
     _text(
         "Resize",

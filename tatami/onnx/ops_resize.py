@@ -47,7 +47,7 @@ def _resized(m: Importer, n: OnnxNode) -> list[Value]:
     axes = [a % rank for a in n.attr("axes", list(range(rank)))]
     coordinates = choice(m, n, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel", _COORDINATES)
     given = _scales(m, n, 1 if old else 2, axes)
-    sizes = None if given is not None else integers(m, n, 3, "sizes")
+    sizes = None if given is not None else _sizes(m, n)
     policy = choice(m, n, "keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     out, scales = list(shape), [1.0] * rank
     if given is not None:
@@ -93,6 +93,17 @@ def _plain(m: Importer, x: str, attrs: dict[str, Any], old: bool) -> str:
         return x
     scales = tuple(1.0 if down else s for s, down in zip(attrs["scales"], shrinks, strict=True))
     return m.one("resize", [x], {**attrs, "scales": scales})
+
+
+def _sizes(m: Importer, n: OnnxNode) -> tuple[Expr, ...] | None:
+    """The sizes to resize to. Data may decide them where the frontend resizes to symbols; elsewhere numbers are needed,
+    which a program for the values of the call has."""
+    plain = n.attr("keep_aspect_ratio_policy", "stretch") == "stretch" and not n.attr("antialias", 0)
+    plain = plain and not n.attr("exclude_outside", 0)
+    plain = plain and n.attr("coordinate_transformation_mode", "half_pixel") in _FRONTEND
+    if not plain and n.has(3) and m.sizes(m.value(n.inputs[3])) is None:
+        raise data_dependent(m, n, "sizes", 3)
+    return integers(m, n, 3, "sizes")
 
 
 def _of_sizes(

@@ -16,8 +16,8 @@ from tests.onnx.grid.rows import ROWS
 from tests.onnx.grid.run import verdicts
 from tests.onnx.grid.schema import ENUMERATED, history
 
-SHARE = os.environ.get("TATAMI_GRID_SHARE", "1/90")
-"""The part that a test run takes: about 160 cases, 20 s of one core."""
+SHARE = os.environ.get("TATAMI_GRID_SHARE", "1/40")
+"""The part that a test run takes: about 350 cases, 20 s of one core."""
 FREE = {
     ("Constant", "sparse_value"): "sparse tensors have no import",
     ("Constant", "value_string"): "strings",

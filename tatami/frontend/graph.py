@@ -232,7 +232,7 @@ class Graph(Makers, Kernels):
         self, condition: Tensor, then: Graph | str, otherwise: Graph | str, *operands: Tensor, new: Sequence[str] = ()
     ) -> Any:
         """`then` or `otherwise` over the same operands. `new`: symbols for the sizes that the two give differently."""
-        names = tuple(named(n, "cond") for n in new)
+        names = _symbols(new, "cond")
         return self.op("if", condition, *operands, then=_graph_name(then), otherwise=_graph_name(otherwise), new=names)
 
     def loop(
@@ -254,7 +254,7 @@ class Graph(Makers, Kernels):
         scans = name in self.root._graphs and len(self.root._graphs[name]._updates) > 1 + len(state)
         symbol = self.fresh_size("T") if scans and size is None else None
         carried = len(state)
-        names = tuple(named(n, "loop") for n in new)
+        names = _symbols(new, "loop")
         attrs: dict[str, Any] = {"body": name, "carried": carried, "trip": size, "size": symbol, "new": names}
         return self.op("loop", count, condition, *state, *invariants, **attrs)
 
@@ -497,6 +497,13 @@ _OWN_DTYPES = frozenset(
     }
 )
 """Operations whose operands need not share a dtype: they decide nothing."""
+
+
+def _symbols(names: Sequence[str], where: str) -> tuple[str, ...]:
+    """Names of new sizes."""
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise fail("InvalidAttribute", where, f"new sizes are called {names!r}", 'give a list of names: ["S"]')
+    return tuple(named(name, where) for name in names)
 
 
 def _graph_name(graph: Graph | str) -> str:

@@ -49,6 +49,6 @@ def read_node(node: onnx.NodeProto, tensor: Callable[[Stored], np.ndarray]) -> O
             if isinstance(value, bytes):
                 value = value.decode("utf-8", "replace")
             attrs[a.name] = value if isinstance(value, str | int | float) else list(value)
-            if isinstance(attrs[a.name], list):
+            if a.type == onnx.AttributeProto.STRINGS:
                 attrs[a.name] = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in attrs[a.name]]
     return OnnxNode(node.op_type, node.domain, tuple(node.input), tuple(node.output), attrs)

@@ -74,7 +74,9 @@ def _default(n: OnnxNode, values: np.ndarray) -> Any:
 
 
 def _looked_up(m: Importer, x: Value, keys: np.ndarray, values: np.ndarray, default: Any) -> Value:
-    """values[k] where x is the last key k that is equal, else the default."""
+    """values[k] where x equals the first key k, else the default."""
+    first = sorted({(k if k == k else "NaN"): i for i, k in reversed(list(enumerate(keys.tolist())))}.values())
+    keys, values = keys[first], values[first]
     if x.is_text != is_text_array(keys):
         raise fail(
             "InvalidAttribute",
@@ -90,10 +92,10 @@ def _looked_up(m: Importer, x: Value, keys: np.ndarray, values: np.ndarray, defa
 
 
 def _place(m: Importer, x: Value, keys: np.ndarray) -> Num:
-    """1 + the place of the last key that each element equals; 0 where none does."""
+    """1 + the place of the key that each element equals; 0 where none does. No two keys are equal."""
     if x.printed:
         numbers = Num(m, m.data(x))
-        return _last(is_printed_as(numbers.unsqueeze(len(numbers.shape)), keys), len(keys))
+        return _found(is_printed_as(numbers.unsqueeze(len(numbers.shape)), keys), len(keys))
     if x.is_text:
         return _by_table(m, Num(m, words_of(m, x)[0]), m.coded(keys))
     element = Num(m, m.data(x))
@@ -104,10 +106,10 @@ def _place(m: Importer, x: Value, keys: np.ndarray) -> Num:
     if element.dtype.is_float and np.isnan(keys).any():
         is_nan = Num(m, m.add_constant(np.isnan(keys)))
         same = same.fn("or", element.fn("isnan").unsqueeze(len(element.shape)).fn("and", is_nan))
-    return _last(same, len(keys))
+    return _found(same, len(keys))
 
 
-def _last(same: Num, count: int) -> Num:
+def _found(same: Num, count: int) -> Num:
     axis = len(same.shape) - 1
     places = Num(same.m, same.m.add_constant(np.arange(1, count + 1)))
     return (same.cast(DType.i64) * places).fn("reduce_max", axes=(axis,)).fn("max", 0)

@@ -58,12 +58,14 @@ def check(m: Importer, forest: Forest) -> None:
             raise unsupported(m, f"a tree that leads to a node that is not there ({name})", "repair the node ids")
     if len(forest.features) and int(forest.features.min()) < 0:
         raise unsupported(m, "a node that asks for a feature below 0", "repair nodes_featureids")
-    level = np.unique(forest.roots)
+    level = forest.roots
     for _ in range(MAX_DEPTH):
         level = level[forest.leaf_row[level] < 0]
         if not len(level):
             return
-        level = np.unique(np.concatenate([forest.yes[level], forest.no[level]]))
+        is_next = np.zeros(count, bool)
+        is_next[forest.yes[level]] = is_next[forest.no[level]] = True
+        level = np.nonzero(is_next)[0]
     raise unsupported(m, f"a tree more than {MAX_DEPTH} deep, or one without an end", "repair the node ids")
 
 

@@ -122,7 +122,7 @@ def _integers(n: OnnxNode, name: str, dtype: Any = np.int64) -> np.ndarray:
 def _forest_1(m: Importer, n: OnnxNode, stem: str) -> Forest:
     """The nodes of the older operators: a tree's nodes by its id and theirs, leaves among them."""
     tree, node = _integers(n, "nodes_treeids"), _integers(n, "nodes_nodeids")
-    names, missing = n.attr("nodes_modes") or [], _integers(n, "nodes_missing_value_tracks_true", bool)
+    names, missing = np.asarray(n.attr("nodes_modes") or [], str), _integers(n, "nodes_missing_value_tracks_true", bool)
     features, splits = _integers(n, "nodes_featureids"), _numbers(n, "nodes_values")
     columns = {"nodes_nodeids": node, "nodes_modes": names, "nodes_featureids": features, "nodes_values": splits}
     columns |= {f"nodes_{side}nodeids": _integers(n, f"nodes_{side}nodeids") for side in ("true", "false")}
@@ -130,12 +130,13 @@ def _forest_1(m: Importer, n: OnnxNode, stem: str) -> Forest:
     if wrong or len(missing) not in (0, len(tree)):
         why = wrong or f"{len(missing)} nodes_missing_value_tracks_true"
         raise fail("InvalidAttribute", m.site, f"{why} for {len(tree)} nodes", "give one for each node")
-    unknown = sorted(set(names) - {*nodes.MODES, "LEAF"})
+    kinds, which = np.unique(names, return_inverse=True)
+    unknown = sorted({*kinds.tolist()} - {*nodes.MODES, "LEAF"})
     if unknown:
         raise fail("InvalidAttribute", m.site, f"a node of mode {unknown[0]!r}", f"give one of {', '.join(nodes.MODES)}, LEAF")
     index = _Ids(m, tree, node)
-    is_leaf = np.array([name == "LEAF" for name in names], bool)
-    modes = np.array([nodes.MODES.get(name, nodes.LEQ) for name in names], np.int64)
+    is_leaf = names == "LEAF"
+    modes = np.array([nodes.MODES.get(name, nodes.LEQ) for name in kinds.tolist()], np.int64)[which]
     here = np.arange(len(tree))
     sides = {}
     for side in ("true", "false"):
@@ -179,7 +180,7 @@ class _Ids:
         keys = tree * self.base + node
         self.order = np.argsort(keys, kind="stable")
         self.keys = keys[self.order]
-        if len(keys) != len(np.unique(keys)):
+        if (self.keys[1:] == self.keys[:-1]).any():
             raise unsupported(m, "two nodes of one id in a tree", "repair the node ids")
 
     def of(self, tree: np.ndarray, node: np.ndarray) -> np.ndarray:

@@ -152,6 +152,7 @@ def scikit_cases() -> Iterator[tuple[str, Make]]:
         decomposition,
         ensemble,
         feature_extraction,
+        gaussian_process,
         impute,
         linear_model,
         naive_bayes,
@@ -194,6 +195,11 @@ def scikit_cases() -> Iterator[tuple[str, Make]]:
         svm.OneClassSVM(),
     ):  # fmt: skip
         yield type(r).__name__, scikit(r, "regression")
+    for kernel in (None, gaussian_process.kernels.RBF(), gaussian_process.kernels.DotProduct()):
+        fitted = gaussian_process.GaussianProcessRegressor(kernel, alpha=1.0, optimizer=None)
+        yield f"GaussianProcessRegressor, {type(kernel).__name__}", scikit(fitted, "regression")
+    near = neighbors.KNeighborsClassifier(3)
+    yield "KNeighborsClassifier by CDist", scikit(near, options={"zipmap": False, "optim": "cdist"})
     yield "HistGradientBoostingRegressor", scikit(ensemble.HistGradientBoostingRegressor(max_iter=5), "missing")
     small = lambda x: (np.abs(x[:, :3]) * 2).astype(np.int64) % 4  # noqa: E731
     for t in (

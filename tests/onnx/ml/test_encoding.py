@@ -48,6 +48,14 @@ def test_integers_far_apart() -> None:
     compare(model([made], given[0], {"y": both.INT64}, ml=2), *given)
 
 
+@pytest.mark.parametrize("words", [False, True])
+def test_the_first_of_equal_keys_counts(words: bool) -> None:
+    keys: dict[str, Any] = {"keys_strings": ["a", "bb", "a"]} if words else {"keys_int64s": [1, 2, 1]}
+    made = node("LabelEncoder", ["x"], ["y"], values_int64s=[10, 20, 30], **keys)
+    given = [{"x": WORDS if words else np.array([1, 2, 3])}]
+    compare(model([made], given[0], {"y": both.INT64}, ml=2), *given)
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_label_encoder_of_version_1(back: bool) -> None:
     made = node("LabelEncoder", ["x"], ["y"], classes_strings=["a", "bb", "c"], default_string="?", default_int64=-4)

@@ -213,7 +213,8 @@ def test_the_words_of_one_call_are_not_kept() -> None:
         words = np.array([[f"call {i}", "x"]], object)
         assert prepared.run({"a": words})[0].tolist() == words.tolist()
     (program,) = prepared.programs.values()
-    assert not program.imported.vocabulary
+    imported: Any = program.imported
+    assert not imported.vocabulary
 
 
 def test_labels_out_of_words_in() -> None:

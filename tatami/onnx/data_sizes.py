@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, product
+from tatami.frontend.ir import Node
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
 from tatami.onnx.arithmetic import Num, size_of
@@ -43,39 +46,65 @@ def data_numbers(m: Importer, n: OnnxNode, position: int) -> list[Entry] | None:
 
 
 def _entry(m: Importer, tensor: str, position: int | None) -> Entry:
-    """One integer of a tensor of rank 1 (`position`) or 0: found behind what only puts integers side by side."""
-    made = {o: node for node in reversed(m.nodes) for o in node.outputs}
-    name, place = tensor, position
+    """One integer of a tensor of rank 1 (`position`) or 0: found behind what only moves integers."""
+    made = {o: node for node in m.nodes for o in node.outputs}
+    name, index = tensor, () if position is None else (position,)
     while name in made:
         node = made[name]
-        if node.op == "concat" and place is not None:
-            for operand in node.inputs:
-                size = m.shape(operand)[0].as_int()
-                if size is None:
-                    return _number(m, tensor, position)
-                if place < size:
-                    name = operand
-                    break
-                place -= size
-        elif node.op in ("reshape", "unsqueeze", "squeeze", "identity") and _has_one(m, name) and _has_one(m, node.inputs[0]):
-            name = node.inputs[0]
-            place = 0 if m.shape(name) else None
-        elif node.op == "size":
+        if node.op == "size":
             return expr(attributes(OPS["size"], node).value)
-        else:
+        step = _moved_from(m, node, index)
+        if step is None:
             break
+        name, index = step
     if name in m.constants:
-        return expr(int(m.constants[name].array.reshape(-1)[place or 0]))
-    return _number(m, name, place) if len(m.shape(name)) <= 1 else _number(m, tensor, position)
+        return expr(int(m.constants[name].array[index]))
+    return _number(m, name, index)
 
 
-def _has_one(m: Importer, tensor: str) -> bool:
-    return product(m.shape(tensor)) == ONE
+def _moved_from(m: Importer, node: Node, index: tuple[int, ...]) -> tuple[str, tuple[int, ...]] | None:
+    """The operand and the index in it that an element of a result is; None where it is computed, or sizes are open."""
+    shapes = [[s.as_int() for s in m.shape(i)] for i in node.inputs if i]
+    if not shapes or any(s is None for shape in (*shapes, [s.as_int() for s in m.shape(node.outputs[0])]) for s in shape):
+        return None
+    sizes = [tuple(s or 0 for s in shape) for shape in shapes]
+    attrs = attributes(OPS[node.op], node)
+    match node.op:
+        case "identity":
+            return node.inputs[0], index
+        case "cast" if attrs.to in (DType.i32, DType.i64) and m.dtype(node.inputs[0]) in (DType.i32, DType.i64):
+            return node.inputs[0], index
+        case "reshape" | "squeeze" | "unsqueeze":
+            whole = tuple(s.as_int() or 0 for s in m.shape(node.outputs[0]))
+            place = int(np.ravel_multi_index(index, whole)) if whole else 0
+            return node.inputs[0], tuple(map(int, np.unravel_index(place, sizes[0]))) if sizes[0] else ()
+        case "permute":
+            back = {axis: index[k] for k, axis in enumerate(attrs.perm)}
+            return node.inputs[0], tuple(back[k] for k in range(len(index)))
+        case "flip":
+            axes = {a % len(index) for a in attrs.axes}
+            return node.inputs[0], tuple(sizes[0][a] - 1 - i if a in axes else i for a, i in enumerate(index))
+        case "slice":
+            starts = [s.as_int() for s in attrs.starts]
+            steps = attrs.steps or [1] * len(index)
+            if None in starts:
+                return None
+            return node.inputs[0], tuple((s or 0) + i * step for s, i, step in zip(starts, index, steps, strict=True))
+        case "concat":
+            axis = attrs.axis % len(index)
+            for operand, shape in zip(node.inputs, sizes, strict=True):
+                if index[axis] < shape[axis]:
+                    return operand, index
+                index = (*index[:axis], index[axis] - shape[axis], *index[axis + 1 :])
+    return None
 
 
-def _number(m: Importer, tensor: str, position: int | None) -> Num:
-    whole = Num(m, tensor).cast(DType.i64)
-    return whole if position is None else whole.at(0, position)
+def _number(m: Importer, tensor: str, index: tuple[int, ...]) -> Num:
+    """One element as a tensor of rank 0."""
+    out = Num(m, tensor).cast(DType.i64)
+    for place in index:
+        out = out.at(0, place)
+    return out
 
 
 def as_number(m: Importer, entry: Entry) -> Num:

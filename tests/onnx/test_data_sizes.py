@@ -124,6 +124,25 @@ def test_the_integers_of_one_operand_are_read_at_once() -> None:
     assert text.count("host extent") == 4 and "synchronisations: 4 a run" in text
 
 
+def test_pads_as_exporters_turn_them_stay_known_where_they_are() -> None:
+    """PyTorch's exporter lists pads from the last axis on and turns the list about by Reshape, Slice and Transpose: zeros in
+    it stay zeros, so that the axis of size 1 has size 1 after it and broadcasts."""
+    nodes = [
+        helper.make_node("Concat", ["n", "zero", "n", "zero", "zero", "zero"], ["last_first"], axis=0),
+        helper.make_node("Reshape", ["last_first", "pairs"], ["p"]),
+        helper.make_node("Slice", ["p", "end", "begin", "zero", "back"], ["q"]),
+        helper.make_node("Transpose", ["q"], ["r"], perm=[1, 0]),
+        helper.make_node("Reshape", ["r", "flat"], ["s"]),
+        helper.make_node("Cast", ["s"], ["pads"], to=INT64),
+        helper.make_node("Pad", ["x", "pads"], ["padded"]),
+        helper.make_node("Add", ["padded", "y"], ["z"]),
+    ]
+    inputs = [("x", FLOAT, [1, 2, 3]), ("y", FLOAT, [4, 1, 1]), ("n", INT64, [1])]
+    known = ints(zero=[0], pairs=[-1, 2], end=[-1], begin=[np.iinfo(np.int64).min], back=[-1], flat=[-1])
+    made = model(nodes, inputs, [("z", FLOAT, [4, None, None])], known)
+    compare(made, *({"x": x(1, 2, 3), "y": x(4, 1, 1), "n": i64(k)} for k in (2, 0, 1)))
+
+
 def test_a_number_of_the_graph_api_is_a_size() -> None:
     g = tt.Graph("g")
     value, n = g.input("x", ("N",), tt.fp32), g.input("n", (), DType.i32)

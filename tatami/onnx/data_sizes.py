@@ -48,7 +48,8 @@ def data_numbers(m: Importer, n: OnnxNode, position: int) -> list[Entry] | None:
 def _entry(m: Importer, tensor: str, position: int | None) -> Entry:
     """One integer of a tensor of rank 1 (`position`) or 0: found behind what only moves integers."""
     made = {o: node for node in m.nodes for o in node.outputs}
-    name, index = tensor, () if position is None else (position,)
+    name = tensor
+    index: tuple[int, ...] = () if position is None else (position,)
     while name in made:
         node = made[name]
         if node.op == "size":

@@ -115,6 +115,10 @@ def _pow(m: Importer, n: OnnxNode) -> list[Value]:
     if exponent.is_float and not base.is_float:
         wide = DType.fp64 if base.itemsize >= 4 else exponent
         return [m.result(m.cast(m.joined("pow", m.cast(x, wide), m.cast(y, wide)), base))]
+    if base.is_float and exponent != base:  # the exponent keeps what it has: 1e-45 is no 0, 70000 no infinity
+        wide = exponent if exponent.is_float and exponent.itemsize > base.itemsize else base
+        wide = DType.fp32 if wide.is_narrow_float else wide
+        return [m.result(m.cast(m.joined("pow", m.cast(x, wide), m.cast(y, wide)), base))]
     return [m.result(m.joined("pow", x, m.cast(y, base)))]
 
 

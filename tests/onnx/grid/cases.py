@@ -262,9 +262,11 @@ def model(
     known = {o: v for p, values in zip(found, told, strict=False) for o, v in zip(p.outputs, values or (), strict=False)}
     for port in made.graph.output:
         kind = port.type.tensor_type
-        has_type = port.type.WhichOneof("value") == "tensor_type" and kind.elem_type and kind.HasField("shape")
-        if not has_type and isinstance(known.get(port.name), np.ndarray | np.generic):
-            array = np.asarray(known[port.name])
-            port.CopyFrom(helper.make_tensor_value_info(port.name, code_of(array), array.shape))
+        if not (port.type.WhichOneof("value") == "tensor_type" and kind.elem_type) and isinstance(
+            known.get(port.name), np.ndarray | np.generic
+        ):
+            kind.elem_type = code_of(np.asarray(known[port.name]))
+        if port.type.WhichOneof("value") == "tensor_type":
+            kind.ClearField("shape")  # what runs the model finds it: ONNX's inference of some is wrong
     feeds = {k: v for p in found for k, v in p.feeds.items()}
     return made, feeds, [p.outputs for p in found]

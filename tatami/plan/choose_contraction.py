@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -15,7 +14,7 @@ from tatami.plan.estimate import contraction_estimate, trips
 from tatami.plan.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.packed_operands import is_packable, packs_rows
-from tatami.plan.passes import main_order
+from tatami.plan.passes import main_order, size_at
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.kinds import contractions, depends_on, kind_of
@@ -72,7 +71,7 @@ def contraction_candidate(
     if (by_image := image_candidate(region, facts, target, sizes, constants)) is not None:
         return by_image
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
-    swap = _wants_swap(region, c, m, n, target, constants)
+    swap = _wants_swap(region, c, m, n, target, sizes, constants)
     wide, narrow = (m, n) if swap else (n, m)
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
     packed = (c.lhs if swap else c.rhs) in constants
@@ -120,7 +119,7 @@ def image_candidate(
     m, n = (tuple(a for a in group if a not in images) for group in (c.m, c.n))
     one = msgspec.structs.replace(c, batch=images, m=m, n=n)
     b, rows, columns, k = (trips(region, group, sizes) for group in (images, m, n, c.k))
-    swap = _wants_swap(region, one, rows, columns, target, constants)
+    swap = _wants_swap(region, one, rows, columns, target, sizes, constants)
     wide, narrow = (rows, columns) if swap else (columns, rows)
     packed = (c.lhs if swap else c.rhs) in constants
     tile = register_tile(target, lets_by_name(region)[c.acc].dtype.itemsize)
@@ -210,7 +209,9 @@ def _is_helper(region: Region, name: str, acc: str) -> bool:
     return not isinstance(lets[name].expr, Reduce | Scan) and not depends_on(name, acc, lets)
 
 
-def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, constants: frozenset[str]) -> bool:
+def _wants_swap(
+    region: Region, c: Contraction, m: int, n: int, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
+) -> bool:
     """Which operand is the wide, n side. It should hold the innermost output axis, so that tiles are stored by whole
     vectors; unless that side is narrower than a vector and the other is not, or few rows meet a constant operand that
     `setup` can pack: then its packing would cost more than strided stores. Few are the places of a small image, of which there
@@ -222,8 +223,9 @@ def _wants_swap(region: Region, c: Contraction, m: int, n: int, target: Target, 
     n_side, other = (m, n) if swap else (n, m)
     if n_side < target.lanes <= other:
         return not swap
-    known = [size for a in (c.m if swap else c.n) if (size := all_axes(region)[a].as_int()) is not None]
-    one = math.prod(known) if known else n_side  # of one image, where the number of them is open
+    group, extents = (c.m if swap else c.n), all_axes(region)
+    first = max(1, size_at(extents[group[0]], sizes)) if len(group) > 1 and extents[group[0]].as_int() is None else 1
+    one = n_side // first  # of one image, where the number of them is open
     if constant_side in constants and one < 256 and other >= 2 * target.lanes:
         return not swap
     return swap

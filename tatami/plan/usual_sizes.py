@@ -1,7 +1,7 @@
 """The sizes for which plans are chosen where nobody says what is usual.
 
-128 for a symbol; more for one whose quotients are axes, so that these have some elements: of a sound of N samples in frames
-of 256 that is 16 frames, where 128 samples are none; of an image whose height is halved five times a height of 16 at the end.
+128 for a symbol; more for one whose quotients are axes, so that these have some elements: of a sound of N samples in frames of
+256 these are four frames, where 128 samples are none. Few, since sounds come in short pieces too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tatami.region.ir import Program, Region
 from tatami.region.walk import all_axes
 
 USUAL = 128
-LEAST = 16
+LEAST = 4
 """Elements of an axis that is a quotient."""
 MOST = 1 << 16
 """The largest size that is taken for usual."""

@@ -18,7 +18,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Var
 from tatami.loop.ir import Assign, Declare, For, Gather, If, IndexOf, Kernel, Load, Parallel, Prefetch, Stmt, Store, type_of
-from tatami.loop.walk import nodes
+from tatami.loop.walk import blocks, nodes
 
 
 def nontemporal(stmts: tuple[Stmt, ...], buffers: Set[str]) -> tuple[Stmt, ...]:
@@ -35,17 +35,26 @@ def nontemporal(stmts: tuple[Stmt, ...], buffers: Set[str]) -> tuple[Stmt, ...]:
 
 def without_nontemporal(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The statements with all stores into the caches."""
-    buffers = frozenset(n.buffer for n in nodes(stmts) if isinstance(n, Store))
+    buffers = frozenset(s.buffer for s in _stores(stmts))
     return _Stores(stmts, buffers, False).block(stmts, {})
 
 
 def misplaced(kernel: Kernel) -> Iterator[str]:
     """The buffers of nontemporal stores that the C of the kernel could not hold to: one that is not whole would fault."""
+    if any(n.nontemporal for n in _stores(kernel.body)):
+        yield from _not_allowed(kernel)
+    yield from (n.buffer for f in kernel.functions for n in _stores(f.body) if n.nontemporal)
+
+
+def _not_allowed(kernel: Kernel) -> Iterator[str]:
     outputs = {p.name for p in kernel.params if p.written}
     allowed = nontemporal(without_nontemporal(kernel.body), outputs)
-    stores = ([n for n in nodes(body) if isinstance(n, Store)] for body in (kernel.body, allowed))
-    yield from (s.buffer for s, may in zip(*stores, strict=True) if s.nontemporal and not may.nontemporal)
-    yield from (n.buffer for f in kernel.functions for n in nodes(f.body) if isinstance(n, Store) and n.nontemporal)
+    pairs = zip(_stores(kernel.body), _stores(allowed), strict=True)
+    yield from (s.buffer for s, may in pairs if s.nontemporal and not may.nontemporal)
+
+
+def _stores(body: tuple[Stmt, ...]) -> Iterator[Store]:
+    return (s for block in blocks(body) for s in block if isinstance(s, Store))
 
 
 class _Stores:

@@ -224,7 +224,8 @@ def _wants_swap(
     if n_side < target.lanes <= other:
         return not swap
     group, extents = (c.m if swap else c.n), all_axes(region)
-    first = max(1, size_at(extents[group[0]], sizes)) if len(group) > 1 and extents[group[0]].as_int() is None else 1
+    has_images = len(group) > 1 and not c.batch and extents[group[0]].as_int() is None
+    first = max(1, size_at(extents[group[0]], sizes)) if has_images else 1
     one = n_side // first  # of one image, where the number of them is open
     if constant_side in constants and one < 256 and other >= 2 * target.lanes:
         return not swap

@@ -54,29 +54,24 @@ class AdaptiveFunction(CompiledFunction):
     _routes: dict[tuple[Any, ...], Cluster | None]
     """By the shapes of the inputs: the cluster that admits them."""
 
-    def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Any]:
-        if self.clusters:
-            given = self._by_name(inputs, named)
-            cluster = self._cluster(given)
-            if cluster is not None:
-                cluster.calls += 1
-                return cluster.function(given, out=out)
+    def _call(self, given: Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+        """By the program of open sizes, unless another one is for this call. (A quick call is at shapes that it served.)"""
+        cluster = self._cluster(given) if self.clusters else None
+        if cluster is not None:
+            cluster.calls += 1
+            return cluster.function(given, out=out)
         shape_set = self.shape_set
-        overridable = self.compilation.overridable
-        if overridable and shape_set is not None:
-            given = self._by_name(inputs, named)
-            if not given.keys().isdisjoint(overridable):
-                return shape_set.run(shape_set.named(given), out)
-        if shape_set is not None and shape_set.programs:
-            given = self._by_name(inputs, named)
-            if given.keys() >= set(self._names) and shape_set.knows(shape_set.shapes_of(given)):
-                return shape_set.run(given, out)
+        if shape_set is None:
+            return super()._call(given, out)
+        if not given.keys().isdisjoint(self.compilation.overridable):
+            return shape_set.run(shape_set.named(given), out)
+        if shape_set.programs and given.keys() >= set(self._names) and shape_set.knows(shape_set.shapes_of(given)):
+            return shape_set.run(given, out)
         try:
-            return super().__call__(*inputs, out=out, **named)
+            return super()._call(given, out)
         except TatamiError as error:
-            if shape_set is None or not shape_set.may_answer(error):
+            if not shape_set.may_answer(error):
                 raise
-            given = self._by_name(inputs, named)
             return shape_set.run(given, out, error)
 
     def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:

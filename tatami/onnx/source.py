@@ -116,7 +116,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     """What tells that a file was written again: its size in bytes and time of change in nanoseconds."""
     try:
         info = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # no file, or no name of one
         return 0, 0
     return info.st_size, info.st_mtime_ns
 

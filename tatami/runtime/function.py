@@ -155,6 +155,10 @@ class Function:
                 return made
             if (made := self._at_other_shapes(given)) is not None:
                 return made
+        return self._call(given, out)
+
+    def _call(self, given: Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+        """A call for which there is no quick one: at these shapes the first, or with arrays that have to be copied."""
         taken, sizes = self._take(given)
         arrays = self._separate([t.array for t in taken])
         outputs, finish = self._given_outputs(out, arrays, sizes) if out else ((), None)

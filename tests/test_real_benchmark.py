@@ -104,8 +104,8 @@ def test_the_page_tells_every_row_and_what_the_refused_were_told() -> None:
             Size({}, 1e-7, 1e-7, 0.1, 1, 2),
             Size({}, 1e-7, 1e-7, 0.2, 1, 2),
             compilations=1,
-            resident=3 << 20,
-            resident_theirs=2 << 20,
+            resident=30 << 20,
+            resident_theirs=20 << 20,
         ),
         Row("n", "other", "package 2", refused="E1304 sizes differ"),
     ]

@@ -104,14 +104,14 @@ def test_the_page_tells_every_row_and_what_the_refused_were_told() -> None:
             Size({}, 1e-7, 1e-7, 0.1, 1, 2),
             Size({}, 1e-7, 1e-7, 0.2, 1, 2),
             compilations=1,
-            resident=3 << 20,
-            resident_theirs=2 << 20,
+            resident=30 << 20,
+            resident_theirs=20 << 20,
         ),
         Row("n", "other", "package 2", refused="E1304 sizes differ"),
     ]
     text = markdown("Title", "Intro.", Record({"cpu": "x"}, rows), {"package 1": "m"})
     assert "1 right, 0 wrong, 1 refused, 0 crashed" in text and summary(rows) in text
-    assert "| m | kind |" in text and "200 ms, 1 compiled" in text and "3 / 2" in text
+    assert "| m | kind |" in text and "200 ms, 1 compiled" in text and "30 / 20" in text
     assert "- **n**: E1304 sizes differ" in text and "- package 1: m" in text
 
 

@@ -50,7 +50,9 @@ def main() -> None:
         [] if args.report else [(m.name, _step(m, args.packages, args.rounds)) for m in chosen]
     )
     record = keep(RECORD, steps, names)
-    PAGE.write_text(page("Trained models from packages", INTRO, record, _origins()))
+    missing = len(MODELS) - len(record.rows)
+    intro = INTRO + (f" {missing} of the list's {len(MODELS)} models are not in this record." if missing else "")
+    PAGE.write_text(page("Trained models from packages", intro, record, _origins()))
     print(summary(record.rows))
 
 

@@ -15,11 +15,11 @@ ROUNDED = frozenset(["DynamicQuantizeLSTM"])
 
 def plain_form(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """The model with every such operator in its plain form; None where it has none, or where its weights are computed."""
+    if not any(n.op_type in ROUNDED for n in model.graph.node):
+        return None
     made = onnx.ModelProto()
     made.CopyFrom(model)
     weights = {i.name: numpy_helper.to_array(i) for i in made.graph.initializer}
-    if not any(n.op_type in ROUNDED for n in made.graph.node):
-        return None
     for node in made.graph.node:
         if node.op_type not in ROUNDED:
             continue

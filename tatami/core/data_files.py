@@ -52,8 +52,8 @@ def read_model(path: Path) -> ModelFile:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise fail("InputTooLarge", path.name, "a model's file holds at most 2 GiB", "keep large tensors beside it")
         return ModelFile(path.name, path.read_bytes(), DataFiles(path.parent))
-    except OSError as error:
-        why = error.strerror or "it cannot be read"
+    except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
+        why = getattr(error, "strerror", None) or "it cannot be read"
         raise fail("FileUnreadable", path.name, why, "check the path and its permissions") from None
 
 

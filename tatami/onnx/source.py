@@ -21,6 +21,8 @@ from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, 
 from tatami.onnx.ports import Imported, arguments_of, results_of
 from tatami.onnx.repair import Repaired, repaired
 
+OF_FILES = "E17"
+"""How the codes of faults of files, compilers and the machine begin: sizes have no part in them."""
 PROBED_SIZE = 64
 """Elements of an axis of open size in the trial that tells whether a model is wrong for every input: a multiple of the
 usual strides, and no number that a model is likely to name."""
@@ -97,11 +99,13 @@ class OnnxSource:
     def may_serve_some_size(self, error: TatamiError) -> bool:
         """True if a program for some sizes or values may exist although the import for all of them gave `error`: it does
         not fail at the same place for the same reason when all sizes are numbers."""
+        if any(d.code.startswith(OF_FILES) for d in error.diagnostics):
+            return False
         if self.decisive(error) or any("forms" in d.details for d in error.diagnostics):
             return True
-        if not self.has_open_sizes:
-            return False
         try:
+            if not self.has_open_sizes:
+                return False
             self.imported(sizes=_AllOpen())
         except TatamiError as again:
             first, second = error.diagnostics[0], again.diagnostics[0]

@@ -79,16 +79,21 @@ def refusing(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def guarded(**options: Any) -> None:
         from tatami.core.diagnostic import TatamiError, diagnostic
+        from tatami.interrupts import ended_by_signals
+
+        def say_interrupted() -> None:
+            show_diagnostics(
+                [diagnostic("Interrupted", "command", "interrupted", "run it again; nothing was left half-written")]
+            )
 
         try:
-            command(**options)
+            with ended_by_signals(say_interrupted):
+                command(**options)
         except TatamiError as error:
             show_diagnostics(error.diagnostics)
             sys.exit(1)
         except KeyboardInterrupt:
-            show_diagnostics(
-                [diagnostic("Interrupted", "command", "interrupted", "run it again; nothing was left half-written")]
-            )
+            say_interrupted()
             sys.exit(130)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,7 @@ def bench_command(
     ledger: str | None,
     svg: str | None,
 ) -> None:
-    from tatami.runtime.cache import default_cache
+    from tatami.runtime.cache import default_cache, make_private
     from tatami.runtime.host import thread_count
     from tatami.runtime.peak import measured_peaks
     from tatami.search.ledger import append_measurement
@@ -229,6 +230,9 @@ def bench_command(
         console.print(printable(f"wrote {svg}"), markup=False)
     root = default_cache().root
     path = Path(ledger) if ledger else root / "ledger.csv" if root is not None else None
+    if path is not None and not ledger:
+        with suppress(OSError):  # the ledger says what is wrong with the folder
+            make_private(path.parent)
     if path is not None:
         append_measurement(path, Path(request.model).name, compilation.target.name, bound, found)
         console.print(printable(f"appended to {path}"), markup=False)

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tatami.core.array_file import UNREADABLE, header_of, read_array_file
 from tatami.core.binding import solve_sizes
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.signature import Input, Signature, symbols
 from tatami.core.tensor import numpy_dtype
+from tatami.runtime.arrays import check_memory
 
 UNBOUND_SIZE = 4
 """The size a free symbol gets when inputs are generated and nothing decides it."""
@@ -29,7 +31,7 @@ def gather_inputs(
     """Arrays of `arguments` by name and the value of every symbol. `given` holds ``name=file.npy`` or ``name=shape:2x3``.
     Sizes are those of the given inputs and `sizes`, then the signature's defaults, then those in `otherwise`."""
     wanted = {i.tensor: i for i in arguments}
-    arrays: dict[str, np.ndarray] = {}
+    files: dict[str, tuple[str, Path]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for text in given:
         name, separator, source = text.partition("=")
@@ -41,9 +43,10 @@ def gather_inputs(
         if source.startswith("shape:"):
             shapes[name] = _read_shape(text, source.removeprefix("shape:"))
         else:
-            arrays[name] = _read_array(text, Path(source))
-            shapes[name] = arrays[name].shape
-    bound = solve_sizes(signature, shapes, sizes)
+            files[name] = text, Path(source)
+            shapes[name] = _shape_of(*files[name])
+    bound = solve_sizes(signature, shapes, sizes)  # refuses sizes before their data is read
+    arrays = {name: _read_array(*file) for name, file in files.items()}
     for name in symbols(signature):
         bound.setdefault(name, (otherwise or {}).get(name, UNBOUND_SIZE))
     rng = np.random.default_rng(seed)
@@ -74,12 +77,22 @@ def _read_shape(text: str, source: str) -> tuple[int, ...]:
     return tuple(int(p) for p in parts)
 
 
+def _shape_of(text: str, path: Path) -> tuple[int, ...]:
+    try:
+        return header_of(path).shape
+    except UNREADABLE as error:
+        raise _unreadable(text, error) from None
+
+
 def _read_array(text: str, path: Path) -> np.ndarray:
     try:
-        with path.open("rb") as file:
-            array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+        check_memory(header_of(path).data_bytes)
+        return read_array_file(path)
     except MemoryError as error:
         raise fail("OutOfMemory", f"--input {text}", str(error) or "the array does not fit", "pass a smaller array") from None
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError) as error:
-        raise fail("FileUnreadable", f"--input {text}", str(error).split("\n")[0], "save the array with numpy.save") from None
-    return array
+    except UNREADABLE as error:
+        raise _unreadable(text, error) from None
+
+
+def _unreadable(text: str, error: Exception) -> TatamiError:
+    return fail("FileUnreadable", f"--input {text}", str(error).split("\n")[0], "save the array with numpy.save")

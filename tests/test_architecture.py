@@ -27,9 +27,16 @@ LAYERS = [
 ]
 IMPORTERS = ("harp", "onnx", "torch")
 ABOVE = {
-    "pipeline", "stages", "api", "preparation", "playback", "explain", "copies", "picture", "backends", "search", "explorer", "cli", "decisions", "adaptive", "shape_sets", "specialisation", "compilation", "terminal", "trust", "dump", "models", "observer", "inputs", "request", "commands", "commands_compile", "commands_harp", "printed", "program_cache", "imported", "stored", "saved", "progress", "__main__", "__init__",
+    "pipeline", "stages", "api", "preparation", "playback", "explain", "copies", "picture", "backends", "search", "explorer", "cli", "decisions", "adaptive", "shape_sets", "specialisation", "compilation", "terminal", "trust", "dump", "models", "observer", "inputs", "request", "commands", "commands_compile", "commands_harp", "printed", "program_cache", "imported", "stored", "saved", "progress", "interrupts", "__main__", "__init__",
 }  # fmt: skip
-NUMPY_FILES = {"core/numerics.py", "core/tensor.py", "core/trees.py", "core/document.py", "tiny/routines.py"}
+NUMPY_FILES = {
+    "core/numerics.py",
+    "core/tensor.py",
+    "core/trees.py",
+    "core/document.py",
+    "core/array_file.py",
+    "tiny/routines.py",
+}
 
 
 def imports_of(path: Path) -> list[tuple[str, ...]]:

@@ -30,6 +30,7 @@ from tatami.backends.onnx_session_errors import (
 from tatami.backends.onnx_session_options import RunOptions, SessionOptions, note
 from tatami.backends.onnx_session_values import ModelMetadata, NodeArg, OrtValue, given, taken
 from tatami.core.diagnostic import TatamiError, diagnostic
+from tatami.core.plain_file import read_plain
 
 Signature: TypeAlias = tuple[tuple[str, np.dtype, tuple[int, ...]], ...]
 PROVIDERS = ("CPUExecutionProvider",)
@@ -260,7 +261,7 @@ def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[Path | bytes |
         file = path = Path(path_or_bytes)
         what, folder = str(path), path.parent
         try:
-            data = path.read_bytes()
+            data = read_plain(path)
         except OSError as error:
             message = f"Load model from {path} failed: File doesn't exist"
             reason = f"it cannot be read: {error.strerror or error}"

@@ -4,11 +4,11 @@ symbolic link or hard link. What was read is kept, so that a later process can t
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tatami.core.diagnostic import fail
+from tatami.core.plain_file import open_plain, read_plain
 
 MAX_FILE_BYTES = 2 << 30
 
@@ -23,10 +23,9 @@ class DataFiles:
     def read(self, at: str, location: str, first: int, size: int) -> bytes:
         """`size` bytes of the file `location`, for the tensor `at`. Raises FileUnreadable, InvalidDocument."""
         path = _contained(at, self.folder, location)
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        with os.fdopen(handle, "rb") as file:
+        with open_plain(path, follow=False) as file:
             info = os.fstat(file.fileno())
-            if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+            if info.st_nlink != 1:
                 why = f"{location!r} is not a plain file of its own"
                 raise fail("FileUnreadable", at, why, "copy the data into the model's folder")
             if info.st_size < first + size:
@@ -51,7 +50,7 @@ def read_model(path: Path) -> ModelFile:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise fail("InputTooLarge", path.name, "a model's file holds at most 2 GiB", "keep large tensors beside it")
-        return ModelFile(path.name, path.read_bytes(), DataFiles(path.parent))
+        return ModelFile(path.name, read_plain(path), DataFiles(path.parent))
     except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
         why = getattr(error, "strerror", None) or "it cannot be read"
         raise fail("FileUnreadable", path.name, why, "check the path and its permissions") from None
@@ -60,7 +59,7 @@ def read_model(path: Path) -> ModelFile:
 def read_part(path: Path, first: int, size: int) -> bytes:
     """`size` bytes of a model's own file. Raises FileUnreadable."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             file.seek(first)
             return file.read(size)
     except OSError as error:

@@ -21,6 +21,7 @@ import msgspec
 from tatami.core.codec import MAX_BYTES, dump_text, from_builtins, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.core.plain_file import read_plain
 from tatami.core.tensor import Tensor
 
 SCHEMA_VERSION = 1
@@ -93,7 +94,7 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
             raise fail(
                 "InputTooLarge", path.name, f"{size} bytes; the limit is {limit}", "keep large constants in files of their own"
             )
-        return path.read_bytes()
+        return read_plain(path)
     except OSError as error:
         raise fail(
             "FileUnreadable", path.name, error.strerror or "it cannot be read", "check the path and its permissions"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tatami.core.array_file import UNREADABLE, ArrayArchive
 from tatami.core.dtype import DType
 from tatami.core.tensor import Tensor as Payload
 from tatami.core.tensor import dtype_of, numpy_dtype
@@ -27,26 +26,26 @@ class Constants:
         self.archive = archive
 
     def named(self, scope: Scope, name: str, dtype: DType, shape: tuple[int, ...], at: Span) -> Payload:
-        array = self._find(scope, name, at)
-        wanted = numpy_dtype(dtype)
-        bytes_of_one = (np.dtype((np.void, wanted.itemsize)), np.dtype(f"u{wanted.itemsize}"))
-        if wanted.isbuiltin != 1 and array.dtype in bytes_of_one:  # an .npz has only numpy's own types: these are bytes
-            array = array.view(wanted)
-        if dtype_of(array) != dtype or array.shape != shape:
-            found = dtype_of(array)
-            why = f"{name[:80]!r} is {dtype_name(found) if found else array.dtype}{list(array.shape)}"
-            raise scope.refuse("InputMismatch", at, f"{why}, not {dtype_name(dtype)}{list(shape)}", "declare the type it has")
-        return Payload(array)
+        array = np.asarray(self.arrays[name]) if name in self.arrays else None
+        if array is not None:
+            _check(scope, name, array.dtype, array.shape, dtype, shape, at)
+        else:
+            array = self._unpacked(scope, name, dtype, shape, at)
+        return Payload(array.view(numpy_dtype(dtype)) if _holds_bytes_of(array.dtype, dtype) else array)
 
-    def _find(self, scope: Scope, name: str, at: Span) -> np.ndarray:
-        if name in self.arrays:
-            return np.asarray(self.arrays[name])
+    def _unpacked(self, scope: Scope, name: str, dtype: DType, shape: tuple[int, ...], at: Span) -> np.ndarray:
+        """The array of the archive; one of another type is refused by its header, as a small file may unpack to any size."""
         known = list(self.arrays)
         if self.archive is not None and self.archive.exists():
-            array, others = self._read(scope, name, at)
-            if array is not None:
-                return array
-            known += others
+            try:
+                with ArrayArchive(self.archive) as archive:
+                    if name in archive.names:
+                        found = archive.header(name)
+                        _check(scope, name, found.dtype, found.shape, dtype, shape, at)
+                        return archive.read(name)
+                    known += archive.names
+            except (*UNREADABLE, MemoryError) as error:
+                raise self._unreadable(scope, at, error) from None
         beside = f"; {self.archive.name} beside the text would be read" if self.archive is not None else ""
         raise scope.refuse(
             "UnknownName",
@@ -55,22 +54,26 @@ class Constants:
             near(name, known) or f'pass it: tt.parse(text, constants={{"{name[:40]}": array}}){beside}',
         )
 
-    def _read(self, scope: Scope, name: str, at: Span) -> tuple[np.ndarray | None, list[str]]:
-        """The array, if the archive has it, and the names that it has."""
-        assert self.archive is not None
-        try:
-            archive = np.load(self.archive, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array, not several by name")
-            with archive:
-                return (archive[name] if name in archive.files else None), list(archive.files)
-        except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-            raise self._unreadable(scope, at, error) from None
-
     def _unreadable(self, scope: Scope, at: Span, error: Exception) -> Exception:
         assert self.archive is not None
         why = f"{self.archive.name} cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         return scope.refuse("FileUnreadable", at, why, "write it with numpy.savez, without objects")
+
+
+def _check(
+    scope: Scope, name: str, found: np.dtype, found_shape: tuple[int, ...], dtype: DType, shape: tuple[int, ...], at: Span
+) -> None:
+    """Refuses an array of another type than the text declares."""
+    ours = dtype if _holds_bytes_of(found, dtype) else dtype_of(np.empty(0, found))
+    if ours != dtype or found_shape != shape:
+        why = f"{name[:80]!r} is {dtype_name(ours) if ours else found}{list(found_shape)}"
+        raise scope.refuse("InputMismatch", at, f"{why}, not {dtype_name(dtype)}{list(shape)}", "declare the type it has")
+
+
+def _holds_bytes_of(found: np.dtype, dtype: DType) -> bool:
+    """True if arrays of the numpy type `found` are the bytes of `dtype`: an .npz has only numpy's own types."""
+    wanted = numpy_dtype(dtype)
+    return wanted.isbuiltin != 1 and found in (np.dtype((np.void, wanted.itemsize)), np.dtype(f"u{wanted.itemsize}"))
 
 
 def literal(scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e: ir.Expression) -> Payload:

@@ -6,7 +6,6 @@ verified before anyone uses it, written beside and renamed in, and the folder is
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import hashlib
 import logging
@@ -16,10 +15,12 @@ import stat
 import tempfile
 import threading
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.plain_file import open_plain
+from tatami.runtime.leftovers import at_end
 
 _MAGIC = b"tatami cache 1\n"
 _HEAD = len(_MAGIC) + 64 + 1 + 64 + 1
@@ -55,11 +56,16 @@ class Cache:
             return self._memory.get(key)
         path = self._path(key)
         try:
-            data = path.read_bytes()
+            with open_plain(path, follow=False) as file:
+                why = _foreign(os.fstat(file.fileno()))
+                data = b"" if why else file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
             self._warn("read", f"an entry cannot be read ({error.strerror})")
+            return None
+        if why is not None:
+            self._warn("foreign", f"an entry is not used: {why}")
             return None
         body = data[_HEAD:]
         if data[:_HEAD] != _head(key, body):
@@ -79,7 +85,7 @@ class Cache:
         path = self._path(key)
         temporary = ""
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path.parent)
             handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
             with os.fdopen(handle, "wb") as file:
                 file.write(_head(key, body))
@@ -165,7 +171,7 @@ def _refuse_relative(root: Path) -> Path:
 def open_cache(root: Path) -> Cache:
     """The cache in `root`, which is made 0700; a folder others could write to is refused for a private one."""
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(root)
         why = _untrusted(root)
     except OSError as error:
         why = f"it cannot be made ({error.strerror})"
@@ -174,12 +180,27 @@ def open_cache(root: Path) -> Cache:
     return Cache(root) if why is None else _private(f"{root} is not used: {why}")
 
 
+def make_private(folder: Path) -> None:
+    """The folder and those above it that are missing, each for its owner alone whatever the umask: `Path.mkdir` gives its mode
+    to the last one only. Raises OSError."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def _untrusted(root: Path) -> str | None:
     info = os.lstat(root)
     if stat.S_ISLNK(info.st_mode):
         return "it is a symbolic link"
     if not stat.S_ISDIR(info.st_mode):
         return "it is not a folder"
+    return _foreign(info)
+
+
+def _foreign(info: os.stat_result) -> str | None:
+    """Why others may have written what `info` is about; None where it is ours alone."""
     if info.st_uid != os.geteuid():
         return f"it belongs to user {info.st_uid}"
     if info.st_mode & 0o022:
@@ -191,7 +212,7 @@ def _private(why: str) -> Cache:
     root: Path | None = None
     with contextlib.suppress(OSError):
         root = Path(tempfile.mkdtemp(prefix="tatami-"))
-        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        at_end(partial(shutil.rmtree, root, ignore_errors=True))
     cache = Cache(root)
     cache._warn("private", f"{why}; {'a temporary folder' if root else 'memory'} serves instead")
     return cache

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +29,7 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.target import Target
+from tatami.runtime.leftovers import at_end
 
 TIMEOUT_SECONDS = 120.0
 _KEPT_BYTES = 8192
@@ -212,12 +213,14 @@ def run_command(
         )
     except OSError as error:
         return Finished(127, f"{command[0]}: {error.strerror or error}")
+    not_at_end = at_end(partial(os.killpg, process.pid, signal.SIGKILL))
     try:
         tail, in_time = _drain(process, time.monotonic() + timeout, stop)
         return Finished(process.returncode if in_time else None, tail.decode("utf-8", "replace"))
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        not_at_end()
         process.wait()
         if process.stdout is not None:
             process.stdout.close()

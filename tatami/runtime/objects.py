@@ -6,7 +6,6 @@ What is loaded is a private copy whose checksum was verified (no file that anoth
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import os
@@ -25,6 +24,7 @@ from tatami.core.target import Target
 from tatami.runtime.cache import Cache, content_key, default_cache
 from tatami.runtime.compiler import Compiler, compile_flags, find_compiler, run_compiler, time_limit
 from tatami.runtime.host import usable_cores
+from tatami.runtime.leftovers import at_end
 from tatami.runtime.user_text import STRICT, UserText, body_refused
 
 
@@ -215,7 +215,7 @@ def load(body: bytes, *, keep: bool = False) -> ctypes.CDLL:
         ) from None
     finally:
         if keep:
-            atexit.register(_remove, path)
+            at_end(partial(_remove, path))
         else:
             os.unlink(path)
 

@@ -25,7 +25,7 @@ def append_measurement(path: Path, model: str, target: str, sizes: Mapping[str, 
         out.writerow((plain(model), target, at, t.kernel, t.kind, *cells, t.plan))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)  # waits for no reader of a FIFO
         try:
             head = ",".join(COLUMNS) + "\n" if os.fstat(handle).st_size == 0 else ""
             os.write(handle, (head + text.getvalue()).encode())

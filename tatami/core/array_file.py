@@ -1,0 +1,140 @@
+"""Arrays in .npy files and .npz archives. A header is read, and can be refused, before any of the data it speaks of.
+
+The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import zipfile
+import zlib
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from tatami.core.plain_file import open_plain
+
+UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    SyntaxError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+"""Errors that a damaged or foreign file can give."""
+MAX_HEADER = 10_000
+"""Bytes of the text with dtype and shape; numpy's own limit, which it looks at after reading them all."""
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Ways in which numpy writes the entries of an archive."""
+
+
+class Header(NamedTuple):
+    """An array as its file announces it. `start`: the first byte of its data."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def data_bytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def end(self) -> int:
+        """Bytes of the file with header and data."""
+        return self.start + self.data_bytes
+
+
+def read_header(file: IO[bytes]) -> Header:
+    """The header at the beginning of `file`. Raises one of UNREADABLE."""
+    major, minor = np.lib.format.read_magic(file)
+    size = {1: 2, 2: 4, 3: 4}.get(major)
+    if size is None or minor:
+        raise ValueError(f"version {major}.{minor} of the .npy format is not known")
+    prefix = file.read(size)
+    length = int.from_bytes(prefix, "little")
+    if len(prefix) < size or length > MAX_HEADER:
+        raise ValueError(f"its header is of {length} bytes; the limit is {MAX_HEADER}")
+    text = io.BytesIO(prefix + file.read(length))
+    read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(text, max_header_size=MAX_HEADER)
+    if dtype.hasobject:
+        raise ValueError("it holds objects, which would be code")
+    if any(s < 0 for s in shape):
+        raise ValueError(f"its shape is {shape}")
+    return Header(dtype, tuple(shape), np.lib.format.MAGIC_LEN + size + length)
+
+
+def read_array_file(path: Path) -> np.ndarray:
+    """The array of a .npy file. Raises MemoryError or one of UNREADABLE."""
+    with open_plain(path) as file:
+        header = read_header(file)
+        file.seek(0)
+        return _read(file, header, os.fstat(file.fileno()).st_size)
+
+
+def header_of(path: Path) -> Header:
+    """The header of a .npy file. Raises one of UNREADABLE."""
+    with open_plain(path) as file:
+        header = read_header(file)
+        _check_size(header, os.fstat(file.fileno()).st_size)
+        return header
+
+
+class ArrayArchive:
+    """An .npz: `names` of its arrays, read one by one. Use as a context. Raises one of UNREADABLE."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open_plain(path)
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+            entries = {e.filename: e for e in self._zip.infolist() if e.filename.endswith(".npy")}
+        except BaseException:
+            self._file.close()
+            raise
+        self._entries = {name.removesuffix(".npy"): entry for name, entry in entries.items()}
+        self.names = tuple(self._entries)
+
+    def header(self, name: str) -> Header:
+        entry = self._entries[name]
+        if entry.compress_type not in _METHODS:
+            raise ValueError(f"{entry.filename} is packed in a way that numpy does not use")
+        with self._zip.open(entry) as file:
+            header = read_header(file)
+        _check_size(header, entry.file_size)
+        return header
+
+    def read(self, name: str) -> np.ndarray:
+        """The array, unpacked: ask for its `header` first."""
+        header, entry = self.header(name), self._entries[name]
+        with self._zip.open(entry) as file:
+            return _read(file, header, entry.file_size)
+
+    def __enter__(self) -> ArrayArchive:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._zip.close()
+        self._file.close()
+
+
+def _check_size(header: Header, size: int) -> None:
+    if header.end > size:
+        raise ValueError(f"it ends after {size} bytes; its header speaks of {header.end}")
+
+
+def _read(file: IO[bytes], header: Header, size: int) -> np.ndarray:
+    _check_size(header, size)
+    array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False, max_header_size=MAX_HEADER)
+    if (array.dtype, array.shape) != (header.dtype, header.shape):
+        raise ValueError("it changed while it was read")
+    return array

@@ -1,0 +1,26 @@
+"""Processes and paths that end with this process, also where it ends without running Python to its end (`interrupts`)."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+
+_endings: dict[int, Callable[[], object]] = {}
+
+
+def at_end(ending: Callable[[], object]) -> Callable[[], None]:
+    """`ending` is called once, when the process ends. Returns what takes it back."""
+    key = id(ending)
+    _endings[key] = ending  # held, so that no other has its id
+    return lambda: _endings.pop(key, None) and None
+
+
+@atexit.register
+def end_now() -> None:
+    """Call all that wait. One that fails does not stop the others."""
+    while _endings:
+        _, ending = _endings.popitem()
+        try:
+            ending()
+        except OSError:
+            continue

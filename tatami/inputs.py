@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tatami.core.array_file import UNREADABLE, header_of, read_array_file
+from tatami.core.array_file import UNREADABLE, header_of, read_array_file, reason
 from tatami.core.binding import solve_sizes
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
@@ -95,4 +95,4 @@ def _read_array(text: str, path: Path) -> np.ndarray:
 
 
 def _unreadable(text: str, error: Exception) -> TatamiError:
-    return fail("FileUnreadable", f"--input {text}", str(error).split("\n")[0], "save the array with numpy.save")
+    return fail("FileUnreadable", f"--input {text}", reason(error), "save the array with numpy.save")

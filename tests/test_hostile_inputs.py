@@ -756,6 +756,23 @@ def test_arrays_of_the_wrong_dtype_name_the_conversion(tmp_path: Path) -> None:
     assert "pass numbers" in text
 
 
+def test_an_input_file_is_refused_before_its_data_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "image.npy"
+    given = ("run", str(DIGITS), "--input", f"image={path}")
+    np.save(path, np.zeros((1, 1, 8, 8), np.float32))
+    path.write_bytes(path.read_bytes().replace(b"(1, 1, 8, 8), }", b"(1<<40, 8, 8),}"))
+    refuses(tatami(*given), "FileUnreadable")  # an expression is no shape
+    np.save(path, np.zeros((1, 1, 8, 8), np.float32))
+    path.write_bytes(path.read_bytes().replace(b"(1, 1, 8, 8), }", b"(1, 1, 8, 999)}"))
+    assert "its header speaks of" in refuses(tatami(*given), "FileUnreadable")
+    monkeypatch.setattr("tatami.inputs.read_array_file", lambda *_: 1 // 0)
+    np.save(path, np.zeros((1, 1, 8, 9), np.float32))
+    refuses(tatami(*given), "AxisAlignmentMismatch")
+    path.unlink()
+    os.mkfifo(path)
+    assert "it is not a regular file" in refuses(tatami(*given), "FileUnreadable")
+
+
 def test_a_fault_of_ours_is_one_diagnostic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tatami.inputs.generate", lambda *_: 1 // 0)
     monkeypatch.delenv("TATAMI_LOG", raising=False)

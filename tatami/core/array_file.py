@@ -90,6 +90,12 @@ def header_of(path: Path) -> Header:
         return header
 
 
+def reason(error: Exception) -> str:
+    """What one of UNREADABLE says, in a line."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return text.splitlines()[0] if text else type(error).__name__
+
+
 class ArrayArchive:
     """An .npz: `names` of its arrays, read one by one. Use as a context. Raises one of UNREADABLE."""
 

@@ -23,15 +23,19 @@ class DataFiles:
     def read(self, at: str, location: str, first: int, size: int) -> bytes:
         """`size` bytes of the file `location`, for the tensor `at`. Raises FileUnreadable, InvalidDocument."""
         path = _contained(at, self.folder, location)
-        with open_plain(path, follow=False) as file:
-            info = os.fstat(file.fileno())
-            if info.st_nlink != 1:
-                why = f"{location!r} is not a plain file of its own"
-                raise fail("FileUnreadable", at, why, "copy the data into the model's folder")
-            if info.st_size < first + size:
-                raise fail("InvalidDocument", at, f"{location!r} ends before its {size} bytes", "save the model again")
-            file.seek(first)
-            data = file.read(size)
+        try:
+            with open_plain(path, follow=False) as file:
+                info = os.fstat(file.fileno())
+                if info.st_nlink != 1:
+                    why = f"{location!r} is not a plain file of its own"
+                    raise fail("FileUnreadable", at, why, "copy the data into the model's folder")
+                if info.st_size < first + size:
+                    raise fail("InvalidDocument", at, f"{location!r} ends before its {size} bytes", "save the model again")
+                file.seek(first)
+                data = file.read(size)
+        except OSError as error:
+            why = f"{location!r}: {error.strerror or 'it cannot be read'}"
+            raise fail("FileUnreadable", at, why, "keep the model and its data together") from None
         self.reads[location, first, size] = data
         return data
 

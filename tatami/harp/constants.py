@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tatami.core.array_file import UNREADABLE, ArrayArchive
+from tatami.core.array_file import UNREADABLE, ArrayArchive, reason
 from tatami.core.dtype import DType
 from tatami.core.tensor import Tensor as Payload
 from tatami.core.tensor import dtype_of, numpy_dtype
@@ -56,7 +56,7 @@ class Constants:
 
     def _unreadable(self, scope: Scope, at: Span, error: Exception) -> Exception:
         assert self.archive is not None
-        why = f"{self.archive.name} cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        why = f"{self.archive.name} cannot be read: {reason(error)}"
         return scope.refuse("FileUnreadable", at, why, "write it with numpy.savez, without objects")
 
 

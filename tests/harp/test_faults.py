@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 import tatami as tt
 from tatami.cli import main
+from tatami.core.array_file import ArrayArchive
 from tatami.core.diagnostic import Diagnostic, TatamiError
 
 MAIN = "graph<N=4> main(x: f32[N, 3], y: f32[N, 3]) -> f32[N, 3] {\n"
@@ -246,6 +248,27 @@ def test_the_archive_beside_a_file(tmp_path: Path) -> None:
     assert "m.npz cannot be read" in check(path)
     np.savez(tmp_path / "m.npz", ww=np.array([3, 4], np.float32))
     assert "did you mean 'ww'" in check(path)
+
+
+def test_an_archive_that_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "m.harp"
+    path.write_text('graph main(x: f32[2]) -> f32[2] { return x * constant(f32[2], "w") }')
+    os.mkfifo(tmp_path / "m.npz")
+    assert "m.npz cannot be read: it is not a regular file" in check(path)
+    (tmp_path / "m.npz").unlink()
+    (tmp_path / "m.npz").symlink_to("/dev/zero")
+    assert "m.npz cannot be read: it is not a regular file" in check(path)
+
+
+def test_an_archive_of_another_type_is_refused_by_its_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data of 256 MiB in 256 KiB: nothing of it is unpacked."""
+    monkeypatch.setattr(ArrayArchive, "read", lambda *_: 1 // 0)
+    path = tmp_path / "m.harp"
+    path.write_text('graph main(x: f32[2]) -> f32[2] { return x * constant(f32[2], "w") }')
+    np.savez_compressed(tmp_path / "m.npz", w=np.zeros(64 << 20, np.float32))
+    assert "'w' is f32[67108864], not f32[2]" in check(path)
+    np.savez_compressed(tmp_path / "m.npz", w=np.zeros(2, "S9999999"))
+    assert "not f32[2]" in check(path)
 
 
 def check(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import logging
 import subprocess
 import sys
@@ -174,6 +175,9 @@ def test_errors_have_the_names_and_words_of_onnx_runtime(wrong: Callable[[Any], 
 def test_models_that_cannot_be_run_are_refused_by_class(tmp_path: Path) -> None:
     with pytest.raises(tatami_onnx.NoSuchFile, match="File doesn't exist"):
         tatami_onnx.InferenceSession(tmp_path / "none.onnx")
+    os.mkfifo(tmp_path / "pipe.onnx")  # nobody writes: opening it must not wait
+    with pytest.raises(tatami_onnx.NoSuchFile, match="Load model"):
+        tatami_onnx.InferenceSession(tmp_path / "pipe.onnx")
     with pytest.raises(tatami_onnx.InvalidProtobuf, match="protobuf parsing failed"):
         tatami_onnx.InferenceSession(b"not a model")
     unknown = made([helper.make_node("Nope", ["x"], ["y"])], [info("x", FLOAT, [2])], [info("y", FLOAT, [2])])

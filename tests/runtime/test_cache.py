@@ -1,4 +1,6 @@
 import os
+import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,46 @@ def test_memory_serves_without_a_folder() -> None:
     cache = Cache(None)
     cache.put(KEY, b"body")
     assert cache.get(KEY) == b"body"
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0])
+def test_folders_are_made_for_their_owner_alone(tmp_path: Path, umask: int) -> None:
+    """At first and after they have vanished, with all above them that are missing; entries too."""
+    before = os.umask(umask)
+    try:
+        cache = open_cache(tmp_path / "a" / "b" / "c")
+        for _ in range(2):
+            cache.put(KEY, b"body")
+            assert cache.get(KEY) == b"body"
+            made = [p for p in tmp_path.rglob("*")]
+            assert len(made) == 5
+            assert not [p for p in made if stat.S_IMODE(p.stat().st_mode) & 0o077]
+            assert open_cache(tmp_path / "a" / "b" / "c").root == cache.root
+            shutil.rmtree(tmp_path / "a")
+    finally:
+        os.umask(before)
+
+
+def test_an_entry_that_is_no_plain_file_is_a_miss(tmp_path: Path) -> None:
+    cache = open_cache(tmp_path / "c")
+    cache.put(KEY, b"body")
+    path = entry(cache)
+    real = tmp_path / "real"
+    path.rename(real)
+    os.mkfifo(path)
+    assert cache.get(KEY) is None
+    path.unlink()
+    path.symlink_to(real)
+    assert cache.get(KEY) is None
+    assert [d.code for d in cache.diagnostics] == ["W2701"]
+    cache.put(KEY, b"body")
+    assert cache.get(KEY) == b"body"
+
+
+def test_an_entry_that_others_can_write_is_a_miss(tmp_path: Path) -> None:
+    """The folder is looked at once; whoever made it anew in the meantime could have put machine code there."""
+    cache = open_cache(tmp_path / "c")
+    cache.put(KEY, b"body")
+    entry(cache).chmod(0o666)
+    assert cache.get(KEY) is None
+    assert "mode 666" in cache.diagnostics[0].why

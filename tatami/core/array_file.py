@@ -66,7 +66,10 @@ def read_header(file: IO[bytes]) -> Header:
         raise ValueError(f"its header is of {length} bytes; the limit is {MAX_HEADER}")
     text = io.BytesIO(prefix + file.read(length))
     read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(text, max_header_size=MAX_HEADER)
+    try:
+        shape, _, dtype = read(text, max_header_size=MAX_HEADER)
+    except Exception as error:  # of many kinds: the text goes through Python's parser
+        raise ValueError(f"its header cannot be read: {reason(error)}") from None
     if dtype.hasobject:
         raise ValueError("it holds objects, which would be code")
     if any(s < 0 for s in shape):

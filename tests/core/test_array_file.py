@@ -47,6 +47,8 @@ def damaged(what: str) -> bytes:
             return whole.replace(b"(3,), }" + b" ", b"(-3,), }")
         case "objects":
             return whole.replace(b"'<f4'", b"'|O' ")
+        case "nested":
+            return whole.replace(b"\x76\x00{", b"\xf4\x1f{").replace(b"(3,), }" + b" " * 55, b"(" * 8112)
         case "no literal":
             return whole.replace(b"(3,), }", b"(3,)}}}")
     return whole[: {"empty": 0, "cut magic": 5, "cut length": 9, "cut header": 30}[what]]
@@ -54,8 +56,20 @@ def damaged(what: str) -> bytes:
 
 @pytest.mark.parametrize(
     "what",
-    ["long header", "unknown version", "data missing", "shape too large", "negative", "objects", "no literal"]
-    + ["empty", "cut magic", "cut length", "cut header"],
+    [
+        "long header",
+        "unknown version",
+        "data missing",
+        "shape too large",
+        "negative",
+        "objects",
+        "nested",
+        "no literal",
+        "empty",
+        "cut magic",
+        "cut length",
+        "cut header",
+    ],
 )
 def test_a_damaged_header_is_refused(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = damaged(what)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Callable

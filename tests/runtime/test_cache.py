@@ -133,7 +133,7 @@ def test_folders_are_made_for_their_owner_alone(tmp_path: Path, umask: int) -> N
         for _ in range(2):
             cache.put(KEY, b"body")
             assert cache.get(KEY) == b"body"
-            made = [p for p in tmp_path.rglob("*")]
+            made = list(tmp_path.rglob("*"))
             assert len(made) == 5
             assert not [p for p in made if stat.S_IMODE(p.stat().st_mode) & 0o077]
             assert open_cache(tmp_path / "a" / "b" / "c").root == cache.root

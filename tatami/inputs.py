@@ -9,7 +9,7 @@ import numpy as np
 
 from tatami.core.array_file import UNREADABLE, header_of, read_array_file, reason
 from tatami.core.binding import solve_sizes
-from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.signature import Input, Signature, symbols
@@ -31,7 +31,7 @@ def gather_inputs(
     """Arrays of `arguments` by name and the value of every symbol. `given` holds ``name=file.npy`` or ``name=shape:2x3``.
     Sizes are those of the given inputs and `sizes`, then the signature's defaults, then those in `otherwise`."""
     wanted = {i.tensor: i for i in arguments}
-    files: dict[str, tuple[str, Path]] = {}
+    arrays: dict[str, np.ndarray] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for text in given:
         name, separator, source = text.partition("=")
@@ -43,10 +43,9 @@ def gather_inputs(
         if source.startswith("shape:"):
             shapes[name] = _read_shape(text, source.removeprefix("shape:"))
         else:
-            files[name] = text, Path(source)
-            shapes[name] = _shape_of(*files[name])
-    bound = solve_sizes(signature, shapes, sizes)  # refuses sizes before their data is read
-    arrays = {name: _read_array(*file) for name, file in files.items()}
+            arrays[name] = _read_array(text, Path(source))
+            shapes[name] = arrays[name].shape
+    bound = solve_sizes(signature, shapes, sizes)
     for name in symbols(signature):
         bound.setdefault(name, (otherwise or {}).get(name, UNBOUND_SIZE))
     rng = np.random.default_rng(seed)
@@ -77,13 +76,6 @@ def _read_shape(text: str, source: str) -> tuple[int, ...]:
     return tuple(int(p) for p in parts)
 
 
-def _shape_of(text: str, path: Path) -> tuple[int, ...]:
-    try:
-        return header_of(path).shape
-    except UNREADABLE as error:
-        raise _unreadable(text, error) from None
-
-
 def _read_array(text: str, path: Path) -> np.ndarray:
     try:
         check_memory(header_of(path).data_bytes)
@@ -91,8 +83,4 @@ def _read_array(text: str, path: Path) -> np.ndarray:
     except MemoryError as error:
         raise fail("OutOfMemory", f"--input {text}", str(error) or "the array does not fit", "pass a smaller array") from None
     except UNREADABLE as error:
-        raise _unreadable(text, error) from None
-
-
-def _unreadable(text: str, error: Exception) -> TatamiError:
-    return fail("FileUnreadable", f"--input {text}", reason(error), "save the array with numpy.save")
+        raise fail("FileUnreadable", f"--input {text}", reason(error), "save the array with numpy.save") from None

@@ -25,7 +25,9 @@ from onnx import TensorProto, helper, numpy_helper
 import tatami as tt
 from tatami.api import prepare
 from tatami.cli import main
+from tatami.core.data_files import DataFiles, read_model, read_part
 from tatami.core.diagnostic import TatamiError
+from tatami.core.document import read_bytes
 from tatami.dump import to_document
 from tatami.frontend.graph import Graph
 from tatami.inputs import gather_inputs
@@ -541,6 +543,19 @@ def test_external_data_stays_in_the_folder(location: str, tmp_path: Path) -> Non
     with pytest.raises(TatamiError) as error:
         open_model(path)
     is_clear(error.value)
+
+
+def test_a_data_file_that_is_exchanged_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a plain file when it was looked at; now it is a FIFO, or a link out of the folder."""
+    monkeypatch.setattr("tatami.core.data_files._contained", lambda at, folder, location: folder / location)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(__file__)
+    for name in ("pipe", "link"):
+        with pytest.raises(TatamiError, match="FileUnreadable at w"):
+            DataFiles(tmp_path).read("w", name, 0, 4)
+    for read in (read_model, partial(read_part, first=0, size=4), read_bytes):
+        with pytest.raises(TatamiError, match="it is not a regular file"):
+            read(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,7 +20,8 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
 from tatami.plan.choose import estimate_at
-from tatami.search.measure import estimate_sizes, measure
+from tatami.search.ledger import append_measurement
+from tatami.search.measure import Measurement, estimate_sizes, measure
 
 X = np.ones((64, 32), np.float32)
 
@@ -58,6 +62,34 @@ def test_the_command_draws_the_kernels_under_the_roofline(tmp_path: Path) -> Non
     ElementTree.fromstring(text)
     drawn = text.count('<circle class="kernel"')
     assert drawn > 0 and all(word in text for word in ("GFLOP/s", "operations per byte", "GB/s"))
+
+
+def test_a_ledger_that_is_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ledger.csv")
+    with pytest.raises(TatamiError, match="FileUnwritable"):
+        append_measurement(tmp_path / "ledger.csv", "m", "cpu", {}, Measurement((), 0.0, 1))
+
+
+def test_the_ledger_of_a_cache_that_vanished_is_made_for_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "above" / "cache"
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(cache))
+
+    def then_vanish(*arguments: Any) -> Measurement:
+        found = measure(*arguments)
+        shutil.rmtree(tmp_path / "above")
+        return found
+
+    monkeypatch.setattr("tatami.search.measure.measure", then_vanish)
+    before = os.umask(0)
+    try:
+        command = ["bench", "examples/digits/digits.onnx", "-D", "N=3", "--seconds", "0.01"]
+        assert CliRunner().invoke(main, command).exit_code == 0
+    finally:
+        os.umask(before)
+    assert [p.name for p in cache.iterdir()] == ["ledger.csv"]
+    assert not [p for p in (cache, cache.parent, cache / "ledger.csv") if p.stat().st_mode & 0o077]
 
 
 def test_every_bench_appends_to_the_ledger(tmp_path: Path) -> None:

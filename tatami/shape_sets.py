@@ -53,7 +53,10 @@ def compile_shape_set(model: Any, sizes: Mapping[str, Any], compile: Compile, mo
 
 
 def _has_open_sizes(function: CompiledFunction) -> bool:
-    return any(size.as_int() is None for port in function.arguments for size in port.shape)
+    """True if the model leaves a size of an input open, be it one that an equation decides."""
+    model = function.compilation.stages.get_made("frontend")
+    signature = function.signature if model is None else model.main.signature
+    return any(size.as_int() is None for port in signature.inputs for size in port.shape)
 
 
 def _tuples(asked: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from tatami.onnx.graphs_inside import (
     child,
     deciding_sizes,
     emit_call,
+    equation_of,
     finish,
     found_sizes,
     import_body,
@@ -41,11 +42,18 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
     known = m.known(condition)
     if known is not None:
         return inline(m, n.attr("then_branch" if bool(np.asarray(known).reshape(-1)[0]) else "else_branch"), [])
+    graphs = set(m.graphs)
     try:
         return _as_branches(m, n, condition)
     except TatamiError as error:
         if any("inputs" in d.details or "sizes" in d.details or d.kind in _OF_THE_FILE for d in error.diagnostics):
             raise
+        equation = equation_of(m, m.data(condition))
+        if equation is not None and (equation[0] - equation[1]).as_int() is None:
+            for name in set(m.graphs) - graphs:
+                del m.graphs[name]
+            m.assume(*equation)  # as in the squeeze that exporters write: the size is 1, and the axis goes
+            return inline(m, n.attr("then_branch"), [])
         sizes = deciding_sizes(m, m.data(condition))
         if sizes:
             why = f"If: its branches do not fit together ({error.diagnostics[0].why}), and which one is taken follows from {', '.join(sizes)}"

@@ -9,7 +9,7 @@ import onnx
 
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import fail
-from tatami.core.expr import free_vars
+from tatami.core.expr import Expr, expr, free_vars
 from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, attributes
@@ -91,6 +91,7 @@ def bind_symbols(m: Importer, inner: Importer, inputs: Sequence[Input]) -> None:
     shapes = [i.shape for i in inputs] + [m.tensors[outer].shape for outer in inner.captures]
     bound = {s.as_name() for shape in shapes for s in shape} | found_sizes(inner)
     used = {v for kind in inner.tensors.values() for s in kind.shape for v in free_vars(s)}
+    used |= {v for e in inner.equations for side in (e.lhs, e.rhs) for v in free_vars(side)}
     named = {v for node in inner.nodes if node.attrs for v in _NAME.findall(str(node.attrs))}
     for symbol in sorted((used | named) - bound):
         holder = _holder(m, symbol)
@@ -141,6 +142,42 @@ def deciding_sizes(m: Importer, tensor: str) -> tuple[str, ...]:
         else:
             work += [(graph, i) for i in node.inputs if i]
     return tuple(sorted(out))
+
+
+_SAME_NUMBER = ("reshape", "squeeze", "unsqueeze", "expand", "identity", "cast")
+"""Operations that give the one number that they take."""
+
+
+def equation_of(m: Importer, tensor: str) -> tuple[Expr, Expr] | None:
+    """The two sizes that a boolean compares for equality; None where it is anything else."""
+    graph, node, _ = _maker(m, tensor)
+    if node is None or node.op != "eq":
+        return None
+    sides = [_size_in(graph, i) for i in node.inputs]
+    return None if sides[0] is None or sides[1] is None else (sides[0], sides[1])
+
+
+def _size_in(m: Importer, tensor: str) -> Expr | None:
+    _, node, root = _maker(m, tensor)
+    if node is not None:
+        size: Expr | None = attributes(OPS["size"], node).value if node.op == "size" else None
+        return size
+    held = m.constants.get(root)
+    return expr(int(held.array.reshape(-1)[0])) if held is not None and held.dtype.is_int and held.array.size == 1 else None
+
+
+def _maker(m: Importer, tensor: str) -> tuple[Importer, Node | None, str]:
+    """The graph and the node that make the number a tensor holds, and its name there; no node for a constant or an input."""
+    graph = m
+    while True:
+        node = next((node for node in graph.nodes if tensor in node.outputs), None)
+        if node is not None and node.op in _SAME_NUMBER:
+            tensor = node.inputs[0]
+        elif node is None and graph.parent is not None and tensor in graph.captures.values():
+            tensor = next(outer for outer, inner in graph.captures.items() if inner == tensor)
+            graph = graph.parent
+        else:
+            return graph, node, tensor
 
 
 def rank_0(m: Importer, tensor: str) -> str:

@@ -17,7 +17,7 @@ from tatami.api import CompiledFunction
 from tatami.backends.torch_parameters import Parameters
 from tatami.backends.torch_report import GraphReport
 from tatami.core.binding import solve
-from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.diagnostic import TatamiError, diagnostic, fail
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.signature import Input
 from tatami.runtime.arrays import to_numpy
@@ -62,6 +62,14 @@ class OutOfRange(TatamiError, IndexError, RuntimeError):
     handles this."""
 
 
+class DivisionByZero(TatamiError, ZeroDivisionError, RuntimeError):
+    """An integer divided by 0. Eager operators raise RuntimeError, Python's numbers ZeroDivisionError."""
+
+
+RAISED = {"IndexOutOfRange": OutOfRange, "DivisionByZero": DivisionByZero}
+"""Kinds of diagnostics that eager raises as exceptions of its own."""
+
+
 class TorchProgram:
     """Called with the arguments of the fx graph, in order; returns the values of its output. `names`: what parameters are
     called, by position."""
@@ -76,12 +84,15 @@ class TorchProgram:
         self._taken: tuple[Argument | None, ...] = tuple(by_name.get(i.tensor) for i in function.arguments)
         """Per input of the program its argument; None is the key of random numbers."""
         ports = [o.tensor for o in function.signature.outputs if o.updates is None]
-        results = {r.name: r for r in (*imported.outputs, *(c.info for c in imported.checks)) if isinstance(r, Result)}
+        told = (imported.found, *(c.info for c in imported.checks))
+        results = {r.name: r for r in (*imported.outputs, *told) if isinstance(r, Result)}
         self._results: tuple[Result, ...] = tuple(results[p] for p in ports)
         self._dtypes = tuple(TO_TORCH[o.dtype] for o in function.signature.outputs if o.updates is None)
         place = {r.name: k for k, r in enumerate(self._results)}
         self._places = tuple(place[o.name] if isinstance(o, Result) else None for o in imported.outputs)
         self._checks = tuple((place[c.info.name], c.name, c.is_matrix) for c in imported.checks)
+        self._found = place[imported.found.name] if imported.found is not None else None
+        report.checks += len(imported.checks) + len(imported.forbidden)
         self._sources = self._size_sources()
         program = function.program
         self._fast = isinstance(program, CpuProgram | CudaProgram) and "main" not in program.layouts.hosted
@@ -150,9 +161,13 @@ class TorchProgram:
         try:
             self._run(program, bound, tensors, made)
         except TatamiError as error:
-            if error.diagnostics[0].kind == "IndexOutOfRange":
-                raise OutOfRange(*error.diagnostics) from error
-            raise
+            raised = RAISED.get(error.diagnostics[0].kind)
+            if raised is None:
+                raise
+            raise raised(*error.diagnostics) from error
+        if self._found is not None and (found := int(made[self._found])):
+            what = self.imported.forbidden[found - 1]
+            raise RAISED[what.kind](diagnostic(what.kind, what.at, what.why, what.suggestion))
         for k, name, is_matrix in self._checks:
             torch.ops.aten._linalg_check_errors(made[k], name, is_matrix=is_matrix)
         for t, a in zip(tensors, self._taken):

@@ -28,6 +28,8 @@ class GraphReport:
     unsupported: list[Unsupported] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """Programs that were imported and could not be compiled: they run in PyTorch."""
+    checks: int = 0
+    """Looks at values that eager would refuse (divisors, indices, matrices), one per operator."""
     copies: dict[str, int] = field(default_factory=dict)
     """Argument or result -> how often it had to be copied so far."""
     packed: list[str] = field(default_factory=list)
@@ -46,6 +48,8 @@ class GraphReport:
         if self.unsupported:
             lines.append(f"  stays in PyTorch: {described(self.unsupported)}")
         lines += [f"  stays in PyTorch: {why}" for why in self.refused]
+        if self.checks:
+            lines.append(f"  looks at the values of {self.checks} operators, which eager might refuse")
         lines += [f"  copied {count} times: {name}" for name, count in sorted(self.copies.items())]
         if self.packed:
             size = f"{self.packed_bytes / 2**20:.1f} MiB"

@@ -82,6 +82,7 @@ TABLE: dict[str, Kind] = {
     "KernelDeadlock": Kind("E1810", "threads of a kernel wait for each other without end"),
     "KernelMisuse": Kind("E1811", "a kernel uses an instruction in a way the hardware does not allow"),
     "DeviceFault": Kind("E1812", "a GPU or its driver refused or failed something"),
+    "DivisionByZero": Kind("E1813", "an integer is divided by zero"),
     "Interrupted": Kind("E1806", "interrupted by the user"),
     "InternalError": Kind("E1900", "a fault of Tatami itself"),
     # warnings

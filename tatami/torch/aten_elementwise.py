@@ -102,13 +102,16 @@ def div(m: Importer, x: Operand, y: Operand, *, rounding_mode: str | None = None
     if rounding_mode is None:
         return m.elementwise("div", x, y, promotion="float")
     a, b = m.joined(x, y)
+    m.forbid_zero(b, y)
     if rounding_mode == "trunc":
         return a.one("idiv", b) if a.dtype.is_int else (a / b).one("trunc")
     return floor_quotient(m, a, b)
 
 
 def floor_divide(m: Importer, x: Operand, y: Operand) -> Tensor:
-    return floor_quotient(m, *m.joined(x, y))
+    a, b = m.joined(x, y)
+    m.forbid_zero(b, y)
+    return floor_quotient(m, a, b)
 
 
 def floor_quotient(m: Importer, a: Tensor, b: Tensor) -> Tensor:
@@ -123,7 +126,15 @@ def floor_quotient(m: Importer, a: Tensor, b: Tensor) -> Tensor:
 
 
 def remainder(m: Importer, x: Operand, y: Operand) -> Tensor:
-    return m.elementwise("mod", x, y)
+    a, b = m.joined(x, y)
+    m.forbid_zero(b, y)
+    return a.one("mod", b)
+
+
+def fmod(m: Importer, x: Operand, y: Operand) -> Tensor:
+    a, b = m.joined(x, y)
+    m.forbid_zero(b, y)
+    return a.one("rem", b)
 
 
 def power(m: Importer, x: Operand, y: Operand) -> Tensor:
@@ -398,7 +409,7 @@ ELEMENTWISE: dict[str, Handler] = {
     **overloads("true_divide", div, "Tensor", "Scalar"),
     **overloads("floor_divide", floor_divide, "default", "Scalar"),
     **overloads("remainder", remainder, "Tensor", "Scalar", "Scalar_Tensor"),
-    **overloads("fmod", binary("rem"), "Tensor", "Scalar"),
+    **overloads("fmod", fmod, "Tensor", "Scalar"),
     **overloads("pow", power, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
     **overloads("atan2", binary("atan2", "float")),
     **overloads("exp2", exponent_two),

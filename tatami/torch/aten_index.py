@@ -20,10 +20,12 @@ def _integers(index: Tensor) -> Tensor:
 
 
 def embedding(m: Importer, weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Tensor:
+    m.forbid_negative(indices)
     return weight.take(_integers(indices))
 
 
 def index_select(m: Importer, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    m.forbid_negative(index)
     if not x.rank:
         return x.reshape(1).take(_integers(index).reshape(())) if index.rank else x
     return x.take(_integers(index if index.rank else index.reshape(1)), axis=m.axis(dim, x.rank))
@@ -33,6 +35,7 @@ def gather(m: Importer, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool
     """The index may be smaller than the operand on the other axes; one without elements may have any rank."""
     if any(s == ZERO for s in index.shape):
         return m.graph.full(m.shape, 0, x.dtype)
+    m.forbid_negative(index)
     if not x.rank or not index.rank:
         flat = x.reshape(1) if not x.rank else x
         return flat.gather(0, index.reshape(1) if not index.rank else index).reshape(m.shape)
@@ -64,6 +67,7 @@ def _scattered(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor |
     if not x.rank:
         out = _scattered(m, x.reshape(1), 0, _wide(index), _wide(source) if isinstance(source, Tensor) else source, combine)
         return out.reshape(())
+    m.forbid_negative(index)
     axis = m.axis(dim, x.rank)
     index = _wide(index)
     if isinstance(source, Tensor):
@@ -114,6 +118,7 @@ def _neutral(m: Importer, reduce: str, x: Tensor) -> Tensor:
 
 
 def index_add(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+    m.forbid_negative(index)
     if not x.rank:
         return x + m.cast(source, x.dtype).reshape(()) * m.tensor(alpha, x.dtype)
     axis = m.axis(dim, x.rank)
@@ -124,6 +129,7 @@ def index_add(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, *
 
 
 def index_copy(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    m.forbid_negative(index)
     if not x.rank:
         return m.cast(source, x.dtype).reshape(())
     axis = m.axis(dim, x.rank)

@@ -65,8 +65,21 @@ class _Import:
             axes = tuple(range(info.rank))
             strides = tuple(product(info.shape[a + 1 :]) for a in axes)
             self.out.checks.append(Check(Result(f"check{k}", axes, info.shape, strides, info.shape), *told))
+        self.look()
         self.declare_sizes()
         return self.out
+
+    def look(self) -> None:
+        """One number beside the results says which of the forbidden values there are, the first of several."""
+        if not self.m.forbidden:
+            return
+        graph = self.out.graph
+        found = graph.number(0, DType.i32)
+        for k, (broken, _) in reversed(list(enumerate(self.m.forbidden))):
+            found = graph.where(broken, graph.number(k + 1, DType.i32), found)
+        self.out.forbidden += [what for _, what in self.m.forbidden]
+        graph.output("found", found)
+        self.out.found = Result("found", (), (), (), ())
 
     def declare_sizes(self) -> None:
         """Sizes that are arguments and stand in no tensor's shape: the program takes them as symbols with a default."""
@@ -154,6 +167,7 @@ class _Import:
             raise Refusal("no function of the operator table imports it")
         if target in ("aten.as_strided.default", "prims.as_strided_scatter.default"):
             _check_own_storage(node)
+        self.m.at = f"{node.name} ({place_of(node)})"
         self.m.results = tuple(value) if isinstance(value, tuple | list) else (value,)
         for result in self.m.results:
             if isinstance(result, torch.Tensor) and result.is_complex():

@@ -56,6 +56,16 @@ class Check:
     is_matrix: bool
 
 
+@dataclass(frozen=True)
+class Forbidden:
+    """What eager refuses of the values it is given: the diagnostic of an element for which it holds."""
+
+    kind: str
+    at: str
+    why: str
+    suggestion: str
+
+
 Given = Result | int | Expr | None
 """What stands at a place of the fx graph's output: a result, the number of a placeholder, a size, or nothing."""
 
@@ -75,6 +85,9 @@ class Imported:
     random: bool = False
     """The program has the input `seed`."""
     checks: list[Check] = field(default_factory=list)
+    forbidden: list[Forbidden] = field(default_factory=list)
+    found: Result | None = None
+    """A result that is not the caller's: 0, or 1 + the position in `forbidden` of what the values broke."""
 
     def module(self) -> Module[ir.Graph]:
         return self.graph.module()

@@ -11,9 +11,10 @@ import torch
 from torch.utils._sympy import functions as torch_sympy
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, IntoExpr, Shape, expr
+from tatami.core.expr import ZERO, Expr, IntoExpr, Shape, expr, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.imported import Forbidden
 from tatami.torch.dtypes import FROM_TORCH, Promotion, promote
 from tatami.torch.refusal import Refusal
 from tatami.torch.sizes import from_sympy, is_found_by_data, shape_of, size_expr
@@ -43,8 +44,12 @@ class Importer:
 
     checks: list[tuple[Tensor, tuple[str, bool]]] = field(default_factory=list)
     """LAPACK's info of operators that raise where it is not 0, and what PyTorch's check is told: name, one matrix."""
+    forbidden: list[tuple[Tensor, Forbidden]] = field(default_factory=list)
+    """Truths that no element may have, and the diagnostic of one that has it."""
+    at: str = ""
+    """The node that is being imported, as a diagnostic names it."""
     raises: bool = True
-    """Whoever calls the program looks at `checks`."""
+    """Whoever calls the program looks at `checks` and `forbidden`."""
     finds_sizes: bool = False
     """Whether data may decide sizes, each found by a Host step; else such operators are refused."""
     found: set[str] = field(default_factory=set)
@@ -55,6 +60,33 @@ class Importer:
         if not self.raises:
             raise Refusal(f"{name} raises where it fails, which a program alone cannot (forms named _ex give info instead)")
         self.checks.append((info, (name, is_matrix)))
+
+    @property
+    def raises_for_values(self) -> bool:
+        """True if eager looks at the values on this device, and the caller can be told: a GPU is not waited for."""
+        return self.raises and all(v.device.type == "cpu" for v in self.results if isinstance(v, torch.Tensor))
+
+    def forbid_zero(self, divisor: Tensor, given: Tensor | Number) -> None:
+        """Integer division by 0 raises where there is anything to divide. `given`: the divisor as the operator has it."""
+        if isinstance(given, int) and given:
+            return
+        if not self.raises_for_values or not divisor.dtype.is_int or any(s == ZERO for s in self.shape):
+            return
+        zero = divisor.one("eq", self.graph.number(0, divisor.dtype))
+        if divisor.shape != self.shape and any(s.as_int() is None for s in self.shape):
+            zero = zero.one("and", self.graph.size_of(product(self.shape)).one("ne", 0))
+        why, suggestion = "an integer is divided by 0", "check the values of the divisor"
+        self._forbid(zero, Forbidden("DivisionByZero", self.at, why, suggestion))
+
+    def forbid_negative(self, index: Tensor) -> None:
+        """An index that does not count from the end, as those of indexing do."""
+        if self.raises_for_values and index.dtype.is_signed:
+            why, suggestion = "an index is negative", "check the values of the index tensor"
+            negative = index < self.graph.number(0, index.dtype)
+            self._forbid(negative, Forbidden("IndexOutOfRange", self.at, why, suggestion))
+
+    def _forbid(self, truth: Tensor, what: Forbidden) -> None:
+        self.forbidden.append((truth.any() if truth.rank else truth, what))
 
     # -- what the result is ----------------------------------------------------------------------
     @property

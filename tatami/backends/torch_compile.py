@@ -38,11 +38,13 @@ log = logging.getLogger("tatami.torch")
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`options=` of torch.compile. fallback: operators that cannot be imported run in PyTorch, else they are an error.
-    pack: where no gradients are asked for, programs keep packed copies of parameters.
+    pack: where no gradients are asked for, programs keep packed copies of parameters, and look at each call whether these
+    changed. freeze: a promise that parameters change only as PyTorch counts it, so that no call has to look.
     target: by default where the tensors are, "cpu" or that GPU."""
 
     fallback: bool = True
     pack: bool = True
+    freeze: bool = False
     target: str = ""
     threads: int | None = None
     precision: str | None = None
@@ -161,7 +163,7 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
     report.programs += 1
     report.alive.add(function)
     report.kernels += sum(isinstance(i.op, Launch | Choose) for i in function.execution.main.instructions)
-    return TorchProgram(imported, function, report, _held(gm))
+    return TorchProgram(imported, function, report, _held(gm), options.freeze)
 
 
 def target_of(gm: fx.GraphModule) -> str:

@@ -3,8 +3,9 @@
 Of an inference graph the parameters are held inputs: what `setup` makes of them is kept per set of parameters (blocks of
 one class share a program) and goes when one of them goes. It is made again when a parameter lies elsewhere (`p.data = …`),
 when PyTorch counted a write (`optimizer.step`, `load_state_dict`), and when a write that PyTorch does not count
-(`p.data.mul_()`, through numpy) changed one of the bytes that are looked at: SAMPLES places of every packed parameter. A
-change elsewhere that PyTorch does not count is not seen; options={"pack": False} packs nothing.
+(`p.data[3].zero_()`, through numpy or DLPack) changed a byte: each call makes a digest of every packed parameter
+(docs/decisions/0041). options={"freeze": True} promises that there are no such writes, and looks at none; options={"pack":
+False} packs nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +22,9 @@ from tatami.backends.torch_report import GraphReport
 from tatami.core.signature import Input
 from tatami.runtime.arrays import to_numpy
 from tatami.runtime.cpu_program import CpuProgram
+from tatami.runtime.digest import Digest
 from tatami.torch.imported import Argument
 from tatami.torch.sizes import in_order
-
-SAMPLES, WORD = 16, 4
-"""Places per packed parameter, and bytes at each."""
-_GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -36,15 +34,19 @@ class Prepared:
     places: list[int]
     versions: list[int] | None
     """PyTorch's counts of writes; None where it does not count (inference tensors)."""
-    sampled: Sampled
+    digest: Digest | None
+    """What they hold; None where the caller promises that all writes are counted."""
     program: CpuProgram
     copies: dict[int, torch.Tensor]
     """Those that the program cannot read where they lie."""
     alive: tuple[weakref.ref[torch.Tensor], ...]
 
+    def changed(self) -> bool:
+        return self.digest is not None and self.digest.changed()
+
 
 class Parameters:
-    """The held inputs of a program. `taken`: the argument of the fx graph for each input of the program; `names`: what
+    """The held inputs of a program. `freeze`: no parameter changes without PyTorch's counting it. `taken`: the argument of the fx graph for each input of the program; `names`: what
     the module calls it, by position."""
 
     def __init__(
@@ -54,9 +56,11 @@ class Parameters:
         taken: Sequence[Argument | None],
         names: Mapping[int, str],
         report: GraphReport,
+        freeze: bool = False,
     ) -> None:
         self.program = program
         self.report = report
+        self.freeze = freeze
         self._held = [(k, p, a) for k, (p, a) in enumerate(zip(inputs, taken)) if a is not None and p.storage == "held"]
         self._packed = program.layouts.held
         self._sets: dict[tuple[int, ...], Prepared] = {}
@@ -70,7 +74,7 @@ class Parameters:
         places = [p.data_ptr() for p in given]
         versions = _versions(given)
         found = self._sets.get(key)
-        if found is None or versions is None or found.versions != versions or found.places != places or found.sampled.changed():
+        if found is None or found.versions != versions or found.places != places or found.changed():
             self._sets.pop(key, None)
             del found  # its memory, before as much is taken again
             found = self._sets[key] = self._prepare(given, key, places, versions)
@@ -98,7 +102,9 @@ class Parameters:
             self.report.packed_bytes = program.constant_bytes
         forget = partial(_forget, weakref.ref(self), key)
         alive = tuple(weakref.ref(p, forget) for p in given)
-        return Prepared(places, versions, Sampled(watched), program, copies, alive)
+        digest = None if self.freeze else self.program.digest(spans(watched))
+        self.report.watched_bytes = 0 if digest is None else digest.bytes
+        return Prepared(places, versions, digest, program, copies, alive)
 
 
 def _forget(parameters: weakref.ref[Parameters], key: tuple[int, ...], gone: object) -> None:
@@ -115,29 +121,8 @@ def _versions(parameters: Sequence[torch.Tensor]) -> list[int] | None:
         return None
 
 
-class _Memory:
-    """A range of this process's memory as an array of bytes."""
-
-    def __init__(self, start: int, count: int) -> None:
-        self.__array_interface__ = {"version": 3, "data": (start, True), "shape": (count,), "typestr": "|u1"}
-
-
-class Sampled:
-    """A few bytes of each tensor as they are now. The tensors have to lie where they are while `changed` is asked."""
-
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        spread = (np.arange(SAMPLES) + 1) * _GOLDEN % 1
-        at: list[np.ndarray] = []
-        for t in tensors:
-            size = t.itemsize * (1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride()))) if t.numel() else 0
-            word = min(WORD, size)
-            starts = (spread * (size - word + 1)).astype(np.int64)
-            at.append((t.data_ptr() + starts[:, None] + np.arange(word)).ravel())
-        every = np.unique(np.concatenate(at)) if at else np.zeros(0, np.int64)
-        start, end = (int(every[0]), int(every[-1]) + 1) if every.size else (0, 0)
-        self._memory = np.asarray(_Memory(start, end - start)) if every.size else np.zeros(0, np.uint8)
-        self._at = every - start
-        self._was = self._memory[self._at]
-
-    def changed(self) -> bool:
-        return not np.array_equal(self._memory[self._at], self._was)
+def spans(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
+    """The memory of each tensor, the gaps between its elements included: address, bytes."""
+    return [
+        (t.data_ptr(), t.itemsize * (1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride())))) for t in tensors if t.numel()
+    ]

@@ -72,9 +72,9 @@ RAISED = {"IndexOutOfRange": OutOfRange, "DivisionByZero": DivisionByZero}
 
 class TorchProgram:
     """Called with the arguments of the fx graph, in order; returns the values of its output. `names`: what parameters are
-    called, by position."""
+    called, by position. `freeze`: they change only where PyTorch counts it."""
 
-    def __init__(self, imported: Imported, function: CompiledFunction, report: GraphReport, names: Mapping[int, str]) -> None:
+    def __init__(self, imported: Imported, function: CompiledFunction, report: GraphReport, names: Mapping[int, str], freeze: bool) -> None:
         self.imported = imported
         self.function = function
         self.report = report
@@ -99,7 +99,7 @@ class TorchProgram:
         self._parameters = None
         """Who answers for the held inputs."""
         if isinstance(program, CpuProgram) and any(p.storage == "held" for p in function.arguments):
-            self._parameters = Parameters(program, function.arguments, self._taken, names, report)
+            self._parameters = Parameters(program, function.arguments, self._taken, names, report, freeze)
         self._device = device_of(program)
 
     # -- sizes -----------------------------------------------------------------------------------

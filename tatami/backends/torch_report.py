@@ -38,6 +38,8 @@ class GraphReport:
     """How often: once for each module, and again when its parameters changed."""
     packed_bytes: int = 0
     """Memory of the copies of one module."""
+    watched_bytes: int = 0
+    """Bytes of parameters that each call looks at, since a write that PyTorch does not count makes copies stale."""
 
     def text(self) -> str:
         """The report of `tatami.backends.explain`."""
@@ -54,6 +56,9 @@ class GraphReport:
         if self.packed:
             size = f"{self.packed_bytes / 2**20:.1f} MiB"
             lines.append(f"  packed {self.packings} times, {size}: {', '.join(self.packed)}")
+            if self.watched_bytes:
+                watched = f"{self.watched_bytes / 2**20:.1f} MiB"
+                lines.append(f'  each call looks whether {watched} of parameters changed (options={{"freeze": True}}: not)')
         return "\n".join(lines)
 
 

@@ -32,6 +32,7 @@ from tatami.execution.arena import ArenaPlan, Planner, pool_offsets
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import ExecutionPlan, launches
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
+from tatami.runtime.digest import Digest
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import PythonRun
 from tatami.runtime.quick_call import QuickCall
@@ -240,6 +241,10 @@ class CpuProgram(LoadedModule):
 
     def segment(self, program: str, segment: int) -> Entry:
         return self.entry(f"tatami_segment_{self._numbers[program]}_{segment}")
+
+    def digest(self, spans: Sequence[tuple[int, int]]) -> Digest:
+        """Ranges of memory (address, bytes) as they are now; to be asked, on this program's threads, whether they changed."""
+        return Digest(self._library, self._pool, spans)
 
     @property
     def pool(self) -> ctypes.c_void_p:

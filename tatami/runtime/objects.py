@@ -184,8 +184,8 @@ def runtime_text(name: str) -> str:
 
 
 def runtime_units() -> tuple[Unit, ...]:
-    """The runtime that every shared object is linked with: the thread pool. Routines come with the kernels."""
-    return (Unit(runtime_text("pool.c")),)
+    """The runtime that every shared object is linked with: the thread pool, digests of memory. Routines come with the kernels."""
+    return (Unit(runtime_text("pool.c")), Unit(runtime_text("digest.c")))
 
 
 def load(body: bytes, *, keep: bool = False) -> ctypes.CDLL:

@@ -38,8 +38,9 @@ log = logging.getLogger("tatami.torch")
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`options=` of torch.compile. fallback: operators that cannot be imported run in PyTorch, else they are an error.
-    pack: where no gradients are asked for, programs keep packed copies of parameters, and look at each call whether these
-    changed. freeze: a promise that parameters change only as PyTorch counts it, so that no call has to look.
+    pack: where no gradients are asked for, programs keep packed copies of parameters (those of matrix products only where
+    frozen), and look at each call whether these changed. freeze: a promise that parameters change only as PyTorch counts
+    it, so that no call has to look.
     target: by default where the tensors are, "cpu" or that GPU."""
 
     fallback: bool = True
@@ -97,7 +98,8 @@ def _compile(
     if options.pack and parameters:
         for node in gm.graph.nodes:
             of = node.meta.get("desc")
-            if isinstance(of, PlainAOTInput) and of.idx in parameters:
+            held = isinstance(of, PlainAOTInput) and of.idx in parameters
+            if held and (options.freeze or not is_factor(node)):
                 node.meta[PARAMETER] = parameters[of.idx]
     report = GraphReport(kind, sum(n.op == "call_function" for n in gm.graph.nodes))
     REPORTS.append(report)
@@ -107,6 +109,23 @@ def _compile(
     finally:
         report.seconds = time.perf_counter() - began
         log.info("%s", report.text())
+
+
+_VIEWS = frozenset({"aten.t.default", "aten.permute.default", "aten.transpose.int", "aten.view.default", "aten.unsqueeze.default"})
+_PRODUCTS = frozenset({"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default"})
+
+
+def is_factor(parameter: fx.Node) -> bool:
+    """True if matrix products read it as it is, and nothing else does: such a weight costs less to read as it lies than to look
+    at each call whether a packed copy is still right (measured in docs/decisions/0041)."""
+    ahead = list(parameter.users)
+    while ahead:
+        node = ahead.pop()
+        if str(node.target) in _VIEWS:
+            ahead += node.users
+        elif str(node.target) not in _PRODUCTS:
+            return False
+    return True
 
 
 def _whole(gm: fx.GraphModule, report: GraphReport, options: Options) -> Callable[..., Any]:

@@ -15,9 +15,16 @@ from torch import nn  # noqa: E402
 from tatami import backends  # noqa: E402
 
 
-def module() -> Any:
+class Half(nn.Linear):  # type: ignore[misc]
+    """A weight that something is computed of before products: that is worth keeping."""
+
+    def forward(self, x: Any) -> Any:
+        return nn.functional.linear(x, self.weight * 0.5, self.bias)
+
+
+def module(layer: Any = Half) -> Any:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 32)).eval()
+    return nn.Sequential(layer(64, 96), nn.GELU(), layer(96, 32)).eval()
 
 
 def compiled(m: Any, **options: Any) -> Any:
@@ -103,7 +110,7 @@ def test_nothing_is_packed_where_gradients_are_asked_for_or_by_option() -> None:
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.inner = nn.Linear(64, 64)
+        self.inner = Half(64, 64)
 
     def forward(self, x: Any) -> Any:
         return self.inner(x).relu()
@@ -178,6 +185,34 @@ def test_a_write_of_a_part_that_nobody_counts_is_seen(layer: int, name: str) -> 
     assert_agrees(run, m, x)
     assert_agrees(run, m, x)
     assert packings() == [2]
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_weights_of_products_are_read_as_they_lie(name: str) -> None:
+    m, x = module(nn.Linear), torch.randn(32, 64)
+    run = compiled(m)
+    assert_agrees(run, m, x)
+    EDITS[name](m[0].weight)
+    assert_agrees(run, m, x)
+    torch._dynamo.reset()
+    assert_agrees(compiled(m, freeze=True), m, x)
+    plain, frozen = backends.torch_reports()
+    assert not plain.packed and not plain.watched_bytes
+    assert len(frozen.packed) == 2 and not frozen.watched_bytes
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_weights_of_convolutions_are_packed_and_looked_at(name: str) -> None:
+    torch.manual_seed(0)
+    m = nn.Sequential(nn.Conv2d(16, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1)).eval()
+    x = torch.randn(2, 16, 12, 12)
+    run = compiled(m)
+    for _ in range(2):
+        assert_agrees(run, m, x)
+    EDITS[name](m[0].weight.view(32, 144))
+    assert_agrees(run, m, x)
+    (report,) = backends.torch_reports()
+    assert report.packings == 2 and report.watched_bytes >= 4 * (32 * 144 + 32 * 32 * 9)
 
 
 def test_frozen_parameters_are_looked_at_only_where_pytorch_counts() -> None:

@@ -29,7 +29,7 @@ from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.execution.ir import Choose, Launch
 from tatami.torch.decompose import decompositions
 from tatami.torch.import_graph import import_graph
-from tatami.torch.imported import Frame, Imported, Unsupported, described
+from tatami.torch.imported import Frame, Imported, Unsupported, View, described
 
 PARAMETER = "tatami_parameter"
 """Key in the metadata of placeholders that are parameters: their names."""
@@ -166,8 +166,8 @@ def _held(gm: fx.GraphModule) -> dict[int, str]:
 
 
 def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, options: Options) -> TorchProgram | None:
-    """Compile and load; None where the compiler refuses the program and PyTorch may run it."""
-    if not any(n.op == "call_function" for n in gm.graph.nodes):
+    """Compile and load; None where there is nothing to compute, or the compiler refuses the program and PyTorch may run it."""
+    if not imported.graph._updates:
         return None
     try:
         target = options.target or target_of(gm)
@@ -211,6 +211,8 @@ def undecided_sizes(gm: fx.GraphModule, imported: Imported) -> list[Unsupported]
     said = [*imported.sizes.values(), *(s for i in imported.graph._inputs if i.storage == "argument" for s in i.shape)]
     used = {n for t in imported.graph._tensors.values() for s in t.shape for n in free_vars(s)}
     used |= {n for o in imported.outputs if isinstance(o, Expr) for n in free_vars(o)}
+    views = [o for o in imported.outputs if isinstance(o, View)]
+    used |= {n for v in views for s in (*v.shape, *v.strides, v.offset) for n in free_vars(s)}
     trial = {n: 1009 + 2 * k for k, n in enumerate(sorted(used | {n for s in said for n in free_vars(s)}))}
     decided: dict[str, int] = {}
     solve([(s, int(evaluate(s, trial)), "") for s in said], decided)

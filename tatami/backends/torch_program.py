@@ -28,7 +28,7 @@ from tatami.runtime.cuda.program import CudaProgram
 from tatami.runtime.cuda.program import Sized as SizedOnDevice
 from tatami.runtime.layouts import row_major_strides
 from tatami.torch.dtypes import TO_TORCH
-from tatami.torch.imported import Argument, Imported, Result
+from tatami.torch.imported import Argument, Given, Imported, Result, View
 from tatami.torch.sizes import in_order
 
 KEPT_SIZES = 1024
@@ -54,7 +54,7 @@ class Bound:
     at: Sized | SizedOnDevice | None
     results: tuple[Allocation, ...]
     outputs: tuple[Any, ...]
-    """Sizes among the outputs, at their places."""
+    """Sizes among the outputs, and shape, strides and offset of views of arguments, at their places."""
 
 
 class OutOfRange(TatamiError, IndexError, RuntimeError):
@@ -133,7 +133,7 @@ class TorchProgram:
         program = self.function.program
         at = program.sized("main", sizes) if self._fast and isinstance(program, CpuProgram | CudaProgram) else None
         results = tuple(_allocation(r, sizes) for r in self._results)
-        outputs = tuple(int(evaluate(o, sizes)) if isinstance(o, Expr) else None for o in self.imported.outputs)
+        outputs = tuple(_at_sizes(o, sizes) for o in self.imported.outputs)
         return Bound(sizes, at, results, outputs)
 
     def _check_sizes(self, sizes: Mapping[str, int]) -> None:
@@ -178,8 +178,8 @@ class TorchProgram:
                 made[k] = _spread(made[k], r, self._dtypes[k])
                 self._count(self._results[k].name)
         values = [
-            made[k] if k is not None else args[o] if isinstance(o, int) else size
-            for k, o, size in zip(self._places, self.imported.outputs, bound.outputs)
+            made[k] if k is not None else _taken_from(args, o, found)
+            for k, o, found in zip(self._places, self.imported.outputs, bound.outputs)
         ]
         return values[0] if self.imported.single else values
 
@@ -270,6 +270,26 @@ def _spread(made: torch.Tensor, r: Allocation, dtype: torch.dtype) -> torch.Tens
 def _as_written(tensor: torch.Tensor, r: Allocation) -> torch.Tensor:
     """The memory of a result as the row-major array that the program writes."""
     return tensor if r.plain or r.copied else torch.as_strided(tensor, r.lies, row_major_strides(r.lies))
+
+
+def _at_sizes(o: Given, sizes: Mapping[str, int]) -> Any:
+    if isinstance(o, Expr):
+        return int(evaluate(o, sizes))
+    if isinstance(o, View):
+        shape, strides = (tuple(int(evaluate(s, sizes)) for s in of) for of in (o.shape, o.strides))
+        return shape, strides, int(evaluate(o.offset, sizes))
+    return None
+
+
+def _taken_from(args: Sequence[Any], o: Given, found: Any) -> Any:
+    """An output that the program does not write."""
+    if isinstance(o, int):
+        return args[o]
+    if isinstance(o, View):
+        shape, strides, offset = found
+        source: torch.Tensor = args[o.position]
+        return torch.as_strided(source, shape, strides, source.storage_offset() + offset)
+    return found
 
 
 def _allocation(result: Result, sizes: Mapping[str, int]) -> Allocation:

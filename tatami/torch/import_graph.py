@@ -23,7 +23,7 @@ from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.aten_view import part
-from tatami.torch.imported import ALONE, Argument, Check, Frame, Given, Imported, Result, Unsupported
+from tatami.torch.imported import ALONE, Argument, Check, Frame, Given, Imported, Result, Unsupported, View
 from tatami.torch.importer import Importer, Real, dtype_of
 from tatami.torch.refusal import Refusal
 from tatami.torch.sizes import is_never_negative, memory_order, shape_of, size_expr, strides_of
@@ -283,6 +283,20 @@ class _Import:
             return refusal
         return Refusal(f"{name} stays in PyTorch")
 
+    def view(self, node: fx.Node) -> View | None:
+        """The result as a view of an argument, which it is in PyTorch too; None where it has memory of its own."""
+        value = node.meta.get("val")
+        storage = None if self.frame.logical else _storage(value)
+        for argument, position in self.placeholders.items():
+            of = argument.meta.get("val")
+            if storage is None or _storage(of) != storage or of.dtype != value.dtype:
+                continue
+            if value.is_conj() or value.is_neg() or of.is_conj() or of.is_neg():
+                continue
+            offset = size_expr(value.storage_offset()) - size_expr(of.storage_offset())
+            return View(position, shape_of(value), strides_of(value), offset)
+        return None
+
     # -- outputs ---------------------------------------------------------------------------------
     def output(self, node: fx.Node) -> None:
         given = node.args[0]
@@ -308,6 +322,8 @@ class _Import:
             return size_expr(item) if isinstance(item, int | torch.SymInt) and not isinstance(item, bool) else None
         if item in self.placeholders and not self.frame.logical:
             return self.placeholders[item]
+        if (view := self.view(item)) is not None:
+            return view
         value = self.convert(item)
         if isinstance(value, Expr) or value is None:
             return value
@@ -325,6 +341,11 @@ class _Import:
         order = memory_order(stored, strides)
         self.out.graph.output(name, value if order is None or _is_identity(order) else value.permute(order))
         return Result(name, order, shape, strides, stored)
+
+
+def _storage(value: Any) -> int | None:
+    """What two tensors share where one is a view of the other."""
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) and value.layout == torch.strided else None
 
 
 ASSERTIONS = frozenset(

@@ -66,8 +66,19 @@ class Forbidden:
     suggestion: str
 
 
-Given = Result | int | Expr | None
-"""What stands at a place of the fx graph's output: a result, the number of a placeholder, a size, or nothing."""
+@dataclass(frozen=True)
+class View:
+    """A result that is memory of an argument: what is written there shows in both. `position`: the argument's; `offset`: from
+    where it begins, in elements."""
+
+    position: int
+    shape: Shape
+    strides: Shape
+    offset: Expr
+
+
+Given = Result | View | int | Expr | None
+"""What stands at a place of the fx graph's output: a result, a view or the number of a placeholder, a size, or nothing."""
 
 
 @dataclass

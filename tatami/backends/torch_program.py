@@ -84,11 +84,12 @@ class TorchProgram:
         self._taken: tuple[Argument | None, ...] = tuple(by_name.get(i.tensor) for i in function.arguments)
         """Per input of the program its argument; None is the key of random numbers."""
         ports = [o.tensor for o in function.signature.outputs if o.updates is None]
-        told = (imported.found, *(c.info for c in imported.checks))
+        wholes = (o.of for o in imported.outputs if isinstance(o, View))
+        told = (*wholes, imported.found, *(c.info for c in imported.checks))
         results = {r.name: r for r in (*imported.outputs, *told) if isinstance(r, Result)}
         self._results: tuple[Result, ...] = tuple(results[p] for p in ports)
         self._dtypes = tuple(TO_TORCH[o.dtype] for o in function.signature.outputs if o.updates is None)
-        place = {r.name: k for k, r in enumerate(self._results)}
+        self._place = place = {r.name: k for k, r in enumerate(self._results)}
         self._places = tuple(place[o.name] if isinstance(o, Result) else None for o in imported.outputs)
         self._checks = tuple((place[c.info.name], c.name, c.is_matrix) for c in imported.checks)
         self._found = place[imported.found.name] if imported.found is not None else None
@@ -178,10 +179,20 @@ class TorchProgram:
                 made[k] = _spread(made[k], r, self._dtypes[k])
                 self._count(self._results[k].name)
         values = [
-            made[k] if k is not None else _taken_from(args, o, found)
+            made[k] if k is not None else self._taken_from(args, made, o, found)
             for k, o, found in zip(self._places, self.imported.outputs, bound.outputs)
         ]
         return values[0] if self.imported.single else values
+
+    def _taken_from(self, args: Sequence[Any], made: Sequence[torch.Tensor], o: Given, found: Any) -> Any:
+        """An output that is no result of its own."""
+        if isinstance(o, int):
+            return args[o]
+        if isinstance(o, View):
+            shape, strides, offset = found
+            source: torch.Tensor = made[self._place[o.of.name]] if isinstance(o.of, Result) else args[o.of]
+            return torch.as_strided(source, shape, strides, source.storage_offset() + offset)
+        return found
 
     def _allocate(self, r: Allocation, dtype: torch.dtype) -> torch.Tensor:
         """Memory of a result, from PyTorch's own allocator."""
@@ -279,17 +290,6 @@ def _at_sizes(o: Given, sizes: Mapping[str, int]) -> Any:
         shape, strides = (tuple(int(evaluate(s, sizes)) for s in of) for of in (o.shape, o.strides))
         return shape, strides, int(evaluate(o.offset, sizes))
     return None
-
-
-def _taken_from(args: Sequence[Any], o: Given, found: Any) -> Any:
-    """An output that the program does not write."""
-    if isinstance(o, int):
-        return args[o]
-    if isinstance(o, View):
-        shape, strides, offset = found
-        source: torch.Tensor = args[o.position]
-        return torch.as_strided(source, shape, strides, source.storage_offset() + offset)
-    return found
 
 
 def _allocation(result: Result, sizes: Mapping[str, int]) -> Allocation:

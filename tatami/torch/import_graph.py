@@ -44,6 +44,9 @@ class _Import:
         self.values: dict[fx.Node, Any] = {}
         self.placeholders: dict[fx.Node, int] = {}
         self.updates = {n.args[0] for n in gm.graph.nodes if is_update(n)}
+        self.owners: dict[int | None, fx.Node] = {}
+        """The node that made the memory which several results share, by that memory."""
+        self.owned: dict[fx.Node, Result] = {}
         self.updated = set(frame.updates.values())
 
     def run(self) -> Imported:
@@ -283,10 +286,33 @@ class _Import:
             return refusal
         return Refusal(f"{name} stays in PyTorch")
 
+    def share(self, given: Sequence[Any]) -> None:
+        """Find the memory that several results share, and who made it: that is written once, the results are views of it."""
+        if self.frame.logical:
+            return
+        of_arguments = {_storage(n.meta.get("val")) for n in self.placeholders}
+        found = [_storage(n.meta.get("val")) for n in given if isinstance(n, fx.Node)]
+        shared = {s for s in found if s is not None and found.count(s) > 1 and s not in of_arguments}
+        for node in self.gm.graph.nodes:
+            storage = _storage(node.meta.get("val"))
+            if storage in shared and node.op == "call_function":
+                self.owners.setdefault(storage, node)
+
+    def view_of_owner(self, node: fx.Node, owner: fx.Node) -> View | None:
+        value, whole = node.meta["val"], owner.meta["val"]
+        if value.dtype != whole.dtype or value.is_conj() or value.is_neg() or whole.is_conj() or whole.is_neg():
+            return None
+        if owner not in self.owned:
+            self.owned[owner] = self.result(owner, f"whole{len(self.owned)}")
+        offset = size_expr(value.storage_offset()) - size_expr(whole.storage_offset())
+        return View(self.owned[owner], shape_of(value), strides_of(value), offset)
+
     def view(self, node: fx.Node) -> View | None:
         """The result as a view of an argument, which it is in PyTorch too; None where it has memory of its own."""
         value = node.meta.get("val")
         storage = None if self.frame.logical else _storage(value)
+        if storage in self.owners:
+            return self.view_of_owner(node, self.owners[storage])
         for argument, position in self.placeholders.items():
             of = argument.meta.get("val")
             if storage is None or _storage(of) != storage or of.dtype != value.dtype:
@@ -305,6 +331,7 @@ class _Import:
         assert isinstance(given, list | tuple)
         nodes = list(self.placeholders)
         ports = {a.position: a for a in self.out.arguments}
+        self.share(given)
         for k, item in enumerate(given):
             try:
                 if k in self.frame.updates:
@@ -327,9 +354,13 @@ class _Import:
         value = self.convert(item)
         if isinstance(value, Expr) or value is None:
             return value
+        return self.result(item, self.frame.outputs.get(k, f"out{k}"))
+
+    def result(self, item: fx.Node, name: str) -> Result:
+        """The node's value as an output of the program."""
+        value = self.convert(item)
         if not isinstance(value, Tensor):
             raise Refusal(f"a result of type {type(value).__name__}")
-        name = self.frame.outputs.get(k, f"out{k}")
         shape, strides = shape_of(item.meta["val"]), strides_of(item.meta["val"])
         if self.frame.logical:
             self.out.graph.output(name, value)

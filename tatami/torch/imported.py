@@ -68,10 +68,10 @@ class Forbidden:
 
 @dataclass(frozen=True)
 class View:
-    """A result that is memory of an argument: what is written there shows in both. `position`: the argument's; `offset`: from
-    where it begins, in elements."""
+    """A result that is memory of an argument (its position) or of another result: what is written there shows in both.
+    `offset`: from where that begins, in elements."""
 
-    position: int
+    of: int | Result
     shape: Shape
     strides: Shape
     offset: Expr

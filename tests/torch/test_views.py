@@ -71,6 +71,33 @@ def test_views_of_open_sizes_begin_where_they_do_in_eager() -> None:
         assert torch.equal(x, y)
 
 
+SHARED: dict[str, Callable[[Any], Any]] = {
+    "a part after the whole": lambda y: (y, y.split(2, 1)[0]),
+    "a part before the whole": lambda y: (y.split(2, 1)[0], y),
+    "turned": lambda y: (y, y.t()),
+    "parts that meet": lambda y: (y[1:], y[:2]),
+    "parts that do not": lambda y: y.unbind(0),
+    "the same twice": lambda y: (y, y.view(-1)),
+    "of something turned": lambda y: (y.t().contiguous().t()[1:], y),
+}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("name", SHARED)
+def test_results_share_memory_as_in_eager(name: str, grad: bool) -> None:
+    def f(x: Any) -> Any:
+        return (*SHARED[name](x * 2), *SHARED[name](x.sum(1, keepdim=True) + x))
+
+    left = []
+    for run in (f, compiled(f)):
+        made = run(torch.arange(12.0).reshape(3, 4).requires_grad_(grad))
+        made[1].detach().zero_()
+        made[-2].detach().mul_(3)
+        left.append([y.detach().clone() for y in made])
+    for a, b in zip(*left, strict=True):
+        assert torch.equal(a, b) and a.stride() == b.stride()
+
+
 def test_a_copy_stays_a_copy() -> None:
     x = torch.ones(3, 4, requires_grad=True)
     run = compiled(lambda x: (x * 2, x.split(2, 1)[0].clone(), x.split(2, 1)[0].contiguous(), x.t().reshape(-1)))

@@ -111,7 +111,9 @@ def _compile(
         log.info("%s", report.text())
 
 
-_VIEWS = frozenset({"aten.t.default", "aten.permute.default", "aten.transpose.int", "aten.view.default", "aten.unsqueeze.default"})
+_VIEWS = frozenset(
+    {"aten.t.default", "aten.permute.default", "aten.transpose.int", "aten.view.default", "aten.unsqueeze.default"}
+)
 _PRODUCTS = frozenset({"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default"})
 
 

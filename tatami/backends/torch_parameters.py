@@ -124,5 +124,7 @@ def _versions(parameters: Sequence[torch.Tensor]) -> list[int] | None:
 def spans(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
     """The memory of each tensor, the gaps between its elements included: address, bytes."""
     return [
-        (t.data_ptr(), t.itemsize * (1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride())))) for t in tensors if t.numel()
+        (t.data_ptr(), t.itemsize * (1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride()))))
+        for t in tensors
+        if t.numel()
     ]

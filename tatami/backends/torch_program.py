@@ -74,7 +74,9 @@ class TorchProgram:
     """Called with the arguments of the fx graph, in order; returns the values of its output. `names`: what parameters are
     called, by position. `freeze`: they change only where PyTorch counts it."""
 
-    def __init__(self, imported: Imported, function: CompiledFunction, report: GraphReport, names: Mapping[int, str], freeze: bool) -> None:
+    def __init__(
+        self, imported: Imported, function: CompiledFunction, report: GraphReport, names: Mapping[int, str], freeze: bool
+    ) -> None:
         self.imported = imported
         self.function = function
         self.report = report

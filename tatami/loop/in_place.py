@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from tatami.core.expr import free_vars
 from tatami.loop.ir import Assign, BufferParam, For, Gather, If, Load, Parallel, Pointer, Stmt, Store, type_of
-from tatami.loop.run_writes import writes_once
+from tatami.loop.run_writes import Stored, writes_once
 from tatami.loop.walk import blocks, nodes
 
 
@@ -34,7 +34,8 @@ def in_place(params: Sequence[BufferParam], sizes: int, body: tuple[Stmt, ...]) 
     pairs = [(i, o) for i, p in inputs for o, q in outputs if p.dtype.itemsize == q.dtype.itemsize]
     paired = Counter(_paired(body, {(params[i].name, params[o].name) for i, o in pairs}, moving))
     safe = [(i, o) for i, o in pairs if paired[params[i].name, params[o].name] == loads[params[i].name]]
-    once = {o: writes_once(body, params[o].name, moving) for _, o in safe}
+    stored = Stored(body)
+    once = {o: writes_once(stored, params[o].name, moving) for _, o in safe}
     return tuple((i, o) for i, o in safe if once[o])
 
 

@@ -24,9 +24,26 @@ MOST_RUNS = 1 << 18
 Numbers = npt.NDArray[np.int64]
 
 
-def writes_once(body: tuple[Stmt, ...], buffer: str, moving: set[str]) -> bool:
-    """Do no two stores, of all runs of all blocks, touch one element? False where that is not known."""
-    writes = _Writes(buffer, moving)
+class Stored:
+    """The buffers that each statement of one body stores to, found once for all buffers that are asked about: a kernel of an
+    unrolled loop has hundreds."""
+
+    def __init__(self, body: tuple[Stmt, ...]) -> None:
+        self.body = body
+        self._found: dict[int, frozenset[str]] = {}
+
+    def by(self, stmt: Stmt) -> frozenset[str]:
+        """`stmt`: a statement of the body, at any depth."""
+        found = self._found.get(id(stmt))
+        if found is None:
+            found = self._found[id(stmt)] = frozenset(n.buffer for n in nodes(stmt) if isinstance(n, Store))
+        return found
+
+
+def writes_once(stored: Stored, buffer: str, moving: set[str]) -> bool:
+    """Do no two stores, of all runs of all blocks of the body, touch one element? False where that is not known."""
+    body = stored.body
+    writes = _Writes(stored, buffer, moving)
     try:
         writes.block(body, {}, 1)
     except _Unknown:
@@ -46,7 +63,8 @@ class _Writes:
     """The ranges of elements that stores to `buffer` write. A block is walked once for all of its runs: loop variables and
     index registers are vectors with one number per run."""
 
-    def __init__(self, buffer: str, moving: set[str]) -> None:
+    def __init__(self, stored: Stored, buffer: str, moving: set[str]) -> None:
+        self.stored = stored
         self.buffer = buffer
         self.moving = moving
         self.first: list[Numbers] = []
@@ -102,7 +120,7 @@ class _Writes:
         return not free_vars(store.index) & {s.reg.name for s in loop.body if isinstance(s, Declare)}
 
     def is_written(self, body: tuple[Stmt, ...]) -> bool:
-        return any(isinstance(n, Store) and n.buffer == self.buffer for n in nodes(body))
+        return any(self.buffer in self.stored.by(s) for s in body)
 
     def write(self, index: Expr, count: Expr, values: Mapping[str, Numbers], runs: int) -> None:
         self.add(*(self.numbers(e, values, runs) for e in (index, count)))

@@ -14,8 +14,8 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, IntoExpr, Shape, expr, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
-from tatami.torch.imported import Forbidden
 from tatami.torch.dtypes import FROM_TORCH, Promotion, promote
+from tatami.torch.imported import Forbidden
 from tatami.torch.refusal import Refusal
 from tatami.torch.sizes import from_sympy, is_found_by_data, shape_of, size_expr
 

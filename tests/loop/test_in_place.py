@@ -82,3 +82,19 @@ def test_a_kernel_that_claims_too_much_is_refused() -> None:
     kernel = kernel_of(ZOO["bias_relu"]())
     claimed = msgspec.structs.replace(kernel, face=msgspec.structs.replace(kernel.face, in_place=((0, 2),)))
     assert any("may not take the place" in d.why for d in verify_kernel(claimed))
+
+
+def test_a_kernel_of_many_results_is_walked_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an unrolled loop has: the work grows as the kernel does, not as its square."""
+    from tatami.loop import run_writes
+
+    walk, walked = run_writes.nodes, []
+    monkeypatch.setattr(run_writes, "nodes", lambda s: [walked.append(1) or n for n in walk(s)])
+    counts = []
+    for n in (20, 80):
+        params = [BufferParam(f"{k}{j}", F32, written=k == "o") for j in range(n) for k in ("i", "o")]
+        body = tuple(along(Store(f"o{j}", x, Load(f"i{j}", x, F32))) for j in range(n))
+        walked.clear()
+        assert in_place(params, 0, body) == tuple((2 * j, 2 * j + 1) for j in range(n))
+        counts.append(len(walked))
+    assert counts[1] < 6 * counts[0]

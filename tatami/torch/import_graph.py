@@ -26,6 +26,7 @@ from tatami.torch.aten_view import part
 from tatami.torch.imported import ALONE, Argument, Check, Frame, Given, Imported, Result, Unsupported, View
 from tatami.torch.importer import Importer, Real, dtype_of
 from tatami.torch.refusal import Refusal
+from tatami.torch.shared_memory import owners, place_in, storage_of
 from tatami.torch.sizes import is_never_negative, memory_order, shape_of, size_expr, strides_of
 from tatami.torch.table import HANDLERS
 
@@ -286,41 +287,22 @@ class _Import:
             return refusal
         return Refusal(f"{name} stays in PyTorch")
 
-    def share(self, given: Sequence[Any]) -> None:
-        """Find the memory that several results share, and who made it: that is written once, the results are views of it."""
-        if self.frame.logical:
-            return
-        of_arguments = {_storage(n.meta.get("val")) for n in self.placeholders}
-        found = [_storage(n.meta.get("val")) for n in given if isinstance(n, fx.Node)]
-        shared = {s for s in found if s is not None and found.count(s) > 1 and s not in of_arguments}
-        for node in self.gm.graph.nodes:
-            storage = _storage(node.meta.get("val"))
-            if storage in shared and node.op == "call_function":
-                self.owners.setdefault(storage, node)
-
-    def view_of_owner(self, node: fx.Node, owner: fx.Node) -> View | None:
-        value, whole = node.meta["val"], owner.meta["val"]
-        if value.dtype != whole.dtype or value.is_conj() or value.is_neg() or whole.is_conj() or whole.is_neg():
-            return None
-        if owner not in self.owned:
-            self.owned[owner] = self.result(owner, f"whole{len(self.owned)}")
-        offset = size_expr(value.storage_offset()) - size_expr(whole.storage_offset())
-        return View(self.owned[owner], shape_of(value), strides_of(value), offset)
-
     def view(self, node: fx.Node) -> View | None:
-        """The result as a view of an argument, which it is in PyTorch too; None where it has memory of its own."""
+        """The result as a view of an argument, or of a result that several share; None where it has memory of its own."""
         value = node.meta.get("val")
-        storage = None if self.frame.logical else _storage(value)
-        if storage in self.owners:
-            return self.view_of_owner(node, self.owners[storage])
+        storage = None if self.frame.logical else storage_of(value)
+        if storage is None:
+            return None
+        owner = self.owners.get(storage)
+        if owner is not None:
+            place = place_in(value, owner.meta["val"])
+            if place is not None and owner not in self.owned:
+                self.owned[owner] = self.result(owner, f"whole{len(self.owned)}")
+            return View(self.owned[owner], *place) if place is not None else None
         for argument, position in self.placeholders.items():
             of = argument.meta.get("val")
-            if storage is None or _storage(of) != storage or of.dtype != value.dtype:
-                continue
-            if value.is_conj() or value.is_neg() or of.is_conj() or of.is_neg():
-                continue
-            offset = size_expr(value.storage_offset()) - size_expr(of.storage_offset())
-            return View(position, shape_of(value), strides_of(value), offset)
+            if storage_of(of) == storage and (place := place_in(value, of)) is not None:
+                return View(position, *place)
         return None
 
     # -- outputs ---------------------------------------------------------------------------------
@@ -331,7 +313,8 @@ class _Import:
         assert isinstance(given, list | tuple)
         nodes = list(self.placeholders)
         ports = {a.position: a for a in self.out.arguments}
-        self.share(given)
+        if not self.frame.logical:
+            self.owners = owners(self.gm, given, self.placeholders)
         for k, item in enumerate(given):
             try:
                 if k in self.frame.updates:
@@ -372,11 +355,6 @@ class _Import:
         order = memory_order(stored, strides)
         self.out.graph.output(name, value if order is None or _is_identity(order) else value.permute(order))
         return Result(name, order, shape, strides, stored)
-
-
-def _storage(value: Any) -> int | None:
-    """What two tensors share where one is a view of the other."""
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) and value.layout == torch.strided else None
 
 
 ASSERTIONS = frozenset(

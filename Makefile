@@ -22,11 +22,17 @@ PLATFORMS   := $(foreach n,2_28 2_27 2_24 2_17,--platform manylinux_$(n)_x86_64)
 demo: $(STAMP)
 	$(PY) examples/digits/demo.py
 
-test: $(VENV)/.tested-extras
-	$(PY) -m pytest -n 2 --dist loadgroup $(SKIP)
+# Three runs, since a process maps the code of every program that it ever loaded, and the system bounds the maps of a process.
+FIRST  := tests/onnx tests/conformance
+SECOND := tests/loop tests/c tests/torch tests/models tests/runtime
+TESTS  := $(PY) -m pytest -n 2 --dist loadgroup $(SKIP)
 
-check: $(VENV)/.tested-extras lint types
-	$(PY) -m pytest -n 2 --dist loadgroup $(SKIP)
+test: $(VENV)/.tested-extras
+	$(TESTS) $(FIRST)
+	$(TESTS) $(SECOND)
+	$(TESTS) $(patsubst %,--ignore=%,$(FIRST) $(SECOND))
+
+check: $(VENV)/.tested-extras lint types test
 
 lint: $(VENV)/.check-extras
 	$(PY) -m ruff check .

@@ -529,6 +529,13 @@ def gather(fixed: bool) -> None:
     f(x=np.ones((4, 2), np.float32), i=np.array([0, 1, 3 if fixed else 4]))
 
 
+@case("DivisionByZero", "div", "divisor")
+def division_by_zero(fixed: bool) -> None:
+    torch = pytest.importorskip("torch")
+    compiled_divide = torch.compile(lambda a, b: torch.div(a, b, rounding_mode="floor"), backend="tatami")
+    compiled_divide(torch.tensor([4, 6]), torch.tensor([2, 1 if fixed else 0]))
+
+
 @case("HostFault", "r", "trip count")
 def trip_count(fixed: bool) -> None:
     g, s = inputs((3,))

@@ -1,4 +1,4 @@
-"""What `tt.compile` gives for a model whose sizes stay open: a function that has a program for every call.
+"""The functions that `tt.compile` gives for a model whose sizes stay open: each has a program for every call.
 
 AdaptiveFunction    one program serves all sizes; a call that breaks what it assumes gets a program of its own, and
                     tuples of sizes that were asked for have theirs from the beginning

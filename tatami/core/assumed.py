@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from math import gcd
 
 from tatami.core.bounds import is_at_most
-from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv, maximum, minimum, product, sole_extreme
+from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv, maximum, minimum, parts_of, product, sole_extreme
 from tatami.core.signature import Equation
 
 
@@ -105,17 +105,7 @@ def _solved(difference: Expr) -> tuple[Atom, Expr] | None:
 
 
 def _holds(e: Expr, atom: Atom) -> bool:
-    return any(a == atom or any(_holds(part, atom) for part in _parts(a)) for mono, _ in e.terms for a in mono)
-
-
-def _parts(atom: Atom) -> tuple[Expr, ...]:
-    match atom:
-        case Var():
-            return ()
-        case Floor(num=num, den=den):
-            return num, den
-        case Extreme(args=args):
-            return args
+    return any(a == atom or any(_holds(part, atom) for part in parts_of(a)) for mono, _ in e.terms for a in mono)
 
 
 NOTHING = Assumed()

@@ -438,11 +438,12 @@ def sole_extreme(e: Expr) -> Extreme | None:
 def has_64_bits(e: Expr) -> bool:
     """Is every number of the expression one of 64 bits?"""
     return all(
-        abs(coef) <= MAX_SIZE and all(has_64_bits(part) for atom in mono for part in _parts(atom)) for mono, coef in e.terms
+        abs(coef) <= MAX_SIZE and all(has_64_bits(part) for atom in mono for part in parts_of(atom)) for mono, coef in e.terms
     )
 
 
-def _parts(atom: Atom) -> tuple[Expr, ...]:
+def parts_of(atom: Atom) -> tuple[Expr, ...]:
+    """The expressions inside an atom."""
     match atom:
         case Var():
             return ()

@@ -73,8 +73,8 @@ def test_an_axis_of_open_size_is_squeezed_with_a_check() -> None:
         tt.compile(made, threads=1)(x=x(1, 2, 8))
 
 
-def test_a_branch_of_equal_sizes_is_assumed_to_be_taken() -> None:
-    """The rank depends on a size: the squeeze that exporters write. Where it is not 1, its sizes have a program of their own."""
+def squeezed_where_one() -> onnx.ModelProto:
+    """If(T == 1) Squeeze else Identity, as exporters write it."""
     branches = {
         "then_branch": helper.make_graph([node("Squeeze", ["x", "one"], ["s"])], "t", [], [_open("s")]),
         "else_branch": helper.make_graph([node("Identity", ["x"], ["s"])], "e", [], [_open("s")]),
@@ -84,8 +84,12 @@ def test_a_branch_of_equal_sizes_is_assumed_to_be_taken() -> None:
         node("Equal", ["n", "one"], ["is_one"]),
         node("If", ["is_one"], ["y"], **branches),
     ]
-    made = model(nodes, [("x", FLOAT, ["N", "T"])], [("y", FLOAT, RANK_2)], ints(one=[1]))
-    function = tt.compile(made, threads=1)
+    return model(nodes, [("x", FLOAT, ["N", "T"])], [("y", FLOAT, RANK_2)], ints(one=[1]))
+
+
+def test_a_branch_of_equal_sizes_is_assumed_to_be_taken() -> None:
+    """The rank depends on a size: the squeeze that exporters write. Where it is not 1, its sizes have a program of their own."""
+    function = tt.compile(squeezed_where_one(), threads=1)
     assert isinstance(function, AdaptiveFunction) and "T = 1" in function.explain()
     for shape in ((3, 1), (3, 4), (2, 1), (3, 1)):
         given = x(*shape)
@@ -132,17 +136,7 @@ def test_tuples_of_sizes_are_compiled_ahead() -> None:
 
 def test_numbers_for_sizes_reach_the_importer() -> None:
     """A model that cannot be said for open sizes is compiled for the sizes that are given."""
-    branches = {
-        "then_branch": helper.make_graph([node("Squeeze", ["x", "one"], ["s"])], "t", [], [_open("s")]),
-        "else_branch": helper.make_graph([node("Identity", ["x"], ["s"])], "e", [], [_open("s")]),
-    }
-    nodes = [
-        node("Shape", ["x"], ["n"], start=1, end=2),
-        node("Equal", ["n", "one"], ["is_one"]),
-        node("If", ["is_one"], ["y"], **branches),
-    ]
-    made = model(nodes, [("x", FLOAT, ["N", "T"])], [("y", FLOAT, RANK_2)], ints(one=[1]))
-    function = tt.compile(made, threads=1, sizes={"T": 1})
+    function = tt.compile(squeezed_where_one(), threads=1, sizes={"T": 1})
     assert np.asarray(function(x=x(5, 1))["y"]).shape == (5,)
 
 

@@ -33,8 +33,6 @@ ABOUT_FAILURES = (
     "",
     "- Bernoulli and Dropout in training: the values are those of numpy's random generator; ours is Philox.",
     "- `test_dft_inverse`: 1.9e-7 is expected where the exact value is 0 and ours 3e-15 (rounding of numpy's fp32 FFT).",
-    "- `test_attention_4d_causal_fp16`: four elements differ by one unit of fp16, more than rtol 1e-3; the expected ones are",
-    "  6e-4 to 9e-4 away from the float64 result, ours at most 5e-4.",
     "- `test_loop16_seq_none`: the suite's comparison takes the length of a rank-0 element, whatever the backend gives.",
     "",
 )

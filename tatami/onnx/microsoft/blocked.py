@@ -14,7 +14,7 @@ when C is whole.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -91,22 +91,32 @@ def _reorder_output(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _conv(m: Importer, n: OnnxNode) -> list[Value]:
-    x, filters, *rest = m.operands(n)
-    return [m.result(fused_conv(m, n, [x, _in_order(m, filters), *rest]))]
+    array = m.known(m.value(n.inputs[1]))
+    filters = _in_order(m, m.operand(n, 1)) if array is None else m.add_constant(_array_in_order(array, m.channel_block))
+    others = [m.operand(n, position) for position in range(2, len(n.inputs))]
+    return [m.result(fused_conv(m, n, [m.operand(n, 0), filters, *others]))]
+
+
+def _blocks(outputs: int, inputs: int, window: Sequence[int], block: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of blocked filters as they lie, and the permutation that puts them in order. A depthwise filter, or one of an
+    image that is not blocked, has blocks of outputs only."""
+    if inputs % block:
+        return (outputs // block, inputs, *window, block), (0, 4, 1, 2, 3)
+    return (outputs // block, inputs // block, *window, block, block), (0, 5, 1, 4, 2, 3)
+
+
+def _array_in_order(filters: np.ndarray, block: int) -> np.ndarray:
+    """Constant filters [O, I, H, W] in order: kernels other than products would divide at each read of blocked ones."""
+    outputs, inputs, *window = filters.shape
+    axes, order = _blocks(outputs, inputs, window, block)
+    return np.ascontiguousarray(filters.reshape(axes).transpose(order).reshape(filters.shape))
 
 
 def _in_order(m: Importer, filters: str) -> str:
-    """Blocked filters as [O, I, H, W]. A depthwise filter, or one of an image that is not blocked, has blocks of O only."""
-    block = m.channel_block
-    outputs, inputs, *window = m.shape(filters)
-    blocks = ceildiv(outputs, expr(block))
-    count = inputs.as_int() or 0
-    w = Num(m, filters)
-    if count % block:
-        w = w.reshape(blocks, inputs, *window, block).permute(0, 4, 1, 2, 3)
-    else:
-        w = w.reshape(blocks, count // block, *window, block, block).permute(0, 5, 1, 4, 2, 3)
-    return w.reshape(outputs, inputs, *window).tensor
+    """Filters that the model computes, in order."""
+    shape = [s.as_int() or 0 for s in m.shape(filters)]
+    axes, order = _blocks(shape[0], shape[1], shape[2:], m.channel_block)
+    return Num(m, filters).reshape(*axes).permute(*order).reshape(*shape).tensor
 
 
 BLOCKED: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tatami as tt
+from tatami.onnx.load import load_model
 from tatami.onnx.microsoft.blocked import block_of
 from tests.onnx.microsoft.against_onnxruntime import agree, close, model_of, node, run_onnxruntime
 
@@ -114,6 +115,16 @@ def test_both_widths_of_a_block(last: int, block: int) -> None:
     (wanted,) = run_onnxruntime(model_of(simple, {"x": image}, {"y": (1, [2, 20, 12, 10])}, plainly), {"x": image})
     wanted = wanted.transpose(0, 2, 3, 1) if last else wanted
     agree(nodes, {"x": image}, weights=weights, wanted=[[wanted]])
+
+
+def test_constant_filters_are_put_in_order_once() -> None:
+    """A kernel other than a product would divide at each read of a filter in blocks."""
+    order, image, w = Blocked(8), x(1, 24, 6, 5), x(24, 1, 3, 3)
+    nodes = [node("Conv", ["x", "w"], ["y"], "com.microsoft.nchwc", pads=[1] * 4, group=24)]
+    model = model_of(nodes, {"x": image}, {"y": (1, [1, 24, 6, 5])}, {"w": order.filters(w, both=False)})
+    constants = load_model(model).constants
+    assert [c.shape for c in constants.values()] == [w.shape]
+    assert all(np.array_equal(c.array, w) for c in constants.values())
 
 
 def test_the_width_of_a_block_follows_from_the_filters() -> None:

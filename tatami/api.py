@@ -15,7 +15,7 @@ from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.dump import to_document
 from tatami.observer import explained
-from tatami.preparation import SizeRequest, prepare, prepare_saved
+from tatami.preparation import SizeRequest, TargetRequest, prepare, prepare_saved
 from tatami.runtime.function import Function
 from tatami.stages import BY_NAME, STAGES, show
 
@@ -124,7 +124,7 @@ def compile(
     example_inputs: Any = None,
     *,
     dynamic_shapes: Any = None,
-    target: str | Target | dict[str, Any] = "cpu",
+    target: TargetRequest = None,
     sizes: Mapping[str, SizeRequest | Sequence[SizeRequest | tuple[int, int]]] | None = None,
     threads: int | None = None,
     precision: str | None = None,
@@ -133,7 +133,7 @@ def compile(
     progress: ProgressRequest = None,
     max_specialisations: int | None = None,
 ) -> CompiledFunction:
-    """Compile `model` for `target` into a Function.
+    """Compile `model` for `target` into a Function. target: a name, a Target, its document or a .json file of it; None for the machine that a document was made for, else this CPU.
 
     model: a path (.onnx, .json, the folder of a dump), the bytes of an .onnx file, a Graph, a document, an onnx.ModelProto, a torch.nn.Module or an ExportedProgram.
     example_inputs: what decides constant inputs of an ONNX model; the arguments a torch module is exported with, whose open sizes `dynamic_shapes` says as torch.export does.

@@ -45,16 +45,16 @@ TATAMI_CALIBRATE=0 (plan by the usual rates of the instruction set), TATAMI_SANI
 """
 
 
-TARGETS = """cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:neon; cuda (this machine's GPU); code for a GPU:
+TARGETS = """Default: cpu, or what a document was made for. cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:neon; cuda (this machine's GPU); code for a GPU:
 sm80, sm90, a100, a100-40gb, h100, h100-pcie, h200, rtx3090, rtx4090; the same run on the CPU: emulated-sm80, emulated-sm90
-(or another GPU's name); reference"""
+(or another GPU's name); reference; or a .json file of `tatami calibrate -o`"""
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options every command on a model takes."""
 
     @click.argument("model")
-    @click.option("--target", default="cpu", show_default=True, help=TARGETS)
+    @click.option("--target", help=TARGETS)
     @click.option("-D", "defines", multiple=True, metavar="NAME=VALUE", help="value of a size symbol, e.g. -D B=32")
     @click.option(
         "--precision", type=click.Choice(["fp32", "tf32", "bf16", "fp16"]), help="lower contractions to this precision"
@@ -216,13 +216,14 @@ def explain(request: Request, **options: Any) -> None:
 
 
 @main.command(short_help="measure this machine anew")
+@click.option("-o", "output", type=click.Path(), metavar="FILE.json", help="write the target document: --target FILE.json")
 @refusing
-def calibrate() -> None:
+def calibrate(output: str | None) -> None:
     """Measure the rates of this CPU that plans of target cpu are made by, and keep them in the cache. The first compilation
     does so by itself; do it again where the machine was busy then."""
     from tatami.commands import calibrate_command
 
-    calibrate_command()
+    calibrate_command(output)
 
 
 @main.command(short_help="say what is wrong with a model")

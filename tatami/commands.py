@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tatami.api import Compilation, build
-from tatami.core.diagnostic import Diagnostic, TatamiError
+from tatami.core.codec import dump_text, to_builtins
+from tatami.core.diagnostic import Diagnostic, TatamiError, fail
 from tatami.dump import write_bytes, write_text
 from tatami.inputs import gather_inputs
 from tatami.playback import Agreement, compare_outputs, fetch, least_precise, play_back
@@ -167,10 +168,12 @@ def explain_command(
             console.print(printable(f"wrote {file}"), markup=False)
 
 
-def calibrate_command() -> None:
+def calibrate_command(output: str | None) -> None:
     from tatami.plan.estimate import multiply_adds_per_cycle
     from tatami.runtime.calibration import calibrate
 
+    if output is not None and Path(output).suffix.lower() != ".json":
+        raise fail("InvalidAttribute", "-o", f"{output[:60]!r} is not the name of a .json file", "write -o machine.json")
     t = calibrate()
     console.print(
         f"{t.name}, {t.cores} cores: {t.clock / 1e9:.1f} GHz, {multiply_adds_per_cycle(t):g} vector multiply-adds a cycle "
@@ -178,6 +181,8 @@ def calibrate_command() -> None:
         f"{t.l1_bytes >> 10} KB L1, {t.l2_bytes >> 10} KB L2, {t.l3_bytes >> 20} MB L3",
         markup=False,
     )
+    if output is not None:
+        console.print(printable(str(write_text(Path(output), dump_text(to_builtins(t))))), markup=False)
 
 
 def bench_command(

@@ -47,7 +47,7 @@ def to_document(
     return Document(
         tatami=SCHEMA_VERSION,
         stage=name,
-        target=target.name,
+        target="" if name == "frontend" else target,
         programs={n: encode_body(stage(name), b) for n, b in value.programs.items()},
         inputs=dict(inputs or {}),
         constants={n: reference(t) for n, t in value.constants.items()},
@@ -86,6 +86,7 @@ def own_stage(
         programs={n: decode_body(s, b, f"{at}.programs.{n}") for n, b in document.programs.items()},
         constants=constants,
         origins=document.origins,
+        target=document.target,
     )
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tatami.compilation import Compilation
-from tatami.core.codec import from_builtins, to_builtins
+from tatami.core.codec import from_builtins, parse_text, to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, fail, raise_errors
+from tatami.core.document import read_bytes
 from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.signature import symbols
@@ -28,15 +29,18 @@ if TYPE_CHECKING:
     from tatami.saved import Saved
 
 SizeRequest = int | tuple[int, int, int]
+TargetRequest = str | Path | Target | dict[str, Any] | None
 
 
-def resolve_target(target: str | Target | dict[str, Any]) -> Target:
-    if isinstance(target, Target):
-        return target
-    if not isinstance(target, str | dict):
+def resolve_target(target: str | Path | Target | dict[str, Any]) -> Target:
+    """The Target of a name, of a document or of a .json file that holds one."""
+    if isinstance(target, str | Path) and Path(target).suffix.lower() == ".json":
+        path = Path(target)
+        return resolve_target(from_builtins(parse_text(read_bytes(path), path.name), Target, path.name))
+    if not isinstance(target, str | dict | Target):
         raise fail("UnknownTarget", "target", f"a {type(target).__name__} is no target", "give a name or a Target document")
     if isinstance(target, dict):
-        return from_builtins(target, Target, "target")
+        target = from_builtins(target, Target, "target")
     from tatami.runtime.host import resolve_target as resolve_target_name
 
     return resolve_target_name(target)
@@ -47,7 +51,7 @@ def prepare(
     *,
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
-    target: str | Target | dict[str, Any] = "cpu",
+    target: TargetRequest = None,
     sizes: Mapping[str, SizeRequest] | None = None,
     precision: str | None = None,
     decisions: Decisions | dict[str, Any] | str | Path | None = None,
@@ -55,7 +59,8 @@ def prepare(
     check: bool = True,
     progress: Progress | None = None,
 ) -> Compilation:
-    """Open a model and set up its chain of stages. Nothing is lowered yet."""
+    """Open a model and set up its chain of stages. Nothing is lowered yet. target: None for the one that documents were
+    made for, else this CPU."""
     if isinstance(model, str | Path) and Path(model).suffix.lower() == ".tatami":
         from tatami.saved import open_saved
 
@@ -91,7 +96,7 @@ def imported_for(
 
 def prepare_saved(
     saved: Saved,
-    target: str | Target | dict[str, Any],
+    target: TargetRequest,
     *,
     sizes: Mapping[str, SizeRequest] | None = None,
     precision: str | None = None,
@@ -111,7 +116,7 @@ def prepare_saved(
 
 def _set_up(
     models: Mapping[str, Module[Any]],
-    target: str | Target | dict[str, Any],
+    target: TargetRequest,
     sizes: Mapping[str, SizeRequest],
     precision: str | None,
     decisions: Decisions,
@@ -121,7 +126,7 @@ def _set_up(
     fixed = {n: expr(v) for n, v in sizes.items() if isinstance(v, int)}
     check_sizes(sizes, models)
     given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in models.items()}
-    resolved = resolve_target(target)
+    resolved = resolve_target(_target_of(models) if target is None else target)
     if precision not in (None, "fp32"):
         from tatami.frontend.precision import lower_precision
 
@@ -144,6 +149,18 @@ def _set_up(
     made = Compilation(stages, observer, resolved, decisions, hints)
     made.overridable = tuple(n for m in models.values() for n in m.overridable)
     return made
+
+
+def _target_of(models: Mapping[str, Module[Any]]) -> str | Target:
+    """The machine that documents were made for, else this CPU. Raises UnknownTarget where they name several."""
+    named: dict[str | Target, str] = {}
+    for stage, module in models.items():
+        if module.target:
+            named.setdefault(module.target, stage)
+    if len(named) > 1:
+        stages = " and ".join(list(named.values())[:2])
+        raise fail("UnknownTarget", "target", f"the documents of {stages} were made for different machines", "name a target")
+    return next(iter(named), "cpu")
 
 
 def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:

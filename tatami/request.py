@@ -33,7 +33,7 @@ class Request:
     """`sizes`: the values given with -D; the other fields are the arguments of `tt.compile`."""
 
     model: str
-    target: str
+    target: str | None
     sizes: Mapping[str, int]
     precision: str | None
     decisions: str | None

@@ -5,7 +5,8 @@
 
 `inputs` names the earlier documents that this stage needs beside itself (a side table needs its graph): a relative
 path with its sha256, or the document embedded. `constants` are raw little-endian files beside the document, or
-base64 text when embedded. What a body looks like is the stage's business: the table of stages knows its codec.
+base64 text when embedded. `target` is the machine that the stage was made for, with all its numbers, or the name of one: a
+restart goes on for it. What a body looks like is the stage's business: the table of stages knows its codec.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tatami.core.codec import MAX_BYTES, dump_text, from_builtins, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.plain_file import read_plain
+from tatami.core.target import Target
 from tatami.core.tensor import Tensor
 
 SCHEMA_VERSION = 1
@@ -46,7 +48,7 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True):
     tatami: int
     stage: str
     programs: dict[str, Any]
-    target: str | dict[str, Any] = ""
+    target: str | Target = ""
     inputs: dict[str, InputRef] = {}
     constants: dict[str, ConstantRef] = {}
     origins: dict[str, dict[str, tuple[str, ...]]] = {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tatami.core.diagnostic import Diagnostic
+from tatami.core.target import Target
 from tatami.core.tensor import Tensor
 
 P = TypeVar("P")
@@ -27,6 +28,8 @@ class Module(Generic[P]):
     """Warnings of the importer about the model it was made of."""
     overridable: tuple[str, ...] = ()
     """Constants of the model in whose place a caller may pass an array."""
+    target: str | Target = ""
+    """The machine that a document was made for; empty for what does not depend on one."""
 
     @property
     def main(self) -> P:

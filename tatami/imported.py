@@ -9,6 +9,7 @@ only those that lie nowhere. Whatever is missing or differs is a miss, and the i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from math import prod
 from typing import Any
@@ -30,6 +31,8 @@ Importer = Callable[..., Module[Graph]]
 
 _SMALL = 256
 """Bytes that an entry rather holds itself than looks for."""
+_LARGE = 64 << 10
+"""Bytes of a constant from which on it is read again rather than kept, once it is imported."""
 _FRUITLESS = 16
 """How many constants may be found nowhere before the rest is held without a look; a look reads the whole file."""
 _HELD = 16 << 20
@@ -76,8 +79,15 @@ def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Impor
         module = find_importer(name)(file)
         record = _record(module, file)
         if record is not None:
-            cache.put(key, record)
+            cache.put(key, encode_record(record))
+            module = _in_files(module, record, file)
     return module
+
+
+def _in_files(module: Module[Graph], record: Record, file: ModelFile) -> Module[Graph]:
+    """The module whose large constants are in memory only while they are used, since they can be read again."""
+    again = {n: c for n, c in record.constants.items() if c.first >= 0 and module.constants[n].nbytes >= _LARGE}
+    return replace(module, constants={**module.constants, **{n: _in_file(n, c, file) for n, c in again.items()}})
 
 
 def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
@@ -85,7 +95,10 @@ def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
     try:
         record = decode_record(text, Record)
         for r in record.reads:
-            if file.beside is None or sha256(file.beside.read("", r.location, r.first, r.size)).hexdigest() != r.sha256:
+            if file.beside is None:
+                return None
+            file.beside.read("", r.location, r.first, r.size)
+            if file.beside.reads[r.location, r.first, r.size] != r.sha256:
                 return None
     except (ValueError, TatamiError, OSError):  # the importer says what is wrong with a file
         return None
@@ -101,19 +114,25 @@ def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
     if file.beside is None:
         own_bytes = memoryview(file.data)[constant.first : constant.first + size]
         return Tensor.of_bytes(own_bytes, ref.dtype, ref.shape, ref.sha256)
-    folder, location, first = file.beside.folder, constant.location, constant.first
+    return _in_file(name, constant, file, None if constant.location else file.data[constant.first : constant.first + size])
+
+
+def _in_file(name: str, constant: Constant, file: ModelFile, data: bytes | None = None) -> Tensor:
+    """The constant, read when its content is asked for; `data`: its content, where it is at hand."""
+    assert file.beside is not None
+    folder, location, first, ref = file.beside.folder, constant.location, constant.first, constant.ref
+    size = ref.dtype.itemsize * prod(ref.shape)
     own = folder / file.name
 
     def reload() -> bytes:
         return DataFiles(folder).read(name, location, first, size) if location else read_part(own, first, size)
 
-    data = file.beside.reads[location, first, size] if location else file.data[first : first + size]
-    return Tensor.of_bytes(data, ref.dtype, ref.shape, ref.sha256, reload)
+    return Tensor.in_a_file(ref.dtype, ref.shape, ref.sha256, reload, data)
 
 
-def _record(module: Module[Graph], file: ModelFile) -> bytes | None:
+def _record(module: Module[Graph], file: ModelFile) -> Record | None:
     """The entry; None for a module that its text would not give back, or that has too much of its own."""
-    reads = {place: sha256(data).hexdigest() for place, data in (file.beside.reads if file.beside is not None else {}).items()}
+    reads = file.beside.reads if file.beside is not None else {}
     places = {hashed: place for place, hashed in reads.items()}
     constants: dict[str, Constant] = {}
     held = fruitless = end = 0
@@ -140,6 +159,6 @@ def _record(module: Module[Graph], file: ModelFile) -> bytes | None:
     record = Record(dict(module.programs), origins, constants, read, module.warnings, module.overridable)
     text = encode_record(record)
     try:
-        return text if held <= _HELD and encode_record(decode_record(text, Record)) == text else None
+        return record if held <= _HELD and encode_record(decode_record(text, Record)) == text else None
     except ValueError:  # an expression longer than documents may have
         return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from tatami.core.data_files import ModelFile
 from tatami.core.diagnostic import TatamiError
 from tatami.core.document import ConstantRef
 from tatami.core.module import Module
+from tatami.execution.frames import PART_BYTES
 from tatami.models import open_model
 from tatami.preparation import prepare
 from tatami.program_cache import chain_parts
@@ -215,3 +219,49 @@ def test_constants_of_a_program_from_the_cache_are_read_again_when_they_are_aske
     with pytest.raises(TatamiError, match="FileUnreadable"):
         _ = constant.array
     np.testing.assert_allclose(function(x=given)["y"], given @ weights, rtol=1e-5)
+
+
+ONE, LAYERS = 1 << 11, 14
+"""Weights of ONE x ONE in each layer: 16 MiB, 224 MiB together."""
+MEASURE = """
+import sys, numpy as np, tatami as tt
+def now(what):
+    return next(int(l.split()[1]) >> 10 for l in open("/proc/self/status") if l.startswith(what + ":"))
+small = tt.compile(sys.argv[1], threads=1)
+small(x=np.ones((1, 64), "f4"))  # what a first compilation imports
+before = now("VmRSS")
+f = tt.compile(sys.argv[2], threads=1)
+y = f(x=np.ones((1, int(sys.argv[3])), "f4"))["y"]
+print(now("VmHWM") - before, now("VmRSS") - before, float(y.sum()))
+"""
+
+
+def chain_of_products(folder: Path, size: int, layers: int) -> Path:
+    """A model whose weights lie in a file beside it."""
+    weights, nodes = [], []
+    for k in range(layers):
+        nodes.append(helper.make_node("MatMul", [f"h{k}" if k else "x", f"w{k}"], ["y" if k + 1 == layers else f"h{k + 1}"]))
+        tensor = numpy_helper.from_array(
+            np.random.default_rng(k).standard_normal((size, size), np.float32) / size**0.5, f"w{k}"
+        )
+        weights.append(tensor)
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["B", size]) for n in ("x", "y")]
+    model = helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], weights), ir_version=9)
+    path = folder / f"{size}.onnx"
+    onnx.save_model(model, str(path), save_as_external_data=True, location=f"{size}.bin", size_threshold=0)
+    return path
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_weights_beside_a_model_are_in_memory_once(tmp_path: Path) -> None:
+    """While it is compiled, with an empty cache and from a full one, and afterwards: `setup` runs part by part."""
+    paths = [chain_of_products(tmp_path, 64, 2), chain_of_products(tmp_path, ONE, LAYERS)]
+    weights, part, sums = 4 * ONE * ONE * LAYERS >> 20, PART_BYTES >> 20, set()
+    for _ in range(2):
+        env = {**os.environ, "TATAMI_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(Path(tt.__file__).parents[1])}
+        command = [sys.executable, "-c", MEASURE, *map(str, paths), str(ONE)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+        peak, left, total = map(float, run.stdout.split())
+        assert weights <= peak <= weights + part + 60 and left <= 1.2 * weights + 20, (peak, left)
+        sums.add(total)
+    assert len(sums) == 1

@@ -8,7 +8,7 @@
                 equations instead (Layouts.equations), and `tatami_sides` then has the values of both sides
 
 `tatami_call` is the same with one argument: a block of sizes, offsets, arena and pool, and then the buffers.
-`tatami_setup` is the same for `setup`. Programs that are called are static functions, compiled once. A program with
+`tatami_setup` is the same for `setup`, `tatami_setup_<part>` for a part of it (Layouts.setup_parts). Programs that are called are static functions, compiled once. A program with
 Python steps has one function per segment, `tatami_segment_<program>_<segment>`, and what Python calls by itself is
 `tatami_program_<program>`. No name of a user reaches this text: programs and symbols are numbered.
 """
@@ -89,8 +89,10 @@ def _exports(layouts: Layouts, p: _Program) -> list[str]:
     if p.name in layouts.hosted:
         public = {f"tatami_{f}": f for f in p.functions}
     else:
-        if p.name in ("main", "setup"):
-            public["tatami_entry" if p.name == "main" else "tatami_setup"] = p.functions[0]
+        if p.name == "setup":
+            public = {f"tatami_setup_{j}": f for j, f in enumerate(p.functions)}
+        elif p.name == "main":
+            public["tatami_entry"] = p.functions[0]
         elif layouts.hosted:
             public[f"tatami_{p.functions[0]}"] = p.functions[0]
     out = [
@@ -98,6 +100,9 @@ def _exports(layouts: Layouts, p: _Program) -> list[str]:
         f"    return {function}(buffers, buffers + {count}, sizes, offsets, (char*)arena, pool);\n}}"
         for symbol, function in public.items()
     ]
+    if p.name == "setup" and p.name not in layouts.hosted:
+        calls = "".join(f"    if ((f = {symbol}(buffers, sizes, offsets, arena, pool))) return f;\n" for symbol in public)
+        out.append(f"EXPORT int64_t tatami_setup({ENTRY_ARGUMENTS}) {{\n    int64_t f;\n{calls}    return 0;\n}}")
     return [*out, CALL] if "tatami_entry" in public else out
 
 
@@ -124,9 +129,11 @@ class _Program:
             if self.info[id].kind == "constant":
                 self.place[id] = pool[port.tensor]
         k = numbers[name]
-        self.segments = layouts.segments(name) if name in layouts.hosted else ((0, len(self.plan.instructions)),)
-        hosted = name in layouts.hosted
-        self.functions = [f"segment_{k}_{j}" if hosted else f"program_{k}" for j in range(len(self.segments))]
+        stem = "segment" if name in layouts.hosted else "part" if name == "setup" else ""
+        self.segments: Sequence[tuple[int, int]] = ((0, len(self.plan.instructions)),)
+        if stem:
+            self.segments = layouts.segments(name) if stem == "segment" else [p[:2] for p in layouts.setup_parts]
+        self.functions = [f"{stem}_{k}_{j}" for j in range(len(self.segments))] if stem else [f"program_{k}"]
 
     def text(self) -> list[str]:
         out = [line for begin, end in self.parts() for group in self.groups(begin, end) for line in self.beside(group)]

@@ -1,10 +1,11 @@
 """A model's file, and the bytes of other files that it names: from inside its folder only, no `..`, absolute path,
-symbolic link or hard link. What was read is kept, so that a later process can tell whether it would read the same."""
+symbolic link or hard link. The hash of what was read is kept, so that a later process can tell whether it would read the same."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from tatami.core.diagnostic import fail
@@ -14,11 +15,11 @@ MAX_FILE_BYTES = 2 << 30
 
 
 class DataFiles:
-    """Files in the folder of a model. `reads`: by (location, first byte, bytes), what was read."""
+    """Files in the folder of a model. `reads`: by (location, first byte, bytes), the sha256 of what was read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.reads: dict[tuple[str, int, int], bytes] = {}
+        self.reads: dict[tuple[str, int, int], str] = {}
 
     def read(self, at: str, location: str, first: int, size: int) -> bytes:
         """`size` bytes of the file `location`, for the tensor `at`. Raises FileUnreadable, InvalidDocument."""
@@ -36,7 +37,7 @@ class DataFiles:
         except OSError as error:
             why = f"{location!r}: {error.strerror or 'it cannot be read'}"
             raise fail("FileUnreadable", at, why, "keep the model and its data together") from None
-        self.reads[location, first, size] = data
+        self.reads[location, first, size] = sha256(data).hexdigest()
         return data
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -88,18 +89,33 @@ class Tensor:
         dtype: DType,
         shape: tuple[int, ...],
         sha256: str = "",
-        reload: Callable[[], bytes] | None = None,
     ) -> Tensor:
         """The tensor whose little-endian bytes are `data`, without a copy: nobody can write to them. `sha256`: its own,
-        where it is known that these are its bytes. `reload` reads them again, and raises where they are no longer there."""
+        where it is known that these are its bytes."""
         tensor = cls.__new__(cls)
         tensor.dtype = dtype
         tensor.shape = shape
         tensor.__dict__["data"] = data
         if sha256:
             tensor.__dict__["sha256"] = sha256
-        tensor._reload = reload if sha256 else None
         return tensor
+
+    @classmethod
+    def in_a_file(
+        cls, dtype: DType, shape: tuple[int, ...], sha256: str, reload: Callable[[], bytes], data: bytes | None = None
+    ) -> Tensor:
+        """The tensor of that hash whose bytes `reload` reads when they are asked for, unless they are given, and again after
+        `release`; it raises where they are no longer there."""
+        tensor = cls.of_bytes(data or b"", dtype, shape, sha256)
+        tensor._reload = reload
+        if data is None:
+            tensor.release()
+        return tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Of its content."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def release(self) -> None:
         """Give the memory of its bytes back, where they can be read again: a program holds its constants as kernels read them."""

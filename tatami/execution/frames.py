@@ -10,14 +10,17 @@ arena planner read this one description.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 from tatami.core.binding import equation_symbols
 from tatami.core.module import Module
 from tatami.core.signature import Equation, symbols
-from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op
-from tatami.execution.waves import operation_symbols, order
+from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op, Ptr, launches
+from tatami.execution.waves import operation_symbols, order, roots
 
 MAX_DEPTH = 10
+PART_BYTES = 64 << 20
+"""Constants that a part of `setup` reads before the next begins."""
 MAX_SLOTS = 1 << 20
 LOOP_FLAG_BYTES = 64
 """Scratch of a loop: iteration number (i64) at 0, condition in at 8, condition out at 9."""
@@ -33,6 +36,14 @@ def callees(instruction: Instruction) -> tuple[str, ...]:
             return (body,)
         case _:
             return ()
+
+
+class SetupPart(NamedTuple):
+    """Instructions [begin, end) of `setup`, and the constants that they read."""
+
+    begin: int
+    end: int
+    constants: tuple[str, ...]
 
 
 class Layouts:
@@ -85,6 +96,28 @@ class Layouts:
                     (p.tensor, None) for id, p in zip(plan.input_buffers, plan.signature.inputs) if kinds.get(id) == "constant"
                 )
         return tuple(out)
+
+    @cached_property
+    def setup_parts(self) -> tuple[SetupPart, ...]:
+        """`setup` without Python steps, cut where the constants that it has read come to PART_BYTES: who runs one part after
+        the other needs those of one part in memory, not all."""
+        plan = self.module.programs["setup"]
+        info, root = {b.id: b for b in plan.buffers}, roots(plan)
+        tensors = {id: p.tensor for id, p in zip(plan.input_buffers, plan.signature.inputs) if info[id].kind == "constant"}
+        parts: list[SetupPart] = []
+        begin, known = 0, dict.fromkeys(tensors.values(), False)
+        for i, ins in enumerate(plan.instructions):
+            touched = (*ins.inputs, *(a.buffer for k in launches(ins.op) for a in k.args if isinstance(a, Ptr)))
+            known |= {tensors[root[b]]: True for b in touched if root.get(b) in tensors}
+            names = tuple(n for n, is_read in known.items() if is_read)
+            if i + 1 == len(plan.instructions) or sum(self._bytes(n) for n in names) >= PART_BYTES:
+                parts.append(SetupPart(begin, i + 1, names))
+                begin, known = i + 1, dict.fromkeys(known, False)
+        return tuple(parts) or (SetupPart(0, 0, ()),)
+
+    def _bytes(self, constant: str) -> int:
+        tensor = self.module.constants.get(constant)
+        return 0 if tensor is None else tensor.nbytes
 
     @cached_property
     def held(self) -> tuple[str, ...]:

@@ -56,7 +56,6 @@ FAULTS = {
 KEPT_ARENAS = 4
 KEPT_SIZES = 256
 """Arenas that wait for the next call, and tuples of sizes whose memory plans are kept."""
-_ENTRIES = {"main": "tatami_entry", "setup": "tatami_setup"}
 _NOTHING = np.empty(0, np.uint8)
 """The arena of a program that needs none."""
 
@@ -135,7 +134,7 @@ class CpuProgram(LoadedModule):
             for id, port in zip(setup.output_buffers, setup.signature.outputs):
                 made[port.tensor] = (port.dtype, evaluate(info[id].elements, bound))
                 shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
-        sizes = {n: made[n][0].itemsize * made[n][1] if n in made else given[n].array.nbytes for n in self.layouts.pooled}
+        sizes = {n: made[n][0].itemsize * made[n][1] if n in made else given[n].nbytes for n in self.layouts.pooled}
         offsets, self.constant_bytes = pool_offsets(sizes)
         check_memory(self.constant_bytes)
         block = empty_bytes(self.constant_bytes)
@@ -147,15 +146,44 @@ class CpuProgram(LoadedModule):
                 source = given[name].array
                 pooled[name] = block[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
                 np.copyto(pooled[name], source)
+                del source
+                given[name].release()
         self.is_prepared = True
         if setup is not None:
-            self._take_constants({**{n: t.array for n, t in given.items()}, **pooled})
-            self.run("setup", held, bound, [pooled.get(p.tensor) for p in setup.signature.outputs])
+            self._run_setup(held, bound, pooled)
         self._take_constants(pooled)
         self.constant_shapes = shapes
         block.flags.writeable = False
         for tensor in given.values():
             tensor.release()
+
+    def _run_setup(self, held: Sequence[Array], bound: Mapping[str, int], pooled: dict[str, Array]) -> None:
+        """Part by part, so that the constants of one part are in memory beside what is made of them, not those of all."""
+        given = self.execution.constants
+        places = [pooled.get(p.tensor) for p in self.execution.programs["setup"].signature.outputs]
+        if "setup" in self.layouts.hosted:
+            self._take_constants({**{n: t.array for n, t in given.items()}, **pooled})
+            self.run("setup", held, bound, places)
+            return
+        at, face = self.sized("setup", bound), self.face("setup")
+        kinds = face.dtypes
+        results = [p if p is not None else empty(at.output_shapes[k], kinds[k]) for k, p in enumerate(places)]
+        addresses = [*map(address, held), *(address(results[k]) for k in face.written)]
+        last = {name: k for k, part in enumerate(self.layouts.setup_parts) for name in part.constants}
+        arena, start = self.take_arena(at.arena.bytes)
+        try:
+            for k, part in enumerate(self.layouts.setup_parts):
+                self._take_constants({**{n: given[n].array for n in part.constants if n in given}, **pooled})
+                values = [*addresses, *self.constant_addresses]
+                pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
+                code = self.entry(f"tatami_setup_{k}")(pointers, at.size_vector, at.offsets, start, self._pool)
+                if code:
+                    raise self.fault(code)
+                for name in part.constants:
+                    if last[name] == k and name in given:
+                        given[name].release()
+        finally:
+            self.give_arena(arena, start)
 
     def _take_constants(self, arrays: dict[str, Array]) -> None:
         self.constants = arrays
@@ -237,7 +265,7 @@ class CpuProgram(LoadedModule):
         return self._entries[symbol]
 
     def symbol(self, program: str) -> str:
-        return _ENTRIES.get(program) or f"tatami_program_{self._numbers[program]}"
+        return "tatami_entry" if program == "main" else f"tatami_program_{self._numbers[program]}"
 
     def segment(self, program: str, segment: int) -> Entry:
         return self.entry(f"tatami_segment_{self._numbers[program]}_{segment}")

@@ -12,6 +12,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.document import document_text
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.core.verbatim import KernelCode
 from tatami.decisions import Decisions
 from tatami.dump import to_document
 from tatami.observer import explained
@@ -328,8 +329,8 @@ def _user_texts(compilation: Compilation) -> dict[str, UserText]:
         for b in program.bindings:
             user = program.kernels[b.kernel].user
             if user is not None and b.region in opaque:
-                attrs = opaque[b.region].attrs
-                text = UserText(where(name, b.region), str(attrs.get("c", "")), str(attrs.get("preamble", "")))
+                code = opaque[b.region].code or KernelCode()
+                text = UserText(where(name, b.region), code.c or "", code.preamble)
                 out.setdefault(f"{user.name}.c", text)
     return out
 

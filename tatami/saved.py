@@ -36,7 +36,6 @@ from tatami.decisions import Decisions
 from tatami.dump import own_stage, to_document, write_pieces
 from tatami.stages import BY_NAME, STAGES
 from tatami.stored import StoredProgram, execution_of, program_record, read_record
-from tatami.trust import refuse_code
 
 SUFFIX = ".tatami"
 
@@ -111,14 +110,9 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
             document = parse_document(parse_text(bytes(container[f"{s.file_stem}.json"]), at), at)
             if document.stage != s.name:
                 raise fail("InvalidDocument", at, f"it is a document of the stage {document.stage[:40]}", "save it again")
-            if s.code and not trust:
-                why = f"it carries a document of stage {s.name}, code that would be compiled and run"
-                raise fail("Untrusted", path.name, why, "pass trust=True if you wrote it yourself")
-            given[s.name] = own_stage(document, None, at, read)
+            given[s.name] = own_stage(document, None, at, read, trust=trust)
     if not given:
         raise fail("InvalidDocument", path.name, "it holds no document of any stage", "save the program again")
-    if not trust:
-        refuse_code(given, path.name)
     if not trust or manifest.code != code_stamp():
         return Saved(manifest, given, None)
     by_content = {t.sha256: t for m in given.values() for t in m.constants.values()}

@@ -31,6 +31,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.document import MAX_CONSTANT_BYTES, ConstantRef, constant_of, file_constant, parse_document, read_bytes
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.core.target_check import check_target
 from tatami.core.tensor import Tensor
 from tatami.decisions import Decisions
 from tatami.dump import own_stage, to_document, write_pieces
@@ -40,7 +41,7 @@ from tatami.stored import StoredProgram, execution_of, program_record, read_reco
 SUFFIX = ".tatami"
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`code`: the machine and the version of Tatami that `program.so` is for; empty where there is none."""
 
     target: Target
@@ -93,6 +94,7 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
     """Read a file that `save` wrote, or anybody else. Raises TatamiError."""
     container = Container(read_bytes(path, MAX_CONSTANT_BYTES), path.name)
     manifest = from_builtins(container.manifest, Manifest, path.name)
+    check_target(manifest.target)
     tensors: dict[str, Tensor] = {}
 
     def read(name: str, ref: ConstantRef) -> Tensor:

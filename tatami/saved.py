@@ -13,7 +13,6 @@ with `trust=True`, on a machine it was made for, by the version of Tatami that m
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from tatami.core.container import Container, contained
 from tatami.core.diagnostic import fail
 from tatami.core.document import MAX_CONSTANT_BYTES, ConstantRef, constant_of, file_constant, parse_document, read_bytes
 from tatami.core.module import Module
+from tatami.core.own_files import package_digest
 from tatami.core.target import Target
 from tatami.core.target_check import check_target
 from tatami.core.tensor import Tensor
@@ -133,11 +133,5 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
 def code_stamp() -> str:
     """What machine code has to agree with beside the instructions of its target: the system, and the files of Tatami
     that call it and that it was written against."""
-    root = Path(__file__).parent
-    found = hashlib.sha256(f"{platform.machine()} {sys.platform} {platform.libc_ver()[0]}".encode())
-    for layer in ("core", "execution", "c", "runtime"):
-        for folder, folders, names in os.walk(root / layer):
-            folders.sort()
-            for name in sorted(n for n in names if n.endswith((".py", ".c", ".h"))):
-                found.update(name.encode() + b"\0" + Path(folder, name).read_bytes())
-    return found.hexdigest()
+    seed = (platform.machine(), sys.platform, platform.libc_ver()[0], package_digest(("core", "execution", "c", "runtime")))
+    return hashlib.sha256(repr(seed).encode()).hexdigest()

@@ -46,5 +46,5 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
             units[f"{name}.c"] = unit
         else:
             file = "trees.c" if name == "tatami_tree_ensemble" else "routines.c"
-            units[file] = Unit(VerbatimCode((files("tatami.c.runtime_text") / file).read_text(encoding="utf-8")))
+            units[file] = Unit(VerbatimCode((files("tatami.c") / "runtime_text" / file).read_text(encoding="utf-8")))
     return units

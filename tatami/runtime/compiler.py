@@ -96,7 +96,7 @@ def _find(given: str, path: str, _search: tuple[str, ...], variable: str = "CC")
         program = shutil.which(name, path=path)
         if program is not None:
             return _probe((program,))
-    if importlib.util.find_spec("ziglang") is not None:
+    if importlib.util.find_spec("ziglang") is not None and not getattr(sys, "frozen", False):  # no interpreter to run it by
         return _probe((sys.executable, "-m", "ziglang", "cc" if variable == "CC" else "c++"))
     said = f"no {', '.join(names[:-1])} or {names[-1]} in PATH, and ziglang is not installed"
     raise fail("CompilerMissing", "environment", said, _NO_COMPILER)
@@ -115,7 +115,10 @@ def _probe(argv: tuple[str, ...]) -> Compiler:
         kind = "clang"
     stat = os.stat(argv[0])
     search = {name: os.environ.get(name, "") for name in _SEARCH}
-    seed = repr((argv, os.path.realpath(argv[0]), stat.st_size, stat.st_mtime_ns, done.tail, platform.machine(), search))
+    with open(argv[0], "rb") as program:  # its build id stands there; sizes and times may be those of another build
+        head = hashlib.sha256(program.read(1 << 20)).hexdigest()
+    place = (argv, os.path.realpath(argv[0]), stat.st_size, stat.st_mtime_ns, head)
+    seed = repr((place, done.tail, platform.machine(), search))
     return Compiler(argv, kind, version, hashlib.sha256(seed.encode()).hexdigest())
 
 

@@ -221,6 +221,7 @@ def find_program(compilation: Compilation) -> StoredProgram:
 
 def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram:
     """The program through all stages and the C compiler. timed: its entry takes the time of each kernel."""
+    from tatami.runtime.apart import Apart, apart
     from tatami.runtime.compiler import find_compiler
     from tatami.runtime.objects import Unit, object_key, runtime_units
     from tatami.runtime.objects import build as build_object
@@ -246,8 +247,12 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
         extra = sanitizer_flags(find_compiler())
         told = compilation.observer.progress
         progress = None if told is None else partial(told, "kernels")
-        with made_beside():
-            library = build_object(units, compilation.target, extra_flags=extra, progress=progress)
+
+        def built(seen: Apart) -> bytes:
+            with made_beside(seen.stop):
+                return build_object(units, compilation.target, extra_flags=extra, progress=progress)
+
+        library = apart(built)
         key = object_key(units, compilation.target, extra)
     return StoredProgram(execution, library, key, tuple(compilation.program_warnings()))
 

@@ -31,6 +31,7 @@ from tatami.core.document import (
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.core.tensor import Tensor
+from tatami.runtime.apart import apart
 from tatami.stages import STAGES, decode_body, encode_body, show, stage
 
 
@@ -165,6 +166,10 @@ def write_bytes(path: Path, data: bytes) -> Path:
 
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> Path:
     """Atomically: a temporary file in the same folder, then a rename."""
+    return apart(lambda _: _write_pieces(path, pieces))
+
+
+def _write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> Path:
     try:
         make_folder(path.parent)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tatami-")

@@ -29,6 +29,7 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.target import Target
+from tatami.runtime.apart import apart
 from tatami.runtime.leftovers import at_end
 
 TIMEOUT_SECONDS = 120.0
@@ -104,7 +105,7 @@ def _find(given: str, path: str, _search: tuple[str, ...], variable: str = "CC")
 
 def _probe(argv: tuple[str, ...]) -> Compiler:
     limit = min(60.0, time_limit())
-    done = run_command((*argv, "--version"), timeout=limit)
+    done = apart(lambda seen: run_command((*argv, "--version"), timeout=limit, stop=seen.stop))
     if done.returncode != 0 or not done.tail.strip():
         raise compiler_failed((*argv, "--version"), done, limit)
     version = done.tail.strip().splitlines()[0]
@@ -163,9 +164,9 @@ def run_compiler(
     """Run it to its end. Raises CompilerFailed with the command and the last lines of output, or what `explain` makes
     of the output. `stop` ends it early."""
     command = (*compiler.argv, *arguments)
-    environment = {}
+    environment = {"TMPDIR": str(cwd)}  # files of its own go with the folder, also where it is stopped or the disk is full
     if compiler.kind == "zig":
-        environment = {"ZIG_LOCAL_CACHE_DIR": str(cwd / "zig")}
+        environment["ZIG_LOCAL_CACHE_DIR"] = str(cwd / "zig")
         if "HOME" not in os.environ and "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
             environment["ZIG_GLOBAL_CACHE_DIR"] = str(cwd / "zig")
     done = run_command(command, cwd=cwd, timeout=timeout, environment=environment, stop=stop)

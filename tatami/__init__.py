@@ -12,10 +12,31 @@ Names load on first use, so ``import tatami`` stays cheap.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
+
+
+def _check_whole() -> None:
+    """Raises ImportError in a zip or an executable that was packed without the texts that programs are made of."""
+    from importlib.resources import files
+
+    texts = {"tatami.c": "runtime_text/tatami.h", "tatami.cu": "header/tatami_ptx.cuh", "tatami.harp": "grammar.lark"}
+    try:
+        missing = [name for package, name in texts.items() if not files(package).joinpath(*name.split("/")).is_file()]
+    except (ImportError, OSError) as error:
+        missing = [str(error)]
+    if missing:
+        raise ImportError(
+            f"tatami is packed without {', '.join(missing)}: pack all its files (PyInstaller: --collect-all tatami; "
+            "a zip: every file of the folder, not the modules alone)"
+        )
+
+
+if getattr(sys, "frozen", False) or type(getattr(__spec__, "loader", None)).__name__ != "SourceFileLoader":
+    _check_whole()
 
 _WHERE: dict[str, str] = {
     "Graph": "tatami.frontend.graph",

@@ -12,6 +12,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.document import document_text
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.core.verbatim import KernelCode
 from tatami.decisions import Decisions
 from tatami.dump import to_document
 from tatami.observer import explained
@@ -220,6 +221,7 @@ def find_program(compilation: Compilation) -> StoredProgram:
 
 def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram:
     """The program through all stages and the C compiler. timed: its entry takes the time of each kernel."""
+    from tatami.runtime.apart import Apart, apart
     from tatami.runtime.compiler import find_compiler
     from tatami.runtime.objects import Unit, object_key, runtime_units
     from tatami.runtime.objects import build as build_object
@@ -245,8 +247,12 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
         extra = sanitizer_flags(find_compiler())
         told = compilation.observer.progress
         progress = None if told is None else partial(told, "kernels")
-        with made_beside():
-            library = build_object(units, compilation.target, extra_flags=extra, progress=progress)
+
+        def built(seen: Apart) -> bytes:
+            with made_beside(seen.stop):
+                return build_object(units, compilation.target, extra_flags=extra, progress=progress)
+
+        library = apart(built)
         key = object_key(units, compilation.target, extra)
     return StoredProgram(execution, library, key, tuple(compilation.program_warnings()))
 
@@ -328,8 +334,8 @@ def _user_texts(compilation: Compilation) -> dict[str, UserText]:
         for b in program.bindings:
             user = program.kernels[b.kernel].user
             if user is not None and b.region in opaque:
-                attrs = opaque[b.region].attrs
-                text = UserText(where(name, b.region), str(attrs.get("c", "")), str(attrs.get("preamble", "")))
+                code = opaque[b.region].code or KernelCode()
+                text = UserText(where(name, b.region), code.c or "", code.preamble)
                 out.setdefault(f"{user.name}.c", text)
     return out
 

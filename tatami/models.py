@@ -19,7 +19,6 @@ from tatami.core.module import Module
 from tatami.dump import from_document, own_stage
 from tatami.imported import import_file
 from tatami.stages import STAGES
-from tatami.trust import refuse_code
 
 if TYPE_CHECKING:
     from tatami.specialisation import Source
@@ -62,14 +61,9 @@ def open_model(model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = 
     if isinstance(model, bytes | bytearray | memoryview):
         return {"frontend": import_file(ModelFile("bytes", bytes(model)), OF_ONNX, _function, example_inputs)}
     if isinstance(model, str | Path | dict):
-        given = (
-            open_json(model, None, trust=trust, at="document")
-            if isinstance(model, dict)
-            else open_file(Path(model), example_inputs, trust=trust)
-        )
-        if not trust:
-            refuse_code(given, "document" if isinstance(model, dict) else Path(model).name)
-        return given
+        if isinstance(model, dict):
+            return open_json(model, None, trust=trust, at="document")
+        return open_file(Path(model), example_inputs, trust=trust)
     for base in type(model).__mro__:
         loader = BY_TYPE.get(f"{base.__module__}.{base.__qualname__}")
         if loader is not None:
@@ -102,7 +96,8 @@ def open_folder(folder: Path, *, trust: bool) -> Given:
     for s in STAGES:
         for path in sorted(folder.glob(f"*_{s.file_stem}.json")):
             if not s.code or trust:
-                given[s.name] = own_stage(parse_document(parse_text(read_bytes(path), path.name), path.name), folder, path.name)
+                document = parse_document(parse_text(read_bytes(path), path.name), path.name)
+                given[s.name] = own_stage(document, folder, path.name, trust=trust)
     if not given:
         raise fail(
             "FileUnreadable", str(folder), "the folder holds no dump", "give a folder written by tatami compile --dump=all"
@@ -129,7 +124,7 @@ def _open_file(path: Path, example_inputs: Any, trust: bool) -> Given:
     loader = BY_SUFFIX.get(suffix)
     if loader is not None:
         check_file(path)
-        return {"frontend": _function(loader)(path)}
+        return {"frontend": _function(loader)(path, trust=trust)}
     if suffix == ".onnx":
         check_file(path)
         return {"frontend": import_file(read_model(path), OF_ONNX, _function, example_inputs)}
@@ -160,7 +155,7 @@ def open_json(value: Any, folder: Path | None, *, trust: bool, at: str) -> Given
     if isinstance(value, dict):
         for key, (stage, loader) in BY_KEY.items():
             if key in value:
-                return {stage: _function(loader)(value)}
+                return {stage: _function(loader)(value, trust=trust) if stage == "frontend" else _function(loader)(value)}
         for key in _ONLY_DUMPS:
             if key in value:
                 raise fail(

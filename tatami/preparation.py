@@ -18,6 +18,7 @@ from tatami.core.module import Module
 from tatami.core.signature import symbols
 from tatami.core.substitute import specialise
 from tatami.core.target import Target
+from tatami.core.target_check import check_target
 from tatami.decisions import Decisions, load_decisions
 from tatami.frontend.specialise import specialise as specialise_frontend
 from tatami.models import find_source, open_model
@@ -37,13 +38,13 @@ def resolve_target(target: str | Path | Target | dict[str, Any]) -> Target:
     if isinstance(target, str | Path) and Path(target).suffix.lower() == ".json":
         path = Path(target)
         return resolve_target(from_builtins(parse_text(read_bytes(path), path.name), Target, path.name))
+    from tatami.runtime.host import resolve_target as resolve_target_name
+
     if not isinstance(target, str | dict | Target):
         raise fail("UnknownTarget", "target", f"a {type(target).__name__} is no target", "give a name or a Target document")
     if isinstance(target, dict):
         target = from_builtins(target, Target, "target")
-    from tatami.runtime.host import resolve_target as resolve_target_name
-
-    return resolve_target_name(target)
+    return resolve_target_name(target if isinstance(target, str) else check_target(target))
 
 
 def prepare(

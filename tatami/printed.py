@@ -18,6 +18,7 @@ from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.document import ConstantRef
 from tatami.core.tensor import Tensor
 from tatami.decisions import decisions_text
+from tatami.observer import explained
 from tatami.program_cache import chain_parts, constants_of, is_on
 from tatami.runtime.cache import content_key, default_cache
 from tatami.stored import constant_refs, constants_of_refs
@@ -84,7 +85,8 @@ def print_program(compilation: Compilation, sizes: Mapping[str, int]) -> Printed
     texts = code_texts(compilation)
     main, no_main = None, ""
     try:
-        main = stand_alone(compilation, sizes)
+        with explained("execution", compilation.observer.from_document):
+            main = stand_alone(compilation, sizes)
     except TatamiError as error:
         if error.diagnostics[0].kind != "MeaningMissing":
             raise

@@ -13,13 +13,12 @@ import os
 import platform
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from tatami.compilation import Compilation
 from tatami.core.codec import encode_record
 from tatami.core.module import Module
+from tatami.core.own_files import package_digest, package_version
 from tatami.core.tensor import Tensor
 from tatami.runtime.cache import content_key, default_cache
 from tatami.runtime.compiler import compile_flags, find_compiler
@@ -27,7 +26,6 @@ from tatami.runtime.sanitizer import sanitizer_flags
 from tatami.stages import encode_body, stage
 from tatami.stored import StoredProgram, execution_of, program_record, read_record
 
-_OWN = (".py", ".c", ".h", ".cuh", ".json")
 _RESULTS_DEPEND_ON = ("islpy", "numpy", "onnx")
 
 
@@ -94,20 +92,6 @@ def _content(name: str, module: Module[Any]) -> Iterator[str | bytes]:
 
 @lru_cache(maxsize=1)
 def own_files() -> str:
-    """Changes with every change of Tatami's files, and of the packages whose answers enter the code: name, size and
-    time of each."""
-    root = str(Path(__file__).parent)
-    seed: list[object] = [platform.python_version()]
-    for folder, folders, names in os.walk(root):
-        folders.sort()
-        seed += (_stamp(os.path.join(folder, n), root) for n in sorted(names) if n.endswith(_OWN))
-    for package in _RESULTS_DEPEND_ON:
-        spec = find_spec(package)
-        if spec is not None and spec.origin is not None:
-            seed.append(_stamp(spec.origin, ""))
+    """Changes with every change of Tatami's files, by their content, and with the packages whose answers enter the code."""
+    seed = [platform.python_version(), package_digest(), *map(package_version, _RESULTS_DEPEND_ON)]
     return hashlib.sha256(repr(seed).encode()).hexdigest()
-
-
-def _stamp(path: str, root: str) -> tuple[str, int, int]:
-    info = os.stat(path)
-    return path.removeprefix(root), info.st_size, info.st_mtime_ns

@@ -13,7 +13,6 @@ with `trust=True`, on a machine it was made for, by the version of Tatami that m
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -30,18 +29,19 @@ from tatami.core.container import Container, contained
 from tatami.core.diagnostic import fail
 from tatami.core.document import MAX_CONSTANT_BYTES, ConstantRef, constant_of, file_constant, parse_document, read_bytes
 from tatami.core.module import Module
+from tatami.core.own_files import package_digest
 from tatami.core.target import Target
+from tatami.core.target_check import check_target
 from tatami.core.tensor import Tensor
 from tatami.decisions import Decisions
 from tatami.dump import own_stage, to_document, write_pieces
 from tatami.stages import BY_NAME, STAGES
 from tatami.stored import StoredProgram, execution_of, program_record, read_record
-from tatami.trust import refuse_code
 
 SUFFIX = ".tatami"
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`code`: the machine and the version of Tatami that `program.so` is for; empty where there is none."""
 
     target: Target
@@ -94,6 +94,7 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
     """Read a file that `save` wrote, or anybody else. Raises TatamiError."""
     container = Container(read_bytes(path, MAX_CONSTANT_BYTES), path.name)
     manifest = from_builtins(container.manifest, Manifest, path.name)
+    check_target(manifest.target)
     tensors: dict[str, Tensor] = {}
 
     def read(name: str, ref: ConstantRef) -> Tensor:
@@ -111,14 +112,9 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
             document = parse_document(parse_text(bytes(container[f"{s.file_stem}.json"]), at), at)
             if document.stage != s.name:
                 raise fail("InvalidDocument", at, f"it is a document of the stage {document.stage[:40]}", "save it again")
-            if s.code and not trust:
-                why = f"it carries a document of stage {s.name}, code that would be compiled and run"
-                raise fail("Untrusted", path.name, why, "pass trust=True if you wrote it yourself")
-            given[s.name] = own_stage(document, None, at, read)
+            given[s.name] = own_stage(document, None, at, read, trust=trust)
     if not given:
         raise fail("InvalidDocument", path.name, "it holds no document of any stage", "save the program again")
-    if not trust:
-        refuse_code(given, path.name)
     if not trust or manifest.code != code_stamp():
         return Saved(manifest, given, None)
     by_content = {t.sha256: t for m in given.values() for t in m.constants.values()}
@@ -137,11 +133,5 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
 def code_stamp() -> str:
     """What machine code has to agree with beside the instructions of its target: the system, and the files of Tatami
     that call it and that it was written against."""
-    root = Path(__file__).parent
-    found = hashlib.sha256(f"{platform.machine()} {sys.platform} {platform.libc_ver()[0]}".encode())
-    for layer in ("core", "execution", "c", "runtime"):
-        for folder, folders, names in os.walk(root / layer):
-            folders.sort()
-            for name in sorted(n for n in names if n.endswith((".py", ".c", ".h"))):
-                found.update(name.encode() + b"\0" + Path(folder, name).read_bytes())
-    return found.hexdigest()
+    seed = (platform.machine(), sys.platform, platform.libc_ver()[0], package_digest(("core", "execution", "c", "runtime")))
+    return hashlib.sha256(repr(seed).encode()).hexdigest()

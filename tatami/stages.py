@@ -80,9 +80,12 @@ def encode_body(s: Stage, body: Any) -> Any:
     return form.encode(body) if form is not None else to_builtins(body)
 
 
-def decode_body(s: Stage, value: Any, at: str) -> Any:
+def decode_body(s: Stage, value: Any, at: str, *, trust: bool) -> Any:
+    """Raises TatamiError; Untrusted where code stands and the document is not trusted."""
     form = _module(s.layer, "json_form")
-    return form.decode(value) if form is not None else from_builtins(value, body_type(s), at)
+    if form is not None:
+        return form.decode(value, at, trust=trust)
+    return from_builtins(value, body_type(s), at, trust=trust)
 
 
 def verify(name: str, value: Any, others: Callable[[str], Any]) -> list[Diagnostic]:

@@ -26,7 +26,7 @@ def kinds(error: pytest.ExceptionInfo[TatamiError]) -> list[str]:
         ("[]", "InvalidDocument"),
         ('{"tatami": 99, "stage": "tiny", "programs": {}}', "InvalidDocument"),
         ('{"tatami": 1, "stage": "nonsense", "programs": {}}', "UnknownName"),
-        ('{"tatami": 1, "stage": "c", "programs": {}}', "Untrusted"),
+        ('{"tatami": 1, "stage": "c", "programs": {"main": {"units": {}, "entry": "int x;"}}}', "Untrusted"),
         ('{"tile": [64, 64, 32]}', "InvalidDocument"),
         ('{"analysis": {}}', "InvalidDocument"),
     ],

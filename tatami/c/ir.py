@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.verbatim import VerbatimCode
+
 
 class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
     """One file, compiled alone. `contract`: multiply-adds may be fused (-ffp-contract=fast), else it is off."""
 
-    text: str
+    text: VerbatimCode
     contract: bool = False
     light: bool = False
     """Its work is done by the routines that it calls: it is compiled with less optimisation."""
@@ -21,6 +23,6 @@ class Source(msgspec.Struct, frozen=True):
     the text of the entry file."""
 
     units: dict[str, Unit]
-    entry: str
+    entry: VerbatimCode
     abi: str = ""
     """What the runtime that calls the text has to agree on (`c/abi.py`)."""

@@ -38,6 +38,7 @@ from functools import lru_cache
 
 from tatami.c.dots import DOTS, dot_text
 from tatami.c.ir import Unit
+from tatami.core.verbatim import VerbatimCode
 
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
 _C_TYPES |= dict.fromkeys(DOTS, ("uint32_t", 4))
@@ -70,12 +71,12 @@ def routine_unit(name: str) -> Unit | None:
         return None
     kind, element, lanes = found[1], found[2], int(found[5])
     if kind == "pack":
-        return Unit(text=_pack_text(name, element, lanes))
+        return Unit(VerbatimCode(_pack_text(name, element, lanes)))
     t = _tile_of(found)
     if kind == "slivers":
-        return Unit(text=_slivers_text(name, element, t))
+        return Unit(VerbatimCode(_slivers_text(name, element, t)))
     text = _wide_text if kind == "wide" else _gemm_text
-    return Unit(text=text(name, element, t, range(1, t.mr + 1)), contract=True)
+    return Unit(VerbatimCode(text(name, element, t, range(1, t.mr + 1))), contract=True)
 
 
 def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
@@ -89,10 +90,10 @@ def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
     if not heights:
         return {}
     if t.kind == "wide":
-        return {f"{name}.c": Unit(text=_wide_text(name, element, t, heights), contract=True)}
+        return {f"{name}.c": Unit(VerbatimCode(_wide_text(name, element, t, heights)), contract=True)}
     tiles = {f"{name}_{h}": f"{_head(element, t.lanes)}\n{_tile_text(f'{name}_{h}', h, t)}\n" for h in heights}
     texts = {name: _gemm_text(name, element, t, heights, apart=True), **tiles}
-    return {f"{file}.c": Unit(text=text, contract=True) for file, text in texts.items()}
+    return {f"{file}.c": Unit(VerbatimCode(text), contract=True) for file, text in texts.items()}
 
 
 def _parts_of(name: str) -> re.Match[str] | None:

@@ -8,13 +8,13 @@ it needs itself.
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 
 from tatami.c.c_types import SHORT_C, SHORT_SIZE, short
 from tatami.c.definitions import MAKERS
 from tatami.core.dtype import DType
 
-_MATH = Path(__file__).parent / "math_text"
+_MATH = files("tatami.c") / "math_text"
 
 
 class Needs:

@@ -13,6 +13,7 @@ from tatami.c.routines import routine_units
 from tatami.core.diagnostic import raise_errors
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.core.verbatim import VerbatimCode
 from tatami.execution.ir import launched_kernels
 
 
@@ -23,4 +24,4 @@ def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module
     kernels = {s: k for program in loop.programs.values() for s, k in program.kernels.items() if s in launched}
     units: dict[str, Unit] = {f"{symbol}.c": print_kernel(kernel) for symbol, kernel in kernels.items()}
     units |= routine_units(kernels.values())
-    return Module({"main": Source(units, print_entry(execution), abi())})
+    return Module({"main": Source(units, VerbatimCode(print_entry(execution)), abi())})

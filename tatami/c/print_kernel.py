@@ -21,6 +21,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.numerics import constant
 from tatami.core.scalar import Scalar, scalar
+from tatami.core.verbatim import VerbatimCode
 from tatami.loop.ir import (
     Across,
     Assign,
@@ -82,7 +83,7 @@ def print_kernel(kernel: Kernel) -> Unit:
     about = f"/* {kernel.about} */\n" if kernel.about else ""
     about += _SIDE_BY_SIDE if kernel.side_by_side else ""
     parts = [about + _HEAD, printer.routines(), printer.needs.text(), *functions, *printer.chunks, main]
-    return Unit("\n".join(p for p in parts if p) + "\n", kernel.contract, light=bool(printer.called))
+    return Unit(VerbatimCode("\n".join(p for p in parts if p) + "\n"), kernel.contract, light=bool(printer.called))
 
 
 def _rounded(value: Scalar, dtype: DType) -> Scalar:

@@ -9,6 +9,7 @@ from tatami.c.ir import Unit
 from tatami.c.microkernel import panel_units, routine_unit
 from tatami.c.tiles import tile_unit
 from tatami.c.user_routine import user_unit
+from tatami.core.verbatim import VerbatimCode
 from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt, UserRoutine
 
 
@@ -45,5 +46,5 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
             units[f"{name}.c"] = unit
         else:
             file = "trees.c" if name == "tatami_tree_ensemble" else "routines.c"
-            units[file] = Unit((files("tatami.c.runtime_text") / file).read_text(encoding="utf-8"))
+            units[file] = Unit(VerbatimCode((files("tatami.c") / "runtime_text" / file).read_text(encoding="utf-8")))
     return units

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 
 from tatami.c.ir import Unit
+from tatami.core.verbatim import VerbatimCode
 
 TILE = 16
 """Rows of a tile, columns of sums, and groups of k that its 64 bytes hold."""
@@ -33,7 +34,9 @@ def tile_unit(name: str) -> Unit | None:
     if found is None:
         return None
     dot = "tdpb" + "".join("s" if t == "i8" else "u" for t in found.groups()) + "d"
-    return Unit(text=f"{_HEAD.replace('@DOT', dot)}\n{_panel_text(1)}\n{_panel_text(2)}\n{_ROUTINE.replace('@NAME', name)}")
+    return Unit(
+        VerbatimCode(f"{_HEAD.replace('@DOT', dot)}\n{_panel_text(1)}\n{_panel_text(2)}\n{_ROUTINE.replace('@NAME', name)}")
+    )
 
 
 def _panel_text(down: int) -> str:

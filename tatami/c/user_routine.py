@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tatami.c.c_types import memory_type
 from tatami.c.ir import Unit
+from tatami.core.verbatim import VerbatimCode, as_code
 from tatami.loop.ir import BufferParam, UserRoutine
 
 USER_FILE = "body"
@@ -32,13 +33,13 @@ def user_unit(routine: UserRoutine) -> Unit:
     params = [_param(p) for p in ports] + [f"const int64_t {s}" for s in routine.sizes]
     unused = "".join(f" (void){name};" for name in (*(p.name for p in ports), *routine.sizes))
     counters = "".join(f"  int64_t {c} = 0; (void){c};\n" for c in routine.counters)
-    preamble = f'#line 1 "{PREAMBLE_FILE}"\n{routine.preamble}\n\n#line 1 "wrapper"\n' if routine.preamble else ""
-    return Unit(
+    preamble = f'#line 1 "{PREAMBLE_FILE}"\n{as_code(routine.preamble)}\n\n#line 1 "wrapper"\n' if routine.preamble else ""
+    text = (
         f"/* custom kernel */\n{_HEAD}{preamble}{_REPORT}"
         f"static void tatami_body({', '.join(params)}) {{\n {unused}\n{counters}  {{\n"
-        f'#line 1 "{USER_FILE}"\n{routine.text}\n\n#line 1 "wrapper"\n  }}\n}}\n{_wrapper(routine, ports)}',
-        user=True,
+        f'#line 1 "{USER_FILE}"\n{as_code(routine.text)}\n\n#line 1 "wrapper"\n  }}\n}}\n{_wrapper(routine, ports)}'
     )
+    return Unit(VerbatimCode(text), user=True)
 
 
 def _param(p: BufferParam) -> str:

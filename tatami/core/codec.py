@@ -14,6 +14,7 @@ import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, expr
+from tatami.core.verbatim import VerbatimCode
 
 T = TypeVar("T")
 MAX_BYTES = 256 << 20
@@ -24,11 +25,18 @@ def to_builtins(value: Any) -> Any:
     return msgspec.to_builtins(value, enc_hook=_encode, str_keys=True)
 
 
-def from_builtins(value: Any, kind: type[T], at: str = "document") -> T:
-    """Convert plain JSON values to a node type. Raises TatamiError E1605."""
+class _Refused(ValueError):
+    """Text stands where code would, and the document is not trusted."""
+
+
+def from_builtins(value: Any, kind: type[T], at: str = "document", *, trust: bool = False) -> T:
+    """Convert plain JSON values to a node type. Raises TatamiError E1605; E1610, with the field, for code without `trust`."""
     try:
-        return msgspec.convert(value, kind, dec_hook=_decode, strict=True)
+        return msgspec.convert(value, kind, dec_hook=_decode_trusted if trust else _decode, strict=True)
     except (msgspec.ValidationError, ValueError) as error:
+        if isinstance(error.__cause__, _Refused):
+            why = f"{str(error).partition(' - at ')[2].strip('`') or 'it'} is code that would be compiled and run"
+            raise fail("Untrusted", at, why, "pass --trust (trust=True) if you wrote it yourself") from None
         raise fail(
             "InvalidDocument", at, str(error), "compare the field with the schema of its stage (`tatami schema STAGE`)"
         ) from None
@@ -56,6 +64,8 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Expr):
         constant = value.as_int()
         return str(value) if constant is None else constant
+    if isinstance(value, VerbatimCode):
+        return str(value)
     raise NotImplementedError(type(value))
 
 
@@ -64,12 +74,22 @@ def _decode(kind: type, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError(f"expected an integer or an index expression, got {type(value).__name__}")
         return expr(value)
+    if kind is VerbatimCode:
+        if isinstance(value, VerbatimCode):
+            return value
+        raise _Refused("code") if isinstance(value, str) else ValueError(f"expected a text, got {type(value).__name__}")
     raise NotImplementedError(kind)
+
+
+def _decode_trusted(kind: type, value: Any) -> Any:
+    return VerbatimCode(value) if kind is VerbatimCode and isinstance(value, str) else _decode(kind, value)
 
 
 def _schema(kind: type) -> dict[str, Any]:
     if kind is Expr:
         return {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "index expression"}
+    if kind is VerbatimCode:
+        return {"type": "string", "description": "code; it needs --trust"}
     raise NotImplementedError(kind)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tatami.core.formula import absent_placeholder, fault
+from tatami.core.verbatim import VerbatimCode, rewritten
 
 MAX_LENGTH = 1 << 20
 _TOKEN = re.compile(
@@ -43,17 +44,18 @@ class Ranks(msgspec.Struct, frozen=True):
         return max((*self.inputs, *self.outputs), default=0)
 
 
-def bound_text(text: str, ranks: Ranks, at: str) -> str:
+def bound_text(text: VerbatimCode, ranks: Ranks, at: str) -> VerbatimCode:
     """The body with our names: tatami_in0, tatami_out0, tatami_in1_n0 (a size), tatami_i0 (a counter).
 
     Raises UnknownValue for a placeholder that the kernel does not have, InvalidAttribute for a name of ours.
     """
     if len(text) > MAX_LENGTH:
         raise fault("InputTooLarge", at, text, 0, f"{len(text)} characters; the limit is {MAX_LENGTH}", "use several kernels")
-    out: list[str] = []
-    for place, word, is_name in _tokens(text):
-        out.append(_bound(word, ranks, at, text, place) if is_name else word)
-    return "".join(out)
+
+    def change(text: str) -> str:
+        return "".join(_bound(word, ranks, at, text, place) if is_name else word for place, word, is_name in _tokens(text))
+
+    return rewritten(text, change)
 
 
 def user_text(text: str) -> str:

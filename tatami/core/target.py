@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 
-class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+class Target(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Sizes in bytes, rates in units per second. CPU fields are 0 for a GPU and the other way round."""
 
     name: str

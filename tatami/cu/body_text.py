@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tatami.core.verbatim import as_code
 from tatami.cu.expr_text import STORED_TYPE, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.gpu.ir import BodyKernel
@@ -13,11 +14,11 @@ def body_text(k: BodyKernel) -> str:
     l = Lines()
     l.add('#include "tatami_ptx.cuh"', '#include "tatami_math.cuh"', "")
     if k.preamble:
-        l.add('#line 1 "preamble"', k.preamble, '#line 1 "wrapper"')
+        l.add('#line 1 "preamble"', as_code(k.preamble), '#line 1 "wrapper"')
     taken = [*params, *(f"const tt_i64 {s.name}" for s in k.sizes), *(f"tt_i64 {c}" for c in coordinates)]
     l.add(f"TT_DEV void {k.face.symbol}_body({', '.join(taken)}) {{")
     l.add(*(f"  tt_i64 {c} = 0;" for c in k.counters))
-    l.add("  {", '#line 1 "body"', k.text, "", '#line 1 "wrapper"', "  }", "}", "")
+    l.add("  {", '#line 1 "body"', as_code(k.text), "", '#line 1 "wrapper"', "  }", "}", "")
     sizes = [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
     l.add(f"TT_KERNEL({k.threads}, 1)", f"{k.face.symbol}({', '.join([*params, *sizes])}) {{")
     l.depth += 1

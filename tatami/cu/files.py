@@ -7,7 +7,7 @@ from tatami.cu.ir import Source
 
 def source_files(source: Source) -> dict[str, str]:
     """File name → text: one file per kernel, the headers they include, and `main.cu` where there is one."""
-    out = {f"{unit.symbol}.cu": unit.text for unit in source.units}
+    out: dict[str, str] = {f"{unit.symbol}.cu": unit.text for unit in source.units}
     out |= source.headers
     if source.main:
         out["main.cu"] = source.main

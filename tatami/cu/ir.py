@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.verbatim import NO_CODE, VerbatimCode
+
 
 class Unit(msgspec.Struct, frozen=True):
     """`arch` is what NVRTC compiles for: sm_80, sm_90a. `symbol` is the entry."""
 
     symbol: str
     arch: str
-    text: str
+    text: VerbatimCode
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     """`headers`: file name -> text; a unit includes them by name. `main`: stand-alone host program (spec 5 §7.1)."""
 
     units: tuple[Unit, ...]
-    headers: dict[str, str]
-    main: str = ""
+    headers: dict[str, VerbatimCode]
+    main: VerbatimCode = NO_CODE

@@ -7,6 +7,7 @@ from typing import Any
 
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.core.verbatim import VerbatimCode
 from tatami.cu.body_text import body_text
 from tatami.cu.expr_text import SHORT
 from tatami.cu.ir import Source, Unit
@@ -32,7 +33,8 @@ def print_cu(gpu: Module[Program], execution: Module[Any], target: Target) -> Mo
 
 
 def print_unit(kernel: AnyKernel, target: Target) -> Unit:
-    return Unit(kernel.face.symbol, target.arch, kernel_text(kernel) if isinstance(kernel, Kernel) else _plain_text(kernel))
+    text = kernel_text(kernel) if isinstance(kernel, Kernel) else _plain_text(kernel)
+    return Unit(kernel.face.symbol, target.arch, VerbatimCode(text))
 
 
 def _plain_text(kernel: StreamKernel | SortKernel | BodyKernel) -> str:
@@ -45,7 +47,7 @@ def _plain_text(kernel: StreamKernel | SortKernel | BodyKernel) -> str:
             return body_text(kernel)
 
 
-def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:
+def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, VerbatimCode]:
     """The header files that these kernels include; the PTX header ends with the wgmma shapes that they use."""
     folder = files("tatami.cu") / "header"
     more = [header for kind, header in TEMPLATE_HEADERS.items() if any(isinstance(k, kind) for k in kernels)]
@@ -54,7 +56,7 @@ def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, str]:
     if shapes:
         functions = "\n".join(wgmma_function(d, n, form) for d, n, form in shapes)
         out[HEADERS[0]] += f"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n{functions}#endif\n"
-    return out
+    return {name: VerbatimCode(text) for name, text in out.items()}
 
 
 def _products(k: Kernel) -> list[tuple[str, int, Form]]:

@@ -10,11 +10,14 @@ an input, or stands twice, is a copy. The plan owns its operations: later edits 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from typing import Any
 
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, free_vars, product
 from tatami.core.module import Module
 from tatami.core.signature import Output
+from tatami.core.verbatim import VerbatimCode
 from tatami.execution.ir import BufferInfo, Call, Copy, ExecutionPlan, If, Instruction, Loop, Op, Operation
 from tatami.execution.waves import order
 from tatami.frontend.ir import Graph, Node, TensorType
@@ -29,6 +32,11 @@ def from_graph(frontend: Module[Graph]) -> Module[ExecutionPlan]:
         programs[name] = order(_Planner(frontend, graph).plan())
         origins[name] = {node.name: (node.name,) for node in graph.graph}
     return Module(programs, frontend.constants, origins)
+
+
+def _meaning_alone(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes without the code of a custom kernel: the reference runs its numpy meaning."""
+    return copy.deepcopy({k: v for k, v in attrs.items() if not isinstance(v, VerbatimCode)})
 
 
 class _Planner:
@@ -119,7 +127,7 @@ class _Planner:
                 varying = self._varying(node, body)
                 return Loop(body, carried, len(node.outputs) - carried, sizes, new, varying)
             case _:
-                return Op(node.op, copy.deepcopy(node.attrs), new)
+                return Op(node.op, _meaning_alone(node.attrs), new)
 
     def _new_symbols(self, node: Node) -> tuple[str, ...]:
         """Sizes that the node's results decide."""

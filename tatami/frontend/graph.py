@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tatami.core.bounds import settled_size
-from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, IntoExpr, expr, free_vars, var
@@ -41,7 +40,7 @@ from tatami.frontend.graph_kernels import Kernels
 from tatami.frontend.graph_makers import Makers
 from tatami.frontend.graph_place import caller
 from tatami.frontend.graph_tensor import Tensor
-from tatami.frontend.operation import Site
+from tatami.frontend.operation import Site, attribute_values
 from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
 from tatami.frontend.result_sizes import found_symbols
 
@@ -158,7 +157,7 @@ class Graph(Makers, Kernels):
         kinds = row.attrs.__annotations__
         try:
             struct = row.attrs(**{k: _attribute(v, str(kinds.get(k)), where) for k, v in attrs.items()})
-            plain = _drop_none(to_builtins(struct))
+            plain = attribute_values(struct)
         except (TypeError, NotImplementedError, ValueError, OverflowError) as error:
             names = ", ".join(f.name for f in msgspec.structs.fields(row.attrs)) or "none"
             raise fail("InvalidAttribute", where, str(error), f"the attributes of {name} are: {names}") from None
@@ -530,10 +529,6 @@ def _attribute(value: Any, kind: str, where: str) -> Any:
     if hasattr(value, "item") and not getattr(value, "shape", True):
         value = value.item()
     return scalar(value) if isinstance(value, float) and kind.startswith("Scalar") else value
-
-
-def _drop_none(attrs: Any) -> dict[str, Any]:
-    return {k: v for k, v in attrs.items() if v is not None}
 
 
 def _as_array(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import IntoExpr
+from tatami.core.verbatim import VerbatimCode
 from tatami.frontend import ir
 from tatami.frontend.graph_arguments import dtype as dtype_named
 from tatami.frontend.graph_arguments import name as named
@@ -80,10 +81,8 @@ class Kernels(Building):
         if meaning is not None and not callable(meaning):
             raise fail("InvalidAttribute", where, f"meaning={meaning!r}", "give a function over arrays, or None")
         types = tuple(ir.TensorType(dtype_named(d, where), self._shape(s, where)) for d, s in pairs)
-        for text in (c, cuda, preamble, cuda_preamble):
-            if text is not None:
-                named(text, where)
-        attrs = KernelBody(types, c, cuda, preamble, cuda_preamble)
+        given = {"c": c, "cuda": cuda, "preamble": preamble, "cuda_preamble": cuda_preamble}
+        texts = {k: VerbatimCode(named(text, where)) for k, text in given.items() if text is not None}
+        attrs = KernelBody(types, **texts)
         key = remember_meaning(attrs, meaning) if meaning is not None else ""
-        texts = {"c": c, "cuda": cuda, "preamble": preamble, "cuda_preamble": cuda_preamble}
         return self.op("kernel_body", *operands, outputs=types, meaning=key, **texts)

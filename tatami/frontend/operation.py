@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias, get_args, get_type_hints
 
 import msgspec
 
-from tatami.core.codec import from_builtins
+from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape
+from tatami.core.verbatim import VerbatimCode
 from tatami.frontend.ir import Graph, Node, TensorType
 
 Operands: TypeAlias = Sequence[TensorType | None]
@@ -64,10 +66,30 @@ def attributes(operation: Operation, node: Node, at: str = "") -> Any:
     try:
         return from_builtins(node.attrs, operation.attrs, node.name)
     except TatamiError as error:
+        if error.diagnostics[0].kind == "Untrusted":
+            raise
         names = ", ".join(f.name for f in msgspec.structs.fields(operation.attrs)) or "none"
         raise fail(
             "InvalidAttribute", at or node.name, error.diagnostics[0].why, f"the attributes of {operation.name} are: {names}"
         ) from None
+
+
+def attribute_values(attrs: Any) -> dict[str, Any]:
+    """What a node holds for an operation's struct: JSON values without those that are absent, and code as what it is."""
+    plain = {k: v for k, v in to_builtins(attrs).items() if v is not None}
+    return plain | {k: code for k in plain if isinstance(code := getattr(attrs, k), VerbatimCode)}
+
+
+@lru_cache(maxsize=256)
+def code_fields(attrs: type) -> frozenset[str]:
+    """The attributes of an operation that are code."""
+    return frozenset(k for k, kind in get_type_hints(attrs).items() if VerbatimCode in (kind, *get_args(kind)))
+
+
+def trusted_attributes(operation: Operation, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """A node's attributes as a loader that was given trust makes them: its texts of code are code."""
+    code = code_fields(operation.attrs)
+    return {k: VerbatimCode(v) if k in code and isinstance(v, str) else v for k, v in attrs.items()}
 
 
 def need(operands: Operands) -> list[TensorType]:

@@ -17,6 +17,7 @@ from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.kernel_body import Ranks, bound_text
+from tatami.core.verbatim import NO_CODE, VerbatimCode
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, want
 
@@ -29,10 +30,10 @@ class KernelBody(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     (includes, functions)."""
 
     outputs: tuple[TensorType, ...]
-    c: str | None = None
-    cuda: str | None = None
-    preamble: str = ""
-    cuda_preamble: str = ""
+    c: VerbatimCode | None = None
+    cuda: VerbatimCode | None = None
+    preamble: VerbatimCode = NO_CODE
+    cuda_preamble: VerbatimCode = NO_CODE
     meaning: str = ""
     """The key of its numpy meaning; empty: declared to have none."""
 

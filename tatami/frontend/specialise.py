@@ -11,11 +11,10 @@ from dataclasses import replace
 import msgspec
 
 from tatami.core import substitute
-from tatami.core.codec import to_builtins
 from tatami.core.expr import Expr, IntoExpr, expr, var
 from tatami.core.module import Module
 from tatami.frontend.ir import Graph, Node
-from tatami.frontend.operation import attributes
+from tatami.frontend.operation import attribute_values, attributes
 from tatami.frontend.ops import operation
 
 
@@ -55,5 +54,4 @@ def _specialised(node: Node, sizes: Mapping[str, Expr]) -> Node:
     after = substitute.substitute_sizes(before, sizes)
     if after == before:
         return node
-    values = {k: v for k, v in to_builtins(after).items() if v is not None}
-    return msgspec.structs.replace(node, attrs=values)
+    return msgspec.structs.replace(node, attrs=attribute_values(after))

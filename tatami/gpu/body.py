@@ -9,6 +9,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ceildiv, free_vars, product, substitute, var
 from tatami.core.kernel import Binding
 from tatami.core.kernel_body import Ranks, bound_text, counters_in
+from tatami.core.verbatim import KernelCode, VerbatimCode
 from tatami.gpu.ir import NO_FACE, BodyKernel, SizeName
 from tatami.gpu.stream_ir import Param
 from tatami.region.ir import Param as Port
@@ -43,24 +44,25 @@ output[ridx0 * shape1 + ridx1] = y;
 _COMBINE = {0: ("0", "y + given"), 1: ("INFINITY", "given < y ? given : y"), 2: ("-INFINITY", "given > y ? given : y")}
 
 
-def tree_text(region: Region) -> str:
+def tree_text(region: Region) -> VerbatimCode:
     """The body of an ensemble of trees, for its dtype and its way to combine leaves."""
     assert region.opaque is not None
     is_double = region.outputs[0].memref.dtype == DType.fp64
     start, combine = _COMBINE[int(str(region.opaque.attrs.get("how", 0)))]
     words = {"REAL": "double" if is_double else "float", "WORD": "2" if is_double else "1", "START": start, "COMBINE": combine}
-    return re.sub("|".join(words), lambda found: words[found[0]], _TREES)
+    return VerbatimCode(re.sub("|".join(words), lambda found: words[found[0]], _TREES))
 
 
 def lower_body(region: Region) -> tuple[BodyKernel, Binding]:
     """The kernel of an opaque Region and its binding, without the kernel's name. Raises UnsupportedModel without a
     CUDA body, InvalidPlan for a routine that has no CUDA text."""
     assert region.opaque is not None
-    attrs = region.opaque.attrs
-    if region.opaque.routine not in ("custom", "tree_ensemble"):
+    code = region.opaque.code
+    if region.opaque.routine == "tree_ensemble":
+        code = KernelCode(cuda=tree_text(region))
+    if code is None:
         raise fail("InvalidPlan", region.name, f"routine {region.opaque.routine} has no CUDA text", "compile for the CPU")
-    cuda = tree_text(region) if region.opaque.routine == "tree_ensemble" else attrs.get("cuda")
-    if not isinstance(cuda, str):
+    if code.cuda is None:
         raise fail(
             "UnsupportedModel",
             region.name,
@@ -75,7 +77,7 @@ def lower_body(region: Region) -> tuple[BodyKernel, Binding]:
     names = [f"tatami_in{k}" for k in range(len(operands))] + [f"tatami_out{k}" for k in range(len(region.outputs))]
     symbols = sorted({s for shape in shapes for size in shape for s in free_vars(size)})
     own = {s: var(f"s{k}") for k, s in enumerate(symbols)}
-    text = bound_text(cuda, ranks, "the CUDA body of a custom kernel")
+    text = bound_text(code.cuda, ranks, "the CUDA body of a custom kernel")
     points = shapes[len(operands)]
     kernel = BodyKernel(
         face=NO_FACE,
@@ -88,7 +90,7 @@ def lower_body(region: Region) -> tuple[BodyKernel, Binding]:
         points=tuple(substitute(size, own) for size in points),
         counters=tuple(f"tatami_i{k}" for k in counters_in(text, ranks) if k >= len(points)),
         text=text,
-        preamble=str(attrs.get("cuda_preamble", "")),
+        preamble=code.cuda_preamble,
         threads=THREADS,
     )
     binding = Binding(

@@ -30,6 +30,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.kernel import Binding, KernelFace
 from tatami.core.scalar import Scalar
+from tatami.core.verbatim import VerbatimCode
 from tatami.gpu.stream_ir import Param, SortKernel, StreamKernel
 from tatami.indexbook.ir import Guard
 from tatami.plan.ir import TileOrder
@@ -595,8 +596,8 @@ class BodyKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is"
     sizes: tuple[SizeName, ...]
     points: tuple[Expr, ...]
     counters: tuple[str, ...]
-    text: str
-    preamble: str
+    text: VerbatimCode
+    preamble: VerbatimCode
     threads: int
 
 

@@ -22,7 +22,7 @@ def encode(program: Program) -> Any:
     return value
 
 
-def decode(value: Any, at: str = "gpu") -> Program:
+def decode(value: Any, at: str = "gpu", *, trust: bool = False) -> Program:
     """The program. Raises TatamiError InvalidDocument, naming an unknown statement."""
     if isinstance(value, dict) and isinstance(value.get("kernels"), list):
         kernels = []
@@ -31,7 +31,7 @@ def decode(value: Any, at: str = "gpu") -> Program:
                 kernel = {**kernel, "body": [_inside(s, f"{at}: kernel {i}") for s in kernel["body"]]}
             kernels.append(kernel)
         value = {**value, "kernels": kernels}
-    return from_builtins(value, Program, at)
+    return from_builtins(value, Program, at, trust=trust)
 
 
 def _outside(s: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ZERO, Expr, step_of
 from tatami.core.kernel import KernelFace, is_divisible
 from tatami.core.module import Module
+from tatami.core.verbatim import VerbatimCode
 from tatami.gpu.cluster import sharing
 from tatami.gpu.ir import (
     AnyKernel,
@@ -101,11 +102,11 @@ _WORD = re.compile(r"-?[A-Za-z0-9_]{0,80}")
 def check_words(kernel: AnyKernel) -> list[Diagnostic]:
     """What a document calls things must not become code: every word of a kernel is letters, digits and _. A user's own
     text is code and needs trust."""
-    stack: list[object] = [
-        kernel if not isinstance(kernel, BodyKernel) else msgspec.structs.replace(kernel, text="", preamble="")
-    ]
+    stack: list[object] = [kernel]
     while stack:
         value = stack.pop()
+        if isinstance(value, VerbatimCode):
+            continue
         if isinstance(value, str) and _WORD.fullmatch(value) is None:
             return [_invalid(kernel, repr(value[:80]), "names in kernels are letters, digits and _")]
         if isinstance(value, Expr):

@@ -36,10 +36,11 @@ class Body:
         graphs: Mapping[str, ir.Graph],
         failed: set[str],
         constants: Constants,
+        trust: bool,
     ) -> None:
         self.declared = declared
         self.graph = graph
-        self.scope = Scope(source, graph, graphs, failed, {})
+        self.scope = Scope(source, graph, graphs, failed, {}, trust=trust)
         self.expressions = Expressions(self.scope, constants)
         self.faults: list[Diagnostic] = []
         self.is_incomplete = False

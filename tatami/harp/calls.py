@@ -10,6 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, maximum, minimum, var
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.ir import TensorType
+from tatami.frontend.operation import trusted_attributes
 from tatami.frontend.ops import OPS
 from tatami.harp import ir
 from tatami.harp.arguments import Binder, Given
@@ -97,6 +98,8 @@ class Calls:
         self._skip_failed(arguments)
         operands, attributes = self._binder(callee).to_row(OPS[callee.name], arguments)
         with self._elementwise(callee), self.scope.at(callee.at):
+            if self.scope.trust:
+                attributes = trusted_attributes(OPS[callee.name], attributes)
             return self.result(callee.name, self.scope.graph.op(callee.name, *operands, **attributes))
 
     def _run_method(self, callee: ir.Name, method: Method, receiver: Any, arguments: Sequence[Given]) -> Value:

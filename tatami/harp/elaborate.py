@@ -20,9 +20,9 @@ from tatami.harp.source import Source, Span
 MAX_FAULTS = 100
 
 
-def elaborate(file: ir.File, constants: Constants) -> Module[frontend.Graph]:
-    """The module of a file. Raises TatamiError with all faults, in the order of the text."""
-    program = _Program(file, constants)
+def elaborate(file: ir.File, constants: Constants, *, trust: bool) -> Module[frontend.Graph]:
+    """The module of a file. Raises TatamiError with all faults, in the order of the text; code is one without `trust`."""
+    program = _Program(file, constants, trust)
     module = program.module()
     if program.faults:
         raise TatamiError(*sorted(program.faults, key=_place)[:MAX_FAULTS])
@@ -35,7 +35,8 @@ def _place(d: Diagnostic) -> tuple[int, int]:
 
 
 class _Program:
-    def __init__(self, file: ir.File, constants: Constants) -> None:
+    def __init__(self, file: ir.File, constants: Constants, trust: bool) -> None:
+        self.trust = trust
         self.source = file.source
         self.constants = constants
         self.faults: list[Diagnostic] = []
@@ -84,7 +85,7 @@ class _Program:
             return None
 
     def _build(self, declared: ir.Graph, graph: Graph) -> None:
-        body = Body(self.source, declared, graph, self.graphs, self.failed, self.constants)
+        body = Body(self.source, declared, graph, self.graphs, self.failed, self.constants, self.trust)
         faults = body.build()
         if not faults:
             try:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tatami.core.diagnostic import TatamiError, diagnostic, fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.document import read_bytes
 from tatami.core.module import Module
 from tatami.frontend import ir as frontend
 from tatami.harp import ir
 from tatami.harp.constants import Constants
-from tatami.harp.elaborate import elaborate, located
+from tatami.harp.elaborate import elaborate
 from tatami.harp.parse import MAX_CHARACTERS
 from tatami.harp.parse import parse as parse_tree
 from tatami.harp.source import Source, Span
@@ -31,28 +31,13 @@ def parse(
     if not isinstance(text, str):
         raise fail("ParseError", name, f"a {type(text).__name__} is no text", "pass a str; tt.compile takes a path")
     file = parse_tree(text, name)
-    module = elaborate(file, Constants(constants))
-    if not trust:
-        _refuse_code(file.source, module)
-    return module
+    return elaborate(file, Constants(constants), trust=trust)
 
 
-def _refuse_code(source: Source, module: Module[frontend.Graph]) -> None:
-    """A text is data: what would be compiled from it as it stands has to be trusted (D2.20)."""
-    for name, program in module.programs.items():
-        for node in program.graph:
-            if node.op == "kernel_body":
-                (place,) = module.origins[name][node.name]
-                why = "a custom kernel is code that would be compiled and run"
-                raise TatamiError(
-                    located(source, diagnostic("Untrusted", place, why, "pass trust=True if you wrote it yourself"))
-                )
-
-
-def load_file(path: Path) -> Module[frontend.Graph]:
-    """The module of a file. Named constants come from the .npz of the same name beside it. Whether its code is trusted is
-    the caller's question (`models`)."""
-    return elaborate(read_tree(path), Constants(archive=path.with_suffix(".npz")))
+def load_file(path: Path, *, trust: bool = False) -> Module[frontend.Graph]:
+    """The module of a file. Named constants come from the .npz of the same name beside it. A text is data: what would be
+    compiled from it as it stands has to be trusted."""
+    return elaborate(read_tree(path), Constants(archive=path.with_suffix(".npz")), trust=trust)
 
 
 def read_tree(path: Path) -> ir.File:

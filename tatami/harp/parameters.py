@@ -20,6 +20,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr
 from tatami.core.scalar import scalar
+from tatami.core.verbatim import VerbatimCode
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.ir import TensorType
@@ -28,7 +29,7 @@ from tatami.harp.values import GraphName, Value, Word, describe
 
 _NOT_OPERATIONS = frozenset({"op", "one"})
 _BUILDING = frozenset(
-    """input constant number output update size assume rename subgraph fresh_size graph module to_dot op one""".split()  # noqa: SIM905
+    """input constant number output update size assume rename subgraph fresh_size graph module to_dot op one kernel_body""".split()  # noqa: SIM905
 )
 """What the language has its own forms for."""
 
@@ -121,7 +122,12 @@ def _row_fields(name: str) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 def _of_row(f: msgspec.structs.FieldInfo) -> Parameter:
     required = f.default is msgspec.NODEFAULT and f.default_factory is msgspec.NODEFAULT
-    return Parameter(f.name, f.type, inspect.Parameter.empty if required else f.default, "named")
+    return Parameter(
+        f.name,
+        str | None if VerbatimCode in _options(f.type) else f.type,
+        inspect.Parameter.empty if required else f.default,
+        "named",
+    )
 
 
 @lru_cache(maxsize=512)

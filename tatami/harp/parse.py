@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Any, get_args
 
 from lark import Lark, Token, Transformer
@@ -69,7 +69,7 @@ def _comments(text: str) -> Iterator[ir.Comment]:
 def _parser() -> Lark:
     """Building the tables takes longer than reading most texts."""
     return Lark(
-        (Path(__file__).parent / "grammar.lark").read_text(encoding="utf-8"),
+        (files("tatami.harp") / "grammar.lark").read_text(encoding="utf-8"),
         parser="lalr",
         lexer="basic",
         postlex=_Newlines(),

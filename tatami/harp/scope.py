@@ -54,6 +54,8 @@ class Scope:
     """Inside a fused form: the names that may occur."""
     learned: set[str] = field(default_factory=set)
     """Sizes that data decide: a node gives them their value."""
+    trust: bool = False
+    """The text may hold code: bodies of kernels."""
     _seen: int = 0
 
     def refuse(self, kind: str, at: Span, why: str, suggestion: str) -> TatamiError:

@@ -17,7 +17,7 @@ def encode(book: IndexBook) -> Any:
     return to_builtins(book)
 
 
-def decode(value: Any, at: str = "indexbook") -> IndexBook:
+def decode(value: Any, at: str = "indexbook", *, trust: bool = False) -> IndexBook:
     """The book. Raises TatamiError: MissingDivGuard for % and for divisors that are not positive."""
     for place, text in _texts(value, at):
         if "%" in text:
@@ -34,7 +34,7 @@ def decode(value: Any, at: str = "indexbook") -> IndexBook:
                 f"the index expression {text!r} divides by a number that is not positive",
                 "write the denominator positive: E//-q is (-E)//q",
             )
-    return from_builtins(value, IndexBook, at)
+    return from_builtins(value, IndexBook, at, trust=trust)
 
 
 def _texts(value: Any, at: str) -> Iterator[tuple[str, str]]:

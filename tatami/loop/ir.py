@@ -26,6 +26,7 @@ from tatami.core.expr import Expr
 from tatami.core.kernel import Binding, KernelFace
 from tatami.core.ops import OPS, result_dtype
 from tatami.core.scalar import Scalar
+from tatami.core.verbatim import NO_CODE, VerbatimCode
 from tatami.indexbook.ir import Guard
 
 # -- values --------------------------------------------------------------------------------------
@@ -341,8 +342,8 @@ class UserRoutine(msgspec.Struct, frozen=True):
     outputs: tuple[BufferParam, ...]
     sizes: tuple[str, ...]
     counters: tuple[str, ...]
-    text: str
-    preamble: str = ""
+    text: VerbatimCode
+    preamble: VerbatimCode = NO_CODE
 
 
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,6 +15,7 @@ from tatami.core.expr import Expr, var
 from tatami.core.kernel import Binding, KernelFace, KernelParam
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.core.verbatim import VerbatimCode
 from tatami.loop import ir
 from tatami.loop.contraction import lower_contraction
 from tatami.loop.in_place import in_place
@@ -147,6 +148,6 @@ def content_key(value: Any) -> str:
 
 
 def _text(value: Any) -> Any:
-    if isinstance(value, Expr):
+    if isinstance(value, Expr | VerbatimCode):
         return str(value)
     raise TypeError(type(value).__name__)

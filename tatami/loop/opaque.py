@@ -18,6 +18,7 @@ from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, expr, product, var
 from tatami.core.kernel_body import Ranks, bound_text, counters_in
 from tatami.core.scalar import Scalar
 from tatami.core.trees import ROWS
+from tatami.core.verbatim import KernelCode
 from tatami.loop.grain import grain
 from tatami.loop.ir import Body, BufferParam, Call, Integer, Parallel, Pointer, UserRoutine
 from tatami.region.ir import Opaque, Param, Region, Target
@@ -37,8 +38,8 @@ GRAIN_ORDER = 1 << 11
 def lower_opaque(region: Region) -> Body:
     assert region.opaque is not None
     opaque = region.opaque
-    if opaque.routine == "custom":
-        return lower_custom(region)
+    if opaque.code is not None:
+        return lower_custom(region, opaque.code)
     if opaque.routine not in ATTRIBUTES:
         raise fail(
             "UnsupportedModel",
@@ -77,12 +78,9 @@ def _ports(region: Region) -> list[Param | Target]:
     return ports
 
 
-def lower_custom(region: Region) -> Body:
+def lower_custom(region: Region, code: KernelCode) -> Body:
     """A body that a user wrote: one call of a routine with its text, placeholders replaced (docs/custom_kernels.md)."""
-    assert region.opaque is not None
-    attrs = region.opaque.attrs
-    c = attrs.get("c")
-    if not isinstance(c, str):
+    if code.c is None:
         raise fail(
             "UnsupportedModel",
             region.name,
@@ -95,7 +93,7 @@ def lower_custom(region: Region) -> Body:
     ranks = Ranks(tuple(map(len, shapes[:operands])), tuple(map(len, shapes[operands:])))
     names = [f"tatami_in{k}" for k in range(operands)] + [f"tatami_out{k}" for k in range(len(region.outputs))]
     params = tuple(BufferParam(n, p.memref.dtype, k >= operands) for k, (n, p) in enumerate(zip(names, ports, strict=True)))
-    text = bound_text(c, ranks, "the C body of a custom kernel")
+    text = bound_text(code.c, ranks, "the C body of a custom kernel")
     user = UserRoutine(
         name="",
         inputs=params[:operands],
@@ -103,7 +101,7 @@ def lower_custom(region: Region) -> Body:
         sizes=tuple(f"{n}_n{axis}" for n, shape in zip(names, shapes, strict=True) for axis in range(len(shape))),
         counters=tuple(f"tatami_i{k}" for k in counters_in(text, ranks)),
         text=text,
-        preamble=str(attrs.get("preamble", "")),
+        preamble=code.preamble,
     )
     key = hashlib.sha256(dump_text(to_builtins(user)).encode()).hexdigest()
     user = msgspec.structs.replace(user, name=f"tatami_user_{key[:16]}")

@@ -25,6 +25,7 @@ from tatami.core.expr import Expr, Shape
 from tatami.core.layout import MemRef
 from tatami.core.scalar import Scalar
 from tatami.core.signature import Signature
+from tatami.core.verbatim import KernelCode
 from tatami.indexbook.ir import Guard
 from tatami.tiny.ir import Bounds
 
@@ -220,6 +221,8 @@ class Opaque(msgspec.Struct, frozen=True, omit_defaults=True):
     attrs: dict[str, Scalar | list[Scalar]] = {}
     operands: tuple[str, ...] = ()
     """What the routine takes, by name of input, where one input stands twice; absent: the inputs in order."""
+    code: KernelCode | None = None
+    """routine custom: the bodies that a user wrote."""
 
 
 class Region(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="region"):

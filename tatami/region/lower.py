@@ -162,7 +162,7 @@ def _call(name: str, node: Node, group: Group, nodes: Mapping[str, Node], layout
             outputs=tuple(Target(v, MemRef(r.dtype, r.shape)) for v, r in results),
             lets=(),
             yields=(),
-            opaque=Opaque(op.targets[0], dict(op.attrs), node.src if node.src != sources else ()),
+            opaque=Opaque(op.targets[0], dict(op.attrs), node.src if node.src != sources else (), op.code),
         )
     return Step(
         name=name,

@@ -16,6 +16,7 @@ from tatami.core.layout import ROW_MAJOR, MemRef
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
+from tatami.core.verbatim import code_texts
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
     At,
@@ -84,7 +85,9 @@ def show_region(region: Region) -> str:
     lines = [head.rstrip()]
     lines += [f"    in   {p.name} : {_memref(p.memref)}" for p in region.inputs]
     if region.opaque is not None:
-        attrs = ", ".join(f"{k}={one_line(v)}" for k, v in sorted(region.opaque.attrs.items()))
+        attrs = ", ".join(
+            f"{k}={one_line(v)}" for k, v in sorted((region.opaque.attrs | code_texts(region.opaque.code)).items())
+        )
         twice = f" of {', '.join(region.opaque.operands)}" if region.opaque.operands else ""
         lines.append(f"    {region.opaque.routine}({attrs}){twice}")
         lines += [f"    out  {t.name} : {_memref(t.memref)}" for t in region.outputs]

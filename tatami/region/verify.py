@@ -11,6 +11,7 @@ from tatami.core.module import Module
 from tatami.core.signature import symbols
 from tatami.region.ir import Program, Region, Step
 from tatami.region.verify_lets import check_let
+from tatami.region.verify_routine import verify_routine
 from tatami.region.verify_yields import check_yields
 
 
@@ -109,7 +110,7 @@ def verify_region(region: Region, sizes: frozenset[str] = frozenset(), assumed: 
         for name in sorted(set(region.opaque.operands) - {p.name for p in region.inputs}):
             why = f"the routine takes {name!r}, which is no input of the Region"
             out.append(diagnostic("UnknownValue", region.name, why, "list it among the inputs"))
-        return out
+        return out or verify_routine(region, region.opaque)
     if any(d.kind in ("DuplicateId", "InvalidSymbol") for d in out):
         return out
     seen: set[str] = set()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.plain_file import open_plain
+from tatami.runtime.apart import apart
 from tatami.runtime.leftovers import at_end
 
 _MAGIC = b"tatami cache 1\n"
@@ -57,8 +58,10 @@ class Cache:
         path = self._path(key)
         try:
             with open_plain(path, follow=False) as file:
-                why = _foreign(os.fstat(file.fileno()))
-                data = b"" if why else file.read()
+                info = os.fstat(file.fileno())
+                why = _foreign(info)
+                head = b"" if why or info.st_size > _HEAD + self.size_limit else file.read(_HEAD)
+                body = file.read() if head.startswith(_MAGIC + key.encode()) else b""
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -67,8 +70,7 @@ class Cache:
         if why is not None:
             self._warn("foreign", f"an entry is not used: {why}")
             return None
-        body = data[_HEAD:]
-        if data[:_HEAD] != _head(key, body):
+        if head != _head(key, body):
             self._warn("damaged", "an entry is damaged; it was removed and is made again")
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -82,7 +84,9 @@ class Cache:
         if self.root is None:
             self._memory[key] = body
             return
-        path = self._path(key)
+        apart(lambda _: self._put(self._path(key), key, body))
+
+    def _put(self, path: Path, key: str, body: bytes) -> None:
         temporary = ""
         try:
             make_private(path.parent)

@@ -29,6 +29,7 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.target import Target
+from tatami.runtime.apart import apart
 from tatami.runtime.leftovers import at_end
 
 TIMEOUT_SECONDS = 120.0
@@ -96,7 +97,7 @@ def _find(given: str, path: str, _search: tuple[str, ...], variable: str = "CC")
         program = shutil.which(name, path=path)
         if program is not None:
             return _probe((program,))
-    if importlib.util.find_spec("ziglang") is not None:
+    if importlib.util.find_spec("ziglang") is not None and not getattr(sys, "frozen", False):  # no interpreter to run it by
         return _probe((sys.executable, "-m", "ziglang", "cc" if variable == "CC" else "c++"))
     said = f"no {', '.join(names[:-1])} or {names[-1]} in PATH, and ziglang is not installed"
     raise fail("CompilerMissing", "environment", said, _NO_COMPILER)
@@ -104,7 +105,7 @@ def _find(given: str, path: str, _search: tuple[str, ...], variable: str = "CC")
 
 def _probe(argv: tuple[str, ...]) -> Compiler:
     limit = min(60.0, time_limit())
-    done = run_command((*argv, "--version"), timeout=limit)
+    done = apart(lambda seen: run_command((*argv, "--version"), timeout=limit, stop=seen.stop))
     if done.returncode != 0 or not done.tail.strip():
         raise compiler_failed((*argv, "--version"), done, limit)
     version = done.tail.strip().splitlines()[0]
@@ -115,7 +116,10 @@ def _probe(argv: tuple[str, ...]) -> Compiler:
         kind = "clang"
     stat = os.stat(argv[0])
     search = {name: os.environ.get(name, "") for name in _SEARCH}
-    seed = repr((argv, os.path.realpath(argv[0]), stat.st_size, stat.st_mtime_ns, done.tail, platform.machine(), search))
+    with open(argv[0], "rb") as program:  # its build id stands there; sizes and times may be those of another build
+        head = hashlib.sha256(program.read(1 << 20)).hexdigest()
+    place = (argv, os.path.realpath(argv[0]), stat.st_size, stat.st_mtime_ns, head)
+    seed = repr((place, done.tail, platform.machine(), search))
     return Compiler(argv, kind, version, hashlib.sha256(seed.encode()).hexdigest())
 
 
@@ -160,9 +164,9 @@ def run_compiler(
     """Run it to its end. Raises CompilerFailed with the command and the last lines of output, or what `explain` makes
     of the output. `stop` ends it early."""
     command = (*compiler.argv, *arguments)
-    environment = {}
+    environment = {"TMPDIR": str(cwd)}  # files of its own go with the folder, also where it is stopped or the disk is full
     if compiler.kind == "zig":
-        environment = {"ZIG_LOCAL_CACHE_DIR": str(cwd / "zig")}
+        environment["ZIG_LOCAL_CACHE_DIR"] = str(cwd / "zig")
         if "HOME" not in os.environ and "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
             environment["ZIG_GLOBAL_CACHE_DIR"] = str(cwd / "zig")
     done = run_command(command, cwd=cwd, timeout=timeout, environment=environment, stop=stop)

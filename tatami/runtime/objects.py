@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,10 +20,12 @@ import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.target import Target
+from tatami.runtime.apart import Apart, apart
 from tatami.runtime.cache import Cache, content_key, default_cache
 from tatami.runtime.compiler import Compiler, compile_flags, find_compiler, run_compiler, time_limit
 from tatami.runtime.host import usable_cores
 from tatami.runtime.leftovers import at_end
+from tatami.runtime.temporary import build_folder, loaded_file
 from tatami.runtime.user_text import STRICT, UserText, body_refused
 
 
@@ -66,21 +67,25 @@ def build(
     found = cache.get(whole)
     if found is not None:
         return found
-    try:
-        with tempfile.TemporaryDirectory(prefix="tatami-build-") as name:
-            folder = Path(name)
+
+    def made(seen: Apart) -> bytes:
+        told = None if progress is None else partial(seen.tell, progress)
+        with build_folder() as folder:
             for header, text in headers.items():
                 (folder / header).write_text(text)
-            _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags, progress)
+            _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags, told, seen.stop)
             objects = [f"u{i}.o" for i in range(len(unique))]
             first, last = _link_flags(extra_flags)
             arguments = (*first, "-o", "all.so", *objects, *last)
-            run_compiler(compiler, arguments, cwd=folder, timeout=timeout)
+            run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=seen.stop)
             body = _made(folder / "all.so", compiler)
+        cache.put(whole, body)
+        return body
+
+    try:
+        return apart(made)
     except OSError as error:
         raise _unwritable(error) from None
-    cache.put(whole, body)
-    return body
 
 
 def object_key(units: Sequence[Unit], target: Target, extra_flags: tuple[str, ...] = ()) -> str:
@@ -137,8 +142,8 @@ def _compile_all(
     jobs: int | None,
     extra: tuple[str, ...],
     progress: Callable[[int, int], None] | None,
+    stop: threading.Event,
 ) -> None:
-    stop = threading.Event()
 
     def compile_one(i: int) -> None:
         path = folder / f"u{i}.o"
@@ -156,7 +161,7 @@ def _compile_all(
 
     with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(units)))) as executor:
         tasks: list[Future[None]] = []
-        try:  # an interrupt may come while the first compiler runs and the next is not yet submitted
+        try:
             longest_first = sorted(range(len(units)), key=lambda i: len(units[i].text), reverse=True)
             tasks.extend(executor.submit(compile_one, i) for i in longest_first)
             for done, task in enumerate(tasks):
@@ -194,9 +199,13 @@ def load(body: bytes, *, keep: bool = False) -> ctypes.CDLL:
 
     The name is fresh each time: the loader takes an equal path for the library it already has.
     """
+    return apart(lambda _: _load(body, keep))
+
+
+def _load(body: bytes, keep: bool) -> ctypes.CDLL:
     path = ""
     try:
-        handle, path = tempfile.mkstemp(prefix="tatami-", suffix=".so")
+        handle, path = loaded_file()
         with os.fdopen(handle, "wb") as file:
             file.write(body)
     except OSError as error:

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from tatami.core.diagnostic import fail
+from tatami.runtime.apart import apart
 from tatami.runtime.compiler import Compiler, run_command
 
 FLAGS = ("-Og", "-fsanitize=address,undefined", "-fsanitize-recover=address", "-g", "-DTATAMI_SANITIZE")
@@ -40,7 +41,7 @@ def sanitizer_flags(compiler: Compiler) -> tuple[str, ...]:
 def sanitizer_library(compiler: Compiler) -> str:
     """The file of the compiler's AddressSanitizer runtime. Raises SanitizerMissing when it has none."""
     name = _LIBRARIES.get(compiler.kind, "")
-    found = run_command((*compiler.argv, f"-print-file-name={name}"), timeout=60.0).tail.strip() if name else ""
+    found = _said(compiler, f"-print-file-name={name}") if name else ""
     if not Path(found).is_absolute() or not Path(found).exists():
         raise fail(
             "SanitizerMissing",
@@ -49,3 +50,7 @@ def sanitizer_library(compiler: Compiler) -> str:
             "set CC=gcc (with libasan) or CC=clang, or unset TATAMI_SANITIZE",
         )
     return found
+
+
+def _said(compiler: Compiler, argument: str) -> str:
+    return apart(lambda seen: run_command((*compiler.argv, argument), timeout=60.0, stop=seen.stop)).tail.strip()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import logging
+import os
 import sys
 import sysconfig
 import tempfile
@@ -24,9 +25,11 @@ from typing import Any
 import numpy as np
 
 from tatami.core.diagnostic import TatamiError
+from tatami.runtime.apart import apart
 from tatami.runtime.cache import content_key, default_cache
 from tatami.runtime.compiler import find_compiler, run_compiler, time_limit
 from tatami.runtime.results import COUNTS_ARE_EXACT
+from tatami.runtime.temporary import build_folder
 
 NAME = "tatami_short_call"
 FLAGS = ("-std=gnu17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
@@ -36,10 +39,9 @@ _loaded: list[Any] = []
 
 
 @contextmanager
-def made_beside() -> Iterator[None]:
+def made_beside(stop: threading.Event) -> Iterator[None]:
     """Compile it, if that can be done and has not been, while programs are compiled in the block, so that no call waits for
-    it. A block that fails or is interrupted ends its compiler too."""
-    stop = threading.Event()
+    it. `stop` ends its compiler, which a block that fails sets."""
     with ThreadPoolExecutor(1) as beside:
         try:
             beside.submit(_make, stop)
@@ -54,8 +56,7 @@ def _make(stop: threading.Event) -> None:
     if folders is None or default_cache().get(_key()) is not None:
         return
     try:
-        with tempfile.TemporaryDirectory(prefix="tatami-build-") as name:
-            folder = Path(name)
+        with build_folder() as folder:
             (folder / "short_call.c").write_text(_text())
             arguments = (*FLAGS, *(f"-I{path}" for path in folders), "short_call.c", "-o", "all.so")
             run_compiler(find_compiler(), arguments, cwd=folder, timeout=time_limit(), stop=stop)
@@ -67,14 +68,14 @@ def _make(stop: threading.Event) -> None:
 def short_call() -> Any:
     """The type `Call`; None where it could not be made, or has not been yet."""
     if not _loaded and _headers() is not None and (body := default_cache().get(_key())) is not None:
-        _loaded.append(_load(body))
+        _loaded.append(apart(lambda _: _load(body)))
     return _loaded[0] if _loaded else None
 
 
 def _load(body: bytes) -> Any:
     """The type in a shared object; None where the interpreter does not take it."""
     try:
-        with tempfile.NamedTemporaryFile(prefix="tatami-", suffix=".so") as file:
+        with tempfile.NamedTemporaryFile(prefix=f"tatami-load-{os.getpid()}-", suffix=".so") as file:
             file.write(body)
             file.flush()
             loader = importlib.machinery.ExtensionFileLoader(NAME, file.name)

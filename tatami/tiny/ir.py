@@ -19,6 +19,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape
 from tatami.core.scalar import Scalar
 from tatami.core.signature import Signature
+from tatami.core.verbatim import KernelCode
 
 
 class InputOp(msgspec.Struct, frozen=True, tag_field="uop", tag="INPUT"):
@@ -178,6 +179,8 @@ class CallOp(msgspec.Struct, frozen=True, tag_field="uop", tag="CALL"):
     """program: the callee's size symbols in terms of ours."""
     new_symbols: tuple[str, ...] = ()
     attrs: dict[str, Scalar | list[Scalar]] = {}
+    code: KernelCode | None = None
+    """routine custom: the bodies that a user wrote."""
 
 
 class ResultOp(msgspec.Struct, frozen=True, tag_field="uop", tag="RESULT"):

@@ -59,6 +59,8 @@ def _encode_node(node: Node) -> dict[str, Any]:
     else:
         arg = to_builtins(node.op)
         uop = arg.pop("uop")
+        if arg.get("code", 0) is None:
+            del arg["code"]
     out: dict[str, Any] = {"id": node.id, "uop": uop}
     if node.src:
         out["src"] = list(node.src)
@@ -70,17 +72,17 @@ def _encode_node(node: Node) -> dict[str, Any]:
     return out
 
 
-def decode(value: Any, at: str = "tiny") -> Program:
+def decode(value: Any, at: str = "tiny", *, trust: bool = False) -> Program:
     """The program. Raises TatamiError: InvalidDocument with the path, UnknownOp with the legal names."""
     form = from_builtins(value, _ProgramForm, at)
-    return Program(form.signature, tuple(_decode_node(n, f"{at}.uops.{n.id}") for n in form.uops), form.outputs)
+    return Program(form.signature, tuple(_decode_node(n, f"{at}.uops.{n.id[:80]}", trust) for n in form.uops), form.outputs)
 
 
-def _decode_node(form: _NodeForm, at: str) -> Node:
-    return Node(form.id, decode_op(form.uop, form.arg, at), form.src, form.dtype, form.shape, form.tag)
+def _decode_node(form: _NodeForm, at: str, trust: bool) -> Node:
+    return Node(form.id, decode_op(form.uop, form.arg, at, trust=trust), form.src, form.dtype, form.shape, form.tag)
 
 
-def decode_op(uop: str, arg: dict[str, Any], at: str) -> Op:
+def decode_op(uop: str, arg: dict[str, Any], at: str, *, trust: bool = False) -> Op:
     """One op from its name and its fields."""
     if uop in BY_UOP:
         if arg:
@@ -88,4 +90,4 @@ def decode_op(uop: str, arg: dict[str, Any], at: str) -> Op:
         return Elementwise(BY_UOP[uop].name)
     if uop not in LEGAL_UOPS:
         raise fail("UnknownOp", at, f"there is no UOp {uop!r}", f"the legal names are {', '.join(LEGAL_UOPS)}")
-    return from_builtins({"uop": uop, **arg}, Op, at)  # type: ignore[arg-type]
+    return from_builtins({"uop": uop, **arg}, Op, at, trust=trust)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from tatami.core.expr import Shape
 from tatami.core.formula import Apply, Convert, Number, Placeholder
 from tatami.core.scalar import Scalar
+from tatami.core.verbatim import KernelCode
 from tatami.frontend.ops_kernel import Kernel, KernelReduce, KernelScan, formula_terms
 from tatami.frontend.ops_kernel_body import KernelBody
 from tatami.tiny.build import Value
@@ -66,10 +67,9 @@ def kernel_body(use: Use[KernelBody]) -> tuple[Value, ...]:
     """A routine whose text the node brings along."""
     a = use.attrs
     attrs: dict[str, Scalar | list[Scalar]] = {"meaning": a.meaning, "results": len(use.types)}
-    texts = {"c": a.c, "cuda": a.cuda, "preamble": a.preamble or None, "cuda_preamble": a.cuda_preamble or None}
-    attrs |= {k: v for k, v in texts.items() if v is not None}
+    code = KernelCode(a.c, a.cuda, a.preamble, a.cuda_preamble)
     results = tuple(ResultType(t.dtype, t.shape) for t in use.types)
-    return use.builder.call(CallOp("routine", ("custom",), results, attrs=attrs), use.present)
+    return use.builder.call(CallOp("routine", ("custom",), results, attrs=attrs, code=code), use.present)
 
 
 KERNEL: dict[str, Rule] = {

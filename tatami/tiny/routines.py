@@ -156,5 +156,5 @@ def tree_ensemble(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
 
 @routine("custom")
 def custom(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """A user's function body (`c`, `cuda`, `preamble`); its meaning is a Python function of this process."""
+    """A user's function body (`CallOp.code`); its meaning is a Python function of this process."""
     return tuple(apply_meaning(attrs, list(args), int(attrs.get("results", 1)), "custom kernel"))

@@ -12,6 +12,7 @@ from tatami.core.module import Module
 from tatami.core.ops import OPS
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
+from tatami.core.verbatim import code_texts
 from tatami.tiny.ir import (
     BitcastOp,
     CallOp,
@@ -127,10 +128,10 @@ def _argument(op: Op) -> str:
             return f"[{_entries(entries)}] {bounds}"
         case ScatterOp(op=fn, map=entries, bounds=bounds):
             return f"{fn} [{_entries(entries)}] {bounds}"
-        case CallOp(kind=kind, targets=targets, sizes=sizes, new_symbols=symbols, attrs=attrs):
+        case CallOp(kind=kind, targets=targets, sizes=sizes, new_symbols=symbols, attrs=attrs, code=code):
             parts = [kind, "|".join(targets)]
             parts += [f"{k}={v}" for k, v in sizes.items()]
-            parts += [f"{k}={one_line(v)}" for k, v in attrs.items()]
+            parts += [f"{k}={one_line(v)}" for k, v in (attrs | code_texts(code)).items()]
             return " ".join([*parts, *(f"new {s}" for s in symbols)])
         case ResultOp(index=index):
             return str(index)

@@ -277,7 +277,14 @@ def _attributes(node: Node, src: list[Type], signature: Signature) -> list[Diagn
 
 
 def _call(module: Module[Program], node: Node, op: CallOp) -> list[Diagnostic]:
+    is_custom = op.kind == "routine" and op.targets == ("custom",)
+    if is_custom != (op.code is not None):
+        why = "it has no `code`" if is_custom else f"the {op.kind} {', '.join(op.targets)[:80]} has `code`"
+        return [diagnostic("InvalidAttribute", node.id, why, 'code belongs to the routine "custom", and it to code')]
     if op.kind in ("routine", "host"):
+        if len(op.targets) != 1:
+            why = f"a {op.kind} of {len(op.targets)} targets"
+            return [diagnostic("InvalidAttribute", node.id, why, "name one routine")]
         return []
     out: list[Diagnostic] = []
     for target in op.targets:

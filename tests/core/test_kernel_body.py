@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.kernel_body import Ranks, bound_text, counters_in, user_text
+from tatami.core.verbatim import VerbatimCode
 
 RANKS = Ranks((2, 1), (2, 0))
 
@@ -31,7 +32,7 @@ RANKS = Ranks((2, 1), (2, 0))
     ],
 )
 def test_only_whole_tokens_are_replaced(text: str, bound: str | None) -> None:
-    assert bound_text(text, RANKS, "body") == (text if bound is None else bound)
+    assert bound_text(VerbatimCode(text), RANKS, "body") == (text if bound is None else bound)
 
 
 @pytest.mark.parametrize(
@@ -48,14 +49,14 @@ def test_only_whole_tokens_are_replaced(text: str, bound: str | None) -> None:
 )
 def test_a_placeholder_that_is_not_there_is_a_fault(text: str, place: tuple[str, str], suggestion: str) -> None:
     with pytest.raises(TatamiError) as error:
-        bound_text(text, RANKS, "body")
+        bound_text(VerbatimCode(text), RANKS, "body")
     (d,) = error.value.diagnostics
     assert (d.details["line"], d.details["column"]) == place
     assert suggestion in d.suggestion
 
 
 def test_counters_are_declared_for_the_ridx_in_use() -> None:
-    assert counters_in(bound_text("ridx1 = 0; // ridx0", RANKS, "body"), RANKS) == [1]
+    assert counters_in(bound_text(VerbatimCode("ridx1 = 0; // ridx0"), RANKS, "body"), RANKS) == [1]
 
 
 def test_a_compilers_words_come_back_in_the_users() -> None:
@@ -71,7 +72,7 @@ PARTS = ["input0", "output", "shape1", "ridx0", "x", " ", "\n", "\\", '"', "'", 
 def test_lines_keep_their_numbers_and_binding_again_changes_nothing_else(parts: list[str]) -> None:
     text = "".join(parts)
     try:
-        bound = bound_text(text, RANKS, "body")
+        bound = bound_text(VerbatimCode(text), RANKS, "body")
     except TatamiError:
         return
     assert bound.count("\n") == text.count("\n")

@@ -17,6 +17,7 @@ import numpy as np
 
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
+from tatami.core.verbatim import VerbatimCode
 from tatami.cu.ir import Unit
 from tatami.execution.ir import Choose, ExecutionPlan, Launch, Ptr, SizeArg
 from tatami.runtime.cuda import cubins, device, driver
@@ -71,7 +72,7 @@ class EmulatedGpu(FakeDriver):
     def cuModuleLoadData(self, image: bytes) -> tuple[Any, Any]:
         assert self.machine is None, "kernels of a second program: one EmulatedGpu runs one"
         said = json.loads(image)
-        self.texts[said["symbol"]] = Unit(said["symbol"], said["arch"], said["text"])
+        self.texts[said["symbol"]] = Unit(said["symbol"], said["arch"], VerbatimCode(said["text"]))
         self.headers = said["headers"]
         return super().cuModuleLoadData(image)
 

@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from tatami.core.diagnostic import TatamiError
+from tatami.core.verbatim import VerbatimCode
 from tatami.cu.ir import Unit
 from tatami.runtime import nvrtc
 from tatami.runtime.cache import Cache
@@ -18,7 +19,8 @@ HEADERS = {"shared.cuh": "#define TWICE(x) ((x) * 2)\n"}
 
 
 def unit(symbol: str, body: str = "p[threadIdx.x] = TWICE(p[threadIdx.x]);") -> Unit:
-    return Unit(symbol, "sm_80", f'#include "shared.cuh"\nextern "C" __global__ void {symbol}(float* p) {{ {body} }}')
+    text = f'#include "shared.cuh"\nextern "C" __global__ void {symbol}(float* p) {{ {body} }}'
+    return Unit(symbol, "sm_80", VerbatimCode(text))
 
 
 def test_units_are_compiled_side_by_side_and_kept(tmp_path: Path) -> None:

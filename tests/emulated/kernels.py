@@ -14,6 +14,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.target import PRESETS
+from tatami.core.verbatim import VerbatimCode
 from tatami.cu.ir import Unit
 from tatami.cu.print import headers, print_unit
 from tatami.emulated.report import Report
@@ -59,7 +60,11 @@ class Built:
         self.kernel: Kernel = msgspec.structs.replace(kernel, face=KernelFace("k0", (), len(self.binding.sizes), ""))
         unit = print_unit(self.kernel, PRESETS[target])
         self.text = change(unit.text)
-        self.machine = build_machine([Unit(unit.symbol, unit.arch, self.text)], headers(()), PRESETS[target]) if load else None
+        self.machine = (
+            build_machine([Unit(unit.symbol, unit.arch, VerbatimCode(self.text))], headers(()), PRESETS[target])
+            if load
+            else None
+        )
 
     def run(self, arrays: dict[str, np.ndarray], env: dict[str, int], schedule: int = 0) -> np.ndarray:
         report, made = self.report(arrays, env, schedule)

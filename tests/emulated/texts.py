@@ -12,6 +12,7 @@ import numpy as np
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.core.tensor import dtype_of
+from tatami.core.verbatim import VerbatimCode
 from tatami.cu.ir import Unit
 from tatami.cu.print import headers
 from tatami.emulated.report import Report
@@ -207,7 +208,7 @@ def machine_of(texts: dict[str, str]) -> EmulatedMachine:
     joined = "\n".join(f'#line 1 "{s}.cu"\n{t}\n' + f"TT_ENTRY({s})" for s, t in list(texts.items())[:-1])
     last = list(texts)[-1]
     whole = f'{joined}\n#line 1 "{last}.cu"\n{texts[last]}'
-    return build_machine([Unit(last, "sm_90a", whole)], headers(()), PRESETS["sm90"])
+    return build_machine([Unit(last, "sm_90a", VerbatimCode(whole))], headers(()), PRESETS["sm90"])
 
 
 def run(machine: EmulatedMachine, case: Case, symbol: str, shape: LaunchShape) -> tuple[Report | None, dict[str, Array]]:

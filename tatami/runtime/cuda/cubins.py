@@ -17,7 +17,7 @@ from tatami.cu.ir import Unit
 from tatami.runtime.cache import Cache, content_key, default_cache
 from tatami.runtime.compiler import time_limit
 from tatami.runtime.host import usable_cores
-from tatami.runtime.nvrtc import Cubin, nvrtc_version
+from tatami.runtime.nvrtc import Cubin, compile_cubin, nvrtc_version
 
 FORMAT = "cubin 1"
 
@@ -60,6 +60,8 @@ def _compile_all(units: Sequence[Unit], headers: Mapping[str, str], arch: str, j
 
 
 def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str) -> dict[str, Cubin]:
+    if getattr(sys, "frozen", False):  # no interpreter to start
+        return {u.symbol: compile_cubin(u.text, arch, headers, f"{u.symbol}.cu") for u in units}
     limit = time_limit() + 2.0 * len(units)
     asked = [json.dumps({"text": u.text, "arch": arch, "headers": dict(headers), "name": f"{u.symbol}.cu"}) for u in units]
     command = [sys.executable, "-m", "tatami.runtime.nvrtc_worker"]

@@ -1,0 +1,51 @@
+"""Text that becomes code as it stands: the one type that printers write out, and that a C or CUDA compiler is given.
+
+    a caller's Python objects (`g.kernel_body`), a loader that was given trust, our own printers   ->   VerbatimCode
+    anything else that is read (documents, texts, saved programs)                                  ->   str
+
+The codec makes a VerbatimCode of a document's text only with `trust`; without, a field of this type is refused (E1610)
+and a text in any other field stays a plain str, which `as_code` refuses where it would be printed. So trust is asked
+where text becomes code, not where a document happens to say "custom". `tests/test_architecture.py` lists who may
+construct one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class VerbatimCode(str):
+    """C or CUDA text that its caller answers for. What is computed of it is a plain str again."""
+
+    __slots__ = ()
+
+
+def rewritten(code: VerbatimCode, change: Callable[[str], str]) -> VerbatimCode:
+    """The code with names of ours in place of a user's: it is as trusted as it was."""
+    return VerbatimCode(change(as_code(code)))
+
+
+def as_code(text: object) -> VerbatimCode:
+    """The text, where it may be printed as it stands. Raises TypeError for any other: a defect of a loader of ours."""
+    if not isinstance(text, VerbatimCode):
+        raise TypeError(f"{type(text).__name__} {str(text)[:80]!r} would be printed as code, and nobody answers for it")
+    return text
+
+
+NO_CODE = VerbatimCode("")
+
+
+class KernelCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A custom kernel's function bodies for each kind of target, and the text before each (includes, functions)."""
+
+    c: VerbatimCode | None = None
+    cuda: VerbatimCode | None = None
+    preamble: VerbatimCode = NO_CODE
+    cuda_preamble: VerbatimCode = NO_CODE
+
+
+def code_texts(code: KernelCode | None) -> dict[str, str]:
+    """The texts there are, by name."""
+    return {k: str(v) for k in KernelCode.__struct_fields__ if (v := getattr(code, k, None))}

@@ -1,0 +1,124 @@
+"""Work that starts compilers and makes temporary files, in a thread that no signal's handler interrupts.
+
+A handler of Python runs in the main thread, between any two instructions: between the start of a process and the line that
+notes it, say. So the main thread only waits here. Whatever ends its wait (Ctrl-C, a handler of the host program that
+raises, its `sys.exit`) tells the work to stop, waits until all is put away, and goes on its way afterwards. SIGTERM and
+SIGHUP, where nobody handles them, end the process as they would have, also after that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, TypeVar
+
+from tatami.runtime.leftovers import end_now
+
+T = TypeVar("T")
+Step = tuple[Callable[..., object], tuple[Any, ...]]
+_ENDING = (signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
+"""Signals that end a process at once where it has no handler for them."""
+
+
+class _Ended(BaseException):
+    """A signal that ends the process."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Apart:
+    """What the work sees: `stop` is set when it shall end soon; `tell` calls back in the thread that waits."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._steps: queue.SimpleQueue[Step | None] = queue.SimpleQueue()
+
+    def tell(self, call: Callable[..., object], *arguments: Any) -> None:
+        self._steps.put((call, arguments))
+
+
+_inside: contextvars.ContextVar[Apart | None] = contextvars.ContextVar("inside", default=None)
+
+
+def apart(work: Callable[[Apart], T]) -> T:
+    """The result of the work, or what it raises. In other threads than the main one it is just called; inside of other such
+    work it stops with that."""
+    if threading.current_thread() is not threading.main_thread():
+        return work(_inside.get() or _Direct())
+    return _Work(work).result()
+
+
+class _Direct(Apart):
+    def tell(self, call: Callable[..., object], *arguments: Any) -> None:
+        call(*arguments)
+
+
+class _Work:
+    def __init__(self, work: Callable[[Apart], Any]) -> None:
+        self._work = work
+        self._seen = Apart()
+        self._finished = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run,), name="tatami-apart")
+
+    def _run(self) -> None:
+        _inside.set(self._seen)
+        try:
+            self._value = self._work(self._seen)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._finished.set()
+            self._seen._steps.put(None)
+
+    def result(self) -> Any:
+        try:
+            with _ending_signals():
+                try:
+                    self._thread.start()
+                    while (step := self._seen._steps.get()) is not None:
+                        step[0](*step[1])
+                except BaseException:
+                    self._seen.stop.set()
+                    self._wait()
+                    raise
+        except _Ended as ended:
+            end_now()
+            os.kill(os.getpid(), ended.number)
+            raise SystemExit(128 + ended.number) from None
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _wait(self) -> None:
+        """Until the work has put everything away, however often somebody asks for less."""
+        while self._thread.ident is not None and not self._finished.is_set():
+            with contextlib.suppress(BaseException):
+                self._finished.wait()
+
+
+@contextlib.contextmanager
+def _ending_signals() -> Iterator[None]:
+    """Signals that would end the process at once, as an exception for the time of the block."""
+
+    def raised(number: int, _: FrameType | None) -> None:
+        raise _Ended(number)
+
+    taken = [s for s in _ENDING if signal.getsignal(s) is signal.SIG_DFL]
+    try:
+        for s in taken:
+            signal.signal(s, raised)
+        yield
+    finally:
+        for s in taken:
+            signal.signal(s, signal.SIG_DFL)

@@ -190,7 +190,8 @@ def searchsorted(
     side: str | None = None, sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     if sorter is not None:
-        bounds = bounds.gather(bounds.rank - 1, integers(sorter))
+        order, policy = m.within(integers(sorter), bounds.shape[-1])
+        bounds = bounds.gather(bounds.rank - 1, order, policy)
     at = m.tensor(value, bounds.dtype) if not isinstance(value, Tensor) else value
     return _searched(m, bounds, at, right or side == "right")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, expr
+from tatami.core.expr import ONE, ZERO, expr
 from tatami.core.ops import neutral
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.aten_elementwise import floor_quotient
@@ -18,6 +18,14 @@ from tatami.torch.refusal import Refusal
 
 
 def scatter(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor | Number, *, reduce: str | None = None) -> Tensor:
+    """A number at one place of each line, as of one_hot, is a choice along the line."""
+    axis = m.axis(dim, x.rank)
+    lines = tuple(ONE if a == axis else s for a, s in enumerate(x.shape))
+    is_choice = reduce is None and not isinstance(source, Tensor) and x.rank and index.shape == lines
+    if is_choice and m.raises_for_values and ZERO not in x.shape:
+        at, _ = m.within(integers(index), x.shape[axis])
+        chosen = m.graph.iota(x.shape, axis).one("eq", m.filled(at.cast(DType.i64), x.shape))
+        return m.graph.where(chosen, m.tensor(source, x.dtype), x)
     return _scattered(m, x, dim, index, source, {None: "set", "add": "add", "multiply": "mul"}[reduce])
 
 

@@ -557,7 +557,7 @@ class Emitter:
                 own = next(placed)
                 name = self.integer(Lane(own, var(q)) if isinstance(own, Reg) and own.lanes > 1 else own, size)
                 index.append(var(name))
-                if e.bounds != "assume" and not (e.bounds == "clamp" and is_always_at_most(ONE, size)):
+                if not is_inside(e.bounds, size):
                     guards.append(Guard(var(name), size))
             read = Load(self.moved.get(e.tensor, e.tensor), self.address(e.tensor, tuple(index)), m.dtype)
             fault: tuple[Stmt, ...] = (Fault(1),) if e.bounds in ("error", "wrap") else ()
@@ -569,8 +569,7 @@ class Emitter:
     def picked(self, e: region_ir.ReadAt, m: MemRef, p: Point) -> tuple[Expr, Expr] | None:
         """Where lanes read at positions along one axis that are known to be inside, and everything else stands still: the address
         of the first position, and how far apart they are. None where each lane has to be looked at."""
-        is_inside = e.bounds == "assume" or (e.bounds == "clamp" and all(is_always_at_most(ONE, n) for n in m.shape))
-        if not is_inside or sum(x is None for x in e.map) != 1:
+        if not all(is_inside(e.bounds, n) for n in m.shape) or sum(x is None for x in e.map) != 1:
             return None
         first, second = (self.address(e.tensor, tuple(expr(k) if x is None else p.at(x) for x in e.map)) for k in (0, 1))
         third = self.address(e.tensor, tuple(expr(2) if x is None else p.at(x) for x in e.map))
@@ -595,7 +594,7 @@ class Emitter:
                 continue
             name = self.integer(self.bounded(self.as_index(next(left)), size, bounds), size)
             index.append(var(name))
-            if bounds != "assume":
+            if not is_inside(bounds, size):
                 guards.append(Guard(var(name), size))
         return tuple(index), tuple(guards)
 
@@ -615,6 +614,11 @@ class Emitter:
 
 
 # -- facts ---------------------------------------------------------------------------------------
+
+
+def is_inside(bounds: Bounds, size: Expr) -> bool:
+    """True if an index under that policy is inside its axis whatever its value was: nothing has to be asked before an access."""
+    return bounds == "assume" or (bounds == "clamp" and is_always_at_most(ONE, size))
 
 
 def lane_step(e: Expr, vector: str, lanes: int = 0) -> Expr | None:

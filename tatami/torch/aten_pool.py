@@ -11,6 +11,7 @@ import numpy as np
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, expr, maximum, product
 from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.aten_index import integers
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, constant_int
 from tatami.torch.refusal import Refusal
@@ -61,6 +62,20 @@ def max_pool_backward(n: int) -> Handler:
         flat_x, flat = (*lead, product(x.shape[-n:])), (*lead, product(grad.shape[-n:]))
         start = m.graph.full(flat_x, 0, grad.dtype)
         return start.scatter(len(flat_x) - 1, at.reshape(flat), grad.reshape(flat), "add").reshape(x.shape)
+
+    return handler
+
+
+def max_unpool(n: int) -> Handler:
+    def handler(m: Importer, x: Tensor, indices: Tensor, *_: Any) -> Tensor:
+        """Every element at its place in the plane of its channel, else 0."""
+        if ZERO in (*x.shape, *m.shape):
+            return m.graph.full(m.shape, 0, x.dtype)
+        lead = m.shape[:-n]
+        plane, flat = product(m.shape[-n:]), (*lead, product(x.shape[-n:]))
+        at, bounds = m.within(integers(indices).reshape(flat), plane)
+        start = m.graph.full((*lead, plane), 0, x.dtype)
+        return start.scatter(len(lead), at, x.reshape(flat), "set", bounds).reshape(m.shape)
 
     return handler
 
@@ -200,6 +215,7 @@ def _windows(m: Importer, x: Tensor, windows: Sequence[np.ndarray]) -> Tensor:
 POOL: dict[str, Handler] = {
     **{f"aten.max_pool{n}d_with_indices.default": max_pool_with_indices(n) for n in (2, 3)},
     **{f"aten.max_pool{n}d_with_indices_backward.default": max_pool_backward(n) for n in (2, 3)},
+    **{f"aten.max_unpool{n}d.default": max_unpool(n) for n in (2, 3)},
     **{f"aten.avg_pool{n}d.default": avg_pool(n) for n in (1, 2, 3)},
     **{f"aten.avg_pool{n}d_backward.default": avg_pool_backward(n) for n in (2, 3)},
     **{f"aten._adaptive_avg_pool{n}d.default": adaptive_avg_pool(n) for n in (2, 3)},

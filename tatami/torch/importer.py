@@ -46,6 +46,8 @@ class Importer:
     """LAPACK's info of operators that raise where it is not 0, and what PyTorch's check is told: name, one matrix."""
     forbidden: list[tuple[Tensor, Forbidden]] = field(default_factory=list)
     """Truths that no element may have, and the diagnostic of one that has it."""
+    _looked: dict[tuple[str, Expr, bool], Tensor] = field(default_factory=dict)
+    """What `within` made of an index, by its name, the size and `from_end`: an index is looked at once."""
     at: str = ""
     """The node that is being imported, as a diagnostic names it."""
     raises: bool = True
@@ -78,12 +80,24 @@ class Importer:
         why, suggestion = "an integer is divided by 0", "check the values of the divisor"
         self._forbid(zero, Forbidden("DivisionByZero", self.at, why, suggestion))
 
-    def forbid_negative(self, index: Tensor) -> None:
-        """An index that does not count from the end, as those of indexing do."""
-        if self.raises_for_values and index.dtype.is_signed:
-            why, suggestion = "an index is negative", "check the values of the index tensor"
-            negative = index < self.graph.number(0, index.dtype)
-            self._forbid(negative, Forbidden("IndexOutOfRange", self.at, why, suggestion))
+    def within(self, index: Tensor, size: IntoExpr, *, from_end: bool = False) -> tuple[Tensor, str]:
+        """An index (int32 or int64) of an axis of that size, and the policy by which kernels read there. `from_end`: negative ones count from
+        the end. Where the caller can be told, one look at the whole index, what of its elements is used or not, answers for
+        all reads, which then only stay inside; else the kernels look."""
+        if not self.raises_for_values:
+            return index, "wrap" if from_end else "error"
+        size = expr(size)
+        number = size.as_int()
+        if number is None or number >= 2**31:
+            index = index.cast(DType.i64)
+        count = self.graph.size_of(size).cast(index.dtype) if number is None else self.graph.number(number, index.dtype)
+        key = (index.name, size, from_end)
+        if key not in self._looked:
+            outside = index.one("ge", count).one("or", index < (0 - count if from_end else 0))
+            suggestion = "check the values of the index tensor"
+            self._forbid(outside, Forbidden("IndexOutOfRange", self.at, f"an index is outside {size} elements", suggestion))
+            self._looked[key] = self.graph.where(index < 0, index + count, index) if from_end else index
+        return self._looked[key], "clamp"
 
     def _forbid(self, truth: Tensor, what: Forbidden) -> None:
         self.forbidden.append((truth.any() if truth.rank else truth, what))

@@ -15,11 +15,12 @@ from tatami.torch.aten_pool import POOL
 from tatami.torch.aten_random import RANDOM
 from tatami.torch.aten_reduce import REDUCE
 from tatami.torch.aten_resize import RESIZE
+from tatami.torch.aten_scatter import SCATTER
 from tatami.torch.aten_special import SPECIAL
 from tatami.torch.aten_view import VIEW
 from tatami.torch.handler import Handler
 
 HANDLERS: dict[str, Handler] = {
     **ELEMENTWISE, **REDUCE, **VIEW, **INDEX, **CONTRACTION, **ATTENTION, **NORM, **POOL, **CREATE, **RANDOM,
-    **SPECIAL, **POLYNOMIAL, **CONVERT, **MATRIX, **RESIZE,
+    **SPECIAL, **POLYNOMIAL, **CONVERT, **MATRIX, **RESIZE, **SCATTER,
 }  # fmt: skip

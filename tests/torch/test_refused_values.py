@@ -106,6 +106,12 @@ def wide(i: Any) -> Any:
     return i[:, None].expand(3, 3)
 
 
+def set_item(w: Any, i: Any) -> Any:
+    out = w.clone()
+    out[i, 0] = w[:3, 1]
+    return out
+
+
 INDEXED: dict[str, Callable[[Any, Any], Any]] = {
     "embedding": lambda w, i: torch.nn.functional.embedding(i, w),
     "index_select": lambda w, i: w.index_select(0, i),
@@ -122,6 +128,23 @@ INDEXED: dict[str, Callable[[Any, Any], Any]] = {
     "index_fill": lambda w, i: w.index_fill(0, i, 0.0),
     "index_put": lambda w, i: w.index_put((i,), w[:3]),
     "take": lambda w, i: w.take(i),
+    "embedding_of_int32": lambda w, i: torch.nn.functional.embedding(i.int(), w),
+    "rows_that_nobody_reads": lambda w, i: w[i][:1],
+    "embedding_that_nobody_reads": lambda w, i: torch.nn.functional.embedding(i, w)[:1],
+    "rows_that_are_not_chosen": lambda w, i: torch.where(i[:, None] >= 100, w[i], 0.0),
+    "take_along_dim": lambda w, i: w.take_along_dim(wide(i), 0),
+    "index_by_two": lambda w, i: w[i, i.clamp(-3, 2)],
+    "index_of_columns": lambda w, i: w.t()[:, i],
+    "index_add_of_int32": lambda w, i: w.index_add(0, i.int(), w[:3], alpha=2),
+    "put": lambda w, i: w.put(i, w.flatten()[:3], accumulate=True),
+    "set_item": set_item,
+    "scatter_without_self": lambda w, i: w.scatter_reduce(0, wide(i), w[:3], "mean", include_self=False),
+    "scatter_multiply": lambda w, i: w.scatter(0, wide(i), 2.0, reduce="multiply"),
+    "scatter_choice": lambda w, i: w[:, :3].T.scatter(1, i[:, None], 7.0),
+    "ignored_target": lambda w, i: torch.nn.functional.cross_entropy(w.T, i, ignore_index=-1),
+    "ignored_target_5": lambda w, i: torch.nn.functional.nll_loss(w.T, i, ignore_index=5, reduction="none"),
+    "one_hot": lambda w, i: torch.nn.functional.one_hot(i, 5).to(w.dtype) @ w,
+    "max_unpool": lambda w, i: torch.nn.functional.max_unpool1d(w.T[:, :3], i.expand(3, 3), 2),
 }
 
 
@@ -140,3 +163,42 @@ def test_an_index_outside_raises_where_it_does_in_eager(name: str) -> None:
                     run(w, i)
         else:
             torch.testing.assert_close(run(w, i), wanted)
+
+
+def test_an_index_is_looked_at_once_for_all_that_read_by_it() -> None:
+    w, i = torch.randn(5, 3), torch.tensor([0, 4, 2])
+    compiled(lambda w, i: (w[i], (2 * w)[i], w.index_select(0, i), w.t()[:, i]))(w, i)
+    assert [r.checks for r in backends.torch_reports()] == [2]
+
+
+def test_reads_that_were_looked_at_have_no_branch() -> None:
+    run = torch.compile(lambda w, i: torch.nn.functional.embedding(i, w) * 2, backend=backends.torch_backend)
+    run(torch.randn(50, 64), torch.arange(40))
+    ((function,),) = [list(r.alive) for r in backends.torch_reports()]
+    assert " if " not in function.stages["loop"].text
+
+
+NEGATIVE: dict[str, Callable[[Any], Any]] = {
+    "zeros": lambda x: x.new_zeros(x.shape[0] - 5),
+    "narrow": lambda x: x.narrow(0, 0, x.shape[0] - 5),
+    "expand": lambda x: x[:1].expand(x.shape[0] - 6),
+    "pad": lambda x: torch.nn.functional.pad(x, (0, -4)),
+    "range": lambda x: torch.arange(0, x.shape[0] - 5),
+    "split": lambda x: x.split(x.shape[0] - 5),
+    "unfold": lambda x: x.unfold(0, x.shape[0] - 5, 1),
+    "pool": lambda x: torch.nn.functional.avg_pool1d(x[None], 5),
+}
+
+
+@pytest.mark.parametrize("name", NEGATIVE)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_size_below_zero_raises(name: str, dynamic: bool) -> None:
+    f = NEGATIVE[name]
+    run = torch.compile(f, backend=backends.torch_backend, dynamic=dynamic)
+    longer = torch.randn(8)
+    wanted = f(longer)
+    torch.testing.assert_close(run(longer), wanted)
+    with pytest.raises((RuntimeError, ValueError)):
+        f(torch.randn(3))
+    with pytest.raises((RuntimeError, ValueError)):
+        run(torch.randn(3))

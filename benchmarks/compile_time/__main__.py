@@ -48,7 +48,7 @@ def main() -> None:
     found = _read(args.out) if args.out and args.out.exists() else {}
     with tempfile.TemporaryDirectory() as scratch:
         for name, path, feed in _chosen(args.models, args.packages, Path(scratch)):
-            spent = _ask(path, feed, Path(scratch) / "cache" / name, Path(scratch) / "rates", args.limit)
+            spent = _ask(path, feed, Path(scratch) / name, Path(scratch) / "rates", args.limit)
             print(line(name, read(path)[1], spent, before.get(name)), flush=True)
             found[name] = spent
             if args.out:
@@ -90,8 +90,9 @@ def _ask(path: Path, feed: Path | None, cache: Path, rates: Path, limit: float) 
     """What the process says. Each starts with a cache that holds the rates of the machine, measured once, and what measuring
     them compiled, the thread pool among it."""
     if not rates.exists():
-        code = "from tatami.preparation import resolve_target; resolve_target('cpu')"
-        subprocess.run([sys.executable, "-c", code], env=_variables(rates), cwd=ROOT, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.compile_time.process", "--warm"], env=_variables(rates), cwd=ROOT, check=True
+        )
     shutil.copytree(rates, cache)
     command = [sys.executable, "-m", "benchmarks.compile_time.process", str(path), *([str(feed)] if feed else [])]
     try:
@@ -106,7 +107,9 @@ def _ask(path: Path, feed: Path | None, cache: Path, rates: Path, limit: float) 
 
 
 def _variables(cache: Path) -> dict[str, str]:
-    return environment(os.cpu_count() or 1) | {"TATAMI_CACHE_DIR": str(cache)}
+    """Python's bytecode is kept beside the caches: it is there after an installation, and the rates' process makes most of it."""
+    own = {"TATAMI_CACHE_DIR": str(cache), "PYTHONPYCACHEPREFIX": str(cache.parent / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
+    return environment(os.cpu_count() or 1) | own
 
 
 def _read(file: Path) -> dict[str, Spent]:

@@ -1,4 +1,5 @@
-"""One cold compilation in a process of its own: `python -m benchmarks.compile_time.process MODEL [FEED]`, JSON on stdout.
+"""One cold compilation in a process of its own: `python -m benchmarks.compile_time.process MODEL [FEED]`, JSON on stdout;
+`--warm` makes what is there before.
 
 Processor seconds of the calling thread for each stage, its verifier apart; of the C compilers, which are other processes;
 and of the rest: hashing, the program cache, loading. FEED is a file of arrays by input name for a model that is compiled
@@ -7,6 +8,7 @@ at its first call. Rates of the machine are found, or measured, before the clock
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import sys
 import time
@@ -100,9 +102,27 @@ def measure(path: str, feed: Path | None) -> Spent:
     return spent
 
 
+def warm() -> None:
+    """Rates of the machine into the cache, every module's bytecode to where it is kept."""
+    from importlib import import_module
+    from pkgutil import walk_packages
+
+    import tatami
+    from tatami.preparation import resolve_target
+
+    resolve_target("cpu")
+    for module in walk_packages(tatami.__path__, "tatami."):
+        if not module.name.endswith("__main__"):
+            with contextlib.suppress(ImportError):
+                import_module(module.name)
+
+
 def main() -> None:
-    spent = measure(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else None)
-    sys.stdout.write(msgspec.json.encode(spent).decode() + "\n")
+    if sys.argv[1] == "--warm":
+        warm()
+    else:
+        spent = measure(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else None)
+        sys.stdout.write(msgspec.json.encode(spent).decode() + "\n")
 
 
 if __name__ == "__main__":

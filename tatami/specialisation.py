@@ -61,6 +61,9 @@ class Source(Protocol):
     def overridable(self) -> frozenset[str]:
         """Constants of the model in whose place a caller may pass an array."""
 
+    def needs_forms(self) -> TatamiError | None:
+        """What keeps the model from being a module alone, whatever its sizes; None where that is not known before an import."""
+
     def overriding(self, names: frozenset[str]) -> Source: ...
     def imported(
         self,
@@ -76,6 +79,12 @@ class Source(Protocol):
 
     def results_of(self, imported: Any, results: Mapping[str, Any], call: Any, /) -> tuple[Any, ...]:
         """The outputs in the model's order."""
+
+
+def without_frames(error: TatamiError) -> TatamiError:
+    """The error to be kept: its traceback would keep every frame it went through, the model's file among them."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
 
 
 @dataclass
@@ -185,7 +194,7 @@ class ShapeSet:
                 if not self._may_help(error, policy):
                     raise first from None
                 if policy == Policy(reads_sizes=policy.reads_sizes):  # nothing of this call was looked at
-                    self._refused[policy] = error
+                    self._refused[policy] = without_frames(error)
                 continue
             try:
                 results = program.run(self.source, given, out)
@@ -207,6 +216,14 @@ class ShapeSet:
                 source = self.source.overriding(names)
                 self._overriding[names] = ShapeSet(source, self.compile, self.most, self.sizes)
             return self._overriding[names]
+
+    def prepare(self) -> bool:
+        """Compile the program that looks at nothing of a call, before the first. False where there is none."""
+        try:
+            self.program({}, self.usual)
+        except TatamiError:
+            return False
+        return True
 
     def shapes_of(self, given: Mapping[str, Any]) -> Key:
         return tuple(_shape(given[n]) for n in self.source.names)

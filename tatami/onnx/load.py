@@ -68,6 +68,8 @@ def load_model(proto: onnx.ModelProto, example_inputs: Any = None, *, beside: Da
         try:
             return _flat(import_model(model, {}, beside=beside, reads_sizes=True))
         except TatamiError as first:  # the fault of the attempt that goes furthest is the one that is told
+            if any("forms" in d.details for d in first.diagnostics):
+                raise
             try:
                 return _flat(import_model(model, {}, beside=beside))
             except TatamiError as second:
@@ -88,10 +90,27 @@ def _flat(imported: Imported) -> Module[Graph]:
     `forms`: they become arrays at each call (ports.py), which a module alone does not say."""
     for name, form in (*imported.inputs.items(), *((f"output {k}", f) for k, f in enumerate(imported.outputs))):
         if isinstance(form, Text | Printed | Pairs | Maps):
-            why = "strings and maps become numbers at each call, which a document does not hold"
-            how = "call it by tt.compile(model)(...) or tatami.onnx.InferenceSession"
-            raise fail("UnsupportedModel", name, why, how, forms="1")
+            raise of_forms(name)
     return imported.module
+
+
+def of_forms(name: str) -> TatamiError:
+    """What is said of a module alone where an input or output is words or maps."""
+    why = "strings and maps become numbers at each call, which a document does not hold"
+    how = "call it by tt.compile(model)(...) or tatami.onnx.InferenceSession"
+    return fail("UnsupportedModel", name, why, how, forms="1")
+
+
+def has_forms(kind: onnx.TypeProto) -> bool:
+    """Are values of the type words or maps, or sequences of such?"""
+    match kind.WhichOneof("value"):
+        case "map_type":
+            return True
+        case "tensor_type":
+            return kind.tensor_type.elem_type == onnx.TensorProto.STRING
+        case "sequence_type":
+            return has_forms(kind.sequence_type.elem_type)
+    return False
 
 
 def decisive_inputs(error: TatamiError) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,35 @@ import numpy as np
 import onnx
 
 from tatami.onnx.definitions import Stored
+
+LONG = 4096
+"""Elements of a list from which on it is made a Python list only where one is asked for: a forest has millions of nodes."""
+
+
+class Attributes(Mapping[str, Any]):
+    """Attributes by name as Python values; `long` are lists that are read when they are asked for."""
+
+    def __init__(self, values: dict[str, Any], long: Mapping[str, onnx.AttributeProto]) -> None:
+        self._values = values
+        self._long = long
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._values and name in self._long:
+            self._values[name] = _list(self._long[name])
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._values, *self._long)))
+
+    def __len__(self) -> int:
+        return len(self._values.keys() | self._long.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values or name in self._long
+
+    def repeated(self, name: str) -> onnx.AttributeProto | None:
+        """The message of a long list."""
+        return self._long.get(name)
 
 
 @dataclass(frozen=True)
@@ -23,6 +52,23 @@ class OnnxNode:
     def attr(self, name: str, default: Any = None) -> Any:
         return self.attrs.get(name, default)
 
+    def numbers(self, name: str, dtype: Any) -> np.ndarray:
+        """A list of numbers, or a tensor, as an array of one axis; of no elements where there is none."""
+        a = self.attrs.repeated(name) if isinstance(self.attrs, Attributes) else None
+        if a is not None and a.type != onnx.AttributeProto.STRINGS:
+            given = a.ints if a.type == onnx.AttributeProto.INTS else a.floats
+            return np.fromiter(given, np.int64 if given is a.ints else np.float32, len(given)).astype(dtype, copy=False)
+        found = self.attr(name)
+        return np.asarray([] if found is None else found, dtype).reshape(-1)
+
+    def words(self, name: str) -> tuple[list[str], np.ndarray]:
+        """A list of words as the different ones and, for each, which of them it is."""
+        a = self.attrs.repeated(name) if isinstance(self.attrs, Attributes) else None
+        given = a.strings if a is not None else self.attr(name) or []
+        table: dict[str | bytes, int] = {}
+        which = np.fromiter((table.setdefault(w, len(table)) for w in given), np.int64, len(given))
+        return [str(_text(w)) for w in table], which
+
     def has(self, position: int) -> bool:
         """Whether the optional operand is given."""
         return len(self.inputs) > position and bool(self.inputs[position])
@@ -35,6 +81,7 @@ class OnnxNode:
 def read_node(node: onnx.NodeProto, tensor: Callable[[Stored], np.ndarray]) -> OnnxNode:
     """`tensor` reads the tensors that the node holds."""
     attrs: dict[str, Any] = {}
+    long: dict[str, onnx.AttributeProto] = {}
     for a in node.attribute:
         if a.type == onnx.AttributeProto.TENSOR:
             attrs[a.name] = tensor(a.t)
@@ -44,11 +91,27 @@ def read_node(node: onnx.NodeProto, tensor: Callable[[Stored], np.ndarray]) -> O
             attrs[a.name] = a.g
         elif a.type == onnx.AttributeProto.TYPE_PROTO:
             attrs[a.name] = a.tp
+        elif a.type in _LISTS and len(_LISTS[a.type](a)) > LONG:
+            long[a.name] = a
+        elif a.type in _LISTS:
+            attrs[a.name] = _list(a)
         else:
             value = onnx.helper.get_attribute_value(a)
-            if isinstance(value, bytes):
-                value = value.decode("utf-8", "replace")
-            attrs[a.name] = value if isinstance(value, str | int | float) else list(value)
-            if a.type == onnx.AttributeProto.STRINGS:
-                attrs[a.name] = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in attrs[a.name]]
-    return OnnxNode(node.op_type, node.domain, tuple(node.input), tuple(node.output), attrs)
+            attrs[a.name] = _text(value) if isinstance(value, str | bytes | int | float) else list(value)
+    kept = Attributes(attrs, long) if long else attrs
+    return OnnxNode(node.op_type, node.domain, tuple(node.input), tuple(node.output), kept)
+
+
+_LISTS: dict[int, Callable[[onnx.AttributeProto], Any]] = {
+    onnx.AttributeProto.INTS: lambda a: a.ints,
+    onnx.AttributeProto.FLOATS: lambda a: a.floats,
+    onnx.AttributeProto.STRINGS: lambda a: a.strings,
+}
+
+
+def _list(a: onnx.AttributeProto) -> list[Any]:
+    return [_text(v) for v in a.strings] if a.type == onnx.AttributeProto.STRINGS else list(_LISTS[a.type](a))
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -17,7 +17,7 @@ import onnx
 
 from tatami.core.data_files import DataFiles, ModelFile, read_model
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, read_proto
+from tatami.onnx.load import decisive_inputs, has_forms, has_symbolic_sizes, import_model, of_forms, read_proto
 from tatami.onnx.ports import Imported, arguments_of, results_of
 from tatami.onnx.repair import Repaired, repaired
 
@@ -78,6 +78,12 @@ class OnnxSource:
     @cached_property
     def has_open_sizes(self) -> bool:
         return has_symbolic_sizes(self.repaired.inputs)
+
+    def needs_forms(self) -> TatamiError | None:
+        """What keeps the model from being a module alone, where its declared types say so: words or maps go in or out."""
+        ports = (*self.repaired.inputs, *self.repaired.outputs)
+        name = next((p.name for p in ports if has_forms(p.type)), None)
+        return None if name is None else of_forms(name)
 
     def imported(
         self,

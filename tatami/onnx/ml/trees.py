@@ -112,31 +112,30 @@ def _always_scored(forest: Forest, outputs: int) -> bool:
 def _numbers(n: OnnxNode, stem: str) -> np.ndarray:
     """An attribute of numbers, given as a list (fp32) or as a tensor."""
     tensor = n.attr(f"{stem}_as_tensor")
-    return np.asarray(n.attr(stem, []) or [], np.float32) if tensor is None else np.asarray(tensor).reshape(-1)
+    return n.numbers(stem, np.float32) if tensor is None else np.asarray(tensor).reshape(-1)
 
 
 def _integers(n: OnnxNode, name: str, dtype: Any = np.int64) -> np.ndarray:
-    return np.asarray(n.attr(name, []) if n.attr(name) is not None else [], dtype).reshape(-1)
+    return n.numbers(name, dtype)
 
 
 def _forest_1(m: Importer, n: OnnxNode, stem: str) -> Forest:
     """The nodes of the older operators: a tree's nodes by its id and theirs, leaves among them."""
     tree, node = _integers(n, "nodes_treeids"), _integers(n, "nodes_nodeids")
-    names, missing = np.asarray(n.attr("nodes_modes") or [], str), _integers(n, "nodes_missing_value_tracks_true", bool)
+    (kinds, which), missing = n.words("nodes_modes"), _integers(n, "nodes_missing_value_tracks_true", bool)
     features, splits = _integers(n, "nodes_featureids"), _numbers(n, "nodes_values")
-    columns = {"nodes_nodeids": node, "nodes_modes": names, "nodes_featureids": features, "nodes_values": splits}
+    columns = {"nodes_nodeids": node, "nodes_modes": which, "nodes_featureids": features, "nodes_values": splits}
     columns |= {f"nodes_{side}nodeids": _integers(n, f"nodes_{side}nodeids") for side in ("true", "false")}
     wrong = next((f"{len(c)} {name}" for name, c in columns.items() if len(c) != len(tree)), "")
     if wrong or len(missing) not in (0, len(tree)):
         why = wrong or f"{len(missing)} nodes_missing_value_tracks_true"
         raise fail("InvalidAttribute", m.site, f"{why} for {len(tree)} nodes", "give one for each node")
-    kinds, which = np.unique(names, return_inverse=True)
-    unknown = sorted({*kinds.tolist()} - {*nodes.MODES, "LEAF"})
+    unknown = sorted({*kinds} - {*nodes.MODES, "LEAF"})
     if unknown:
         raise fail("InvalidAttribute", m.site, f"a node of mode {unknown[0]!r}", f"give one of {', '.join(nodes.MODES)}, LEAF")
     index = _Ids(m, tree, node)
-    is_leaf = names == "LEAF"
-    modes = np.array([nodes.MODES.get(name, nodes.LEQ) for name in kinds.tolist()], np.int64)[which]
+    is_leaf = np.array([kind == "LEAF" for kind in kinds], bool)[which]
+    modes = np.array([nodes.MODES.get(kind, nodes.LEQ) for kind in kinds], np.int64)[which]
     here = np.arange(len(tree))
     sides = {}
     for side in ("true", "false"):

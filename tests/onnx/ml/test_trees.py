@@ -54,6 +54,39 @@ def test_splits_and_weights_in_double() -> None:
     compare(model([made], given[0], {"y": both.FLOAT}), *given)
 
 
+def _of_words() -> Any:
+    attrs = forests.older(np.random.default_rng(6), "class", 15, 4, FEATURES, (0, 1, 2), every=True)
+    made = node("TreeEnsembleClassifier", ["x"], ["y", "z"], classlabels_strings=["d", "é", "a"], **attrs)
+    return model([made], feeds(np.float32)[0], {"y": both.STRING, "z": both.FLOAT})
+
+
+def test_the_lists_of_a_large_forest_are_read_as_those_of_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tatami.onnx import node as reader
+
+    monkeypatch.setattr(reader, "LONG", 4)
+    compare(_of_words(), *(f for f in feeds(np.float32) if len(f["x"])))
+
+
+def test_a_model_whose_results_are_words_is_imported_once_and_compiled_before_its_first_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tatami.onnx import load, source
+
+    imports = []
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        imports.append(0)
+        return import_model(*arguments, **named)
+
+    import_model = load.import_model
+    monkeypatch.setattr(load, "import_model", counted)
+    monkeypatch.setattr(source, "import_model", counted)
+    f: Any = tt.compile(_of_words())
+    f(feeds(np.float32)[1])
+    assert len(imports) == 1
+    assert f.memory["specialisations"] == 1
+
+
 @pytest.mark.parametrize("post", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
 @pytest.mark.parametrize(("words", "dtype"), [(False, np.float32), (True, np.float64), (False, np.int64), (True, np.int32)])
 def test_classifier_of_four_classes(post: str, words: bool, dtype: Any) -> None:

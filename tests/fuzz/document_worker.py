@@ -1,0 +1,123 @@
+"""One edited document in this process: refused with a diagnostic, or run and compared with what it says.
+
+Started by `documents` under the sanitizers' runtime. Reads a seed a line, answers one JSON text a line:
+{"kind": refused | same | obeyed | …, "stage", "edits", "why"}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tatami as tt
+from tatami.api import build, prepare
+from tatami.core.diagnostic import TatamiError
+from tatami.core.expr import evaluate
+from tatami.core.signature import Signature, symbols
+from tatami.playback import compare_outputs
+from tests.fuzz.document_edits import Edit, draw
+from tests.fuzz.document_programs import REFERENCE, TARGET, array, bound
+
+MOST_ELEMENTS = 1 << 16
+COMPUTES = ("frontend", "tiny@imported", "tiny", "region@explicit", "region")
+"""Stages with a meaning of their own in numpy."""
+
+
+def inputs_of(signature: Signature, call: int) -> tuple[dict[str, np.ndarray], dict[str, int]] | None:
+    """Arrays for a call, and the sizes they show; None where they would be too large or cannot be."""
+    sizes = {s: bound(s, call) for s in (*symbols(signature), *signature.defaults, *signature.must_bind)}
+    out: dict[str, np.ndarray] = {}
+    for k, port in enumerate(signature.inputs):
+        if port.storage == "const_pool":
+            continue
+        try:
+            shape = tuple(int(evaluate(s, sizes)) for s in port.shape)
+        except (KeyError, ZeroDivisionError, TatamiError):
+            return None
+        if any(n < 0 for n in shape) or np.prod([float(n) for n in shape]) > MOST_ELEMENTS:
+            return None
+        out[port.tensor] = array(port.dtype, shape, 7 * k + call)
+    return out, sizes
+
+
+def attempt(stage: str, document: dict[str, Any], original: dict[str, Any]) -> dict[str, Any]:
+    target = REFERENCE if stage == REFERENCE else TARGET
+    try:
+        compilation = prepare(document, target=target)
+        f = build(compilation)
+    except TatamiError as error:
+        return refused(error)
+    signature = f.execution.main.signature
+    kinds: list[str] = []
+    for call in (0, 1):
+        made = inputs_of(signature, call)
+        if made is None:
+            kinds.append("uncalled")
+            continue
+        arrays, sizes = made
+        try:
+            got = f({n: a.copy() for n, a in arrays.items()})
+        except TatamiError as error:
+            kinds.append(refused(error)["kind"])
+            continue
+        got = {n: np.asarray(a) for n, a in got.items()}
+        try:
+            expected, of = meaning(stage, compilation, original, arrays, sizes)
+        except TatamiError as error:
+            return {"kind": "reference refuses", "why": str(error)[:300]}
+        wrong = [a for a in compare_outputs(of, got, expected) if a.difference is not None]
+        if wrong:
+            d = wrong[0].difference
+            return {"kind": "differs", "why": f"call {call}: {wrong[0].output}{d.index if d else ''}: {d}"[:300]}
+        kinds.append("same")
+    return {"kind": "obeyed" if "same" in kinds else kinds[0], "why": ""}
+
+
+def meaning(
+    stage: str, compilation: Any, original: dict[str, Any], arrays: dict[str, np.ndarray], sizes: dict[str, int]
+) -> tuple[dict[str, np.ndarray], Signature]:
+    """What the document says: its own numpy meaning, or that of the stage it was derived from."""
+    if stage == REFERENCE:
+        compilation = prepare(original, target=TARGET)
+    first = compilation.stages.get_made(compilation.first)
+    return compilation.reference_run({n: a.copy() for n, a in arrays.items()}, sizes), first.main.signature
+
+
+def refused(error: TatamiError) -> dict[str, Any]:
+    d = error.diagnostics[0]
+    if not (d.code and d.kind and d.at and d.why and d.suggestion) or d.kind == "InternalError":
+        return {"kind": "unclear", "why": str(error)[:300]}
+    if "do not fit together" in d.why:
+        return {"kind": "unforeseen", "why": str(error)[:300]}
+    return {"kind": "refused", "why": f"{d.kind}: {d.why}"[:160]}
+
+
+def answer(seed: int, programs: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
+    program, stage, document, edits = draw(seed, programs)
+    told: dict[str, Any] = {"program": program, "stage": stage, "edits": list(map(str, edits))}
+    try:
+        return {**told, **attempt(stage, document, programs[program]["frontend"])}
+    except (Exception, RecursionError) as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).parent.name}/{Path(frame.filename).name}:{frame.lineno}"
+        return {**told, "kind": "traceback", "why": f"{type(error).__name__}: {error} ({place})"[:300]}
+
+
+def main() -> None:
+    programs = json.loads(Path(os.environ["TATAMI_FUZZ_DOCUMENTS"]).read_text())
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    assert tt.__file__
+    for line in sys.stdin:
+        answers.write(json.dumps(answer(int(line), programs)) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ from tatami.loop.ir import (
     Call,
     Cast,
     Declare,
+    Fault,
     FirstLane,
     Fma,
     For,
@@ -104,6 +105,8 @@ _C_WORDS = frozenset(
         "main",
     ]
 )
+INDEX_OUT_OF_RANGE = 1
+"""The one fault that a statement of a kernel reports."""
 _USER = re.compile(r"tatami_user_[0-9a-f]{16}")
 _ROUTINE = re.compile(
     r"tatami_(?:sort|topk|tree_ensemble|tiles_[iu]8[iu]8|pack_[fu](?:32|64)_\d{1,2}|(?:(?:gemm|rows|into|lies|table|wide|slivers)_[fu](?:32|64)"
@@ -285,8 +288,9 @@ class _Check:
             case Prefetch(buffer=buffer, index=index):
                 self.buffer(buffer, s)
                 self.index(index, s)
-            case _:
-                pass
+            case Fault(code=code):
+                if code != INDEX_OUT_OF_RANGE:
+                    self.wrong(f"fault {code}: kernels report an index out of range, {INDEX_OUT_OF_RANGE}")
 
     def user_call(self, user: UserRoutine, args: Sequence[Pointer | Integer], s: _Scope) -> None:
         """A body gets what its text was bound to; anything else would be read as memory."""

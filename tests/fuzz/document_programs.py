@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,4 +111,4 @@ def documents(name: str) -> dict[str, dict[str, Any]]:
     unfused = prepare(PROGRAMS[name](), target=REFERENCE)
     if "execution" in unfused.stages:
         out[REFERENCE] = msgspec.to_builtins(to_builtins(to_document("execution", unfused.stages["execution"], unfused.target)))
-    return out
+    return {stage: json.loads(json.dumps(document)) for stage, document in out.items()}

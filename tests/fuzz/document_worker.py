@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import tatami as tt
 from tatami.api import build, prepare
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import evaluate
-from tatami.core.signature import Signature, symbols
+from tatami.core.signature import Input, Signature, symbols
 from tatami.playback import compare_outputs
 from tests.fuzz.document_edits import Edit, draw
 from tests.fuzz.document_programs import REFERENCE, TARGET, array, bound
@@ -29,13 +30,11 @@ COMPUTES = ("frontend", "tiny@imported", "tiny", "region@explicit", "region")
 """Stages with a meaning of their own in numpy."""
 
 
-def inputs_of(signature: Signature, call: int) -> tuple[dict[str, np.ndarray], dict[str, int]] | None:
+def inputs_of(signature: Signature, arguments: Iterable[Input], call: int) -> tuple[dict[str, np.ndarray], dict[str, int]] | None:
     """Arrays for a call, and the sizes they show; None where they would be too large or cannot be."""
     sizes = {s: bound(s, call) for s in (*symbols(signature), *signature.defaults, *signature.must_bind)}
     out: dict[str, np.ndarray] = {}
-    for k, port in enumerate(signature.inputs):
-        if port.storage == "const_pool":
-            continue
+    for k, port in enumerate(arguments):
         try:
             shape = tuple(int(evaluate(s, sizes)) for s in port.shape)
         except (KeyError, ZeroDivisionError, TatamiError):
@@ -56,7 +55,7 @@ def attempt(stage: str, document: dict[str, Any], original: dict[str, Any]) -> d
     signature = f.execution.main.signature
     kinds: list[str] = []
     for call in (0, 1):
-        made = inputs_of(signature, call)
+        made = inputs_of(signature, f.arguments, call)
         if made is None:
             kinds.append("uncalled")
             continue

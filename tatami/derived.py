@@ -28,6 +28,8 @@ from tatami.stages import encode_body, stage
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan, Instruction
     from tatami.loop.ir import Kernel, Program
+    from tatami.plan.ir import ProgramPlan
+    from tatami.region.ir import Program as RegionProgram
 
 Given = Mapping[str, Module[Any]]
 
@@ -47,6 +49,8 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
         if name in out and target.kind in ("cpu", "cuda") and target.kind != kind:
             why = f"a document of stage {name} is for targets of kind {kind}, and {target.name} is of kind {target.kind}"
             raise fail("InvalidDocument", name, why, "restart from its region document")
+    if {"region", "plan"} <= out.keys():
+        raise_errors(_keys(out["plan"], out["region"], target))
     if trust or not {"region", "plan"} <= out.keys() or target.kind == "reference":
         return out
     above = {n: out[n] for n in ("region", "plan")}
@@ -110,6 +114,27 @@ def first_difference(have: Any, want: Any) -> tuple[str, str]:
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) < 100 else f"{text[:97]}..."
+
+
+def _keys(plan: Module[ProgramPlan], region: Module[RegionProgram], target: Target) -> list[Diagnostic]:
+    """The key of a plan is its Region's, for a machine that the plan can be checked against."""
+    from tatami.plan.choose import plan_key, target_class
+    from tatami.plan.verify import target_of
+    from tatami.plan.verify_plan import verify_plan
+    from tatami.region.ir import Region
+
+    out: list[Diagnostic] = []
+    for name, program in region.programs.items():
+        regions = {item.name: item for item in program.body if isinstance(item, Region)}
+        for r in plan.programs[name].regions:
+            mine = plan_key(regions[r.region], target)
+            known = r.key == mine or target_of(r.key) is not None
+            if not known or r.key.partition("@")[0] != mine.partition("@")[0]:
+                why = f"the plan is keyed {r.key[:80]}, its Region {mine}"
+                out.append(diagnostic("InvalidPlan", f"{name}: {r.region}", why, f"write the key {mine}, or plan the Region again"))
+            elif r.key.endswith(f"@{target_class(target)}"):
+                out += [d for c in r.choices for d in verify_plan(c.plan, regions[r.region], target)]
+    return out
 
 
 # -- loops -----------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ from __future__ import annotations
 import itertools
 import re
 
+import msgspec
+
 from tatami.core.bounds import is_at_most, is_nonneg
-from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, Shape, free_vars
 from tatami.core.kernel import THREADS
@@ -32,11 +34,12 @@ from tatami.execution.ir import (
     Instruction,
     Launch,
     Loop,
+    Op,
     Operation,
     Ptr,
     TensorMap,
 )
-from tatami.execution.waves import dependences, operation_sizes, operation_symbols, placed, roots
+from tatami.execution.waves import dependences, operation_sizes, operation_symbols, placed, roots, with_uses
 
 
 def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
@@ -50,9 +53,11 @@ def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
             found += _definitions(name, plan)
             found += _order(name, plan)
             found += _places(name, plan)
+            found += _uses(name, plan)
             found += _overlap(name, plan)
             found += _sizes(name, plan)
             found += _calls(name, plan, module)
+            found += _operations(name, plan, module)
         out += found
     return out + _held(module) + _depth(module)
 
@@ -328,6 +333,8 @@ def _unwritten(info: dict[str, BufferInfo], name: str, held: dict[str, Expr]) ->
 
 def _order(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     waves = [ins.wave for ins in plan.instructions]
+    if any(w < UNORDERED for w in waves):
+        return [_fault(program, f"wave {min(waves)}", "count waves from 0")]
     if any(w == UNORDERED for w in waves):
         return []
     out: list[Diagnostic] = [
@@ -375,13 +382,39 @@ def _places(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     return out
 
 
+def _uses(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    """What a plan says of first and last uses is so: memory is given to others before and after."""
+    if any(ins.wave == UNORDERED for ins in plan.instructions):
+        return []  # positions are those of the order that is inferred
+    return [
+        _fault(
+            f"{program}: {b.id}",
+            f"it is said to be used from {b.first_use} to {b.last_use}; instructions {found.first_use} to {found.last_use} use it",
+            "leave first_use and last_use out",
+        )
+        for b, found in zip(plan.buffers, with_uses(plan), strict=True)
+        if (b.first_use, b.last_use) not in ((-1, -1), (found.first_use, found.last_use))
+    ]
+
+
 def _overlap(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     """Given arena offsets: two buffers that live in one wave do not share bytes, unless one takes the other's place."""
     heirs = {(b.in_place_of, b.id) for b in plan.buffers if b.in_place_of}
     out: list[Diagnostic] = []
     live: list[tuple[int, int, int, int, str]] = []
-    for b in plan.buffers:
-        if b.kind != "arena" or b.parent or b.arena_offset < 0 or b.first_use < 0:
+    if any(ins.wave == UNORDERED for ins in plan.instructions):
+        placed_at = [b.id for b in plan.buffers if b.arena_offset >= 0 and b.kind == "arena"]
+        why = "it has an offset, and the instructions have no order"
+        return [_fault(f"{program}: {id}", why, "give each instruction a wave, or leave arena_offset out") for id in placed_at]
+    for b, found in zip(plan.buffers, with_uses(plan), strict=True):
+        if b.alignment < 1 or b.alignment & (b.alignment - 1):
+            why = f"alignment {b.alignment}"
+            out.append(diagnostic("LayoutMismatch", f"{program}: {b.id}", why, "use a power of two of bytes"))
+            continue
+        if b.kind != "arena" or b.parent or b.arena_offset < 0:
+            continue
+        b = msgspec.structs.replace(b, first_use=found.first_use, last_use=found.last_use)
+        if b.first_use < 0:
             continue
         count = _int(b.elements)
         if count is None:
@@ -474,6 +507,34 @@ def _calls(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> 
                 )
                 continue
             out += _call(_at(program, ins, i), ins, module.programs[callee], info)
+    return out
+
+
+def _operations(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    """Operations of an unfused plan are of the table, and give what their results are declared as."""
+    if not any(isinstance(ins.op, Op) for ins in plan.instructions):
+        return []
+    from tatami.frontend.ir import Node, TensorType
+    from tatami.frontend.operation import Site
+    from tatami.frontend.ops import infer, operands_of
+
+    out: list[Diagnostic] = []
+    types = {b.id: TensorType(b.dtype, b.shape) for b in plan.buffers}
+    for i, ins in enumerate(plan.instructions):
+        if not isinstance(ins.op, Op):
+            continue
+        where = _at(program, ins, i)
+        node = Node(ins.op.name, where, ins.inputs, ins.outputs, ins.op.attrs)
+        try:
+            found = infer(node, operands_of(node, types), Site(where, {}, module.constants))
+        except TatamiError as error:
+            out += error.diagnostics
+            continue
+        given = tuple(types[name] for name in ins.outputs)
+        if given != found:
+            wanted = ", ".join(f"{t.dtype}{_text(t.shape)}" for t in found)
+            has = ", ".join(f"{t.dtype}{_text(t.shape)}" for t in given)
+            out.append(diagnostic("InputMismatch", where, f"its results are {wanted}, its buffers {has}", "make them equal"))
     return out
 
 

@@ -147,6 +147,9 @@ def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnost
         )
     if plan.width < 1 or plan.width & (plan.width - 1):
         yield invalid_plan(region, f"vectors of {plan.width} elements", f"use a power of two up to {lanes}")
+    if plan.vector_axis and plan.vector_axis not in all_axes(region):
+        why = f"vectors along {plan.vector_axis!r}, which is no axis of the Region"
+        yield invalid_plan(region, why, f"axes: {', '.join(all_axes(region))}")
     if not 0 <= plan.parallel <= len(plan.outer):
         yield invalid_plan(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
     if plan.blocks is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tatami.api import prepare
 from tatami.core.codec import to_builtins
-from tatami.core.document import InputRef, document_text, sha256_of
+from tatami.core.document import InputRef, content_sha256
 from tatami.core.dtype import DType
 from tatami.dump import to_document
 from tatami.frontend.graph import Graph
@@ -106,7 +106,7 @@ def documents(name: str) -> dict[str, dict[str, Any]]:
             continue
         document = to_document(s.name, values[s.name], first.target, inputs={n: refs[n] for n in s.needs if n in refs})
         plain = msgspec.to_builtins(to_builtins(document))
-        refs[s.name] = InputRef(sha256=sha256_of(document_text(document)), document=plain)
+        refs[s.name] = InputRef(sha256=content_sha256(document), document=plain)
         out[s.name] = plain
     unfused = prepare(PROGRAMS[name](), target=REFERENCE)
     if "execution" in unfused.stages:

@@ -131,7 +131,9 @@ def _keys(plan: Module[ProgramPlan], region: Module[RegionProgram], target: Targ
             known = r.key == mine or target_of(r.key) is not None
             if not known or r.key.partition("@")[0] != mine.partition("@")[0]:
                 why = f"the plan is keyed {r.key[:80]}, its Region {mine}"
-                out.append(diagnostic("InvalidPlan", f"{name}: {r.region}", why, f"write the key {mine}, or plan the Region again"))
+                out.append(
+                    diagnostic("InvalidPlan", f"{name}: {r.region}", why, f"write the key {mine}, or plan the Region again")
+                )
             elif r.key.endswith(f"@{target_class(target)}"):
                 out += [d for c in r.choices for d in verify_plan(c.plan, regions[r.region], target)]
     return out
@@ -180,7 +182,8 @@ def _without_bodies(module: Module[Program]) -> Module[Program]:
         return msgspec.structs.replace(kernel, body=(), extents=())
 
     programs = {
-        name: msgspec.structs.replace(p, kernels={s: bare(k) for s, k in p.kernels.items()}) for name, p in module.programs.items()
+        name: msgspec.structs.replace(p, kernels={s: bare(k) for s, k in p.kernels.items()})
+        for name, p in module.programs.items()
     }
     return Module(programs)
 
@@ -214,7 +217,9 @@ def _other_work(given: Module[ExecutionPlan], derived: Module[ExecutionPlan]) ->
     return faults
 
 
-_ORDER = "edit order, waves and offsets here; what runs on which buffers is the loop stage's (--trust runs the plan as it stands)"
+_ORDER = (
+    "edit order, waves and offsets here; what runs on which buffers is the loop stage's (--trust runs the plan as it stands)"
+)
 
 
 def _work(ins: Instruction) -> str:
@@ -231,4 +236,3 @@ def _without_order(module: Module[ExecutionPlan]) -> Module[ExecutionPlan]:
         return msgspec.structs.replace(plan, buffers=buffers, instructions=())
 
     return Module({name: bare(plan) for name, plan in module.programs.items()})
-

@@ -22,6 +22,8 @@ def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module
     raise_errors(check_launches(loop, execution))
     launched = launched_kernels(execution)
     kernels = {s: k for program in loop.programs.values() for s, k in program.kernels.items() if s in launched}
-    units: dict[str, Unit] = {f"{symbol}.c": (print_checked if kernel.extents else print_kernel)(kernel) for symbol, kernel in kernels.items()}
+    units: dict[str, Unit] = {
+        f"{symbol}.c": (print_checked if kernel.extents else print_kernel)(kernel) for symbol, kernel in kernels.items()
+    }
     units |= routine_units(kernels.values())
     return Module({"main": Source(units, print_entry(execution), abi())})

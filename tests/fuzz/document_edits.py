@@ -103,6 +103,9 @@ def _edit(document: dict[str, Any], rng: Random) -> Edit | None:
     path, before = rng.choice(group)
     alike = [v for p, v in group if v != before]
     after = changed(before, alike, rng)
+    if where == "programs" and isinstance(before, str | int) and rng.random() < 0.25:
+        count = _everywhere(document[where], before, after)
+        return Edit((*path, f"and {count - 1} more"), before, after) if after != before and after is not MISSING else None
     if after is MISSING:
         parent = at(document, path[:-1])
         del parent[path[-1]]
@@ -111,6 +114,21 @@ def _edit(document: dict[str, Any], rng: Random) -> Edit | None:
         return None
     at(document, path[:-1])[path[-1]] = after
     return Edit(path, before, after)
+
+
+def _everywhere(value: Any, before: Any, after: Any) -> int:
+    """Puts `after` wherever the text or number stands, so that what has to agree still does; how many times."""
+    if after is MISSING:
+        return 0
+    count = 0
+    items = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    for key, inner in items:
+        if type(inner) is type(before) and inner == before:
+            value[key] = after
+            count += 1
+        else:
+            count += _everywhere(inner, before, after)
+    return count
 
 
 def at(document: Any, path: Path) -> Any:

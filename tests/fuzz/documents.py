@@ -23,7 +23,7 @@ from tests.fuzz import pool
 from tests.fuzz.document_edits import draw
 from tests.fuzz.document_programs import PROGRAMS, documents
 
-FINE = ("refused", "obeyed", "checked", "uncalled")
+FINE = ("refused", "obeyed", "checked", "label", "uncalled")
 WORKER = "tests.fuzz.document_worker"
 
 

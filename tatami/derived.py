@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tatami.core.assumed import Assumed
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail, raise_errors
+from tatami.core.expr import substitute
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.decisions import Decisions
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from tatami.loop.ir import Kernel, Program
     from tatami.plan.ir import ProgramPlan
     from tatami.region.ir import Program as RegionProgram
+    from tatami.tiny.ir import Program as TinyProgram
 
 Given = Mapping[str, Module[Any]]
 
@@ -38,6 +41,9 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
     """The stages as they may be compiled on. Raises TatamiError where a document says something else than what it was derived
     from, and may not. `trust`: loops and instructions are taken as they stand."""
     out = dict(given)
+    for name in ("tiny@imported", "tiny"):
+        if name in out:
+            raise_errors(_open_equations(out[name]))
     if {"tiny", "indexbook"} <= out.keys():
         _equal_facts("indexbook", out, target, ("tiny",))
     if {"tiny", "indexbook", "poly_view"} <= out.keys():
@@ -60,6 +66,25 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
         raise_errors(list(_differences("gpu", out["gpu"], _derived("gpu", above, target), "edit the plan")))
     if "execution" in out and ("loop" in out or "gpu" in out):
         raise_errors(_other_work(out["execution"], _derived("execution", above, target)))
+    return out
+
+
+def _open_equations(tiny: Module[TinyProgram]) -> list[Diagnostic]:
+    """Reshapes that are of one size only where an equation holds that the signature does not have: nothing would check it."""
+    from tatami.tiny.equations import reshape_equations, solved_symbols
+
+    out: list[Diagnostic] = []
+    for name, program in tiny.programs.items():
+        known = program.signature.assumptions
+        assumed = Assumed(known)
+        equations = reshape_equations(program)
+        values = solved_symbols([*((e.lhs, e.rhs) for e in known), *equations], program.signature) if name == "main" else {}
+        for lhs, rhs in equations:
+            sides = [assumed.rewrite(substitute(side, values)) for side in (lhs, rhs)]
+            if sides[0] != sides[1] and not any({e.lhs, e.rhs} == {lhs, rhs} for e in known):
+                why = f"a reshape takes {lhs} to be {rhs}, which nothing says"
+                how = f"write the equation of {lhs} and {rhs} in signature.assumptions, or mend the shape"
+                out.append(diagnostic("AxisAlignmentMismatch", name, why, how))
     return out
 
 

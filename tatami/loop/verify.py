@@ -105,6 +105,8 @@ _C_WORDS = frozenset(
         "main",
     ]
 )
+LANES = (1, 2, 4, 8, 16, 32, 64)
+"""Elements of the vectors that there are."""
 INDEX_OUT_OF_RANGE = 1
 """The one fault that a statement of a kernel reports."""
 _USER = re.compile(r"tatami_user_[0-9a-f]{16}")
@@ -226,6 +228,8 @@ class _Check:
     def stmt(self, stmt: Stmt, s: _Scope) -> None:
         match stmt:
             case Declare(reg=reg, value=value, integer=integer):
+                if reg.lanes not in LANES:
+                    self.wrong(f"register {reg.name} of {reg.lanes} elements: there are those of {', '.join(map(str, LANES))}")
                 self.same(value, ValueType(reg.dtype, reg.lanes), reg.name, s)
                 self.words(reg.name)
                 if reg.name in s.regs or reg.name in s.names:
@@ -339,6 +343,10 @@ class _Check:
         stack: list[Value] = [value]
         while stack:
             v = stack.pop()
+            lanes = getattr(v, "lanes", 1)
+            if lanes not in LANES:
+                self.wrong(f"a vector of {lanes} elements: there are those of {', '.join(map(str, LANES))}")
+                return None
             match v:
                 case Reg():
                     self.known(v, s)

@@ -35,6 +35,10 @@ def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: T
             f"axes: {', '.join(axes)}; lets: {', '.join(lets)}",
         )
         return
+    for names in (plan.outer, *(p.axes for p in plan.passes)):
+        if len(set(names)) < len(names):
+            yield invalid_plan(region, f"loops over {', '.join(names)}", "name each axis once")
+            return
     outputs = [t.name for t in region.outputs]
     if isinstance(plan, CpuRows) and (wrong := [t for t in plan.nontemporal if t not in outputs]):
         yield invalid_plan(region, f"{wrong[0]} past the caches, which is no output", f"outputs: {', '.join(outputs)}")

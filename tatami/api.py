@@ -179,7 +179,7 @@ def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -
         raise fail("UnknownFormat", str(path)[:200], f"a saved program has the suffix {SUFFIX}", "compile other models")
     saved = open_saved(Path(path), trust=trust)
     target = saved.manifest.target if runs_here(saved.manifest.target) else "cpu"
-    return build(prepare_saved(saved, target), threads, saved.manifest.sizes)
+    return build(prepare_saved(saved, target, trust=trust), threads, saved.manifest.sizes)
 
 
 def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[str, int] | None = None) -> CompiledFunction:

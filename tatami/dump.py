@@ -20,6 +20,8 @@ from tatami.core.document import (
     ConstantRef,
     Document,
     InputRef,
+    changed_input,
+    content_sha256,
     document_text,
     embed_constant,
     file_constant,
@@ -62,6 +64,9 @@ def from_document(document: Document, folder: Path | None, *, trust: bool, at: s
     found: dict[str, Module[Any]] = {}
     for name, ref in document.inputs.items():
         earlier = _read_input(name, ref, folder, at)
+        if name not in s.needs or earlier.stage != name:
+            why = f"a document of stage {s.name} is made from {' and '.join(s.needs) or 'no other'}, not from {name[:40]!r}"
+            raise fail("InvalidDocument", f"{at}.inputs.{name[:40]}", why, "leave it out")
         found.update(from_document(earlier, folder, trust=trust, at=f"{at}.inputs.{name}"))
     found[s.name] = own_stage(document, folder, at, trust=trust)
     return found
@@ -78,6 +83,13 @@ def own_stage(
     """The stage a document holds itself. read: where its constants are, if not in a folder or in the document. Raises
     Untrusted where it holds code and `trust` is not given."""
     s = stage(document.stage)
+    if document.decisions:
+        why = "decisions in a document are not read"
+        raise fail("InvalidDocument", f"{at}.decisions", why, "keep them in a file of their own: --decisions FILE")
+    for name in document.origins:
+        if name not in document.programs:
+            why = f"there is no program {name[:40]!r}"
+            raise fail("InvalidDocument", f"{at}.origins", why, f"the programs are {', '.join(document.programs)}"[:200])
     constants = {n: read(n, r) if read is not None else load_constant(n, r, folder) for n, r in document.constants.items()}
     if "main" not in document.programs:
         has = ", ".join(n[:40] for n in document.programs) or "none"
@@ -91,8 +103,15 @@ def own_stage(
 
 
 def _read_input(name: str, ref: InputRef, folder: Path | None, at: str) -> Document:
+    """The earlier document; the one that this was made from, by its hash."""
     if ref.document is not None:
-        return parse_document(ref.document, f"{at}.inputs.{name}")
+        earlier = parse_document(ref.document, f"{at}.inputs.{name}")
+        if content_sha256(earlier) != ref.sha256:
+            raise fail(
+                "InvalidDocument", f"{at}.inputs.{name}", f"the {name} inside is not the one that this document was made from",
+                f"compile that one by itself; if the two still fit, write sha256 {content_sha256(earlier)} here",
+            )  # fmt: skip
+        return earlier
     if folder is None or not ref.path or Path(ref.path).name != ref.path:
         raise fail(
             "InvalidDocument", f"{at}.inputs.{name}", "the earlier stage is neither embedded nor a file in the same folder",
@@ -100,10 +119,7 @@ def _read_input(name: str, ref: InputRef, folder: Path | None, at: str) -> Docum
         )  # fmt: skip
     data = read_bytes(folder / ref.path)
     if sha256_of(data) != ref.sha256:
-        raise fail(
-            "InvalidDocument", f"{at}.inputs.{name}", f"{ref.path} is not the file that this document was made from",
-            f"restart from {ref.path} itself; if the two still fit, write sha256 {sha256_of(data)} here",
-        )  # fmt: skip
+        raise changed_input(f"{at}.inputs.{name}", ref.path, sha256_of(data))
     return parse_document(parse_text(data, ref.path), ref.path)
 
 
@@ -137,10 +153,9 @@ def write_dump(
 
 def _reference(entry: tuple[str, Document], embed: bool) -> InputRef:
     file, document = entry
-    text = document_text(document)
     if embed:
-        return InputRef(sha256=sha256_of(text), document=msgspec.to_builtins(to_builtins(document)))
-    return InputRef(sha256=sha256_of(text), path=file)
+        return InputRef(sha256=content_sha256(document), document=msgspec.to_builtins(to_builtins(document)))
+    return InputRef(sha256=sha256_of(document_text(document)), path=file)
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tatami.core.codec import parse_text
 from tatami.core.data_files import ModelFile, read_model
 from tatami.core.diagnostic import Diagnostic, fail
-from tatami.core.document import check_file, is_document, parse_document, read_bytes
+from tatami.core.document import changed_input, check_file, is_document, parse_document, read_bytes, sha256_of
 from tatami.core.module import Module
 from tatami.dump import from_document, own_stage
 from tatami.imported import import_file
@@ -93,11 +93,17 @@ def open_folder(folder: Path, *, trust: bool) -> Given:
     """All stages of a dump, each as its file says: what was edited is compared with what was not. Code documents are
     left out unless trusted."""
     given: Given = {}
+    hashes: dict[str, tuple[str, str]] = {}
     for s in STAGES:
         for path in sorted(folder.glob(f"*_{s.file_stem}.json")):
             if not s.code or trust:
-                document = parse_document(parse_text(read_bytes(path), path.name), path.name)
+                data = read_bytes(path)
+                document = parse_document(parse_text(data, path.name), path.name)
+                for name, ref in document.inputs.items():
+                    if name in hashes and ref.document is None and hashes[name][1] != ref.sha256:
+                        raise changed_input(f"{path.name}.inputs.{name}", *hashes[name])
                 given[s.name] = own_stage(document, folder, path.name, trust=trust)
+                hashes[s.name] = (path.name, sha256_of(data))
     if not given:
         raise fail(
             "FileUnreadable", str(folder), "the folder holds no dump", "give a folder written by tatami compile --dump=all"

@@ -20,6 +20,7 @@ from tatami.core.substitute import specialise
 from tatami.core.target import Target
 from tatami.core.target_check import check_target
 from tatami.decisions import Decisions, load_decisions
+from tatami.derived import check_derived
 from tatami.frontend.specialise import specialise as specialise_frontend
 from tatami.models import find_source, open_model
 from tatami.observer import Observer, Progress, explained
@@ -66,15 +67,14 @@ def prepare(
         from tatami.saved import open_saved
 
         saved = open_saved(Path(model), trust=trust)
-        found = prepare_saved(saved, target, sizes=sizes, precision=precision, decisions=decisions, check=check)
+        found = prepare_saved(saved, target, sizes=sizes, precision=precision, decisions=decisions, check=check, trust=trust)
         found.observer.progress = progress
         return found
     try:
         given = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust)
     except TatamiError as error:
         given, sizes = imported_for(model, sizes or {}, error)
-    is_document = isinstance(model, dict) or (isinstance(model, str | Path) and Path(model).suffix.lower() == ".json")
-    made = _set_up(given, target, sizes or {}, precision, load_decisions(decisions), check, is_document)
+    made = _set_up(given, target, sizes or {}, precision, load_decisions(decisions), check, is_document(model), trust)
     made.observer.progress = progress
     return made
 
@@ -103,13 +103,14 @@ def prepare_saved(
     precision: str | None = None,
     decisions: Decisions | dict[str, Any] | str | Path | None = None,
     check: bool = True,
+    trust: bool = False,
 ) -> Compilation:
     """The same for what `f.save` wrote: its decisions and usual sizes hold unless others are given; its machine code is
     taken where nothing else is asked of it."""
     was = saved.manifest
     decided = was.decisions if decisions is None else load_decisions(decisions)
     asked: Mapping[str, SizeRequest] = sizes or {n: (0, usual, usual) for n, usual in was.hints.items()}
-    compilation = _set_up(saved.given, target, asked, precision, decided, check, from_document=True)
+    compilation = _set_up(saved.given, target, asked, precision, decided, check, True, trust)
     if not sizes and precision is None and decisions is None and compilation.target == was.target:
         compilation.program = saved.program
     return compilation
@@ -123,11 +124,16 @@ def _set_up(
     decisions: Decisions,
     check: bool,
     from_document: bool,
+    trust: bool,
 ) -> Compilation:
+    resolved = resolve_target(_target_of(models) if target is None else target)
+    if from_document:
+        with explained("document", from_document):
+            verify_given(models)
+            models = check_derived(models, resolved, trust=trust)
     fixed = {n: expr(v) for n, v in sizes.items() if isinstance(v, int)}
     check_sizes(sizes, models)
     given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in models.items()}
-    resolved = resolve_target(_target_of(models) if target is None else target)
     if precision not in (None, "fp32"):
         from tatami.frontend.precision import lower_precision
 
@@ -162,6 +168,19 @@ def _target_of(models: Mapping[str, Module[Any]]) -> str | Target:
         stages = " and ".join(list(named.values())[:2])
         raise fail("UnknownTarget", "target", f"the documents of {stages} were made for different machines", "name a target")
     return next(iter(named), "cpu")
+
+
+def is_document(model: Any) -> bool:
+    """True if the model is a document, or a folder of them: somebody may have edited it."""
+    if isinstance(model, dict):
+        return True
+    return isinstance(model, str | Path) and (Path(model).suffix.lower() == ".json" or Path(model).is_dir())
+
+
+def verify_given(given: Mapping[str, Module[Any]]) -> None:
+    """Raises what the verifiers of the stages find, before anything is derived again."""
+    for name, module in given.items():
+        raise_errors([with_origin(d, module) for d in verify(name, module, given.get)])
 
 
 def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:

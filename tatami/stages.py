@@ -59,7 +59,9 @@ def stage(name: str) -> Stage:
     try:
         return BY_NAME[name]
     except KeyError:
-        raise fail("UnknownName", name, "there is no such stage", f"the stages are {', '.join(BY_NAME)}") from None
+        raise fail(
+            "UnknownName", name or "stage", f"there is no stage {name[:40]!r}", f"the stages are {', '.join(BY_NAME)}"
+        ) from None
 
 
 def _module(layer: str, file: str) -> Any | None:

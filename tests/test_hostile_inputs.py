@@ -201,12 +201,12 @@ def documents(target: str = "cpu") -> dict[str, Any]:
         g.output("y", h.softmax(1) if target == "cpu" else h)
         compilation = prepare(g, target=target)
         made: dict[str, Any] = {}
-        from tatami.core.document import InputRef, document_text, sha256_of
+        from tatami.core.document import InputRef, content_sha256, document_text, parse_document
         from tatami.stages import stage
 
         for name, value in compilation.values().items():
             inputs = {
-                n: InputRef(sha256=sha256_of(json.dumps(made[n])), document=made[n]) for n in stage(name).needs if n in made
+                n: InputRef(sha256=content_sha256(parse_document(made[n])), document=made[n]) for n in stage(name).needs if n in made
             }
             document = to_document(name, value, compilation.target, inputs=inputs)
             made[name] = json.loads(document_text(document))

@@ -7,6 +7,7 @@ from typing import Any
 from tatami.c.abi import abi
 from tatami.c.check_launches import check_launches
 from tatami.c.ir import Source, Unit
+from tatami.c.print_checked import print_checked
 from tatami.c.print_entry import print_entry
 from tatami.c.print_kernel import print_kernel
 from tatami.c.routines import routine_units
@@ -22,6 +23,8 @@ def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module
     raise_errors(check_launches(loop, execution))
     launched = launched_kernels(execution)
     kernels = {s: k for program in loop.programs.values() for s, k in program.kernels.items() if s in launched}
-    units: dict[str, Unit] = {f"{symbol}.c": print_kernel(kernel) for symbol, kernel in kernels.items()}
+    units: dict[str, Unit] = {
+        f"{symbol}.c": (print_checked if kernel.extents else print_kernel)(kernel) for symbol, kernel in kernels.items()
+    }
     units |= routine_units(kernels.values())
     return Module({"main": Source(units, VerbatimCode(print_entry(execution)), abi())})

@@ -77,7 +77,12 @@ _SIDE_BY_SIDE = """#if defined(__GNUC__) && !defined(__clang__)
 
 def print_kernel(kernel: Kernel) -> Unit:
     """The unit that defines ``int <face.symbol>(void* const* buffers, const int64_t* sizes, tatami_pool* pool)``."""
-    printer = _Printer(kernel)
+    return unit_of(KernelPrinter(kernel))
+
+
+def unit_of(printer: KernelPrinter) -> Unit:
+    """The unit of the printer's kernel."""
+    kernel = printer.k
     functions = [printer.function(f) for f in kernel.functions]
     main = printer.kernel()
     about = f"/* {kernel.about} */\n" if kernel.about else ""
@@ -90,7 +95,7 @@ def _rounded(value: Scalar, dtype: DType) -> Scalar:
     return scalar(constant(value, dtype).item()) if dtype != DType.bf16 else scalar(float(constant(value, dtype)))
 
 
-class _Printer:
+class KernelPrinter:
     def __init__(self, kernel: Kernel) -> None:
         self.k = kernel
         self.needs = Needs()

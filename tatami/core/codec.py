@@ -29,17 +29,44 @@ class _Refused(ValueError):
     """Text stands where code would, and the document is not trusted."""
 
 
-def from_builtins(value: Any, kind: type[T], at: str = "document", *, trust: bool = False) -> T:
-    """Convert plain JSON values to a node type. Raises TatamiError E1605; E1610, with the field, for code without `trust`."""
+def from_builtins(value: Any, kind: type[T], at: str = "document", *, trust: bool = False, whole: bool = True) -> T:
+    """Convert plain JSON values to a node type. Raises TatamiError E1605, for fields that the type has not too where it is the
+    `whole` value that is read; E1610, with the field, for code without `trust`."""
     try:
-        return msgspec.convert(value, kind, dec_hook=_decode_trusted if trust else _decode, strict=True)
+        made = msgspec.convert(value, kind, dec_hook=_decode_trusted if trust else _decode, strict=True)
     except (msgspec.ValidationError, ValueError) as error:
         if isinstance(error.__cause__, _Refused):
             why = f"{str(error).partition(' - at ')[2].strip('`') or 'it'} is code that would be compiled and run"
             raise fail("Untrusted", at, why, "pass --trust (trust=True) if you wrote it yourself") from None
-        raise fail(
-            "InvalidDocument", at, str(error), "compare the field with the schema of its stage (`tatami schema STAGE`)"
-        ) from None
+        raise fail("InvalidDocument", at, str(error), _COMPARE) from None
+    unknown = unknown_field(value, made) if whole else ""
+    if unknown:
+        raise fail("InvalidDocument", at, f"nothing reads the field `{unknown[:200]}`", _COMPARE)
+    return made
+
+
+_COMPARE = "compare the field with the schema of its stage (`tatami schema STAGE`)"
+
+
+def unknown_field(value: Any, made: Any) -> str:
+    """The path of a field of `value` that the nodes made of it have not; empty where there is none."""
+    stack: list[tuple[str, Any, Any]] = [("$", value, made)]
+    while stack:
+        place, plain, node = stack.pop()
+        if isinstance(node, msgspec.Struct) and isinstance(plain, dict):
+            config = type(node).__struct_config__
+            named = dict(zip(type(node).__struct_encode_fields__, type(node).__struct_fields__, strict=True))
+            for key, inner in plain.items():
+                if key in named:
+                    if isinstance(inner, dict | list | tuple):
+                        stack.append((f"{place}.{key}", inner, getattr(node, named[key])))
+                elif key != config.tag_field:
+                    return f"{place}.{key}"
+        elif isinstance(node, dict) and isinstance(plain, dict):
+            stack.extend((f"{place}.{k}", a, b) for (k, a), b in zip(plain.items(), node.values(), strict=True))
+        elif isinstance(node, tuple | list) and isinstance(plain, tuple | list):
+            stack.extend((f"{place}[{i}]", a, b) for i, (a, b) in enumerate(zip(plain, node, strict=True)))
+    return ""
 
 
 def encode_record(value: Any) -> bytes:

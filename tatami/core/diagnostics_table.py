@@ -90,6 +90,7 @@ TABLE: dict[str, Kind] = {
     "LostContraction": Kind("W2201", "a contraction did not end as one contraction pattern"),
     "GuardNotNeutral": Kind("W2202", "outside its guard a reduce reads something else than the neutral element"),
     "ModelRepaired": Kind("W2601", "a model's file was not as its format says, and something in it was changed or left out"),
+    "CheckedKernel": Kind("W2602", "a kernel of a document was edited, and its accesses are checked as it runs"),
     "CacheUnusable": Kind("W2701", "the cache folder cannot be used"),
     "UnknownDecision": Kind("W2501", "a decision has a key that nothing matches"),
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import msgspec
 
 from tatami.core.codec import MAX_BYTES, dump_text, from_builtins, to_builtins
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.plain_file import read_plain
 from tatami.core.target import Target
@@ -103,8 +104,21 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
         ) from None
 
 
+def changed_input(at: str, file: str, sha256: str) -> TatamiError:
+    """The fault of a document made from another file than the one that lies there."""
+    return fail(
+        "InvalidDocument", at, f"{file} is not the file that this document was made from",
+        f"restart from {file} itself; if the two still fit, write sha256 {sha256} here",
+    )  # fmt: skip
+
+
 def document_text(document: Document) -> str:
     return dump_text(to_builtins(document))
+
+
+def content_sha256(document: Document) -> str:
+    """The hash of a document that is embedded in another: of what it says, however it is laid out."""
+    return sha256_of(json.dumps(to_builtins(document), separators=(",", ":")))
 
 
 def sha256_of(text: str | bytes) -> str:

@@ -11,32 +11,29 @@ from __future__ import annotations
 import itertools
 import re
 
+import msgspec
+
 from tatami.core.bounds import is_at_most, is_nonneg
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, Shape, free_vars
+from tatami.core.expr import ZERO, Expr, free_vars
 from tatami.core.kernel import THREADS
 from tatami.core.layout import ROW_MAJOR, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, symbols
 from tatami.execution.arena import aligned
-from tatami.execution.frames import MAX_DEPTH, callees
 from tatami.execution.in_place import fits, is_last_reader
 from tatami.execution.ir import (
     UNORDERED,
     BufferInfo,
     Choose,
-    Copy,
     ExecutionPlan,
-    If,
-    Instruction,
     Launch,
-    Loop,
     Operation,
     Ptr,
     TensorMap,
 )
-from tatami.execution.waves import dependences, operation_sizes, operation_symbols, placed, roots
+from tatami.execution.verify_calls import check_calls, check_depth, check_operations, fault, place_of, shape_text
+from tatami.execution.waves import dependences, operation_sizes, operation_symbols, placed, roots, with_uses
 
 
 def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
@@ -50,19 +47,13 @@ def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
             found += _definitions(name, plan)
             found += _order(name, plan)
             found += _places(name, plan)
+            found += _uses(name, plan)
             found += _overlap(name, plan)
             found += _sizes(name, plan)
-            found += _calls(name, plan, module)
+            found += check_calls(name, plan, module)
+            found += check_operations(name, plan, module)
         out += found
-    return out + _held(module) + _depth(module)
-
-
-def _fault(where: str, why: str, suggestion: str) -> Diagnostic:
-    return diagnostic("InvalidExecution", where, why, suggestion)
-
-
-def _at(program: str, ins: Instruction, i: int) -> str:
-    return f"{program}: {ins.debug_name or f'instruction {i}'}"
+    return out + _held(module) + check_depth(module)
 
 
 def _pointers(op: Operation) -> tuple[str, ...]:
@@ -96,21 +87,23 @@ def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
         names = (*(n for n in ins.inputs if n), *ins.outputs)
         for name in dict.fromkeys(names):
             if name not in known:
-                out.append(diagnostic("UnknownValue", _at(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
+                out.append(diagnostic("UnknownValue", place_of(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
         for name in _pointers(ins.op):
             if name in known and name not in names:
                 out.append(
-                    _fault(
-                        _at(program, ins, i),
+                    fault(
+                        place_of(program, ins, i),
                         f"the kernel gets {name}, which is no input or output",
                         "list it in the instruction",
                     )
                 )
             elif name not in known:
-                out.append(diagnostic("UnknownValue", _at(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
+                out.append(diagnostic("UnknownValue", place_of(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
         for kernel in _kernels(ins.op):
             if not _SYMBOL.fullmatch(kernel):
-                out.append(_fault(_at(program, ins, i), f"{kernel[:40]!r} is no name of a kernel", "use letters, digits and _"))
+                out.append(
+                    fault(place_of(program, ins, i), f"{kernel[:40]!r} is no name of a kernel", "use letters, digits and _")
+                )
     return out
 
 
@@ -138,7 +131,7 @@ def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     for what, ids, ports in boundary:
         if len(ids) != len(ports):
             out.append(
-                _fault(
+                fault(
                     program,
                     f"{len(ids)} {what} buffers for {len(ports)} {what}s",
                     f"give one buffer per {what} of the signature",
@@ -152,19 +145,19 @@ def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
                     diagnostic(
                         "InputMismatch",
                         f"{program}: {id}",
-                        f"the buffer is {b.dtype}{_text(b.shape)}, the signature says {port.dtype}{_text(port.shape)}",
+                        f"the buffer is {b.dtype}{shape_text(b.shape)}, the signature says {port.dtype}{shape_text(port.shape)}",
                         "give both the same dtype and shape",
                     )
                 )
             updates = getattr(port, "updates", None) is not None
             wanted = ("input", "constant") if what == "input" or updates else ("output",)
             if b.kind not in wanted:
-                out.append(_fault(f"{program}: {id}", f"the {what} lies in a buffer of kind {b.kind}", f"use kind {wanted[0]}"))
+                out.append(fault(f"{program}: {id}", f"the {what} lies in a buffer of kind {b.kind}", f"use kind {wanted[0]}"))
     if len(set(plan.input_buffers)) < len(plan.input_buffers):
-        out.append(_fault(program, "one buffer holds two inputs", "give each input its own buffer"))
+        out.append(fault(program, "one buffer holds two inputs", "give each input its own buffer"))
     plain = [b for b in plan.output_buffers if info[b].kind == "output"]
     if len(set(plain)) < len(plain):
-        out.append(_fault(program, "one buffer holds two outputs", "copy the value for the second"))
+        out.append(fault(program, "one buffer holds two outputs", "copy the value for the second"))
     return out
 
 
@@ -176,7 +169,7 @@ def _held(module: Module[ExecutionPlan]) -> list[Diagnostic]:
     kinds = {b.id: b.kind for b in setup.buffers}
     passed = {p.tensor for p in module.main.signature.inputs if p.storage == "held" and p.mutability == "immutable"}
     return [
-        _fault(
+        fault(
             f"setup: {id}",
             f"an input of setup lies in a buffer of kind {kinds.get(id)}",
             'use kind constant, or give main an immutable input of that name with the storage "held"',
@@ -186,17 +179,13 @@ def _held(module: Module[ExecutionPlan]) -> list[Diagnostic]:
     ]
 
 
-def _text(shape: Shape) -> str:
-    return f"[{', '.join(map(str, shape))}]"
-
-
 def _parents(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     info = {b.id: b for b in plan.buffers}
     for b in plan.buffers:
         if b.elements != size_elements(b.layout or ROW_MAJOR, b.shape):
             holds = size_elements(b.layout or ROW_MAJOR, b.shape)
-            out.append(_fault(f"{program}: {b.id}", f"{b.elements} elements for a shape of {holds}", "give both the same size"))
+            out.append(fault(f"{program}: {b.id}", f"{b.elements} elements for a shape of {holds}", "give both the same size"))
         seen = {b.id}
         name = b.parent
         while name and name not in seen:
@@ -210,13 +199,11 @@ def _parents(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
             end = start + b.elements
             if b.dtype != above.dtype or b.kind != above.kind:
                 out.append(
-                    _fault(
-                        f"{program}: {b.id}", f"a slice and its parent {above.id} differ in dtype or kind", "make them equal"
-                    )
+                    fault(f"{program}: {b.id}", f"a slice and its parent {above.id} differ in dtype or kind", "make them equal")
                 )
             elif not is_nonneg(start) or not is_at_most(end, above.elements):
                 out.append(
-                    _fault(
+                    fault(
                         f"{program}: {b.id}",
                         f"elements {start}..{end} may lie outside {above.id} ({above.elements})",
                         "correct the offset",
@@ -245,16 +232,18 @@ def _writers(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     for i, ins in enumerate(plan.instructions):
         for name in ins.outputs:
             if name in writer:
-                other = _at(program, plan.instructions[writer[name]], writer[name])
+                other = place_of(program, plan.instructions[writer[name]], writer[name])
                 why = f"{name} already has a writer, {other.partition(': ')[2]}"
-                out.append(_fault(_at(program, ins, i), why, "give each its own buffer"))
+                out.append(fault(place_of(program, ins, i), why, "give each its own buffer"))
                 continue
             writer[name] = i
             groups.setdefault(root[name], []).append(name)
             kind = info[root[name]].kind
             if kind == "constant" or (kind == "input" and root[name] not in updated):
                 what = "a constant" if kind == "constant" else "an input that nothing updates"
-                out.append(_fault(_at(program, ins, i), f"it writes {name}, {what}", "write a buffer of kind arena, then copy"))
+                out.append(
+                    fault(place_of(program, ins, i), f"it writes {name}, {what}", "write a buffer of kind arena, then copy")
+                )
     for base, names in groups.items():
         if len(names) > 1:
             out += _disjoint(program, info, base, names)
@@ -275,9 +264,7 @@ def _disjoint(program: str, info: dict[str, BufferInfo], base: str, names: list[
     for (a, low_a, high_a), (b, low_b, high_b) in pairs:
         if not is_at_most(high_a, low_b) and not is_at_most(high_b, low_a):
             why = f"{a} and {b} may share elements of {base}"
-            out.append(
-                _fault(f"{program}: {base}", why, "give the slices offsets that are provably apart, or separate buffers")
-            )
+            out.append(fault(f"{program}: {base}", why, "give the slices offsets that are provably apart, or separate buffers"))
     return out
 
 
@@ -295,23 +282,28 @@ def _definitions(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     for i, ins in enumerate(plan.instructions):
         for name in dict.fromkeys(n for n in ins.inputs if n):
             if name in ins.outputs:
-                out.append(_fault(_at(program, ins, i), f"it reads and writes {name}", "write another buffer"))
+                out.append(fault(place_of(program, ins, i), f"it reads and writes {name}", "write another buffer"))
             b = info[root[name]]
             if b.kind in ("arena", "output") and (why := _unwritten(info, name, held)):
                 out.append(
                     diagnostic(
-                        "UnknownValue", _at(program, ins, i), f"it reads {name}, {why}", "add the instruction that makes it"
+                        "UnknownValue",
+                        place_of(program, ins, i),
+                        f"it reads {name}, {why}",
+                        "add the instruction that makes it",
                     )
                 )
         late = [j for j in before[i] if j > i]
         if late and all(x.wave != UNORDERED for x in plan.instructions):
             names = ", ".join(plan.instructions[j].debug_name or f"instruction {j}" for j in late[:3])
             out.append(
-                _fault(_at(program, ins, i), f"it stands before {names}, which has to come first", "reorder the instructions")
+                fault(
+                    place_of(program, ins, i), f"it stands before {names}, which has to come first", "reorder the instructions"
+                )
             )
     for i, name in enumerate(plan.output_buffers):
         if info[name].kind == "output" and name not in held:
-            out.append(_fault(f"{program}: output {i}", f"nothing writes {name}", "add the instruction that makes it"))
+            out.append(fault(f"{program}: output {i}", f"nothing writes {name}", "add the instruction that makes it"))
     return out
 
 
@@ -328,23 +320,25 @@ def _unwritten(info: dict[str, BufferInfo], name: str, held: dict[str, Expr]) ->
 
 def _order(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     waves = [ins.wave for ins in plan.instructions]
+    if any(w < UNORDERED for w in waves):
+        return [fault(program, f"wave {min(waves)}", "count waves from 0")]
     if any(w == UNORDERED for w in waves):
         return []
     out: list[Diagnostic] = [
-        _fault(_at(program, ins, i), "only launches of kernels run beside each other", "leave `beside` out")
+        fault(place_of(program, ins, i), "only launches of kernels run beside each other", "leave `beside` out")
         for i, ins in enumerate(plan.instructions)
         if ins.beside and not isinstance(ins.op, Launch)
     ]
     for i in range(1, len(waves)):
         if waves[i] < waves[i - 1]:
             why = f"wave {waves[i]} stands after wave {waves[i - 1]}"
-            out.append(_fault(_at(program, plan.instructions[i], i), why, "sort the instructions by wave"))
+            out.append(fault(place_of(program, plan.instructions[i], i), why, "sort the instructions by wave"))
     for i, needed in enumerate(dependences(plan)):
         for j in needed:
             if j < i and waves[j] >= waves[i]:
                 other = plan.instructions[j].debug_name or f"instruction {j}"
                 why = f"it is in wave {waves[i]} and {other}, which it follows, in wave {waves[j]}"
-                out.append(_fault(_at(program, plan.instructions[i], i), why, "put it in a later wave"))
+                out.append(fault(place_of(program, plan.instructions[i], i), why, "put it in a later wave"))
     return out
 
 
@@ -371,8 +365,23 @@ def _places(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
             why = f"it stands in place of {old.id}, and has another offset"
         else:
             continue
-        out.append(_fault(f"{program}: {b.id}", why, "leave `in_place_of` out, and the offsets to be planned"))
+        out.append(fault(f"{program}: {b.id}", why, "leave `in_place_of` out, and the offsets to be planned"))
     return out
+
+
+def _uses(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+    """What a plan says of first and last uses is so: memory is given to others before and after."""
+    if any(ins.wave == UNORDERED for ins in plan.instructions):
+        return []  # positions are those of the order that is inferred
+    return [
+        fault(
+            f"{program}: {b.id}",
+            f"it is said to be used from {b.first_use} to {b.last_use}; instructions {found.first_use} to {found.last_use} use it",
+            "leave first_use and last_use out",
+        )
+        for b, found in zip(plan.buffers, with_uses(plan), strict=True)
+        if (b.first_use, b.last_use) not in ((-1, -1), (found.first_use, found.last_use))
+    ]
 
 
 def _overlap(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
@@ -380,18 +389,29 @@ def _overlap(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     heirs = {(b.in_place_of, b.id) for b in plan.buffers if b.in_place_of}
     out: list[Diagnostic] = []
     live: list[tuple[int, int, int, int, str]] = []
-    for b in plan.buffers:
-        if b.kind != "arena" or b.parent or b.arena_offset < 0 or b.first_use < 0:
+    if any(ins.wave == UNORDERED for ins in plan.instructions):
+        placed_at = [b.id for b in plan.buffers if b.arena_offset >= 0 and b.kind == "arena"]
+        why = "it has an offset, and the instructions have no order"
+        return [fault(f"{program}: {id}", why, "give each instruction a wave, or leave arena_offset out") for id in placed_at]
+    for b, found in zip(plan.buffers, with_uses(plan), strict=True):
+        if b.alignment < 1 or b.alignment & (b.alignment - 1):
+            why = f"alignment {b.alignment}"
+            out.append(diagnostic("LayoutMismatch", f"{program}: {b.id}", why, "use a power of two of bytes"))
+            continue
+        if b.kind != "arena" or b.parent or b.arena_offset < 0:
+            continue
+        b = msgspec.structs.replace(b, first_use=found.first_use, last_use=found.last_use)
+        if b.first_use < 0:
             continue
         count = _int(b.elements)
         if count is None:
             out.append(
-                _fault(f"{program}: {b.id}", f"it has an offset but its size {b.elements} is not a number", "drop the offset")
+                fault(f"{program}: {b.id}", f"it has an offset but its size {b.elements} is not a number", "drop the offset")
             )
             continue
         if not 0 <= b.first_use <= b.last_use < len(plan.instructions):
             out.append(
-                _fault(f"{program}: {b.id}", f"it is used from {b.first_use} to {b.last_use}", "give positions of instructions")
+                fault(f"{program}: {b.id}", f"it is used from {b.first_use} to {b.last_use}", "give positions of instructions")
             )
             continue
         first, last = plan.instructions[b.first_use].wave, plan.instructions[b.last_use].wave
@@ -412,7 +432,7 @@ def _overlap(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
                 break
             if first2 <= last and first <= last2 and low < high and not {(id, id2), (id2, id)} & heirs:
                 out.append(
-                    _fault(
+                    fault(
                         f"{program}: {id2}",
                         f"it shares arena bytes {low}..{min(end, high)} with {id} while both are in use",
                         "move one of them",
@@ -446,131 +466,5 @@ def _sizes(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
             check(f"{program}: {b.id}", size)
     for i, ins in enumerate(plan.instructions):
         for size in operation_sizes(ins.op):
-            check(_at(program, ins, i), size)
+            check(place_of(program, ins, i), size)
     return out
-
-
-def _calls(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
-    out: list[Diagnostic] = []
-    info = {b.id: b for b in plan.buffers}
-    for i, ins in enumerate(plan.instructions):
-        if isinstance(ins.op, Copy):
-            if len(ins.inputs) != 1 or len(ins.outputs) != 1:
-                out.append(_fault(_at(program, ins, i), "a copy has one input and one output", "split it"))
-            elif (
-                info[ins.inputs[0]].elements != info[ins.outputs[0]].elements
-                or info[ins.inputs[0]].dtype != info[ins.outputs[0]].dtype
-            ):
-                out.append(_fault(_at(program, ins, i), "a copy between buffers of different dtype or size", "make them equal"))
-        for callee in callees(ins):
-            if callee not in module.programs:
-                out.append(
-                    diagnostic(
-                        "UnknownValue",
-                        _at(program, ins, i),
-                        "it calls a program that does not exist",
-                        "name a program of the module",
-                    )
-                )
-                continue
-            out += _call(_at(program, ins, i), ins, module.programs[callee], info)
-    return out
-
-
-def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, BufferInfo]) -> list[Diagnostic]:
-    out: list[Diagnostic] = []
-    kinds = {b.id: b.kind for b in callee.buffers}
-    ports = [p for id, p in zip(callee.input_buffers, callee.signature.inputs) if kinds.get(id) != "constant"]
-    arguments = ins.inputs[1:] if isinstance(ins.op, If) else ins.inputs
-    if isinstance(ins.op, Loop) and len(ports) == len(arguments) - 1:
-        arguments = (arguments[0], *arguments[2:])  # the body does not take the condition
-    if len(arguments) != len(ports):
-        return [_fault(where, f"{len(arguments)} arguments for {len(ports)} inputs", "pass one argument per input")]
-    for name, port in zip(arguments, ports):
-        if name and (info[name].dtype != port.dtype or len(info[name].shape) != len(port.shape)):
-            out.append(
-                _fault(
-                    where,
-                    f"argument {name} is {info[name].dtype}{_text(info[name].shape)}, not what the input is",
-                    "pass a fitting value",
-                )
-            )
-    results = callee.signature.outputs
-    if isinstance(ins.op, Loop):
-        wanted = 1 + ins.op.carried + ins.op.scanned
-        if len(results) != wanted or len(ins.outputs) != wanted - 1:
-            out.append(
-                _fault(
-                    where, f"the body gives {len(results)} values, the loop has {len(ins.outputs)}", "match carried and scanned"
-                )
-            )
-        if not results or results[0].dtype != DType.bool:
-            out.append(_fault(where, "the first value of a loop body is its condition, a bool", "let the body give one"))
-    elif len(ins.outputs) != len(results):
-        out.append(_fault(where, f"{len(ins.outputs)} values from a program that gives {len(results)}", "take each output"))
-    given = {*getattr(ins.op, "sizes", {}), *getattr(ins.op, "varying", ())}
-    found = {s for i in callee.instructions for s in operation_symbols(i.op)}
-    for symbol in symbols(callee.signature):
-        if symbol not in given and symbol not in found:
-            out.append(
-                diagnostic(
-                    "UnboundSymbol",
-                    where,
-                    f"the called program's size {symbol!r} has no value",
-                    "give it in `sizes` of the call",
-                )
-            )
-    if any(p.updates is not None for p in results):
-        out.append(
-            _fault(where, "the called program updates one of its inputs", "return the new value and update it in the caller")
-        )
-    return out
-
-
-def _depth(module: Module[ExecutionPlan]) -> list[Diagnostic]:
-    """Programs that call each other more than MAX_DEPTH deep without a circle (circles are cut at run time)."""
-    calls = {
-        name: sorted({c for ins in plan.instructions for c in callees(ins) if c in module.programs})
-        for name, plan in module.programs.items()
-    }
-    level = dict.fromkeys(calls, 0)
-    for _ in range(MAX_DEPTH + 2):
-        changed = False
-        for name, targets in calls.items():
-            new = max((level[t] + 1 for t in targets), default=0)
-            if new != level[name] and new <= MAX_DEPTH + 1:
-                level[name] = new
-                changed = True
-        if not changed:
-            break
-    deep = [n for n, v in level.items() if v > MAX_DEPTH]
-    circles = [n for n in deep if _reaches_itself(calls, n)]
-    if deep and not circles:
-        return [
-            diagnostic("RecursionDepth", deep[0], f"programs call each other more than {MAX_DEPTH} deep", "inline some of them")
-        ]
-    return []
-
-
-def _reaches_itself(calls: dict[str, list[str]], start: str) -> bool:
-    """Is `start` on, or does it lead into, a circle of calls?"""
-    seen: set[str] = set()
-    work = [start]
-    reachable: set[str] = set()
-    while work:
-        n = work.pop()
-        for t in calls[n]:
-            if t not in reachable:
-                reachable.add(t)
-                work.append(t)
-    for n in reachable:
-        seen = set()
-        work = [n]
-        while work:
-            for t in calls[work.pop()]:
-                if t == n:
-                    return True
-                if t not in seen:
-                    seen.add(t)
-                    work.append(t)
-    return False

@@ -97,7 +97,7 @@ class _Loader:
 
     def typed(self, raw: Any, what: str) -> dict[str, Any]:
         """A port with its dtype and shape, from `tensors` when it has none of its own."""
-        name = from_builtins(raw, _Port, f"{self.at}.signature").tensor if isinstance(raw, dict) else ""
+        name = from_builtins(raw, _Port, f"{self.at}.signature", whole=False).tensor if isinstance(raw, dict) else ""
         if "dtype" in raw and "shape" in raw:
             return dict(raw)
         type = self.declared.get(name) or (self.known.get(name) if what == "output" else None)

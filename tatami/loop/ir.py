@@ -360,6 +360,8 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     user: UserRoutine | None = None
     side_by_side: bool = False
     """Blocks hold several long chains for the C compiler to lay side by side (loop/interleave.py)."""
+    extents: tuple[Expr, ...] = ()
+    """Elements of each parameter, over s0, s1, …, where each access is compared with them before it is made."""
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):

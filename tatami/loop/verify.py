@@ -24,6 +24,7 @@ from tatami.loop.ir import (
     Call,
     Cast,
     Declare,
+    Fault,
     FirstLane,
     Fma,
     For,
@@ -104,6 +105,10 @@ _C_WORDS = frozenset(
         "main",
     ]
 )
+LANES = (1, 2, 4, 8, 16, 32, 64)
+"""Elements of the vectors that there are."""
+INDEX_OUT_OF_RANGE = 1
+"""The one fault that a statement of a kernel reports."""
 _USER = re.compile(r"tatami_user_[0-9a-f]{16}")
 _ROUTINE = re.compile(
     r"tatami_(?:sort|topk|tree_ensemble|tiles_[iu]8[iu]8|pack_[fu](?:32|64)_\d{1,2}|(?:(?:gemm|rows|into|lies|table|wide|slivers)_[fu](?:32|64)"
@@ -223,6 +228,8 @@ class _Check:
     def stmt(self, stmt: Stmt, s: _Scope) -> None:
         match stmt:
             case Declare(reg=reg, value=value, integer=integer):
+                if reg.lanes not in LANES:
+                    self.wrong(f"register {reg.name} of {reg.lanes} elements: there are those of {', '.join(map(str, LANES))}")
                 self.same(value, ValueType(reg.dtype, reg.lanes), reg.name, s)
                 self.words(reg.name)
                 if reg.name in s.regs or reg.name in s.names:
@@ -285,8 +292,9 @@ class _Check:
             case Prefetch(buffer=buffer, index=index):
                 self.buffer(buffer, s)
                 self.index(index, s)
-            case _:
-                pass
+            case Fault(code=code):
+                if code != INDEX_OUT_OF_RANGE:
+                    self.wrong(f"fault {code}: kernels report an index out of range, {INDEX_OUT_OF_RANGE}")
 
     def user_call(self, user: UserRoutine, args: Sequence[Pointer | Integer], s: _Scope) -> None:
         """A body gets what its text was bound to; anything else would be read as memory."""
@@ -335,6 +343,10 @@ class _Check:
         stack: list[Value] = [value]
         while stack:
             v = stack.pop()
+            lanes = getattr(v, "lanes", 1)
+            if lanes not in LANES:
+                self.wrong(f"a vector of {lanes} elements: there are those of {', '.join(map(str, LANES))}")
+                return None
             match v:
                 case Reg():
                     self.known(v, s)

@@ -35,6 +35,10 @@ def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: T
             f"axes: {', '.join(axes)}; lets: {', '.join(lets)}",
         )
         return
+    for names in (plan.outer, *(p.axes for p in plan.passes)):
+        if len(set(names)) < len(names):
+            yield invalid_plan(region, f"loops over {', '.join(names)}", "name each axis once")
+            return
     outputs = [t.name for t in region.outputs]
     if isinstance(plan, CpuRows) and (wrong := [t for t in plan.nontemporal if t not in outputs]):
         yield invalid_plan(region, f"{wrong[0]} past the caches, which is no output", f"outputs: {', '.join(outputs)}")
@@ -147,6 +151,9 @@ def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnost
         )
     if plan.width < 1 or plan.width & (plan.width - 1):
         yield invalid_plan(region, f"vectors of {plan.width} elements", f"use a power of two up to {lanes}")
+    if plan.vector_axis and plan.vector_axis not in all_axes(region):
+        why = f"vectors along {plan.vector_axis!r}, which is no axis of the Region"
+        yield invalid_plan(region, why, f"axes: {', '.join(all_axes(region))}")
     if not 0 <= plan.parallel <= len(plan.outer):
         yield invalid_plan(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
     if plan.blocks is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tatami.core.assumed import NOTHING, Assumed
 from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
 from tatami.core.signature import symbols
@@ -47,6 +48,7 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
             )
         )
     known |= {i: port.shape for i, port in zip(program.inputs, program.signature.inputs)}
+    dtypes = {i: port.dtype for i, port in zip(program.inputs, program.signature.inputs)}
     names: set[str] = set()
     assumed = Assumed(program.signature.assumptions)
     for item in program.body:
@@ -74,19 +76,31 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
                     )
                 )
             known[made.name] = made.memref.shape
+            dtypes[made.name] = made.memref.dtype
         if isinstance(item, Region):
-            out += _interface(item, known)
+            out += _interface(item, known, dtypes)
             out += verify_region(item, frozenset(symbols(program.signature)), assumed)
     out += [
         diagnostic("UnknownValue", name, f"output {o} is never made", "name a tensor that some item makes")
         for o in program.outputs
         if o not in known
     ]
+    for o, port in zip(program.outputs, program.signature.outputs):
+        if o in known and (known[o], dtypes[o]) != (port.shape, port.dtype):
+            why = f"output {port.tensor} is {port.dtype}[{_text(port.shape)}], {o} is {dtypes[o]}[{_text(known[o])}]"
+            out.append(diagnostic("AxisAlignmentMismatch", f"{name}: {o}", why, "write the type of what is given"))
     return out
 
 
-def _interface(region: Region, known: dict[str, Shape]) -> Iterable[Diagnostic]:
+def _interface(region: Region, known: dict[str, Shape], dtypes: dict[str, DType]) -> Iterable[Diagnostic]:
+    for memref in (*(p.memref for p in region.inputs), *(t.memref for t in region.outputs)):
+        if memref.alignment < 1 or memref.alignment & (memref.alignment - 1):
+            why = f"alignment {memref.alignment}"
+            yield diagnostic("LayoutMismatch", region.name, why, "use a power of two of bytes")
     for p in region.inputs:
+        if p.name in dtypes and dtypes[p.name] != p.memref.dtype:
+            why = f"the Region reads {p.memref.dtype}, the tensor is {dtypes[p.name]}"
+            yield diagnostic("DTypeMismatch", f"{region.name}: {p.name}", why, "give the MemRef the tensor's dtype")
         if p.name in known and known[p.name] != p.memref.shape:
             yield diagnostic(
                 "AxisAlignmentMismatch",

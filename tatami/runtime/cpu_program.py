@@ -51,6 +51,11 @@ FAULTS = {
         "the body of a custom kernel reads or writes outside its tensors (the sanitizer's report is on stderr)",
         "mend the line of the body that the report names",
     ),
+    8: (
+        "OutOfBounds",
+        "a kernel of the loop document reads or writes outside its buffers, or never ends",
+        "undo the last edit of the document, or restart from its plan",
+    ),
     5: ("HostFault", "a loop ran another number of times than its results have room for", "let the trip count be the size"),
 }
 KEPT_ARENAS = 4

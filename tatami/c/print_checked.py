@@ -1,0 +1,231 @@
+"""A kernel that somebody edited as C text: every access is compared with the size of its buffer before it is made.
+
+    *({ const int64_t at$ = i*s0 + j; if (at$ < 0 || …) { tatami_release(mark); return 8; } p0$$ + at$; })
+
+An access outside ends the kernel with the fault OUTSIDE, and so do an index that divides by less than 1, a lane that a vector
+has not, scratch beyond reason and more than MOST_STEPS steps of loops. Index arithmetic wraps. No name of the kernel meets one
+of this text: registers and variables end in ``$``, buffers in ``$$``, and no name of a document has a ``$``.
+"""
+
+from __future__ import annotations
+
+from tatami.c.c_types import memory_short, memory_type
+from tatami.c.casts import narrow_text, widen_text
+from tatami.c.ir import Unit
+from tatami.c.print_kernel import KernelPrinter, unit_of
+from tatami.core.dtype import DType
+from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
+from tatami.loop.ir import (
+    Assign,
+    Call,
+    Declare,
+    For,
+    Gather,
+    Kernel,
+    Lane,
+    Load,
+    LocalBuffer,
+    Parallel,
+    Prefetch,
+    Reg,
+    SetLane,
+    Stmt,
+    Store,
+    Value,
+    type_of,
+)
+
+OUTSIDE = 8
+"""The fault of an access outside its buffer (`runtime.cpu_program.FAULTS`)."""
+MOST_STEPS = 1 << 32
+"""Steps of loops in one thread: some ten seconds."""
+SCRATCH = 1 << 24
+"""Elements that a local buffer may have beyond four times those of all parameters."""
+_LEAVE = f"{{ tatami_release(mark); return {OUTSIDE}; }}"
+_WORDS = (1 << 64) - 1
+
+
+def print_checked(kernel: Kernel) -> Unit:
+    """As `print_kernel`, for a kernel with `extents`. It has no functions and calls no routine."""
+    return unit_of(_Checked(kernel))
+
+
+class _Checked(KernelPrinter):
+    # -- indices ---------------------------------------------------------------------------------
+    def ix(self, e: Expr) -> str:
+        return f"((int64_t)({self.wrapping(e)}))"
+
+    def wrapping(self, e: Expr) -> str:
+        terms = [" * ".join([f"UINT64_C({c & _WORDS})", *(f"(uint64_t){self.atom(a)}" for a in mono)]) for mono, c in e.terms]
+        return " + ".join(terms) or "0"
+
+    def atom(self, a: Atom) -> str:
+        match a:
+            case Var(name=name):
+                return f"{name}$"
+            case Floor(num=num, den=den):
+                divide = self.needs.add("floor_division")
+                return f"({{ const int64_t d$ = {self.ix(den)}; if (d$ < 1) {_LEAVE} {divide}({self.ix(num)}, d$); }})"
+            case Extreme(kind=kind, args=args):
+                text = self.ix(args[0])
+                for other in args[1:]:
+                    text = f"{self.needs.add(f'index_{kind}')}({text}, {self.ix(other)})"
+                return text
+
+    def within(self, e: Expr, most: int) -> str:
+        """An index from 0 to `most`."""
+        return f"({{ const int64_t n$ = {self.ix(e)}; if (n$ < 0 || n$ > {most}) {_LEAVE} n$; }})"
+
+    def place(self, buffer: str, index: Expr, count: str) -> str:
+        """The address of `count` elements from `index` on."""
+        return (
+            f"({{ const int64_t at$ = {self.ix(index)}, count$ = {count};\n"
+            f"    if (count$ > 0 && (at$ < 0 || extent${buffer} < count$ || at$ > extent${buffer} - count$)) {_LEAVE}\n"
+            f"    {buffer}$$ + (count$ > 0 ? at$ : 0); }})"
+        )
+
+    # -- functions -------------------------------------------------------------------------------
+    def kernel(self) -> str:
+        body = self.block(self.k.body, "  ")
+        return (
+            f"int {self.k.face.symbol}(void* const* buffers, const int64_t* sizes, tatami_pool* pool) {{\n"
+            f"  const size_t mark = tatami_mark();\n{self.prologue('buffers', 'sizes')}  int fault = 0;\n  (void)pool;\n"
+            f"{body}  tatami_release(mark);\n  return fault;\n}}\n"
+        )
+
+    def prologue(self, buffers: str, sizes: str) -> str:
+        lines = ["  int64_t work$ = 0; (void)work$;\n"]
+        for i in range(self.k.face.sizes):
+            lines.append(f"  const int64_t s{i}$ = {sizes}[{i}]; (void)s{i}$;\n")
+        for i, (p, elements) in enumerate(zip(self.k.params, self.k.extents, strict=True)):
+            const = "" if p.written else "const "
+            lines.append(f"  {const}{memory_type(p.dtype)}* const {p.name}$$ = {buffers}[{i}]; (void){p.name}$$;\n")
+            most = self.needs.add("index_max")
+            lines.append(f"  const int64_t extent${p.name} = {most}({self.ix(elements)}, 0); (void)extent${p.name};\n")
+        total = "".join(f" + (uint64_t)extent${p.name}" for p in self.k.params)
+        lines.append(f"  const uint64_t scratch$ = {SCRATCH} + 4 * (UINT64_C(0){total}); (void)scratch$;\n")
+        return "".join(lines)
+
+    # -- statements ------------------------------------------------------------------------------
+    def stmt(self, s: Stmt, pad: str) -> str:
+        match s:
+            case Declare(reg=reg, value=value, integer=integer):
+                c = "int64_t" if integer else self.needs.register(reg.dtype, reg.lanes)
+                return f"{pad}{c} {reg.name}$ = {self.value(value)};\n"
+            case Assign(reg=reg, value=value):
+                return f"{pad}{reg.name}$ = {self.value(value)};\n"
+            case SetLane(reg=reg, lane=lane, value=value):
+                text = self.value(value)
+                sign = "-" if reg.dtype == DType.bool else ""
+                return f"{pad}{reg.name}$[{self.within(lane, reg.lanes - 1)}] = {sign}{text};\n"
+            case LocalBuffer(name=name, dtype=dtype, elements=elements):
+                self.buffers[name] = dtype
+                self.locals.append(name)
+                c = memory_type(dtype)
+                return (
+                    f"{pad}const int64_t extent${name} = {self.ix(elements)};\n"
+                    f"{pad}if (extent${name} < 0 || (uint64_t)extent${name} > scratch$) {_LEAVE}\n"
+                    f"{pad}{c}* const {name}$$ = tatami_scratch(extent${name} * (int64_t)sizeof({c}));\n"
+                    f"{pad}if (!{name}$$) {{ tatami_release(mark); return TATAMI_OUT_OF_MEMORY; }}\n"
+                )
+            case Prefetch():
+                return ""
+            case Call():
+                raise ValueError("the accesses of a called routine cannot be checked")
+            case _:
+                return super().stmt(s, pad)
+
+    def store(self, s: Store, pad: str) -> str:
+        t = type_of(s.value)
+        text = narrow_text(t.dtype, t.lanes, self.value(s.value), self.needs)
+        if t.lanes == 1:
+            return f"{pad}*{self.place(s.buffer, s.index, '1')} = {text};\n"
+        v, c = self.needs.vector(memory_short(t.dtype), t.lanes), memory_type(t.dtype)
+        count = str(t.lanes) if s.active is None else self.within(s.active, t.lanes)
+        place = self.place(s.buffer, s.index, count)
+        return f"{pad}{{ {v} v$ = {text}; memcpy({place}, &v$, (size_t){count} * sizeof({c})); }}\n"
+
+    def loop(self, s: For, pad: str) -> str:
+        body = self.block(s.body, pad + "  ")
+        start, stop = self.ix(s.start), self.ix(s.stop)
+        x = f"{s.var}$"
+        if s.down:
+            head = f"for (int64_t {x} = {self.ix(s.stop - 1)}; {x} >= {start}; --{x})"
+        else:
+            head = f"for (int64_t {x} = {start}; {x} < {stop}; {x} = {x} > INT64_MAX - {s.step} ? INT64_MAX : {x} + {s.step})"
+        return f"{pad}{head} {{\n{pad}  if (++work$ > INT64_C({MOST_STEPS})) {_LEAVE}\n{body}{pad}}}\n"
+
+    def parallel(self, s: Parallel, pad: str) -> str:
+        shared = list(self.locals)
+        room = max(len(shared), 1)
+        frame = f"struct chunk{len(self.chunks)}_frame"
+        fields = f"void* const* buffers; const int64_t* sizes; void* local[{room}]; int64_t extent[{room}];"
+        name = self.chunk(s, shared, frame, f"{frame} {{ {fields} }};\n")
+        inside = pad + "  "
+        locals_text = ", ".join(f"{b}$$" for b in shared) or "0"
+        extents = ", ".join(f"extent${b}" for b in shared) or "0"
+        return (
+            f"{pad}{{\n{inside}{frame} frame = {{buffers, sizes, {{{locals_text}}}, {{{extents}}}}};\n"
+            f"{inside}const int r = tatami_parallel_for(pool, {self.ix(s.count)}, {self.ix(s.grain)}, {name}, &frame);\n"
+            f"{inside}if (r > fault) fault = r;\n{pad}}}\n"
+        )
+
+    def chunk(self, s: Parallel, shared: list[str], frame: str, head: str) -> str:
+        name = f"chunk{len(self.chunks)}"
+        saved = dict(self.buffers)
+        self.chunks.append("")
+        place = len(self.chunks) - 1
+        prologue = self.block(s.prologue, "  ")
+        body = self.block(s.body, "    ")
+        del self.locals[len(shared) :]
+        given = "".join(
+            f"  {memory_type(saved[b])}* const {b}$$ = f->local[{i}]; const int64_t extent${b} = f->extent[{i}];\n"
+            f"  (void){b}$$; (void)extent${b};\n"
+            for i, b in enumerate(shared)
+        )
+        self.chunks[place] = (
+            f"{head}static int {name}(void* context, int64_t begin, int64_t end) {{\n"
+            f"  const {frame}* f = context;\n  const size_t mark = tatami_mark();\n"
+            f"{self.prologue('f->buffers', 'f->sizes')}{given}  const int64_t begin$ = begin; (void)begin$;\n"
+            f"  int fault = 0;\n{prologue}"
+            f"  for (int64_t {s.var}$ = begin; {s.var}$ < end; ++{s.var}$) {{\n"
+            f"    if (++work$ > INT64_C({MOST_STEPS})) {_LEAVE}\n{body}  }}\n"
+            f"  tatami_release(mark);\n  return fault;\n}}\n"
+        )
+        self.buffers = saved
+        return name
+
+    # -- values ----------------------------------------------------------------------------------
+    def value(self, v: Value) -> str:
+        match v:
+            case Reg(name=name):
+                return f"{name}$"
+            case Lane(x=x, lane=lane):
+                text = f"{self.value(x)}[{self.within(lane, type_of(x).lanes - 1)}]"
+                return f"({text} & 1)" if type_of(x).dtype == DType.bool else text
+            case _:
+                return super().value(v)
+
+    def load(self, v: Load) -> str:
+        if v.lanes == 1:
+            return widen_text(v.dtype, 1, f"(*{self.place(v.buffer, v.index, '1')})", self.needs)
+        element = memory_short(v.dtype)
+        vector = self.needs.vector(element, v.lanes)
+        if v.active is None:
+            text = f"(*(const {vector}_u*){self.place(v.buffer, v.index, str(v.lanes))})"
+        else:
+            count = self.within(v.active, v.lanes)
+            text = f"{self.needs.add(f'active_{element}x{v.lanes}')}({self.place(v.buffer, v.index, count)}, {count})"
+        return widen_text(v.dtype, v.lanes, text, self.needs)
+
+    def gather(self, v: Gather) -> str:
+        vector = self.needs.vector(memory_short(v.dtype), v.lanes)
+        own = f"(uint64_t)(l$ / {v.each})" if v.at is None else f"(uint64_t){v.at.name}$[l$]"
+        text = (
+            f"({{ {vector} r$ = {{0}}; const int64_t first$ = {self.ix(v.index)}, step$ = {self.ix(v.step)};\n"
+            f"    for (int l$ = 0; l$ < {v.lanes}; ++l$) {{\n"
+            f"      const int64_t at$ = (int64_t)((uint64_t)first$ + {own} * (uint64_t)step$);\n"
+            f"      if (at$ < 0 || at$ >= extent${v.buffer}) {_LEAVE}\n"
+            f"      r$[l$] = {v.buffer}$$[at$];\n    }}\n    r$; }})"
+        )
+        return widen_text(v.dtype, v.lanes, text, self.needs)

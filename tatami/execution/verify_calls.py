@@ -1,0 +1,231 @@
+"""Rules of an execution plan about its calls: of other programs, with the sizes that these need, and of the reference's
+operations. Returns what is wrong; never raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.assumed import Assumed
+from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, free_vars, substitute
+from tatami.core.module import Module
+from tatami.core.signature import symbols
+from tatami.execution.frames import MAX_DEPTH, callees
+from tatami.execution.ir import BufferInfo, Copy, ExecutionPlan, If, Instruction, Loop, Op
+from tatami.execution.waves import operation_symbols
+
+
+def fault(where: str, why: str, suggestion: str) -> Diagnostic:
+    return diagnostic("InvalidExecution", where, why, suggestion)
+
+
+def place_of(program: str, ins: Instruction, i: int) -> str:
+    return f"{program}: {ins.debug_name or f'instruction {i}'}"
+
+
+def shape_text(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def check_calls(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    info = {b.id: b for b in plan.buffers}
+    for i, ins in enumerate(plan.instructions):
+        if isinstance(ins.op, Copy):
+            if len(ins.inputs) != 1 or len(ins.outputs) != 1:
+                out.append(fault(place_of(program, ins, i), "a copy has one input and one output", "split it"))
+            elif (
+                info[ins.inputs[0]].elements != info[ins.outputs[0]].elements
+                or info[ins.inputs[0]].dtype != info[ins.outputs[0]].dtype
+            ):
+                out.append(
+                    fault(place_of(program, ins, i), "a copy between buffers of different dtype or size", "make them equal")
+                )
+        for callee in callees(ins):
+            if callee not in module.programs:
+                out.append(
+                    diagnostic(
+                        "UnknownValue",
+                        place_of(program, ins, i),
+                        "it calls a program that does not exist",
+                        "name a program of the module",
+                    )
+                )
+                continue
+            found = _call(place_of(program, ins, i), ins, module.programs[callee], info)
+            out += found or _shapes(
+                place_of(program, ins, i), ins, module.programs[callee], info, Assumed(plan.signature.assumptions)
+            )
+    return out
+
+
+def _shapes(
+    where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, BufferInfo], assumed: Assumed
+) -> list[Diagnostic]:
+    """What a callee reads and writes is what its caller has, under the sizes of the call. Sizes that a run finds are checked
+    then."""
+    given: Mapping[str, Expr] = getattr(ins.op, "sizes", {})
+    unknown = [s for s in given if s not in {*symbols(callee.signature), *callee.signature.defaults}]
+    if unknown:
+        names = ", ".join(symbols(callee.signature)) or "none"
+        why = f"the called program has no size symbol {unknown[0]!r}"
+        return [diagnostic("UnboundSymbol", where, why, f"leave it out of `sizes`; its symbols are {names}")]
+    arguments, results = _passed(ins, callee)
+    out: list[Diagnostic] = []
+    for name, shape in (*arguments, *results):
+        if not name:
+            continue
+        actual = info[name].shape[len(info[name].shape) - len(shape) :]
+        for mine, its in zip(actual, shape):
+            if not free_vars(its) <= given.keys():
+                continue
+            wanted = substitute(its, given)
+            if mine != wanted and assumed.rewrite(mine) != assumed.rewrite(wanted):
+                why = f"{name} is {shape_text(info[name].shape)}, the called program has {its} there, which is {wanted}"
+                out.append(diagnostic("AxisAlignmentMismatch", where, why, "give `sizes` what makes both equal"))
+                break
+    return out
+
+
+def _passed(ins: Instruction, callee: ExecutionPlan) -> tuple[list[tuple[str, Shape]], list[tuple[str, Shape]]]:
+    """Buffers of the caller with the shapes that the callee gives them. Scanned results are of one turn."""
+    kinds = {b.id: b.kind for b in callee.buffers}
+    ports = [p.shape for id, p in zip(callee.input_buffers, callee.signature.inputs) if kinds.get(id) != "constant"]
+    results = [p.shape for p in callee.signature.outputs]
+    names = ins.inputs
+    match ins.op:
+        case If():
+            names = ins.inputs[1:]
+        case Loop():
+            results = results[1:]
+            if len(ports) == len(names) - 1:
+                names = (names[0], *names[2:])
+    return list(zip(names, ports)), list(zip(ins.outputs, results))
+
+
+def check_operations(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    """Operations of an unfused plan are of the table, and give what their results are declared as."""
+    if not any(isinstance(ins.op, Op) for ins in plan.instructions):
+        return []
+    from tatami.frontend.ir import Node, TensorType
+    from tatami.frontend.operation import Site
+    from tatami.frontend.ops import infer, operands_of
+
+    out: list[Diagnostic] = []
+    types = {b.id: TensorType(b.dtype, b.shape) for b in plan.buffers}
+    for i, ins in enumerate(plan.instructions):
+        if not isinstance(ins.op, Op):
+            continue
+        where = place_of(program, ins, i)
+        node = Node(ins.op.name, where, ins.inputs, ins.outputs, ins.op.attrs)
+        try:
+            found = infer(node, operands_of(node, types), Site(where, {}, module.constants))
+        except TatamiError as error:
+            out += error.diagnostics
+            continue
+        given = tuple(types[name] for name in ins.outputs)
+        if given != found:
+            wanted = ", ".join(f"{t.dtype}{shape_text(t.shape)}" for t in found)
+            has = ", ".join(f"{t.dtype}{shape_text(t.shape)}" for t in given)
+            out.append(diagnostic("InputMismatch", where, f"its results are {wanted}, its buffers {has}", "make them equal"))
+    return out
+
+
+def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, BufferInfo]) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    kinds = {b.id: b.kind for b in callee.buffers}
+    ports = [p for id, p in zip(callee.input_buffers, callee.signature.inputs) if kinds.get(id) != "constant"]
+    arguments = ins.inputs[1:] if isinstance(ins.op, If) else ins.inputs
+    if isinstance(ins.op, Loop) and len(ports) == len(arguments) - 1:
+        arguments = (arguments[0], *arguments[2:])  # the body does not take the condition
+    if len(arguments) != len(ports):
+        return [fault(where, f"{len(arguments)} arguments for {len(ports)} inputs", "pass one argument per input")]
+    for name, port in zip(arguments, ports):
+        if name and (info[name].dtype != port.dtype or len(info[name].shape) != len(port.shape)):
+            out.append(
+                fault(
+                    where,
+                    f"argument {name} is {info[name].dtype}{shape_text(info[name].shape)}, not what the input is",
+                    "pass a fitting value",
+                )
+            )
+    results = callee.signature.outputs
+    if isinstance(ins.op, Loop):
+        wanted = 1 + ins.op.carried + ins.op.scanned
+        if len(results) != wanted or len(ins.outputs) != wanted - 1:
+            out.append(
+                fault(
+                    where, f"the body gives {len(results)} values, the loop has {len(ins.outputs)}", "match carried and scanned"
+                )
+            )
+        if not results or results[0].dtype != DType.bool:
+            out.append(fault(where, "the first value of a loop body is its condition, a bool", "let the body give one"))
+    elif len(ins.outputs) != len(results):
+        out.append(fault(where, f"{len(ins.outputs)} values from a program that gives {len(results)}", "take each output"))
+    given = {*getattr(ins.op, "sizes", {}), *getattr(ins.op, "varying", ())}
+    found = {s for i in callee.instructions for s in operation_symbols(i.op)}
+    for symbol in symbols(callee.signature):
+        if symbol not in given and symbol not in found:
+            out.append(
+                diagnostic(
+                    "UnboundSymbol",
+                    where,
+                    f"the called program's size {symbol!r} has no value",
+                    "give it in `sizes` of the call",
+                )
+            )
+    if any(p.updates is not None for p in results):
+        out.append(
+            fault(where, "the called program updates one of its inputs", "return the new value and update it in the caller")
+        )
+    return out
+
+
+def check_depth(module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    """Programs that call each other more than MAX_DEPTH deep without a circle (circles are cut at run time)."""
+    calls = {
+        name: sorted({c for ins in plan.instructions for c in callees(ins) if c in module.programs})
+        for name, plan in module.programs.items()
+    }
+    level = dict.fromkeys(calls, 0)
+    for _ in range(MAX_DEPTH + 2):
+        changed = False
+        for name, targets in calls.items():
+            new = max((level[t] + 1 for t in targets), default=0)
+            if new != level[name] and new <= MAX_DEPTH + 1:
+                level[name] = new
+                changed = True
+        if not changed:
+            break
+    deep = [n for n, v in level.items() if v > MAX_DEPTH]
+    circles = [n for n in deep if _reaches_itself(calls, n)]
+    if deep and not circles:
+        return [
+            diagnostic("RecursionDepth", deep[0], f"programs call each other more than {MAX_DEPTH} deep", "inline some of them")
+        ]
+    return []
+
+
+def _reaches_itself(calls: dict[str, list[str]], start: str) -> bool:
+    """Is `start` on, or does it lead into, a circle of calls?"""
+    seen: set[str] = set()
+    work = [start]
+    reachable: set[str] = set()
+    while work:
+        n = work.pop()
+        for t in calls[n]:
+            if t not in reachable:
+                reachable.add(t)
+                work.append(t)
+    for n in reachable:
+        seen = set()
+        work = [n]
+        while work:
+            for t in calls[work.pop()]:
+                if t == n:
+                    return True
+                if t not in seen:
+                    seen.add(t)
+                    work.append(t)
+    return False

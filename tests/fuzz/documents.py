@@ -1,0 +1,94 @@
+"""Edits of documents of every stage: each is obeyed or refused, and nothing ends a process or leaves its arrays.
+
+    python -m tests.fuzz.documents --seeds 0-2000 [--jobs 2] [--stage loop] [--show SEED]
+
+Programs are compiled with AddressSanitizer and UndefinedBehaviorSanitizer. The kinds of outcome: `refused` (a diagnostic),
+`obeyed` (the results are those of the meaning of what was edited), `uncalled` (it asks for arrays that no test makes).
+All others are findings, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tatami.runtime.compiler import find_compiler
+from tatami.runtime.sanitizer import sanitizer_library
+from tests.fuzz import pool
+from tests.fuzz.document_edits import draw
+from tests.fuzz.document_programs import PROGRAMS, documents
+
+FINE = ("refused", "obeyed", "checked", "label", "uncalled")
+WORKER = "tests.fuzz.document_worker"
+
+
+def environment(documents_file: Path) -> dict[str, str]:
+    return {
+        "LD_PRELOAD": sanitizer_library(find_compiler()),
+        "TATAMI_SANITIZE": "1",
+        "TATAMI_CALIBRATE": "0",
+        "TATAMI_QUICK_BUILD": "1",
+        "TATAMI_PROGRAM_CACHE": "0",
+        "TATAMI_NUM_THREADS": "2",
+        "TATAMI_FUZZ_DOCUMENTS": str(documents_file),
+        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:allocator_may_return_null=1:handle_segv=1",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=0",
+    }
+
+
+def campaign(seeds: list[int], *, jobs: int, seconds: float = 60.0, every: bool = False) -> dict[int, dict[str, Any]]:
+    """Outcomes by seed."""
+    out: dict[int, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "documents.json"
+        programs = {name: documents(name) for name in PROGRAMS}
+        file.write_text(json.dumps(programs))
+
+        def take(seed: int, outcome: dict[str, Any]) -> None:
+            if "stage" not in outcome:
+                program, stage, _, edits = draw(seed, programs)
+                outcome |= {"program": program, "stage": stage, "edits": list(map(str, edits))}
+            out[seed] = outcome
+            if every or outcome["kind"] not in FINE:
+                print(f"{seed} {outcome['kind']} {outcome['program']} {outcome['stage']}: {'; '.join(outcome['edits'])}")
+                print(f"    {outcome['why']}", flush=True)
+
+        pool.run(WORKER, environment(file), seeds, take, jobs=jobs, seconds=seconds)
+    return out
+
+
+def table(outcomes: dict[int, dict[str, Any]]) -> str:
+    """Outcomes by stage and kind."""
+    counts = Counter((o["stage"], o["kind"]) for o in outcomes.values())
+    kinds = sorted({k for _, k in counts}, key=lambda k: (k not in FINE, k))
+    stages = list(dict.fromkeys(s for s, _ in sorted(counts)))
+    lines = [f"{'stage':16}" + "".join(f"{k:>18}" for k in kinds)]
+    lines += [f"{s:16}" + "".join(f"{counts[s, k]:18}" for k in kinds) for s in stages]
+    lines.append(f"{'all':16}" + "".join(f"{sum(counts[s, k] for s in stages):18}" for k in kinds))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.documents", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", default="0-500", help="first-last, the last left out")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--all", action="store_true", help="print every outcome")
+    parser.add_argument("--stage", default="", help="only the seeds of one stage")
+    given = parser.parse_args()
+    first, _, last = given.seeds.partition("-")
+    seeds = list(range(int(first), int(last or int(first) + 1)))
+    if given.stage:
+        programs = {name: documents(name) for name in PROGRAMS}
+        seeds = [s for s in seeds if draw(s, programs)[1] == given.stage]
+    outcomes = campaign(seeds, jobs=given.jobs, every=given.all)
+    print(table(outcomes))
+    return int(any(o["kind"] not in FINE for o in outcomes.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

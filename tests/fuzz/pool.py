@@ -1,0 +1,102 @@
+"""Processes that try one case after the other and may end in any way: what a case ended with is its outcome.
+
+A worker is ``python -m MODULE``: it reads one JSON text a line, and answers each with one. A worker that ends, or says nothing
+for too long, is replaced; the case it had is an outcome of kind "crash" or "hang", with the end of what it wrote to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, BinaryIO
+
+
+class Worker:
+    """One process and what it wrote to stderr since the last case."""
+
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
+        self.errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env={**os.environ, **environment},
+        )
+
+    def ask(self, case: Any, seconds: float) -> dict[str, Any]:
+        self.errors.seek(0)
+        self.errors.truncate()
+        assert self.process.stdin is not None and self.process.stdout is not None
+        late = threading.Event()
+        timer = threading.Timer(seconds, lambda: (late.set(), self.process.kill()))
+        timer.start()
+        try:
+            self.process.stdin.write(json.dumps(case).encode() + b"\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        finally:
+            timer.cancel()
+        if line:
+            out: dict[str, Any] = json.loads(line)
+            return out
+        code = self.process.wait()
+        return {"kind": "hang" if late.is_set() else "crash", "why": f"exit {code}: {self.said()}"}
+
+    def said(self) -> str:
+        self.errors.seek(0)
+        text = self.errors.read().decode(errors="replace")
+        reports = [line for line in text.splitlines() if "ERROR: AddressSanitizer" in line or "runtime error" in line]
+        return (reports[0] if reports else text[-300:]).strip()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.errors.close()
+
+
+def run(
+    module: str,
+    environment: Mapping[str, str],
+    cases: Iterable[Any],
+    take: Callable[[Any, dict[str, Any]], None],
+    *,
+    jobs: int,
+    seconds: float,
+) -> None:
+    """`take` is told each case with its outcome, by one thread at a time."""
+    todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for case in cases:
+        todo.put(case)
+    lock = threading.Lock()
+
+    def work() -> None:
+        worker = Worker(module, environment)
+        try:
+            while True:
+                try:
+                    case = todo.get_nowait()
+                except queue.Empty:
+                    return
+                outcome = worker.ask(case, seconds)
+                if worker.process.poll() is not None:
+                    worker.end()
+                    worker = Worker(module, environment)
+                with lock:
+                    take(case, outcome)
+        finally:
+            worker.end()
+
+    threads = [threading.Thread(target=work) for _ in range(jobs)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tatami.compilation import Compilation
+from tatami.core.binding import check_numbers
 from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, fail, raise_errors
 from tatami.core.expr import expr
 from tatami.core.module import Module
-from tatami.core.signature import symbols
+from tatami.core.signature import Signature, symbols
 from tatami.core.substitute import specialise
 from tatami.core.target import Target
 from tatami.decisions import Decisions, load_decisions
@@ -109,6 +110,14 @@ def prepare_saved(
     return compilation
 
 
+def _refuse_broken_sizes(given: Mapping[str, Module[Any]]) -> None:
+    """Raises E1304 for what the signature of `main` asks of sizes and these values do not keep."""
+    for module in given.values():
+        signature = getattr(module.programs.get("main"), "signature", None)
+        if isinstance(signature, Signature) and (faults := check_numbers(signature)):
+            raise TatamiError(*faults)
+
+
 def _set_up(
     models: Mapping[str, Module[Any]],
     target: str | Target | dict[str, Any],
@@ -121,6 +130,8 @@ def _set_up(
     fixed = {n: expr(v) for n, v in sizes.items() if isinstance(v, int)}
     check_sizes(sizes, models)
     given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in models.items()}
+    if fixed:
+        _refuse_broken_sizes(given)
     resolved = resolve_target(target)
     if precision not in (None, "fp32"):
         from tatami.frontend.precision import lower_precision

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tatami.compilation import Compilation
+from tatami.core.binding import check_numbers
 from tatami.core.codec import from_builtins, parse_text, to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, fail, raise_errors
 from tatami.core.document import read_bytes
 from tatami.core.expr import expr
 from tatami.core.module import Module
-from tatami.core.signature import symbols
+from tatami.core.signature import Signature, symbols
 from tatami.core.substitute import specialise
 from tatami.core.target import Target
 from tatami.core.target_check import check_target
@@ -116,6 +117,14 @@ def prepare_saved(
     return compilation
 
 
+def _refuse_broken_sizes(given: Mapping[str, Module[Any]]) -> None:
+    """Raises E1304 for what the signature of `main` asks of sizes and these values do not keep."""
+    for module in given.values():
+        signature = getattr(module.programs.get("main"), "signature", None)
+        if isinstance(signature, Signature) and (faults := check_numbers(signature)):
+            raise TatamiError(*faults)
+
+
 def _set_up(
     models: Mapping[str, Module[Any]],
     target: TargetRequest,
@@ -134,6 +143,8 @@ def _set_up(
     fixed = {n: expr(v) for n, v in sizes.items() if isinstance(v, int)}
     check_sizes(sizes, models)
     given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in models.items()}
+    if fixed:
+        _refuse_broken_sizes(given)
     if precision not in (None, "fp32"):
         from tatami.frontend.precision import lower_precision
 

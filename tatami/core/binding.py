@@ -85,8 +85,13 @@ def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Di
             continue
         lhs, rhs = evaluate(equation.lhs, sizes), evaluate(equation.rhs, sizes)
         if lhs != rhs:
-            out.append(broken_equation(equation, lhs, rhs))
+            out.append(broken_equation(equation, lhs, rhs, sizes))
     return out
+
+
+def check_numbers(signature: Signature) -> list[Diagnostic]:
+    """E1304 for the recorded equations without a symbol, as values of symbols leave them, that do not hold."""
+    return check_assumptions(signature, {})
 
 
 def check_new_sizes(signature: Signature, new: Collection[str], sizes: Mapping[str, int]) -> None:
@@ -132,7 +137,7 @@ def equation_symbols(equation: Equation) -> frozenset[str]:
     return frozenset(free_vars(equation.lhs) | free_vars(equation.rhs))
 
 
-def broken_equation(equation: Equation, lhs: int, rhs: int) -> Diagnostic:
+def broken_equation(equation: Equation, lhs: int, rhs: int, sizes: Mapping[str, int] | None = None) -> Diagnostic:
     """E1304, or E1804 of a read, naming both sides, their values, and the place that needs them to be equal."""
     if equation.is_read:
         return diagnostic(
@@ -144,15 +149,27 @@ def broken_equation(equation: Equation, lhs: int, rhs: int) -> Diagnostic:
     return diagnostic(
         "AxisAlignmentMismatch",
         equation.at or "signature",
-        _bound_text(equation, lhs, rhs) or f"{equation.lhs} = {lhs} where {equation.rhs} = {rhs} is needed",
+        (_bound_text(equation, lhs, rhs) or f"{equation.lhs} = {lhs} where {equation.rhs} = {rhs} is needed")
+        + _values_text(equation, sizes or {}),
         "pass inputs whose sizes agree with this equation",
         lhs=equation.lhs,
         rhs=equation.rhs,
     )
 
 
+def _values_text(equation: Equation, sizes: Mapping[str, int]) -> str:
+    """`` (N = 3)``: the symbols that the text of an equation hides in an expression."""
+    plain = {side.as_name() for side in (equation.lhs, equation.rhs)}
+    extreme = sole_extreme(equation.lhs)
+    plain |= {a.as_name() for a in extreme.args} if extreme is not None else set()
+    hidden = [n for n in sorted(equation_symbols(equation)) if n in sizes and n not in plain]
+    return f" ({', '.join(f'{n} = {sizes[n]}' for n in hidden)})" if hidden else ""
+
+
 def _bound_text(equation: Equation, lhs: int, rhs: int) -> str | None:
     """``min(1, N) == 1`` and ``max(N, K) == N`` in words: what is too small or too large, and for what."""
+    if equation.lhs.as_int() is not None and equation.rhs.as_int() is not None:
+        return f"a size is {rhs} where {lhs} is needed"
     extreme = sole_extreme(equation.lhs)
     if extreme is None or equation.rhs not in extreme.args or len(extreme.args) != 2:
         return None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tatami.core.bounds import settled_size
+from tatami.core.conditions import broken_numbers
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, IntoExpr, expr, free_vars, var
@@ -30,7 +31,6 @@ from tatami.core.signature import Equation, Input, Mutability, Output, Role, Sig
 from tatami.core.size_fault import size_fault
 from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
-from tatami.frontend.divisors import nonzero_divisors
 from tatami.frontend.graph_arguments import constant, integer
 from tatami.frontend.graph_arguments import dtype as dtype_named
 from tatami.frontend.graph_arguments import name as named
@@ -43,6 +43,7 @@ from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import Site, attribute_values
 from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
 from tatami.frontend.result_sizes import found_symbols
+from tatami.frontend.size_conditions import graph_conditions, node_claims
 
 if TYPE_CHECKING:
     import numpy as np
@@ -167,6 +168,9 @@ class Graph(Makers, Kernels):
         made = ir.Node(name, label, inputs, (), plain)
         check_operand_count(made)
         made, types = self._inferred(made, f"{label} ({where})", where)
+        operand_types = [self._tensors.get(i) for i in made.inputs]
+        if faults := broken_numbers(node_claims(made, operand_types, types, f"{label} ({where})")):
+            raise TatamiError(*faults)
         for axis, size in ((k, s) for t in types for k, s in enumerate(t.shape)):
             if (fault := size_fault(size)) is not None:
                 why = f"axis {axis} of the result has size {str(size)[:80]}"
@@ -300,7 +304,8 @@ class Graph(Makers, Kernels):
             for n in self._nodes
         )
         outputs = tuple(Output(o, tensors[o].dtype, tensors[o].shape, u) for o, u in self._updates.items())
-        assumptions = tuple(dict.fromkeys((*self._assumptions, *nonzero_divisors(nodes, tensors))))
+        given = tuple(dict.fromkeys(self._assumptions))
+        assumptions = (*given, *graph_conditions(nodes, tensors, self._inputs, given))
         signature = Signature(tuple(self._inputs), outputs, assumptions, dict(self._defaults))
         return ir.Graph(signature, tensors, nodes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tatami.core.conditions import broken_numbers
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, free_vars
@@ -13,6 +14,7 @@ from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, is_legal_symbol, text
 from tatami.frontend.ops import infer, operands_of
 from tatami.frontend.ops_control import CALLEES
+from tatami.frontend.size_conditions import graph_conditions, node_claims
 
 MAX_DEPTH = 10
 
@@ -24,8 +26,22 @@ def verify(module: Module[Graph]) -> list[Diagnostic]:
         out.append(diagnostic("InvalidDocument", "programs", "there is no graph main", "name one graph `main`"))
     for name, graph in module.programs.items():
         out += _ports(name, graph, module)
-        out += _nodes(name, graph, module)
+        faults = _nodes(name, graph, module)
+        out += faults or _conditions(graph)
     return out + _recursion(module)
+
+
+def _conditions(graph: Graph) -> list[Diagnostic]:
+    """What its sizes have to satisfy stands in the signature, or is a number and holds."""
+    out: list[Diagnostic] = []
+    for node in graph.graph:
+        results = [graph.tensors[o] for o in node.outputs]
+        out += broken_numbers(node_claims(node, [graph.tensors.get(i) for i in node.inputs], results))
+    for e in graph_conditions(graph.graph, graph.tensors, graph.signature.inputs, graph.signature.assumptions):
+        equation = f'{{"lhs": "{e.lhs}", "rhs": "{e.rhs}", "at": "{e.at}"}}'
+        why = f"{e.lhs} == {e.rhs} is needed and not among the signature's assumptions"
+        out.append(diagnostic("AxisAlignmentMismatch", e.at, why, f"add {equation} to them"))
+    return out
 
 
 def _ports(name: str, graph: Graph, module: Module[Graph]) -> list[Diagnostic]:

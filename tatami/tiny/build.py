@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tatami.core.bounds import is_always_at_most
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, expr, maximum, product, var
+from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, expr, product, var
 from tatami.core.scalar import Scalar, scalar
 from tatami.core.signature import Equation
 from tatami.tiny.infer import Type, are_assumed_equal, infer, reshape_equation
@@ -221,11 +220,6 @@ class Builder:
         """A CALL and its RESULTs."""
         node = self.add(op, src)
         return tuple(self.add(ResultOp(i), (node,), call=op) for i in range(len(op.results)))
-
-    def assume_at_most(self, small: Expr, large: Expr) -> None:
-        """``small <= large`` is checked when sizes are bound, unless it holds for all sizes."""
-        if not is_always_at_most(small, large):
-            self.assume(maximum(small, large), large)
 
     def assume(self, lhs: Expr, rhs: Expr, *, is_read: bool = False) -> None:
         equation = Equation(lhs, rhs, self.at, is_read)

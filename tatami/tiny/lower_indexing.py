@@ -116,7 +116,6 @@ def _along_one_axis(use: Use[Gather] | Use[Scatter], x: Value, index: Value) -> 
         if i == use.axis(use.attrs.axis, x.rank):
             entries.append(None)
             continue
-        use.builder.assume_at_most(count, size)
         entries.append(axis if is_at_most(count, size) else minimum(axis, size - 1))
     return entries
 
@@ -207,7 +206,6 @@ def topk(use: Use[TopK]) -> tuple[Value, ...]:
     x = use[0]
     axis = use.axis(use.attrs.axis, x.rank)
     count = expr(use.attrs.k)
-    x.builder.assume_at_most(count, x.shape[axis])
     if (k := count.as_int()) is not None:
         return _routine(use, "topk", list(use.types), axis=axis, largest=use.attrs.largest, k=k)
     types = [TensorType(x.dtype, x.shape), TensorType(DType.i64, x.shape)]

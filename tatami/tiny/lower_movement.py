@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tatami.core.bounds import greatest, is_at_most, is_positive, tidy_size, where_not_empty
+from tatami.core.bounds import is_at_most, is_positive, tidy_size, where_not_empty
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, maximum, mod, product
 from tatami.frontend.operation import NoAttrs
@@ -107,8 +107,6 @@ def _bordered(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
         lo, hi, n = lo + first, (ZERO if is_positive(-hi) else hi), x.shape[axis]
     if lo == ZERO == hi:
         return x
-    if n.as_int() is None:
-        x.builder.assume(maximum(n, 1), n)  # an empty axis has nothing to repeat
     if mode == "edge" or n == ONE:
         return _pieces(x, axis, lo, hi, "edge")
     known = None if n.as_int() is None else [w.as_int() for w in (lo, hi)]
@@ -196,12 +194,11 @@ def joined(parts: list[Value], axis: int, total: Expr | None = None) -> Value:
 
 
 def slice_(use: Use[Slice]) -> Value:
-    """What nobody can prove of symbolic bounds is checked when sizes are bound; reads that hang on it are guarded."""
+    """What nobody can prove of symbolic bounds is checked when sizes are bound (frontend.size_conditions); reads that hang on
+    it are guarded."""
     x, a = use[0], use.attrs
     spare = [(ZERO, ZERO)] * x.rank
     for axis, (size, lo, hi) in enumerate(zip(x.shape, a.starts, a.stops, strict=True)):
-        for small, large in ((ZERO, lo), (lo, hi), (hi, greatest(lo, size))):
-            x.builder.assume_at_most(small, large)
         reached = lo + where_not_empty(tidy_size(hi - lo))
         if not is_at_most(ZERO, lo) or not is_at_most(reached, size):
             spare[axis] = (ZERO if is_at_most(ZERO, lo) else maximum(-lo, 0), maximum(hi - size, 0))

@@ -5,7 +5,6 @@ tree_ensemble(x, nodes, roots, targets, values)   ->   CALL routine tree_ensembl
 
 from __future__ import annotations
 
-from tatami.core.expr import expr
 from tatami.core.scalar import Scalar
 from tatami.core.trees import HOW
 from tatami.frontend.ops_trees import TreeEnsemble
@@ -15,7 +14,6 @@ from tatami.tiny.lower_rule import Rule, Use
 
 
 def tree_ensemble(use: Use[TreeEnsemble]) -> tuple[Value, ...]:
-    use.builder.assume_at_most(expr(use.attrs.features), use[0].shape[1])
     results = tuple(ResultType(t.dtype, t.shape) for t in use.types)
     attrs: dict[str, Scalar | list[Scalar]] = {"outputs": use.attrs.outputs, "how": HOW.index(use.attrs.how)}
     return use.builder.call(CallOp("routine", ("tree_ensemble",), results, attrs=attrs), use.present)

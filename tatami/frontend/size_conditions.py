@@ -1,0 +1,144 @@
+"""What the sizes of a graph have to satisfy, node by node: the one place where an operation says so.
+
+    pad [(0, -4)] of x[N]        N >= 4
+    max_pool 3 of x[N, C, L]     L >= 3
+    slice 2:M of x[N]            2 <= M <= N
+    topk 5 of x[N]               N >= 5
+
+Beside these no size is negative and no value has more elements than 64 bits count. What is a number is refused when the node
+is made, the rest joins the signature and is checked when sizes are bound: for every target before memory is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tatami.core.bounds import greatest, is_at_most
+from tatami.core.conditions import Claim, conditions, count_claims, cropped, shape_claims
+from tatami.core.expr import ONE, ZERO, Expr, Shape, expr
+from tatami.core.signature import Equation, Input
+from tatami.frontend.divisors import nonzero_divisors
+from tatami.frontend.ir import Node, TensorType
+from tatami.frontend.operation import attributes
+from tatami.frontend.ops import OPS
+from tatami.frontend.ops_contraction import conv_padding
+from tatami.frontend.ops_movement import filled
+
+Types = Sequence[TensorType | None]
+
+
+def graph_conditions(
+    nodes: Sequence[Node], tensors: Mapping[str, TensorType], inputs: Sequence[Input], known: Sequence[Equation] = ()
+) -> tuple[Equation, ...]:
+    """The equations that the signature of a graph needs beside `known`."""
+    claims: list[Claim] = []
+    counted: list[tuple[Shape, str]] = [(port.shape, port.tensor) for port in inputs if port.storage == "const_pool"]
+    for node in nodes:
+        results = [tensors[name] for name in node.outputs if name in tensors]
+        claims += node_claims(node, [tensors.get(name) for name in node.inputs], results)
+        counted += [(t.shape, node.name) for t in results]
+    arguments = [port.shape for port in inputs]
+    claims += count_claims(counted, arguments)
+    bound = {size for shape in arguments for size in shape}
+    claims = [c for c in claims if not (c.small == ZERO and c.large in bound)]
+    divisors = tuple(e for e in nonzero_divisors(tuple(nodes), tensors) if e not in known)
+    return (*divisors, *conditions(claims, (*known, *divisors)))
+
+
+def node_claims(node: Node, operands: Types, results: Sequence[TensorType], at: str = "") -> list[Claim]:
+    """What one node needs. `at`: what to call it, by default its name."""
+    at = at or node.name
+    own = _CLAIMS.get(node.op)
+    out = [claim for t in results for claim in shape_claims(t.shape, at)]
+    if own is not None:
+        present = [t for t in operands if t is not None]
+        out = [*(Claim(small, large, at) for small, large in own(attributes(OPS[node.op], node), present)), *out]
+    return out
+
+
+Pairs = Iterator[tuple[Expr, Expr]]
+"""Sizes, the first of which is at most the second."""
+
+
+def _span(kernel: int, dilation: int) -> int:
+    """Elements from a window's first to its last."""
+    return (kernel - 1) * dilation + 1
+
+
+def _windows(spatial: Shape, kernel: Sequence[int], attrs: Any, *, is_partial: bool = False) -> Pairs:
+    """A window is no longer than its line and the padding; a partial one begins inside."""
+    n = len(kernel)
+    padding = conv_padding(getattr(attrs, "padding", ()), n)
+    steps = zip(spatial, kernel, filled(attrs.stride, n), filled(attrs.dilation, n), padding, strict=True)
+    for size, k, stride, dilation, (lo, hi) in steps:
+        spare = stride - 1 if is_partial else 0
+        yield expr(_span(k, dilation)), size + lo + hi + spare
+        yield cropped(lo, hi), size
+
+
+def _pool(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+    shape = types[0].shape
+    return _windows(shape[len(shape) - len(attrs.kernel) :], attrs.kernel, attrs, is_partial=attrs.ceil_mode)
+
+
+def _conv(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+    x, w = types[0].shape, types[1].shape
+    return _windows(x[len(x) - len(w) + 2 :], [s.as_int() or 0 for s in w[2:]], attrs)
+
+
+def _unfold(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+    shape = types[0].shape
+    return _windows(shape[len(shape) - len(attrs.kernel) :], attrs.kernel, attrs)
+
+
+def _fold(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+    return _windows(attrs.size[len(attrs.size) - len(attrs.kernel) :], attrs.kernel, attrs)
+
+
+def _pad(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+    for size, (lo, hi) in zip(types[0].shape, attrs.pads, strict=True):
+        yield cropped(lo, hi), size
+        if attrs.mode != "constant" and not (is_at_most(lo, ZERO) and is_at_most(hi, ZERO)):
+            yield ONE, size - cropped(lo, hi)  # a border repeats an element that is there
+
+
+def _slice(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+    for size, lo, hi in zip(types[0].shape, attrs.starts, attrs.stops, strict=True):
+        yield ZERO, lo
+        yield lo, hi
+        yield hi, greatest(lo, size)
+
+
+def _elements(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+    """The index is no longer than the data, but along the axis that it chooses from."""
+    data, index = types[0].shape, types[1].shape
+    for axis, (count, size) in enumerate(zip(index, data, strict=True)):
+        if axis != attrs.axis % len(data):
+            yield count, size
+
+
+def _topk(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+    shape = types[0].shape
+    yield ZERO, expr(attrs.k)
+    yield expr(attrs.k), shape[attrs.axis % len(shape)]
+
+
+def _trees(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+    yield expr(attrs.features), types[0].shape[1]
+
+
+_CLAIMS: Mapping[str, Callable[[Any, Sequence[TensorType]], Pairs]] = {
+    "conv": _conv,
+    "max_pool": _pool,
+    "avg_pool": _pool,
+    "lp_pool": _pool,
+    "unfold": _unfold,
+    "fold": _fold,
+    "pad": _pad,
+    "slice": _slice,
+    "gather": _elements,
+    "scatter": _elements,
+    "topk": _topk,
+    "tree_ensemble": _trees,
+}

@@ -68,6 +68,7 @@ def compile_stages(
 
 def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[str, int] | None) -> None:
     from tatami.execution.lower import lower as lower_to_execution
+    from tatami.frontend.dequantised import multiply_integers
     from tatami.frontend.inline import choose_calls, inline_calls
     from tatami.frontend.instantiate import instantiate_calls
     from tatami.indexbook.analyse import analyse as analyse_indices
@@ -92,7 +93,8 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("instances", lambda: instantiate_calls(s["frontend"]))
     s.add("calls", lambda: choose_calls(s["instances"], target, decisions.calls))
     s.add("linked", lambda: inline_calls(s["instances"], s["calls"]))
-    s.add("tiny@imported", lambda: lower_to_tiny(s["linked"]))
+    s.add("integers", lambda: multiply_integers(s["linked"]) if target.kind == "cpu" else s["linked"])
+    s.add("tiny@imported", lambda: lower_to_tiny(s["integers"]))
     s.add("tiny", lambda: normalize(s["tiny@imported"]))
     s.add("indexbook", lambda: analyse_indices(s["tiny"]))
     s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))

@@ -28,7 +28,7 @@ def _layer(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
             for i in (0, 5, 6):
                 if i < len(tensors) and tensors[i]:
                     tensors[i] = m.one("permute", [tensors[i]], {"perm": (1, 0, 2)})
-        names, parameters = _functions(m, n)
+        names, parameters = activation_functions(m, n)
         attrs: dict[str, Any] = {"direction": n.attr("direction", "forward"), "activations": names, "parameters": parameters}
         if "clip" in n.attrs:
             attrs["clip"] = float(n.attr("clip"))
@@ -45,7 +45,7 @@ def _layer(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
     return handler
 
 
-def _functions(m: Importer, n: OnnxNode) -> tuple[list[str], list[tuple[float, ...]]]:
+def activation_functions(m: Importer, n: OnnxNode) -> tuple[list[str], list[tuple[float, ...]]]:
     """The activations with alpha and beta of each. The lists of these hold a number for each activation that has one, in
     the order of the activations; what a list does not reach has the default."""
     given = n.attr("activations", [])

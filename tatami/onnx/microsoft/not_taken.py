@@ -76,7 +76,7 @@ LIMITS: dict[str, str] = {
     "DecoderAttention": "its four flags are constants",
     "DecoderMaskedMultiHeadAttention": "the cache of keys in plain order, as in ONNX Runtime's CPU kernel",
     "DecoderMaskedSelfAttention": "the cache of keys in plain order; not with beams or do_rotary",
-    "DynamicQuantizeLSTM": "x and h stay fp32, which ONNX Runtime rounds to 8 bits before each product",
+    "DynamicQuantizeLSTM": "h is rounded over all rows of a step; ONNX Runtime with several threads may do so for each part",
     "GatedDeltaNet": "not of packed requests (cu_seqlens) or with captured updates",
     "GroupQueryAttention": "not with a quantised cache",
     "Inverse": "matrices of order up to 32",

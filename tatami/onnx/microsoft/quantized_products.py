@@ -1,4 +1,4 @@
-"""Products of quantised matrices with scales, bias and a result in fp32 or quantised; an LSTM with quantised weights."""
+"""Products of quantised matrices with scales, bias and a result in fp32 or quantised."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from tatami.core.dtype import DType
 from tatami.onnx.importer import Importer
-from tatami.onnx.integer_products import integer_matmul
+from tatami.frontend.integer_products import integer_matmul
 from tatami.onnx.microsoft.normalization import NORMALIZATION
 from tatami.onnx.microsoft.quantized import real
+from tatami.onnx.microsoft.quantized_lstm import quantized_lstm
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.ops_quantize import dynamic_quantize, requantize, scalar_of, scale_along
-from tatami.onnx.ops_recurrent import RECURRENT
 from tatami.onnx.values import Value
 
 
@@ -61,33 +61,6 @@ def _gemm(m: Importer, n: OnnxNode) -> list[Value]:
     return [m.result(requantize(m, sums, [left, right, scale_along(m, y_scale, ())], zero, to))]
 
 
-def _weights(m: Importer, w: str, scale: str, zero: str) -> str:
-    """Weights [directions, inputs, 4H] of one scale per direction or column as fp32 [directions, 4H, inputs]."""
-    axes = (1, 2) if len(m.shape(scale)) == 1 else (1,)
-    scale, zero = (m.one("unsqueeze", [t], {"axes": axes}) if t else "" for t in (scale, zero))
-    wide = m.cast(w, DType.i32)
-    if zero:
-        wide = m.joined("sub", wide, m.cast(zero, DType.i32))
-    return m.one("permute", [m.joined("mul", m.cast(wide, DType.fp32), scale)], {"perm": (0, 2, 1)})
-
-
-def _lstm(m: Importer, n: OnnxNode) -> list[Value]:
-    """The LSTM of the dequantised weights. ONNX Runtime quantises x and h to 8 bits before each product; they stay fp32
-    here, which is nearer to the model that was quantised."""
-    w, r = m.operand(n, 1), m.operand(n, 2)
-    weights = {
-        "w": _weights(m, w, m.operand(n, 8), m.operand(n, 9)),
-        "r": _weights(m, r, m.operand(n, 10), m.operand(n, 11)),
-    }
-    names = {k: f"{k} of {n.inputs[0]}, dequantised" for k in weights}
-    for k, t in weights.items():
-        m.values[names[k]] = m.result(t)
-    out = RECURRENT["LSTM"](m, replace(n, inputs=(n.inputs[0], names["w"], names["r"], *n.inputs[3:8])))
-    for name in names.values():
-        del m.values[name]
-    return out
-
-
 def _embed_layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
     """EmbedLayerNormalization of tables and weights that are quantised, each with its own scale and zero point."""
     inputs = [n.inputs[i] if n.has(i) else "" for i in range(8)]
@@ -104,6 +77,6 @@ QUANTIZED_PRODUCTS: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "MatMulIntegerToFloat": _matmul_to_float,
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "QGemm": _gemm,
-    "DynamicQuantizeLSTM": _lstm,
+    "DynamicQuantizeLSTM": quantized_lstm,
     "QEmbedLayerNormalization": _embed_layer_norm,
 }

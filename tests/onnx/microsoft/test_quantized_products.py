@@ -60,31 +60,6 @@ def test_gemm(trans_a: int, trans_b: int, alpha: float, c: bool, columns: bool, 
     agree(made, {"a": q("u1", *((19, 5) if trans_a else (5, 19)))}, weights=weights, apart=1, tolerance=LOOSE)
 
 
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("columns", [True, False])
-def test_lstm_with_quantised_weights(columns: bool, direction: str) -> None:
-    """ONNX Runtime rounds x and h to 8 bits too, so the results are as far apart as that."""
-    d = 2 if direction == "bidirectional" else 1
-    hidden, width = 6, 5
-    count = (d, 4 * hidden) if columns else (d,)
-    weights = {
-        "w": RNG.integers(-120, 120, (d, width, 4 * hidden)).astype("i1"),
-        "r": RNG.integers(-120, 120, (d, hidden, 4 * hidden)).astype("i1"),
-        "b": 0.1 * x(d, 8 * hidden),
-        "ws": RNG.uniform(0.004, 0.006, count).astype("f4"), "wz": np.zeros(count, "i1"),
-        "rs": RNG.uniform(0.004, 0.006, count).astype("f4"), "rz": np.zeros(count, "i1"),
-    }  # fmt: skip
-    made = node(
-        "DynamicQuantizeLSTM",
-        ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"],
-        ["y", "h", "c"],
-        hidden_size=hidden,
-        direction=direction,
-    )
-    feeds = [{"x": x(t, b, width)} for t, b in ((4, 2), (7, 1))]
-    agree(made, *feeds, weights=weights, open={"x": ("T", "B", width)}, tolerance=(0.0, 0.02))
-
-
 def test_embeddings_that_are_quantised() -> None:
     tables = {"words": (20, 16), "places": (9, 16), "kinds": (2, 16), "g": (16,), "h": (16,)}
     weights = {k: RNG.integers(0, 256, s).astype("u1") for k, s in tables.items()}

@@ -8,17 +8,39 @@ border is the zero point, so there they stay. All of it wraps in 32 bits, and is
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr
-from tatami.onnx.importer import Importer
+from tatami.core.expr import Shape, expr
+from tatami.core.tensor import Tensor
+
+
+class Maker(Protocol):
+    """What makes nodes of a graph: an importer, or a pass."""
+
+    @property
+    def constants(self) -> Mapping[str, Tensor]: ...
+
+    def dtype(self, tensor: str) -> DType: ...
+
+    def shape(self, tensor: str) -> Shape: ...
+
+    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str: ...
+
+    def cast(self, tensor: str, to: DType) -> str: ...
+
+    def number(self, value: bool | int | float, dtype: DType) -> str: ...
+
+    def joined(self, op: str, *tensors: str) -> str: ...
+
 
 _SUMS = {"acc_dtype": DType.i32, "out_dtype": DType.i32}
 
 
-def integer_matmul(m: Importer, a: str, a_zero: str, b: str, b_zero: str) -> str:
-    """matmul of a - a_zero and b - b_zero as i32. Zero points of rank 1 belong to the rows of a, the columns of b."""
+def integer_matmul(m: Maker, a: str, a_zero: str, b: str, b_zero: str, columns: str = "") -> str:
+    """matmul of a - a_zero and b - b_zero as i32. Zero points of rank 1 belong to the rows of a, the columns of b. `columns`:
+    `column_sums` of b where they were made before; then a is u8 and b is i8."""
     if len(m.shape(a)) < 2 or len(m.shape(b)) < 2:
         return m.one("matmul", [centred(m, a, a_zero, axis=0), centred(m, b, b_zero, axis=-1)], _SUMS)
     a_zero, b_zero = _point(m, a_zero, 2, 0), _point(m, b_zero, 2, 1)
@@ -28,30 +50,38 @@ def integer_matmul(m: Importer, a: str, a_zero: str, b: str, b_zero: str) -> str
         b, b_zero = _shifted(m, b, b_zero, DType.i8)
     sums = m.one("matmul", [m.cast(a, DType.i16), m.cast(b, DType.i16)], _SUMS)
     if a_zero:
-        wide = m.cast(b, DType.i32)
-        columns = m.joined("sub", wide, b_zero) if b_zero else wide
-        columns = m.one("reduce_sum", [columns], {"axes": (-2,), "keepdims": True})
-        sums = m.joined("sub", sums, m.joined("mul", a_zero, columns))
+        sums = m.joined("sub", sums, m.joined("mul", a_zero, columns or column_sums(m, b, b_zero)))
     if b_zero:
         rows = m.one("reduce_sum", [m.cast(a, DType.i32)], {"axes": (-1,), "keepdims": True})
         sums = m.joined("sub", sums, m.joined("mul", b_zero, rows))
     return sums
 
 
-def integer_conv(m: Importer, x: str, x_zero: str, w: str, w_zero: str, bias: str, attrs: dict[str, Any]) -> str:
+def column_sums(m: Maker, b: str, b_zero: str) -> str:
+    """sum (b - b_zero) over the rows of b, [.., 1, N] as i32."""
+    zero, wide = _point(m, b_zero, 2, 1), m.cast(b, DType.i32)
+    return m.one("reduce_sum", [m.joined("sub", wide, zero) if zero else wide], {"axes": (-2,), "keepdims": True})
+
+
+def as_signed(m: Maker, b: str, b_zero: str) -> tuple[str, str]:
+    """Weights of u8 as i8, with their zero point."""
+    return _shifted(m, b, _point(m, b_zero, 2, 1), DType.i8) if m.dtype(b) == DType.u8 else (b, b_zero)
+
+
+def integer_conv(m: Maker, x: str, x_zero: str, w: str, w_zero: str, bias: str, attrs: dict[str, Any]) -> str:
     """conv of x - x_zero and w - w_zero as i32. Zero points of rank 1 belong to the filters of w."""
     operands = [centred(m, x, x_zero), centred(m, w, w_zero, axis=0), *([bias] if bias else [])]
     return m.one("conv", operands, {**attrs, **_SUMS})
 
 
-def centred(m: Importer, x: str, zero_point: str, axis: int = 0) -> str:
+def centred(m: Maker, x: str, zero_point: str, axis: int = 0) -> str:
     """x - zero_point as i16. A zero point of rank 1 lies along `axis`."""
     zero = _point(m, zero_point, len(m.shape(x)), axis, DType.i16)
     x = m.cast(x, DType.i16)
     return m.joined("sub", x, zero) if zero else x
 
 
-def _point(m: Importer, zero: str, rank: int, axis: int, to: DType = DType.i32) -> str:
+def _point(m: Maker, zero: str, rank: int, axis: int, to: DType = DType.i32) -> str:
     """A zero point as it broadcasts over a value of `rank` in which it lies along `axis`; "" where it is known to be 0."""
     if not zero or (zero in m.constants and not m.constants[zero].array.any()):
         return ""
@@ -64,7 +94,7 @@ def _point(m: Importer, zero: str, rank: int, axis: int, to: DType = DType.i32) 
     return zero
 
 
-def _shifted(m: Importer, x: str, zero: str, to: DType) -> tuple[str, str]:
+def _shifted(m: Maker, x: str, zero: str, to: DType) -> tuple[str, str]:
     """i8 as u8 or the other way round: 128 more or less, of its zero point too."""
     by = 128 if to == DType.u8 else -128
     shifted = m.joined("add", m.cast(x, DType.i16), m.number(by, DType.i16))

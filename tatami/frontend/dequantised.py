@@ -1,0 +1,234 @@
+"""Products and convolutions of dequantised integers: sums of integers, exact, and one factor after them.
+
+    y = matmul(dequantize(a, sa, za), dequantize(b, sb, zb))
+    ->   s = matmul(a, b) acc_dtype=i32, less what the zero points add;   y = cast(s, fp32) * (sa * sb)
+
+What the scales multiply in every term leaves the sum, so that the meaning is the same and the sum has no rounding. Scales are of
+the whole tensor, or one for each row of the left operand or column of the right one. Movement between a dequantisation and its
+product moves the integers instead. Bias, activation and quantisation that follow are the product's epilogue, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tatami.core.codec import to_builtins
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, product
+from tatami.core.module import Module
+from tatami.core.signature import Input
+from tatami.core.tensor import Tensor, numpy_dtype
+from tatami.frontend.integer_products import integer_conv, integer_matmul
+from tatami.frontend.ir import Graph, Node, TensorType
+from tatami.frontend.operation import Site, attributes, right_aligned
+from tatami.frontend.ops import OPS
+from tatami.frontend.ops_contraction import Conv, Gemm
+
+LONGEST_SUM = (2**31 - 1) // 255**2
+"""Products of two differences of 8 bits that a sum of 32 bits holds for certain."""
+_EIGHT_BITS = (DType.i8, DType.u8)
+_PLAIN_MOVEMENT = ("reshape", "permute", "expand", "slice", "squeeze", "unsqueeze", "contiguous", "identity", "flip")
+"""Movement of one operand, whose values stay what they are."""
+_PRODUCTS = ("matmul", "linear", "gemm", "conv")
+
+
+class Codes(msgspec.Struct, frozen=True):
+    """(tensor - zero) * scale. `zero` may be absent; `axis` is where a scale or zero point of rank 1 lies."""
+
+    tensor: str
+    scale: str
+    zero: str
+    axis: int
+
+
+def multiply_integers(module: Module[Graph]) -> Module[Graph]:
+    """The module with integer sums for products of dequantised operands."""
+    programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
+    for name, graph in module.programs.items():
+        if any(n.op == "dequantize" for n in graph.graph):
+            work = _Rewriting(graph, module, constants, dict(module.origins.get(name, {})))
+            programs[name], origins[name] = work.result(), work.origins
+    return replace(module, programs=programs, constants=constants, origins=origins)
+
+
+class _Rewriting:
+    """One graph on its way: a `Maker` of nodes, each at the place of the node it stands for."""
+
+    def __init__(
+        self, graph: Graph, module: Module[Graph], constants: dict[str, Tensor], origins: dict[str, tuple[str, ...]]
+    ) -> None:
+        self.graph, self.module, self.constants, self.origins = graph, module, constants, origins
+        self.nodes: list[Node] = []
+        self.tensors = dict(graph.tensors)
+        self.inputs = list(graph.signature.inputs)
+        self.producers = {o: n for n in graph.graph for o in n.outputs}
+        self.labels = {n.name for n in graph.graph}
+        self.codes: dict[str, Codes | None] = {}
+        self.at = Node("identity", "", (), ())
+
+    def result(self) -> Graph:
+        for node in self.graph.graph:
+            self.at = node
+            made = self.product(node) if node.op in _PRODUCTS else None
+            if made is None:
+                self.nodes.append(node)
+            else:
+                self.add("identity", [made], {}, node.outputs)
+        signature = msgspec.structs.replace(self.graph.signature, inputs=tuple(self.inputs))
+        return Graph(signature, self.tensors, tuple(self.nodes))
+
+    # -- what is multiplied ---------------------------------------------------------------------
+    def product(self, node: Node) -> str | None:
+        """The node's result from integer sums, or None where its operands are no codes, or a sum could be too long."""
+        a, b = node.inputs[:2]
+        if self.dtype(a) != DType.fp32 or self.dtype(node.outputs[0]) != DType.fp32:
+            return None
+        left, right = self.codes_of(a), self.codes_of(b)
+        if left is None or right is None:
+            return None
+        attrs = attributes(OPS[node.op], node)
+        bias = node.inputs[2] if len(node.inputs) > 2 else ""
+        if node.op == "conv":
+            return self.convolution(left, right, bias, attrs)
+        flips = {"linear": (False, True), "matmul": (False, False)}
+        turned = flips[node.op] if node.op in flips else (attrs.trans_a, attrs.trans_b)
+        if turned[0]:
+            left = self.swapped(left)
+        if turned[1]:
+            right = self.swapped(right)
+        return self.matrices(left, right, bias, attrs if node.op == "gemm" else Gemm())
+
+    def matrices(self, a: Codes, b: Codes, bias: str, attrs: Gemm) -> str | None:
+        ranks = len(self.shape(a.tensor)), len(self.shape(b.tensor))
+        rows, columns = self.per(a, ranks[0] - 2), self.per(b, ranks[1] - 1)
+        if min(ranks) < 2 or not rows or not columns or not _is_short(self.shape(a.tensor)[-1]):
+            return None
+        sums = integer_matmul(self, a.tensor, a.zero, b.tensor, b.zero)
+        out = self.scaled(sums, self.along(a.scale, 1), self.along(b.scale, 0), attrs.alpha)
+        if bias and attrs.beta != 0.0:
+            addend = bias if attrs.beta == 1.0 else self.joined("mul", bias, self.number(attrs.beta, DType.fp32))
+            out = self.joined("add", out, addend)
+        return out
+
+    def convolution(self, x: Codes, w: Codes, bias: str, attrs: Conv) -> str | None:
+        shape = self.shape(w.tensor)
+        if not self.per(x, None) or not self.per(w, 0) or len(self.shape(x.tensor)) != len(shape):
+            return None
+        if not _is_short(product(shape[1:])):
+            return None
+        kept = {k: v for k, v in to_builtins(attrs).items() if k not in ("acc_dtype", "out_dtype")}
+        sums = integer_conv(self, x.tensor, x.zero, w.tensor, w.zero, "", kept)
+        out = self.scaled(sums, x.scale, self.along(w.scale, len(shape) - 2), 1.0)
+        if bias:
+            out = self.joined("add", out, self.along(bias, len(shape) - 2))
+        return out
+
+    def scaled(self, sums: str, left: str, right: str, alpha: float) -> str:
+        factor = self.joined("mul", left, right)
+        if alpha != 1.0:
+            factor = self.joined("mul", factor, self.number(alpha, DType.fp32))
+        return self.joined("mul", self.cast(sums, DType.fp32), factor)
+
+    def per(self, codes: Codes, axis: int | None) -> bool:
+        """Do scale and zero point belong to the whole tensor, or to the elements of this axis?"""
+        ranks = {len(self.shape(t)) for t in (codes.scale, codes.zero) if t}
+        return ranks == {0} or (max(ranks) == 1 and codes.axis == axis)
+
+    def along(self, t: str, after: int) -> str:
+        """A tensor of rank 1 with `after` axes of size 1 behind it."""
+        return self.one("unsqueeze", [t], {"axes": tuple(range(1, 1 + after))}) if after and self.shape(t) else t
+
+    # -- where codes come from ------------------------------------------------------------------
+    def codes_of(self, tensor: str) -> Codes | None:
+        """What `tensor` is the dequantisation of, movement looked through."""
+        if tensor not in self.codes:
+            chain: list[Node] = []
+            node = self.producers.get(tensor)
+            while node is not None and node.op in _PLAIN_MOVEMENT:
+                chain.append(node)
+                node = self.producers.get(node.inputs[0])
+            codes = None if node is None or node.op != "dequantize" else self.dequantised(node)
+            for step in reversed(chain):
+                codes = None if codes is None else self.moved(codes, step)
+            self.codes[tensor] = codes
+        return self.codes[tensor]
+
+    def dequantised(self, node: Node) -> Codes | None:
+        x, scale, zero = (*node.inputs, "")[:3]
+        axis = attributes(OPS["dequantize"], node).axis
+        plain = {self.dtype(scale), self.dtype(node.outputs[0])} == {DType.fp32}
+        rank = len(self.shape(x))
+        return Codes(x, scale, zero, axis % rank if rank else 0) if plain and self.dtype(x) in _EIGHT_BITS else None
+
+    def moved(self, codes: Codes, step: Node) -> Codes | None:
+        """The codes behind a movement: with a scale for each element of an axis, only where that axis stays whole."""
+        axis = codes.axis
+        if not self.per(codes, None):
+            if step.op == "permute":
+                axis = [p % len(step.attrs["perm"]) for p in step.attrs["perm"]].index(axis)
+            elif step.op not in ("contiguous", "identity"):
+                return None
+        return msgspec.structs.replace(codes, tensor=self.one(step.op, [codes.tensor, *step.inputs[1:]], step.attrs), axis=axis)
+
+    def swapped(self, codes: Codes) -> Codes:
+        return msgspec.structs.replace(codes, tensor=self.one("permute", [codes.tensor], {"perm": (1, 0)}), axis=1 - codes.axis)
+
+    # -- making nodes ---------------------------------------------------------------------------
+    def dtype(self, tensor: str) -> DType:
+        return self.tensors[tensor].dtype
+
+    def shape(self, tensor: str) -> Shape:
+        return self.tensors[tensor].shape
+
+    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
+        name = _fresh(f"{self.at.outputs[0]}.{op}", self.tensors)
+        return self.add(op, inputs, attrs or {}, (name,))
+
+    def add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], outputs: tuple[str, ...]) -> str:
+        label = _fresh(f"{self.at.name}.{op}", self.labels)
+        self.labels.add(label)
+        node = Node(op, label, tuple(inputs), outputs, to_builtins(dict(attrs)))
+        site = Site(label, self.module.programs, self.constants)
+        (kind,) = OPS[op].infer(attributes(OPS[op], node), [self.tensors[i] if i else None for i in inputs], site)
+        self.tensors.setdefault(outputs[0], kind)
+        self.nodes.append(node)
+        self.origins[label] = self.origins.get(self.at.name, ())
+        return outputs[0]
+
+    def cast(self, tensor: str, to: DType) -> str:
+        return tensor if self.dtype(tensor) == to else self.one("cast", [tensor], {"to": to})
+
+    def number(self, value: bool | int | float, dtype: DType) -> str:
+        tensor = Tensor(np.array(value).astype(numpy_dtype(dtype)))
+        name = f"const_{tensor.sha256[:16]}"
+        while name in self.tensors and self.constants.get(name) != tensor:
+            name += "_"
+        if name not in self.tensors:
+            self.constants[name] = tensor
+            self.tensors[name] = TensorType(tensor.dtype, ())
+            self.inputs.append(Input(name, tensor.dtype, (), role="const", storage="const_pool"))
+        return name
+
+    def joined(self, op: str, *tensors: str) -> str:
+        shapes = [s for t in tensors if (s := self.shape(t))]
+        to = right_aligned(shapes) if shapes else ()
+        assert to is not None, "operands of a product that was typed"
+        return self.one(op, [self.one("expand", [t], {"shape": to}) if self.shape(t) not in ((), to) else t for t in tensors])
+
+
+def _is_short(size: Expr) -> bool:
+    number = size.as_int()
+    return number is not None and number <= LONGEST_SUM
+
+
+def _fresh(stem: str, taken: Mapping[str, Any] | set[str]) -> str:
+    name, k = stem, 0
+    while name in taken:
+        k += 1
+        name = f"{stem}.{k}"
+    return name

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tatami.compilation import Compilation
+from tatami.core.arguments import bool_argument, count_argument, path_argument, sizes_argument, text_argument
 from tatami.core.diagnostic import fail
 from tatami.core.document import document_text
 from tatami.core.module import Module
@@ -93,13 +94,13 @@ class CompiledFunction(Function):
         command takes it as a MODEL."""
         from tatami.saved import save
 
-        return save(Path(path), self.compilation, self.sizes)
+        return save(path_argument(path, "path"), self.compilation, self.sizes)
 
     def fetch(self, name: str, /, **inputs: Any) -> Any:
         """The value of a node (any stage's id or name), computed by the first stage that has it."""
         from tatami.playback import fetch
 
-        return fetch(self.compilation, (name,), inputs, self.sizes)[name]
+        return fetch(self.compilation, (text_argument(name, "name"),), inputs, self.sizes)[name]
 
 
 class StageViews(Mapping[str, StageView]):
@@ -109,8 +110,8 @@ class StageViews(Mapping[str, StageView]):
         self._compilation = compilation
 
     def __getitem__(self, name: str) -> StageView:
-        if name not in BY_NAME or name not in self._compilation.stages:
-            raise fail("UnknownName", name, "this program has no such stage", f"it has {', '.join(self)}")
+        if not isinstance(name, str) or name not in BY_NAME or name not in self._compilation.stages:
+            raise fail("UnknownName", str(name)[:80], "this program has no such stage", f"it has {', '.join(self)}")
         return StageView(name, self._compilation.stages[name], self._compilation.target)
 
     def __iter__(self) -> Any:
@@ -144,8 +145,13 @@ def compile(
     Raises TatamiError with at least one Diagnostic.
     """
     from tatami.progress import shown
+    from tatami.runtime.host import thread_count
     from tatami.shape_sets import compile_shape_set
 
+    asked = sizes_argument(sizes)
+    bool_argument(trust, "trust")
+    thread_count(threads)
+    max_specialisations = count_argument(max_specialisations, "max_specialisations")
     with shown(progress) as report:
 
         def compiled(given: Any, fixed: Mapping[str, SizeRequest]) -> CompiledFunction:
@@ -163,7 +169,7 @@ def compile(
             return build(compilation, threads)
 
         most = max_specialisations if example_inputs is None else 0  # the examples stand for every call
-        return compile_shape_set(model, sizes or {}, compiled, most)
+        return compile_shape_set(model, asked, compiled, most)
 
 
 def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -> CompiledFunction:
@@ -172,9 +178,12 @@ def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -
     trust: its machine code may run as it is; else the program is compiled again from the documents in the file, by way
     of the cache. Raises TatamiError.
     """
-    from tatami.runtime.host import runs_here
+    from tatami.runtime.host import runs_here, thread_count
     from tatami.saved import SUFFIX, open_saved
 
+    path = path_argument(path, "path")
+    bool_argument(trust, "trust")
+    thread_count(threads)
     if Path(path).suffix.lower() != SUFFIX:
         raise fail("UnknownFormat", str(path)[:200], f"a saved program has the suffix {SUFFIX}", "compile other models")
     saved = open_saved(Path(path), trust=trust)

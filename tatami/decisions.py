@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from tatami.core.codec import dump_text, from_builtins, parse_text, to_builtins
+from tatami.core.diagnostic import fail
 from tatami.core.document import read_bytes
 
 
@@ -35,7 +36,10 @@ def load_decisions(source: Decisions | dict[str, Any] | str | Path | None) -> De
         path = Path(source)
         at = path.name
         value = parse_text(read_bytes(path), at)
-    if isinstance(value, dict) and ("tile" in value or "kind" in value):
+    if not isinstance(value, dict):
+        why = f"a {type(value).__name__} is no decisions document"
+        raise fail("InvalidDocument", at, why, "give a path, a dict or what f.compilation.decisions is")
+    if "tile" in value or "kind" in value:
         value = {"plans": {"": value}}
     return from_builtins(value, Decisions, at)
 

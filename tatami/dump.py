@@ -31,6 +31,7 @@ from tatami.core.document import (
     sha256_of,
 )
 from tatami.core.module import Module
+from tatami.core.plain_file import leads_elsewhere
 from tatami.core.target import Target
 from tatami.core.tensor import Tensor
 from tatami.runtime.apart import apart
@@ -167,6 +168,8 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         why = "" if os.access(folder, os.W_OK | os.X_OK) else "you may not write to it"
+        if leads_elsewhere(folder):
+            why = "it is a link to a folder of another user"
     except (FileExistsError, NotADirectoryError):
         why = "a file is in its place"
     except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tatami.core.arguments import bool_argument
 from tatami.core.codec import parse_text
 from tatami.core.data_files import ModelFile, read_model
 from tatami.core.diagnostic import Diagnostic, fail
@@ -54,6 +55,15 @@ _ONLY_DUMPS = ("index_book", "poly_view", "analysis", "gpu_ir", "diagnostics")
 
 def open_model(model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = None, trust: bool = False) -> Given:
     """The stages that `model` gives. Raises TatamiError for everything that cannot be opened."""
+    bool_argument(trust, "trust")
+    is_own = isinstance(model, Module | dict) or type(model).__module__.startswith("tatami.")
+    suffix = Path(model).suffix.lower() if isinstance(model, str | Path) else ".onnx"
+    if dynamic_shapes is not None and (is_own or isinstance(model, str | Path | bytes | bytearray | memoryview)):
+        why = "open sizes of a torch module are said by them; this model says its own"
+        raise fail("InvalidAttribute", "dynamic_shapes", why, "leave them out")
+    if example_inputs is not None and (is_own or suffix != ".onnx"):
+        why = "they decide constant inputs of an ONNX model, or are what a torch module is exported with"
+        raise fail("InvalidAttribute", "example_inputs", why, "leave them out")
     if isinstance(model, Module):
         return {"frontend": model}
     if hasattr(model, "module") and type(model).__module__.startswith("tatami."):

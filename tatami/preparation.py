@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tatami.compilation import Compilation
+from tatami.core.arguments import sizes_argument
 from tatami.core.binding import check_numbers
 from tatami.core.codec import from_builtins, parse_text, to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, fail, raise_errors
@@ -135,6 +136,7 @@ def _set_up(
     from_document: bool,
     trust: bool,
 ) -> Compilation:
+    sizes = sizes_argument(sizes)
     resolved = resolve_target(_target_of(models) if target is None else target)
     if from_document:
         with explained("document", from_document):

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tatami.core.arguments import bool_argument
 from tatami.observer import Progress
 
 ProgressRequest = bool | Progress | None
@@ -21,6 +22,8 @@ ProgressRequest = bool | Progress | None
 @contextmanager
 def shown(progress: ProgressRequest) -> Iterator[Progress | None]:
     """What to report to. True: a bar, which is gone at the end; nothing where stderr is no terminal."""
+    if not callable(progress) and progress is not None:
+        bool_argument(progress, "progress")
     if callable(progress):
         yield progress
         return

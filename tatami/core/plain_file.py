@@ -29,6 +29,33 @@ def open_plain(path: Path, *, follow: bool = True) -> BinaryIO:
         raise
 
 
+def open_to_append(path: Path) -> int:
+    """A handle of a plain file that is written to at its end, made if it is missing. A symbolic link is followed to a file of
+    this user only: whoever made it cannot have us write to the files of others. Raises OSError."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK  # waits for no reader of a FIFO
+    try:
+        handle, is_link = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600), False
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        handle, is_link = os.open(path, flags), True
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            raise NotPlain(errno.EINVAL, "it is not a regular file", str(path))
+        if is_link and info.st_uid != os.geteuid():
+            raise NotPlain(errno.EPERM, "it is a link to a file of another user", str(path))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def leads_elsewhere(folder: Path) -> bool:
+    """Is the path a symbolic link to something of another user?"""
+    return os.path.islink(folder) and os.stat(folder).st_uid != os.geteuid()
+
+
 def read_plain(path: Path, *, follow: bool = True) -> bytes:
     """All bytes of a plain file. Raises OSError."""
     with open_plain(path, follow=follow) as file:

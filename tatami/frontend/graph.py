@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tatami.core.arguments import text_argument
 from tatami.core.bounds import settled_size
 from tatami.core.conditions import broken_numbers
 from tatami.core.diagnostic import TatamiError, fail
@@ -53,7 +54,7 @@ class Graph(Makers, Kernels):
     """One graph under construction; subgraphs made by `subgraph` share its module."""
 
     def __init__(self, name: str = "main", parent: Graph | None = None) -> None:
-        self.name = name
+        self.name = text_argument(name, "name")
         self.root: Graph = parent.root if parent else self
         self._inputs: list[Input] = []
         self._output_names: dict[str, str] = {}

@@ -85,6 +85,8 @@ def decompile(model: Any) -> str:
 
 def decompiled(model: Any) -> Decompiled:
     """The text with the arrays of its named constants: what belongs into the `.npz` beside it."""
+    if not isinstance(model, Module) and not callable(getattr(model, "module", None)):
+        raise fail("UnknownFormat", type(model).__name__, "this kind of object has no text", "give a tt.Graph or its module")
     module: Module[Graph] = model if isinstance(model, Module) else model.module()
     raise_errors(verify(module))
     unsaid = [f"{at}: {what}" for name, graph in module.programs.items() for at, what in unsayable(name, graph)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tatami.core.arguments import bool_argument, mapping_argument, text_argument
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.document import read_bytes
 from tatami.core.module import Module
@@ -30,8 +31,9 @@ def parse(
     """
     if not isinstance(text, str):
         raise fail("ParseError", name, f"a {type(text).__name__} is no text", "pass a str; tt.compile takes a path")
-    file = parse_tree(text, name)
-    return elaborate(file, Constants(constants), trust=trust)
+    file = parse_tree(text, text_argument(name, "name"))
+    arrays = None if constants is None else mapping_argument(constants, "constants")
+    return elaborate(file, Constants(arrays), trust=bool_argument(trust, "trust"))
 
 
 def load_file(path: Path, *, trust: bool = False) -> Module[frontend.Graph]:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from tatami.core.arguments import mapping_argument
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
@@ -161,7 +162,7 @@ class Function:
         """A call for which there is no quick one: at these shapes the first, or with arrays that have to be copied."""
         taken, sizes = self._take(given)
         arrays = self._separate([t.array for t in taken])
-        outputs, finish = self._given_outputs(out, arrays, sizes) if out else ((), None)
+        outputs, finish = ((), None) if out is None else self._given_outputs(out, arrays, sizes)
         results = self.program.run("main", arrays, sizes, outputs)
         self._write_back(taken, arrays)
         if finish is not None:
@@ -200,7 +201,7 @@ class Function:
         taken, sizes = self._take(self._by_name(inputs, named))
         arrays = self._separate([t.array for t in taken])
         ports = self.signature.outputs
-        given, finish = self._given_outputs(out, arrays, sizes) if out else ((None,) * len(ports), None)
+        given, finish = self._given_outputs(out, arrays, sizes) if out is not None else ((None,) * len(ports), None)
         results: list[Array] = []
         by_id = dict(zip(self._argument_ids, arrays))
         for id, port, array in zip(self.execution.main.output_buffers, ports, given):
@@ -300,7 +301,7 @@ class Function:
     ) -> tuple[tuple[Array | None, ...], list[tuple[Array, Array]]]:
         """Arrays for the program to write, and (caller's array, ours) where the caller's cannot be written directly."""
         ports: tuple[Output, ...] = self.signature.outputs
-        values = arrange(ports, out, "output", all=False)
+        values = arrange(ports, mapping_argument(out, "out"), "output", all=False)
         outputs: list[Array | None] = []
         finish: list[tuple[Array, Array]] = []
         seen: list[Array] = []

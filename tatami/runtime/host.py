@@ -108,8 +108,8 @@ def thread_count(threads: int | None = None) -> int:
                 "use a number from 1 to 1024",
             )
         threads = int(text)
-    if not isinstance(threads, int) or not 1 <= threads <= 1024:
-        raise fail("InvalidAttribute", "threads", f"{threads} threads", "use a number from 1 to 1024")
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
+        raise fail("InvalidAttribute", "threads", f"{threads!r:.80} threads", "use a number from 1 to 1024")
     return threads
 
 

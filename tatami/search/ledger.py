@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tatami.core.diagnostic import fail
+from tatami.core.plain_file import open_to_append
 from tatami.search.measure import Measurement
 
 COLUMNS = ("model", "target", "sizes", "kernel", "kind", "flops", "bytes", "occupancy", "estimate_s", "actual_s", "plan")
@@ -25,7 +26,7 @@ def append_measurement(path: Path, model: str, target: str, sizes: Mapping[str, 
         out.writerow((plain(model), target, at, t.kernel, t.kind, *cells, t.plan))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)  # waits for no reader of a FIFO
+        handle = open_to_append(path)
         try:
             head = ",".join(COLUMNS) + "\n" if os.fstat(handle).st_size == 0 else ""
             os.write(handle, (head + text.getvalue()).encode())

@@ -10,6 +10,13 @@ from typing import Any
 Step = str | int
 TAGS = ("stage", "uop", "op", "v", "s", "p", "a", "is", "kind", "arg", "stmt")
 """Fields that say what an object is: places in objects of different kinds are different places."""
+NAMED = ("programs", "tensors", "kernels", "origins", "main", "constants", "units", "partitions", "plans", "inputs", "sizes")
+"""Fields that hold things by their names: places below different names are of one sort."""
+
+
+def _below(sort: str, tag: str, key: str) -> str:
+    """The last three steps: expressions nest, and documents that are embedded are read as they are alone."""
+    return ".".join([*sort.split(".")[-2:], f"{tag}{key}"])
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,7 @@ class Place:
     path: tuple[Step, ...]
     key: str | None = None
     sort: str = ""
-    """What places of one sort have in common: numbers and names on the way are left out."""
+    """What places of one sort have in common: the last fields on the way, without numbers and names."""
 
     def __str__(self) -> str:
         return "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in self.path) + (
@@ -38,7 +45,8 @@ def places(value: Any) -> Iterator[Place]:
             tag = next((f"<{item[t]}>" for t in TAGS if isinstance(item.get(t), str)), "")
             for key in item:
                 yield Place(path, key, f"{sort}{tag} key")
-            stack += [(v, (*path, k), f"{sort}{tag}.{k}") for k, v in reversed(item.items())]
+            named = path and path[-1] in NAMED
+            stack += [(v, (*path, k), _below(sort, tag, "*" if named else k)) for k, v in reversed(item.items())]
         elif isinstance(item, list):
             stack += [(v, (*path, k), f"{sort}[]") for k, v in reversed(list(enumerate(item)))]
 

@@ -145,6 +145,8 @@ def cases(programs: list[str], wanted: list[str], every: bool) -> Iterator[tuple
                 if wanted and form.name not in wanted and form.stage not in wanted:
                     continue
                 for place in places(form.value):
+                    if form.name == "saved" and not place.path:
+                        continue  # the names of the two parts are ours
                     key = (f"{form.name} {form.stage} {target if form.stage in LATE else ''}", place.sort)
                     if every or key not in seen:
                         seen.add(key)

@@ -1,6 +1,9 @@
 import os
 import shutil
+import socket
 import stat
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -165,3 +168,63 @@ def test_an_entry_that_others_can_write_is_a_miss(tmp_path: Path) -> None:
     entry(cache).chmod(0o666)
     assert cache.get(KEY) is None
     assert "mode 666" in cache.diagnostics[0].why
+
+
+@pytest.mark.parametrize("kind", ["device", "folder", "sparse", "sparse with a head", "socket"])
+def test_what_lies_in_the_place_of_an_entry_is_a_miss_at_once(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = open_cache(tmp_path / "c")
+    cache.put(KEY, b"body")
+    path = entry(cache)
+    head = path.read_bytes()[:-4]
+    path.unlink()
+    if kind == "device":
+        path.symlink_to("/dev/zero")
+        if os.geteuid() == 0:
+            path.unlink()
+            try:
+                os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+            except OSError:
+                path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        monkeypatch.chdir(path.parent)  # an address has some hundred characters at most
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    else:
+        with path.open("wb") as file:
+            file.write(head if kind == "sparse with a head" else b"")
+            file.truncate(100 << 30)
+    start = time.perf_counter()
+    assert cache.get(KEY) is None
+    assert time.perf_counter() - start < 1
+    assert [d.code for d in cache.diagnostics] == ["W2701"]
+    cache.put(KEY, b"body")
+    assert cache.get(KEY) == (None if kind == "folder" else b"body")
+    assert not list(path.parent.glob(".new-*"))
+
+
+def test_the_folder_may_vanish_at_any_moment(tmp_path: Path) -> None:
+    """One thread removes it again and again while others read and write."""
+    cache = open_cache(tmp_path / "c")
+    end = time.monotonic() + 2
+    found: list[bytes | None] = []
+
+    def use(name: int) -> None:
+        while time.monotonic() < end:
+            key = f"{name:064x}"
+            cache.put(key, b"body")
+            found.append(cache.get(key))
+
+    threads = [threading.Thread(target=use, args=(k,)) for k in range(3)]
+    for t in threads:
+        t.start()
+    while time.monotonic() < end:
+        shutil.rmtree(tmp_path / "c", ignore_errors=True)
+    for t in threads:
+        t.join()
+    assert set(found) <= {None, b"body"} and b"body" in found
+    cache.put(KEY, b"body")
+    assert cache.get(KEY) == b"body"

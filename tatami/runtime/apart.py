@@ -25,6 +25,8 @@ Step = tuple[Callable[..., object], tuple[Any, ...]]
 _ENDING = (signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
 """Signals that end a process at once where it has no handler for them."""
 
+_LOOK_SECONDS = 0.1
+
 
 class _Ended(BaseException):
     """A signal that ends the process."""
@@ -86,7 +88,7 @@ class _Work:
             with _ending_signals():
                 try:
                     self._thread.start()
-                    while (step := self._seen._steps.get()) is not None:
+                    while (step := self._next()) is not None:
                         step[0](*step[1])
                 except BaseException:
                     self._seen.stop.set()
@@ -99,6 +101,12 @@ class _Work:
         if self._error is not None:
             raise self._error
         return self._value
+
+    def _next(self) -> Step | None:
+        """What the work tells next; None at its end. A signal that comes just before a wait begins is seen after it."""
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._seen._steps.get(timeout=_LOOK_SECONDS)
 
     def _wait(self) -> None:
         """Until the work has put everything away, however often somebody asks for less."""

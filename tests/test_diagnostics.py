@@ -71,14 +71,14 @@ def mlp(dtype: Any = None) -> Graph:
 
 def stage_of(g: Any, stage: str, target: str = "cpu") -> dict[str, Any]:
     """The document of a stage, with the region or tiny program it needs inside."""
-    from tatami.core.document import InputRef, sha256_of
+    from tatami.core.document import InputRef, content_sha256, parse_document
     from tatami.stages import stage as find
 
     compilation = prepare(g, target=target)
     values = compilation.values()
     made: dict[str, Any] = {}
     for name, value in values.items():
-        refs = {n: InputRef(sha256=sha256_of(json.dumps(made[n])), document=made[n]) for n in find(name).needs if n in made}
+        refs = {n: InputRef(sha256=content_sha256(parse_document(made[n])), document=made[n]) for n in find(name).needs if n in made}
         made[name] = json.loads(document_text(to_document(name, value, compilation.target, inputs=refs)))
         if name == stage:
             return made[name]

@@ -206,7 +206,9 @@ def documents(target: str = "cpu") -> dict[str, Any]:
 
         for name, value in compilation.values().items():
             inputs = {
-                n: InputRef(sha256=content_sha256(parse_document(made[n])), document=made[n]) for n in stage(name).needs if n in made
+                n: InputRef(sha256=content_sha256(parse_document(made[n])), document=made[n])
+                for n in stage(name).needs
+                if n in made
             }
             document = to_document(name, value, compilation.target, inputs=inputs)
             made[name] = json.loads(document_text(document))

@@ -83,6 +83,8 @@ class Kernels(Building):
         types = tuple(ir.TensorType(dtype_named(d, where), self._shape(s, where)) for d, s in pairs)
         given = {"c": c, "cuda": cuda, "preamble": preamble, "cuda_preamble": cuda_preamble}
         texts = {k: VerbatimCode(named(text, where)) for k, text in given.items() if text is not None}
+        if "c" not in texts and "cuda" not in texts:
+            raise fail("InvalidAttribute", where, "a kernel without a body", "give c=…, cuda=… or both")
         attrs = KernelBody(types, **texts)
         key = remember_meaning(attrs, meaning) if meaning is not None else ""
         return self.op("kernel_body", *operands, outputs=types, meaning=key, **texts)

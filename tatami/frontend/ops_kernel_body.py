@@ -73,7 +73,6 @@ def apply_meaning(attrs: Mapping[str, Any], args: list[Any], count: int, at: str
 def _kernel_body(attrs: KernelBody, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     types = need(operands)
     want(bool(attrs.outputs), "a kernel without results", "declare outputs=[(dtype, shape)]", site)
-    want(attrs.c is not None or attrs.cuda is not None, "a kernel without a body", "give c=…, cuda=… or both", site)
     for t in (*types, *attrs.outputs):
         want(t.dtype != DType.unknown, "a dtype was never decided", "give it one: g.number(v, dtype)", site, "UnknownDType")
     ranks = Ranks(tuple(len(t.shape) for t in types), tuple(len(o.shape) for o in attrs.outputs))

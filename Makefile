@@ -17,7 +17,7 @@ WHEELS      ?= wheels
 GPU_NEEDS   := msgspec islpy lark platformdirs ml_dtypes click rich markdown-it-py mdurl pygments cuda-bindings~=13.0.0 cuda-pathfinder
 PLATFORMS   := $(foreach n,2_28 2_27 2_24 2_17,--platform manylinux_$(n)_x86_64) --platform manylinux2014_x86_64 --platform any
 
-.PHONY: demo test check lint types bench clean update-golden gpu gpu-wheels
+.PHONY: demo test check lint types newest bench clean update-golden gpu gpu-wheels
 
 demo: $(STAMP)
 	$(PY) examples/digits/demo.py
@@ -40,6 +40,14 @@ lint: $(VENV)/.check-extras
 
 types: $(VENV)/.check-extras
 	$(PY) -m mypy
+
+# On another Python: what a change of the language or its library breaks first, in some four minutes.
+NEWEST ?= python3.13
+newest:
+	$(NEWEST) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --editable . "pytest>=8" "hypothesis>=6.100" "onnx==1.23.2"
+	$(VENV)-newest/bin/python -m pytest -q -p no:cacheprovider tests/test_packed.py tests/test_saved.py tests/test_verbatim_code.py \
+	  tests/runtime/test_apart.py tests/runtime/test_cache.py tests/test_arguments.py tests/core
 
 update-golden: $(VENV)/.tested-extras
 	$(PY) -m pytest -n 2 tests/golden tests/frontend/test_show_operations.py tests/onnx/microsoft/test_table.py --update-golden

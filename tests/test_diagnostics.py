@@ -78,7 +78,9 @@ def stage_of(g: Any, stage: str, target: str = "cpu") -> dict[str, Any]:
     values = compilation.values()
     made: dict[str, Any] = {}
     for name, value in values.items():
-        refs = {n: InputRef(sha256=content_sha256(parse_document(made[n])), document=made[n]) for n in find(name).needs if n in made}
+        refs = {
+            n: InputRef(sha256=content_sha256(parse_document(made[n])), document=made[n]) for n in find(name).needs if n in made
+        }
         made[name] = json.loads(document_text(to_document(name, value, compilation.target, inputs=refs)))
         if name == stage:
             return made[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -102,3 +103,9 @@ def test_keys_do_not_see_times_and_places(copy_of_package: Path, tmp_path: Path)
     shutil.copytree(copy_of_package, other)
     assert python(DIGESTS, copy_of_package, tmp_path).stdout.split() == before
     assert python(DIGESTS, other, tmp_path).stdout.split() == before
+
+
+def test_every_file_is_in_the_grammar_of_the_oldest_python() -> None:
+    for path in files_of_package():
+        if path.suffix == ".py":
+            ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 11))

@@ -20,6 +20,8 @@ import msgspec
 from tatami.compilation import Compilation, decisions_of
 from tatami.core.codec import to_builtins
 from tatami.core.container import Container, contained
+from tatami.core.diagnostic import TatamiError
+from tatami.core.document import content_sha256, parse_document, sha256_of
 from tatami.core.target import PRESETS
 from tatami.dump import write_dump
 from tatami.saved import save
@@ -54,7 +56,7 @@ def forms(made: Compilation, model: Callable[[], Any], target: str) -> Iterator[
         write_dump(folder / "parts", values, values, made.target)
         for file in sorted((folder / "whole").glob("*.json")):
             document = json.loads(file.read_text())
-            yield Form("document", document["stage"], document, lambda _, edited: Given(edited, target))
+            yield Form("document", document["stage"], document, lambda _, edited: Given(rehashed(edited), target))
         for file in sorted((folder / "parts").glob("*.json")):
             document = json.loads(file.read_text())
             yield Form("file", document["stage"], document, lambda to, edited, f=file: Given(_beside(f, to, edited), target))
@@ -78,7 +80,27 @@ def _beside(file: Path, to: Path, edited: Any) -> Path:
     shutil.copytree(file.parent, to / "dump")
     out = to / "dump" / file.name
     out.write_text(json.dumps(edited))
+    for other in sorted(out.parent.glob("*.json")):  # in the order of stages: each names earlier ones
+        document, before = json.loads(other.read_text()), other.read_text()
+        for ref in document.get("inputs", {}).values() if other != out else ():
+            if isinstance(ref, dict) and (out.parent / ref.get("path", "")).is_file():
+                ref["sha256"] = sha256_of((out.parent / ref["path"]).read_bytes())
+        if document != json.loads(before):
+            other.write_text(json.dumps(document))
     return out
+
+
+def rehashed(document: Any) -> Any:
+    """With the hashes of what is embedded as it is now: whoever edits a document can compute them too."""
+    inputs = document.get("inputs") if isinstance(document, dict) else None
+    for ref in inputs.values() if isinstance(inputs, dict) else ():
+        if isinstance(ref, dict) and isinstance(ref.get("document"), dict) and "zq7x" not in str(ref.get("sha256")):
+            rehashed(ref["document"])
+            try:
+                ref["sha256"] = content_sha256(parse_document(ref["document"]))
+            except TatamiError:
+                continue  # it is refused where it is read
+    return document
 
 
 def _texts(box: Container) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.pipeline import compile_stages
 from tatami.stages import encode_body, stage
+from tatami.tree_tables import check_tables
 
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan, Instruction
@@ -44,6 +45,8 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
     for name in ("tiny@imported", "tiny"):
         if name in out:
             raise_errors(_open_equations(out[name]))
+    if not trust:
+        raise_errors(check_tables(out))
     if {"tiny", "indexbook"} <= out.keys():
         _equal_facts("indexbook", out, target, ("tiny",))
     if {"tiny", "indexbook", "poly_view"} <= out.keys():

@@ -18,6 +18,7 @@ from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
+from tatami.core.routine_types import routine_fault
 from tatami.core.signature import Input, Output, Signature, symbols
 from tatami.tiny.infer import Type, infer
 from tatami.tiny.ir import (
@@ -170,6 +171,11 @@ def _node(
         if declared != declared_port:
             out += _differs(node, declared, declared_port, "the signature")
     call = calls.get(node.src[0]) if isinstance(op, ResultOp) and node.src else None
+    if isinstance(op, CallOp) and op.kind == "routine" and len(op.targets) == 1:
+        given = [(t.dtype, t.shape) for t in src]
+        why = routine_fault(op.targets[0], given, [(r.dtype, r.shape) for r in op.results], op.attrs)
+        if why:
+            return [diagnostic("InvalidAttribute", node.id, why, "give the routine its operands and results")]
     try:
         inferred = infer(op, src, declared, call=call, strict=strict, at=node.id)
     except TatamiError as error:

@@ -7,7 +7,7 @@ constants, that anybody may have written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -18,9 +18,8 @@ from tatami.core.signature import Output, Signature
 from tatami.core.tensor import Tensor
 from tatami.core.trees import tables_fault
 
-if TYPE_CHECKING:
-    import numpy as np
-
+Array: TypeAlias = Any
+"""A numpy array."""
 ROUTINE = "tree_ensemble"
 
 
@@ -37,7 +36,7 @@ def check_tables(given: Mapping[str, Module[Any]]) -> list[Diagnostic]:
     return out
 
 
-def _fault(tables: Sequence[np.ndarray | None], features: Expr, outputs: Expr) -> str:
+def _fault(tables: Sequence[Array | None], features: Expr, outputs: Expr) -> str:
     nodes, roots, targets, values = tables
     if nodes is None or roots is None or targets is None or values is None:
         return "the tables of an ensemble of trees are not constant"
@@ -47,7 +46,7 @@ def _fault(tables: Sequence[np.ndarray | None], features: Expr, outputs: Expr) -
     return tables_fault(nodes, roots, targets, values, width, results)
 
 
-Ensemble: TypeAlias = tuple[str, list["np.ndarray | None"], Expr, Expr]
+Ensemble: TypeAlias = tuple[str, list[Array | None], Expr, Expr]
 """Where it stands; nodes, roots, targets and values; features and outputs."""
 
 
@@ -75,7 +74,7 @@ def _ensembles(layer: str, program: Any, constants: Mapping[str, Tensor]) -> Ite
                     yield item.name, tables, shapes[operands[0]][1], item.outputs[0].memref.shape[1]
 
 
-def _of_nodes(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> np.ndarray | None:
+def _of_nodes(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
     """The value of a node of tiny that only constants decide."""
     from tatami.tiny.run import run
 
@@ -91,7 +90,7 @@ def _of_nodes(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> np.
     return run(Module({"main": alone}, constants), {}, {}, mode="declared")["table"]
 
 
-def _of_regions(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> np.ndarray | None:
+def _of_regions(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
     """The value of a tensor of a Region program that only constants decide."""
     from tatami.region.run import run
 

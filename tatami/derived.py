@@ -26,7 +26,7 @@ from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.pipeline import compile_stages
 from tatami.stages import encode_body, stage
-from tatami.tree_tables import check_tables
+from tatami.tree_tables import check_tables, has_trees
 
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan, Instruction
@@ -178,6 +178,7 @@ def _checked_loops(given: Module[Program], above: Given, target: Target) -> Modu
     faults = list(_differences("loop", _without_bodies(given), _without_bodies(derived), _MAY_BE_EDITED))
     raise_errors(faults)
     realised = compile_stages(above, target, Decisions(), lambda _, make: make())["realised"]
+    followed = "what it computes may be a table of trees, which a walk follows" if has_trees(above["region"]) else ""
     programs: dict[str, Program] = {}
     warnings: list[Diagnostic] = []
     for name, program in given.programs.items():
@@ -188,7 +189,7 @@ def _checked_loops(given: Module[Program], above: Given, target: Target) -> Modu
                 kernels[symbol] = kernel
                 continue
             found = extents.get(symbol)
-            why = _unchecked(kernel) or ("" if found is not None else "Regions of different shapes share it")
+            why = _unchecked(kernel) or followed or ("" if found is not None else "Regions of different shapes share it")
             if why or found is None:
                 faults.append(diagnostic("Untrusted", f"{name}.{symbol}", f"the kernel was edited, and {why}", _TRUST))
                 continue

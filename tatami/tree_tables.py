@@ -36,6 +36,12 @@ def check_tables(given: Mapping[str, Module[Any]]) -> list[Diagnostic]:
     return out
 
 
+def has_trees(region: Module[Any]) -> bool:
+    """True if a Region walks through trees."""
+    opaque = (getattr(item, "opaque", None) for program in region.programs.values() for item in program.body)
+    return any(o is not None and o.routine == ROUTINE for o in opaque)
+
+
 def _fault(tables: Sequence[Array | None], features: Expr, outputs: Expr) -> str:
     nodes, roots, targets, values = tables
     if nodes is None or roots is None or targets is None or values is None:

@@ -71,14 +71,16 @@ def mlp(dtype: Any = None) -> Graph:
 
 def stage_of(g: Any, stage: str, target: str = "cpu") -> dict[str, Any]:
     """The document of a stage, with the region or tiny program it needs inside."""
-    from tatami.core.document import InputRef, sha256_of
+    from tatami.core.document import InputRef, content_sha256, parse_document
     from tatami.stages import stage as find
 
     compilation = prepare(g, target=target)
     values = compilation.values()
     made: dict[str, Any] = {}
     for name, value in values.items():
-        refs = {n: InputRef(sha256=sha256_of(json.dumps(made[n])), document=made[n]) for n in find(name).needs if n in made}
+        refs = {
+            n: InputRef(sha256=content_sha256(parse_document(made[n])), document=made[n]) for n in find(name).needs if n in made
+        }
         made[name] = json.loads(document_text(to_document(name, value, compilation.target, inputs=refs)))
         if name == stage:
             return made[name]
@@ -510,7 +512,7 @@ def execution(fixed: bool) -> None:
     if not fixed:
         launches = [i["op"] for i in document["programs"]["main"]["instructions"]]
         launches[0]["args"].pop(0)
-    prepare(document).stages["c"]
+    prepare(document, trust=True).stages["c"]
 
 
 @case("OutOfMemory", "memory", "smaller sizes")
@@ -701,6 +703,17 @@ def unknown_decision(fixed: bool) -> Compilation:
 @case("ModelRepaired", "strange", "export the model again")
 def repaired_model(fixed: bool) -> Compilation:
     return prepare(model(helper.make_node("Relu", ["x"], ["y"], name="strange", **({} if fixed else {"colour": "red"}))))
+
+
+@case("CheckedKernel", "main.tatami_", "undo the edit")
+def edited_kernel(fixed: bool) -> Compilation:
+    g, x = inputs(("B",))
+    g.output("y", x.exp())
+    document = stage_of(g, "loop", "cpu:generic")
+    (kernel,) = document["programs"]["main"]["kernels"].values()
+    if not fixed:
+        kernel["body"] = kernel["body"][:-1]
+    return prepare(document)
 
 
 @case("CacheUnusable", "cache", "TATAMI_CACHE_DIR")

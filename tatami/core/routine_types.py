@@ -19,14 +19,24 @@ COUNTS = {"sort": (1, 2), "topk": (1, 2), "tree_ensemble": (5, 1)}
 """Operands and results of each."""
 
 
+ATTRIBUTES = {
+    "sort": frozenset({"axis", "descending"}),
+    "topk": frozenset({"axis", "largest", "k"}),
+    "tree_ensemble": frozenset({"outputs", "how"}),
+}
+
+
 def routine_fault(routine: str, operands: Sequence[Typed], results: Sequence[Typed], attrs: Mapping[str, Any]) -> str:
     """Why a routine may not be called so; empty where it may, or has a body of its own."""
     if routine not in COUNTS:
         return ""
+    unknown = sorted(attrs.keys() - ATTRIBUTES[routine])
+    if unknown:
+        return f"{routine} has no attribute {unknown[0][:40]!r}"
     if (len(operands), len(results)) != COUNTS[routine]:
         takes, gives = COUNTS[routine]
         return f"{routine} of {len(operands)} operands to {len(results)} results; it takes {takes} and gives {gives}"
-    return _trees(operands, results[0]) if routine == "tree_ensemble" else _order(routine, operands[0], results, attrs)
+    return _trees(operands, results[0], attrs) if routine == "tree_ensemble" else _order(routine, operands[0], results, attrs)
 
 
 def _order(routine: str, x: Typed, results: Sequence[Typed], attrs: Mapping[str, Any]) -> str:
@@ -42,10 +52,12 @@ def _order(routine: str, x: Typed, results: Sequence[Typed], attrs: Mapping[str,
     kept, there = (at[along].as_int(), shape[along].as_int()) if shape else (1, 1)
     if kept is not None and there is not None and not 0 <= kept <= there:
         return f"the first {kept} of {there}"
+    if kept is not None and attrs.get("k", kept) != kept:
+        return f"k {attrs['k']} where the result keeps {kept}"
     return ""
 
 
-def _trees(operands: Sequence[Typed], result: Typed) -> str:
+def _trees(operands: Sequence[Typed], result: Typed, attrs: Mapping[str, Any]) -> str:
     (dtype, x), nodes, roots, targets, (of_values, values) = operands
     tables = all(t[0] == DType.i32 and len(t[1]) == rank for t, rank in ((nodes, 2), (roots, 1), (targets, 1)))
     if dtype not in COLUMNS or len(x) != 2 or not tables or nodes[1][1] != expr(COLUMNS[dtype]):
@@ -54,4 +66,6 @@ def _trees(operands: Sequence[Typed], result: Typed) -> str:
         return f"the leaves have {dtype} values, a row for each target"
     if result[0] != dtype or len(result[1]) != 2 or result[1][0] != x[0]:
         return f"the result is {dtype} with the rows of x"
+    if result[1][1] != expr(attrs.get("outputs", 1)):
+        return f"{attrs.get('outputs', 1)} outputs of a row in a result of {result[1][1]}"
     return ""

@@ -135,14 +135,14 @@ def without_labels(value: Any) -> Any:
     """What is left of a document's values where figures of estimates are left out, and bounds of a plan that are beyond what
     its Region has."""
     if isinstance(value, dict):
-        return {k: without_labels(v) for k, v in value.items() if k not in UNSHOWN}
+        return {k: without_labels(v) for k, v in value.items() if k not in UNSHOWN and v != {}}
     return [without_labels(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-UNSHOWN = ("estimate", "rejected", "kc", "mc", "nc")
+UNSHOWN = ("estimate", "rejected", "kc", "mc", "nc", "parallel")
 
 
-LABELS = re.compile(r"origins|estimate|rejected|debug_name|about|memref\.alignment")
+LABELS = re.compile(r"origins|estimate|rejected|debug_name|about|passes\.\*\.lets|memref\.alignment")
 """Fields that people read: where things came from, what was weighed. They are shown as they stand."""
 
 

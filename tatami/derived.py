@@ -44,7 +44,7 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
     out = dict(given)
     for name in ("tiny@imported", "tiny"):
         if name in out:
-            raise_errors(_open_equations(out[name]))
+            raise_errors(_open_equations(name, out[name]))
     if not trust:
         raise_errors(check_tables(out))
     if {"tiny", "indexbook"} <= out.keys():
@@ -72,8 +72,9 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
     return out
 
 
-def _open_equations(tiny: Module[TinyProgram]) -> list[Diagnostic]:
-    """Reshapes that are of one size only where an equation holds that the signature does not have: nothing would check it."""
+def _open_equations(form: str, tiny: Module[TinyProgram]) -> list[Diagnostic]:
+    """Reshapes that are of one size only where an equation holds that the signature does not have: nothing would check it.
+    Symbols that an equation gives are still replaced in the imported form."""
     from tatami.tiny.equations import reshape_equations, solved_symbols
 
     out: list[Diagnostic] = []
@@ -81,7 +82,9 @@ def _open_equations(tiny: Module[TinyProgram]) -> list[Diagnostic]:
         known = program.signature.assumptions
         assumed = Assumed(known)
         equations = reshape_equations(program)
-        values = solved_symbols([*((e.lhs, e.rhs) for e in known), *equations], program.signature) if name == "main" else {}
+        values = solved_symbols([*((e.lhs, e.rhs) for e in known), *equations], program.signature)
+        if form != "tiny@imported" or name != "main":
+            values = {}
         for lhs, rhs in equations:
             sides = [assumed.rewrite(substitute(side, values)) for side in (lhs, rhs)]
             if sides[0] != sides[1] and not any({e.lhs, e.rhs} == {lhs, rhs} for e in known):

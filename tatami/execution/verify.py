@@ -19,7 +19,7 @@ from tatami.core.expr import ZERO, Expr, free_vars
 from tatami.core.kernel import THREADS
 from tatami.core.layout import ROW_MAJOR, size_elements
 from tatami.core.module import Module
-from tatami.core.signature import Input, Output, symbols
+from tatami.core.signature import Input, Output, repeated_input, symbols
 from tatami.execution.arena import aligned
 from tatami.execution.in_place import fits, is_last_reader
 from tatami.execution.ir import (
@@ -153,6 +153,8 @@ def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
             wanted = ("input", "constant") if what == "input" or updates else ("output",)
             if b.kind not in wanted:
                 out.append(fault(f"{program}: {id}", f"the {what} lies in a buffer of kind {b.kind}", f"use kind {wanted[0]}"))
+    if twice := repeated_input(plan.signature):
+        out.append(diagnostic("DuplicateId", f"{program}: {twice}", "two inputs have this name", "rename one of them"))
     if len(set(plan.input_buffers)) < len(plan.input_buffers):
         out.append(fault(program, "one buffer holds two inputs", "give each input its own buffer"))
     plain = [b for b in plan.output_buffers if info[b].kind == "output"]

@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
 from tatami.core.routine_types import routine_fault
-from tatami.core.signature import symbols
+from tatami.core.signature import repeated_input, symbols
 from tatami.region.ir import Program, Region, Step
 from tatami.region.verify_lets import check_let
 from tatami.region.verify_yields import check_yields
@@ -48,6 +48,8 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
                 "give one id for each input and each output of the signature",
             )
         )
+    if twice := repeated_input(program.signature):
+        out.append(diagnostic("DuplicateId", f"{name}: {twice}", "two inputs have this name", "rename one of them"))
     known |= {i: port.shape for i, port in zip(program.inputs, program.signature.inputs)}
     dtypes = {i: port.dtype for i, port in zip(program.inputs, program.signature.inputs)}
     names: set[str] = set()

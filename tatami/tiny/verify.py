@@ -19,7 +19,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
 from tatami.core.routine_types import routine_fault
-from tatami.core.signature import Input, Output, Signature, symbols
+from tatami.core.signature import Input, Output, Signature, repeated_input, symbols
 from tatami.tiny.infer import Type, infer
 from tatami.tiny.ir import (
     CallOp,
@@ -85,6 +85,8 @@ def _nodes(module: Module[Program], name: str, *, strict: bool) -> list[Diagnost
     types: dict[str, Type] = {}
     calls: dict[str, CallOp] = {}
     signature = program.signature
+    if twice := repeated_input(signature):
+        out.append(diagnostic("DuplicateId", twice, "two inputs have this name", "rename one of them"))
     allowed = {*symbols(signature), *signature.defaults, *signature.must_bind}
     for node in program.nodes:
         if isinstance(node.op, CallOp):

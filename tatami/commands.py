@@ -17,6 +17,7 @@ from tatami.core.diagnostic import Diagnostic, TatamiError, fail
 from tatami.dump import write_bytes, write_text
 from tatami.inputs import gather_inputs
 from tatami.playback import Agreement, compare_outputs, fetch, least_precise, play_back
+from tatami.preparation import checked, is_document
 from tatami.progress import shown
 from tatami.request import Request
 from tatami.stages import verify
@@ -105,6 +106,8 @@ def check_command(models: tuple[str, ...], trust: bool) -> None:
                 console.print(printable(f"{model}: an import repairs {r.at}: {r.what}"), markup=False)
             given = open_model(model, trust=trust)
             found += [d for name, value in given.items() for d in verify(name, value, given.get) if not d.is_warning]
+            if not found and is_document(model):
+                checked(given, None, trust)
         except TatamiError as error:
             found = [*found, *error.diagnostics]
         if not found:

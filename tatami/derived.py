@@ -26,6 +26,7 @@ from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.pipeline import compile_stages
 from tatami.stages import encode_body, stage
+from tatami.tree_tables import check_tables, has_trees
 
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan, Instruction
@@ -43,7 +44,9 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
     out = dict(given)
     for name in ("tiny@imported", "tiny"):
         if name in out:
-            raise_errors(_open_equations(out[name]))
+            raise_errors(_open_equations(name, out[name]))
+    if not trust:
+        raise_errors(check_tables(out))
     if {"tiny", "indexbook"} <= out.keys():
         _equal_facts("indexbook", out, target, ("tiny",))
     if {"tiny", "indexbook", "poly_view"} <= out.keys():
@@ -69,8 +72,9 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
     return out
 
 
-def _open_equations(tiny: Module[TinyProgram]) -> list[Diagnostic]:
-    """Reshapes that are of one size only where an equation holds that the signature does not have: nothing would check it."""
+def _open_equations(form: str, tiny: Module[TinyProgram]) -> list[Diagnostic]:
+    """Reshapes that are of one size only where an equation holds that the signature does not have: nothing would check it.
+    Symbols that an equation gives are still replaced in the imported form."""
     from tatami.tiny.equations import reshape_equations, solved_symbols
 
     out: list[Diagnostic] = []
@@ -78,7 +82,9 @@ def _open_equations(tiny: Module[TinyProgram]) -> list[Diagnostic]:
         known = program.signature.assumptions
         assumed = Assumed(known)
         equations = reshape_equations(program)
-        values = solved_symbols([*((e.lhs, e.rhs) for e in known), *equations], program.signature) if name == "main" else {}
+        values = solved_symbols([*((e.lhs, e.rhs) for e in known), *equations], program.signature)
+        if form != "tiny@imported" or name != "main":
+            values = {}
         for lhs, rhs in equations:
             sides = [assumed.rewrite(substitute(side, values)) for side in (lhs, rhs)]
             if sides[0] != sides[1] and not any({e.lhs, e.rhs} == {lhs, rhs} for e in known):
@@ -175,6 +181,7 @@ def _checked_loops(given: Module[Program], above: Given, target: Target) -> Modu
     faults = list(_differences("loop", _without_bodies(given), _without_bodies(derived), _MAY_BE_EDITED))
     raise_errors(faults)
     realised = compile_stages(above, target, Decisions(), lambda _, make: make())["realised"]
+    followed = "what it computes may be a table of trees, which a walk follows" if has_trees(above["region"]) else ""
     programs: dict[str, Program] = {}
     warnings: list[Diagnostic] = []
     for name, program in given.programs.items():
@@ -185,7 +192,7 @@ def _checked_loops(given: Module[Program], above: Given, target: Target) -> Modu
                 kernels[symbol] = kernel
                 continue
             found = extents.get(symbol)
-            why = _unchecked(kernel) or ("" if found is not None else "Regions of different shapes share it")
+            why = _unchecked(kernel) or followed or ("" if found is not None else "Regions of different shapes share it")
             if why or found is None:
                 faults.append(diagnostic("Untrusted", f"{name}.{symbol}", f"the kernel was edited, and {why}", _TRUST))
                 continue

@@ -35,7 +35,7 @@ from tatami.core.plain_file import leads_elsewhere
 from tatami.core.target import Target
 from tatami.core.tensor import Tensor
 from tatami.runtime.apart import apart
-from tatami.stages import STAGES, decode_body, encode_body, show, stage
+from tatami.stages import STAGES, Stage, decode_body, encode_body, show, stage
 
 
 def to_document(
@@ -61,16 +61,29 @@ def to_document(
 
 def from_document(document: Document, folder: Path | None, *, trust: bool, at: str = "document") -> dict[str, Module[Any]]:
     """The stages a document holds: its own, and the earlier ones its `inputs` name."""
-    s = stage(document.stage)
+    s = _trusted(document, trust, at)
     found: dict[str, Module[Any]] = {}
     for name, ref in document.inputs.items():
-        earlier = _read_input(name, ref, folder, at)
+        earlier = _read_input(name, ref, folder, at, trust)
         if name not in s.needs or earlier.stage != name:
             why = f"a document of stage {s.name} is made from {' and '.join(s.needs) or 'no other'}, not from {name[:40]!r}"
             raise fail("InvalidDocument", f"{at}.inputs.{name[:40]}", why, "leave it out")
         found.update(from_document(earlier, folder, trust=trust, at=f"{at}.inputs.{name}"))
     found[s.name] = own_stage(document, folder, at, trust=trust)
     return found
+
+
+def _trusted(document: Document, trust: bool, at: str) -> Stage:
+    """The stage of a document that may be read. Raises Untrusted for one that is nothing but code."""
+    s = stage(document.stage)
+    if s.code and not trust:
+        raise fail(
+            "Untrusted",
+            at,
+            f"a document of stage {s.name} carries code that would be compiled and run",
+            "pass --trust (trust=True) if you wrote it yourself",
+        )
+    return s
 
 
 def own_stage(
@@ -103,10 +116,11 @@ def own_stage(
     )
 
 
-def _read_input(name: str, ref: InputRef, folder: Path | None, at: str) -> Document:
+def _read_input(name: str, ref: InputRef, folder: Path | None, at: str, trust: bool) -> Document:
     """The earlier document; the one that this was made from, by its hash."""
     if ref.document is not None:
         earlier = parse_document(ref.document, f"{at}.inputs.{name}")
+        _trusted(earlier, trust, f"{at}.inputs.{name}")
         if content_sha256(earlier) != ref.sha256:
             raise fail(
                 "InvalidDocument", f"{at}.inputs.{name}", f"the {name} inside is not the one that this document was made from",

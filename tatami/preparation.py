@@ -139,9 +139,7 @@ def _set_up(
     sizes = sizes_argument(sizes)
     resolved = resolve_target(_target_of(models) if target is None else target)
     if from_document:
-        with explained("document", from_document):
-            verify_given(models)
-            models = check_derived(models, resolved, trust=trust)
+        models = checked(models, resolved, trust)
     fixed = {n: expr(v) for n, v in sizes.items() if isinstance(v, int)}
     check_sizes(sizes, models)
     given = {n: (specialise_frontend if n == "frontend" else specialise)(m, fixed) for n, m in models.items()}
@@ -190,10 +188,13 @@ def is_document(model: Any) -> bool:
     return isinstance(model, str | Path) and (Path(model).suffix.lower() == ".json" or Path(model).is_dir())
 
 
-def verify_given(given: Mapping[str, Module[Any]]) -> None:
-    """Raises what the verifiers of the stages find, before anything is derived again."""
-    for name, module in given.items():
-        raise_errors([with_origin(d, module) for d in verify(name, module, given.get)])
+def checked(models: Mapping[str, Module[Any]], target: Target | None, trust: bool) -> Mapping[str, Module[Any]]:
+    """Documents as they may be compiled on: each verified, and compared with what it was derived from. `target`: None for the
+    machine that they were made for."""
+    with explained("document", True):
+        for name, module in models.items():
+            raise_errors([with_origin(d, module) for d in verify(name, module, models.get)])
+        return check_derived(models, target or resolve_target(_target_of(models)), trust=trust)
 
 
 def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:

@@ -27,7 +27,7 @@ LAYERS = [
 ]
 IMPORTERS = ("harp", "onnx", "torch")
 ABOVE = {
-    "pipeline", "stages", "api", "preparation", "playback", "explain", "copies", "picture", "backends", "search", "explorer", "cli", "decisions", "adaptive", "shape_sets", "specialisation", "compilation", "terminal", "trust", "dump", "models", "observer", "inputs", "request", "commands", "commands_compile", "commands_harp", "printed", "program_cache", "imported", "stored", "saved", "progress", "interrupts", "derived", "__main__", "__init__",
+    "pipeline", "stages", "api", "preparation", "playback", "explain", "copies", "picture", "backends", "search", "explorer", "cli", "decisions", "adaptive", "shape_sets", "specialisation", "compilation", "terminal", "trust", "dump", "models", "observer", "inputs", "request", "commands", "commands_compile", "commands_harp", "printed", "program_cache", "imported", "stored", "saved", "progress", "interrupts", "derived", "tree_tables", "__main__", "__init__",
 }  # fmt: skip
 NUMPY_FILES = {
     "core/numerics.py",

@@ -512,7 +512,7 @@ def execution(fixed: bool) -> None:
     if not fixed:
         launches = [i["op"] for i in document["programs"]["main"]["instructions"]]
         launches[0]["args"].pop(0)
-    prepare(document).stages["c"]
+    prepare(document, trust=True).stages["c"]
 
 
 @case("OutOfMemory", "memory", "smaller sizes")
@@ -703,6 +703,17 @@ def unknown_decision(fixed: bool) -> Compilation:
 @case("ModelRepaired", "strange", "export the model again")
 def repaired_model(fixed: bool) -> Compilation:
     return prepare(model(helper.make_node("Relu", ["x"], ["y"], name="strange", **({} if fixed else {"colour": "red"}))))
+
+
+@case("CheckedKernel", "main.tatami_", "undo the edit")
+def edited_kernel(fixed: bool) -> Compilation:
+    g, x = inputs(("B",))
+    g.output("y", x.exp())
+    document = stage_of(g, "loop", "cpu:generic")
+    (kernel,) = document["programs"]["main"]["kernels"].values()
+    if not fixed:
+        kernel["body"] = kernel["body"][:-1]
+    return prepare(document)
 
 
 @case("CacheUnusable", "cache", "TATAMI_CACHE_DIR")

@@ -17,6 +17,7 @@ from tatami.c.literals import constant_text
 from tatami.c.needs import Needs
 from tatami.c.print_index import index_text
 from tatami.c.scalar_ops import op_text
+from tatami.core.bounds import is_never_negative
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.numerics import constant
@@ -326,7 +327,7 @@ class KernelPrinter:
             case Fma(x=x, y=y, z=z):
                 return f"({self.value(x)} * {self.value(y)} + {self.value(z)})"
             case Within(guards=guards):
-                tests = [f"((uint64_t){self.ix(g.index)} < (uint64_t){self.ix(g.size)})" for g in guards]
+                tests = [self.inside(g.index, g.size) for g in guards]
                 return f"({' & '.join(tests)})" if tests else "1"
             case LaneRange(low=low, high=high, lanes=lanes):
                 return f"{n.add(f'lane_rangex{lanes}')}({self.ix(low)}, {self.ix(high)})"
@@ -334,6 +335,11 @@ class KernelPrinter:
                 return self.random(v)
             case _:
                 assert_never(v)
+
+    def inside(self, index: Expr, size: Expr) -> str:
+        """``0 <= index < size``, in one comparison where the size is not negative."""
+        i, n = self.ix(index), self.ix(size)
+        return f"((uint64_t){i} < (uint64_t){n})" if is_never_negative(size, {}) else f"(({i} >= 0) & ({i} < {n}))"
 
     def index_of(self, v: IndexOf) -> str:
         c = register_type(v.dtype, 1)

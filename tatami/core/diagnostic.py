@@ -46,7 +46,7 @@ def diagnostic(kind: str, at: str, why: str, suggestion: str, *, patch: Patch | 
     return Diagnostic(
         code=TABLE[kind].code,
         kind=kind,
-        at=at,
+        at=at or "(no name)",
         why=why,
         suggestion=suggestion,
         patch=patch,

@@ -78,3 +78,9 @@ def symbols(signature: Signature) -> tuple[str, ...]:
 def bound_values(signature: Signature) -> dict[str, Expr]:
     """The values that symbols to be bound have already: their defaults."""
     return {s: expr(signature.defaults[s]) for s in signature.must_bind if s in signature.defaults}
+
+
+def repeated_input(signature: Signature) -> str:
+    """A name that two inputs have; empty where all differ."""
+    names = [p.tensor for p in signature.inputs]
+    return next((n for k, n in enumerate(names) if n in names[:k]), "")

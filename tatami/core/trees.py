@@ -51,6 +51,42 @@ def node_table(
     return table
 
 
+MOST_LEVELS = 1 << 12
+"""Levels of a tree that are followed."""
+
+
+def tables_fault(
+    nodes: np.ndarray, roots: np.ndarray, targets: np.ndarray, values: np.ndarray, features: int, outputs: int
+) -> str:
+    """Why a walk through the tables may leave them, or never end; empty where it may not."""
+    import numpy as np
+
+    words = 1 if nodes.shape[1] == 4 else 2
+    own = np.arange(len(nodes))
+    word, no, yes = (nodes[:, words + i].astype(np.int64) for i in range(3))
+    if any(((t < 0) | (t >= len(nodes))).any() for t in (no, yes, roots)):
+        return "a node or a root leads outside the table"
+    if ((word < 0) | (word >= 2 * features)).any():
+        return f"a node asks for a feature beyond {features}"
+    is_leaf = (no == own) & (yes == own)
+    if ((no == own) ^ (yes == own)).any():
+        return "a node leads to itself one way only"
+    rows = nodes[is_leaf, 0]
+    if ((rows < 0) | (rows >= len(values))).any():
+        return "a leaf has no row of values"
+    if ((targets < 0) | (targets > outputs - values.shape[1])).any():
+        return "a leaf adds to outputs that there are not"
+    if (np.diff(roots) < 0).any():
+        return "the roots do not rise"
+    at = np.unique(roots)
+    for _ in range(MOST_LEVELS):
+        at = at[~is_leaf[at]]
+        if not len(at):
+            return ""
+        at = np.unique(np.concatenate([no[at], yes[at]]))
+    return f"more than {MOST_LEVELS} levels, or a circle"
+
+
 def walk_trees(
     x: np.ndarray, nodes: np.ndarray, roots: np.ndarray, targets: np.ndarray, values: np.ndarray, outputs: int, how: str
 ) -> np.ndarray:

@@ -19,7 +19,7 @@ from tatami.core.expr import ZERO, Expr, free_vars
 from tatami.core.kernel import THREADS
 from tatami.core.layout import ROW_MAJOR, size_elements
 from tatami.core.module import Module
-from tatami.core.signature import Input, Output, symbols
+from tatami.core.signature import Input, Output, repeated_input, symbols
 from tatami.execution.arena import aligned
 from tatami.execution.in_place import fits, is_last_reader
 from tatami.execution.ir import (
@@ -53,7 +53,7 @@ def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
             found += check_calls(name, plan, module)
             found += check_operations(name, plan, module)
         out += found
-    return out + _held(module) + check_depth(module)
+    return out + _constants(module) + _held(module) + check_depth(module)
 
 
 def _pointers(op: Operation) -> tuple[str, ...]:
@@ -153,11 +153,27 @@ def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
             wanted = ("input", "constant") if what == "input" or updates else ("output",)
             if b.kind not in wanted:
                 out.append(fault(f"{program}: {id}", f"the {what} lies in a buffer of kind {b.kind}", f"use kind {wanted[0]}"))
+    if twice := repeated_input(plan.signature):
+        out.append(diagnostic("DuplicateId", f"{program}: {twice}", "two inputs have this name", "rename one of them"))
     if len(set(plan.input_buffers)) < len(plan.input_buffers):
         out.append(fault(program, "one buffer holds two inputs", "give each input its own buffer"))
     plain = [b for b in plan.output_buffers if info[b].kind == "output"]
     if len(set(plain)) < len(plain):
         out.append(fault(program, "one buffer holds two outputs", "copy the value for the second"))
+    return out
+
+
+def _constants(module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    """Every constant that a program reads is one of the module, or made by `setup`."""
+    setup = module.programs.get("setup")
+    known = {*module.constants, *(p.tensor for p in (setup.signature.outputs if setup is not None else ()))}
+    out: list[Diagnostic] = []
+    for name, plan in module.programs.items():
+        kinds = {b.id: b.kind for b in plan.buffers}
+        for id, port in zip(plan.input_buffers, plan.signature.inputs):
+            if kinds.get(id) == "constant" and port.tensor not in known:
+                why = f"the constant {port.tensor!r} is not in the document"
+                out.append(diagnostic("UnknownValue", f"{name}: {id}", why, "give it among `constants`, or kind input"))
     return out
 
 

@@ -64,9 +64,7 @@ OPS: dict[str, Operation] = {
 def operation(node: Node) -> Operation:
     """The row of the table for a node. Raises E1601."""
     if node.op not in OPS:
-        raise fail(
-            "UnknownOp", node.name or "a node without a name", f"{node.op[:80]!r} is not an operation", suggested_op(node.op)
-        )
+        raise fail("UnknownOp", node.name, f"{node.op[:80]!r} is not an operation", suggested_op(node.op))
     return OPS[node.op]
 
 

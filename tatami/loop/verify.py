@@ -107,6 +107,8 @@ _C_WORDS = frozenset(
 )
 LANES = (1, 2, 4, 8, 16, 32, 64)
 """Elements of the vectors that there are."""
+MOST_SIZES = 1 << 12
+"""Size arguments of a kernel."""
 INDEX_OUT_OF_RANGE = 1
 """The one fault that a statement of a kernel reports."""
 _USER = re.compile(r"tatami_user_[0-9a-f]{16}")
@@ -150,6 +152,9 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
 
 def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
     check = _Check(kernel.face.symbol, kernel.user)
+    if not 0 <= kernel.face.sizes <= MOST_SIZES:
+        check.wrong(f"{kernel.face.sizes} sizes")
+        return check.found
     if kernel.user is not None:
         u = kernel.user
         check.words(*(p.name for p in (*u.inputs, *u.outputs)), *u.sizes, *u.counters)

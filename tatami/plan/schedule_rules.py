@@ -20,6 +20,10 @@ def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: T
     if region.opaque is not None:
         parts = plan.parts if isinstance(plan, GpuStream) else ()
         why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
+        if plan.outer or plan.passes or plan.storage:
+            yield invalid_plan(
+                region, f"loops for the routine {region.opaque.routine}", "leave outer, passes and storage empty"
+            )
         if parts and region.opaque.routine not in ("sort", "topk"):
             yield invalid_plan(region, why, "give none: only sorts have parts")
         elif len(parts) > 1 or any(p not in (1 << n for n in range(4, 11)) for p in parts):

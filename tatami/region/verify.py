@@ -9,11 +9,12 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
-from tatami.core.signature import symbols
+from tatami.core.routine_types import routine_fault
+from tatami.core.signature import repeated_input, symbols
 from tatami.region.ir import Program, Region, Step
 from tatami.region.verify_lets import check_let
-from tatami.region.verify_routine import verify_routine
 from tatami.region.verify_yields import check_yields
+from tatami.region.walk import routine_operands
 
 
 def verify(module: Module[Program]) -> list[Diagnostic]:
@@ -47,6 +48,8 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
                 "give one id for each input and each output of the signature",
             )
         )
+    if twice := repeated_input(program.signature):
+        out.append(diagnostic("DuplicateId", f"{name}: {twice}", "two inputs have this name", "rename one of them"))
     known |= {i: port.shape for i, port in zip(program.inputs, program.signature.inputs)}
     dtypes = {i: port.dtype for i, port in zip(program.inputs, program.signature.inputs)}
     names: set[str] = set()
@@ -124,7 +127,14 @@ def verify_region(region: Region, sizes: frozenset[str] = frozenset(), assumed: 
         for name in sorted(set(region.opaque.operands) - {p.name for p in region.inputs}):
             why = f"the routine takes {name!r}, which is no input of the Region"
             out.append(diagnostic("UnknownValue", region.name, why, "list it among the inputs"))
-        return out or verify_routine(region, region.opaque)
+        if not out:
+            typed = {p.name: (p.memref.dtype, p.memref.shape) for p in region.inputs}
+            operands = [typed[name] for name in routine_operands(region)]
+            results = [(t.memref.dtype, t.memref.shape) for t in region.outputs]
+            why = routine_fault(region.opaque.routine, operands, results, region.opaque.attrs)
+            if why:
+                out.append(diagnostic("InvalidRegion", region.name, why, "give the routine its operands and results"))
+        return out
     if any(d.kind in ("DuplicateId", "InvalidSymbol") for d in out):
         return out
     seen: set[str] = set()

@@ -83,6 +83,11 @@ def _coverage(region: Region, target: Target) -> Iterator[Diagnostic]:
     if not mine:
         yield diagnostic("InvalidRegion", at, "the output is never written", "yield a let to it")
         return
+    scatters = [bool(y.indices) or y.combine != "set" for y in mine]
+    if scatters != sorted(scatters):
+        how = "list what writes all elements first"
+        yield diagnostic("InvalidRegion", at, "a scatter stands before the write of what it changes", how)
+        return
     if target.updates or any(y.indices or y.combine != "set" for y in mine):
         if not target.updates and all(y.indices or y.combine != "set" for y in mine):
             yield diagnostic(

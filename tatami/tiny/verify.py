@@ -18,7 +18,8 @@ from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
-from tatami.core.signature import Input, Output, Signature, symbols
+from tatami.core.routine_types import routine_fault
+from tatami.core.signature import Input, Output, Signature, repeated_input, symbols
 from tatami.tiny.infer import Type, infer
 from tatami.tiny.ir import (
     CallOp,
@@ -84,6 +85,8 @@ def _nodes(module: Module[Program], name: str, *, strict: bool) -> list[Diagnost
     types: dict[str, Type] = {}
     calls: dict[str, CallOp] = {}
     signature = program.signature
+    if twice := repeated_input(signature):
+        out.append(diagnostic("DuplicateId", twice, "two inputs have this name", "rename one of them"))
     allowed = {*symbols(signature), *signature.defaults, *signature.must_bind}
     for node in program.nodes:
         if isinstance(node.op, CallOp):
@@ -170,6 +173,11 @@ def _node(
         if declared != declared_port:
             out += _differs(node, declared, declared_port, "the signature")
     call = calls.get(node.src[0]) if isinstance(op, ResultOp) and node.src else None
+    if isinstance(op, CallOp) and op.kind == "routine" and len(op.targets) == 1:
+        given = [(t.dtype, t.shape) for t in src]
+        why = routine_fault(op.targets[0], given, [(r.dtype, r.shape) for r in op.results], op.attrs)
+        if why:
+            return [diagnostic("InvalidAttribute", node.id, why, "give the routine its operands and results")]
     try:
         inferred = infer(op, src, declared, call=call, strict=strict, at=node.id)
     except TatamiError as error:

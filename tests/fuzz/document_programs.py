@@ -14,6 +14,7 @@ from tatami.api import prepare
 from tatami.core.codec import to_builtins
 from tatami.core.document import InputRef, content_sha256
 from tatami.core.dtype import DType
+from tatami.core.trees import node_table
 from tatami.dump import to_document
 from tatami.frontend.graph import Graph
 from tatami.stages import STAGES
@@ -58,6 +59,20 @@ def wide_products() -> Graph:
     return g
 
 
+def trees_of_decisions() -> Graph:
+    """Two trees over three features."""
+    g = Graph("trees_of_decisions")
+    x = g.input("x", ("B", 3), DType.fp32)
+    splits, features = np.array([0.5, 0, 0, -0.25, 0], np.float32), np.array([0, 0, 1, 0, 0])
+    no, yes, rows = np.array([1, 1, 3, 3, 4]), np.array([2, 1, 4, 3, 4]), np.array([-1, 0, -1, 1, 2])
+    nodes = node_table(splits, features, np.zeros(5, np.bool_), no, yes, rows)
+    roots, targets = np.array([0, 2], np.int32), np.zeros(3, np.int32)
+    values = np.array([[1.0], [2.0], [3.0]], np.float32)
+    tables = [g.constant(t) for t in (nodes, roots, targets, values)]
+    g.output("y", x.op("tree_ensemble", *tables, outputs=1, features=3))
+    return g
+
+
 PROGRAMS: dict[str, Callable[[], Graph | Path]] = {
     f.__name__: f
     for f in (
@@ -73,6 +88,7 @@ PROGRAMS: dict[str, Callable[[], Graph | Path]] = {
         products_of_integers,
         host_and_state,
         constants_and_setup,
+        trees_of_decisions,
     )
 }
 SIZES: dict[str, tuple[int, int]] = {"B": (3, 1), "N": (5, 1), "M": (7, 1), "H": (6, 3), "W": (5, 3), "S": (6, 1), "R": (4, 1)}

@@ -41,7 +41,7 @@ def environment(documents_file: Path) -> dict[str, str]:
     }
 
 
-def campaign(seeds: list[int], *, jobs: int, seconds: float = 60.0, every: bool = False) -> dict[int, dict[str, Any]]:
+def campaign(seeds: list[int], *, jobs: int, seconds: float = 180.0, every: bool = False) -> dict[int, dict[str, Any]]:
     """Outcomes by seed."""
     out: dict[int, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ for too long, is replaced; the case it had is an outcome of kind "crash" or "han
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -60,7 +61,10 @@ class Worker:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.errors.close()
+        for pipe in (self.process.stdin, self.process.stdout, self.errors):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 def run(

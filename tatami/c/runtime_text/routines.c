@@ -141,6 +141,7 @@ static void put(void* to, int64_t i, const void* from, int64_t j, int64_t size) 
 static int order_line(void* const* buffers, int64_t dtype, int64_t rank, const int64_t* shape, int64_t axis, int64_t down, int64_t k, int64_t number) {
   int64_t inner = 1;
   const int64_t n = rank ? shape[axis] : 1;
+  if (k < 0 || k > n) return TATAMI_ARGUMENT;
   for (int64_t d = axis + 1; d < rank; ++d) inner *= shape[d];
   const line of = {buffers[0], number / inner * n * inner + number % inner, inner, n, dtype, down ? -1 : 0};
   const int64_t to = number / inner * k * inner + number % inner, room = (n + LANES - 1) / LANES * LANES;

@@ -1,0 +1,26 @@
+"""A share of the campaign of document edits: the same for every run, each outcome obeyed or refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tatami.core.diagnostic import TatamiError
+from tatami.runtime.compiler import find_compiler
+from tatami.runtime.sanitizer import sanitizer_library
+from tests.fuzz.documents import FINE, campaign
+
+SHARE = range(400)
+FOUND = (5887, 6334, 20158, 22495, 23996, 25457, 27534, 28520)
+"""Seeds that ended a process, or ran to other numbers than the document said."""
+
+
+def test_an_edit_is_obeyed_or_refused() -> None:
+    try:
+        sanitizer_library(find_compiler())
+    except TatamiError:
+        pytest.skip("the C compiler has no AddressSanitizer")
+    outcomes = campaign([*SHARE, *FOUND], jobs=2)
+    assert len(outcomes) == len(SHARE) + len(FOUND)
+    assert {o["kind"] for o in outcomes.values()} >= {"obeyed", "refused"}
+    wrong = {seed: o for seed, o in outcomes.items() if o["kind"] not in FINE}
+    assert not wrong, wrong

@@ -121,7 +121,7 @@ BUILDING: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "too many indices": (lambda g, a: a[0, 0, 0], "AxisOutOfRange"),
     "matrices that do not fit": (lambda g, a: a @ a, "AxisAlignmentMismatch"),
     "a pad that is a number": (lambda g, a: a.pad(3), "InvalidAttribute"),
-    "a pad that leaves less than nothing": (lambda g, a: a.pad(((-5, 0), (0, 0))), "AxisSizeMismatch"),
+    "a pad that leaves less than nothing": (lambda g, a: a.pad(((-5, 0), (0, 0))), "AxisAlignmentMismatch"),
     "an operand too few": (lambda g, a: g.op("add", a), "InvalidAttribute"),
     "an attribute of another type": (lambda g, a: g.op("softmax", a, axis="x"), "InvalidAttribute"),
     "a wrong einsum": (lambda g, a: g.einsum("((", a), "InvalidAttribute"),

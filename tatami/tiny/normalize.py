@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tatami.core.assumed import NOTHING, Assumed
+from tatami.core.conditions import conditions
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, var
 from tatami.core.module import Module
@@ -39,6 +40,7 @@ from tatami.tiny.ir import (
 )
 from tatami.tiny.setup import split_setup
 from tatami.tiny.simplify import Rewrite, simplify
+from tatami.tiny.size_conditions import program_claims
 from tatami.tiny.tidy import live_ids, tidy
 
 
@@ -96,9 +98,10 @@ class _Builder:
         return tidy(rebuilt, self.origins, self.constants)
 
     def signature(self, given: Signature) -> Signature:
-        """With the equations that reshapes rest on (D2.6)."""
+        """With the equations that reshapes rest on (D2.6), and what sizes have to satisfy beside them."""
         known = {(e.lhs, e.rhs) for e in given.assumptions}
         more = tuple(e for pair, e in self.equations.items() if pair not in known)
+        more += conditions(program_claims(self.nodes.values()), (*given.assumptions, *more))
         return msgspec.structs.replace(given, assumptions=(*given.assumptions, *more)) if more else given
 
     def rebuild(self, node: Node, src: list[str], dtype: DType) -> str:

@@ -1,0 +1,1 @@
+"""Random programs as commands: each module runs seeds and says what differs."""

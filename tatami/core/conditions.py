@@ -105,6 +105,19 @@ def _without_floor(claim: Claim) -> Claim:
     return _without_floor(Claim(ZERO, atom.num - least * atom.den, claim.at))
 
 
+def is_condition(equation: Equation) -> bool:
+    """True if the equation says that one size is at most another one."""
+    return _claim_of(equation) is not None
+
+
+def equation_text(equation: Equation) -> str:
+    """For a reader: ``3 <= H + 2`` for ``max(3, H + 2) == H + 2``, other equations as they are."""
+    claim = _claim_of(equation)
+    if claim is None:
+        return f"{equation.lhs} == {equation.rhs}"
+    return f"{claim.small} <= {'2**59' if claim.large.as_int() == MOST_ELEMENTS else claim.large}"
+
+
 def _claim_of(equation: Equation) -> Claim | None:
     """``max(a, b) == b`` as ``a <= b``; None for an equation of another form."""
     whole = sole_extreme(equation.lhs)

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tatami.core.bounds import greatest, is_at_most
+from tatami.core.bounds import greatest, is_always_less, is_at_most
 from tatami.core.conditions import Claim, conditions, count_claims, cropped, shape_claims
 from tatami.core.expr import ONE, ZERO, Expr, Shape, expr
 from tatami.core.signature import Equation
@@ -128,7 +128,7 @@ def _slice(attrs: Any, types: Sequence[TensorType]) -> Pairs:
     for size, lo, hi in zip(types[0].shape, attrs.starts, attrs.stops, strict=True):
         yield ZERO, lo
         yield lo, hi
-        yield hi, greatest(lo, size)
+        yield hi, size if is_always_less(lo, hi) else greatest(lo, size)
 
 
 def _elements(attrs: Any, types: Sequence[TensorType]) -> Pairs:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tatami.core.bounds import greatest
+from tatami.core.bounds import greatest, is_always_less
 from tatami.core.conditions import Claim, cropped, shape_claims
 from tatami.core.expr import ZERO, Shape
 from tatami.tiny.ir import Node, PadOp, ShrinkOp
@@ -35,7 +35,7 @@ def _claims(node: Node, src: list[Shape]) -> Iterator[Claim]:
             for size, lo, hi in zip(src[0], los, his, strict=True):
                 yield Claim(ZERO, lo, node.id)
                 yield Claim(lo, hi, node.id)
-                yield Claim(hi, greatest(lo, size), node.id)
+                yield Claim(hi, size if is_always_less(lo, hi) else greatest(lo, size), node.id)
         case _:
             pass
     yield from shape_claims(node.shape, node.id, src)

@@ -19,7 +19,7 @@ import numpy as np
 import tatami as tt
 from tatami.api import prepare
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import Expr, evaluate, expr, exact_div, product
+from tatami.core.expr import evaluate, exact_div, expr
 from tatami.stages import STAGES, runner
 from tests.fuzz.campaign import run_campaign
 
@@ -102,7 +102,9 @@ def cut(c: Chain) -> Any:
 
 def numpy_slice(c: Chain) -> Any:
     axis = c.axis()
-    part = c.r.choice((slice(1, None), slice(None, -1), slice(None, None, -1), slice(None, 2), slice(-2, None), slice(1, None, 2)))
+    part = c.r.choice(
+        (slice(1, None), slice(None, -1), slice(None, None, -1), slice(None, 2), slice(-2, None), slice(1, None, 2))
+    )
     c.say(f"[{part} of {axis}]")
     return c.x[(slice(None),) * axis + (part,)]
 

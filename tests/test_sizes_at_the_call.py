@@ -12,8 +12,6 @@ import tatami as tt
 from tatami.core.conditions import conditions, count_claims, shape_claims
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import expr, shape
-from tatami.tiny.ir import ShrinkOp
-from tests.tiny.build import F32, Build
 
 
 def sliced(x: Any, starts: tuple[Any, ...], stops: tuple[Any, ...]) -> Any:
@@ -100,11 +98,12 @@ def test_more_elements_than_64_bits_count_are_refused() -> None:
             assert fault.code == "E1304" and fault.why.startswith(why)
 
 
-def test_a_shrink_past_its_axis_is_refused() -> None:
-    b = Build()
-    x = b.input("x", F32, "N")
-    module = b.module(b.add(ShrinkOp((expr(2),), (expr(5),), (1,)), x))
-    f = tt.compile(module)
+@pytest.mark.parametrize("target", ["cpu", "emulated-sm80"])
+def test_a_shrink_past_its_axis_is_refused(target: str) -> None:
+    shrink = {"id": "y", "uop": "SHRINK", "src": ["x"], "arg": {"lo": [2], "hi": [5], "step": [1]}}
+    tensors = {name: {"dtype": "fp32", "shape": [size]} for name, size in (("x", "N"), ("y", 3))}
+    f = tt.compile({"uops": [shrink], "tensors": tensors, "outputs": ["y"]}, target=target)
+    assert f(x=np.arange(5, dtype=np.float32))["y"].tolist() == [2, 3, 4]
     with pytest.raises(TatamiError) as caught:
         f(x=np.ones(4, np.float32))
     assert caught.value.diagnostics[0].why == "N = 4 where at least 5 is needed"

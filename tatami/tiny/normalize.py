@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tatami.core.assumed import NOTHING, Assumed
-from tatami.core.conditions import conditions
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, var
 from tatami.core.module import Module
@@ -40,7 +39,7 @@ from tatami.tiny.ir import (
 )
 from tatami.tiny.setup import split_setup
 from tatami.tiny.simplify import Rewrite, simplify
-from tatami.tiny.size_conditions import program_claims
+from tatami.tiny.size_conditions import with_conditions
 from tatami.tiny.tidy import live_ids, tidy
 
 
@@ -95,13 +94,13 @@ class _Builder:
             new[node.id] = self.rebuild(node, [new[s] for s in node.src], widened.get(node.id, node.dtype))
         outputs = tuple(new[o] for o in program.outputs)
         rebuilt = Program(self.signature(program.signature), tuple(self.nodes.values()), outputs)
-        return tidy(rebuilt, self.origins, self.constants)
+        tidied, origins = tidy(rebuilt, self.origins, self.constants)
+        return with_conditions(tidied), origins
 
     def signature(self, given: Signature) -> Signature:
-        """With the equations that reshapes rest on (D2.6), and what sizes have to satisfy beside them."""
+        """With the equations that reshapes rest on (D2.6)."""
         known = {(e.lhs, e.rhs) for e in given.assumptions}
         more = tuple(e for pair, e in self.equations.items() if pair not in known)
-        more += conditions(program_claims(self.nodes.values()), (*given.assumptions, *more))
         return msgspec.structs.replace(given, assumptions=(*given.assumptions, *more)) if more else given
 
     def rebuild(self, node: Node, src: list[str], dtype: DType) -> str:

@@ -11,10 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from tatami.core.bounds import greatest, is_always_less
-from tatami.core.conditions import Claim, cropped, shape_claims
+from tatami.core.conditions import Claim, conditions, cropped, shape_claims
 from tatami.core.expr import ZERO, Shape
-from tatami.tiny.ir import Node, PadOp, ShrinkOp
+from tatami.tiny.ir import Node, PadOp, Program, ShrinkOp
+
+
+def with_conditions(program: Program) -> Program:
+    """The program with what its sizes have to satisfy in the signature."""
+    needed = conditions(program_claims(program.nodes), program.signature.assumptions)
+    if not needed:
+        return program
+    signature = msgspec.structs.replace(program.signature, assumptions=(*program.signature.assumptions, *needed))
+    return msgspec.structs.replace(program, signature=signature)
 
 
 def program_claims(nodes: Iterable[Node]) -> Iterator[Claim]:

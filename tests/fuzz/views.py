@@ -205,10 +205,10 @@ def arrays(graph: tt.Graph, binding: Mapping[str, int]) -> dict[str, np.ndarray]
     return out
 
 
-def outcome(call: Callable[[], Mapping[str, Any]]) -> np.ndarray | str:
+def outcome(call: Callable[..., Mapping[str, Any]], *arguments: Any) -> np.ndarray | str:
     """The value of y, or the code of what refuses these sizes."""
     try:
-        return np.asarray(call()["y"])
+        return np.asarray(call(*arguments)["y"])
     except TatamiError as error:
         return error.diagnostics[0].code
 
@@ -240,13 +240,13 @@ def check(seed: int, *, run: bool = False) -> str:
     kernels = tt.compile(graph, target="cpu", threads=1) if run else None
     for binding in BINDINGS:
         given = arrays(graph, binding)
-        wanted = outcome(lambda: compilation.reference_run(given, {}))
+        wanted = outcome(compilation.reference_run, given, {})
         for name, meaning in runners.items():
             assert meaning is not None
-            got = outcome(lambda: meaning(stages[name], dict(given), {}))
+            got = outcome(meaning, stages[name], dict(given), {})
             if fault := differs(wanted, got):
                 return f"{name} at {binding}: {fault} {after}"
-        if kernels is not None and (fault := differs(wanted, outcome(lambda: kernels(given)))):
+        if kernels is not None and (fault := differs(wanted, outcome(kernels, given))):
             return f"kernels at {binding}: {fault} {after}"
     return ""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from tatami.core.bounds import is_always_at_most
+from tatami.core.bounds import is_always_at_most, is_always_less
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import (
     ZERO,
@@ -65,8 +65,7 @@ def broken_numbers(claims: Iterable[Claim]) -> list[Diagnostic]:
     """E1304 for the claims that no binding of the symbols keeps."""
     out: list[Diagnostic] = []
     for small, large, at in claims:
-        room = (large - small).as_int()
-        if room is None or room >= 0:
+        if not is_always_less(large, small):
             continue
         why = f"a size is {large}" if small == ZERO else f"a size is {large} where at least {small} is needed"
         out.append(diagnostic("AxisAlignmentMismatch", at, why, "give sizes for which every value has a shape"))
@@ -77,12 +76,13 @@ def conditions(claims: Iterable[Claim], known: Iterable[Equation] = ()) -> tuple
     """The claims to be checked when sizes are bound: not proved, not implied by another one, not `known` already."""
     kept: list[Claim] = []
     recorded = [claim for e in known if (claim := _claim_of(e)) is not None]
-    seen: set[tuple[Expr, Expr]] = {claim[:2] for claim in recorded}
+    seen = {(e.lhs, e.rhs) for e in known}
     for claim in map(_without_floor, claims):
-        pair = claim[:2]
+        pair = maximum(claim.small, claim.large), claim.large
         if pair in seen:
             continue
         seen.add(pair)
+        claim = _claim_of(Equation(*pair, claim.at)) or claim  # as it will be read off the signature
         if (claim.large - claim.small).as_int() is not None or is_always_at_most(claim.small, claim.large):
             continue
         if any(_implies(k, claim) for k in recorded) or any(_decides(k, claim) for k in kept):
@@ -152,7 +152,7 @@ def count_claims(shapes: Iterable[tuple[Shape, str]], arguments: Iterable[Shape]
             out.append(Claim(count, expr(MOST_ELEMENTS), at))
             continue
         for mono, coef in _upper(count).terms:
-            if not mono or any(coef <= c * _GROWTH and _divides(mono, m) for m, c in given):
+            if (not mono and coef <= MOST_OF_ARGUMENT) or any(coef <= c * _GROWTH and _divides(mono, m) for m, c in given):
                 continue
             envelope[mono] = max(coef, envelope.get(mono, 0))
             if (len(mono), coef) > largest:

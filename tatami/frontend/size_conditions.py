@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from tatami.core.bounds import greatest, is_always_less, is_at_most
-from tatami.core.conditions import Claim, conditions, count_claims, cropped, shape_claims
+from tatami.core.conditions import Claim, broken_numbers, conditions, count_claims, cropped, shape_claims
+from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import ONE, ZERO, Expr, Shape, expr
 from tatami.core.signature import Equation
 from tatami.frontend.divisors import nonzero_divisors
@@ -31,7 +32,10 @@ Types = Sequence[TensorType | None]
 
 
 def with_conditions(graph: Graph) -> Graph:
-    """The graph with the equations that its sizes need in the signature. Whoever makes a graph ends with this."""
+    """The graph with the equations that its sizes need in the signature. Whoever makes a graph ends with this. Raises E1304
+    for numbers of elements that 64 bits do not count."""
+    if faults := broken_numbers(_counts(graph)):
+        raise TatamiError(*faults)
     needed = graph_conditions(graph)
     if not needed:
         return graph
@@ -44,17 +48,23 @@ def graph_conditions(graph: Graph) -> tuple[Equation, ...]:
     nodes, tensors = graph.graph, graph.tensors
     inputs, known = graph.signature.inputs, graph.signature.assumptions
     claims: list[Claim] = []
-    counted: list[tuple[Shape, str]] = [(port.shape, port.tensor) for port in inputs if port.storage == "const_pool"]
     for node in nodes:
         results = [tensors[name] for name in node.outputs if name in tensors]
         claims += node_claims(node, [tensors.get(name) for name in node.inputs], results)
-        counted += [(t.shape, node.name) for t in results]
-    arguments = [port.shape for port in inputs]
-    bound = {size for shape in arguments for size in shape}
-    claims += count_claims(counted, [*arguments, *(t.shape for node in nodes for t in _found(node, tensors))])
+    claims += _counts(graph)
+    bound = {size for port in inputs for size in port.shape}
     claims = [c for c in claims if not (c.small == ZERO and c.large in bound)]
     divisors = tuple(e for e in nonzero_divisors(nodes, tensors) if e not in known)
     return (*divisors, *conditions(claims, (*known, *divisors)))
+
+
+def _counts(graph: Graph) -> list[Claim]:
+    """No value has too many elements, beyond what arguments say."""
+    tensors = graph.tensors
+    shapes = [(tensors[name].shape, node.name) for node in graph.graph for name in node.outputs if name in tensors]
+    in_memory = [port.shape for port in graph.signature.inputs]
+    in_memory += [t.shape for node in graph.graph for t in _found(node, tensors)]
+    return count_claims(shapes, in_memory)
 
 
 def _found(node: Node, tensors: Mapping[str, TensorType]) -> list[TensorType]:

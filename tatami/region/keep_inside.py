@@ -46,6 +46,7 @@ class _Reads:
             beyond = self.unproved(e.tensor if isinstance(e, Read) else e.let, e.map, scope, known)
             return Select(Within(beyond), e, self.neutral(e)) if beyond else e
         old = children(e)
+        parts: tuple[RegionExpr, ...]
         if isinstance(e, Select) and isinstance(e.pred, Within):
             parts = (e.pred, self.inside(e.then, scope, known + e.pred.guards), self.inside(e.other, scope, known))
         else:

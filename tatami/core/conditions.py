@@ -196,7 +196,7 @@ def _upper_atom(atom: Atom) -> Expr:
         case Extreme(kind="max", args=args):
             return sum((_upper(a) for a in args), ZERO)
         case Extreme(args=args):
-            return min((_upper(a) for a in args), key=lambda u: (len(u.terms), str(u)))
+            return min((_upper(a) for a in args), key=lambda u: ((u.as_int() or 0) > MOST_OF_ARGUMENT, len(u.terms), str(u)))
 
 
 def _is_sum_of_products(size: Expr) -> bool:

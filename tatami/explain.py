@@ -8,6 +8,7 @@ from typing import Any
 
 from tatami.compilation import Compilation
 from tatami.copies import moves
+from tatami.core.conditions import equation_text, is_condition
 from tatami.core.cost import estimate, time_estimate
 from tatami.core.module import Module
 from tatami.core.target import Target
@@ -92,10 +93,18 @@ def explain(compilation: Compilation) -> str:
 
 
 def _sizes(compilation: Compilation) -> Iterator[str]:
-    """The equations between sizes that the program rests on. All others were proved when the model was read."""
+    """What the program rests on of sizes, equations and conditions. All others were proved when the model was read."""
     made = compilation.stages.get_made
     given = made("frontend") or made("tiny")
     equations = given.main.signature.assumptions if given is not None and "main" in given.programs else ()
+    if not equations:
+        return
+    conditions = [e for e in equations if is_condition(e)]
+    equations = tuple(e for e in equations if not is_condition(e))
+    if conditions:
+        yield ""
+        yield "conditions of sizes, checked at each call"
+        yield from (f"  {equation_text(e)}  {e.at}" for e in conditions)
     if not equations:
         return
     tiny = made("tiny")

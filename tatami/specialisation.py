@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from tatami.core.conditions import equation_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.module import Module
 from tatami.frontend.ir import Graph
@@ -300,7 +301,7 @@ class ShapeSet:
             takes = ", ".join(f"{i.tensor}[{', '.join(map(str, i.shape))}]" for i in program.function.arguments)
             lines.append(f"program for {takes or 'constants'}: {program.seconds:.1f} s, {program.calls} calls")
             lines += [f"specialised on {name} = {_brief(value)}" for name, value in program.imported.fixed.items()]
-            lines += [f"assumed: {e.lhs} = {e.rhs}, for {e.at}" for e in signature.assumptions]
+            lines += [f"assumed: {equation_text(e)}, for {e.at}" for e in signature.assumptions]
             lines += [f"Host step: {routine}" for routine in program.host_steps]
         return "\n".join(lines)
 

@@ -21,6 +21,7 @@ from tatami.c.entry_text import BESIDE, CALL, CLOCK, HEAD, SIDES
 from tatami.core.expr import ONE, Atom, Expr, Extreme, Floor, Var, product
 from tatami.core.kernel import THREADS, Condition
 from tatami.core.module import Module
+from tatami.core.size_fault import literal
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import (
     BufferInfo,
@@ -226,7 +227,7 @@ class _Program:
         parts: list[str] = []
         for mono, coef in e.terms:
             factors = [self.atom(a) for a in mono]
-            if abs(coef) != 1 or not factors:
+            if abs(literal(coef)) != 1 or not factors:
                 factors.insert(0, f"INT64_C({abs(coef)})")
             parts.append(("- " if coef < 0 else "+ " if parts else "") + " * ".join(factors))
         return f"({' '.join(parts)})"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from tatami.c.needs import Needs
 from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
+from tatami.core.size_fault import literal
 
 
 def index_text(e: Expr, needs: Needs) -> str:
-    """An expression of type int64_t, parenthesised unless it is one name or number."""
+    """An expression of type int64_t, parenthesised unless it is one name or number. Raises E1305 for a number beyond 64 bits."""
     if not e.terms:
         return "0"
     parts: list[str] = []
     for mono, coef in e.terms:
         factors = [_atom(a, needs) for a in mono]
-        if abs(coef) != 1 or not factors:
+        if abs(literal(coef)) != 1 or not factors:
             factors.append(f"{abs(coef)}" if abs(coef) < 1 << 31 else f"INT64_C({abs(coef)})")
         sign = ("-" if coef < 0 else "") if not parts else (" - " if coef < 0 else " + ")
         parts.append(sign + " * ".join(factors))

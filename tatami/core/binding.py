@@ -6,8 +6,10 @@ shapes and the recorded assumptions then disagree on is E1304, with both sides a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
+from tatami.core.conditions import MOST_OF_ARGUMENT
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.expr import Expr, Shape, evaluate, expr, free_vars, sole_extreme, substitute
 from tatami.core.signature import Equation, Signature, symbols
@@ -34,6 +36,7 @@ def bind_sizes(
                 f"rank {len(actual)}, shape {list(actual)}, where the signature has [{', '.join(map(str, port.shape))}]",
                 f"pass an array of rank {len(port.shape)}",
             )
+        check_empty_argument(port.tensor, actual)
         equations += [
             (size, value, f"axis {axis} of {port.tensor}") for axis, (size, value) in enumerate(zip(port.shape, actual))
         ]
@@ -87,6 +90,18 @@ def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Di
         if lhs != rhs:
             out.append(broken_equation(equation, lhs, rhs, sizes))
     return out
+
+
+def check_empty_argument(at: str, shape: tuple[int, ...]) -> None:
+    """Raises E1304 for an array without elements whose other axes are longer than any array in memory: a value that does not
+    have the axis of size 0 would be."""
+    if 0 in shape and math.prod(size for size in shape if size) > MOST_OF_ARGUMENT:
+        raise fail(
+            "AxisAlignmentMismatch",
+            at,
+            f"its shape is {list(shape)}, the axes beside those of size 0 have more than 2**47 elements",
+            "pass an array whose other axes fit a memory",
+        )
 
 
 def check_numbers(signature: Signature) -> list[Diagnostic]:

@@ -12,15 +12,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from tatami.core.bounds import is_always_at_most
+from tatami.core.bounds import is_always_at_most, is_always_less
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Shape, Var, expr, free_vars, maximum, product, sole_extreme
+from tatami.core.expr import (
+    ZERO,
+    Atom,
+    Expr,
+    Extreme,
+    Floor,
+    Monomial,
+    Shape,
+    Var,
+    expr,
+    free_vars,
+    maximum,
+    product,
+    sole_extreme,
+)
 from tatami.core.signature import Equation
 
 MOST_ELEMENTS: Final = 2**59
 """Maximum number of elements of a value: its bytes, and the offsets that index arithmetic forms on the way, fit 64 bits."""
-_GROWTH: Final = 2**12
-"""How many times the elements of an argument a value may have unchecked: an argument lies in memory, with at most 2**47."""
+MOST_OF_ARGUMENT: Final = 2**47
+"""Maximum number of elements of an argument, axes of size 0 left out: what an address space holds."""
+_GROWTH: Final = MOST_ELEMENTS // MOST_OF_ARGUMENT
+"""How many times the elements of an argument a value may have unchecked."""
 
 
 class Claim(NamedTuple):
@@ -31,22 +47,25 @@ class Claim(NamedTuple):
     at: str
 
 
-def shape_claims(shape: Shape, at: str) -> list[Claim]:
-    """No size is negative."""
-    return [Claim(ZERO, size, at) for size in shape if not _is_sum_of_products(size)]
+def shape_claims(shape: Shape, at: str, operands: Iterable[Shape] = ()) -> list[Claim]:
+    """No size is negative. What an operand has, or a run of its axes together, was claimed where it was made."""
+    new = [size for size in shape if not _is_plainly_nonneg(size)]
+    if new:
+        had = {product(s[a:b]) for s in operands for a in range(len(s)) for b in range(a + 1, len(s) + 1)}
+        new = [size for size in new if size not in had]
+    return [Claim(ZERO, size, at) for size in new]
 
 
 def cropped(before: Expr, after: Expr) -> Expr:
     """How many elements of an axis two widths take away: those of the negative ones."""
-    return sum((ZERO if _is_sum_of_products(w) else maximum(-w, ZERO) for w in (before, after)), ZERO)
+    return sum((ZERO if is_always_at_most(ZERO, w) else maximum(-w, ZERO) for w in (before, after)), ZERO)
 
 
 def broken_numbers(claims: Iterable[Claim]) -> list[Diagnostic]:
     """E1304 for the claims that no binding of the symbols keeps."""
     out: list[Diagnostic] = []
     for small, large, at in claims:
-        room = (large - small).as_int()
-        if room is None or room >= 0:
+        if not is_always_less(large, small):
             continue
         why = f"a size is {large}" if small == ZERO else f"a size is {large} where at least {small} is needed"
         out.append(diagnostic("AxisAlignmentMismatch", at, why, "give sizes for which every value has a shape"))
@@ -57,18 +76,46 @@ def conditions(claims: Iterable[Claim], known: Iterable[Equation] = ()) -> tuple
     """The claims to be checked when sizes are bound: not proved, not implied by another one, not `known` already."""
     kept: list[Claim] = []
     recorded = [claim for e in known if (claim := _claim_of(e)) is not None]
-    seen: set[tuple[Expr, Expr]] = {claim[:2] for claim in recorded}
-    for claim in claims:
-        pair = claim[:2]
+    seen = {(e.lhs, e.rhs) for e in known}
+    for claim in map(_without_floor, claims):
+        pair = maximum(claim.small, claim.large), claim.large
         if pair in seen:
             continue
         seen.add(pair)
+        claim = _claim_of(Equation(*pair, claim.at)) or claim  # as it will be read off the signature
         if (claim.large - claim.small).as_int() is not None or is_always_at_most(claim.small, claim.large):
             continue
-        if any(_implies(k, claim) for k in (*recorded, *kept)):
+        if any(_implies(k, claim) for k in recorded) or any(_decides(k, claim) for k in kept):
             continue
-        kept = [*(k for k in kept if not _implies(claim, k)), claim]
+        kept = [*(k for k in kept if not _decides(claim, k)), claim]
     return tuple(Equation(maximum(small, large), large, at) for small, large, at in kept)
+
+
+def _without_floor(claim: Claim) -> Claim:
+    """``2 <= floor(e/3) + 1`` as ``0 <= e - 3``, which is the same."""
+    if claim.small.as_int() is None:
+        return claim
+    floors = [(mono, coef) for mono, coef in claim.large.terms if mono]
+    if len(floors) != 1 or floors[0][1] != 1 or len(floors[0][0]) != 1:
+        return claim
+    atom = floors[0][0][0]
+    if not isinstance(atom, Floor) or atom.den.as_int() is None:
+        return claim
+    least = claim.small - (claim.large - Expr((floors[0],)))
+    return _without_floor(Claim(ZERO, atom.num - least * atom.den, claim.at))
+
+
+def is_condition(equation: Equation) -> bool:
+    """True if the equation says that one size is at most another one."""
+    return _claim_of(equation) is not None
+
+
+def equation_text(equation: Equation) -> str:
+    """For a reader: ``3 <= H + 2`` for ``max(3, H + 2) == H + 2``, other equations as they are."""
+    claim = _claim_of(equation)
+    if claim is None:
+        return f"{equation.lhs} == {equation.rhs}"
+    return f"{claim.small} <= {'2**59' if claim.large.as_int() == MOST_ELEMENTS else claim.large}"
 
 
 def _claim_of(equation: Equation) -> Claim | None:
@@ -85,37 +132,44 @@ def _claim_of(equation: Equation) -> Claim | None:
 def _implies(strong: Claim, weak: Claim) -> bool:
     """True if the second has at least the room that the first one has."""
     room, other = strong.large - strong.small, weak.large - weak.small
-    if room == other:
-        return True
-    return free_vars(room) == free_vars(other) and is_always_at_most(room, other)
+    return room == other or is_always_at_most(room, other)
+
+
+def _decides(strong: Claim, weak: Claim) -> bool:
+    """True if the first says so at the same moment: it waits for no symbol that the second has not."""
+    return free_vars(strong.large - strong.small) <= free_vars(weak.large - weak.small) and _implies(strong, weak)
 
 
 def count_claims(shapes: Iterable[tuple[Shape, str]], arguments: Iterable[Shape]) -> list[Claim]:
-    """No value has more than `MOST_ELEMENTS` elements: one claim for all that no argument bounds, a sum of products which
-    none of them exceeds."""
-    given = [product(shape) * _GROWTH for shape in arguments]
-    envelope: dict[tuple[Atom, ...], int] = {}
-    widest, at_widest = -1, ""
+    """No value has more than `MOST_ELEMENTS` elements: one claim for all, a sum of products which none of them exceeds. It
+    leaves out the products that an argument bounds (`bind_sizes` refuses arguments of more than `MOST_OF_ARGUMENT`)."""
+    given = [t for shape in arguments if all(map(_is_sum_of_products, shape)) for t in product(shape).terms]
+    envelope: dict[Monomial, int] = {}
+    largest, at_largest = (0, 0), ""
     out: list[Claim] = []
     for count, at in {product(shape): at for shape, at in shapes}.items():
         if count.as_int() is not None:
             out.append(Claim(count, expr(MOST_ELEMENTS), at))
             continue
-        upper = _upper(count)
-        if any(_covers(dict(g.terms), upper) for g in given):
-            continue
-        for mono, coef in upper.terms:
+        for mono, coef in _upper(count).terms:
+            if (not mono and coef <= MOST_OF_ARGUMENT) or any(coef <= c * _GROWTH and _divides(mono, m) for m, c in given):
+                continue
             envelope[mono] = max(coef, envelope.get(mono, 0))
-            if (reach := len(mono) * 64 + coef.bit_length()) > widest:
-                widest, at_widest = reach, at
+            if (len(mono), coef) > largest:
+                largest, at_largest = (len(mono), coef), at
     if envelope:
         total = sum((Expr(((mono, coef),)) for mono, coef in envelope.items()), ZERO)
-        out.append(Claim(total, expr(MOST_ELEMENTS), at_widest))
+        out.append(Claim(total, expr(MOST_ELEMENTS), at_largest))
     return out
 
 
-def _covers(given: dict[tuple[Atom, ...], int], upper: Expr) -> bool:
-    return all(coef <= given.get(mono, 0) for mono, coef in upper.terms)
+def _divides(part: Monomial, whole: Monomial) -> bool:
+    rest = list(whole)
+    for atom in part:
+        if atom not in rest:
+            return False
+        rest.remove(atom)
+    return True
 
 
 def _upper(e: Expr) -> Expr:
@@ -142,9 +196,26 @@ def _upper_atom(atom: Atom) -> Expr:
         case Extreme(kind="max", args=args):
             return sum((_upper(a) for a in args), ZERO)
         case Extreme(args=args):
-            return min((_upper(a) for a in args), key=lambda u: (len(u.terms), str(u)))
+            return min((_upper(a) for a in args), key=lambda u: ((u.as_int() or 0) > MOST_OF_ARGUMENT, len(u.terms), str(u)))
 
 
 def _is_sum_of_products(size: Expr) -> bool:
     """True if no term is negative and every atom is a symbol."""
     return all(coef >= 0 and all(isinstance(atom, Var) for atom in mono) for mono, coef in size.terms)
+
+
+def _is_plainly_nonneg(size: Expr) -> bool:
+    """True if no term is negative and no atom can be."""
+    return all(coef >= 0 and all(map(_is_nonneg_atom, mono)) for mono, coef in size.terms)
+
+
+def _is_nonneg_atom(atom: Atom) -> bool:
+    match atom:
+        case Var():
+            return True
+        case Floor(num=num):
+            return _is_plainly_nonneg(num) or is_always_at_most(ZERO, num)
+        case Extreme(kind="max", args=args):
+            return any(map(_is_plainly_nonneg, args))
+        case Extreme(args=args):
+            return all(_is_plainly_nonneg(a) or is_always_at_most(ZERO, a) for a in args)

@@ -35,7 +35,7 @@ class QuickBinding:
                 shape = constants.get(tensor)
                 if shape is None:
                     continue
-            if len(shape) != len(dims):
+            if len(shape) != len(dims) or 0 in shape:
                 return None
             for (number, name), value in zip(dims, shape):
                 if (number if name is None else known.setdefault(name, value)) != value:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tatami.core.expr import Expr, has_64_bits
+from tatami.core.diagnostic import fail
+from tatami.core.expr import MAX_SIZE, Expr, has_64_bits
 
 
 class SizeFault(NamedTuple):
@@ -25,3 +26,12 @@ def beyond_64_bits(size: Expr) -> SizeFault | None:
     if has_64_bits(size):
         return None
     return SizeFault(f"a size is {str(size)[:80]}", "sizes have 64 bits: use smaller ones")
+
+
+def literal(number: int) -> int:
+    """A number of generated index arithmetic. Raises E1305 for one that 64 bits do not hold: its text would be another
+    number's."""
+    if abs(number) > MAX_SIZE:
+        why = f"index arithmetic of generated code needs the number {str(number)[:40]}, which 64 bits do not hold"
+        raise fail("InvalidSymbol", "code", why, "use smaller sizes, steps and offsets")
+    return number

@@ -15,6 +15,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Extreme, Floor, Var
 from tatami.core.numerics import constant
 from tatami.core.scalar import Scalar, number, scalar
+from tatami.core.size_fault import literal
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Binary, Cast, Const, Index, Read, Ref, RegionExpr, Select, Unary, Within
 
@@ -41,13 +42,13 @@ SHORT = {DType.fp16: "f16", DType.bf16: "bf16"}
 
 
 def index_text(e: Expr) -> str:
-    """C text of an index expression over tt_i64 variables."""
+    """C text of an index expression over tt_i64 variables. Raises E1305 for a number beyond 64 bits."""
     if not e.terms:
         return "0"
     parts = []
     for mono, coef in e.terms:
         factors = [_atom(a) for a in mono]
-        if abs(coef) != 1 or not factors:
+        if abs(literal(coef)) != 1 or not factors:
             factors.insert(0, str(abs(coef)))
         parts.append((" - " if coef < 0 else " + ") + " * ".join(factors))
     text = "".join(parts)

@@ -44,7 +44,7 @@ from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.operation import Site, attribute_values
 from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
 from tatami.frontend.result_sizes import found_symbols
-from tatami.frontend.size_conditions import graph_conditions, node_claims
+from tatami.frontend.size_conditions import node_claims, with_conditions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -305,10 +305,8 @@ class Graph(Makers, Kernels):
             for n in self._nodes
         )
         outputs = tuple(Output(o, tensors[o].dtype, tensors[o].shape, u) for o, u in self._updates.items())
-        given = tuple(dict.fromkeys(self._assumptions))
-        assumptions = (*given, *graph_conditions(nodes, tensors, self._inputs, given))
-        signature = Signature(tuple(self._inputs), outputs, assumptions, dict(self._defaults))
-        return ir.Graph(signature, tensors, nodes)
+        signature = Signature(tuple(self._inputs), outputs, tuple(dict.fromkeys(self._assumptions)), dict(self._defaults))
+        return with_conditions(ir.Graph(signature, tensors, nodes))
 
     def module(self) -> Module[ir.Graph]:
         """The whole module: this graph as `main`, the subgraphs, the constants, the Python lines."""

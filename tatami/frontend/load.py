@@ -25,7 +25,7 @@ from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, right_aligned, text, trusted_attributes
 from tatami.frontend.ops import OPS, infer, operands_of
 from tatami.frontend.ops_elementwise import ELEMENTWISE
-from tatami.frontend.size_conditions import graph_conditions
+from tatami.frontend.size_conditions import with_conditions
 
 _BROADCASTING = frozenset(op.name for op in ELEMENTWISE) - {"quantize", "dequantize"}
 _OWN_KEYS = ("op", "name", "inputs", "outputs", "attrs")
@@ -75,9 +75,7 @@ def load(obj: Any, at: str = "document", *, trust: bool = False) -> Module[Graph
     for position, raw in enumerate(obj["graph"]):
         loader.node(raw, position)
     signature = loader.signature(obj["signature"], inputs)
-    needed = graph_conditions(loader.nodes, loader.known, signature.inputs, signature.assumptions)
-    signature = msgspec.structs.replace(signature, assumptions=(*signature.assumptions, *needed))
-    graph = Graph(signature, {**loader.known}, tuple(loader.nodes))
+    graph = with_conditions(Graph(signature, {**loader.known}, tuple(loader.nodes)))
     return Module({"main": graph}, {}, {"main": loader.origins})
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tatami.core.conditions import equation_text
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Input, Output
@@ -29,7 +30,7 @@ def show(module: Module[Graph]) -> str:
 def show_graph(name: str, graph: Graph) -> str:
     lines = [_header(name, graph)]
     signature = graph.signature
-    lines += [f"  assume {e.lhs} == {e.rhs}" for e in signature.assumptions]
+    lines += [f"  assume {equation_text(e)}" for e in signature.assumptions]
     if signature.defaults:
         lines.append("  default " + ", ".join(f"{k} = {v}" for k, v in signature.defaults.items()))
     if signature.must_bind:

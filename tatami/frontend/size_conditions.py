@@ -14,12 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tatami.core.bounds import greatest, is_at_most
-from tatami.core.conditions import Claim, conditions, count_claims, cropped, shape_claims
+import msgspec
+
+from tatami.core.bounds import greatest, is_always_less, is_at_most
+from tatami.core.conditions import Claim, broken_numbers, conditions, count_claims, cropped, shape_claims
+from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import ONE, ZERO, Expr, Shape, expr
-from tatami.core.signature import Equation, Input
+from tatami.core.signature import Equation
 from tatami.frontend.divisors import nonzero_divisors
-from tatami.frontend.ir import Node, TensorType
+from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
 from tatami.frontend.ops_contraction import conv_padding
@@ -28,31 +31,59 @@ from tatami.frontend.ops_movement import filled
 Types = Sequence[TensorType | None]
 
 
-def graph_conditions(
-    nodes: Sequence[Node], tensors: Mapping[str, TensorType], inputs: Sequence[Input], known: Sequence[Equation] = ()
-) -> tuple[Equation, ...]:
-    """The equations that the signature of a graph needs beside `known`."""
+def with_conditions(graph: Graph) -> Graph:
+    """The graph with the equations that its sizes need in the signature. Whoever makes a graph ends with this. Raises E1304
+    for numbers of elements that 64 bits do not count."""
+    if faults := broken_numbers(_counts(graph)):
+        raise TatamiError(*faults)
+    needed = graph_conditions(graph)
+    if not needed:
+        return graph
+    signature = msgspec.structs.replace(graph.signature, assumptions=(*graph.signature.assumptions, *needed))
+    return msgspec.structs.replace(graph, signature=signature)
+
+
+def graph_conditions(graph: Graph) -> tuple[Equation, ...]:
+    """The equations that the signature of a graph lacks."""
+    nodes, tensors = graph.graph, graph.tensors
+    inputs, known = graph.signature.inputs, graph.signature.assumptions
     claims: list[Claim] = []
-    counted: list[tuple[Shape, str]] = [(port.shape, port.tensor) for port in inputs if port.storage == "const_pool"]
     for node in nodes:
         results = [tensors[name] for name in node.outputs if name in tensors]
         claims += node_claims(node, [tensors.get(name) for name in node.inputs], results)
-        counted += [(t.shape, node.name) for t in results]
-    arguments = [port.shape for port in inputs]
-    claims += count_claims(counted, arguments)
-    bound = {size for shape in arguments for size in shape}
+    claims += _counts(graph)
+    bound = {size for port in inputs for size in port.shape}
     claims = [c for c in claims if not (c.small == ZERO and c.large in bound)]
-    divisors = tuple(e for e in nonzero_divisors(tuple(nodes), tensors) if e not in known)
+    divisors = tuple(e for e in nonzero_divisors(nodes, tensors) if e not in known)
     return (*divisors, *conditions(claims, (*known, *divisors)))
+
+
+def _counts(graph: Graph) -> list[Claim]:
+    """No value has too many elements, beyond what arguments say."""
+    tensors = graph.tensors
+    shapes = [(tensors[name].shape, node.name) for node in graph.graph for name in node.outputs if name in tensors]
+    in_memory = [port.shape for port in graph.signature.inputs]
+    in_memory += [t.shape for node in graph.graph for t in _found(node, tensors)]
+    return count_claims(shapes, in_memory)
+
+
+def _found(node: Node, tensors: Mapping[str, TensorType]) -> list[TensorType]:
+    """Results whose sizes the node finds: they lie in memory before anything has their shape."""
+    if node.op not in _FINDING and not node.attrs.get("new"):
+        return []
+    return [tensors[name] for name in node.outputs if name in tensors]
+
+
+_FINDING = frozenset({"nonzero", "unique", "compress", "non_max_suppression"})
 
 
 def node_claims(node: Node, operands: Types, results: Sequence[TensorType], at: str = "") -> list[Claim]:
     """What one node needs. `at`: what to call it, by default its name."""
     at = at or node.name
     own = _CLAIMS.get(node.op)
-    out = [claim for t in results for claim in shape_claims(t.shape, at)]
+    present = [t for t in operands if t is not None]
+    out = [claim for t in results for claim in shape_claims(t.shape, at, [t.shape for t in present])]
     if own is not None:
-        present = [t for t in operands if t is not None]
         out = [*(Claim(small, large, at) for small, large in own(attributes(OPS[node.op], node), present)), *out]
     return out
 
@@ -107,7 +138,7 @@ def _slice(attrs: Any, types: Sequence[TensorType]) -> Pairs:
     for size, lo, hi in zip(types[0].shape, attrs.starts, attrs.stops, strict=True):
         yield ZERO, lo
         yield lo, hi
-        yield hi, greatest(lo, size)
+        yield hi, size if is_always_less(lo, hi) else greatest(lo, size)
 
 
 def _elements(attrs: Any, types: Sequence[TensorType]) -> Pairs:

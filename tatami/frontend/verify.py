@@ -37,7 +37,7 @@ def _conditions(graph: Graph) -> list[Diagnostic]:
     for node in graph.graph:
         results = [graph.tensors[o] for o in node.outputs]
         out += broken_numbers(node_claims(node, [graph.tensors.get(i) for i in node.inputs], results))
-    for e in graph_conditions(graph.graph, graph.tensors, graph.signature.inputs, graph.signature.assumptions):
+    for e in graph_conditions(graph):
         equation = f'{{"lhs": "{e.lhs}", "rhs": "{e.rhs}", "at": "{e.at}"}}'
         why = f"{e.lhs} == {e.rhs} is needed and not among the signature's assumptions"
         out.append(diagnostic("AxisAlignmentMismatch", e.at, why, f"add {equation} to them"))

@@ -15,6 +15,7 @@ from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, attributes
 from tatami.frontend.ops import OPS
 from tatami.frontend.ops_control import CALLEES, count_new
+from tatami.frontend.size_conditions import with_conditions
 from tatami.onnx.definitions import name_of, stored_in
 from tatami.onnx.importer import Importer
 from tatami.onnx.values import Value
@@ -83,7 +84,7 @@ def finish(m: Importer, inner: Importer, inputs: Sequence[Input], results: Seque
         captured.append(Input(name, kind.dtype, kind.shape))
     outputs = tuple(Output(t, inner.dtype(t), inner.shape(t)) for t in names)
     signature = Signature((*inputs, *captured, *inner.inputs), outputs, tuple(inner.equations))
-    m.graphs[inner.name] = Graph(signature, dict(inner.tensors), tuple(inner.nodes))
+    m.graphs[inner.name] = with_conditions(Graph(signature, dict(inner.tensors), tuple(inner.nodes)))
 
 
 def bind_symbols(m: Importer, inner: Importer, inputs: Sequence[Input]) -> None:

@@ -19,6 +19,7 @@ from tatami.core.signature import Input, Output, Signature
 from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import is_legal_symbol
+from tatami.frontend.size_conditions import with_conditions
 from tatami.onnx.declared import declared
 from tatami.onnx.import_node import import_nodes
 from tatami.onnx.importer import FROM_ONNX, Importer
@@ -154,7 +155,7 @@ def import_model(
     if not ports:
         raise fail("UnsupportedModel", "model", "none of its outputs holds a tensor", "give the model a tensor as output")
     signature = Signature(tuple(importer.inputs), tuple(ports), tuple(importer.equations))
-    main = Graph(signature, dict(importer.tensors), tuple(importer.nodes))
+    main = with_conditions(Graph(signature, dict(importer.tensors), tuple(importer.nodes)))
     module = Module(
         {"main": main, **importer.graphs},
         importer.constants,

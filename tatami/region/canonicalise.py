@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.assumed import NOTHING, Assumed
 from tatami.core.module import Module, Origins
 from tatami.region.ir import Program, Region
+from tatami.region.keep_inside import keep_inside
 from tatami.region.rules import RULES
 
 
@@ -19,20 +21,21 @@ def canonicalise(module: Module[Program]) -> Module[Program]:
     programs = {}
     origins: dict[str, Origins] = {}
     for name, program in module.programs.items():
-        body = tuple(canonical_region(item) if isinstance(item, Region) else item for item in program.body)
+        assumed = Assumed(program.signature.assumptions)
+        body = tuple(canonical_region(item, assumed) if isinstance(item, Region) else item for item in program.body)
         programs[name] = msgspec.structs.replace(program, body=body)
         known = module.origins.get(name, {})
         origins[name] = _origins(body, known)
     return Module(programs, module.constants, origins)
 
 
-def canonical_region(region: Region) -> Region:
-    """`region` after all rules, in order."""
+def canonical_region(region: Region, assumed: Assumed = NOTHING) -> Region:
+    """`region` after all rules, in order. `assumed`: the equations of its program."""
     if region.opaque is not None:
         return region
     for rule in RULES:
         region = rule(region)
-    return region
+    return keep_inside(region, assumed)
 
 
 def _origins(body: tuple[object, ...], known: Origins) -> dict[str, tuple[str, ...]]:

@@ -90,16 +90,20 @@ def _is_nonneg_given(size: Expr, facts: Sequence[Expr]) -> bool:
 
 
 def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
-    """Each side alone: from the box, or from a guard that differs from the index by a bounded amount."""
+    """Each side alone: from the box, or from a guard that differs from the index by a bounded amount, or runs against it, as
+    N - 1 - i does against 0 <= i < N."""
     own = bounds(index, extents)
     low = own is not None and is_nonneg(own[0])
     high = own is not None and is_nonneg(size - 1 - own[1])
     for g in guards:
         rest = bounds(index - g.index, extents)
-        if rest is None:
-            continue
-        low = low or is_nonneg(rest[0])
-        high = high or is_nonneg(size - g.size - rest[1])
+        if rest is not None:
+            low = low or is_nonneg(rest[0])
+            high = high or is_nonneg(size - g.size - rest[1])
+        both = bounds(index + g.index, extents)
+        if both is not None:
+            low = low or is_nonneg(both[0] - g.size + 1)
+            high = high or is_nonneg(size - 1 - both[1])
     return low and high
 
 

@@ -24,6 +24,7 @@ from tatami.poly_view.ir import PolyView, Statement
 from tatami.region.form_region import ProgramFacts, form_region
 from tatami.region.ir import Opaque, Param, Region, Step, Target
 from tatami.region.ir import Program as RegionProgram
+from tatami.region.keep_inside import keep_inside
 from tatami.region.partition_ir import Group, Partition
 from tatami.region.storage import choose_storage
 from tatami.tiny.ir import CallOp, InputOp, Node, Program, ResultOp
@@ -76,7 +77,8 @@ def lower_program(
         else:
             outside = {v: {""} if makers.get(v) == k else set() for v in group.values}
             own = msgspec.structs.replace(facts, readers={**readers, **outside})
-            item, made = form_region(own, f"r{k}", group.values)
+            formed, made = form_region(own, f"r{k}", group.values)
+            item = keep_inside(formed, facts.assumed)
             origins.update(made)
         body.append(item)
     by_tensor = {n.op.tensor_id: n.id for n in program.nodes if isinstance(n.op, InputOp)}

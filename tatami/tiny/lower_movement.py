@@ -90,7 +90,8 @@ def pad(use: Use[Pad]) -> Value:
         return x.pad(a.pads, a.value if x.dtype.is_float or isinstance(a.value, str) else int(a.value))
     for axis, (lo, hi) in enumerate(a.pads):
         x = _bordered(x, axis, lo, hi, a.mode)
-    return x
+    declared = use.types[0].shape  # cropping may write a size in another form: min(1, a) + 1 for min(2, a + 1)
+    return x if x.shape == declared else x.reshape(declared)
 
 
 def _bordered(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:

@@ -39,6 +39,7 @@ from tatami.tiny.ir import (
 )
 from tatami.tiny.setup import split_setup
 from tatami.tiny.simplify import Rewrite, simplify
+from tatami.tiny.size_conditions import with_conditions
 from tatami.tiny.tidy import live_ids, tidy
 
 
@@ -93,7 +94,8 @@ class _Builder:
             new[node.id] = self.rebuild(node, [new[s] for s in node.src], widened.get(node.id, node.dtype))
         outputs = tuple(new[o] for o in program.outputs)
         rebuilt = Program(self.signature(program.signature), tuple(self.nodes.values()), outputs)
-        return tidy(rebuilt, self.origins, self.constants)
+        tidied, origins = tidy(rebuilt, self.origins, self.constants)
+        return with_conditions(tidied), origins
 
     def signature(self, given: Signature) -> Signature:
         """With the equations that reshapes rest on (D2.6)."""

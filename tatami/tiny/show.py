@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from tatami.core.conditions import equation_text
 from tatami.core.expr import Shape
 from tatami.core.module import Module
 from tatami.core.ops import OPS
@@ -71,7 +72,7 @@ def _port_notes(role: str, storage: str, mutability: str) -> str:
 
 
 def _notes(signature: Signature) -> list[str]:
-    out = [f"  assume {e.lhs} == {e.rhs}{f'  at {e.at}' if e.at else ''}" for e in signature.assumptions]
+    out = [f"  assume {equation_text(e)}{f'  at {e.at}' if e.at else ''}" for e in signature.assumptions]
     if signature.defaults:
         out.append("  default " + ", ".join(f"{k} = {v}" for k, v in signature.defaults.items()))
     if signature.must_bind:

@@ -14,6 +14,7 @@ import msgspec
 
 from tatami.core.bounds import is_positive
 from tatami.core.codec import to_builtins
+from tatami.core.conditions import broken_numbers, conditions
 from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars
@@ -36,6 +37,7 @@ from tatami.tiny.ir import (
     ViewOp,
 )
 from tatami.tiny.repair import REPAIRS
+from tatami.tiny.size_conditions import program_claims
 from tatami.tiny.verify_view import is_axis_name, verify_view
 
 _RESERVED = re.compile(r"[ir]\d+|min|max|floor")
@@ -48,8 +50,20 @@ def verify(module: Module[Program], form: str = "tiny") -> list[Diagnostic]:
         out.append(diagnostic("InvalidDocument", "programs", "there is no program main", "name one program `main`"))
     for name, program in module.programs.items():
         out += _signature(name, program)
-        out += _nodes(module, name, strict=form == "tiny")
-        out += _outputs(program)
+        faults = _nodes(module, name, strict=form == "tiny")
+        if form == "tiny" and not faults:
+            faults = _conditions(program)
+        out += (*faults, *_outputs(program))
+    return out
+
+
+def _conditions(program: Program) -> list[Diagnostic]:
+    """What its sizes have to satisfy is a number and holds, or stands in the signature, where normalisation puts it."""
+    out = broken_numbers(program_claims(program.nodes))
+    for e in conditions(program_claims(program.nodes), program.signature.assumptions):
+        equation = f'{{"lhs": "{e.lhs}", "rhs": "{e.rhs}", "at": "{e.at}"}}'
+        why = f"{e.lhs} == {e.rhs} is needed and not among the signature's assumptions"
+        out.append(diagnostic("AxisAlignmentMismatch", e.at, why, f"add {equation} to them"))
     return out
 
 

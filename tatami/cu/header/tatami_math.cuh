@@ -83,7 +83,7 @@ TT_DEV float tt_fma(float a, float b, float c) { return fmaf(a, b, c); }
 template <class T> TT_DEV T tt_relu(T x) { return x < T(0) ? T(0) : x; }
 template <class T> TT_DEV T tt_max(T a, T b) { return a != a ? a : (a > b ? a : b); }
 template <class T> TT_DEV T tt_min(T a, T b) { return a != a ? a : (a < b ? a : b); }
-template <class T> TT_DEV T tt_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
+template <class T> TT_DEV T tt_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x + T(0); }
 template <class T> TT_DEV T tt_abs(T x) { return x < T(0) ? tt_neg(x) : x; }
 TT_DEV float tt_abs(float x) { return fabsf(x); }
 TT_DEV double tt_abs(double x) { return fabs(x); }

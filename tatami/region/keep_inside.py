@@ -1,0 +1,75 @@
+"""A guard for every read that nothing proves to be inside its tensor or let.
+
+    x[3*i0 - 2*((b + i0)//b)]    ->    select(within 0 <= 3*i0 - 2*((b + i0)//b) < N, x[..], 0)
+
+Views of a model read inside whatever the prover says, so such a guard always holds; it costs a comparison, and the kernels
+need no proof. Without one in reach a Region would be refused for a reason no user can mend.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.assumed import Assumed
+from tatami.core.dtype import DType
+from tatami.core.expr import ZERO, Expr, Shape
+from tatami.indexbook.ir import Guard
+from tatami.region.guards import is_proved_inside
+from tatami.region.ir import At, Const, Let, Read, ReadAt, Reduce, Region, RegionExpr, Select, Within
+from tatami.region.walk import Types, all_axes, children, let_shape, with_children
+
+
+def keep_inside(region: Region, assumed: Assumed) -> Region:
+    """The Region with those guards, neutral elements outside. `assumed`: the equations of its program."""
+    if region.opaque is not None:
+        return region
+    extents = all_axes(region)
+    shapes = {p.name: p.memref.shape for p in region.inputs} | {let.name: let_shape(region, let) for let in region.lets}
+    reads = _Reads(region, extents, shapes, assumed)
+    return msgspec.structs.replace(region, lets=tuple(map(reads.let, region.lets)))
+
+
+class _Reads:
+    """The reads of one Region."""
+
+    def __init__(self, region: Region, extents: dict[str, Expr], shapes: dict[str, Shape], assumed: Assumed) -> None:
+        self.extents, self.shapes, self.assumed = extents, shapes, assumed
+        self.types = Types(region)
+
+    def let(self, let: Let) -> Let:
+        e = self.inside(let.expr, frozenset(let.axes), ())
+        return let if e is let.expr else msgspec.structs.replace(let, expr=e)
+
+    def inside(self, e: RegionExpr, scope: frozenset[str], known: tuple[Guard, ...]) -> RegionExpr:
+        """`known`: the guards around `e`."""
+        if isinstance(e, Read | At):
+            beyond = self.unproved(e.tensor if isinstance(e, Read) else e.let, e.map, scope, known)
+            return Select(Within(beyond), e, self.neutral(e)) if beyond else e
+        old = children(e)
+        parts: tuple[RegionExpr, ...]
+        if isinstance(e, Select) and isinstance(e.pred, Within):
+            parts = (e.pred, self.inside(e.then, scope, known + e.pred.guards), self.inside(e.other, scope, known))
+        else:
+            scope = scope | frozenset(e.axes) if isinstance(e, Reduce) else scope
+            parts = tuple(self.inside(c, scope, known) for c in old)
+        e = e if all(a is b for a, b in zip(parts, old, strict=True)) else with_children(e, parts)
+        if isinstance(e, ReadAt):
+            beyond = self.unproved(e.tensor, e.map, scope, known)
+            return Select(Within(beyond), e, self.neutral(e)) if beyond else e
+        return e
+
+    def unproved(
+        self, name: str, entries: tuple[Expr | None, ...], scope: frozenset[str], known: tuple[Guard, ...]
+    ) -> tuple[Guard, ...]:
+        extents = {a: n for a, n in self.extents.items() if a in scope}
+        if ZERO in extents.values():  # nothing runs, so nothing is read
+            return ()
+        pairs = zip(entries, self.shapes[name], strict=True)
+        return tuple(
+            Guard(i, n) for i, n in pairs if i is not None and not is_proved_inside(i, n, extents, known, self.assumed)
+        )
+
+    def neutral(self, e: RegionExpr) -> Const:
+        dtype = self.types.of(e)
+        assert dtype is not None
+        return Const(False if dtype == DType.bool else 0, dtype)

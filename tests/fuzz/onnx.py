@@ -1,0 +1,100 @@
+"""Random ONNX models against ONNX Runtime and onnx.reference: the kernels agree with one of them, or all refuse.
+
+    python -m tests.fuzz.onnx --seeds 0-500
+    python -m tests.fuzz.onnx --seeds 0-5000 --seconds 3600
+
+A difference counts where ONNX Runtime and the reference evaluator agree with each other and not with the kernels; where the two
+differ, the kernels have to agree with one of them. A model that ONNX Runtime runs has to be taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+import tatami as tt
+from tatami.core.diagnostic import TatamiError
+from tests.fuzz.campaign import run_campaign
+from tests.fuzz.onnx_models import Maker
+
+Arrays = list[np.ndarray]
+
+
+def by_runtime(model: onnx.ModelProto, calls: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays | None]:
+    """The outputs of each call; None where ONNX Runtime has no answer."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception:
+        return [None for _ in calls]
+    return [_tried(lambda given=given: session.run(None, dict(given))) for given in calls]  # type: ignore[misc]
+
+
+def by_reference(model: onnx.ModelProto, calls: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays | None]:
+    evaluator = ReferenceEvaluator(model)
+    return [_tried(lambda given=given: evaluator.run(None, dict(given))) for given in calls]  # type: ignore[misc]
+
+
+def _tried(call: Any) -> Arrays | None:
+    try:
+        with np.errstate(all="ignore"):
+            return [np.asarray(a) for a in call()]
+    except Exception:
+        return None
+
+
+def agree(a: np.ndarray, b: np.ndarray) -> bool:
+    """One shape, and one value each up to rounding."""
+    if a.shape != b.shape:
+        return False
+    if a.dtype.kind not in "f":
+        return bool((a == b).all())
+    with np.errstate(all="ignore"):
+        size = np.abs(b[np.isfinite(b)]).max(initial=0.0) if a.size else 0.0
+        return bool(np.allclose(a, b, rtol=2e-3, atol=1e-5 + 1e-5 * min(float(size), 1e30), equal_nan=True))
+
+
+def check(seed: int) -> str:
+    """What is wrong with one model; empty where nothing is."""
+    model, calls = Maker(seed).made()
+    operators = " ".join(n.op_type for n in model.graph.node)
+    expected, other = by_runtime(model, calls), by_reference(model, calls)
+    try:
+        f: Any = tt.compile(model, target="cpu", threads=1)
+    except TatamiError as error:
+        refused = str(error).splitlines()[0][:200]
+        return f"refused {refused} in {operators}" if expected[0] is not None else ""
+    names = [o.name for o in model.graph.output]
+    for given, wanted, also in zip(calls, expected, other, strict=True):
+        try:
+            out = f({n: a.copy() for n, a in given.items()})
+        except TatamiError as error:
+            if wanted is None:
+                continue
+            return f"refused at the call {str(error).splitlines()[0][:200]} in {operators}"
+        for k, name in enumerate(names):
+            got = np.asarray(out[name])
+            answers = [a[k] for a in (wanted, also) if a is not None]
+            if answers and not any(agree(got, a) for a in answers):
+                return f"{name} {got.dtype}{list(got.shape)} differs, expected {list(answers[0].shape)}: {_first(got, answers[0])} in {operators}"
+    return ""
+
+
+def _first(got: np.ndarray, wanted: np.ndarray) -> str:
+    if got.shape != wanted.shape:
+        return "another shape"
+    a, b = got.reshape(-1), wanted.reshape(-1)
+    at = next((k for k in range(a.size) if not agree(a[k : k + 1], b[k : k + 1])), 0)
+    return f"[{at}] {a[at]} for {b[at]}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_campaign(__doc__, check))

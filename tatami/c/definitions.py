@@ -255,6 +255,12 @@ def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
             f"  if (x >= {high_text}) return {int_literal(high, dtype)};\n"
             f"  if (x <= {low_text}) return {int_literal(low, dtype)};\n  return ({d})x;\n}}"
         )
+    if source == "f32" and dtype.itemsize <= 2:  # the limits are floats: what is beyond them is clamped before it is converted
+        least, most = (f"{needs.add(f'{fn}_f32x{lanes}')}" for fn in ("max", "min"))
+        blend, splat = needs.add(f"blend_f32x{lanes}"), needs.add(f"splat_f32x{lanes}")
+        clamped = f"{most}({least}(x, {splat}({low_text})), {splat}({high_text}))"
+        number = f"{blend}({compare_text(DType.fp32, lanes, '==', 'x', 'x', needs)}, {clamped}, {splat}(0))"
+        return f"static inline {d} t_{key}({s} x) {{ return {convert_text(number, source, target, lanes, needs)}; }}"
     i = needs.vector("i64" if source == "f64" else "i32", lanes)
     m = needs.vector("i32", lanes)
     blend_s, blend_d = needs.add(f"blend_{source}x{lanes}"), needs.add(f"blend_{target}x{lanes}")

@@ -74,13 +74,21 @@ class _Rewriting:
     def result(self) -> Graph:
         for node in self.graph.graph:
             self.at = node
-            made = self.product(node) if node.op in _PRODUCTS else None
+            made = self.product(node) if node.op in _PRODUCTS else self.same_codes(node) if node.op == "quantize" else None
             if made is None:
                 self.nodes.append(node)
             else:
                 self.add("identity", [made], {}, node.outputs)
         signature = msgspec.structs.replace(self.graph.signature, inputs=tuple(self.inputs))
         return Graph(signature, self.tensors, tuple(self.nodes))
+
+    def same_codes(self, node: Node) -> str | None:
+        """The codes that a quantisation gives back, where it quantises what was dequantised with the same scale and zero point:
+        the quotient is within a rounding of the integer."""
+        codes, own = self.codes_of(node.inputs[0]), self.scaling(node)
+        if codes is None or self.dtype(codes.tensor) != self.dtype(node.outputs[0]) or not self.per(codes, own.axis):
+            return None
+        return codes.tensor if (codes.scale, codes.zero) == (own.scale, own.zero) else None
 
     # -- what is multiplied ---------------------------------------------------------------------
     def product(self, node: Node) -> str | None:
@@ -159,11 +167,26 @@ class _Rewriting:
         return self.codes[tensor]
 
     def dequantised(self, node: Node) -> Codes | None:
+        codes = self.scaling(node)
+        plain = {self.dtype(codes.scale), self.dtype(node.outputs[0])} == {DType.fp32}
+        return codes if plain and self.dtype(codes.tensor) in _EIGHT_BITS else None
+
+    def scaling(self, node: Node) -> Codes:
+        """Operands of a quantisation or dequantisation. One number in an array is a constant of rank 0, by its value, and a
+        zero point of 0 is none."""
         x, scale, zero = (*node.inputs, "")[:3]
-        axis = attributes(OPS["dequantize"], node).axis
-        plain = {self.dtype(scale), self.dtype(node.outputs[0])} == {DType.fp32}
+        scale, zero = (self.plain_number(t) if t else "" for t in (scale, zero))
+        known = self.constants.get(zero)
         rank = len(self.shape(x))
-        return Codes(x, scale, zero, axis % rank if rank else 0) if plain and self.dtype(x) in _EIGHT_BITS else None
+        axis = attributes(OPS[node.op], node).axis % rank if rank else 0
+        return Codes(x, scale, "" if known is not None and not known.array.any() else zero, axis)
+
+    def plain_number(self, t: str) -> str:
+        made = self.producers.get(t)
+        source = made.inputs[0] if made is not None and made.op == "reshape" else t
+        if self.shape(t) or source not in self.constants:
+            return t
+        return self.number(self.constants[source].array.item(), self.dtype(t))
 
     def moved(self, codes: Codes, step: Node) -> Codes | None:
         """The codes behind a movement: with a scale for each element of an axis, only where that axis stays whole."""

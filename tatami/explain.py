@@ -114,6 +114,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
         yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}"
     yield from _sizes(compilation)
     yield from _calls(compilation)
+    yield from _integers(compilation)
     yield from _course(compilation)
     partitions = (
         compilation.stages["partition"] if compilation.first in LOWERED_FROM and "partition" in compilation.stages else {}
@@ -181,6 +182,23 @@ def _calls(compilation: Compilation) -> Iterator[str]:
     yield "calls"
     for graph, v in compilation.stages["calls"].items():
         yield f"  {graph}  {'inlined' if v.inlined else 'called '}  {v.why}  (decisions key {v.key})"
+
+
+def _integers(compilation: Compilation) -> Iterator[str]:
+    """Products of dequantised operands that sum integers, and quantisations that give back the codes."""
+    before, after = (compilation.stages.get_made(name) for name in ("linked", "integers"))
+    if before is None or after is None:
+        return
+    lines = []
+    for program, graph in before.programs.items():
+        kept = {n.name for n in after.programs[program].graph}
+        changed = [n for n in graph.graph if n.name not in kept]
+        where = "" if program == "main" else f" ({program})"
+        for n in changed:
+            names = ", ".join(before.origins.get(program, {}).get(n.name, (n.name,)))
+            said = "the codes as they are" if n.op == "quantize" else f"{n.op} of integers, sums of i32"
+            lines.append(f"  {names}{where}  {said}")
+    yield from (("", "dequantised operands", *lines) if lines else ())
 
 
 def _edges(view: Module[Any]) -> Iterator[str]:

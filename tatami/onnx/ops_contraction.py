@@ -7,8 +7,8 @@ from typing import Any
 
 from tatami.core.bounds import greatest
 from tatami.core.expr import Expr, ceildiv, expr, floordiv
-from tatami.onnx.importer import Importer
 from tatami.frontend.integer_products import integer_conv, integer_matmul
+from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import choice
 from tatami.onnx.values import Value

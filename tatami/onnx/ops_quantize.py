@@ -8,8 +8,8 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import expr
 from tatami.core.small_float import FORMATS
-from tatami.onnx.importer import Importer, element_dtype
 from tatami.frontend.integer_products import integer_conv, integer_matmul
+from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.ops_cast import within_format
 from tatami.onnx.ops_contraction import conv_attributes

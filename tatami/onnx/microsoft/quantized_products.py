@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tatami.core.dtype import DType
-from tatami.onnx.importer import Importer
 from tatami.frontend.integer_products import integer_matmul
+from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.normalization import NORMALIZATION
 from tatami.onnx.microsoft.quantized import real
 from tatami.onnx.microsoft.quantized_lstm import quantized_lstm

@@ -24,7 +24,8 @@ def weights_of(directions: int, codes: str = "i1", columns: bool = False, zeros:
     count = (directions, 4 * HIDDEN) if columns else (directions,)
     low, high = (0, 127) if codes == "u1" else (-60, 60)
     out: dict[str, Any] = {
-        name: RNG.integers(low, high, (directions, rows, 4 * HIDDEN)).astype(codes) for name, rows in (("w", WIDTH), ("r", HIDDEN))
+        name: RNG.integers(low, high, (directions, rows, 4 * HIDDEN)).astype(codes)
+        for name, rows in (("w", WIDTH), ("r", HIDDEN))
     }
     middle = 64 if codes == "u1" else 0
     for name in "wr":

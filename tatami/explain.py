@@ -16,6 +16,8 @@ from tatami.region.block_sums import reductions_of_products
 from tatami.region.ir import Region, Step
 from tatami.tiny.ir import MOVEMENT
 
+PRODUCTS = ("matmul", "linear", "gemm", "conv")
+"""What sums integers or stays narrow where its operands are dequantised (frontend/dequantised.py)."""
 LOWERED_FROM = ("frontend", "tiny@imported", "tiny")
 """Stages above the partition; a program given at a later one has its Regions already."""
 
@@ -196,7 +198,10 @@ def _integers(compilation: Compilation) -> Iterator[str]:
         where = "" if program == "main" else f" ({program})"
         for n in changed:
             names = ", ".join(before.origins.get(program, {}).get(n.name, (n.name,)))
-            said = "the codes as they are" if n.op == "quantize" else f"{n.op} of integers, sums of i32"
+            made = [m for m in after.programs[program].graph if m.op in PRODUCTS and m.name.startswith(f"{n.name}.")]
+            is_integer = any(m.attrs.get("acc_dtype") == "i32" for m in made)
+            said = f"{n.op} of integers, sums of i32" if is_integer else f"{n.op} of floats and integers, widened in registers"
+            said = "the codes as they are" if n.op == "quantize" else said
             lines.append(f"  {names}{where}  {said}")
     yield from (("", "dequantised operands", *lines) if lines else ())
 

@@ -95,7 +95,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("linked", lambda: inline_calls(s["instances"], s["calls"]))
     s.add("integers", lambda: multiply_integers(s["linked"]) if target.kind == "cpu" else s["linked"])
     s.add("tiny@imported", lambda: lower_to_tiny(s["integers"]))
-    s.add("tiny", lambda: normalize(s["tiny@imported"]))
+    s.add("tiny", lambda: normalize(s["tiny@imported"], keeps_narrow=target.kind == "cpu"))
     s.add("indexbook", lambda: analyse_indices(s["tiny"]))
     s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))
     s.add("partition", lambda: partition(s["tiny"], s["indexbook"], s["poly_view"], target, decisions.partitions, hints))

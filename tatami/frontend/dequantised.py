@@ -2,6 +2,7 @@
 
     y = matmul(dequantize(a, sa, za), dequantize(b, sb, zb))
     ->   s = matmul(a, b) acc_dtype=i32, less what the zero points add;   y = cast(s, fp32) * (sa * sb)
+    y = matmul(x, dequantize(w, s))   ->   y = matmul(x, cast(w, fp32)) * s     w a constant: it stays 8 bits wide in memory
 
 What the scales multiply in every term leaves the sum, so that the meaning is the same and the sum has no rounding. Scales are of
 the whole tensor, or one for each row of the left operand or column of the right one. Movement between a dequantisation and its
@@ -15,15 +16,14 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from tatami.core.codec import to_builtins
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, product
 from tatami.core.module import Module
 from tatami.core.signature import Input
-from tatami.core.tensor import Tensor, numpy_dtype
-from tatami.frontend.integer_products import integer_conv, integer_matmul
+from tatami.core.tensor import Tensor, as_array, numpy_dtype
+from tatami.frontend.integer_products import as_signed, integer_conv, integer_matmul
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, attributes, right_aligned
 from tatami.frontend.ops import OPS
@@ -44,6 +44,7 @@ class Codes(msgspec.Struct, frozen=True):
     scale: str
     zero: str
     axis: int
+    is_constant: bool
 
 
 def multiply_integers(module: Module[Graph]) -> Module[Graph]:
@@ -97,10 +98,12 @@ class _Rewriting:
         if self.dtype(a) != DType.fp32 or self.dtype(node.outputs[0]) != DType.fp32:
             return None
         left, right = self.codes_of(a), self.codes_of(b)
-        if left is None or right is None:
+        if right is None:
             return None
         attrs = attributes(OPS[node.op], node)
         bias = node.inputs[2] if len(node.inputs) > 2 else ""
+        if left is None:
+            return self.widened(node, right, bias, attrs)
         if node.op == "conv":
             return self.convolution(left, right, bias, attrs)
         flips = {"linear": (False, True), "matmul": (False, False)}
@@ -110,6 +113,25 @@ class _Rewriting:
         if turned[1]:
             right = self.swapped(right)
         return self.matrices(left, right, bias, attrs if node.op == "gemm" else Gemm())
+
+    def widened(self, node: Node, b: Codes, bias: str, attrs: Any) -> str | None:
+        """The product of floats and integers in a wider type, whose scale follows the sum: weights stay narrow in memory."""
+        turned = node.op == "linear" or (node.op == "gemm" and attrs.trans_b)
+        if not b.is_constant or node.op == "conv" or len(self.shape(b.tensor)) != 2 or not self.per(b, 0 if turned else 1):
+            return None
+        if b.zero:
+            known = self.constants.get(b.zero)
+            if known is None or self.dtype(b.tensor) != DType.u8 or not (known.array == 128).all():
+                return None
+            b = msgspec.structs.replace(b, tensor=as_signed(self, b.tensor, "")[0])
+        operands = [node.inputs[0], self.cast(b.tensor, DType.fp32)]
+        is_scaled = node.op == "gemm" and bias and attrs.beta != 0.0
+        kept = {**to_builtins(attrs), **({"beta": 0.0} if is_scaled else {})}
+        out = self.joined("mul", self.one(node.op, operands, kept), b.scale)
+        if not bias or (node.op == "gemm" and attrs.beta == 0.0):
+            return out
+        more = bias if not is_scaled or attrs.beta == 1.0 else self.joined("mul", bias, self.number(attrs.beta, DType.fp32))
+        return self.joined("add", out, more)
 
     def matrices(self, a: Codes, b: Codes, bias: str, attrs: Gemm) -> str | None:
         ranks = len(self.shape(a.tensor)), len(self.shape(b.tensor))
@@ -179,10 +201,12 @@ class _Rewriting:
         known = self.constants.get(zero)
         rank = len(self.shape(x))
         axis = attributes(OPS[node.op], node).axis % rank if rank else 0
-        return Codes(x, scale, "" if known is not None and not known.array.any() else zero, axis)
+        return Codes(x, scale, "" if known is not None and not known.array.any() else zero, axis, x in self.constants)
 
     def plain_number(self, t: str) -> str:
         made = self.producers.get(t)
+        if made is not None and made.op == "constant":
+            return self.number(made.attrs["value"], self.dtype(t))
         source = made.inputs[0] if made is not None and made.op == "reshape" else t
         if self.shape(t) or source not in self.constants:
             return t
@@ -227,7 +251,7 @@ class _Rewriting:
         return tensor if self.dtype(tensor) == to else self.one("cast", [tensor], {"to": to})
 
     def number(self, value: bool | int | float, dtype: DType) -> str:
-        tensor = Tensor(np.array(value).astype(numpy_dtype(dtype)))
+        tensor = Tensor(as_array(value).astype(numpy_dtype(dtype)))
         name = f"const_{tensor.sha256[:16]}"
         while name in self.tensors and self.constants.get(name) != tensor:
             name += "_"

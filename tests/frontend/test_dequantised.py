@@ -194,3 +194,48 @@ def test_explain_names_the_model_nodes() -> None:
     g.output("y", a.put(g, "a", False) @ b.put(g, "b", True))
     f = tt.compile(g, threads=1)
     assert "matmul of integers, sums of i32" in f.explain()
+
+
+@pytest.mark.parametrize("target", ["cpu", "cpu:avx2"])
+@pytest.mark.parametrize("rows", [1, 3, 16, 40])
+@pytest.mark.parametrize(("kind", "zero"), [(I8, "none"), (I8, "0"), (U8, "0"), (U8, "128")])
+@pytest.mark.parametrize(("depth", "columns", "axis"), [(128, 256, 1), (67, 90, 1), (96, 64, None)])
+def test_floats_and_constant_integers(
+    depth: int, columns: int, axis: int | None, kind: DType, zero: str, rows: int, target: str
+) -> None:
+    """The weights are the only constant of their size, and 8 bits wide."""
+    w = Operand(kind, (depth, columns), axis, "none" if zero == "none" else "0")
+    if zero == "128":
+        w.zero = np.full(np.shape(w.scale), 128, "u1")
+    x = RNG.standard_normal((rows, depth)).astype("f4")
+    more = RNG.standard_normal(columns).astype("f4")
+    g = Graph("g")
+    g.output("y", g.input("x", x.shape, F) @ w.put(g, "w", True) + g.constant(more, "c").expand((rows, columns)))
+    f = tt.compile(g, target=target, threads=1)
+    wanted = x.astype(np.float64) @ w.real + more
+    np.testing.assert_allclose(f(x=x)["y"], wanted, rtol=1e-5, atol=2e-6 * np.abs(wanted).max())
+    assert f.memory["constants"] < 2 * depth * columns + 16 * columns + 4096
+
+
+@pytest.mark.parametrize("op", ["linear", "gemm"])
+def test_layers_of_floats_and_constant_integers(op: str) -> None:
+    """Weights [out, in], a scale for each output, a bias; gemm with factors of both."""
+    w, x, more = Operand(I8, (48, 64), 0, "0"), RNG.standard_normal((5, 64)).astype("f4"), RNG.standard_normal(48).astype("f4")
+    attrs = {"trans_b": True, "alpha": 0.5, "beta": 3.0} if op == "gemm" else {}
+    g = Graph("g")
+    g.output("y", g.input("x", x.shape, F).op(op, w.put(g, "w", True), g.constant(more, "c"), **attrs))
+    f = tt.compile(g, threads=1)
+    wanted = attrs.get("alpha", 1.0) * (x.astype(np.float64) @ w.real.T) + attrs.get("beta", 1.0) * more
+    np.testing.assert_allclose(f(x=x)["y"], wanted, rtol=1e-5, atol=2e-6 * np.abs(wanted).max())
+    assert "widened in registers" in f.explain()
+
+
+@pytest.mark.parametrize("zero", [7, -3])
+def test_floats_and_integers_with_another_zero_point(zero: int) -> None:
+    w = Operand(I8, (64, 48), 1, "0")
+    w.zero = np.full(48, zero, "i1")
+    x = RNG.standard_normal((2, 64)).astype("f4")
+    g = Graph("g")
+    g.output("y", g.input("x", x.shape, F) @ w.put(g, "w", True))
+    wanted = x.astype(np.float64) @ w.real
+    np.testing.assert_allclose(tt.compile(g, threads=1)(x=x)["y"], wanted, rtol=1e-5, atol=2e-6 * np.abs(wanted).max())

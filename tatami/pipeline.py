@@ -93,7 +93,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("instances", lambda: instantiate_calls(s["frontend"]))
     s.add("calls", lambda: choose_calls(s["instances"], target, decisions.calls))
     s.add("linked", lambda: inline_calls(s["instances"], s["calls"]))
-    s.add("integers", lambda: multiply_integers(s["linked"]) if target.kind == "cpu" else s["linked"])
+    s.add("integers", lambda: multiply_integers(s["linked"], target))
     s.add("tiny@imported", lambda: lower_to_tiny(s["integers"]))
     s.add("tiny", lambda: normalize(s["tiny@imported"], keeps_narrow=target.kind == "cpu"))
     s.add("indexbook", lambda: analyse_indices(s["tiny"]))

@@ -22,6 +22,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, product
 from tatami.core.module import Module
 from tatami.core.signature import Input
+from tatami.core.target import Target
 from tatami.core.tensor import Tensor, as_array, numpy_dtype
 from tatami.frontend.integer_products import as_signed, integer_conv, integer_matmul
 from tatami.frontend.ir import Graph, Node, TensorType
@@ -31,6 +32,9 @@ from tatami.frontend.ops_contraction import Conv, Gemm
 
 LONGEST_SUM = (2**31 - 1) // 255**2
 """Products of two differences of 8 bits that a sum of 32 bits holds for certain."""
+FILTERS_OF_WINDOWS = 128
+"""Filters from which a convolution of windows gains by tiles of integers: the places of its windows are packed byte by byte, which
+takes the time of so many filters' products. Without tiles fp32 is quicker by its transformation of 3x3 windows, measured 2 times."""
 _EIGHT_BITS = (DType.i8, DType.u8)
 _PLAIN_MOVEMENT = ("reshape", "permute", "expand", "slice", "squeeze", "unsqueeze", "contiguous", "identity", "flip")
 """Movement of one operand, whose values stay what they are."""
@@ -47,12 +51,14 @@ class Codes(msgspec.Struct, frozen=True):
     is_constant: bool
 
 
-def multiply_integers(module: Module[Graph]) -> Module[Graph]:
-    """The module with integer sums for products of dequantised operands."""
+def multiply_integers(module: Module[Graph], target: Target) -> Module[Graph]:
+    """The module with integer sums for products of dequantised operands, where `target` gains by them. Only CPUs have them."""
+    if target.kind != "cpu":
+        return module
     programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
     for name, graph in module.programs.items():
         if any(n.op == "dequantize" for n in graph.graph):
-            work = _Rewriting(graph, module, constants, dict(module.origins.get(name, {})))
+            work = _Rewriting(graph, module, target, constants, dict(module.origins.get(name, {})))
             programs[name], origins[name] = work.result(), work.origins
     return replace(module, programs=programs, constants=constants, origins=origins)
 
@@ -61,9 +67,14 @@ class _Rewriting:
     """One graph on its way: a `Maker` of nodes, each at the place of the node it stands for."""
 
     def __init__(
-        self, graph: Graph, module: Module[Graph], constants: dict[str, Tensor], origins: dict[str, tuple[str, ...]]
+        self,
+        graph: Graph,
+        module: Module[Graph],
+        target: Target,
+        constants: dict[str, Tensor],
+        origins: dict[str, tuple[str, ...]],
     ) -> None:
-        self.graph, self.module, self.constants, self.origins = graph, module, constants, origins
+        self.graph, self.module, self.target, self.constants, self.origins = graph, module, target, constants, origins
         self.nodes: list[Node] = []
         self.tensors = dict(graph.tensors)
         self.inputs = list(graph.signature.inputs)
@@ -149,7 +160,7 @@ class _Rewriting:
         shape = self.shape(w.tensor)
         if not self.per(x, None) or not self.per(w, 0) or len(self.shape(x.tensor)) != len(shape):
             return None
-        if not _is_short(product(shape[1:])):
+        if not _is_short(product(shape[1:])) or not self.gains(shape, attrs):
             return None
         kept = {k: v for k, v in to_builtins(attrs).items() if k not in ("acc_dtype", "out_dtype")}
         sums = integer_conv(self, x.tensor, x.zero, w.tensor, w.zero, "", kept)
@@ -157,6 +168,13 @@ class _Rewriting:
         if bias:
             out = self.joined("add", out, self.along(bias, len(shape) - 2))
         return out
+
+    def gains(self, filters: Shape, attrs: Conv) -> bool:
+        """Are integers quicker than fp32? Of single places and of groups they are, of windows where tiles multiply many filters."""
+        count = filters[0].as_int()
+        is_window = product(filters[2:]).as_int() != 1
+        by_tiles = "amx_int8" in self.target.features and count is not None and count >= FILTERS_OF_WINDOWS
+        return not is_window or attrs.groups > 1 or by_tiles
 
     def scaled(self, sums: str, left: str, right: str, alpha: float) -> str:
         factor = self.joined("mul", left, right)

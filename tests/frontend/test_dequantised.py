@@ -9,7 +9,7 @@ import pytest
 
 import tatami as tt
 from tatami.core.dtype import DType
-from tatami.frontend.dequantised import LONGEST_SUM
+from tatami.frontend.dequantised import FILTERS_OF_WINDOWS, LONGEST_SUM
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.frontend.ir import Node
@@ -123,16 +123,23 @@ def convolved(x: np.ndarray, w: np.ndarray, pad: int, stride: int, groups: int) 
 @pytest.mark.parametrize("target", ["cpu", "cpu:avx2"])
 @pytest.mark.parametrize("kind", [U8, I8])
 @pytest.mark.parametrize("zero", ["0", "middle"])
-@pytest.mark.parametrize(("pad", "stride", "groups"), [(1, 1, 1), (0, 2, 1), (1, 1, 4), (2, 2, 2)])
-def test_convolutions(pad: int, stride: int, groups: int, zero: str, kind: DType, target: str) -> None:
-    x, w = Operand(kind, (2, 8, 9, 7), None, zero), Operand(I8, (12, 8 // groups, 3, 3), 0, "0")
-    more = RNG.standard_normal(12).astype("f4")
-
-    def product(a: Tensor, b: Tensor) -> Tensor:
-        attrs = {"padding": ((pad, pad),) * 2, "stride": (stride, stride), "groups": groups}
-        return a.op("conv", b, a.graph.constant(more, "c"), **attrs)
-
-    check(x, w, product, convolved(x.real, w.real, pad, stride, groups) + more[:, None, None], target)
+@pytest.mark.parametrize(
+    ("filters", "size", "pad", "stride", "groups"),
+    [(12, 3, 1, 1, 4), (12, 3, 2, 2, 2), (12, 1, 0, 1, 1), (12, 1, 1, 2, 1), (144, 3, 1, 1, 1), (12, 3, 1, 1, 1)],
+)
+def test_convolutions(filters: int, size: int, pad: int, stride: int, groups: int, zero: str, kind: DType, target: str) -> None:
+    """Of windows integers are quicker by tiles alone, and of many filters."""
+    x, w = Operand(kind, (2, 8, 9, 7), None, zero), Operand(I8, (filters, 8 // groups, size, size), 0, "0")
+    more = RNG.standard_normal(filters).astype("f4")
+    g = Graph("g")
+    attrs = {"padding": ((pad, pad),) * 2, "stride": (stride, stride), "groups": groups}
+    g.output("y", x.put(g, "x", False).op("conv", w.put(g, "w", True), g.constant(more, "c"), **attrs))
+    f = tt.compile(g, target=target, threads=1)
+    wanted = convolved(x.real, w.real, pad, stride, groups) + more[:, None, None]
+    gains = size == 1 or groups > 1 or (filters >= FILTERS_OF_WINDOWS and "amx_int8" in f.compilation.target.features)
+    assert is_integer(f) == gains
+    tolerance = 3e-7 if gains else 2e-5
+    np.testing.assert_allclose(f(x=x.codes)["y"], wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
 
 
 def test_a_scale_along_the_sum_stays() -> None:

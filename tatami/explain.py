@@ -17,6 +17,8 @@ from tatami.region.block_sums import reductions_of_products
 from tatami.region.ir import Region, Step
 from tatami.tiny.ir import MOVEMENT
 
+PRODUCTS = ("matmul", "linear", "gemm", "conv")
+"""What sums integers or stays narrow where its operands are dequantised (frontend/dequantised.py)."""
 LOWERED_FROM = ("frontend", "tiny@imported", "tiny")
 """Stages above the partition; a program given at a later one has its Regions already."""
 
@@ -123,6 +125,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
         yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}"
     yield from _sizes(compilation)
     yield from _calls(compilation)
+    yield from _integers(compilation)
     yield from _course(compilation)
     partitions = (
         compilation.stages["partition"] if compilation.first in LOWERED_FROM and "partition" in compilation.stages else {}
@@ -190,6 +193,26 @@ def _calls(compilation: Compilation) -> Iterator[str]:
     yield "calls"
     for graph, v in compilation.stages["calls"].items():
         yield f"  {graph}  {'inlined' if v.inlined else 'called '}  {v.why}  (decisions key {v.key})"
+
+
+def _integers(compilation: Compilation) -> Iterator[str]:
+    """Products of dequantised operands that sum integers, and quantisations that give back the codes."""
+    before, after = (compilation.stages.get_made(name) for name in ("linked", "integers"))
+    if before is None or after is None:
+        return
+    lines = []
+    for program, graph in before.programs.items():
+        kept = {n.name for n in after.programs[program].graph}
+        changed = [n for n in graph.graph if n.name not in kept]
+        where = "" if program == "main" else f" ({program})"
+        for n in changed:
+            names = ", ".join(before.origins.get(program, {}).get(n.name, (n.name,)))
+            made = [m for m in after.programs[program].graph if m.op in PRODUCTS and m.name.startswith(f"{n.name}.")]
+            is_integer = any(m.attrs.get("acc_dtype") == "i32" for m in made)
+            said = f"{n.op} of integers, sums of i32" if is_integer else f"{n.op} of floats and integers, widened in registers"
+            said = "the codes as they are" if n.op == "quantize" else said
+            lines.append(f"  {names}{where}  {said}")
+    yield from (("", "dequantised operands", *lines) if lines else ())
 
 
 def _edges(view: Module[Any]) -> Iterator[str]:

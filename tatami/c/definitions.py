@@ -241,6 +241,26 @@ def _lanes_call(key: str, base: str, lanes: int, needs: Needs) -> str:
     )
 
 
+def _longs(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """longs_<i8|u8>x<W>: as 32 bits. gcc takes a conversion apart, though there is an instruction."""
+    source = base.removeprefix("longs_")
+    s, h, d = (needs.vector(e, lanes) for e in (source, f"{source[0]}16", "i32"))
+    move = "__builtin_ia32_pmov" + ("sx" if source == "i8" else "zx") + f"bd{32 * lanes}"
+    bytes_ = "typedef char C __attribute__((vector_size(16)));"
+    if lanes == 16:
+        known, fast = "__AVX512F__", f"  {bytes_}\n  return ({d}){move}_mask((C)x, ({d}){{0}}, -1);\n"
+    else:
+        halves = "typedef long long L __attribute__((vector_size(16)));"
+        known = "__AVX2__"
+        fast = (
+            f"  {bytes_}\n  {halves}\n  union {{ {s} x; long long bits; }} u = {{x}};\n"
+            f"  return ({d}){move}((C)(L){{u.bits, 0}});\n"
+        )
+    plain = f"  return __builtin_convertvector(__builtin_convertvector(x, {h}), {d});\n"
+    body = f"#if defined({known}) && !defined(__clang__)\n{fast}#else\n{plain}#endif\n"
+    return f"static inline {d} t_{key}({s} x) {{\n{body}}}"
+
+
 def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
     """toint_<f32|f64>_<int>x<W>: truncate, saturate, NaN to 0."""
     _, source, target = base.split("_")
@@ -255,6 +275,12 @@ def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
             f"  if (x >= {high_text}) return {int_literal(high, dtype)};\n"
             f"  if (x <= {low_text}) return {int_literal(low, dtype)};\n  return ({d})x;\n}}"
         )
+    if source == "f32" and dtype.itemsize <= 2:  # the limits are floats: what is beyond them is clamped before it is converted
+        least, most = (f"{needs.add(f'{fn}_f32x{lanes}')}" for fn in ("max", "min"))
+        blend, splat = needs.add(f"blend_f32x{lanes}"), needs.add(f"splat_f32x{lanes}")
+        clamped = f"{most}({least}(x, {splat}({low_text})), {splat}({high_text}))"
+        number = f"{blend}({compare_text(DType.fp32, lanes, '==', 'x', 'x', needs)}, {clamped}, {splat}(0))"
+        return f"static inline {d} t_{key}({s} x) {{ return {convert_text(number, source, target, lanes, needs)}; }}"
     i = needs.vector("i64" if source == "f64" else "i32", lanes)
     m = needs.vector("i32", lanes)
     blend_s, blend_d = needs.add(f"blend_{source}x{lanes}"), needs.add(f"blend_{target}x{lanes}")
@@ -424,6 +450,7 @@ MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "h": _horizontal,
     "each": _lanes_call,
     "toint": _to_int,
+    "longs": _longs,
     "int": _integer_function,
     "compare": compare_halves,
     **dict.fromkeys(("larger", "smaller"), _of_numbers),

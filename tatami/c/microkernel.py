@@ -42,7 +42,12 @@ from tatami.core.verbatim import VerbatimCode
 
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
 _C_TYPES |= dict.fromkeys(DOTS, ("uint32_t", 4))
-_NAME = re.compile(r"tatami_(gemm|rows|into|lies|table|wide|slivers|pack)_([a-z]\d+(?:x\d[a-z]*)?)_(?:(\d+)x(\d+)_)?(\d+)")
+_NARROW = {"f32i8": "int8_t", "f32u8": "uint8_t"}
+"""Elements of b that are narrower than those of a and c, which are fp32: widened as they are read."""
+_C_TYPES |= dict.fromkeys(_NARROW, ("float", 4))
+_NAME = re.compile(
+    r"tatami_(gemm|rows|into|lies|table|wide|slivers|pack)_([a-z]\d+(?:x\d[a-z]*|[iu]8)?)_(?:(\d+)x(\d+)_)?(\d+)"
+)
 K_UNROLL = 4
 """Steps of k in the loop's body at most."""
 _FULL = 16
@@ -99,12 +104,15 @@ def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
 def _parts_of(name: str) -> re.Match[str] | None:
     """Kind, element, mr, nr and lanes of a routine of this file; groups of k have the kinds that a plan's dot takes."""
     found = _NAME.fullmatch(name)
-    is_known = found is not None and found[2] in _C_TYPES and (found[2] not in DOTS or found[1] in ("gemm", "into"))
+    kinds = {**dict.fromkeys(DOTS, ("gemm", "into")), **dict.fromkeys(_NARROW, ("gemm", "into", "lies"))}
+    is_known = found is not None and found[2] in _C_TYPES and found[1] in kinds.get(found[2], (found[1],))
     return found if is_known else None
 
 
 def _tile_of(found: re.Match[str]) -> _Tile:
-    return _Tile(found[1], int(found[3]), int(found[4]), int(found[5]), _C_TYPES[found[2]][1], found[2] in DOTS)
+    return _Tile(
+        found[1], int(found[3]), int(found[4]), int(found[5]), _C_TYPES[found[2]][1], found[2] in DOTS, found[2] in _NARROW
+    )
 
 
 def _head(element: str, lanes: int) -> str:
@@ -113,7 +121,24 @@ def _head(element: str, lanes: int) -> str:
         f"#include <stdint.h>\ntypedef {c} T;\n"
         f"typedef T V __attribute__((vector_size({size * lanes}), may_alias));\n"
         f"typedef T U __attribute__((vector_size({size * lanes}), aligned({size}), may_alias));\n"
+        f"{_narrow_text(element, lanes) if element in _NARROW else ''}"
         f"{dot_text(element, lanes) if element in DOTS else ''}"
+    )
+
+
+def _narrow_text(element: str, lanes: int) -> str:
+    """``wide(p)``: so many narrow elements from p on, as floats. By way of 32 bits: written as the instruction that does so while
+    it loads, since gcc takes the vector apart."""
+    known = {16: "__AVX512F__", 8: "__AVX2__"}.get(lanes, "")
+    widen = "vpmovsxbd" if _NARROW[element] == "int8_t" else "vpmovzxbd"
+    plain = "  I x = __builtin_convertvector(*(const N *)p, I);\n"
+    fast = f'  I x;\n  __asm__("{widen} %1, %0" : "={"v" if lanes == 16 else "x"}"(x) : "m"(*(const N *)p));\n'
+    body = f"#if defined({known})\n{fast}#else\n{plain}#endif\n" if known else plain
+    return (
+        f"typedef {_NARROW[element]} B;\ntypedef B N __attribute__((vector_size({lanes}), aligned(1), may_alias));\n"
+        f"typedef int32_t I __attribute__((vector_size({4 * lanes})));\n"
+        "static inline __attribute__((always_inline)) V wide(const B *p) {\n"
+        f"{body}  return __builtin_convertvector(x, V);\n}}\n"
     )
 
 
@@ -128,6 +153,8 @@ class _Tile:
     itemsize: int
     dots: bool
     """Is an element a group of k, multiplied with another by `dot`?"""
+    narrow: bool = False
+    """Are elements of b a byte each?"""
 
     @property
     def vectors(self) -> int:
@@ -146,15 +173,24 @@ class _Tile:
     @property
     def lines(self) -> range:
         """The elements of a row of b at which cache lines begin."""
-        return range(0, self.nr, max(1, 64 // self.itemsize))
+        return range(0, self.nr, 64 if self.narrow else max(1, 64 // self.itemsize))
+
+    @property
+    def b_type(self) -> str:
+        return "B" if self.narrow else "T"
+
+    @property
+    def ahead(self) -> int:
+        """Rows of b between the one in use and the one that is asked for: as many bytes of each type."""
+        return AHEAD * 4 if self.narrow else AHEAD
 
     @property
     def parameters(self) -> str:
         """Of the function of one panel."""
         sizes = {"gemm": "", "table": "", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[self.kind]
-        more = ", const T *next, int64_t some" if self.fetches else ", const int64_t *at"
+        more = f", const {self.b_type} *next, int64_t some" if self.fetches else ", const int64_t *at"
         more += "".join(f", int64_t {p}" for p in sizes.split(", ") if p)
-        return f"int64_t kc, const T *a, const T *b, T *c, int64_t first{more}"
+        return f"int64_t kc, const T *a, const {self.b_type} *b, T *c, int64_t first{more}"
 
     def folds(self, row: int) -> bool:
         """Do the multiply-adds of a row broadcast their element themselves? In AVX-512 one instruction does both: fewer
@@ -181,13 +217,14 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
     cases = "\n".join(f"    case {rows}: {tile}_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in heights)
     follows = f"""
     /* what follows b, a part of it under each panel: the next block of k, or the next sliver */
-    const T *next = b + (k1 - k0 + p % parts * (k1 - k0) / parts) * {"sizes[4]" if t.is_pitched else t.nr};"""
+    const {t.b_type} *next = b + (k1 - k0 + p % parts * (k1 - k0) / parts) * {"sizes[4]" if t.is_pitched else t.nr};"""
     fetching = f"""
   const int64_t parts = 0 < panels && panels < {PARTS} ? panels : {PARTS}, some = ({PARTS} + parts - 1) / parts;"""
     return f"""{_head(element, t.lanes)}
 {tiles}
 int {name}(void *const *buffers, const int64_t *sizes) {{
-  const T *a = buffers[0], *b = buffers[1];
+  const T *a = buffers[0];
+  const {t.b_type} *b = buffers[1];
   T *c = buffers[2];
   const int64_t rows = sizes[0], depth = sizes[1], k0 = sizes[2], k1 = sizes[3];
   int64_t panels = (rows + {t.mr - 1}) / {t.mr};
@@ -239,7 +276,7 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
         "  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";",
     ]
     if t.fetches:
-        out.append(f"  const T *ahead = b + {AHEAD} * {b_pitch};")
+        out.append(f"  const {t.b_type} *ahead = b + {t.ahead} * {b_pitch};")
     for n in names_a:
         out.append(f"  const T *{n} = a{f' + {n[1:]} * pitch' if n[0] == 'r' else ''};")
         if n[0] == "a" and n != "a0":
@@ -248,7 +285,8 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
     def step(u: int) -> list[str]:
         lines = ["    {"]
         begin = f"at[{u}]" if t.kind == "table" else f"{u} * {b_pitch}"
-        lines += [f"      V b{v} = *(const U *)(b + {begin} + {v * lanes});" for v in range(vectors)]
+        read = "wide({})" if t.narrow else "*(const U *)({})"
+        lines += [f"      V b{v} = {read.format(f'b + {begin} + {v * lanes}')};" for v in range(vectors)]
         for i in range(rows):
             sums = [names[i][v][u % sets] for v in range(vectors)]
             if t.folds(i):

@@ -21,7 +21,12 @@ _COMPARE_NAME = {op: name for name, op in COMPARE.items()}
 
 def convert_text(x: str, source: str, target: str, lanes: int, needs: Needs) -> str:
     """A vector of `source` elements as `target` elements (i8 … f64), as a C conversion gives them."""
-    for step in _steps(source, target):
+    steps = _steps(source, target)
+    if source in ("i8", "u8") and "i32" in steps and lanes in (8, 16):
+        x, steps = f"{needs.add(f'longs_{source}x{lanes}')}({x})", steps[steps.index("i32") + 1 :]
+    elif source in ("i32", "f32") and target in ("i8", "u8") and lanes == 16:  # 512 bits: one instruction
+        steps = [s for s in steps if SHORT_SIZE[s] != 2]
+    for step in steps:
         x = f"__builtin_convertvector({x}, {needs.vector(step, lanes)})"
     return x
 

@@ -169,6 +169,19 @@ class Layouts:
                     work.append(caller)
         return frozenset(out)
 
+    @cached_property
+    def last_uses(self) -> dict[str, dict[str, int]]:
+        """By program: the last instruction that uses each buffer or a slice of it."""
+        out: dict[str, dict[str, int]] = {}
+        for name, plan in self.module.programs.items():
+            info, last = {b.id: b for b in plan.buffers}, out.setdefault(name, {})
+            for i, ins in enumerate(plan.instructions):
+                for id in filter(None, (*ins.inputs, *ins.outputs)):
+                    while info[id].parent:
+                        id = info[id].parent
+                    last[id] = i
+        return out
+
     def is_python_step(self, instruction: Instruction) -> bool:
         """Does the instruction run from Python, between segments?"""
         return (

@@ -2,6 +2,7 @@
 
     y = matmul(dequantize(a, sa, za), dequantize(b, sb, zb))
     ->   s = matmul(a, b) acc_dtype=i32, less what the zero points add;   y = cast(s, fp32) * (sa * sb)
+    y = matmul(x, dequantize(w, s))   ->   y = matmul(x, cast(w, fp32)) * s     w a constant: it stays 8 bits wide in memory
 
 What the scales multiply in every term leaves the sum, so that the meaning is the same and the sum has no rounding. Scales are of
 the whole tensor, or one for each row of the left operand or column of the right one. Movement between a dequantisation and its
@@ -15,15 +16,15 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from tatami.core.codec import to_builtins
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, product
 from tatami.core.module import Module
 from tatami.core.signature import Input
-from tatami.core.tensor import Tensor, numpy_dtype
-from tatami.frontend.integer_products import integer_conv, integer_matmul
+from tatami.core.target import Target
+from tatami.core.tensor import Tensor, as_array, numpy_dtype
+from tatami.frontend.integer_products import as_signed, integer_conv, integer_matmul
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, attributes, right_aligned
 from tatami.frontend.ops import OPS
@@ -31,6 +32,9 @@ from tatami.frontend.ops_contraction import Conv, Gemm
 
 LONGEST_SUM = (2**31 - 1) // 255**2
 """Products of two differences of 8 bits that a sum of 32 bits holds for certain."""
+FILTERS_OF_WINDOWS = 128
+"""Filters from which a convolution of windows gains by tiles of integers: the places of its windows are packed byte by byte, which
+takes the time of so many filters' products. Without tiles fp32 is quicker by its transformation of 3x3 windows, measured 2 times."""
 _EIGHT_BITS = (DType.i8, DType.u8)
 _PLAIN_MOVEMENT = ("reshape", "permute", "expand", "slice", "squeeze", "unsqueeze", "contiguous", "identity", "flip")
 """Movement of one operand, whose values stay what they are."""
@@ -44,14 +48,17 @@ class Codes(msgspec.Struct, frozen=True):
     scale: str
     zero: str
     axis: int
+    is_constant: bool
 
 
-def multiply_integers(module: Module[Graph]) -> Module[Graph]:
-    """The module with integer sums for products of dequantised operands."""
+def multiply_integers(module: Module[Graph], target: Target) -> Module[Graph]:
+    """The module with integer sums for products of dequantised operands, where `target` gains by them. Only CPUs have them."""
+    if target.kind != "cpu":
+        return module
     programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
     for name, graph in module.programs.items():
         if any(n.op == "dequantize" for n in graph.graph):
-            work = _Rewriting(graph, module, constants, dict(module.origins.get(name, {})))
+            work = _Rewriting(graph, module, target, constants, dict(module.origins.get(name, {})))
             programs[name], origins[name] = work.result(), work.origins
     return replace(module, programs=programs, constants=constants, origins=origins)
 
@@ -60,9 +67,14 @@ class _Rewriting:
     """One graph on its way: a `Maker` of nodes, each at the place of the node it stands for."""
 
     def __init__(
-        self, graph: Graph, module: Module[Graph], constants: dict[str, Tensor], origins: dict[str, tuple[str, ...]]
+        self,
+        graph: Graph,
+        module: Module[Graph],
+        target: Target,
+        constants: dict[str, Tensor],
+        origins: dict[str, tuple[str, ...]],
     ) -> None:
-        self.graph, self.module, self.constants, self.origins = graph, module, constants, origins
+        self.graph, self.module, self.target, self.constants, self.origins = graph, module, target, constants, origins
         self.nodes: list[Node] = []
         self.tensors = dict(graph.tensors)
         self.inputs = list(graph.signature.inputs)
@@ -74,13 +86,21 @@ class _Rewriting:
     def result(self) -> Graph:
         for node in self.graph.graph:
             self.at = node
-            made = self.product(node) if node.op in _PRODUCTS else None
+            made = self.product(node) if node.op in _PRODUCTS else self.same_codes(node) if node.op == "quantize" else None
             if made is None:
                 self.nodes.append(node)
             else:
                 self.add("identity", [made], {}, node.outputs)
         signature = msgspec.structs.replace(self.graph.signature, inputs=tuple(self.inputs))
         return Graph(signature, self.tensors, tuple(self.nodes))
+
+    def same_codes(self, node: Node) -> str | None:
+        """The codes that a quantisation gives back, where it quantises what was dequantised with the same scale and zero point:
+        the quotient is within a rounding of the integer."""
+        codes, own = self.codes_of(node.inputs[0]), self.scaling(node)
+        if codes is None or self.dtype(codes.tensor) != self.dtype(node.outputs[0]) or not self.per(codes, own.axis):
+            return None
+        return codes.tensor if (codes.scale, codes.zero) == (own.scale, own.zero) else None
 
     # -- what is multiplied ---------------------------------------------------------------------
     def product(self, node: Node) -> str | None:
@@ -89,10 +109,12 @@ class _Rewriting:
         if self.dtype(a) != DType.fp32 or self.dtype(node.outputs[0]) != DType.fp32:
             return None
         left, right = self.codes_of(a), self.codes_of(b)
-        if left is None or right is None:
+        if right is None:
             return None
         attrs = attributes(OPS[node.op], node)
         bias = node.inputs[2] if len(node.inputs) > 2 else ""
+        if left is None:
+            return self.widened(node, right, bias, attrs)
         if node.op == "conv":
             return self.convolution(left, right, bias, attrs)
         flips = {"linear": (False, True), "matmul": (False, False)}
@@ -102,6 +124,25 @@ class _Rewriting:
         if turned[1]:
             right = self.swapped(right)
         return self.matrices(left, right, bias, attrs if node.op == "gemm" else Gemm())
+
+    def widened(self, node: Node, b: Codes, bias: str, attrs: Any) -> str | None:
+        """The product of floats and integers in a wider type, whose scale follows the sum: weights stay narrow in memory."""
+        turned = node.op == "linear" or (node.op == "gemm" and attrs.trans_b)
+        if not b.is_constant or node.op == "conv" or len(self.shape(b.tensor)) != 2 or not self.per(b, 0 if turned else 1):
+            return None
+        if b.zero:
+            known = self.constants.get(b.zero)
+            if known is None or self.dtype(b.tensor) != DType.u8 or not (known.array == 128).all():
+                return None
+            b = msgspec.structs.replace(b, tensor=as_signed(self, b.tensor, "")[0])
+        operands = [node.inputs[0], self.cast(b.tensor, DType.fp32)]
+        is_scaled = node.op == "gemm" and bias and attrs.beta != 0.0
+        kept = {**to_builtins(attrs), **({"beta": 0.0} if is_scaled else {})}
+        out = self.joined("mul", self.one(node.op, operands, kept), b.scale)
+        if not bias or (node.op == "gemm" and attrs.beta == 0.0):
+            return out
+        more = bias if not is_scaled or attrs.beta == 1.0 else self.joined("mul", bias, self.number(attrs.beta, DType.fp32))
+        return self.joined("add", out, more)
 
     def matrices(self, a: Codes, b: Codes, bias: str, attrs: Gemm) -> str | None:
         ranks = len(self.shape(a.tensor)), len(self.shape(b.tensor))
@@ -119,7 +160,7 @@ class _Rewriting:
         shape = self.shape(w.tensor)
         if not self.per(x, None) or not self.per(w, 0) or len(self.shape(x.tensor)) != len(shape):
             return None
-        if not _is_short(product(shape[1:])):
+        if not _is_short(product(shape[1:])) or not self.gains(shape, attrs):
             return None
         kept = {k: v for k, v in to_builtins(attrs).items() if k not in ("acc_dtype", "out_dtype")}
         sums = integer_conv(self, x.tensor, x.zero, w.tensor, w.zero, "", kept)
@@ -127,6 +168,13 @@ class _Rewriting:
         if bias:
             out = self.joined("add", out, self.along(bias, len(shape) - 2))
         return out
+
+    def gains(self, filters: Shape, attrs: Conv) -> bool:
+        """Are integers quicker than fp32? Of single places and of groups they are, of windows where tiles multiply many filters."""
+        count = filters[0].as_int()
+        is_window = product(filters[2:]).as_int() != 1
+        by_tiles = "amx_int8" in self.target.features and count is not None and count >= FILTERS_OF_WINDOWS
+        return not is_window or attrs.groups > 1 or by_tiles
 
     def scaled(self, sums: str, left: str, right: str, alpha: float) -> str:
         factor = self.joined("mul", left, right)
@@ -159,11 +207,28 @@ class _Rewriting:
         return self.codes[tensor]
 
     def dequantised(self, node: Node) -> Codes | None:
+        codes = self.scaling(node)
+        plain = {self.dtype(codes.scale), self.dtype(node.outputs[0])} == {DType.fp32}
+        return codes if plain and self.dtype(codes.tensor) in _EIGHT_BITS else None
+
+    def scaling(self, node: Node) -> Codes:
+        """Operands of a quantisation or dequantisation. One number in an array is a constant of rank 0, by its value, and a
+        zero point of 0 is none."""
         x, scale, zero = (*node.inputs, "")[:3]
-        axis = attributes(OPS["dequantize"], node).axis
-        plain = {self.dtype(scale), self.dtype(node.outputs[0])} == {DType.fp32}
+        scale, zero = (self.plain_number(t) if t else "" for t in (scale, zero))
+        known = self.constants.get(zero)
         rank = len(self.shape(x))
-        return Codes(x, scale, zero, axis % rank if rank else 0) if plain and self.dtype(x) in _EIGHT_BITS else None
+        axis = attributes(OPS[node.op], node).axis % rank if rank else 0
+        return Codes(x, scale, "" if known is not None and not known.array.any() else zero, axis, x in self.constants)
+
+    def plain_number(self, t: str) -> str:
+        made = self.producers.get(t)
+        if made is not None and made.op == "constant":
+            return self.number(made.attrs["value"], self.dtype(t))
+        source = made.inputs[0] if made is not None and made.op == "reshape" else t
+        if self.shape(t) or source not in self.constants:
+            return t
+        return self.number(self.constants[source].array.item(), self.dtype(t))
 
     def moved(self, codes: Codes, step: Node) -> Codes | None:
         """The codes behind a movement: with a scale for each element of an axis, only where that axis stays whole."""
@@ -204,7 +269,7 @@ class _Rewriting:
         return tensor if self.dtype(tensor) == to else self.one("cast", [tensor], {"to": to})
 
     def number(self, value: bool | int | float, dtype: DType) -> str:
-        tensor = Tensor(np.array(value).astype(numpy_dtype(dtype)))
+        tensor = Tensor(as_array(value).astype(numpy_dtype(dtype)))
         name = f"const_{tensor.sha256[:16]}"
         while name in self.tensors and self.constants.get(name) != tensor:
             name += "_"

@@ -2,8 +2,8 @@
 
     sum (a - za) * (b - zb)   =   sum a * b - za * sum (b - zb) - zb * sum a
 
-A machine multiplies more numbers of 8 bits at once than of 16, so zero points leave the sum of a product; a convolution's
-border is the zero point, so there they stay. All of it wraps in 32 bits, and is exact.
+A machine multiplies more numbers of 8 bits at once than of 16, so zero points leave the sum. A convolution's border is the zero
+point: where it is known, it is written around x; else, x - za is made first. All of it wraps in 32 bits, and is exact.
 """
 
 from __future__ import annotations
@@ -68,10 +68,33 @@ def as_signed(m: Maker, b: str, b_zero: str) -> tuple[str, str]:
     return _shifted(m, b, _point(m, b_zero, 2, 1), DType.i8) if m.dtype(b) == DType.u8 else (b, b_zero)
 
 
-def integer_conv(m: Maker, x: str, x_zero: str, w: str, w_zero: str, bias: str, attrs: dict[str, Any]) -> str:
+def integer_conv(m: Maker, x: str, x_zero: str, w: str, w_zero: str, bias: str, attrs: Mapping[str, Any]) -> str:
     """conv of x - x_zero and w - w_zero as i32. Zero points of rank 1 belong to the filters of w."""
+    zero = _known(m, x_zero)
+    if zero and not _point(m, w_zero, 1, 0):
+        return _stored_conv(m, x, zero, w, bias, attrs)
     operands = [centred(m, x, x_zero), centred(m, w, w_zero, axis=0), *([bias] if bias else [])]
     return m.one("conv", operands, {**attrs, **_SUMS})
+
+
+def _stored_conv(m: Maker, x: str, zero: int, w: str, bias: str, attrs: Mapping[str, Any]) -> str:
+    """conv of x as it is stored, its border the zero point, less what the zero point adds to each filter's sum."""
+    pads = attrs.get("padding") or ()
+    if any(side != expr(0) for pair in pads for side in map(expr, pair)):
+        x = m.one("pad", [x], {"pads": ((0, 0), (0, 0), *pads), "value": zero})
+        attrs = {**attrs, "padding": ()}
+    sums = m.one("conv", [m.cast(x, DType.i16), m.cast(w, DType.i16)], {**attrs, **_SUMS})
+    rank = len(m.shape(w))
+    more = m.one("reduce_sum", [m.cast(w, DType.i32)], {"axes": tuple(range(1, rank))})
+    more = m.one("mul", [more, m.number(-zero, DType.i32)])
+    more = m.one("add", [more, bias]) if bias else more
+    return m.joined("add", sums, m.one("unsqueeze", [more], {"axes": tuple(range(1, rank - 1))}))
+
+
+def _known(m: Maker, zero: str) -> int | None:
+    """A zero point of the whole tensor that is a constant."""
+    tensor = m.constants.get(zero)
+    return int(tensor.array.reshape(-1)[0]) if tensor is not None and tensor.array.size == 1 else None
 
 
 def centred(m: Maker, x: str, zero_point: str, axis: int = 0) -> str:

@@ -43,13 +43,15 @@ from tatami.loop.grain import GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.packing import Stmts, misfit
 from tatami.loop.parts_of_k import PartsOfK
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, FAR, CpuContraction
-from tatami.region.ir import Read, Reduce, Region, RegionExpr
+from tatami.region.ir import Cast, Read, Reduce, Region, RegionExpr
 from tatami.region.kinds import ContractionShape, contractions
 from tatami.region.matrix import Matrix, by_images, result_matrix, side_matrix
 from tatami.region.narrow import Groups, groups_of, in_groups, joined, lying_groups, operand_dtypes
 from tatami.region.walk import Types, lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
+NARROW = {DType.i8: "i8", DType.u8: "u8"}
+"""Slivers of these beside sums of fp32: widened in registers."""
 COPIED_SLIVERS = 16
 """Slivers that are copied together where all are: a thread reads so many lines of a row at least, one after the other."""
 SHARES = 16
@@ -103,7 +105,7 @@ class _Contraction(PartsOfK):
         lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
         self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes = lhs, rhs, m, n, shape.batch
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
-        self.tile = dot if plan.by_tiles else f"{dot or element}_{self.mr}x{self.nr}_{lanes}"
+        tile = f"{self.mr}x{self.nr}"
         self.m, self.n, self.k, self.batches = (self.total(g) for g in (m, n, shape.k, shape.batch))
         self.rows_lie = lying_rows if plan.by_tiles else self.lying("m", shape)
         self.columns_lie = self.lying("n", shape)
@@ -113,6 +115,7 @@ class _Contraction(PartsOfK):
         self.sliver = plan.nr if plan.by_tiles else self.nr
         self.slivers = ceildiv(self.n, expr(self.nr))
         self.ready = self.ready_operand(self.rhs, self.n_axes, self.sliver, self.n)
+        self.tile = dot if plan.by_tiles else f"{dot or element + self.narrow_slivers()}_{tile}_{lanes}"
         self.ready_rows = self.ready_panels()
         self.copied = None
         if self.ready is None and self.columns_lie is None and not plan.dot:
@@ -162,6 +165,11 @@ class _Contraction(PartsOfK):
         lying = self.lying_groups.get(operand)
         return super().in_memory(operand) if lying is None else (lying, DOT_COUNT[self.plan.dot])
 
+    def narrow_slivers(self) -> str:
+        """What the micro-kernel reads its slivers as, where that is narrower than the sums."""
+        held = None if self.ready is None else self.memrefs[self.ready.tensor].dtype
+        return NARROW.get(held, "") if held is not None and held != self.dtype else ""
+
     def ready_panels(self) -> Read | None:
         """The lhs when its memory already is panels, of mr rows each."""
         m = self.m.as_int()
@@ -172,7 +180,12 @@ class _Contraction(PartsOfK):
 
     def ready_operand(self, e: RegionExpr, axes: tuple[str, ...], block: int, size: Expr) -> Read | None:
         """An operand when its memory already is slivers, or panels, of `block`: checked by its layout and its map."""
-        if not isinstance(e, Read) or self.memrefs[e.tensor].dtype != self.dtype:
+        if isinstance(e, Cast) and e.to == self.dtype and block == self.sliver and axes == self.n_axes:
+            narrow = isinstance(e.x, Read) and self.dtype == DType.fp32 and self.memrefs[e.x.tensor].dtype in NARROW
+            e = e.x if narrow else e
+        elif isinstance(e, Read) and self.memrefs[e.tensor].dtype != self.dtype:
+            return None
+        if not isinstance(e, Read):
             return None
         memref = self.memrefs[e.tensor]
         rank = len(memref.shape)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tatami.frontend.ops_recurrent import PARAMETERS
+from tatami.frontend.ops_recurrent import PARAMETERS, Activation
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
 from tatami.onnx.values import Value
 
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, Activation] = {
     "Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu", "Softsign": "softsign", "Softplus": "softplus",
     "HardSigmoid": "hard_sigmoid", "LeakyRelu": "leaky_relu", "Elu": "elu", "Affine": "affine", "ScaledTanh": "scaled_tanh",
     "ThresholdedRelu": "thresholded_relu",
@@ -45,7 +45,7 @@ def _layer(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
     return handler
 
 
-def activation_functions(m: Importer, n: OnnxNode) -> tuple[list[str], list[tuple[float, ...]]]:
+def activation_functions(m: Importer, n: OnnxNode) -> tuple[list[Activation], list[tuple[float, ...]]]:
     """The activations with alpha and beta of each. The lists of these hold a number for each activation that has one, in
     the order of the activations; what a list does not reach has the default."""
     given = n.attr("activations", [])

@@ -104,6 +104,9 @@ def _slivers(
     extents = all_axes(region)
     e, dtype = _value(region, plan.acc, operand)
     groups = None
+    narrow = stored_narrow(operand, dtype, Types(region)) if isinstance(plan, CpuContraction) and block == plan.nr else None
+    if narrow is not None:
+        e, dtype = narrow, Types(region).dtype(narrow)
     if isinstance(plan, CpuContraction) and plan.dot:
         groups = groups_of(region, shape, DOT_COUNT[plan.dot])
         e, extents = joined(operand, groups, region), {**extents, groups.axis: groups.number}
@@ -115,9 +118,18 @@ def _slivers(
 
     def again(name: str) -> RegionExpr:
         read = Read(name, index)
+        if narrow is not None:
+            return Cast(read, lets_by_name(region)[plan.acc].dtype)
         return read if groups is None else parted(read, groups, narrow_dtype(operand, groups, Types(region)))
 
     return PackedOperand(plan.acc, operand, tensor, lets, axis_sizes, sizes, index, block, again)
+
+
+def stored_narrow(operand: RegionExpr, sums: DType, types: Types) -> Read | None:
+    """What is read of 8 bits where it is widened to the fp32 of the sums: slivers stay narrow, the micro-kernel widens them."""
+    if not isinstance(operand, Cast) or operand.to != DType.fp32 or sums != DType.fp32 or not isinstance(operand.x, Read):
+        return None
+    return operand.x if types.dtype(operand.x) in (DType.i8, DType.u8) else None
 
 
 def _panels(region: Region, plan: CpuPlanes) -> PackedOperand | None:

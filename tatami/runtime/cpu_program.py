@@ -34,7 +34,7 @@ from tatami.execution.ir import ExecutionPlan, launches
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.digest import Digest
 from tatami.runtime.loaded import LoadedModule, Where
-from tatami.runtime.python_steps import PythonRun
+from tatami.runtime.python_steps import Placement, PythonRun
 from tatami.runtime.quick_call import QuickCall
 from tatami.runtime.results import Results
 
@@ -107,6 +107,8 @@ class CpuProgram(LoadedModule):
         self._faces: dict[str, Face] = {}
         self._lock = threading.Lock()
         self._arenas: list[tuple[Array, int]] = []
+        self.placements: dict[tuple[object, ...], Placement] = {}
+        """Memory of segments between Python steps, by program, number and sizes."""
         self.results = Results()
         self._numbers = {name: k for k, name in enumerate(execution.programs)}
         self.is_prepared = False

@@ -2,7 +2,7 @@
 
 Each arena buffer is an array of its own, made when its size is known and dropped after its last use. `SteppedRun` is
 the run over any kind of array; `NumpyRun` has them in this process's memory, `PythonRun` lets compiled segments work on
-them.
+them. Buffers that live in one such segment alone share an arena, as they do in a program without Python steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
-from tatami.execution.arena import Frame, callee_sizes, slots
+from tatami.execution.arena import Frame, callee_sizes, place_buffers, slots
 from tatami.execution.frames import MAX_DEPTH, Layouts, callees
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop
 from tatami.execution.waves import operation_symbols
@@ -32,6 +32,17 @@ if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram
 
 Array: TypeAlias = np.ndarray
+KEPT_PLACEMENTS = 64
+"""Segments and sizes whose arenas a program remembers."""
+
+
+class Placement(NamedTuple):
+    """Memory of a segment at some sizes: offsets of the buffers that live in it alone, the bytes of their arena, and the
+    ids of all buffers that it uses, slices left out."""
+
+    within: dict[str, int]
+    bytes: int
+    used: frozenset[str]
 
 
 class AnyArray(Protocol):
@@ -103,11 +114,7 @@ class SteppedRun(Generic[A]):
         for id, given in zip(self.plan.output_buffers, outputs):
             if given is not None and self.info[id].kind == "output":
                 self.values[id] = given
-        self.last: dict[str, int] = {}
-        for i, ins in enumerate(self.plan.instructions):
-            for id in (*ins.inputs, *ins.outputs):
-                if id:
-                    self.last[self.root(id).id] = i
+        self.last = self.layouts.last_uses[name]
 
     # -- what a subclass knows -------------------------------------------------------------------
 
@@ -342,13 +349,44 @@ class PythonRun(NumpyRun):
         self.compiled = program
         self.base = empty_bytes(64)
 
+    def placed(self, number: int, begin: int, end: int) -> Placement:
+        """The segment's memory, found once for the same sizes."""
+        key = (self.name, number, *self.sizes.items())
+        found = self.compiled.placements.get(key)
+        if found is None:
+            results = {self.root(id).id for id in self.plan.output_buffers}
+            own = [b for b in self.layouts.own(self.name) if begin <= b.first_use and b.last_use < end and b.id not in results]
+            env = self.env()
+            sizes = [max(0, evaluate(b.elements, env)) * b.dtype.itemsize for b in own]
+            offsets, total = place_buffers(self.plan, own, sizes)
+            used = {self.root(id).id for ins in self.plan.instructions[begin:end] for id in (*ins.inputs, *ins.outputs) if id}
+            found = Placement(dict(zip((b.id for b in own), offsets)), total, frozenset(used))
+            if len(self.compiled.placements) >= KEPT_PLACEMENTS:
+                self.compiled.placements.clear()
+            self.compiled.placements[key] = found
+        return found
+
     def segment(self, number: int, begin: int, end: int) -> None:
-        used = {self.root(id).id for ins in self.plan.instructions[begin:end] for id in (*ins.inputs, *ins.outputs) if id}
+        placed = self.placed(number, begin, end)
+        check_memory(placed.bytes)
+        arena, start = self.compiled.take_arena(placed.bytes)
+        try:
+            self.compute(number, begin, end, placed, start)
+        finally:
+            self.compiled.give_arena(arena, start)
+        self.release(end)
+
+    def compute(self, number: int, begin: int, end: int, placed: Placement, start: int) -> None:
+        """The segment's instructions, with its arena at `start`."""
+        within, used = placed.within, placed.used
         base = address(self.base)
         boundary = self.layouts.boundary(self.name)
         pointers = [address(self.buffer(b.id)) if b.id in used else 0 for b in boundary] + self.compiled.constant_addresses
         own = self.layouts.own(self.name)
-        offsets = [address(self.buffer(b.id)) - base if b.id in used else 0 for b in own]
+        offsets = [
+            start + within[b.id] - base if b.id in within else address(self.buffer(b.id)) - base if b.id in used else 0
+            for b in own
+        ]
         frames, blocks = [], []
         for i in self.layouts.headers(self.name):
             ins = self.plan.instructions[i]
@@ -372,4 +410,3 @@ class PythonRun(NumpyRun):
         )
         if code:
             raise self.compiled.fault(code)
-        self.release(end)

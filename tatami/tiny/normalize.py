@@ -43,8 +43,9 @@ from tatami.tiny.size_conditions import with_conditions
 from tatami.tiny.tidy import live_ids, tidy
 
 
-def normalize(module: Module[Program]) -> Module[Program]:
-    """Valid tiny in, the same meaning in normal form out. `origins` lead to the ids of the input module."""
+def normalize(module: Module[Program], keeps_narrow: bool = False) -> Module[Program]:
+    """Valid tiny in, the same meaning in normal form out. `origins` lead to the ids of the input module. `keeps_narrow`: integers
+    of 8 bits that main takes as floats stay integers (tiny/setup.py)."""
     programs: dict[str, Program] = {}
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, given in module.programs.items():
@@ -53,7 +54,7 @@ def normalize(module: Module[Program]) -> Module[Program]:
             program = replace_equal_symbols(program)
         programs[name], origins[name] = _Builder(module.constants if name == "main" else {}).program(program)
     result = read_unchanged_states(Module(programs, module.constants, origins))
-    return result if "setup" in programs else split_setup(result)
+    return result if "setup" in programs else split_setup(result, keeps_narrow)
 
 
 def with_bound_symbols(program: Program) -> Program:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.dtype import DType
 from tatami.core.expr import Shape
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
@@ -40,12 +41,13 @@ GROWTH = 4
 """A constant that has more than this many times the elements of its sources stays in main."""
 
 
-def split_setup(module: Module[Program]) -> Module[Program]:
-    """`module` with the constant computed values of main in `setup`; unchanged when there are none."""
+def split_setup(module: Module[Program], keeps_narrow: bool = False) -> Module[Program]:
+    """`module` with the constant computed values of main in `setup`; unchanged when there are none. `keeps_narrow`: the widening
+    of 8 bits to fp32 stays in main, where the micro-kernels of a CPU do it in registers."""
     main = module.main
     by_id = {n.id: n for n in main.nodes}
     constant = _constant_values(module, main)
-    cut = _cut(main, by_id, constant)
+    cut = _cut(main, by_id, constant, keeps_narrow)
     if not cut:
         return module
     taken = {p.tensor for p in main.signature.inputs} | {p.tensor for p in main.signature.outputs}
@@ -102,7 +104,7 @@ def _constant_values(module: Module[Program], main: Program) -> dict[str, bool]:
     return out
 
 
-def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool]) -> list[str]:
+def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool], keeps_narrow: bool) -> list[str]:
     """Computed constants that something not constant (or an output) reads, directly or through movement; moved ones that a
     CALL takes."""
     wanted: dict[str, None] = {}
@@ -112,7 +114,7 @@ def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool]) -> li
         if ident not in constant:
             continue
         moves = is_passed and constant[ident] and isinstance(by_id[ident].op, MOVEMENT)
-        while not moves and (isinstance(by_id[ident].op, MOVEMENT) or _tells_a_product(by_id[ident], by_id)):
+        while not moves and (isinstance(by_id[ident].op, MOVEMENT) or _tells_a_product(by_id[ident], by_id, keeps_narrow)):
             ident = by_id[ident].src[0]
         node = by_id[ident]
         if isinstance(node.op, InputOp | ConstOp | IotaOp) or not (constant[ident] or work[ident]):
@@ -124,12 +126,13 @@ def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool]) -> li
     return sorted(wanted, key=lambda i: order[i])
 
 
-def _tells_a_product(node: Node, by_id: dict[str, Node]) -> bool:
+def _tells_a_product(node: Node, by_id: dict[str, Node], keeps_narrow: bool) -> bool:
     """Is it a rounding to tf32, or codes or integers in a wider type, where a product has to see what they were?"""
     if not isinstance(node.op, CastOp):
         return node.op == Elementwise("tf32")
     source = by_id[node.src[0]].dtype
-    return source.is_fp8 or node.dtype.widens(source)
+    is_stored_narrow = keeps_narrow and node.dtype == DType.fp32 and source in (DType.i8, DType.u8)
+    return source.is_fp8 or node.dtype.widens(source) or is_stored_narrow
 
 
 def _work(main: Program, constant: dict[str, bool]) -> dict[str, bool]:

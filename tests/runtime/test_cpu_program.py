@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -227,6 +228,34 @@ def test_a_host_step_between_segments() -> None:
         out = f({"in-n0": x})
         np.testing.assert_array_equal(out["y"], x[x < 0])
         np.testing.assert_array_equal(out["z"], np.maximum(-x, 0))
+
+
+def test_buffers_of_one_segment_share_an_arena() -> None:
+    """Before and after the host step a chain; what one kernel hands the next needs the memory of two, however long it is."""
+    from tatami.runtime.host_steps import host_routine
+
+    @host_routine("test_positive")
+    def positive(inputs, attrs):  # type: ignore[no-untyped-def]
+        return (inputs[0][inputs[0] > 0],)
+
+    count = 8
+    before = tuple(region(f"r{k}", "neg", (f"n{k}",), f"n{k + 1}", N) for k in range(count + 1))
+    names = ("p", *(f"p{k}" for k in range(count)))
+    after = tuple(region(f"q{k}", "neg", (a,), b, shape("P")) for k, (a, b) in enumerate(pairwise(names)))
+    host = Step(
+        "h0", "host", ("test_positive",), (f"n{count + 1}",), (Param("p", MemRef(F32, shape("P"))),), new_symbols=("P",)
+    )
+    f = compiled(Module({"main": program((*before, host, *after), {"n0": N}, {"y": (names[-1], shape("P"))})}))  # type: ignore[arg-type]
+    for size in (1000, 64, 1000, 0):
+        x = floats(size)
+        np.testing.assert_array_equal(f({"in-n0": x})["y"], -x[x < 0])
+    kept = f.program.placements
+    assert {sizes[2:][0]: p.bytes for sizes, p in kept.items() if sizes[1] == 0} == {
+        ("N", 1000): 2 * 4032,
+        ("N", 64): 512,
+        ("N", 0): 0,
+    }
+    assert all(len(p.within) < len(p.used) for p in kept.values())  # what the host step reads or made lies elsewhere
 
 
 def test_a_failing_host_step_is_named() -> None:

@@ -15,6 +15,7 @@ from tatami.plan.estimate import (
     clock,
     multiply_adds_per_cycle,
     operations,
+    rank,
     roofline,
     seconds_per_packed_byte,
     trips,
@@ -119,7 +120,7 @@ def winograd_candidate(
             plan = msgspec.structs.replace(plan, mr=min(mr, -(-plan.rows * plan.columns // 4) * 4))
         line = f"cpu_winograd {plan.mr}x{plan.nr}, blocks of {plan.rows}x{plan.columns} tiles, split {plan.split}"
         made.append(Candidate(plan, line, winograd_estimate(region, facts, plan, found, target, sizes)))
-    return min(made, key=lambda c: c.estimate["total"])
+    return min(made, key=lambda c: rank(c.estimate))
 
 
 def _winograd_plan(

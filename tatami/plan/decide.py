@@ -55,13 +55,15 @@ class Decided:
         self.keyless = keyless
         self.only: str = ""
 
+    def decides(self, key: str) -> bool:
+        return key in self.plans or (self.keyless is not None and key == self.only)
+
     def choices_for(self, region: Region, key: str) -> Choices | None:
         """What is decided of this Region, checked; raises TatamiError when it cannot be obeyed."""
-        choices = self.plans.get(key)
-        if choices is None and self.keyless is not None and key == self.only:
-            choices = self.keyless
-        if choices is None:
+        if not self.decides(key):
             return None
+        choices = self.plans.get(key) or self.keyless
+        assert choices is not None
         choices = obeyed_choices(choices, region)
         known = canonical(region)[1].symbols
         for c in choices:

@@ -142,6 +142,12 @@ def roofline(
     return {**work, "memory": memory, "launch": launch, "total": max(sum(work.values()), memory) + launch}
 
 
+def rank(estimate: Mapping[str, float]) -> tuple[float, float]:
+    """What candidates are sorted by: the time, and where memory takes as long for several, all else that is done meanwhile."""
+    work = sum(v for k, v in estimate.items() if k not in ("memory", "launch", "total") and not k.startswith("at."))
+    return estimate["total"], work
+
+
 def rows_estimate(
     facts: RegionFacts, cycles: float, threads: int, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:

@@ -24,7 +24,7 @@ from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Reje
 from tatami.plan.packed_operands import is_packable
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.convolution import Convolution, find_convolution
+from tatami.region.convolution import Convolution, find_convolution, window_size, with_still_axis
 from tatami.region.ir import Region
 from tatami.region.kinds import epilogue_of, operand_tensor
 from tatami.region.planes import panel_of, planes_of, reach_of
@@ -51,7 +51,10 @@ def find_winograd(region: Region) -> Convolution | str:
 def find_planes(region: Region) -> Convolution | str:
     """The convolution that planes apply to, or why they do not, in numbers."""
     found = find_convolution(region)
-    return found if isinstance(found, str) else _not_planes(region, found) or _refusal(region, found) or found
+    if isinstance(found, str):
+        return found
+    found = with_still_axis(region, found)
+    return _not_planes(region, found) or _refusal(region, found) or found
 
 
 def _refusal(region: Region, found: Convolution) -> str:
@@ -65,9 +68,9 @@ def _refusal(region: Region, found: Convolution) -> str:
 
 
 def _not_planes(region: Region, found: Convolution) -> str:
-    extents = all_axes(region)
-    windows = " x ".join(str(extents[s.window]) for s in found.slides)
-    if len(found.slides) > 2 or any(extents[s.window].as_int() is None for s in found.slides):
+    sizes = [window_size(region, s) for s in found.slides]
+    windows = " x ".join(map(str, sizes))
+    if len(sizes) > 2 or any(size.as_int() is None for size in sizes):
         return f"a window of {windows}; the template takes 1 or 2 known extents"
     return ""
 
@@ -92,14 +95,15 @@ def convolution_candidates(
     made: list[Candidate | Rejected] = []
     weights = operand_tensor(found.weights)
     axes = (*found.shape.batch, *found.shape.k, *found.filters)
-    for kind, why, candidate in (
-        ("cpu_winograd", _not_tiles(region, found), winograd_candidate),
-        ("cpu_planes", _not_planes(region, found), planes_candidate),
+    images = with_still_axis(region, found)
+    for kind, why, candidate, taken in (
+        ("cpu_winograd", _not_tiles(region, found), winograd_candidate, found),
+        ("cpu_planes", _not_planes(region, images), planes_candidate, images),
     ):
         why = why or _refusal(region, found)
         if not why and (weights not in constants or not is_packable(region, found.weights, axes)):
             why = "its weights are no constant of known extents; setup packs those only"
-        made.append(Rejected(kind, why) if why else candidate(region, facts, found, target, sizes))
+        made.append(Rejected(kind, why) if why else candidate(region, facts, taken, target, sizes))
     return made
 
 
@@ -214,8 +218,7 @@ def planes_candidate(
 
 def _reaches(region: Region, found: Convolution) -> tuple[tuple[int, int], int]:
     """Entries that a result sees after its own, down and across; and the planes of a channel."""
-    extents = all_axes(region)
-    windows = [(s, size_at(extents[s.window], {})) for s in found.slides]
+    windows = [(s, size_at(window_size(region, s), {})) for s in found.slides]
     down, across = [0, *(reach_of(s, size) for s, size in windows)][-2:]
     return (down, across), prod(len(planes_of(s, size)) for s, size in windows)
 

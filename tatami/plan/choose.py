@@ -81,7 +81,9 @@ def _with_guarded(
         known = frozenset(naming.tensors[p.name] for p in region.inputs if p.name in constants)
         is_fixed = region.opaque is not None or decided.decides(r.key) or isinstance(r.choices[-1].plan, CpuSplit)
         own = rename_choice(r.choices[-1], naming)
-        planned.append(Planned(renamed, facts_of_renamed(facts[r.region], naming), own, known, {} if is_fixed else naming.symbols))
+        planned.append(
+            Planned(renamed, facts_of_renamed(facts[r.region], naming), own, known, {} if is_fixed else naming.symbols)
+        )
         names.append(naming)
     found = behind_guards(planned, open_sizes, target, sizes)
     return [

@@ -67,7 +67,9 @@ class _Found:
     saved: float
 
 
-def behind_guards(planned: Sequence[Planned], symbols: Sequence[str], target: Target, sizes: Sizes) -> list[tuple[Guarded, ...]]:
+def behind_guards(
+    planned: Sequence[Planned], symbols: Sequence[str], target: Target, sizes: Sizes
+) -> list[tuple[Guarded, ...]]:
     """For each of `planned` the plans that stand before its own. `symbols`: the program's that are open, the first of them
     the number of images, texts or sounds; `sizes`: the hints."""
     first = [next(i for i, q in enumerate(planned) if _are_alike(p, q)) for p in planned]
@@ -177,5 +179,6 @@ def _covers(one: Guarded, other: Guarded) -> bool:
     """Do the conditions of `one` hold wherever those of `other` do?"""
     inner = {c.size: c for c in other.conditions}
     return all(
-        c.size in inner and c.low <= inner[c.size].low and (not c.high or 0 < inner[c.size].high <= c.high) for c in one.conditions
+        c.size in inner and c.low <= inner[c.size].low and (not c.high or 0 < inner[c.size].high <= c.high)
+        for c in one.conditions
     )

@@ -31,7 +31,6 @@ from tatami.plan.split import split_region
 from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Reduce, Region, RegionExpr, Step, Target, Yield
 from tatami.region.walk import Types, reads
 
-
 Variants: TypeAlias = Mapping[str, Mapping[str, tuple[Region, ...]]]
 """By program and Region: its realised forms in the order of its guarded plans, where there are several."""
 

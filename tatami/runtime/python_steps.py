@@ -356,9 +356,7 @@ class PythonRun(NumpyRun):
         ports = [p for id, p in zip(body.input_buffers, body.signature.inputs) if kinds[id] == "input"]
         takes_condition = len(ports) == len(ins.inputs)
         shapes = [*[()] * (2 if takes_condition else 1), *(x.shape for x in (*state, *captured))]
-        sizes = self.program.bind(
-            op.body, {p.tensor: shape for p, shape in zip(ports, shapes)}, callee_sizes(ins, self.sizes)
-        )
+        sizes = self.program.bind(op.body, {p.tensor: shape for p, shape in zip(ports, shapes)}, callee_sizes(ins, self.sizes))
         sized = self.compiled.sized(op.body, sizes)
         if list(sized.output_shapes[1 : 1 + op.carried]) != [x.shape for x in state]:
             return super().loop(at, ins, op, inputs)  # the state grows

@@ -25,15 +25,13 @@ from tatami.loop.packing import Stmts, misfit, split_guards
 from tatami.plan.ir import CpuPlanes
 from tatami.region.convolution import STILL, Convolution, find_convolution, with_still_axis
 from tatami.region.ir import Region
-from tatami.region.planes import Plane, panel_of, plane_at, planes_of, reach_of
+from tatami.region.planes import BANDS, Plane, panel_of, plane_at, planes_of, reach_of
 from tatami.region.slides import Slide
 
 WHOLE = Plane(0, 0, 0)
 """Of the rows of an image of one dimension: one row."""
 LINE = 16
 """Planes are odd numbers of so many elements apart, so that channels do not share the sets of a cache."""
-BANDS = 4
-"""Of an image of open height: two for each of two threads."""
 
 
 def lower_planes(region: Region, plan: CpuPlanes) -> loop.Body:

@@ -27,7 +27,7 @@ from tatami.poly_core.ir import RegionFacts
 from tatami.region.convolution import Convolution, find_convolution, window_size, with_still_axis
 from tatami.region.ir import Region
 from tatami.region.kinds import epilogue_of, operand_tensor
-from tatami.region.planes import panel_of, planes_of, reach_of
+from tatami.region.planes import BAND_ROWS, BANDS, panel_of, planes_of, reach_of
 from tatami.region.tiles import MATRICES, RESULTS, TILES, WINDOW, products_of
 from tatami.region.walk import all_axes, lets_by_name
 
@@ -197,14 +197,28 @@ def winograd_estimate(
     panels = stores * (CYCLES_PER_LINE if is_whole or plan.mr % lanes == 0 else CYCLES_PER_STORE)
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
     back = tiles * slivers * plan.nr / lanes * (3.0 * products + RESULTS**2 * (4.0 + after))
-    blocks = outer * -(-height // plan.rows) * -(-width // plan.columns)
+    rows, columns = _block(region, found, plan, height, width)
+    blocks = outer * -(-height // rows) * -(-width // columns)
     matrix = channels * slivers * plan.nr * acc.dtype.itemsize
     is_near = MATRICES**2 * matrix * 2 <= target.l2_bytes
     far = 0.0 if is_near else blocks * products * matrix * seconds_per_packed_byte(target) / 2 / threads
-    far = max(0.0, far - compute / -(-min(tiles, plan.rows * plan.columns) // plan.mr))
+    far = max(0.0, far - compute / -(-min(tiles, rows * columns) // plan.mr))
     if MATRICES**2 * matrix >= target.l3_bytes // 2:
         far += (MATRICES**2 - WINDOW**2) * matrix / max(target.bandwidth, 1.0)
     return roofline({"compute": compute, "transform": (into + panels + back) / rate, "weights": far}, facts, target, sizes)
+
+
+def _block(region: Region, found: Convolution, plan: CpuPlanes | CpuWinograd, height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of a block of an image of that size: of an open width, as many more rows as have the block's entries; of
+    an open height, bands for threads to share."""
+    extents = all_axes(region)
+    columns = min(plan.columns, max(1, width))
+    rows = plan.rows
+    if extents[found.slides[-1].axis].as_int() is None:
+        rows = plan.rows * plan.columns // columns
+    if isinstance(plan, CpuPlanes) and len(found.slides) == 2 and extents[found.slides[0].axis].as_int() is None:
+        rows = min(rows, max(BAND_ROWS, -(-height // BANDS)))
+    return max(1, min(rows, height)), columns
 
 
 def planes_candidate(
@@ -268,7 +282,7 @@ def planes_estimate(
     lanes = lanes_of(plan.width, lets_by_name(region)[plan.acc].dtype.itemsize)
     (down, across), planes = _reaches(region, found)
     height, width = _image(region, found, sizes)
-    rows, columns = min(plan.rows, height), min(plan.columns, width)
+    rows, columns = _block(region, found, plan, height, width)
     outer = trips(region, (*found.shape.batch, *found.images), sizes)
     channels, filters = trips(region, found.channels, sizes), trips(region, found.filters, sizes)
     blocks = outer * -(-height // rows) * -(-width // columns)

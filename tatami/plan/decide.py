@@ -33,6 +33,7 @@ from tatami.plan.ir import (
     Sm90Pair,
 )
 from tatami.plan.rename import obeyed_choices
+from tatami.plan.verify import SPLIT_ALONE
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.canonical_key import canonical
 from tatami.region.ir import Program, Region
@@ -65,6 +66,8 @@ class Decided:
         choices = self.plans.get(key) or self.keyless
         assert choices is not None
         choices = obeyed_choices(choices, region)
+        if len(choices) > 1 and any(isinstance(c.plan, CpuSplit) for c in choices):
+            raise fail("InvalidPlan", region.name, SPLIT_ALONE, "decide one plan, or none that splits it")
         known = canonical(region)[1].symbols
         for c in choices:
             raise_errors(verify_plan(c.plan, region, self.target))

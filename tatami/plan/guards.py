@@ -1,13 +1,14 @@
 """Plans behind guards: other plans of a Region for sizes at which its own is far from the best.
 
     plan when B <= 4               blocks of 28x112       for few images threads share the rows of one
-    plan when 512 <= T             tile 12x32, swap       chosen for T = 512
+    plan when 448 <= T             tile 12x32, swap       chosen for T = 500
     plan                           blocks of 56x112       for all other sizes: chosen for the hints
 
 The estimate is asked at a few points: one, few and many elements of an open axis, and where several are open mostly one image,
-text or sound of small, usual and large sizes, which is what most calls bring. Where the plan of the hints takes GAIN times as long as the
-best there, that one is kept, behind the range of each symbol around the point in which it stays ahead. Only kernels whose
-share of the program's estimate counts are looked at, and few are kept, since each is compiled (decision 0048).
+text or sound of small, usual and large sizes, which is what most calls bring. Where the plan of the hints takes GAIN times as
+long as the best there, that one is kept behind a box of sizes around the point in which it stays ahead. It is one of the same
+kind: estimates of two kinds are further from each other than sizes are. Only kernels whose share of the program's estimate
+counts are looked at, and few plans are kept, since each is compiled (decision 0048).
 """
 
 from __future__ import annotations
@@ -21,16 +22,19 @@ from tatami.core.expr import free_vars, var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
-from tatami.plan.ir import CpuSplit, Guarded, SchedulePlan
+from tatami.plan.ir import Guarded, SchedulePlan
 from tatami.plan.packed_operands import packed_operands
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.walk import all_axes
 
 Sizes: TypeAlias = Mapping[str, int]
-SMALL, LARGE = 16, 512
-"""Elements of an axis that stand for few and for many; beside them 1 and the hint are asked for."""
-FAR = 4
+SMALL, LARGE = 14, 500
+"""Elements of an axis that stand for few and for many; beside them 1 and the hint are asked for. They are no multiples of
+vectors, as few sizes are, so that what is left over counts."""
+NEAR = 4.0
+"""Times that a cache is as fast as memory."""
+FAR = 3
 """Times that a size differs from the hint at least, for its plan to be looked for."""
 SHARE = 0.04
 """Of the program's estimate at a point, from which on a kernel counts there."""
@@ -40,7 +44,7 @@ MOST_PLANS, MOST_GUARDED = 2, 6
 """Of a Region beside its own, and of a program: kernels that are compiled more."""
 MOST_PACKED = 1 << 20
 """Bytes of weights that `setup` may pack in one more form for a guarded plan."""
-GRID = tuple(1 << n for n in range(17))
+GRID = (1, 2, 4, *(7 << n for n in range(14)))
 """Sizes at which the range of a guard may end."""
 
 
@@ -97,7 +101,7 @@ def points(symbols: Sequence[str], sizes: Sizes) -> Iterator[dict[str, int]]:
     """Where other plans are looked for: of one symbol one, few and many; of several mostly one image, text or sound.
 
     >>> [tuple(p.values()) for p in points(("T",), {"T": 128})], [tuple(p.values()) for p in points(("B", "H", "W"), {})]
-    ([(1,), (16,), (512,)], [(1, 1, 1), (1, 16, 16), (1, 128, 128), (1, 512, 512), (16, 128, 128)])
+    ([(1,), (14,), (500,)], [(1, 1, 1), (1, 14, 14), (1, 128, 128), (1, 500, 500), (14, 128, 128)])
     """
     hints = {s: sizes.get(s, 128) for s in symbols}
     first, *others = hints
@@ -110,7 +114,17 @@ def points(symbols: Sequence[str], sizes: Sizes) -> Iterator[dict[str, int]]:
 
 
 def _seconds(p: Planned, plan: SchedulePlan, target: Target, sizes: Sizes) -> float:
-    return plan_estimate(p.region, p.facts, plan, target, sizes).get("total", 0.0)
+    return seconds_near(plan_estimate(p.region, p.facts, plan, target, sizes), target)
+
+
+def seconds_near(estimate: Mapping[str, float], target: Target) -> float:
+    """What a plan takes where its operands lie in cache, as they do between the kernels of a program: memory is NEAR times as
+    fast then, so that what is computed counts."""
+    memory = estimate.get("memory", 0.0)
+    if not estimate or memory * target.bandwidth > target.l3_bytes / 2:
+        return estimate.get("total", 0.0)
+    work = sum(v for k, v in estimate.items() if k not in ("memory", "launch", "total") and not k.startswith("at."))
+    return max(work, memory / NEAR) + estimate.get("launch", 0.0)
 
 
 def _better(p: Planned, target: Target, sizes: Sizes, seconds: float) -> tuple[Guarded, float] | None:
@@ -118,29 +132,34 @@ def _better(p: Planned, target: Target, sizes: Sizes, seconds: float) -> tuple[G
     if not p.symbols:
         return None
     (best,), _ = choose_cpu(p.region, p.facts, target, sizes, p.constants)
-    gain = seconds / max(best.estimate["total"], 1e-12)
-    if isinstance(best.plan, CpuSplit) or best.plan == p.own.plan or gain < GAIN or _packs_much(p, best.plan):
+    gain = seconds / max(seconds_near(best.estimate, target), 1e-12)
+    if type(best.plan) is not type(p.own.plan) or best.plan == p.own.plan or gain < GAIN or _packs_much(p, best.plan):
         return None
     names = sorted({n for size in all_axes(p.region).values() for n in free_vars(size)})
+    point = {n: sizes.get(n, 128) for n in names}
     conditions: list[Condition] = []
+    corners = [point]
     for n in names:
-        limits = _range(p, best.plan, target, {**sizes, n: sizes.get(n, 128)}, n)
+        limits = _range(p, best.plan, target, corners, n)
         if limits is None:
             return None
-        if limits != (0, 0):
-            conditions.append(Condition(var(n), 1, *limits))
+        low, high = limits
+        corners += [{**c, n: size} for c in corners for size in (low, high) if size != point[n]]
+        least, most = (0 if low == GRID[0] else low), (0 if high == GRID[-1] else high)
+        if least or most:
+            conditions.append(Condition(var(n), 1, least, most))
     return (Guarded(tuple(conditions), best.plan, best.estimate), gain) if conditions else None
 
 
-def _range(p: Planned, plan: SchedulePlan, target: Target, sizes: Sizes, name: str) -> tuple[int, int] | None:
-    """The least and the greatest size of a symbol for which the plan stays ahead, 0 for no limit; None where it is not at the
-    point's own."""
+def _range(p: Planned, plan: SchedulePlan, target: Target, corners: Sequence[Sizes], name: str) -> tuple[int, int] | None:
+    """The least and the greatest size of a symbol, of those in GRID, for which the plan stays ahead at all corners of the box so
+    far; None where it is not ahead at the point's own."""
 
     def is_ahead(size: int) -> bool:
-        there = {**sizes, name: size}
-        return _seconds(p, p.own.plan, target, there) >= AHEAD * _seconds(p, plan, target, there)
+        at = [{**corner, name: size} for corner in corners]
+        return all(_seconds(p, p.own.plan, target, s) >= AHEAD * _seconds(p, plan, target, s) for s in at)
 
-    here = sizes[name]
+    here = corners[0][name]
     if not is_ahead(here):
         return None
     low = high = here
@@ -152,7 +171,7 @@ def _range(p: Planned, plan: SchedulePlan, target: Target, sizes: Sizes, name: s
         if not is_ahead(size):
             break
         high = size
-    return (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high)
+    return low, high
 
 
 def _packs_much(p: Planned, plan: SchedulePlan) -> bool:

@@ -19,7 +19,7 @@ from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.guards import Planned, behind_guards
 from tatami.plan.ir import CpuSplit, Guarded, ProgramPlan, RegionPlan, Rejected
 from tatami.plan.rename import inverse, rename_choice
-from tatami.plan.usual_sizes import usual_sizes
+from tatami.plan.usual_sizes import least_sizes, usual_sizes
 from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
 from tatami.region.canonical_key import Renaming, canonical, key_of_canonical
 from tatami.region.ir import Program, Region
@@ -85,7 +85,7 @@ def _with_guarded(
             Planned(renamed, facts_of_renamed(facts[r.region], naming), own, known, {} if is_fixed else naming.symbols)
         )
         names.append(naming)
-    found = behind_guards(planned, open_sizes, target, sizes)
+    found = behind_guards(planned, open_sizes, target, sizes, least_sizes(program))
     return [
         msgspec.structs.replace(r, choices=(*(rename_choice(g, inverse(n)) for g in more), *r.choices)) if more else r
         for r, n, more in zip(plans, names, found, strict=True)

@@ -13,7 +13,7 @@ counts are looked at, and few plans are kept, since each is compiled (decision 0
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
@@ -38,7 +38,7 @@ FAR = 3
 """Times that a size differs from the hint at least, for its plan to be looked for."""
 SHARE = 0.04
 """Of the program's estimate at a point, from which on a kernel counts there."""
-GAIN, AHEAD = 1.3, 1.1
+GAIN, AHEAD = 1.3, 1.05
 """Times of the other plan: the least gain at the point, and anywhere behind the guard. Estimates are off by as much."""
 MOST_PLANS, MOST_GUARDED = 2, 6
 """Of a Region beside its own, and of a program: kernels that are compiled more."""
@@ -72,17 +72,17 @@ class _Found:
 
 
 def behind_guards(
-    planned: Sequence[Planned], symbols: Sequence[str], target: Target, sizes: Sizes
+    planned: Sequence[Planned], symbols: Sequence[str], target: Target, sizes: Sizes, least: Sizes
 ) -> list[tuple[Guarded, ...]]:
     """For each of `planned` the plans that stand before its own. `symbols`: the program's that are open, the first of them
-    the number of images, texts or sounds; `sizes`: the hints."""
+    the number of images, texts or sounds; `sizes`: the hints; `least`: sizes below which no call is expected."""
     first = [next(i for i, q in enumerate(planned) if _are_alike(p, q)) for p in planned]
     found: list[_Found] = []
-    for point in points(symbols, sizes):
+    for point in points(symbols, sizes, least):
         times = [_seconds(p, p.own.plan, target, p.at(point)) for p in planned]
         for i in sorted(set(first)):
             share = sum(t for k, t in zip(first, times) if k == i) / max(sum(times), 1e-12)
-            better = _better(planned[i], target, planned[i].at(point), times[i]) if share >= SHARE else None
+            better = _better(planned[i], symbols, target, planned[i].at(point), times[i]) if share >= SHARE else None
             if better is not None:
                 guarded, gain = better
                 found.append(_Found(i, guarded, share * (1 - 1 / gain)))
@@ -97,11 +97,13 @@ def _are_alike(p: Planned, q: Planned) -> bool:
     return p.region == q.region and p.own.plan == q.own.plan and p.constants == q.constants and p.symbols == q.symbols
 
 
-def points(symbols: Sequence[str], sizes: Sizes) -> Iterator[dict[str, int]]:
+def points(symbols: Sequence[str], sizes: Sizes, least: Sizes) -> Iterator[dict[str, int]]:
     """Where other plans are looked for: of one symbol one, few and many; of several mostly one image, text or sound.
 
-    >>> [tuple(p.values()) for p in points(("T",), {"T": 128})], [tuple(p.values()) for p in points(("B", "H", "W"), {})]
-    ([(1,), (14,), (500,)], [(1, 1, 1), (1, 14, 14), (1, 128, 128), (1, 500, 500), (14, 128, 128)])
+    >>> [tuple(p.values()) for p in points(("T",), {}, {})]
+    [(1,), (14,), (500,)]
+    >>> [tuple(p.values()) for p in points(("B", "H", "W"), {}, {"W": 4})]
+    [(1, 14, 14), (1, 128, 128), (1, 500, 500), (14, 128, 128)]
     """
     hints = {s: sizes.get(s, 128) for s in symbols}
     first, *others = hints
@@ -109,7 +111,8 @@ def points(symbols: Sequence[str], sizes: Sizes) -> Iterator[dict[str, int]]:
     found = [{**hints, **{s: v or hints[s] for s in others}, first: 1} for v in values] if others else []
     found += [{**hints, first: SMALL}] if others else [{first: v} for v in values if v]
     for point in found:
-        if any(max(n, hints[s]) >= FAR * min(n, hints[s]) for s, n in point.items()):
+        is_far = any(max(n, hints[s]) >= FAR * min(n, hints[s]) for s, n in point.items())
+        if is_far and all(n >= least.get(s, 1) for s, n in point.items()):
             yield {**sizes, **point}
 
 
@@ -127,7 +130,9 @@ def seconds_near(estimate: Mapping[str, float], target: Target) -> float:
     return max(work, memory / NEAR) + estimate.get("launch", 0.0)
 
 
-def _better(p: Planned, target: Target, sizes: Sizes, seconds: float) -> tuple[Guarded, float] | None:
+def _better(
+    p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float
+) -> tuple[Guarded, float] | None:
     """The best plan at a point behind its guard, where the Region's own takes GAIN times as long or more; and that gain."""
     if not p.symbols:
         return None
@@ -135,43 +140,41 @@ def _better(p: Planned, target: Target, sizes: Sizes, seconds: float) -> tuple[G
     gain = seconds / max(seconds_near(best.estimate, target), 1e-12)
     if type(best.plan) is not type(p.own.plan) or best.plan == p.own.plan or gain < GAIN or _packs_much(p, best.plan):
         return None
-    names = sorted({n for size in all_axes(p.region).values() for n in free_vars(size)})
-    point = {n: sizes.get(n, 128) for n in names}
-    conditions: list[Condition] = []
-    corners = [point]
-    for n in names:
-        limits = _range(p, best.plan, target, corners, n)
-        if limits is None:
-            return None
-        low, high = limits
-        corners += [{**c, n: size} for c in corners for size in (low, high) if size != point[n]]
-        least, most = (0 if low == GRID[0] else low), (0 if high == GRID[-1] else high)
-        if least or most:
-            conditions.append(Condition(var(n), 1, least, most))
-    return (Guarded(tuple(conditions), best.plan, best.estimate), gain) if conditions else None
+    names = {n for size in all_axes(p.region).values() for n in free_vars(size)}
+    number = {p.symbols.get(symbols[0], "")} & names
+    box = _box(p, best.plan, target, {n: sizes.get(n, 128) for n in sorted(names)}, (names - number, number))
+    limits = {n: (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high) for n, (low, high) in box.items()}
+    conditions = tuple(Condition(var(n), 1, *limits[n]) for n in sorted(names) if any(limits[n]))
+    return (Guarded(conditions, best.plan, best.estimate), gain) if conditions else None
 
 
-def _range(p: Planned, plan: SchedulePlan, target: Target, corners: Sequence[Sizes], name: str) -> tuple[int, int] | None:
-    """The least and the greatest size of a symbol, of those in GRID, for which the plan stays ahead at all corners of the box so
-    far; None where it is not ahead at the point's own."""
+def _box(
+    p: Planned, plan: SchedulePlan, target: Target, point: Sizes, groups: Sequence[Collection[str]]
+) -> dict[str, tuple[int, int]]:
+    """The least and the greatest size of each symbol for which the plan stays ahead, at the corners: those of a group grow and
+    shrink together, so that a box of images is as high as it is wide."""
 
-    def is_ahead(size: int) -> bool:
-        at = [{**corner, name: size} for corner in corners]
-        return all(_seconds(p, p.own.plan, target, s) >= AHEAD * _seconds(p, plan, target, s) for s in at)
+    def is_ahead(corner: Sizes) -> bool:
+        return _seconds(p, p.own.plan, target, corner) >= AHEAD * _seconds(p, plan, target, corner)
 
-    here = corners[0][name]
-    if not is_ahead(here):
-        return None
-    low = high = here
-    for size in [g for g in reversed(GRID) if g < here]:
-        if not is_ahead(size):
-            break
-        low = size
-    for size in [g for g in GRID if g > here]:
-        if not is_ahead(size):
-            break
-        high = size
-    return low, high
+    box = {n: (size, size) for n, size in point.items()}
+    for group in groups:
+        for end, step in ((0, -1), (1, 1)):
+            while group:
+                moved = {n: _next(box[n][end], step) for n in group}
+                wider = {**box, **{n: (size, box[n][1]) if end == 0 else (box[n][0], size) for n, size in moved.items()}}
+                corners = [{n: wider[n][side] for n in point} for side in (0, 1)]
+                corners += [{**c, **{n: point[n] for n in group}} for c in corners]
+                if wider == box or not all(map(is_ahead, corners)):
+                    break
+                box = wider
+    return box
+
+
+def _next(size: int, step: int) -> int:
+    """The next size of GRID below or above; the same at its end."""
+    others = [g for g in GRID if (g - size) * step > 0]
+    return size if not others else others[0] if step > 0 else others[-1]
 
 
 def _packs_much(p: Planned, plan: SchedulePlan) -> bool:

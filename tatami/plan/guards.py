@@ -22,6 +22,7 @@ from tatami.core.expr import free_vars, var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
+from tatami.plan.estimate import rank
 from tatami.plan.ir import Guarded, SchedulePlan
 from tatami.plan.packed_operands import packed_operands
 from tatami.poly_core.ir import RegionFacts
@@ -126,13 +127,10 @@ def seconds_near(estimate: Mapping[str, float], target: Target) -> float:
     memory = estimate.get("memory", 0.0)
     if not estimate or memory * target.bandwidth > target.l3_bytes / 2:
         return estimate.get("total", 0.0)
-    work = sum(v for k, v in estimate.items() if k not in ("memory", "launch", "total") and not k.startswith("at."))
-    return max(work, memory / NEAR) + estimate.get("launch", 0.0)
+    return max(rank(estimate)[1], memory / NEAR) + estimate.get("launch", 0.0)
 
 
-def _better(
-    p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float
-) -> tuple[Guarded, float] | None:
+def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float) -> tuple[Guarded, float] | None:
     """The best plan at a point behind its guard, where the Region's own takes GAIN times as long or more; and that gain."""
     if not p.symbols:
         return None

@@ -204,7 +204,8 @@ def test_explain_says_when_a_plan_runs() -> None:
 
 def test_a_split_stands_alone() -> None:
     key, choices = guarded_linear()
-    split = CpuSplit((("a",), ("b",)))
+    (region,) = (r for r in prepare(linear(), target="cpu:avx512").stages["region"].main.body)
+    split = CpuSplit(tuple((let.name,) for let in region.lets))
     wrong = (Guarded(choices[0].conditions, choices[0].plan), Guarded((), split))
-    with pytest.raises(TatamiError, match="beside others|parts"):
+    with pytest.raises(TatamiError, match="a plan that splits a Region beside others"):
         prepare(linear(), target="cpu:avx512", decisions={"plans": {key: to_builtins(wrong)}}).stages["plan"]

@@ -10,6 +10,7 @@ from tatami.compilation import Compilation
 from tatami.copies import moves
 from tatami.core.conditions import equation_text, is_condition
 from tatami.core.cost import estimate, time_estimate
+from tatami.core.kernel import condition_text
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.show import name_plan, show_budget, show_estimate, show_layouts
@@ -236,7 +237,7 @@ def _plans(compilation: Compilation) -> Iterator[str]:
         for r in plan.regions:
             for choice in r.choices:
                 terms = show_estimate(choice.estimate)
-                guard = " when " + ", ".join(map(str, choice.conditions)) if choice.conditions else ""
+                guard = " when " + " and ".join(map(condition_text, choice.conditions)) if choice.conditions else ""
                 yield f"  {r.region}: {name_plan(choice.plan)}{guard}  {terms}".rstrip()
                 yield from _budget(choice.estimate, compilation.target)
             for rejected in r.rejected:

@@ -103,9 +103,10 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("region", lambda: reduce_in_blocks(canonicalise(s["region@explicit"]), target))
     s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
     s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans, hints))
-    s.add("realised", lambda: realise(s["region"], s["plan"]))
+    s.add("realisation", lambda: realise(s["region"], s["plan"]))
+    s.add("realised", lambda: s["realisation"].module)
     s.add("added", lambda: analyse_regions(added_regions(s["realised"], s["plan"])))
-    s.add("realised_plan", lambda: plan_realised(s["realised"], s["plan"], s["added"], target))
+    s.add("realised_plan", lambda: plan_realised(s["realisation"], s["plan"], s["added"], target))
     code = add_cuda if target.kind == "cuda" else add_cpu
     code(s, target)
     s.add(
@@ -118,7 +119,10 @@ def add_cpu(s: Stages, target: Target) -> None:
     from tatami.c.print import print_c
     from tatami.loop.lower import lower as lower_to_loops
 
-    s.add("loop", lambda: lower_to_loops(s["realised"], s["realised_plan"], target))
+    def make_loops() -> Any:
+        return lower_to_loops(s["realised"], s["realised_plan"], target, s["realisation"].variants)
+
+    s.add("loop", make_loops)
     s.add("c", lambda: print_c(s["loop"], s["execution"], target))
 
 

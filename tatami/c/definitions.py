@@ -379,7 +379,9 @@ def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
     if fn == "relu":
         body = where(mask("<=", "a", value("0")), value("0"), "a")
     elif fn == "sign":
-        body = where(mask(">", "a", value("0")), value("1"), where(mask("<", "a", value("0")), value("-1"), f"(a + {value('0')})"))
+        body = where(
+            mask(">", "a", value("0")), value("1"), where(mask("<", "a", value("0")), value("-1"), f"(a + {value('0')})")
+        )
     elif fn == "tf32":
         bits, dropped = needs.vector(f"u{element[1:]}", n), 13 if element == "f32" else 42
         body = f"({t})(((({bits})a + {1 << (dropped - 1):#x}u) >> {dropped}) << {dropped})"

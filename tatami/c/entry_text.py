@@ -31,3 +31,28 @@ static inline double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONI
 
 CALL = "EXPORT int64_t tatami_call(void* const* a) { return tatami_entry(a + 4, a[0], a[1], a[2], a[3]); }"
 """One pointer to pass instead of five: a caller through ctypes is in after half the time."""
+
+TURNS = """typedef int64_t (*turn_t)(void* const*, const int64_t*, const int64_t*, void*, tatami_pool*);
+/* Turns of a loop, from number n[0] to n[1] at most, while the condition n[2] holds. b: buffers of the body, of which
+   n[3] come before the n[4] of its state, the results begin at n[5], and n[6] are rows of n[7 + k] bytes. */
+EXPORT int64_t tatami_turns(turn_t body, void** b, void** others, int64_t* n, const int64_t* sizes, const int64_t* offsets,
+                            void* arena, tatami_pool* pool) {
+    unsigned char* next = b[n[5]];
+    void **state = b + n[3], **then = b + n[5] + 1, **rows = then + n[4];
+    while (n[0] < n[1] && n[2]) {
+        *(int64_t*)b[0] = n[0];
+        if (n[3] > 1) *(unsigned char*)b[1] = (unsigned char)n[2];
+        int64_t f = body(b, sizes, offsets, arena, pool);
+        if (f) return f;
+        n[2] = *next;
+        ++n[0];
+        for (int64_t j = 0; j < n[4]; ++j) {
+            state[j] = then[j];
+            then[j] = others[j];
+            others[j] = state[j];
+        }
+        for (int64_t k = 0; k < n[6]; ++k) rows[k] = (char*)rows[k] + n[7 + k];
+    }
+    return 0;
+}"""
+"""The loop that runs from Python, whose body does not (runtime/turns.py)."""

@@ -10,14 +10,14 @@
 `tatami_call` is the same with one argument: a block of sizes, offsets, arena and pool, and then the buffers.
 `tatami_setup` is the same for `setup`, `tatami_setup_<part>` for a part of it (Layouts.setup_parts). Programs that are called are static functions, compiled once. A program with
 Python steps has one function per segment, `tatami_segment_<program>_<segment>`, and what Python calls by itself is
-`tatami_program_<program>`. No name of a user reaches this text: programs and symbols are numbered.
+`tatami_program_<program>`; `tatami_turns` calls one as a loop does. No name of a user reaches this text: programs and symbols are numbered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tatami.c.entry_text import BESIDE, CALL, CLOCK, HEAD, SIDES
+from tatami.c.entry_text import BESIDE, CALL, CLOCK, HEAD, SIDES, TURNS
 from tatami.core.expr import ONE, Atom, Expr, Extreme, Floor, Var, product
 from tatami.core.kernel import THREADS, Condition
 from tatami.core.module import Module
@@ -81,6 +81,9 @@ def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
     lines += [""]
     for p in printers:
         lines += _exports(layouts, p)
+    loops = [ins.op for name in layouts.hosted for ins in execution.programs[name].instructions if isinstance(ins.op, Loop)]
+    if any(op.body not in layouts.hosted for op in loops):
+        lines.append(TURNS)
     return "\n".join(lines) + "\n"
 
 

@@ -5,10 +5,12 @@ Names of kernels are counters, never a user's word.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, exact_div, rebuild, var
+from tatami.core.expr import ZERO, Expr, evaluate, exact_div, rebuild, var
 
 
 class KernelParam(msgspec.Struct, frozen=True):
@@ -39,6 +41,11 @@ class Condition(msgspec.Struct, frozen=True):
     divisor: int = 1
     low: int = 0
     high: int = 0
+
+
+def is_met(c: Condition, sizes: Mapping[str, int]) -> bool:
+    value = evaluate(c.size, sizes)
+    return value % c.divisor == 0 and value >= c.low and (not c.high or value <= c.high)
 
 
 def condition_text(c: Condition) -> str:

@@ -246,7 +246,7 @@ class _Contraction(PartsOfK):
         blocks, rows_max = self.row_blocks()
         panels, sums = self.local_panels(rows_max), self.local_sums(rows_max)
         x, first = self.counter(blocks), loop.Pointer(panels.name, ZERO)
-        start, i0, rows = self.balanced(self.m, var(x), blocks)
+        start, i0, rows = self.row_block(var(x), blocks, rows_max)
         work = grain(GRAIN_FLOPS, rows_max * self.k * self.n * 2)
         own = (*start, *self.pack_rows({}, panels.name, i0, rows))
         if self.ready is not None or self.columns_lie is not None:
@@ -305,7 +305,7 @@ class _Contraction(PartsOfK):
         sums = self.local_sums(rows_max)
         x = self.counter(self.batches * blocks)
         declare, values, block = self.batch_values(self.batch_axes, var(x), blocks)
-        start, i0, rows = self.balanced(self.m, block, blocks)
+        start, i0, rows = self.row_block(block, blocks, rows_max)
         pack = self.pack_rows(values, panels.name, i0, rows)
         first = loop.Pointer(panels.name, ZERO)
         inner = self.all_slivers(_Rows(values, i0, rows, first, sums.name, loop.Pointer(sliver.name, ZERO)))

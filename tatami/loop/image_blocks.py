@@ -18,10 +18,8 @@ from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuPlanes, CpuWinograd
 from tatami.region.convolution import Convolution
 from tatami.region.ir import Reduce, Region
+from tatami.region.planes import BAND_ROWS
 from tatami.region.walk import lets_by_name, reads
-
-ROWS = 8
-"""Rows of a band at least: those that neighbours see too are few beside them."""
 
 
 class ImageBlocks(Tiles):
@@ -44,7 +42,7 @@ class ImageBlocks(Tiles):
         if self.grid_columns.as_int() is None:
             most = floordiv(most * plan.columns, self.block_columns)
         if self.grid_rows.as_int() is None and bands > 1:
-            most = minimum(most, maximum(expr(ROWS), ceildiv(self.grid_rows, expr(bands))))
+            most = minimum(most, maximum(expr(BAND_ROWS), ceildiv(self.grid_rows, expr(bands))))
         self.block_rows = minimum(most, maximum(ONE, self.grid_rows))
         self.down = ceildiv(self.grid_rows, self.block_rows)
         self.across = ceildiv(self.grid_columns, self.block_columns)

@@ -6,6 +6,7 @@ region, plan  ->  renamed into our own names  ->  body by the kind of the plan  
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -48,26 +49,36 @@ from tatami.region.codes import spelled_out
 from tatami.region.ir import Program, Region
 
 
-def lower(region: Module[Program], plan: Module[ProgramPlan], target: Target) -> Module[ir.Program]:
-    """The kernels of every program and how its Regions call them."""
+def lower(
+    region: Module[Program],
+    plan: Module[ProgramPlan],
+    target: Target,
+    variants: Mapping[str, Mapping[str, tuple[Region, ...]]] | None = None,
+) -> Module[ir.Program]:
+    """The kernels of every program and how its Regions call them. `variants`: by program and Region its forms in the order of
+    its guarded plans, where these read other operands (plan/realise.py)."""
+    variants = variants or {}
     programs: dict[str, ir.Program] = {}
     for name, program in region.programs.items():
         plans = {p.region: p for p in plan.programs[name].regions} if name in plan.programs else {}
-        programs[name] = _lower_program(program, plans, target)
+        programs[name] = _lower_program(program, plans, target, variants.get(name, {}))
     return Module(programs, region.constants, region.origins)
 
 
-def _lower_program(program: Program, plans: dict[str, RegionPlan], target: Target) -> ir.Program:
+def _lower_program(
+    program: Program, plans: dict[str, RegionPlan], target: Target, variants: Mapping[str, tuple[Region, ...]]
+) -> ir.Program:
     kernels: dict[str, ir.Kernel] = {}
     bindings: list[Binding] = []
     known: dict[str, ir.Kernel] = {}
     for step in program.body:
         if not isinstance(step, Region):
             continue
-        renamed, names = rename(spelled_out(step))
         given = plans.get(step.name)
         choices = [(c.conditions, c.plan) for c in given.choices] if given else [((), _default_plan(target))]
-        for i, (conditions, plan) in enumerate(choices):
+        forms = variants.get(step.name, (step,) * len(choices))
+        for i, ((conditions, plan), form) in enumerate(zip(choices, forms, strict=True)):
+            renamed, names = rename(spelled_out(form))
             own = rename_plan(plan, names)
             key = content_key((renamed, own))
             kernel = known.get(key)
@@ -78,7 +89,7 @@ def _lower_program(program: Program, plans: dict[str, RegionPlan], target: Targe
                 Binding(
                     region=step.name,
                     kernel=kernel.face.symbol,
-                    buffers=(*(p.name for p in step.inputs), *(t.name for t in step.outputs)),
+                    buffers=(*(p.name for p in form.inputs), *(t.name for t in form.outputs)),
                     sizes=tuple(var(n) for n in names.sizes),
                     choice=i,
                     conditions=conditions,

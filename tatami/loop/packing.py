@@ -115,7 +115,7 @@ class Tiles:
             remainder, e = self.integer(rest - size * quotient)
             out += [d, e]
             values[name] = remainder
-            self.em.extents[_name(remainder)] = size
+            self.em.extents[name_of(remainder)] = size
             rest = quotient
         return tuple(out), values
 
@@ -171,7 +171,7 @@ class Tiles:
         first, d0 = self.integer(floordiv(total * part, maximum(parts, ONE)))
         count, d1 = self.integer(floordiv(total * (part + 1), maximum(parts, ONE)) - first)
         whole = self.together(total, maximum(parts, ONE))
-        self.known[_name(count)] = {n for items, among in whole for n in (items // among, -(-items // among))}
+        self.known[name_of(count)] = {n for items, among in whole for n in (items // among, -(-items // among))}
         return (d0, d1), first, count
 
     def each_block(self, total: Expr, blocks: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
@@ -399,7 +399,7 @@ class Tiles:
         return tuple(out)
 
 
-def _name(e: Expr) -> str:
+def name_of(e: Expr) -> str:
     name = e.as_name()
     assert name is not None
     return name

@@ -23,17 +23,15 @@ from tatami.loop.grain import GRAIN_FLOPS, grain
 from tatami.loop.image_blocks import ImageBlocks
 from tatami.loop.packing import Stmts, misfit, split_guards
 from tatami.plan.ir import CpuPlanes
-from tatami.region.convolution import Convolution, find_convolution
+from tatami.region.convolution import STILL, Convolution, find_convolution, with_still_axis
 from tatami.region.ir import Region
-from tatami.region.planes import Plane, panel_of, plane_at, planes_of, reach_of
+from tatami.region.planes import BANDS, Plane, panel_of, plane_at, planes_of, reach_of
 from tatami.region.slides import Slide
 
 WHOLE = Plane(0, 0, 0)
 """Of the rows of an image of one dimension: one row."""
 LINE = 16
 """Planes are odd numbers of so many elements apart, so that channels do not share the sets of a cache."""
-BANDS = 4
-"""Of an image of open height: two for each of two threads."""
 
 
 def lower_planes(region: Region, plan: CpuPlanes) -> loop.Body:
@@ -41,13 +39,14 @@ def lower_planes(region: Region, plan: CpuPlanes) -> loop.Body:
     found = find_convolution(region)
     if isinstance(found, str):
         raise misfit(plan, plan.acc, found)
-    return _Planes(region, plan, found).body()
+    return _Planes(region, plan, with_still_axis(region, found)).body()
 
 
 class _Planes(ImageBlocks):
     def __init__(self, region: Region, plan: CpuPlanes, conv: Convolution) -> None:
         super().__init__(region, plan, conv, 1, BANDS)
         self.plan = plan
+        self.extents = {**self.extents, STILL: ONE}
         self.k = self.channels * product(self.extents[s.window] for s in conv.slides)
         panel = panel_of(self.filters.as_int() or 1, self.mr)
         self.padded = ceildiv(self.filters, expr(panel)) * panel

@@ -12,7 +12,7 @@ from tatami.core.bounds import linearize
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, substitute, var
 from tatami.loop import ir as loop
 from tatami.loop.finished_sums import FinishedSums
-from tatami.loop.packing import Stmts
+from tatami.loop.packing import Stmts, name_of
 from tatami.region.ir import Read, RegionExpr
 from tatami.region.matrix import Matrix
 
@@ -57,7 +57,23 @@ class Slivers(FinishedSums):
             minimum(expr(self.plan.mc), floordiv(expr(2 * self.plan.mc * self.plan.kc), maximum(self.k, ONE))),
         )
         blocks = maximum(ONE, ceildiv(self.m, mc))
-        return blocks, ceildiv(self.m, blocks)
+        if not self.is_turned:
+            return blocks, ceildiv(self.m, blocks)
+        vectors = ceildiv(self.m, expr(self.lanes))
+        each = maximum(ONE, ceildiv(vectors, blocks))
+        return maximum(ONE, ceildiv(vectors, each)), each * self.lanes
+
+    def row_block(self, part: Expr, blocks: Expr, most: Expr) -> tuple[Stmts, Expr, Expr]:
+        """First and number of the rows of one of `blocks`, of `most` rows at most: balanced, but where results go down the rows,
+        by whole vectors, which only the last block may have no whole number of."""
+        if not self.is_turned:
+            return self.balanced(self.m, part, blocks)
+        first, d0 = self.integer(part * most)
+        count, d1 = self.integer(minimum(most, self.m - first))
+        m, rows = self.m.as_int(), most.as_int()
+        if m is not None and rows is not None:
+            self.known[name_of(count)] = {rows, m % rows or rows} if m > rows else {m}
+        return (d0, d1), first, count
 
     def each_k_block(self, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
         return self.each_block(self.k, self.k_blocks, make)

@@ -9,15 +9,17 @@ import msgspec
 
 from tatami.core.expr import substitute, var
 from tatami.core.module import Module
+from tatami.core.signature import symbols
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.choose_layouts import choose_layouts
 from tatami.plan.constant_arguments import constant_arguments
 from tatami.plan.convert import with_layouts
 from tatami.plan.decide import Decided, apply_decisions
-from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, Rejected
+from tatami.plan.guards import Planned, behind_guards
+from tatami.plan.ir import CpuSplit, Guarded, ProgramPlan, RegionPlan, Rejected
 from tatami.plan.rename import inverse, rename_choice
-from tatami.plan.usual_sizes import usual_sizes
+from tatami.plan.usual_sizes import least_sizes, usual_sizes
 from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
 from tatami.region.canonical_key import Renaming, canonical, key_of_canonical
 from tatami.region.ir import Program, Region
@@ -32,9 +34,11 @@ def choose(
     target: Target,
     decisions: Mapping[str, Any] | None = None,
     sizes: Mapping[str, int] | None = None,
+    guards: bool = True,
 ) -> Module[ProgramPlan]:
     """One RegionPlan per Region; equal Regions are planned once. `sizes` are hints for symbols (default: those of the
-    signature, else plan/usual_sizes.py). `decisions`: key → plan document, "" for a plan without a key."""
+    signature, else plan/usual_sizes.py). `decisions`: key → plan document, "" for a plan without a key. `guards`: plans for
+    other sizes stand before those of the hints (plan/guards.py)."""
     decided = apply_decisions(region, target, decisions or {})
     made: Made = {}
     plans: dict[str, ProgramPlan] = {}
@@ -49,8 +53,43 @@ def choose(
         for item in program.body:
             if isinstance(item, Region):
                 out.append(_plan_of(item, lying[item.name], facts[item.name], target, hints, constants, decided, made))
+        if guards and target.kind == "cpu":
+            out = _with_guarded(program, out, lying, facts, target, hints, constants, decided)
         plans[name] = ProgramPlan(tuple(out), layouts)
     return Module(plans, region.constants, {})
+
+
+def _with_guarded(
+    program: Program,
+    plans: list[RegionPlan],
+    lying: Mapping[str, Region],
+    facts: Mapping[str, RegionFacts],
+    target: Target,
+    sizes: Mapping[str, int],
+    constants: frozenset[str],
+    decided: Decided,
+) -> list[RegionPlan]:
+    """The plans with those for other sizes before them, in the names of the Regions. What a decision fixes stays as it is."""
+    open_sizes = symbols(program.signature)
+    if not open_sizes:
+        return plans
+    planned: list[Planned] = []
+    names: list[Renaming] = []
+    for r in plans:
+        region = lying[r.region]
+        renamed, naming = canonical(region)
+        known = frozenset(naming.tensors[p.name] for p in region.inputs if p.name in constants)
+        is_fixed = region.opaque is not None or decided.decides(r.key) or isinstance(r.choices[-1].plan, CpuSplit)
+        own = rename_choice(r.choices[-1], naming)
+        planned.append(
+            Planned(renamed, facts_of_renamed(facts[r.region], naming), own, known, {} if is_fixed else naming.symbols)
+        )
+        names.append(naming)
+    found = behind_guards(planned, open_sizes, target, sizes, least_sizes(program))
+    return [
+        msgspec.structs.replace(r, choices=(*(rename_choice(g, inverse(n)) for g in more), *r.choices)) if more else r
+        for r, n, more in zip(plans, names, found, strict=True)
+    ]
 
 
 def target_class(target: Target) -> str:

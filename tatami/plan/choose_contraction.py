@@ -10,7 +10,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
-from tatami.plan.estimate import contraction_estimate, trips
+from tatami.plan.estimate import contraction_estimate, rank, trips
 from tatami.plan.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.packed_operands import is_packable, packs_rows
@@ -104,7 +104,7 @@ def contraction_candidate(
         how += f" by {dot}" if dot else ""
         line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
         found.append(Candidate(plan, line, contraction_estimate(region, facts, plan, target, sizes)))
-    return min(found, key=lambda made: (made.estimate["total"], made.estimate["compute"]))
+    return min(found, key=lambda made: rank(made.estimate))
 
 
 def image_candidate(

@@ -15,6 +15,7 @@ from tatami.plan.estimate import (
     clock,
     multiply_adds_per_cycle,
     operations,
+    rank,
     roofline,
     seconds_per_packed_byte,
     trips,
@@ -23,10 +24,10 @@ from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Reje
 from tatami.plan.packed_operands import is_packable
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.convolution import Convolution, find_convolution
+from tatami.region.convolution import Convolution, find_convolution, window_size, with_still_axis
 from tatami.region.ir import Region
 from tatami.region.kinds import epilogue_of, operand_tensor
-from tatami.region.planes import panel_of, planes_of, reach_of
+from tatami.region.planes import BAND_ROWS, BANDS, panel_of, planes_of, reach_of
 from tatami.region.tiles import MATRICES, RESULTS, TILES, WINDOW, products_of
 from tatami.region.walk import all_axes, lets_by_name
 
@@ -50,7 +51,10 @@ def find_winograd(region: Region) -> Convolution | str:
 def find_planes(region: Region) -> Convolution | str:
     """The convolution that planes apply to, or why they do not, in numbers."""
     found = find_convolution(region)
-    return found if isinstance(found, str) else _not_planes(region, found) or _refusal(region, found) or found
+    if isinstance(found, str):
+        return found
+    found = with_still_axis(region, found)
+    return _not_planes(region, found) or _refusal(region, found) or found
 
 
 def _refusal(region: Region, found: Convolution) -> str:
@@ -64,9 +68,9 @@ def _refusal(region: Region, found: Convolution) -> str:
 
 
 def _not_planes(region: Region, found: Convolution) -> str:
-    extents = all_axes(region)
-    windows = " x ".join(str(extents[s.window]) for s in found.slides)
-    if len(found.slides) > 2 or any(extents[s.window].as_int() is None for s in found.slides):
+    sizes = [window_size(region, s) for s in found.slides]
+    windows = " x ".join(map(str, sizes))
+    if len(sizes) > 2 or any(size.as_int() is None for size in sizes):
         return f"a window of {windows}; the template takes 1 or 2 known extents"
     return ""
 
@@ -91,14 +95,15 @@ def convolution_candidates(
     made: list[Candidate | Rejected] = []
     weights = operand_tensor(found.weights)
     axes = (*found.shape.batch, *found.shape.k, *found.filters)
-    for kind, why, candidate in (
-        ("cpu_winograd", _not_tiles(region, found), winograd_candidate),
-        ("cpu_planes", _not_planes(region, found), planes_candidate),
+    images = with_still_axis(region, found)
+    for kind, why, candidate, taken in (
+        ("cpu_winograd", _not_tiles(region, found), winograd_candidate, found),
+        ("cpu_planes", _not_planes(region, images), planes_candidate, images),
     ):
         why = why or _refusal(region, found)
         if not why and (weights not in constants or not is_packable(region, found.weights, axes)):
             why = "its weights are no constant of known extents; setup packs those only"
-        made.append(Rejected(kind, why) if why else candidate(region, facts, found, target, sizes))
+        made.append(Rejected(kind, why) if why else candidate(region, facts, taken, target, sizes))
     return made
 
 
@@ -119,7 +124,7 @@ def winograd_candidate(
             plan = msgspec.structs.replace(plan, mr=min(mr, -(-plan.rows * plan.columns // 4) * 4))
         line = f"cpu_winograd {plan.mr}x{plan.nr}, blocks of {plan.rows}x{plan.columns} tiles, split {plan.split}"
         made.append(Candidate(plan, line, winograd_estimate(region, facts, plan, found, target, sizes)))
-    return min(made, key=lambda c: c.estimate["total"])
+    return min(made, key=lambda c: rank(c.estimate))
 
 
 def _winograd_plan(
@@ -192,14 +197,28 @@ def winograd_estimate(
     panels = stores * (CYCLES_PER_LINE if is_whole or plan.mr % lanes == 0 else CYCLES_PER_STORE)
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
     back = tiles * slivers * plan.nr / lanes * (3.0 * products + RESULTS**2 * (4.0 + after))
-    blocks = outer * -(-height // plan.rows) * -(-width // plan.columns)
+    rows, columns = _block(region, found, plan, height, width)
+    blocks = outer * -(-height // rows) * -(-width // columns)
     matrix = channels * slivers * plan.nr * acc.dtype.itemsize
     is_near = MATRICES**2 * matrix * 2 <= target.l2_bytes
     far = 0.0 if is_near else blocks * products * matrix * seconds_per_packed_byte(target) / 2 / threads
-    far = max(0.0, far - compute / -(-min(tiles, plan.rows * plan.columns) // plan.mr))
+    far = max(0.0, far - compute / -(-min(tiles, rows * columns) // plan.mr))
     if MATRICES**2 * matrix >= target.l3_bytes // 2:
         far += (MATRICES**2 - WINDOW**2) * matrix / max(target.bandwidth, 1.0)
     return roofline({"compute": compute, "transform": (into + panels + back) / rate, "weights": far}, facts, target, sizes)
+
+
+def _block(region: Region, found: Convolution, plan: CpuPlanes | CpuWinograd, height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of a block of an image of that size: of an open width, as many more rows as have the block's entries; of
+    an open height, bands for threads to share."""
+    extents = all_axes(region)
+    columns = min(plan.columns, max(1, width))
+    rows = plan.rows
+    if extents[found.slides[-1].axis].as_int() is None:
+        rows = plan.rows * plan.columns // columns
+    if isinstance(plan, CpuPlanes) and len(found.slides) == 2 and extents[found.slides[0].axis].as_int() is None:
+        rows = min(rows, max(BAND_ROWS, -(-height // BANDS)))
+    return max(1, min(rows, height)), columns
 
 
 def planes_candidate(
@@ -213,8 +232,7 @@ def planes_candidate(
 
 def _reaches(region: Region, found: Convolution) -> tuple[tuple[int, int], int]:
     """Entries that a result sees after its own, down and across; and the planes of a channel."""
-    extents = all_axes(region)
-    windows = [(s, size_at(extents[s.window], {})) for s in found.slides]
+    windows = [(s, size_at(window_size(region, s), {})) for s in found.slides]
     down, across = [0, *(reach_of(s, size) for s, size in windows)][-2:]
     return (down, across), prod(len(planes_of(s, size)) for s, size in windows)
 
@@ -264,7 +282,7 @@ def planes_estimate(
     lanes = lanes_of(plan.width, lets_by_name(region)[plan.acc].dtype.itemsize)
     (down, across), planes = _reaches(region, found)
     height, width = _image(region, found, sizes)
-    rows, columns = min(plan.rows, height), min(plan.columns, width)
+    rows, columns = _block(region, found, plan, height, width)
     outer = trips(region, (*found.shape.batch, *found.images), sizes)
     channels, filters = trips(region, found.channels, sizes), trips(region, found.filters, sizes)
     blocks = outer * -(-height // rows) * -(-width // columns)

@@ -20,6 +20,7 @@ from tatami.plan.estimate import (
     contraction_estimate,
     loops_estimate,
     multiply_adds_per_cycle,
+    rank,
     seconds_of_bytes,
     streaming_estimate,
     trips,
@@ -80,7 +81,7 @@ def choose_cpu(
         made.append(parts)
     found = [c for c in made if isinstance(c, Candidate)]
     refused = [c for c in made if isinstance(c, Rejected)]
-    found.sort(key=lambda c: (c.estimate["total"], c.estimate["compute"]))
+    found.sort(key=lambda c: rank(c.estimate))
     best, rest = found[0], found[1:]
     slower = [
         Rejected(
@@ -147,7 +148,7 @@ def streaming_candidate(region: Region, facts: RegionFacts, target: Target, size
         plan = CpuStreaming(found.first.acc, found.second.acc, mr, nr, keys, target.lanes)
         estimate = streaming_estimate(region, facts, plan, found, target, sizes)
         made.append(Candidate(plan, f"cpu_streaming {mr}x{nr}, keys in blocks of {keys}", estimate))
-    return min(made, key=lambda c: c.estimate["total"])
+    return min(made, key=lambda c: rank(c.estimate))
 
 
 def _has_mask(region: Region, found: Online) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core.target import CACHE_LINE, Target, lanes_of
-from tatami.plan.estimate import multiply_adds_per_cycle, operations, rows_estimate, trips
+from tatami.plan.estimate import multiply_adds_per_cycle, operations, rank, rows_estimate, trips
 from tatami.plan.ir import Candidate, CpuWindow, Rejected
 from tatami.plan.passes import size_at
 from tatami.poly_core.ir import RegionFacts
@@ -51,7 +51,7 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     candidates = [
         Candidate(plan, f"cpu_window, {how}", window_estimate(region, facts, plan, found, target, sizes)) for plan, how in made
     ]
-    return min(candidates, key=lambda c: (c.estimate["total"], c.estimate["compute"]))
+    return min(candidates, key=lambda c: rank(c.estimate))
 
 
 LOADED = {(1, True): 1.0, (1, False): 1.08, (2, True): 1.6, (2, False): 2.5}

@@ -33,6 +33,7 @@ from tatami.plan.ir import (
     Sm90Pair,
 )
 from tatami.plan.rename import obeyed_choices
+from tatami.plan.verify import SPLIT_ALONE
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.canonical_key import canonical
 from tatami.region.ir import Program, Region
@@ -55,14 +56,18 @@ class Decided:
         self.keyless = keyless
         self.only: str = ""
 
+    def decides(self, key: str) -> bool:
+        return key in self.plans or (self.keyless is not None and key == self.only)
+
     def choices_for(self, region: Region, key: str) -> Choices | None:
         """What is decided of this Region, checked; raises TatamiError when it cannot be obeyed."""
-        choices = self.plans.get(key)
-        if choices is None and self.keyless is not None and key == self.only:
-            choices = self.keyless
-        if choices is None:
+        if not self.decides(key):
             return None
+        choices = self.plans.get(key) or self.keyless
+        assert choices is not None
         choices = obeyed_choices(choices, region)
+        if len(choices) > 1 and any(isinstance(c.plan, CpuSplit) for c in choices):
+            raise fail("InvalidPlan", region.name, SPLIT_ALONE, "decide one plan, or none that splits it")
         known = canonical(region)[1].symbols
         for c in choices:
             raise_errors(verify_plan(c.plan, region, self.target))

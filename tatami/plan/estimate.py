@@ -36,8 +36,8 @@ CHAIN = 4.0
 PEAK_SHARE_CONTRACTION = 0.8
 CYCLES_PER_PACKED_BYTE, USUAL_CLOCK = 0.3125, 2.5e9
 """Half a nanosecond per element of fp32 (notes/cpu.md §1), at the clock of the machine that this was measured on."""
-WINDOW_PACKING = 2.0
-"""The same for what windows see, of which neighbours lie in short rows: measured."""
+WINDOW_PACKING, STRIDED_PACKING = 2.0, 5.0
+"""The same for what windows see, of which neighbours lie in short rows, and where they lie apart: measured."""
 
 
 def clock(target: Target) -> float:
@@ -142,6 +142,12 @@ def roofline(
     return {**work, "memory": memory, "launch": launch, "total": max(sum(work.values()), memory) + launch}
 
 
+def rank(estimate: Mapping[str, float]) -> tuple[float, float]:
+    """What candidates are sorted by: the time, and where memory takes as long for several, all else that is done meanwhile."""
+    work = sum(v for k, v in estimate.items() if k not in ("memory", "launch", "total") and not k.startswith("at."))
+    return estimate["total"], work
+
+
 def rows_estimate(
     facts: RegionFacts, cycles: float, threads: int, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
@@ -209,13 +215,20 @@ def contraction_estimate(
     threads = max(1, target.cores)
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
     compute = 2.0 * b * m * n * k * waste / rate / threads
-    windows = 1.0 if isinstance(find_convolution(region), str) else WINDOW_PACKING
-    packing = packed_bytes * seconds_per_packed_byte(target) * windows / threads
+    packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region) / threads
     held = sum(
         number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed
     )
     more = b * k * wide * itemsize / DOT_COUNT[plan.dot] - held if right in plan.packed and plan.dot else 0.0
     return roofline({"compute": compute, "packing": packing}, facts, target, sizes, more)
+
+
+def _packing_of_windows(region: Region) -> float:
+    """Times that an element takes which a window sees; 1 where no operand slides."""
+    found = find_convolution(region)
+    if isinstance(found, str):
+        return 1.0
+    return WINDOW_PACKING if found.slides[-1].stride == 1 else STRIDED_PACKING
 
 
 CYCLES_PER_SCORE = 24.0

@@ -10,6 +10,7 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.choose import choose
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuWinograd, Guarded, ProgramPlan, RegionPlan
+from tatami.plan.realise import Realised
 from tatami.poly_core.ir import PolyCore
 from tatami.region.ir import Program, Region
 
@@ -25,47 +26,53 @@ def added_regions(realised: Module[Program], plan: Module[ProgramPlan]) -> Modul
 
 
 def plan_realised(
-    realised: Module[Program],
+    made: Realised,
     plan: Module[ProgramPlan],
     poly_core: Module[PolyCore],
     target: Target,
     sizes: Mapping[str, int] | None = None,
 ) -> Module[ProgramPlan]:
-    """One plan per Region of `realised`. `poly_core`: facts of those that were added. Packed operands carry their new
+    """One plan per Region of what was realised. `poly_core`: facts of those that were added. Packed operands carry their new
     names."""
-    if all(_same_regions(p, plan.programs.get(n)) for n, p in realised.programs.items()):
+    realised = made.module
+    if all(_same_regions(p, plan.programs.get(n), made.variants.get(n, {})) for n, p in realised.programs.items()):
         return plan
-    proposed = choose(added_regions(realised, plan), poly_core, target, None, sizes)
+    proposed = choose(added_regions(realised, plan), poly_core, target, None, sizes, guards=False)
     programs: dict[str, ProgramPlan] = {}
     for name, program in realised.programs.items():
         before = plan.programs.get(name, ProgramPlan((), {}))
-        made = {r.region: r for r in (*proposed.programs[name].regions, *before.regions)}
+        plans = {r.region: r for r in (*proposed.programs[name].regions, *before.regions)}
         regions = [item for item in program.body if isinstance(item, Region)]
-        programs[name] = ProgramPlan(tuple(_with_names(made[r.name], r) for r in regions), before.layouts)
+        forms = made.variants.get(name, {})
+        named = tuple(_with_names(plans[r.name], r, forms.get(r.name)) for r in regions)
+        programs[name] = ProgramPlan(named, before.layouts)
     return Module(programs, realised.constants, plan.origins)
 
 
-def _same_regions(program: Program, plan: ProgramPlan | None) -> bool:
+def _same_regions(program: Program, plan: ProgramPlan | None, variants: Mapping[str, tuple[Region, ...]]) -> bool:
     if plan is None:
         return False
     regions = {item.name: item for item in program.body if isinstance(item, Region)}
     return list(regions) == [r.region for r in plan.regions] and all(
-        _with_names(r, regions[r.region]) is r for r in plan.regions
+        _with_names(r, regions[r.region], variants.get(r.region)) is r for r in plan.regions
     )
 
 
-def _with_names(plan: RegionPlan, region: Region) -> RegionPlan:
-    """`packed` names the operand as the Region now reads it."""
-    inputs = [p.name for p in region.inputs]
+def _with_names(plan: RegionPlan, region: Region, forms: tuple[Region, ...] | None) -> RegionPlan:
+    """`packed` names the operand as the Region now reads it: each choice's of its own form, where there are several."""
+    forms = forms or (region,) * len(plan.choices)
+    choices = tuple(_named(c, {p.name for p in form.inputs}) for c, form in zip(plan.choices, forms, strict=True))
+    if all(new is old for new, old in zip(choices, plan.choices)):
+        return plan
+    return msgspec.structs.replace(plan, choices=choices)
+
+
+def _named(choice: Guarded, inputs: set[str]) -> Guarded:
+    plan = choice.plan
+    if not isinstance(plan, CpuContraction | CpuPlanes | CpuWinograd) or all(t in inputs for t in plan.packed):
+        return choice
 
     def tensor(name: str) -> str:
-        return name if name in inputs else next((n for n in inputs if n.rstrip("p") == f"{name}_"), name)
+        return name if name in inputs else next((n for n in sorted(inputs) if n.rstrip("p") == f"{name}_"), name)
 
-    changed = False
-    choices: list[Guarded] = []
-    for c in plan.choices:
-        if isinstance(c.plan, CpuContraction | CpuPlanes | CpuWinograd) and any(t not in inputs for t in c.plan.packed):
-            changed = True
-            c = msgspec.structs.replace(c, plan=msgspec.structs.replace(c.plan, packed=tuple(map(tensor, c.plan.packed))))
-        choices.append(c)
-    return msgspec.structs.replace(plan, choices=tuple(choices)) if changed else plan
+    return msgspec.structs.replace(choice, plan=msgspec.structs.replace(plan, packed=tuple(map(tensor, plan.packed))))

@@ -5,9 +5,16 @@
 
 A plan that asks for nothing leaves the module as it is. What a packed operand looks like is in plan/packed_operands.py;
 its logical meaning is the operand's, so the realised Regions mean what the planned ones do.
+
+A Region with several guarded plans has a realised form for each, since each may pack another operand or pack it otherwise;
+in the program stands the last of them, which also names what the others read.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
@@ -24,10 +31,22 @@ from tatami.plan.split import split_region
 from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Reduce, Region, RegionExpr, Step, Target, Yield
 from tatami.region.walk import Types, reads
 
+Variants: TypeAlias = Mapping[str, Mapping[str, tuple[Region, ...]]]
+"""By program and Region: its realised forms in the order of its guarded plans, where there are several."""
 
-def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Module[Program]:
+
+@dataclass(frozen=True)
+class Realised:
+    """The programs as kernels read them."""
+
+    module: Module[Program]
+    variants: Variants
+
+
+def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Realised:
     """The Regions with the layouts that `plan` gives to values, and packed constant operands."""
     programs = dict(region.programs)
+    variants: dict[str, dict[str, tuple[Region, ...]]] = {}
     prepared: dict[str, tuple[Region, ...]] = {}
     for name in region.programs:
         if name in plan.programs and plan.programs[name].layouts:
@@ -43,7 +62,7 @@ def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Module[Progra
         program = programs[name]
         ports = arguments.get(name, {}) | dict(zip(program.inputs, program.signature.inputs) if name == "main" else ())
         turned = [_turned(r, ports) for r in prepared.get(name, ())]
-        packed, packings = _pack_program(_with_made(program, turned), plan.programs[name], ports, taken)
+        packed, packings, variants[name] = _pack_program(_with_made(program, turned), plan.programs[name], ports, taken)
         if turned or packings:
             programs[name] = packed
             every += turned + packings
@@ -53,8 +72,8 @@ def realise(region: Module[Program], plan: Module[ProgramPlan]) -> Module[Progra
             programs["main"] = _without_unused(programs["main"])
         programs["setup"] = _with_packing(region, programs.get("setup"), every)
     if all(programs.get(n) is p for n, p in region.programs.items()) and programs.keys() == region.programs.keys():
-        return region
-    return Module(programs, region.constants, region.origins)
+        return Realised(region, variants)
+    return Realised(Module(programs, region.constants, region.origins), variants)
 
 
 def _split_program(program: Program, plan: ProgramPlan) -> Program:
@@ -85,18 +104,24 @@ class _Packing(msgspec.Struct, frozen=True):
 
 def _pack_program(
     program: Program, plan: ProgramPlan, ports: dict[str, Input], taken: set[str]
-) -> tuple[Program, list[_Packing]]:
-    """`ports`: the inputs that `setup` may read."""
+) -> tuple[Program, list[_Packing], dict[str, tuple[Region, ...]]]:
+    """With what was packed and the realised forms of Regions with several plans. `ports`: the inputs that `setup` may read."""
     plans = {r.region: r for r in plan.regions}
     made: dict[tuple[str, str], _Packing] = {}
+    variants: dict[str, tuple[Region, ...]] = {}
     body: list[Region | Step] = []
     for item in program.body:
-        chosen = plans[item.name].choices[-1].plan if isinstance(item, Region) and item.name in plans else None
-        if isinstance(item, Region) and chosen is not None:
-            item = _pack_region(item, chosen, ports, taken, made)
+        if isinstance(item, Region) and item.name in plans:
+            forms = tuple(_pack_region(item, c.plan, ports, taken, made) for c in plans[item.name].choices)
+            item = forms[-1]
+            if len(forms) > 1:
+                variants[item.name] = forms
+                own = {p.name for p in item.inputs}
+                others = {p.name: p for form in forms for p in form.inputs if p.name not in own}
+                item = msgspec.structs.replace(item, inputs=(*item.inputs, *others.values())) if others else item
         body.append(item)
     packings = list(made.values())
-    return _with_made(msgspec.structs.replace(program, body=tuple(body)), packings), packings
+    return _with_made(msgspec.structs.replace(program, body=tuple(body)), packings), packings, variants
 
 
 def _turned(conversion: Region, ports: dict[str, Input]) -> _Packing:

@@ -21,6 +21,12 @@ MOST = 1 << 16
 
 def usual_sizes(program: Program) -> dict[str, int]:
     """By symbol, where it is not 128."""
+    wanted = {name: min(MOST, size) for name, size in least_sizes(program).items()}
+    return {name: size for name, size in sorted(wanted.items()) if size > USUAL}
+
+
+def least_sizes(program: Program) -> dict[str, int]:
+    """By symbol: the size from which on axes that are quotients of it have some elements."""
     found: dict[str, int] = {}
     seen: set[Expr] = set()
     for size in _sizes(program):
@@ -30,8 +36,7 @@ def usual_sizes(program: Program) -> dict[str, int]:
         for name, divisor in divisors(size):
             if divisor > 1:
                 found[name] = max(found.get(name, 1), divisor)
-    wanted = {name: min(MOST, LEAST * divisor) for name, divisor in found.items()}
-    return {name: size for name, size in sorted(wanted.items()) if size > USUAL}
+    return {name: LEAST * divisor for name, divisor in found.items()}
 
 
 def _sizes(program: Program) -> Iterator[Expr]:

@@ -7,9 +7,11 @@ import msgspec
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.module import Module
 from tatami.core.target import PRESETS, Target
-from tatami.plan.ir import ProgramPlan
+from tatami.plan.ir import CpuSplit, ProgramPlan
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Program, Region
+
+SPLIT_ALONE = "a plan that splits a Region beside others: its parts are Regions for all sizes"
 
 
 def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnostic]:
@@ -38,6 +40,8 @@ def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnosti
                         "InvalidPlan", r.region, "no plan applies to all sizes", "end the list with a plan without conditions"
                     )
                 )
+            if len(r.choices) > 1 and any(isinstance(g.plan, CpuSplit) for g in r.choices):
+                out.append(diagnostic("InvalidPlan", r.region, SPLIT_ALONE, "give the Region one plan, or none that splits it"))
             for g in r.choices:
                 for c in g.conditions:
                     if c.divisor < 1 or c.low < 0 or (c.high and c.high < c.low):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.expr import ONE, ZERO, Expr, free_vars
 from tatami.region.contraction import ContractionShape, find_contractions
 from tatami.region.ir import Region, RegionExpr
 from tatami.region.slides import Refused, Slide, find_slides, guarded_read
@@ -51,3 +52,35 @@ def find_convolution(region: Region) -> Convolution | str:
             channels = tuple(a for a in shape.k if a not in {s.window for s in slides})
             return Convolution(shape, image, weights, slides, images, channels, filters)
     return why
+
+
+STILL = "still'"
+"""The window of a dimension in which nothing slides: one place."""
+
+
+def window_size(region: Region, slide: Slide) -> Expr:
+    """Places of a slide's window."""
+    return ONE if slide.window == STILL else all_axes(region)[slide.window]
+
+
+def with_still_axis(region: Region, found: Convolution) -> Convolution:
+    """A convolution that slides along one dimension of an image, as one of two: its neighbour in memory slides over one place.
+
+    x[n, c, h + i, w]   slides h over i, w over one place      x[n, c, h, w + j]   h over one place, w over j
+    """
+    if len(found.slides) != 1:
+        return found
+    (slide,), read = found.slides, guarded_read(found.image)
+    assert read is not None
+    entries = read[1].map
+    for dim in (slide.dim + 1, slide.dim - 1):
+        axis = entries[dim].as_name() if 0 <= dim < len(entries) else None
+        if axis not in found.images or any(axis in free_vars(e) for d, e in enumerate(entries) if d != dim):
+            continue
+        own = found.shape.m if axis in found.shape.m else found.shape.n
+        still = Slide(axis, STILL, dim, 1, 1, ZERO, None)
+        slides = tuple(sorted((slide, still), key=lambda s: own.index(s.axis)))
+        if [s.dim for s in slides] != sorted(s.dim for s in slides):
+            continue
+        return msgspec.structs.replace(found, slides=slides, images=tuple(a for a in found.images if a != axis))
+    return found

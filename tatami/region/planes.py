@@ -13,6 +13,10 @@ import msgspec
 from tatami.core.expr import Expr, expr, floordiv, var
 from tatami.region.slides import Slide
 
+BANDS, BAND_ROWS = 4, 8
+"""Bands that an image of open height is divided into, two for each of two threads, and the rows of one at least: those that
+neighbours see too are few beside them."""
+
 
 class Plane(msgspec.Struct, frozen=True):
     """The entries of one remainder by the stride. Entry y is the one that result ``y - back`` meets at `place` of the window,

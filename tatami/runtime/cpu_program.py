@@ -271,6 +271,11 @@ class CpuProgram(LoadedModule):
             self._entries[symbol] = function
         return self._entries[symbol]
 
+    def entry_address(self, symbol: str) -> ctypes.c_void_p:
+        """For compiled code that calls it."""
+        function: Any = self.entry(symbol)
+        return ctypes.cast(function, ctypes.c_void_p)
+
     def symbol(self, program: str) -> str:
         return "tatami_entry" if program == "main" else f"tatami_program_{self._numbers[program]}"
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, evaluate
-from tatami.core.kernel import Condition, KernelFace
+from tatami.core.kernel import Condition, KernelFace, is_met
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.emulated.report import Explain
@@ -208,8 +208,7 @@ class EmulatedRun(NumpyRun):
         return int(evaluate(e, self.env()))
 
     def holds(self, c: Condition) -> bool:
-        value = self.size(c.size)
-        return value % c.divisor == 0 and value >= c.low and (not c.high or value <= c.high)
+        return is_met(c, self.env())
 
     def launch(self, ins: Instruction, op: Launch) -> None:
         params = self.emulated.faces[op.kernel].params

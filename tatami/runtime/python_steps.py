@@ -27,6 +27,7 @@ from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instr
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.host_steps import Place, run_host_step
+from tatami.runtime.turns import has_native_turns, run_turns
 
 if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram
@@ -365,6 +366,43 @@ class PythonRun(NumpyRun):
                 self.compiled.placements.clear()
             self.compiled.placements[key] = found
         return found
+
+    def loop(self, at: Place, ins: Instruction, op: Loop, inputs: Sequence[Array | None]) -> list[Array]:
+        """By compiled code, where all turns are alike to it."""
+        if self.depth >= MAX_DEPTH or not has_native_turns(self.compiled, op):
+            return super().loop(at, ins, op, inputs)
+        trip = None if inputs[0] is None else int(inputs[0])
+        keep = True if inputs[1] is None else bool(inputs[1])
+        state = [x for x in inputs[2 : 2 + op.carried] if x is not None]
+        captured = [x for x in inputs[2 + op.carried :] if x is not None]
+        body = self.program.execution.programs[op.body]
+        kinds = {b.id: b.kind for b in body.buffers}
+        ports = [p for id, p in zip(body.input_buffers, body.signature.inputs) if kinds[id] == "input"]
+        takes_condition = len(ports) == len(ins.inputs)
+        shapes = [*[()] * (2 if takes_condition else 1), *(x.shape for x in (*state, *captured))]
+        sizes = self.program.bind(op.body, {p.tensor: shape for p, shape in zip(ports, shapes)}, callee_sizes(ins, self.sizes))
+        sized = self.compiled.sized(op.body, sizes)
+        if list(sized.output_shapes[1 : 1 + op.carried]) != [x.shape for x in state]:
+            return super().loop(at, ins, op, inputs)  # the state grows
+        made = run_turns(self.compiled, op, sized, trip, keep, takes_condition, state, captured)
+        first = [shape if made.turns else None for shape in sized.output_shapes[1 + op.carried :]]
+        outputs = [self.info[id] for id in ins.outputs]
+        bind_loop_results(
+            [b.shape for b in outputs], [s.shape for s in made.state], first, made.turns, op.new_symbols, self.sizes
+        )
+        stacked = [self._joined(at, b, blocks) for b, blocks in zip(outputs[op.carried :], made.rows)]
+        return [*(self._own(at, b, s, inputs) for b, s in zip(outputs, made.state)), *stacked]
+
+    def _joined(self, at: Place, b: BufferInfo, blocks: Sequence[Array]) -> Array:
+        """Blocks of rows as one."""
+        if len(blocks) == 1 and blocks[0].flags.owndata:
+            return blocks[0]
+        made = self.memory((sum(map(len, blocks)), *(blocks[0].shape[1:] if blocks else self.shape(b)[1:])), b.dtype, at)
+        start = 0
+        for block in blocks:
+            np.copyto(made[start : start + len(block)], block)
+            start += len(block)
+        return made
 
     def segment(self, number: int, begin: int, end: int) -> None:
         placed = self.placed(number, begin, end)

@@ -12,6 +12,7 @@ import numpy as np
 from tatami.api import Compilation, load_cpu_program
 from tatami.core.cost import rates
 from tatami.core.expr import free_vars
+from tatami.core.kernel import is_met
 from tatami.core.target import Target
 from tatami.explain import kernel_origins
 from tatami.plan.choose import estimate_at
@@ -61,7 +62,7 @@ class Measurement:
 def estimate_sizes(compilation: Compilation) -> dict[str, int]:
     """The sizes that the plan's estimates were taken at: what it was chosen for."""
     out: dict[str, int] = {}
-    for choice in _choices(compilation).values():
+    for choice in _choices(compilation, {}).values():
         for name, value in choice.estimate.items():
             if name.startswith("at."):
                 out.setdefault(name.removeprefix("at."), int(value))
@@ -96,7 +97,7 @@ def measure(
         for key, taken in program.times().items():
             least[key] = min(least.get(key, float("inf")), taken)
         runs += 1
-    choices = _choices(compilation)
+    choices = _choices(compilation, sizes)
     known = {(k.program, k.name): k for k in kernel_origins(compilation)}
     facts = {(p, f.region): f for p, body in compilation.stages["poly_core"].programs.items() for f in body.regions}
     regions = {r.name: r for r in compilation.stages["region"].main.body if isinstance(r, Region)}
@@ -143,6 +144,11 @@ def _symbols(region: Region) -> set[str]:
     return {name for size in all_axes(region).values() for name in free_vars(size)}
 
 
-def _choices(compilation: Compilation) -> dict[tuple[str, str], Guarded]:
+def _choices(compilation: Compilation, sizes: Mapping[str, int]) -> dict[tuple[str, str], Guarded]:
+    """The plan of each Region that runs at these sizes; where they do not say, the one for all others."""
     plans = compilation.stages["plan"].programs if "plan" in compilation.stages else {}
-    return {(name, r.region): r.choices[-1] for name, plan in plans.items() for r in plan.regions}
+
+    def taken(choice: Guarded) -> bool:
+        return all(free_vars(c.size) <= sizes.keys() and is_met(c, sizes) for c in choice.conditions)
+
+    return {(name, r.region): next(c for c in r.choices if taken(c)) for name, plan in plans.items() for r in plan.regions}

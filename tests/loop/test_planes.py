@@ -30,6 +30,10 @@ CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "a window that meets two of three planes": (convolution(24, 8, (2, 9), stride=(3, 1), dilation=(2, 1)), (1, 8, 80, 80)),
     "groups and a batch": (convolution(24, 16, 5, padding=2, groups=2), (2, 16, 24, 30)),
     "one dimension": (convolution(33, 16, (9,), padding=4), (2, 16, 300)),
+    "down only": (convolution(24, 24, (3, 1)), (2, 24, 74, 33)),
+    "down only, padded": (convolution(48, 48, (5, 1), padding=((2, 1), (0, 0)), dilation=(2, 1)), (2, 48, 40, 33)),
+    "across only, short rows": (convolution(72, 72, (1, 3), padding=((0, 0), (1, 1))), (3, 72, 30, 20)),
+    "across only, stride 2": (convolution(24, 24, (1, 3), stride=(1, 2)), (2, 24, 31, 40)),
 }
 
 
@@ -76,6 +80,14 @@ def test_sizes_known_when_it_runs() -> None:
         np.testing.assert_allclose(f(x=x)["y"], want, rtol=1e-5, atol=1e-5)
 
 
+def test_planes_take_both_dimensions_of_an_image_that_one_slides_along() -> None:
+    """Rows of 20 columns follow each other in a plane, and a window that goes down reads rows as they lie."""
+    for name in ("down only", "across only, short rows"):
+        make, shape = CASES[name]
+        _, _, plan = plan_of(tt.compile(graph(make, shape)), CpuPlanes)
+        assert plan.rows > 1 and plan.columns == shape[3], name
+
+
 def test_wide_and_narrow_floats() -> None:
     def wide(g: tt.Graph, x: Any) -> Any:
         return x.conv(g.constant(weights(24, 16, 5, np.float64)), None, padding=2)
@@ -111,7 +123,7 @@ def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
 def test_nothing_outside_the_tensors_is_read_or_written(name: str) -> None:
     make, shape = CASES[name]
     f = tt.compile(graph(make, shape), target="cpu:avx2")
-    (region,) = realise(f.stages["region"].value, f.stages["plan"].value).main.body
+    (region,) = realise(f.stages["region"].value, f.stages["plan"].value).module.main.body
     _, _, plan = plan_of(f, CpuPlanes)
     plan = msgspec.structs.replace(plan, packed=(f"{plan.packed[0].removesuffix('_p')}_p",))
     finished = run_sanitized(sanitizer_program(region, kernel_of(region, plan, "avx2"), [{}]))

@@ -151,7 +151,7 @@ def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
 def test_nothing_outside_the_tensors_is_read_or_written(name: str, split: str) -> None:
     make, shape = CASES[name]
     f = tt.compile(graph(make, shape), target="cpu:avx2")
-    (region,) = realise(f.stages["region"].value, f.stages["plan"].value).main.body
+    (region,) = realise(f.stages["region"].value, f.stages["plan"].value).module.main.body
     _, _, plan = plan_of(f, CpuWinograd)
     plan = msgspec.structs.replace(plan, split=split, packed=(f"{plan.packed[0].removesuffix('_p')}_p",))
     finished = run_sanitized(sanitizer_program(region, kernel_of(region, plan, "avx2"), [{}]))

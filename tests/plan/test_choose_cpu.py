@@ -42,20 +42,20 @@ def test_every_region_has_a_valid_plan_and_rejected_ones(make: object, name: str
 
 
 def test_gemm_is_packed() -> None:
-    plan = planned(ex.gemm).choices[0].plan  # type: ignore[attr-defined]
+    plan = planned(ex.gemm).choices[-1].plan  # type: ignore[attr-defined]
     assert isinstance(plan, CpuContraction)
     assert (plan.mr, plan.nr, plan.kc, plan.swap, plan.epilogue) == (12, 32, 384, False, ("c1", "c2"))
 
 
 def test_a_matvec_is_rows() -> None:
-    plan = planned(ex.gemm, {"M": 1, "N": 384, "K": 512}).choices[0].plan  # type: ignore[attr-defined]
+    plan = planned(ex.gemm, {"M": 1, "N": 384, "K": 512}).choices[-1].plan  # type: ignore[attr-defined]
     assert isinstance(plan, CpuRows)
     assert plan.vector_axis == "n"
     assert plan.outer[-1] == "n"
 
 
 def test_softmax_has_three_passes_over_a_row() -> None:
-    plan = planned(ex.softmax).choices[0].plan  # type: ignore[attr-defined]
+    plan = planned(ex.softmax).choices[-1].plan  # type: ignore[attr-defined]
     assert isinstance(plan, CpuRows)
     assert plan.outer == ("m",)
     assert plan.passes == (Pass(("n",), ("top",), "n"), Pass(("n",), ("e", "z"), "n"), Pass(("n",), ("p",), "n"))
@@ -85,7 +85,7 @@ def test_a_moved_axis_is_not_outer() -> None:
 
 
 def test_reduces_over_outer_axes_run_in_columns() -> None:
-    plan = planned(ex.column_norm).choices[0].plan  # type: ignore[attr-defined]
+    plan = planned(ex.column_norm).choices[-1].plan  # type: ignore[attr-defined]
     assert isinstance(plan, CpuRows)
     assert plan.outer == ("n",)
     assert plan.vector_axis == "n"
@@ -98,14 +98,14 @@ def scanned(shape: tuple[int, ...], axis: int, cores: int = 2) -> CpuRows:
         [zoo.let("l", " ".join(axes), Scan("sum", f"i{axis}", zoo.f32, zoo.read("x", *map(zoo.var, axes))))],
     )  # fmt: skip
     module = ex.program_of(r)
-    plan = choose(module, analyse(module), msgspec.structs.replace(AVX512, cores=cores)).main.regions[0].choices[0].plan
+    plan = choose(module, analyse(module), msgspec.structs.replace(AVX512, cores=cores)).main.regions[0].choices[-1].plan
     assert isinstance(plan, CpuRows)
     assert verify_plan(plan, r, AVX512) == []
     return plan
 
 
 def test_a_scan_takes_lanes_along_or_across_its_axis() -> None:
-    plan = planned(ex.running_sum).choices[0].plan  # type: ignore[attr-defined]
+    plan = planned(ex.running_sum).choices[-1].plan  # type: ignore[attr-defined]
     assert isinstance(plan, CpuRows)
     assert (plan.outer, plan.vector_axis, plan.blocks) == (("m",), "n", Blocks("n", 4096))
     assert scanned((100, 1000, 100), 1).vector_axis == "i2"
@@ -132,7 +132,7 @@ def test_blocks_do_not_depend_on_the_threads(shape: tuple[int, ...], axis: int) 
 )
 def test_blocks_that_make_no_sense_are_refused(blocks: Blocks, why: str) -> None:
     region = ex.running_sum()
-    plan = planned(ex.running_sum).choices[0].plan  # type: ignore[attr-defined]
+    plan = planned(ex.running_sum).choices[-1].plan  # type: ignore[attr-defined]
     (d,) = verify_plan(msgspec.structs.replace(plan, blocks=blocks), region, AVX512)
     assert d.kind == "InvalidPlan" and why in d.why
 
@@ -147,7 +147,7 @@ def reduced(shape: tuple[int, ...], kept: tuple[int, ...], cores: int = 2, fn: s
         [zoo.let("l", " ".join(own), zoo.red(fn, " ".join(over), zoo.read("x", *map(zoo.var, axes))))],
     )  # fmt: skip
     module = ex.program_of(r)
-    plan = choose(module, analyse(module), msgspec.structs.replace(AVX512, cores=cores)).main.regions[0].choices[0].plan
+    plan = choose(module, analyse(module), msgspec.structs.replace(AVX512, cores=cores)).main.regions[0].choices[-1].plan
     assert isinstance(plan, CpuRows)
     assert verify_plan(plan, r, AVX512) == []
     return plan
@@ -171,7 +171,7 @@ def test_threads_take_whole_lines_where_that_is_even() -> None:
 def test_registers_of_a_tile_are_counted_in_its_element_type() -> None:
     region = matmul(256, 256, 256, dtype=DType.fp64, acc=DType.fp64)
     module = ex.program_of(region)
-    plan = choose(module, analyse(module), AVX512).main.regions[0].choices[0].plan
+    plan = choose(module, analyse(module), AVX512).main.regions[0].choices[-1].plan
     assert isinstance(plan, CpuContraction)
     assert (plan.mr, plan.nr, plan.width) == (12, 16, 16)
     assert verify_plan(msgspec.structs.replace(plan, nr=8, nc=plan.nc // 8 * 8), region, AVX512) == []
@@ -199,7 +199,7 @@ def test_registers_of_a_tile_are_counted_in_its_element_type() -> None:
 )
 def test_more_is_used_in_place_where_rows_lie_near_each_other(size: tuple[str | int, ...], sides: tuple[str, ...]) -> None:
     module = ex.program_of(matmul(*size))  # type: ignore[arg-type]
-    plan = choose(module, analyse(module), AVX512, None, {"M": 333, "K": 333}).main.regions[0].choices[0].plan
+    plan = choose(module, analyse(module), AVX512, None, {"M": 333, "K": 333}).main.regions[0].choices[-1].plan
     assert isinstance(plan, CpuContraction) and plan.in_place == sides
 
 
@@ -209,7 +209,7 @@ def test_a_long_k_is_split_where_the_sums_are_few() -> None:
     def chosen(size: tuple[int, int, int], cores: int) -> CpuContraction:
         module = ex.program_of(matmul(*size, transpose_a=True))
         target = msgspec.structs.replace(AVX512, cores=cores)
-        plan = choose(module, analyse(module), target).main.regions[0].choices[0].plan
+        plan = choose(module, analyse(module), target).main.regions[0].choices[-1].plan
         assert isinstance(plan, CpuContraction) and verify_plan(plan, module.main.body[0], target) == []
         return plan
 
@@ -242,7 +242,7 @@ def test_few_rows_read_long_ones_whole_and_in_place(
 ) -> None:
     module = ex.program_of(matmul(*size))  # type: ignore[arg-type]
     target = msgspec.structs.replace(AVX512, cores=cores)
-    plan = choose(module, analyse(module), target, None, {"M": 4}).main.regions[0].choices[0].plan
+    plan = choose(module, analyse(module), target, None, {"M": 4}).main.regions[0].choices[-1].plan
     assert isinstance(plan, CpuContraction) and plan.in_place == ("n",)
     assert (plan.split, plan.parts, plan.nc) == split
 
@@ -276,7 +276,7 @@ def test_blocks_of_tiles_divide_evenly_where_some_do(channels: int, size: int, c
     weights = np.zeros((channels, channels, 3, 3), np.float32)
     g.output("y", g.input("x", (1, channels, size, size), tt.fp32).conv(g.constant(weights), padding=1))
     target = msgspec.structs.replace(AVX512, cores=cores, l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20)
-    plans = [r.choices[0].plan for r in prepare(g, target=target).stages["plan"].main.regions]
+    plans = [r.choices[-1].plan for r in prepare(g, target=target).stages["plan"].main.regions]
     (plan,) = (p for p in plans if isinstance(p, CpuWinograd))
     assert (plan.rows, plan.split) == (rows, split)
 
@@ -286,7 +286,7 @@ def test_tiles_of_a_transpose_are_larger_where_memory_is_read(shape: tuple[int, 
     g = tt.Graph("transpose")
     g.output("y", g.input("x", shape, tt.fp32).permute((1, 0)))
     target = msgspec.structs.replace(AVX512, l3_bytes=32 << 20)
-    plan = prepare(g, target=target).stages["plan"].main.regions[0].choices[0].plan
+    plan = prepare(g, target=target).stages["plan"].main.regions[0].choices[-1].plan
     assert isinstance(plan, CpuTurn) and plan.tile == tile
 
 
@@ -315,7 +315,7 @@ def test_what_a_core_does_in_a_cycle_decides_between_convolutions(target: Target
     g = tt.Graph("conv")
     w = g.constant(np.zeros((512, 512, 3, 3), np.float32))
     g.output("y", g.input("x", (1, 512, 7, 7), tt.fp32).conv(w, None, padding=1))
-    assert isinstance(prepare(g, target=target).stages["plan"].main.regions[0].choices[0].plan, kind)
+    assert isinstance(prepare(g, target=target).stages["plan"].main.regions[0].choices[-1].plan, kind)
 
 
 def test_few_rows_do_not_read_a_large_matrix_again_for_each() -> None:
@@ -323,4 +323,4 @@ def test_few_rows_do_not_read_a_large_matrix_again_for_each() -> None:
     g = tt.Graph("few")
     g.output("y", g.input("x", (7, 768), tt.fp32) @ g.input("w", (768, 3072), tt.fp32))
     chosen = prepare(g, target=NARROW_CORE).stages["plan"].main.regions[0]
-    assert isinstance(chosen.choices[0].plan, CpuContraction)
+    assert isinstance(chosen.choices[-1].plan, CpuContraction)

@@ -54,7 +54,8 @@ def test_constant_weights_are_packed_in_setup(dtype: DType) -> None:
     chosen = plan.main.regions[0].choices[0].plan
     assert isinstance(chosen, CpuContraction)
     assert chosen.packed == ("B",)
-    realised = realise(module, plan)
+    made = realise(module, plan)
+    realised = made.module
     assert [str(d) for d in verify(realised)] == []
     assert [p.tensor for p in realised.programs["setup"].signature.outputs] == ["B_p"]
     assert [p.tensor for p in realised.main.signature.inputs] == ["A", "bias", "B_p"]
@@ -64,7 +65,7 @@ def test_constant_weights_are_packed_in_setup(dtype: DType) -> None:
     }
     for name, array in run(module, arrays).items():
         np.testing.assert_allclose(run(realised, arrays)[name], array, rtol=1e-3, atol=1e-6)
-    new = plan_realised(realised, plan, analyse(realised), TARGET)
+    new = plan_realised(made, plan, analyse(realised), TARGET)
     assert verify_plans(new, realised) == []
     final = new.main.regions[0].choices[0].plan
     assert isinstance(final, CpuContraction)
@@ -94,14 +95,15 @@ def test_narrow_weights_are_joined_in_groups_of_k(weight: str, features: tuple[s
     assert verify_plans(plan, module) == []
     chosen = plan.main.regions[0].choices[0].plan
     assert isinstance(chosen, CpuContraction) and (chosen.dot, chosen.packed) == (dot, ("b",))
-    realised = realise(module, plan)
+    made = realise(module, plan)
+    realised = made.module
     assert [str(d) for d in verify(realised)] == []
     assert [str(p.shape) for p in realised.programs["setup"].signature.outputs] == [
         str(shape(26 if "pairs" in dot else 13, 48))
     ]
     a = rng.integers(-128, 128, (7, 51)).astype(np.int8)
     np.testing.assert_array_equal(run(realised, {"a": a})["y"], a.astype(np.int32) @ weights.astype(np.int32))
-    new = plan_realised(realised, plan, analyse(realised), target)
+    new = plan_realised(made, plan, analyse(realised), target)
     assert verify_plans(new, realised) == []
     faults = {d.kind for d in verify_plan(chosen, module.main.body[0], PRESETS["cpu:avx512"])}
     assert faults == ({"ResourceExceeded"} if features else set())
@@ -135,7 +137,8 @@ def test_conv_weights_become_matrices(wanted: CpuContraction | CpuWinograd) -> N
     plan = choose(module, analyse(module), TARGET, {"": wanted}, sizes)
     assert plan.main.regions[0].choices[0].plan == wanted
     assert verify_plans(plan, module) == []
-    realised = realise(module, plan)
+    made = realise(module, plan)
+    realised = made.module
     assert [str(d) for d in verify(realised)] == []
     x = rng.standard_normal((1, 8, 7, 7)).astype(np.float32)
     np.testing.assert_allclose(run(realised, {"X": x})["Y"], run(module, {"X": x})["Y"], rtol=1e-4, atol=1e-4)
@@ -205,8 +208,9 @@ def test_without_layouts_to_obey_a_program_is_what_it_was() -> None:
 def test_a_plan_without_wishes_changes_nothing() -> None:
     module = ex.program_of(ex.softmax())
     plan = choose(module, analyse(module), TARGET)
-    assert realise(module, plan) is module
-    assert plan_realised(module, plan, analyse(module), TARGET) is plan
+    made = realise(module, plan)
+    assert made.module is module
+    assert plan_realised(made, plan, analyse(module), TARGET) is plan
 
 
 def test_a_layout_is_converted_at_the_boundary() -> None:
@@ -224,7 +228,8 @@ def test_a_layout_is_converted_at_the_boundary() -> None:
     col = Layout("col_major")
     plan = choose(module, analyse(module), TARGET).main
     wishes = Module({"main": ProgramPlan(plan.regions, {"X": col, "Y": col})})
-    realised = realise(module, wishes)
+    made = realise(module, wishes)
+    realised = made.module
     assert [str(d) for d in verify(realised)] == []
     assert [item.name for item in realised.main.body] == ["convert_X", "softmax", "again"]
     body = [item for item in realised.main.body if isinstance(item, Region)]
@@ -232,7 +237,7 @@ def test_a_layout_is_converted_at_the_boundary() -> None:
     assert body[2].outputs[0].memref.layout.kind == "row_major"
     x = rng.standard_normal((3, 4)).astype(np.float32)
     np.testing.assert_array_equal(run(realised, {"X": x})["Z"], run(module, {"X": x})["Z"])
-    new = plan_realised(realised, wishes, analyse(realised), TARGET)
+    new = plan_realised(made, wishes, analyse(realised), TARGET)
     assert verify_plans(new, realised) == []
 
 
@@ -254,11 +259,12 @@ def test_attention_streams_or_by_decision_runs_as_products_and_rows() -> None:
     plan = choose(module, analyse(module), TARGET, {"": split}, sizes)
     assert plan.main.regions[0].choices[0].plan == split
     assert verify_plans(plan, module) == []
-    realised = realise(module, plan)
+    made = realise(module, plan)
+    realised = made.module
     assert [str(d) for d in verify(realised)] == []
     assert [kind_of(item) for item in realised.main.body if isinstance(item, Region)] == ["contraction", "rows", "contraction"]
     arrays = {n: rng.standard_normal((2, 5, 4)).astype(np.float32) for n in "QKV"}
     np.testing.assert_allclose(run(realised, arrays)["O"], run(module, arrays)["O"], rtol=1e-5)
-    new = plan_realised(realised, plan, analyse(realised), TARGET, sizes)
+    new = plan_realised(made, plan, analyse(realised), TARGET, sizes)
     assert verify_plans(new, realised) == []
     assert [type(r.choices[0].plan).__name__ for r in new.main.regions] == ["CpuContraction", "CpuRows", "CpuContraction"]

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, evaluate
-from tatami.core.kernel import THREADS, Condition
+from tatami.core.kernel import THREADS, Condition, is_met
 from tatami.execution.arena import Planner, callee_sizes
 from tatami.execution.frames import MAX_DEPTH, Layouts
 from tatami.execution.ir import (
@@ -302,8 +302,7 @@ class Scope:
         return int(evaluate(e, self.env))
 
     def holds(self, c: Condition) -> bool:
-        value = self.size(c.size)
-        return value % c.divisor == 0 and value >= c.low and (not c.high or value <= c.high)
+        return is_met(c, self.env)
 
     def bytes(self, id: str) -> int:
         b = self.info[id]

@@ -1,0 +1,204 @@
+"""Plans behind guards: other plans of a Region for sizes at which its own is far from the best.
+
+    plan when B <= 4               blocks of 28x112       for few images threads share the rows of one
+    plan when 448 <= T             tile 12x32, swap       chosen for T = 500
+    plan                           blocks of 56x112       for all other sizes: chosen for the hints
+
+The estimate is asked at a few points: one, few and many elements of an open axis, and where several are open mostly one image,
+text or sound of small, usual and large sizes, which is what most calls bring. Where the plan of the hints takes GAIN times as
+long as the best there, that one is kept behind a box of sizes around the point in which it stays ahead. It is one of the same
+kind: estimates of two kinds are further from each other than sizes are. Only kernels whose share of the program's estimate
+counts are looked at, and few plans are kept, since each is compiled (decision 0048).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from tatami.core.expr import free_vars, var
+from tatami.core.kernel import Condition
+from tatami.core.target import Target
+from tatami.plan.choose_cpu import choose_cpu, plan_estimate
+from tatami.plan.estimate import rank
+from tatami.plan.ir import Guarded, SchedulePlan
+from tatami.plan.packed_operands import packed_operands
+from tatami.poly_core.ir import RegionFacts
+from tatami.region.ir import Region
+from tatami.region.walk import all_axes
+
+Sizes: TypeAlias = Mapping[str, int]
+SMALL, LARGE = 14, 500
+"""Elements of an axis that stand for few and for many; beside them 1 and the hint are asked for. They are no multiples of
+vectors, as few sizes are, so that what is left over counts."""
+NEAR = 4.0
+"""Times that a cache is as fast as memory."""
+FAR = 3
+"""Times that a size differs from the hint at least, for its plan to be looked for."""
+SHARE = 0.04
+"""Of the program's estimate at a point, from which on a kernel counts there."""
+GAIN, AHEAD = 1.3, 1.05
+"""Times of the other plan: the least gain at the point, and anywhere behind the guard. Estimates are off by as much."""
+MOST_PLANS, MOST_GUARDED = 2, 6
+"""Of a Region beside its own, and of a program: kernels that are compiled more."""
+MOST_PACKED = 1 << 20
+"""Bytes of weights that `setup` may pack in one more form for a guarded plan."""
+GRID = (1, 2, 4, *(7 << n for n in range(14)))
+"""Sizes at which the range of a guard may end."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A Region, in names under which equal ones are one, with its own plan. `symbols`: the program's by its own."""
+
+    region: Region
+    facts: RegionFacts
+    own: Guarded
+    constants: frozenset[str]
+    symbols: Mapping[str, str]
+
+    def at(self, sizes: Sizes) -> dict[str, int]:
+        return {own: sizes[name] for name, own in self.symbols.items() if name in sizes}
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A plan that is better at a point, for the Region of that number, and the share of the program's time that it saves."""
+
+    number: int
+    guarded: Guarded
+    saved: float
+
+
+def behind_guards(
+    planned: Sequence[Planned], symbols: Sequence[str], target: Target, sizes: Sizes, least: Sizes
+) -> list[tuple[Guarded, ...]]:
+    """For each of `planned` the plans that stand before its own. `symbols`: the program's that are open, the first of them
+    the number of images, texts or sounds; `sizes`: the hints; `least`: sizes below which no call is expected."""
+    first = [next(i for i, q in enumerate(planned) if _are_alike(p, q)) for p in planned]
+    found: list[_Found] = []
+    for point in points(symbols, sizes, least):
+        times = [_seconds(p, p.own.plan, target, p.at(point)) for p in planned]
+        for i in sorted(set(first)):
+            share = sum(t for k, t in zip(first, times) if k == i) / max(sum(times), 1e-12)
+            better = _better(planned[i], symbols, target, planned[i].at(point), times[i]) if share >= SHARE else None
+            if better is not None:
+                guarded, gain = better
+                found.append(_Found(i, guarded, share * (1 - 1 / gain)))
+    kept: list[_Found] = []
+    for f in sorted(found, key=lambda f: -f.saved):
+        if _is_new(f, kept):
+            kept.append(f)
+    return [tuple(f.guarded for f in kept if f.number == i) for i in first]
+
+
+def _are_alike(p: Planned, q: Planned) -> bool:
+    return p.region == q.region and p.own.plan == q.own.plan and p.constants == q.constants and p.symbols == q.symbols
+
+
+def points(symbols: Sequence[str], sizes: Sizes, least: Sizes) -> Iterator[dict[str, int]]:
+    """Where other plans are looked for: of one symbol one, few and many; of several mostly one image, text or sound.
+
+    >>> [tuple(p.values()) for p in points(("T",), {}, {})]
+    [(1,), (14,), (500,)]
+    >>> [tuple(p.values()) for p in points(("B", "H", "W"), {}, {"W": 4})]
+    [(1, 14, 14), (1, 128, 128), (1, 500, 500), (14, 128, 128)]
+    """
+    hints = {s: sizes.get(s, 128) for s in symbols}
+    first, *others = hints
+    values = (1, SMALL, 0, LARGE)
+    found = [{**hints, **{s: v or hints[s] for s in others}, first: 1} for v in values] if others else []
+    found += [{**hints, first: SMALL}] if others else [{first: v} for v in values if v]
+    for point in found:
+        is_far = any(max(n, hints[s]) >= FAR * min(n, hints[s]) for s, n in point.items())
+        if is_far and all(n >= least.get(s, 1) for s, n in point.items()):
+            yield {**sizes, **point}
+
+
+def _seconds(p: Planned, plan: SchedulePlan, target: Target, sizes: Sizes) -> float:
+    return seconds_near(plan_estimate(p.region, p.facts, plan, target, sizes), target)
+
+
+def seconds_near(estimate: Mapping[str, float], target: Target) -> float:
+    """What a plan takes where its operands lie in cache, as they do between the kernels of a program: memory is NEAR times as
+    fast then, so that what is computed counts."""
+    memory = estimate.get("memory", 0.0)
+    if not estimate or memory * target.bandwidth > target.l3_bytes / 2:
+        return estimate.get("total", 0.0)
+    return max(rank(estimate)[1], memory / NEAR) + estimate.get("launch", 0.0)
+
+
+def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float) -> tuple[Guarded, float] | None:
+    """The best plan at a point behind its guard, where the Region's own takes GAIN times as long or more; and that gain."""
+    if not p.symbols:
+        return None
+    (best,), _ = choose_cpu(p.region, p.facts, target, sizes, p.constants)
+    gain = seconds / max(seconds_near(best.estimate, target), 1e-12)
+    if type(best.plan) is not type(p.own.plan) or best.plan == p.own.plan or gain < GAIN or _packs_much(p, best.plan):
+        return None
+    names = {n for size in all_axes(p.region).values() for n in free_vars(size)}
+    number = {p.symbols.get(symbols[0], "")} & names
+    box = _box(p, best.plan, target, {n: sizes.get(n, 128) for n in sorted(names)}, (names - number, number))
+    limits = {n: (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high) for n, (low, high) in box.items()}
+    conditions = tuple(Condition(var(n), 1, *limits[n]) for n in sorted(names) if any(limits[n]))
+    return (Guarded(conditions, best.plan, best.estimate), gain) if conditions else None
+
+
+def _box(
+    p: Planned, plan: SchedulePlan, target: Target, point: Sizes, groups: Sequence[Collection[str]]
+) -> dict[str, tuple[int, int]]:
+    """The least and the greatest size of each symbol for which the plan stays ahead, at the corners: those of a group grow and
+    shrink together, so that a box of images is as high as it is wide."""
+
+    def is_ahead(corner: Sizes) -> bool:
+        return _seconds(p, p.own.plan, target, corner) >= AHEAD * _seconds(p, plan, target, corner)
+
+    box = {n: (size, size) for n, size in point.items()}
+    for group in groups:
+        for end, step in ((0, -1), (1, 1)):
+            while group:
+                moved = {n: _next(box[n][end], step) for n in group}
+                wider = {**box, **{n: (size, box[n][1]) if end == 0 else (box[n][0], size) for n, size in moved.items()}}
+                corners = [{n: wider[n][side] for n in point} for side in (0, 1)]
+                corners += [{**c, **{n: point[n] for n in group}} for c in corners]
+                if wider == box or not all(map(is_ahead, corners)):
+                    break
+                box = wider
+    return box
+
+
+def _next(size: int, step: int) -> int:
+    """The next size of GRID below or above; the same at its end."""
+    others = [g for g in GRID if (g - size) * step > 0]
+    return size if not others else others[0] if step > 0 else others[-1]
+
+
+def _packs_much(p: Planned, plan: SchedulePlan) -> bool:
+    """Does `setup` pack many weights in one more form for this plan?"""
+    known = [(o.tensor, o.lets, o.block, o.shape) for o in packed_operands(p.region, p.own.plan)]
+    more = [o for o in packed_operands(p.region, plan) if (o.tensor, o.lets, o.block, o.shape) not in known]
+    return sum(prod(n.as_int() or 0 for n in o.shape) * o.lets[-1].dtype.itemsize for o in more) > MOST_PACKED
+
+
+def _is_new(f: _Found, kept: Sequence[_Found]) -> bool:
+    """Is there room for one more, and is the guard no part of another?"""
+    same = [k for k in kept if k.number == f.number]
+    if any(_covers(k.guarded, f.guarded) for k in same):
+        return False
+    plans = [k.guarded.plan for k in same]
+    if f.guarded.plan in plans:
+        return True  # the same kernel
+    others = sum(all(k.number != o.number or k.guarded.plan != o.guarded.plan for o in kept[:i]) for i, k in enumerate(kept))
+    distinct = sum(plan not in plans[:i] for i, plan in enumerate(plans))
+    return distinct < MOST_PLANS and others < MOST_GUARDED
+
+
+def _covers(one: Guarded, other: Guarded) -> bool:
+    """Do the conditions of `one` hold wherever those of `other` do?"""
+    inner = {c.size: c for c in other.conditions}
+    return all(
+        c.size in inner and c.low <= inner[c.size].low and (not c.high or 0 < inner[c.size].high <= c.high)
+        for c in one.conditions
+    )

@@ -66,7 +66,21 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: An
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    return backend(gm, example_inputs)
+    try:
+        return backend(gm, example_inputs)
+    except RuntimeError as error:  # of AOTAutograd, while it follows the derivatives
+        if not chosen.fallback or not lacks_derivative(error):
+            raise
+        report = GraphReport("forward", sum(n.op != "placeholder" for n in gm.graph.nodes))
+        report.refused.append(f"{str(error).splitlines()[0]}: eager raises this once a gradient is asked for")
+        REPORTS.append(report)
+        return gm.forward
+
+
+def lacks_derivative(error: Exception) -> bool:
+    """True if PyTorch has no derivative of an operator, and says so as soon as it is followed; in eager code that asks for none
+    never hears of it."""
+    return "derivative for" in str(error) and "not implemented" in str(error)
 
 
 def read_options(options: Any, mode: Any) -> Options:

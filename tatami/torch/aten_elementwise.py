@@ -99,6 +99,21 @@ def multiply_add(m: Importer, x: Operand, y: Operand, z: Operand) -> Tensor:
     return (a * b + c).cast(m.dtype)
 
 
+def in_compute(x: Tensor) -> Tensor:
+    """A narrow float in the dtype that eager computes it in, where an operator is several of ours."""
+    return x.cast(DType.fp32) if x.dtype.is_narrow_float else x
+
+
+def addcmul(m: Importer, x: Tensor, y: Tensor, z: Tensor, *, value: Number = 1) -> Tensor:
+    a, b, c = map(in_compute, m.joined(x, y, z))
+    return a + (b * c if value == 1 else b * m.tensor(value, b.dtype) * c)
+
+
+def addcdiv(m: Importer, x: Tensor, y: Tensor, z: Tensor, *, value: Number = 1) -> Tensor:
+    a, b, c = map(in_compute, m.joined(x, y, z))
+    return a + (b if value == 1 else b * m.tensor(value, b.dtype)) / c
+
+
 def div(m: Importer, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode is None:
         return m.elementwise("div", x, y, promotion="float")
@@ -207,6 +222,7 @@ def frac(m: Importer, x: Tensor) -> Tensor:
 def round_decimals(m: Importer, x: Tensor, *, decimals: int) -> Tensor:
     if not x.dtype.is_float:
         return x
+    x = in_compute(x)
     scale = m.graph.number(10.0 ** abs(decimals), x.dtype)
     return (x * scale).round() / scale if decimals >= 0 else (x / scale).round() * scale
 
@@ -417,6 +433,8 @@ ELEMENTWISE: dict[str, Handler] = {
     **overloads("rsub", rsub, "Tensor", "Scalar"),
     **overloads("mul", mul, "Tensor", "Scalar"),
     **overloads("div", div, "Tensor", "Scalar", "Tensor_mode", "Scalar_mode"),
+    **overloads("addcmul", addcmul),
+    **overloads("addcdiv", addcdiv),
     **overloads("true_divide", div, "Tensor", "Scalar"),
     **overloads("floor_divide", floor_divide, "default", "Scalar"),
     **overloads("remainder", remainder, "Tensor", "Scalar", "Scalar_Tensor"),

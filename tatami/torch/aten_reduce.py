@@ -86,7 +86,7 @@ def variance(m: Importer, x: Tensor, dim: Dims = None, *, correction: Number | N
 
 
 def deviation(m: Importer, x: Tensor, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False) -> Tensor:
-    return variance(m, x, dim, correction=correction, keepdim=keepdim).sqrt()
+    return variance(m, x, dim, correction=correction, keepdim=keepdim).sqrt()  # before it is narrow again
 
 
 def _variance(m: Importer, x: Tensor, axes: tuple[int, ...], correction: Number, keepdim: bool) -> Tensor:
@@ -109,7 +109,7 @@ def variance_and_mean(
 
 def wider(dtype: DType) -> DType:
     """What eager accumulates in on the CPU where it takes a wider dtype."""
-    return DType.fp64 if dtype == DType.fp32 else dtype
+    return DType.fp64 if dtype == DType.fp32 else DType.fp32 if dtype.is_narrow_float else dtype
 
 
 def scan(op: str) -> Handler:
@@ -226,7 +226,8 @@ def mode(m: Importer, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[
 def vector_norm(m: Importer, x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
     if not isinstance(ord, int | float):
         raise Refusal("a norm whose exponent depends on sizes")
-    return norm_over(m.cast(x, m.dtype), float(ord), m.axes(dim, x.rank), keepdim)
+    wide = DType.fp32 if m.dtype.is_narrow_float else m.dtype
+    return norm_over(m.cast(x, wide), float(ord), m.axes(dim, x.rank), keepdim)
 
 
 def norm_over(x: Tensor, ord: float, axes: tuple[int, ...], keepdim: bool) -> Tensor:

@@ -35,7 +35,7 @@ class Program:
 
     def function(self) -> Callable[..., Any]:
         space: dict[str, Any] = {}
-        exec(compile(HEAD + self.source, f"<program {self.seed}>", "exec"), space)  # noqa: S102
+        exec(compile(HEAD + self.source, f"<program {self.seed}>", "exec"), space)
         return space["f"]  # type: ignore[no-any-return]
 
 
@@ -81,7 +81,7 @@ class Writer:
         """A line for an expression that eager computes; False where it refuses, or the result is too large."""
         name = f"v{len(self.lines)}"
         try:
-            made = eval(expression, self.space)  # noqa: S307
+            made = eval(expression, self.space)
         except Exception:
             return False
         if not isinstance(made, torch.Tensor) or made.numel() > 20_000 or made.ndim > 5 or made.dtype not in KNOWN:
@@ -96,7 +96,7 @@ class Writer:
         """A line that writes in place."""
         before = {n: v.detach().clone() for n, v in self.values.items()}
         try:
-            exec(statement, self.space)  # noqa: S102
+            exec(statement, self.space)
         except Exception:
             for n, v in before.items():
                 with torch.no_grad():
@@ -312,10 +312,10 @@ def program(seed: int) -> Program:
             shape, dtype = arguments[0].shape[1:], arguments[0].dtype if dtype.is_floating_point else dtype
         low = rng.choice([0, 0, -3]) if dtype != torch.uint8 else 0
         arguments.append(
-            Argument((length, *shape), dtype, low, rng.choice([3, 5, 9]), dynamic, rank > 1 and rng.random() < 0.2)
+            Argument((length, *shape), dtype, low, rng.choice([3, 5, 9]), dynamic, len(shape) > 0 and rng.random() < 0.2)
         )
     made = Program(seed, "", arguments, dynamic, backward)
-    exec(HEAD, w.space)  # noqa: S102
+    exec(HEAD, w.space)
     for k, value in enumerate(made.make()):
         w.values[f"a{k}"] = w.space[f"a{k}"] = value
     steps, weights = zip(*STEPS)

@@ -20,7 +20,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 
 from tatami.api import build, prepare
-from tatami.backends.torch_errors import keep_errors
+from tatami.backends.torch_as_eager import as_eager
 from tatami.backends.torch_partition import cut
 from tatami.backends.torch_program import TorchProgram
 from tatami.backends.torch_report import REPORTS, GraphReport
@@ -55,7 +55,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Any = None, mode: Any = None) -> Any:
     """The compiled form of a graph of Dynamo."""
     chosen = read_options(options, mode)
-    keep_errors(gm)
+    as_eager(gm)
     compiler = {kind: partial(_compile, kind=kind, options=chosen) for kind in ("forward", "backward")}
     compiler["inference"] = partial(_compile, kind="inference", options=chosen, parameters=_parameters(gm, example_inputs))
     backend = aot_autograd(
@@ -66,7 +66,21 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: An
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    return backend(gm, example_inputs)
+    try:
+        return backend(gm, example_inputs)
+    except RuntimeError as error:  # of AOTAutograd, while it follows the derivatives
+        if not chosen.fallback or not lacks_derivative(error):
+            raise
+        report = GraphReport("forward", sum(n.op != "placeholder" for n in gm.graph.nodes))
+        report.refused.append(f"{str(error).splitlines()[0]}: eager raises this once a gradient is asked for")
+        REPORTS.append(report)
+        return gm.forward
+
+
+def lacks_derivative(error: Exception) -> bool:
+    """True if PyTorch has no derivative of an operator, and says so as soon as it is followed; in eager code that asks for none
+    never hears of it."""
+    return "derivative for" in str(error) and "not implemented" in str(error)
 
 
 def read_options(options: Any, mode: Any) -> Options:

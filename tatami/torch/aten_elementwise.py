@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from tatami.core.dtype import DType
+from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.dtypes import Promotion
 from tatami.torch.handler import Handler
@@ -98,6 +99,21 @@ def multiply_add(m: Importer, x: Operand, y: Operand, z: Operand) -> Tensor:
     return (a * b + c).cast(m.dtype)
 
 
+def in_compute(x: Tensor) -> Tensor:
+    """A narrow float in the dtype that eager computes it in, where an operator is several of ours."""
+    return x.cast(DType.fp32) if x.dtype.is_narrow_float else x
+
+
+def addcmul(m: Importer, x: Tensor, y: Tensor, z: Tensor, *, value: Number = 1) -> Tensor:
+    a, b, c = map(in_compute, m.joined(x, y, z))
+    return a + (b * c if value == 1 else b * m.tensor(value, b.dtype) * c)
+
+
+def addcdiv(m: Importer, x: Tensor, y: Tensor, z: Tensor, *, value: Number = 1) -> Tensor:
+    a, b, c = map(in_compute, m.joined(x, y, z))
+    return a + (b if value == 1 else b * m.tensor(value, b.dtype)) / c
+
+
 def div(m: Importer, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode is None:
         return m.elementwise("div", x, y, promotion="float")
@@ -115,14 +131,19 @@ def floor_divide(m: Importer, x: Operand, y: Operand) -> Tensor:
 
 
 def floor_quotient(m: Importer, a: Tensor, b: Tensor) -> Tensor:
-    """Rounded to minus infinity. Floats as Python does: from the remainder, so that floor(a/b)*b + a%b is a."""
+    """Rounded to minus infinity. Floats as Python does: from the remainder, so that floor(a/b)*b + a%b is a. An infinite dividend
+    has no remainder and gives NaN, a divisor of 0 and what is too large infinity."""
     if a.dtype.is_int:
         quotient = a.one("idiv", b)
         below = (a.one("rem", b).one("ne", 0)).one("and", (a < 0).one("xor", b < 0))
         return m.graph.where(below, quotient - 1, quotient) if a.dtype.is_signed else quotient
-    rest = a.one("mod", b)
-    quotient = ((a - rest) / b).round()
-    return m.graph.where(m.graph.one("eq", b, 0.0).one("or", (a / b).one("isinf")), a / b, quotient)
+    rest = a.one("rem", b)
+    quotient = (a - rest) / b
+    below = rest.one("ne", 0.0).one("and", (rest < 0.0).one("xor", b < 0.0))
+    quotient = m.graph.where(below, quotient - 1.0, quotient).round()
+    quotient = m.graph.where(quotient.one("eq", 0.0), (a / b) * 0.0, quotient)
+    plain = m.graph.one("eq", b, 0.0).one("or", (a / b).one("isinf").one("and", a.one("isfinite")))
+    return m.graph.where(plain, a / b, quotient)
 
 
 def remainder(m: Importer, x: Operand, y: Operand) -> Tensor:
@@ -201,6 +222,7 @@ def frac(m: Importer, x: Tensor) -> Tensor:
 def round_decimals(m: Importer, x: Tensor, *, decimals: int) -> Tensor:
     if not x.dtype.is_float:
         return x
+    x = in_compute(x)
     scale = m.graph.number(10.0 ** abs(decimals), x.dtype)
     return (x * scale).round() / scale if decimals >= 0 else (x / scale).round() * scale
 
@@ -216,12 +238,13 @@ def angle(m: Importer, x: Tensor) -> Tensor:
 
 
 def hypot(m: Importer, x: Tensor, y: Tensor) -> Tensor:
-    """Without overflow: the larger times sqrt(1 + ratio^2)."""
+    """Without overflow: the larger times sqrt(1 + ratio^2); infinite where one is, the other a NaN or not."""
     a, b = (abs(t) for t in m.joined(x, y, promotion="float"))
     big, small = a.maximum(b), a.minimum(b)
     zero = big.one("eq", 0.0)
     ratio = small / m.graph.where(zero, 1.0, big)
-    return m.graph.where(big.one("isinf"), math.inf, big * (ratio * ratio + 1.0).sqrt())
+    is_infinite = a.one("isinf").one("or", b.one("isinf"))
+    return m.graph.where(is_infinite, math.inf, big * (ratio * ratio + 1.0).sqrt())
 
 
 def erfc(m: Importer, x: Tensor) -> Tensor:
@@ -230,9 +253,13 @@ def erfc(m: Importer, x: Tensor) -> Tensor:
 
 
 def logaddexp(m: Importer, x: Tensor, y: Tensor) -> Tensor:
-    a, b = m.joined(x, y, promotion="float")
+    return log_of_sum(m.graph, *m.joined(x, y, promotion="float"))
+
+
+def log_of_sum(g: Graph, a: Tensor, b: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)) of two tensors of one dtype."""
     same = a.one("eq", b).one("and", a.one("isinf"))
-    return m.graph.where(same, a, a.maximum(b) + (-abs(a - b)).exp().one("log1p"))
+    return g.where(same, a, a.maximum(b) + (-abs(a - b)).exp().one("log1p"))
 
 
 def logaddexp2(m: Importer, x: Tensor, y: Tensor) -> Tensor:
@@ -406,6 +433,8 @@ ELEMENTWISE: dict[str, Handler] = {
     **overloads("rsub", rsub, "Tensor", "Scalar"),
     **overloads("mul", mul, "Tensor", "Scalar"),
     **overloads("div", div, "Tensor", "Scalar", "Tensor_mode", "Scalar_mode"),
+    **overloads("addcmul", addcmul),
+    **overloads("addcdiv", addcdiv),
     **overloads("true_divide", div, "Tensor", "Scalar"),
     **overloads("floor_divide", floor_divide, "default", "Scalar"),
     **overloads("remainder", remainder, "Tensor", "Scalar", "Scalar_Tensor"),

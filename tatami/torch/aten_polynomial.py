@@ -31,7 +31,7 @@ def polynomial(
             return m.graph.full(m.shape, 0, m.dtype)
         wide, n = (m.filled(m.tensor(v, DType.fp64), m.shape) for v in (x, degree))
         wide = wide * 2.0 - 1.0 if shifted else wide
-        n = n.one("trunc")
+        n = m.graph.where(abs(n) < 2.0**63, n.one("trunc"), -1.0)  # other degrees are below 0 once PyTorch has them as integers
         closed = (abs(wide) < 1.0).one("and", n > 8.0) if angle is not None else None
         reached = n if closed is None else m.graph.where(closed, 0.0, n)
         if highest is not None:

@@ -8,10 +8,13 @@ from typing import Any
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, expr, product
+from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.aten_elementwise import log_of_sum
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, Number
 from tatami.torch.refusal import Refusal
+from tatami.torch.repeated import repeated
 
 Dims = Sequence[int] | int | None
 
@@ -77,11 +80,17 @@ def extreme_and_position(op: str, at: str) -> Handler:
 
 
 def variance(m: Importer, x: Tensor, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False) -> Tensor:
-    """Sum of squared deviations over (count - correction), not less than 0."""
+    """Sum of squared deviations over (count - correction), not less than 0; added up in a wider dtype, as eager does, so that
+    squares of large numbers do not overflow."""
     return _variance(m, x, m.axes(dim, x.rank), 1 if correction is None else correction, keepdim)
 
 
+def deviation(m: Importer, x: Tensor, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False) -> Tensor:
+    return variance(m, x, dim, correction=correction, keepdim=keepdim).sqrt()  # before it is narrow again
+
+
 def _variance(m: Importer, x: Tensor, axes: tuple[int, ...], correction: Number, keepdim: bool) -> Tensor:
+    x = m.cast(x, wider(x.dtype))
     count = product(x.shape[a] for a in axes)
     mean = x.mean(axes, keepdims=True) if axes else x
     off = x - m.expand(mean, x.shape)
@@ -98,9 +107,14 @@ def variance_and_mean(
     return _variance(m, x, axes, 1 if correction is None else correction, keepdim), mean
 
 
+def wider(dtype: DType) -> DType:
+    """What eager accumulates in on the CPU where it takes a wider dtype."""
+    return DType.fp64 if dtype == DType.fp32 else DType.fp32 if dtype.is_narrow_float else dtype
+
+
 def scan(op: str) -> Handler:
     def handler(m: Importer, x: Tensor, dim: int, **_: Any) -> Tensor:
-        x = m.cast(x, m.dtype)
+        x = m.cast(x, m.dtype if op == "cumsum" else wider(m.dtype))
         return x.one(op, axis=m.axis(dim, x.rank)) if x.rank else x
 
     return handler
@@ -125,13 +139,22 @@ def scan_and_position(op: str, wins: str) -> Handler:
 
 
 def log_cumulative_sum(m: Importer, x: Tensor, dim: int) -> Tensor:
-    """log(cumsum(exp(x))), shifted by the largest element of the axis."""
+    """log(cumsum(exp(x))), an element of the axis at a time: shifted by the largest of the whole axis, what lies far below it
+    would all be log(0)."""
     if not x.rank:
         return x
     axis = m.axis(dim, x.rank)
-    top = x.max((axis,), keepdims=True)
-    top = m.graph.where(top.one("isfinite"), top, 0.0).expand(x.shape)
-    return (x - top).exp().cumsum(axis).log() + top
+    wide = x.cast(DType.fp32) if x.dtype.is_narrow_float else x
+    start = m.graph.full((*x.shape[:axis], *x.shape[axis + 1 :]), -math.inf, wide.dtype)
+
+    def step(g: Graph, k: Tensor, state: list[Tensor], given: list[Tensor]) -> tuple[Tensor, Tensor]:
+        total = log_of_sum(g, state[0], given[0].take(k, axis=axis, bounds="clamp"))
+        return total, total
+
+    if x.shape[axis] == ZERO:
+        return x
+    _, sums = repeated(m.graph, "logcumsumexp", x.shape[axis], [start], [wide], step)
+    return sums.permute(*range(1, axis + 1), 0, *range(axis + 1, x.rank))
 
 
 def logsumexp(m: Importer, x: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
@@ -203,7 +226,8 @@ def mode(m: Importer, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[
 def vector_norm(m: Importer, x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
     if not isinstance(ord, int | float):
         raise Refusal("a norm whose exponent depends on sizes")
-    return norm_over(m.cast(x, m.dtype), float(ord), m.axes(dim, x.rank), keepdim)
+    wide = DType.fp32 if m.dtype.is_narrow_float else m.dtype
+    return norm_over(m.cast(x, wide), float(ord), m.axes(dim, x.rank), keepdim)
 
 
 def norm_over(x: Tensor, ord: float, axes: tuple[int, ...], keepdim: bool) -> Tensor:
@@ -278,6 +302,7 @@ REDUCE: dict[str, Handler] = {
     "aten.argmax.default": position("argmax"),
     "aten.argmin.default": position("argmin"),
     "aten.var.correction": variance,
+    "aten.std.correction": deviation,
     "aten.var_mean.correction": variance_and_mean,
     "aten.cumsum.default": scan("cumsum"),
     "aten.cumprod.default": scan("cumprod"),

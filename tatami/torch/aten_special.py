@@ -135,14 +135,14 @@ def _waves(far: Tensor, order: int) -> tuple[Tensor, Tensor]:
 
 
 def first_kind(order: int) -> Handler:
-    """J0 and J1; 0 at infinity."""
+    """J0 and J1; NaN at infinity, as PyTorch has it."""
 
     def function(m: Importer, x: Tensor) -> Tensor:
         size = abs(x)
         near, far = size.minimum(12.0), size.maximum(12.0)
         small = _polynomial(near * near * 0.25, _series(order, -1)) * (near * 0.5 if order else 1.0)
         out = m.graph.where(size <= 12.0, small, _waves(far, order)[0])
-        out = m.graph.where(x.one("isnan"), x, m.graph.where(x.one("isinf"), 0.0, out))
+        out = m.graph.where(x.one("isfinite"), out, math.nan)
         return m.graph.where(x < 0.0, -out, out) if order else out
 
     return of_reals(function)
@@ -174,7 +174,7 @@ def spherical_j0(m: Importer, x: Tensor) -> Tensor:
 
 
 def airy(m: Importer, x: Tensor) -> Tensor:
-    """Ai(x): two power series up to |x| = 6, expansions in 2/3 |x|^(3/2) beyond."""
+    """Ai(x): two power series up to |x| = 6, expansions in 2/3 |x|^(3/2) beyond; NaN at infinity, as PyTorch has it."""
     f, g = [1.0], [1.0]
     for k in range(1, 30):
         f.append(f[-1] / ((3 * k - 1) * 3 * k))
@@ -194,7 +194,8 @@ def airy(m: Importer, x: Tensor) -> Tensor:
     square, phase = inverse * inverse, z - math.pi / 4
     even, odd = _polynomial(square, _alternating(u[0::2])), _polynomial(square, _alternating(u[1::2])) * inverse
     swinging = size * (phase.one("cos") * even + phase.one("sin") * odd)
-    return m.graph.where(abs(x) <= 6.0, small, m.graph.where(x > 0.0, decaying, swinging))
+    out = m.graph.where(abs(x) <= 6.0, small, m.graph.where(x > 0.0, decaying, swinging))
+    return m.graph.where(x.one("isinf"), math.nan, out)
 
 
 # -- the gamma function and its derivatives --------------------------------------------------------
@@ -216,7 +217,7 @@ def log_gamma(m: Importer, x: Tensor) -> Tensor:
     c = [float(b / ((2 * k + 2) * (2 * k + 1))) for k, b in enumerate(BERNOULLI)]
     out = (z - 0.5) * z.log() - z + 0.5 * math.log(2 * math.pi) + inverse * _polynomial(inverse * inverse, c)
     out = m.graph.where(moved, out - m.graph.where(moved, product, 1.0).log(), out)
-    sine = ((x - x.floor()) * math.pi).one("sin")
+    sine = abs(((x - x.round()) * math.pi).one("sin"))
     out = m.graph.where(reflected, (math.pi / sine).log() - out, out)
     whole = x.one("eq", x.floor()).one("and", x <= 0.0)
     return m.graph.where(whole.one("or", x.one("isinf")), math.inf, out)
@@ -233,7 +234,7 @@ def digamma(m: Importer, x: Tensor) -> Tensor:
     c = [float(-b / (2 * k + 2)) for k, b in enumerate(BERNOULLI)]
     out = z.log() - 0.5 * inverse + square * _polynomial(square, c)
     out = m.graph.where(moved, out - steps, out)
-    out = m.graph.where(reflected, out - math.pi / ((x - x.floor()) * math.pi).one("tan"), out)
+    out = m.graph.where(reflected, out - math.pi / ((x - x.round()) * math.pi).one("tan"), out)
     out = m.graph.where(x.one("eq", x.floor()).one("and", x < 0.0), math.nan, out)
     return m.graph.where(x.one("eq", 0.0), -1.0 / x, out)
 

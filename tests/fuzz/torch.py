@@ -1,0 +1,189 @@
+"""Random programs of PyTorch against eager: values, dtypes, shapes, strides, shared memory, arguments written in place,
+gradients and what is raised.
+
+    python -m tests.fuzz.torch --seeds 0-1999              what differs, each program with its source
+    python -m tests.fuzz.torch --seeds 17-17 --show        one program
+
+Where PyTorch's own backend `aot_eager` differs from eager in the same way the difference is PyTorch's, and counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+
+from tatami import backends
+from tatami.torch.decompose import decompositions
+from tests.fuzz.torch_programs import Program, program
+
+
+@dataclass
+class Outcome:
+    """What one call gave: results, arguments after it, gradients; or what it raised."""
+
+    results: list[torch.Tensor]
+    arguments: list[torch.Tensor]
+    gradients: list[torch.Tensor | None]
+    raised: Exception | None = None
+
+
+def call(made: Program, f: Any, longer: int) -> Outcome:
+    arguments = made.make(longer)
+    try:
+        results = list(f(*arguments))
+        followed = [r for r in results if r.requires_grad]
+        if followed:
+            torch.autograd.backward(
+                followed, [torch.linspace(0.5, 1.5, r.numel()).reshape(r.shape).to(r.dtype) for r in followed]
+            )
+    except Exception as error:
+        return Outcome([], [], [], error)
+    return Outcome(results, arguments, [a.grad for a in arguments])
+
+
+def compiled(made: Program, backend: Any) -> list[Outcome]:
+    torch._dynamo.reset()
+    backends.reset()
+    f = torch.compile(made.function(), backend=backend, dynamic=made.dynamic or None)
+    return [call(made, f, longer) for longer in lengths(made)]
+
+
+def lengths(made: Program) -> Sequence[int]:
+    return (0, 2, 1) if made.dynamic else (0,)
+
+
+# -- comparison ------------------------------------------------------------------------------------
+TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-8, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+
+def values_differ(a: torch.Tensor | None, b: torch.Tensor | None) -> str | None:
+    if a is None or b is None:
+        return None if a is b else f"{'none' if a is None else 'one'}, eager {'none' if b is None else 'one'}"
+    if (a.dtype, a.shape, a.requires_grad) != (b.dtype, b.shape, b.requires_grad):
+        return f"{a.dtype}{list(a.shape)} {a.requires_grad}, eager {b.dtype}{list(b.shape)} {b.requires_grad}"
+    if b.is_floating_point():
+        rough = TOLERANCE[b.dtype]
+        scale = float(b.detach().double().nan_to_num(0, 0, 0).abs().max()) if b.numel() else 0.0
+        near = torch.isclose(a.detach().double(), b.detach().double(), rough, rough * max(scale, 1e-3), equal_nan=True)
+    else:
+        near = a == b
+    if bool(near.all()):
+        return None
+    at = tuple((~near).nonzero()[0].tolist())
+    return f"{int((~near).sum())} of {b.numel()} values, first at {at}: {a[at].item()}, eager {b[at].item()}"
+
+
+def strides(t: torch.Tensor) -> tuple[int, ...]:
+    return tuple(s for s, n in zip(t.stride(), t.shape) if n > 1) if t.numel() else ()
+
+
+def memory(outcome: Outcome) -> list[tuple[int, int]]:
+    """Per result the first of arguments and results whose memory it is, and where in it the result begins, if not in its own."""
+    all_ = [*outcome.arguments, *outcome.results]
+    owners = [t.untyped_storage().data_ptr() for t in all_]
+    count = len(outcome.arguments)
+    told = zip(owners[count:], outcome.results)
+    return [(owners.index(o), t.storage_offset() if owners.count(o) > 1 else 0) for o, t in told if t.numel()]
+
+
+def differ(got: Outcome, wanted: Outcome) -> str | None:
+    """The first thing that is not as in eager."""
+    if got.raised or wanted.raised:
+        if got.raised and wanted.raised:
+            return None
+        mine, theirs = (f"{type(e).__name__}: {str(e)[:300]}" if e else "nothing" for e in (got.raised, wanted.raised))
+        return f"raises {mine}; eager {theirs}"
+    for what, mine, theirs in (("result", got.results, wanted.results), ("argument", got.arguments, wanted.arguments), ("gradient", got.gradients, wanted.gradients)):  # fmt: skip
+        for k, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+            if (why := values_differ(a, b)) is not None:
+                return f"{what} {k}: {why}"
+            if what == "result" and strides(a) != strides(b):
+                return f"strides of result {k}: {a.stride()}, eager {b.stride()}"
+    if memory(got) != memory(wanted):
+        return f"shared memory (owner, offset): {memory(got)}, eager {memory(wanted)}"
+    return None
+
+
+def promises_other_strides(made: Program) -> bool:
+    """True if PyTorch's metadata of a result has other strides than its own operators give: backends can only keep the promise."""
+    found = []
+
+    def look(gm: torch.fx.GraphModule, _: Any) -> Any:
+        (given,) = next(n for n in gm.graph.nodes if n.op == "output").args
+
+        def run(*args: Any) -> Any:
+            results = gm(*args)
+            for node, result in zip(given, results):
+                if isinstance(result, torch.Tensor) and tuple(map(int, node.meta["val"].stride())) != result.stride():
+                    found.append(node)
+            return results
+
+        return make_boxed_func(run)
+
+    compiled(made, aot_autograd(fw_compiler=look, decompositions=decompositions()))
+    return bool(found)
+
+
+def check(made: Program) -> tuple[str, str]:
+    """("same" | "differs" | "pytorch", why): as eager, not as eager, or not as eager where PyTorch's own is not either."""
+    f = made.function()
+    wanted = [call(made, f, longer) for longer in lengths(made)]
+    got = compiled(made, backends.torch_backend)
+    for k, (a, b) in enumerate(zip(got, wanted)):
+        why = differ(a, b)
+        if why is None:
+            continue
+        own = compiled(made, "aot_eager")[k]
+        theirs = differ(a, own)
+        is_theirs = theirs is None or ("strides" in theirs and promises_other_strides(made))
+        return ("pytorch" if is_theirs else "differs"), f"call {k}: {why}; aot_eager: {theirs}"
+    return "same", ""
+
+
+def stays() -> list[str]:
+    """What of the last program PyTorch computed."""
+    return [f"{u.operator}: {u.why}" for r in backends.torch_reports() for u in r.unsupported] + [
+        why for r in backends.torch_reports() for why in r.refused
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", default="0-1999")
+    parser.add_argument("--show", action="store_true")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+    torch.set_num_threads(1)
+    first, last = map(int, given.seeds.split("-"))
+    counts: Counter[str] = Counter()
+    left: Counter[str] = Counter()
+    for seed in range(first, last + 1):
+        made = program(seed)
+        if given.show:
+            print(made.source, made.arguments, "dynamic" * made.dynamic, "backward" * made.backward)
+        verdict, why = check(made)
+        counts[verdict] += 1
+        left.update(set(stays()))
+        if verdict == "differs":
+            print(f"-- seed {seed}: {why}\n{made.source}   {made.arguments}", flush=True)
+        elif verdict == "pytorch":
+            print(f"-- seed {seed}, as aot_eager: {why}", flush=True)
+    print(dict(counts))
+    for why, count in left.most_common(20):
+        print(f"  in PyTorch {count}: {why}")
+    return int(counts["differs"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

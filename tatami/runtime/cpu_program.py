@@ -148,6 +148,9 @@ class CpuProgram(LoadedModule):
                 source = given[name].array
                 pooled[name] = block[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
                 np.copyto(pooled[name], source)
+                if setup is None:  # one after the other: the weights are not here twice
+                    del source
+                    given[name].release()
         self.is_prepared = True
         if setup is not None:
             self._take_constants({**{n: t.array for n, t in given.items()}, **pooled})

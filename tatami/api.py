@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "load", "prepare"]
 
+_WORTH_A_TRIM = 1 << 20
+"""Bytes of constants from which on loading leaves more free memory in the heap than looking for it is worth: a fragmented heap of
+a gigabyte takes 50 ms."""
 _ABOVE_REGIONS = frozenset(["frontend", "tiny@imported", "tiny", "region@explicit", "region"])
 
 
@@ -269,14 +272,17 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
 def load_stored(compilation: Compilation, program: StoredProgram, threads: int | None = None) -> CpuProgram:
     """The program in this process."""
     from tatami.runtime.cpu_program import CpuProgram
-    from tatami.runtime.host import thread_count
+    from tatami.runtime.host import thread_count, trim_heap
     from tatami.runtime.objects import load
     from tatami.runtime.pool import get_pool
     from tatami.runtime.sanitizer import is_asked_for
 
     library = load(program.library, keep=is_asked_for())
     pool = get_pool(threads, library=library)
-    return CpuProgram(program.execution, library, pool, thread_count(threads), where=_where(compilation))
+    loaded = CpuProgram(program.execution, library, pool, thread_count(threads), where=_where(compilation))
+    if loaded.constant_bytes >= _WORTH_A_TRIM:
+        trim_heap()
+    return loaded
 
 
 def load_cpu_program(compilation: Compilation, threads: int | None = None, timed: bool = False) -> CpuProgram:

@@ -8,10 +8,10 @@ only those that lie nowhere. Whatever is missing or differs is a miss, and the i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -35,6 +35,9 @@ _LARGE = 64 << 10
 """Bytes of a constant from which on it is read again rather than kept, once it is imported."""
 _FRUITLESS = 16
 """How many constants may be found nowhere before the rest is held without a look; a look reads the whole file."""
+_PROBE = 64
+_PROBES = 8
+"""Bytes of a constant's beginning that are looked for, and how often they may be those of something else."""
 _HELD = 16 << 20
 """Bytes of constants above which a module is not kept."""
 
@@ -77,17 +80,17 @@ def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Impor
     module = None if text is None else _read(text, file)
     if module is None:
         module = find_importer(name)(file)
-        record = _record(module, file)
+        found = _found(module, file)
+        record = _record(module, file, found)
         if record is not None:
-            cache.put(key, encode_record(record))
-            module = _in_files(module, record, file)
+            cache.put(key, record)
+        if file.beside is not None:
+            for constant, place in found.items():
+                tensor = module.constants[constant]
+                tensor.read_again_by(_reader(constant, place, file.beside.folder, file.name))
+                if tensor.nbytes >= _LARGE:
+                    tensor.release()  # until it is used
     return module
-
-
-def _in_files(module: Module[Graph], record: Record, file: ModelFile) -> Module[Graph]:
-    """The module whose large constants are in memory only while they are used, since they can be read again."""
-    again = {n: c for n, c in record.constants.items() if c.first >= 0 and module.constants[n].nbytes >= _LARGE}
-    return replace(module, constants={**module.constants, **{n: _in_file(n, c, file) for n, c in again.items()}})
 
 
 def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
@@ -111,54 +114,69 @@ def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
     if constant.first < 0:
         return load_constant(name, ref, None)
     size = ref.dtype.itemsize * prod(ref.shape)
+    first, location = constant.first, constant.location
     if file.beside is None:
-        own_bytes = memoryview(file.data)[constant.first : constant.first + size]
-        return Tensor.of_bytes(own_bytes, ref.dtype, ref.shape, ref.sha256)
-    return _in_file(name, constant, file, None if constant.location else file.data[constant.first : constant.first + size])
+        return Tensor.of_bytes(memoryview(file.data)[first : first + size], ref.dtype, ref.shape, ref.sha256)
+    data = None if location else file.data[first : first + size]
+    return Tensor.in_a_file(ref.dtype, ref.shape, ref.sha256, _reader(name, constant, file.beside.folder, file.name), data)
 
 
-def _in_file(name: str, constant: Constant, file: ModelFile, data: bytes | None = None) -> Tensor:
-    """The constant, read when its content is asked for; `data`: its content, where it is at hand."""
-    assert file.beside is not None
-    folder, location, first, ref = file.beside.folder, constant.location, constant.first, constant.ref
-    size = ref.dtype.itemsize * prod(ref.shape)
-    own = folder / file.name
+def _reader(name: str, constant: Constant, folder: Path, file: str) -> Callable[[], bytes]:
+    """Reads the bytes of a constant of a model's file, or of one beside it."""
+    first, size = constant.first, constant.ref.dtype.itemsize * prod(constant.ref.shape)
 
     def reload() -> bytes:
-        return DataFiles(folder).read(name, location, first, size) if location else read_part(own, first, size)
+        if constant.location:
+            return DataFiles(folder).read(name, constant.location, first, size)
+        return read_part(folder / file, first, size)
 
-    return Tensor.in_a_file(ref.dtype, ref.shape, ref.sha256, reload, data)
+    return reload
 
 
-def _record(module: Module[Graph], file: ModelFile) -> Record | None:
-    """The entry; None for a module that its text would not give back, or that has too much of its own."""
-    reads = file.beside.reads if file.beside is not None else {}
-    places = {hashed: place for place, hashed in reads.items()}
-    constants: dict[str, Constant] = {}
-    held = fruitless = end = 0
+def _found(module: Module[Graph], file: ModelFile) -> dict[str, Constant]:
+    """The constants whose bytes stand in a file."""
+    reads = {} if file.beside is None else {hashed: place for place, hashed in file.beside.reads.items()}
+    out: dict[str, Constant] = {}
+    fruitless = end = 0
     for name, tensor in module.constants.items():
         data = tensor.data
         ref = ConstantRef(tensor.dtype, tensor.shape, tensor.sha256)
-        place = places.get(sha256(data).hexdigest())
+        place = reads.get(sha256(data).hexdigest()) if reads else None
         if place is not None:
-            constants[name] = Constant(ref, place[1], place[0])
-            continue
-        first = -1
-        if len(data) >= _SMALL and fruitless < _FRUITLESS:
-            first = file.data.find(data, end)  # constants mostly lie in the order in which they are named
-            first = first if first >= 0 else file.data.find(data)
+            out[name] = Constant(ref, place[1], place[0])
+        elif len(data) >= _SMALL and fruitless < _FRUITLESS:
+            first = _find(file.data, data, end)  # constants mostly lie in the order in which they are named
+            first = first if first >= 0 else _find(file.data, data, 0)
+            if first >= 0:
+                end = first + len(data)
+                out[name] = Constant(ref, first)
             fruitless += first < 0
-        if first >= 0:
-            end = first + len(data)
-            constants[name] = Constant(ref, first)
-        else:
-            held += len(data)
-            constants[name] = Constant(embed_constant(tensor))
+    return out
+
+
+def _find(inside: bytes, data: bytes | memoryview, start: int) -> int:
+    """Where the bytes first stand, -1 for nowhere. Looked for by their beginning, which is quicker than the whole."""
+    probe, view = bytes(data[:_PROBE]), memoryview(inside)
+    first = start - 1
+    for _ in range(_PROBES):
+        first = inside.find(probe, first + 1)
+        if first < 0 or view[first : first + len(data)] == data:
+            return first
+    return inside.find(data, first)
+
+
+def _record(module: Module[Graph], file: ModelFile, found: Mapping[str, Constant]) -> bytes | None:
+    """The entry; None for a module that its text would not give back, or that has too much of its own."""
+    held = {n: t for n, t in module.constants.items() if n not in found}
+    if sum(len(t.data) for t in held.values()) > _HELD:
+        return None
+    constants = {n: found.get(n) or Constant(embed_constant(t)) for n, t in module.constants.items()}
+    reads = file.beside.reads if file.beside is not None else {}
+    read = tuple(Read(*place, hashed) for place, hashed in reads.items())
     origins = {p: {n: tuple(o) for n, o in by_id.items()} for p, by_id in module.origins.items()}
-    read = tuple(Read(*p, hashed) for p, hashed in reads.items())
     record = Record(dict(module.programs), origins, constants, read, module.warnings, module.overridable)
     text = encode_record(record)
     try:
-        return record if held <= _HELD and encode_record(decode_record(text, Record)) == text else None
+        return text if encode_record(decode_record(text, Record)) == text else None
     except ValueError:  # an expression longer than documents may have
         return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.models import find_source
-from tatami.specialisation import MAX_SPECIALISATIONS, ShapeSet, Source, without_frames
+from tatami.specialisation import MAX_SPECIALISATIONS, ShapeSet, without_frames
 
 if TYPE_CHECKING:
     from tatami.adaptive import Cluster
@@ -38,13 +38,15 @@ def compile_shape_set(model: Any, sizes: Mapping[str, Any], compile: Compile, mo
         numbers = {n: v for n, v in common.items() if isinstance(v, int)}
         most = MAX_SPECIALISATIONS if most is None else most
         shape_set = ShapeSet(source, lambda module: compile(module, {}), most, numbers)
-        if not tuples and (why := _of_forms(source)) is not None and shape_set.prepare():
-            return DeferredFunction(shape_set, why)  # type: ignore[return-value]
     try:
         function = compile(model, common)
     except TatamiError as error:
-        if shape_set is None or not shape_set.source.may_serve_some_size(error):
+        if shape_set is None:
             raise
+        if any("forms" in d.details for d in error.diagnostics):  # nothing was imported yet
+            error = _prepared(shape_set) or error
+        if not shape_set.source.may_serve_some_size(error):
+            raise error from None
         return DeferredFunction(shape_set, without_frames(error))  # type: ignore[return-value]
     clusters = tuple(_cluster(model, common, entry, compile) for entry in tuples)
     if not _has_open_sizes(function) and not function.compilation.overridable:
@@ -54,12 +56,13 @@ def compile_shape_set(model: Any, sizes: Mapping[str, Any], compile: Compile, mo
     return AdaptiveFunction.around(function, shape_set, clusters)
 
 
-def _of_forms(source: Source) -> TatamiError | None:
-    """`Source.needs_forms`; a model that cannot be read is refused by its import."""
+def _prepared(shape_set: ShapeSet) -> TatamiError | None:
+    """What keeps the shape set from having the program that looks at nothing of a call; None where it has it now."""
     try:
-        return source.needs_forms()
-    except TatamiError:
-        return None
+        shape_set.prepare()
+    except TatamiError as error:
+        return error
+    return None
 
 
 def _has_open_sizes(function: CompiledFunction) -> bool:

@@ -62,9 +62,6 @@ class Source(Protocol):
     def overridable(self) -> frozenset[str]:
         """Constants of the model in whose place a caller may pass an array."""
 
-    def needs_forms(self) -> TatamiError | None:
-        """What keeps the model from being a module alone, whatever its sizes; None where that is not known before an import."""
-
     def overriding(self, names: frozenset[str]) -> Source: ...
     def imported(
         self,
@@ -218,13 +215,9 @@ class ShapeSet:
                 self._overriding[names] = ShapeSet(source, self.compile, self.most, self.sizes)
             return self._overriding[names]
 
-    def prepare(self) -> bool:
-        """Compile the program that looks at nothing of a call, before the first. False where there is none."""
-        try:
-            self.program({}, self.usual)
-        except TatamiError:
-            return False
-        return True
+    def prepare(self) -> None:
+        """Compile the program that looks at nothing of a call, before the first. Raises TatamiError where there is none."""
+        self.program({}, self.usual)
 
     def shapes_of(self, given: Mapping[str, Any]) -> Key:
         return tuple(_shape(given[n]) for n in self.source.names)

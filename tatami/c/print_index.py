@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from tatami.c.needs import Needs
-from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
+from tatami.core.expr import Atom, Expr, Extreme, Floor, Var, free_vars, parts_of
 from tatami.core.size_fault import literal
 
 
-def index_text(e: Expr, needs: Needs) -> str:
+class Bound:
+    """Quotients, minima and maxima of sizes alone: computed once, where their function begins, and named ``n0``, ``n1``, … Else
+    each access of a buffer of open sizes spells them out, thousands of times in a large kernel, for the C compiler to
+    find equal."""
+
+    def __init__(self, sizes: frozenset[str]) -> None:
+        self._sizes = sizes
+        self._names: dict[Atom, str] = {}
+        self.lines: list[str] = []
+        """Their declarations."""
+
+    def named(self, atom: Atom, needs: Needs) -> str | None:
+        """Its name; None for what is not of sizes alone."""
+        if not self.can_name(atom):
+            return None
+        if atom not in self._names:
+            text = _text(atom, needs, self)
+            self._names[atom] = f"n{len(self._names)}"
+            self.lines.append(f"  const int64_t {self._names[atom]} = {text};\n")
+        return self._names[atom]
+
+    def can_name(self, atom: Atom) -> bool:
+        return not isinstance(atom, Var) and all(free_vars(part) <= self._sizes for part in parts_of(atom))
+
+
+def index_text(e: Expr, needs: Needs, bound: Bound | None = None) -> str:
     """An expression of type int64_t, parenthesised unless it is one name or number. Raises E1305 for a number beyond 64 bits."""
     if not e.terms:
         return "0"
     parts: list[str] = []
     for mono, coef in e.terms:
-        factors = [_atom(a, needs) for a in mono]
+        factors = [_atom(a, needs, bound) for a in mono]
         if abs(literal(coef)) != 1 or not factors:
             factors.append(f"{abs(coef)}" if abs(coef) < 1 << 31 else f"INT64_C({abs(coef)})")
         sign = ("-" if coef < 0 else "") if not parts else (" - " if coef < 0 else " + ")
@@ -22,14 +47,22 @@ def index_text(e: Expr, needs: Needs) -> str:
     return text if text.isalnum() else f"({text})"
 
 
-def _atom(atom: Atom, needs: Needs) -> str:
+def _atom(atom: Atom, needs: Needs, bound: Bound | None) -> str:
+    name = bound.named(atom, needs) if bound is not None else None
+    return _text(atom, needs, bound) if name is None else name
+
+
+def _text(atom: Atom, needs: Needs, bound: Bound | None) -> str:
     match atom:
         case Var(name=name):
             return name
         case Floor(num=num, den=den):
-            return f"{needs.add('floor_division')}({index_text(num, needs)}, {index_text(den, needs)})"
+            by = index_text(den, needs, bound)
+            if bound is not None and den.as_int() is None and bound.can_name(atom):  # early: the sizes may make it 0
+                by = f"{needs.add('index_max')}({by}, 1)"
+            return f"{needs.add('floor_division')}({index_text(num, needs, bound)}, {by})"
         case Extreme(kind=kind, args=args):
-            text = index_text(args[0], needs)
+            text = index_text(args[0], needs, bound)
             for a in args[1:]:
-                text = f"{needs.add(f'index_{kind}')}({text}, {index_text(a, needs)})"
+                text = f"{needs.add(f'index_{kind}')}({text}, {index_text(a, needs, bound)})"
             return text

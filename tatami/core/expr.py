@@ -90,12 +90,13 @@ Monomial: TypeAlias = tuple[Atom, ...]
 class Expr:
     """A sum of terms ``coefficient * monomial`` in normal form. Immutable and hashable."""
 
-    __slots__ = ("_hash", "_text", "terms")
+    __slots__ = ("_hash", "_names", "_text", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms: Final = terms
         self._hash = hash(terms)
         self._text: str | None = None
+        self._names: frozenset[str] | None = None
 
     # -- identity ------------------------------------------------------------------------------
     def __hash__(self) -> int:
@@ -118,13 +119,13 @@ class Expr:
 
     # -- arithmetic ----------------------------------------------------------------------------
     def __add__(self, other: IntoExpr) -> Expr:
-        return _combine(self, expr(other), 1)
+        return _combine(self, other if isinstance(other, Expr) else expr(other), 1)
 
     def __sub__(self, other: IntoExpr) -> Expr:
-        return _combine(self, expr(other), -1)
+        return _combine(self, other if isinstance(other, Expr) else expr(other), -1)
 
     def __mul__(self, other: IntoExpr) -> Expr:
-        return _product(self, expr(other))
+        return _product(self, other if isinstance(other, Expr) else expr(other))
 
     def __floordiv__(self, other: IntoExpr) -> Expr:
         return floordiv(self, expr(other))
@@ -455,23 +456,17 @@ def parts_of(atom: Atom) -> tuple[Expr, ...]:
 
 def free_vars(e: Expr) -> frozenset[str]:
     """Names of all variables in `e`, also inside floors and extremes."""
-    return _free_vars(e)
+    if e._names is None:
+        e._names = _NOBODY.union(*map(_names_of, (atom for mono, _ in e.terms for atom in mono)))
+    return e._names
+
+
+_NOBODY: Final[frozenset[str]] = frozenset()
 
 
 @lru_cache(maxsize=65536)
-def _free_vars(e: Expr) -> frozenset[str]:
-    out: set[str] = set()
-    for mono, _ in e.terms:
-        for atom in mono:
-            match atom:
-                case Var(name=name):
-                    out.add(name)
-                case Floor(num=num, den=den):
-                    out |= _free_vars(num) | _free_vars(den)
-                case Extreme(args=args):
-                    for a in args:
-                        out |= _free_vars(a)
-    return frozenset(out)
+def _names_of(atom: Atom) -> frozenset[str]:
+    return frozenset((atom.name,)) if isinstance(atom, Var) else _NOBODY.union(*map(free_vars, parts_of(atom)))
 
 
 def rebuild(
@@ -483,23 +478,24 @@ def rebuild(
     """Rebuild bottom-up, replacing each variable by `leaf`, each floor by `floor` and each extreme by `extreme`."""
     out: dict[Monomial, int] = {}
     for mono, coef in e.terms:
-        term = _constant(coef)
+        term = ONE
         for atom in mono:
             match atom:
                 case Var():
-                    term = term * leaf(atom)
+                    new = leaf(atom)
                 case Floor(num=num, den=den):
-                    term = term * floor(rebuild(num, leaf, floor, extreme), rebuild(den, leaf, floor, extreme))
+                    new = floor(rebuild(num, leaf, floor, extreme), rebuild(den, leaf, floor, extreme))
                 case Extreme(kind=kind, args=args):
-                    term = term * extreme(kind, tuple(rebuild(a, leaf, floor, extreme) for a in args))
+                    new = extreme(kind, tuple(rebuild(a, leaf, floor, extreme) for a in args))
+            term = new if term is ONE else _product(term, new)
         for made, count in term.terms:
-            out[made] = out.get(made, 0) + count
+            out[made] = out.get(made, 0) + coef * count
     return _build(out)
 
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """Replace variables by expressions, all at once."""
-    if not values or _free_vars(e).isdisjoint(values):
+    if not values or free_vars(e).isdisjoint(values):
         return e
     return rebuild(e, lambda v: values[v.name] if v.name in values else var(v.name))
 

@@ -31,6 +31,7 @@ class Stored:
     def __init__(self, body: tuple[Stmt, ...]) -> None:
         self.body = body
         self._found: dict[int, frozenset[str]] = {}
+        self._toward: dict[int, _Toward] = {}
 
     def by(self, stmt: Stmt) -> frozenset[str]:
         """`stmt`: a statement of the body, at any depth."""
@@ -38,6 +39,31 @@ class Stored:
         if found is None:
             found = self._found[id(stmt)] = frozenset(n.buffer for n in nodes(stmt) if isinstance(n, Store))
         return found
+
+    def toward(self, body: tuple[Stmt, ...], buffer: str) -> tuple[Stmt, ...]:
+        """The statements of a block that write to the buffer, and those that say what indices are made of."""
+        found = self._toward.get(id(body))
+        if found is None:
+            found = self._toward[id(body)] = _Toward(body, self)
+        return found.of(buffer)
+
+
+class _Toward:
+    """The statements of one block by the buffer that they write to: looked through once, not for each buffer. It keeps the
+    block, whose id is its key."""
+
+    def __init__(self, body: tuple[Stmt, ...], stored: Stored) -> None:
+        self.body = body
+        self._indices: list[int] = []
+        self._stores: dict[str, list[int]] = {}
+        for k, stmt in enumerate(body):
+            if isinstance(stmt, Declare):
+                self._indices.append(k)
+            for name in stored.by(stmt):
+                self._stores.setdefault(name, []).append(k)
+
+    def of(self, buffer: str) -> tuple[Stmt, ...]:
+        return tuple(self.body[k] for k in sorted({*self._indices, *self._stores.get(buffer, ())}))
 
 
 def writes_once(stored: Stored, buffer: str, moving: set[str]) -> bool:
@@ -72,7 +98,7 @@ class _Writes:
 
     def block(self, body: tuple[Stmt, ...], values: Mapping[str, Numbers], runs: int) -> None:
         values = dict(values)
-        for stmt in body:
+        for stmt in self.stored.toward(body, self.buffer):
             match stmt:
                 case Declare(reg=reg, value=IndexOf(value=value, lanes=1), integer=True) if reg.name not in self.moving:
                     if free_vars(value) <= values.keys():
@@ -94,8 +120,9 @@ class _Writes:
     def loop(self, loop: For, values: Mapping[str, Numbers], runs: int) -> None:
         start, stop = (self.numbers(e, values, runs) for e in (loop.start, loop.stop))
         trips = np.maximum(0, -((start - stop) // loop.step))
-        if all(self.is_run_of(s, loop) for s in loop.body):
-            for s in loop.body:
+        toward = self.stored.toward(loop.body, self.buffer)
+        if all(self.is_run_of(s, loop) for s in toward):
+            for s in toward:
                 if isinstance(s, Store) and s.buffer == self.buffer:
                     at = self.numbers(substitute(s.index, {loop.var: loop.start}), values, runs)
                     self.add(at, trips * loop.step)

@@ -12,13 +12,18 @@ from tatami.loop.ir import For, If, Parallel, Stmt
 
 def nodes(value: Any) -> Iterator[Any]:
     """Statements and values, those inside them too."""
-    if isinstance(value, tuple):
-        for v in value:
-            yield from nodes(v)
-    elif isinstance(value, msgspec.Struct):
-        yield value
-        for field in value.__struct_fields__:
-            yield from nodes(getattr(value, field))
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tuple):
+            stack.extend(reversed(node))
+        elif isinstance(node, msgspec.Struct):
+            yield node
+            inside = [part for name in node.__struct_fields__ if isinstance(part := getattr(node, name), _INNER)]
+            stack.extend(reversed(inside))
+
+
+_INNER = (msgspec.Struct, tuple)
 
 
 def blocks(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:

@@ -66,11 +66,10 @@ def load_model(proto: onnx.ModelProto, example_inputs: Any = None, *, beside: Da
     model = repaired(proto)
     examples = example_inputs if isinstance(example_inputs, Mapping) else {}
     if not examples:
+        _refuse_forms(model, beside)
         try:
             return _flat(import_model(model, {}, beside=beside, reads_sizes=True))
         except TatamiError as first:  # the fault of the attempt that goes furthest is the one that is told
-            if any("forms" in d.details for d in first.diagnostics):
-                raise
             try:
                 return _flat(import_model(model, {}, beside=beside))
             except TatamiError as second:
@@ -91,18 +90,25 @@ def _flat(imported: Imported) -> Module[Graph]:
     `forms`: they become arrays at each call (ports.py), which a module alone does not say."""
     for name, form in (*imported.inputs.items(), *((f"output {k}", f) for k, f in enumerate(imported.outputs))):
         if isinstance(form, Text | Printed | Pairs | Maps):
-            raise of_forms(name)
+            raise _of_forms(name)
     return imported.module
 
 
-def of_forms(name: str) -> TatamiError:
+def _of_forms(name: str) -> TatamiError:
     """What is said of a module alone where an input or output is words or maps."""
     why = "strings and maps become numbers at each call, which a document does not hold"
     how = "call it by tt.compile(model)(...) or tatami.onnx.InferenceSession"
     return fail("UnsupportedModel", name, why, how, forms="1")
 
 
-def has_forms(kind: onnx.TypeProto) -> bool:
+def _refuse_forms(door: Repaired, beside: DataFiles | None) -> None:
+    """What `_flat` refuses, before the import where the declared types say so. Raises UnsupportedModel."""
+    if (name := next((p.name for p in (*door.inputs, *door.outputs) if _has_forms(p.type)), None)) is not None:
+        _importer(door, beside=beside)
+        raise _of_forms(name)
+
+
+def _has_forms(kind: onnx.TypeProto) -> bool:
     """Are values of the type words or maps, or sequences of such?"""
     match kind.WhichOneof("value"):
         case "map_type":
@@ -110,7 +116,7 @@ def has_forms(kind: onnx.TypeProto) -> bool:
         case "tensor_type":
             return kind.tensor_type.elem_type == onnx.TensorProto.STRING
         case "sequence_type":
-            return has_forms(kind.sequence_type.elem_type)
+            return _has_forms(kind.sequence_type.elem_type)
     return False
 
 
@@ -133,12 +139,7 @@ def import_model(
     on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. `overrides`:
     initialisers that the caller passes as inputs. Raises TatamiError."""
     door = model if isinstance(model, Repaired) else repaired(model)
-    functions = {(f.domain, f.name): f for f in door.functions}
-    names = frozenset(p.name for p in (*door.inputs, *door.outputs, *door.overridable.values()))
-    importer = Importer(door.opset, functions, reads_sizes=reads_sizes, beside=beside, reserved=names)
-    missing = unsupported_nodes(importer, door.nodes)
-    if missing is not None:
-        raise missing
+    importer = _importer(door, reads_sizes=reads_sizes, beside=beside)
     symbols = _Symbols(sizes)
     for name, tensor in door.tensors.items():
         if name not in overrides:
@@ -164,6 +165,17 @@ def import_model(
         tuple(door.overridable),
     )
     return Imported(module, inputs, outputs, dict(fixed), importer.vocabulary, tuple(importer.word_steps))
+
+
+def _importer(door: Repaired, *, reads_sizes: bool = False, beside: DataFiles | None = None) -> Importer:
+    """The importer of the model's nodes. Raises UnsupportedModel, which lists the operators that it does not have."""
+    functions = {(f.domain, f.name): f for f in door.functions}
+    names = frozenset(p.name for p in (*door.inputs, *door.outputs, *door.overridable.values()))
+    importer = Importer(door.opset, functions, reads_sizes=reads_sizes, beside=beside, reserved=names)
+    missing = unsupported_nodes(importer, door.nodes)
+    if missing is not None:
+        raise missing
+    return importer
 
 
 class _Symbols:

@@ -17,7 +17,7 @@ import onnx
 
 from tatami.core.data_files import DataFiles, ModelFile, read_model
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.onnx.load import decisive_inputs, has_forms, has_symbolic_sizes, import_model, of_forms, read_proto
+from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, read_proto
 from tatami.onnx.ports import Imported, arguments_of, results_of
 from tatami.onnx.repair import Repaired, repaired
 
@@ -79,12 +79,6 @@ class OnnxSource:
     def has_open_sizes(self) -> bool:
         return has_symbolic_sizes(self.repaired.inputs)
 
-    def needs_forms(self) -> TatamiError | None:
-        """What keeps the model from being a module alone, where its declared types say so: words or maps go in or out."""
-        ports = (*self.repaired.inputs, *self.repaired.outputs)
-        name = next((p.name for p in ports if has_forms(p.type)), None)
-        return None if name is None else of_forms(name)
-
     def imported(
         self,
         fixed: Mapping[str, Any] | None = None,
@@ -94,9 +88,20 @@ class OnnxSource:
     ) -> Imported:
         """The module for what is known. Raises TatamiError."""
         model = self.repaired  # before its folder is asked for
-        return import_model(
-            model, fixed or {}, shapes, sizes=sizes, beside=self.beside, reads_sizes=reads_sizes, overrides=self.overrides
-        )
+        try:
+            return import_model(
+                model, fixed or {}, shapes, sizes=sizes, beside=self.beside, reads_sizes=reads_sizes, overrides=self.overrides
+            )
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """A file is read again for the next import, which may never come: until then its weights are not held twice."""
+        if isinstance(self._given, Path):
+            for small in ("names", "overridable", "outputs", "has_open_sizes"):
+                getattr(self, small)
+            for large in ("model", "repaired"):
+                self.__dict__.pop(large, None)
 
     def decisive(self, error: TatamiError) -> set[str]:
         """The inputs whose values would settle what the import failed at."""

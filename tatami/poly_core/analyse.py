@@ -16,7 +16,7 @@ from tatami.poly_core.ir import BankHint, ComputeAt, Contraction, MinBuffer, Pai
 from tatami.poly_view.ir import PolyView
 from tatami.region.ir import At, Binary, Let, Program, Read, ReadAt, Reduce, Ref, Region, Scan, Select, Step, Unary
 from tatami.region.kinds import contractions, epilogue_of, kind_of, operand_tensor
-from tatami.region.walk import all_axes, index_expressions, let_shape, let_uses, lets_by_name, nodes
+from tatami.region.walk import LetUse, all_axes, index_expressions, let_shape, let_uses, lets_by_name, nodes, reads
 
 BANKS = 32
 TILE = {"m": 128, "n": 128, "k": 64}
@@ -157,8 +157,9 @@ def compute_at(region: Region) -> tuple[ComputeAt, ...]:
     lets = lets_by_name(region)
     extents = all_axes(region)
     out: list[ComputeAt] = []
+    used = _uses(region)
     for let in region.lets:
-        uses = [(n, c) for c in region.lets for n in let_uses(c.expr) if n.let == let.name]
+        uses = used.get(let.name)
         if not uses:
             continue
         halo: dict[str, int] = dict.fromkeys(let.axes, 0)
@@ -176,6 +177,15 @@ def compute_at(region: Region) -> tuple[ComputeAt, ...]:
             ok = False  # a contraction over a symbolic axis is never repeated
         out.append(ComputeAt(let.name, ok, halo, _halo_bytes(region, lets[let.name], halo)))
     return tuple(out)
+
+
+def _uses(region: Region) -> dict[str, list[tuple[LetUse, Let]]]:
+    """Per let: where it is used, and by which let."""
+    out: dict[str, list[tuple[LetUse, Let]]] = {}
+    for consumer in region.lets:
+        for n in let_uses(consumer.expr):
+            out.setdefault(n.let, []).append((n, consumer))
+    return out
 
 
 def halo_width(entry: Expr, axis: str, consumer: Let, extents: Mapping[str, Expr]) -> int | None:
@@ -220,14 +230,12 @@ def min_buffers(region: Region, ring: tuple[str, ...]) -> tuple[MinBuffer, ...]:
     registers, one that is read across a reduce or a shift needs shared storage; other tensors are only in memory."""
     out = [MinBuffer(p.name, "smem_ring" if p.name in ring else "gmem", 2 if p.name in ring else 1) for p in region.inputs]
     accs = {c.acc for c in contractions(region)}
+    used = _uses(region)
     for let in region.lets:
         shared = False
-        for consumer in region.lets:
-            for n in let_uses(consumer.expr):
-                if n.let != let.name:
-                    continue
-                bound = set(consumer.expr.axes) if isinstance(consumer.expr, Reduce) else set()
-                shared = shared or isinstance(n, At) or (bool(bound & set(let.axes)) and consumer.name in accs)
+        for n, consumer in used.get(let.name, ()):
+            bound = set(consumer.expr.axes) if isinstance(consumer.expr, Reduce) else set()
+            shared = shared or isinstance(n, At) or (bool(bound & set(let.axes)) and consumer.name in accs)
         out.append(MinBuffer(let.name, "smem_ring" if shared else "reg", 2 if let.name in accs or shared else 1))
     return tuple(out)
 
@@ -272,17 +280,17 @@ def flops(region: Region) -> Expr:
 def bytes_read(region: Region) -> Expr:
     """Each input once, whole; of a tensor that is only gathered from, one element per gather."""
     total = ZERO
+    plain: set[str] = set()
+    gathered: dict[str, Expr] = {}
+    for let in region.lets:
+        for n in reads(let.expr):
+            if isinstance(n, Read):
+                plain.add(n.tensor)
+            else:
+                gathered[n.tensor] = gathered.get(n.tensor, ZERO) + product(let_shape(region, let))
     for p in region.inputs:
-        plain = gathered = False
-        points = ZERO
-        for let in region.lets:
-            for n in nodes(let.expr):
-                if isinstance(n, Read) and n.tensor == p.name:
-                    plain = True
-                elif isinstance(n, ReadAt) and n.tensor == p.name:
-                    gathered, points = True, points + product(let_shape(region, let))
         whole = size_elements(p.memref.layout, p.memref.shape)
-        total = total + (points if gathered and not plain else whole) * p.memref.dtype.itemsize
+        total = total + (gathered[p.name] if p.name in gathered and p.name not in plain else whole) * p.memref.dtype.itemsize
     return total
 
 

@@ -53,7 +53,7 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
     known |= {i: port.shape for i, port in zip(program.inputs, program.signature.inputs)}
     dtypes = {i: port.dtype for i, port in zip(program.inputs, program.signature.inputs)}
     names: set[str] = set()
-    assumed = Assumed(program.signature.assumptions)
+    assumed, sizes = Assumed(program.signature.assumptions), frozenset(symbols(program.signature))
     for item in program.body:
         if item.name in names:
             out.append(
@@ -82,7 +82,7 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
             dtypes[made.name] = made.memref.dtype
         if isinstance(item, Region):
             out += _interface(item, known, dtypes)
-            out += verify_region(item, frozenset(symbols(program.signature)), assumed)
+            out += verify_region(item, sizes, assumed)
     out += [
         diagnostic("UnknownValue", name, f"output {o} is never made", "name a tensor that some item makes")
         for o in program.outputs

@@ -95,7 +95,11 @@ def nodes(e: RegionExpr) -> Iterator[RegionExpr]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(children(node)))
+        if type(node) not in _LEAVES:
+            stack.extend(reversed(children(node)))
+
+
+_LEAVES = frozenset((Read, Ref, At, Const, Index, Within))
 
 
 def reads(e: RegionExpr) -> list[Read | ReadAt]:

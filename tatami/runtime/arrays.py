@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import difflib
 import math
+import mmap
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -195,6 +196,20 @@ def empty(shape: Sequence[int], dtype: DType) -> Array:
 def empty_bytes(size: int) -> Array:
     """`size` uninitialised bytes, aligned to 64. Raises OutOfMemory."""
     block = empty_block(size)
+    start = start_in(block)
+    return block[start : start + size]
+
+
+def empty_pages(size: int) -> Array:
+    """The same in pages of its own where it is large: they are the system's again as soon as the array goes, however the
+    process's heap has grown. Raises OutOfMemory."""
+    if size < LARGE_BYTES or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return empty_bytes(size)
+    try:
+        pages = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, ValueError, OverflowError):
+        raise out_of_memory(size) from None
+    block = np.frombuffer(pages, np.uint8)
     start = start_in(block)
     return block[start : start + size]
 

@@ -31,7 +31,7 @@ from tatami.core.tensor import numpy_dtype
 from tatami.execution.arena import ArenaPlan, Planner, pool_offsets
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import ExecutionPlan, launches
-from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
+from tatami.runtime.arrays import address, check_memory, empty, empty_bytes, empty_pages
 from tatami.runtime.digest import Digest
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.python_steps import Placement, PythonRun
@@ -117,6 +117,7 @@ class CpuProgram(LoadedModule):
         self.constant_bytes = 0
         if not self.layouts.held:
             self._set_up(())
+            self._arenas.clear()  # that of `setup` is mostly larger than what calls need
             self._reserve()
 
     # -- constants -------------------------------------------------------------------------------
@@ -428,7 +429,7 @@ class CpuProgram(LoadedModule):
                 if arena.nbytes >= size:
                     return self._arenas.pop(k)
             self._arenas[:] = self._arenas[1:]  # none fits: the oldest goes
-        arena = empty_bytes(size)
+        arena = empty_pages(size)
         return arena, address(arena)
 
     def give_arena(self, arena: Array, start: int) -> None:

@@ -119,6 +119,15 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def trim_heap() -> None:
+    """What the process's heap has free goes back to the system, where the C library can do so (glibc). It keeps up to 64 MB
+    of freed blocks else, for no reason that a process has which loaded a model and now runs it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim.argtypes = [ctypes.c_size_t]
+        trim(0)
+
+
 def _missing(target: Target) -> list[str]:
     """What the code for a CPU needs and this one lacks."""
     if not _has(target.isa):

@@ -52,8 +52,7 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
     if {"tiny", "indexbook", "poly_view"} <= out.keys():
         _equal_facts("poly_view", out, target, ("tiny", "indexbook"))
     if {"region", "poly_core"} <= out.keys():
-        above = ("region", "poly_view") if "poly_view" in out else ("region",)
-        _equal_facts("poly_core", out, target, above)
+        _equal_facts("poly_core", out, target, ("region", "poly_view") if "poly_view" in out else ("region",))
     for name, kind in (("loop", "cpu"), ("gpu", "cuda")):
         if name in out and target.kind in ("cpu", "cuda") and target.kind != kind:
             why = f"a document of stage {name} is for targets of kind {kind}, and {target.name} is of kind {target.kind}"

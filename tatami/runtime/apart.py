@@ -122,11 +122,15 @@ def _ending_signals() -> Iterator[None]:
     def raised(number: int, _: FrameType | None) -> None:
         raise _Ended(number)
 
-    taken = [s for s in _ENDING if signal.getsignal(s) is signal.SIG_DFL]
+    taken = []
     try:
-        for s in taken:
-            signal.signal(s, raised)
+        with contextlib.suppress(ValueError):  # another interpreter than the first has no signals
+            for s in _ENDING:
+                if signal.getsignal(s) is signal.SIG_DFL:
+                    taken.append(s)
+                    signal.signal(s, raised)
         yield
     finally:
-        for s in taken:
-            signal.signal(s, signal.SIG_DFL)
+        with contextlib.suppress(ValueError):
+            for s in taken:
+                signal.signal(s, signal.SIG_DFL)

@@ -6,6 +6,8 @@ import base64
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,9 +16,11 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.cu.ir import Unit
+from tatami.runtime.apart import apart
 from tatami.runtime.cache import Cache, content_key, default_cache
 from tatami.runtime.compiler import time_limit
 from tatami.runtime.host import usable_cores
+from tatami.runtime.leftovers import at_end
 from tatami.runtime.nvrtc import Cubin, compile_cubin, nvrtc_version
 
 FORMAT = "cubin 1"
@@ -37,7 +41,8 @@ def compile_units(
         else:
             made[unit.symbol] = msgspec.msgpack.decode(body, type=Cubin)
     can_fault = {u.symbol: "tt_fault(" in u.text for u in units}
-    for symbol, cubin in _compile_all(missing, headers, arch, jobs or usable_cores()).items():
+    cores = jobs or usable_cores()
+    for symbol, cubin in apart(lambda seen: _compile_all(missing, headers, arch, cores, seen.stop)).items():
         made[symbol] = msgspec.structs.replace(cubin, can_fault=can_fault[symbol])
         cache.put(keys[symbol], msgspec.msgpack.encode(made[symbol]))
     return made
@@ -48,32 +53,29 @@ def unit_key(unit: Unit, headers: Mapping[str, str], arch: str) -> str:
     return content_key((FORMAT, nvrtc_version(), arch, unit.symbol, unit.text, "headers", *named))
 
 
-def _compile_all(units: Sequence[Unit], headers: Mapping[str, str], arch: str, jobs: int) -> dict[str, Cubin]:
+def _compile_all(
+    units: Sequence[Unit], headers: Mapping[str, str], arch: str, jobs: int, stop: threading.Event
+) -> dict[str, Cubin]:
     """The longest texts first, dealt to as many processes as there is work for."""
     ordered = sorted(units, key=lambda u: (-len(u.text), u.symbol))
     hands = [ordered[k::jobs] for k in range(min(jobs, len(ordered)))]
     out: dict[str, Cubin] = {}
     with ThreadPoolExecutor(max(1, len(hands))) as threads:
-        for made in threads.map(lambda hand: _compile_some(hand, headers, arch), hands):
+        for made in threads.map(lambda hand: _compile_some(hand, headers, arch, stop), hands):
             out |= made
     return out
 
 
-def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str) -> dict[str, Cubin]:
+def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str, stop: threading.Event) -> dict[str, Cubin]:
     if getattr(sys, "frozen", False):  # no interpreter to start
         return {u.symbol: compile_cubin(u.text, arch, headers, f"{u.symbol}.cu") for u in units}
     limit = time_limit() + 2.0 * len(units)
     asked = [json.dumps({"text": u.text, "arch": arch, "headers": dict(headers), "name": f"{u.symbol}.cu"}) for u in units]
     command = [sys.executable, "-m", "tatami.runtime.nvrtc_worker"]
-    try:
-        done = subprocess.run(
-            command, input="\n".join(asked) + "\n", capture_output=True, text=True, timeout=limit, check=False
-        )
-    except subprocess.TimeoutExpired:
+    done = _ended(command, "\n".join(asked) + "\n", limit, stop)
+    if done is None:
         at = units[0].symbol
-        raise fail(
-            "CompilerFailed", at, f"NVRTC did not end within {limit:.0f} s", "report the kernel's text; it is generated"
-        ) from None
+        raise fail("CompilerFailed", at, f"NVRTC did not end within {limit:.0f} s", "report the kernel's text; it is generated")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     for answer in answers:
         if "kind" in answer:
@@ -84,6 +86,27 @@ def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str) 
             "CompilerFailed", units[len(answers)].symbol, f"NVRTC's process ended: {said[:300]}", "report the kernel's text"
         )
     return {u.symbol: _cubin(a) for u, a in zip(units, answers)}
+
+
+def _ended(command: list[str], text: str, limit: float, stop: threading.Event) -> subprocess.CompletedProcess[str] | None:
+    """The command with `text` on stdin, at its end; None where it was stopped. It does not outlive this process."""
+    deadline = time.monotonic() + limit
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        not_at_end = at_end(process.kill)
+        given: str | None = text
+        try:
+            while True:
+                try:
+                    out, said = process.communicate(given, timeout=0.2)
+                    return subprocess.CompletedProcess(command, process.returncode, out, said)
+                except subprocess.TimeoutExpired:
+                    given = None  # the rest of it goes on its way
+                    if stop.is_set() or time.monotonic() > deadline:
+                        return None
+        finally:
+            process.kill()
+            not_at_end()
 
 
 def _cubin(answer: Mapping[str, Any]) -> Cubin:

@@ -27,7 +27,7 @@ from tatami.api import prepare
 from tatami.cli import main
 from tatami.core.data_files import DataFiles, read_model, read_part
 from tatami.core.diagnostic import TatamiError
-from tatami.core.document import read_bytes
+from tatami.core.document import content_sha256, parse_document, read_bytes
 from tatami.dump import to_document
 from tatami.frontend.graph import Graph
 from tatami.inputs import gather_inputs
@@ -379,11 +379,12 @@ def test_code_documents_need_trust(tmp_path: Path) -> None:
     document = next(tmp_path.glob("*_c.json"))
     refuses(tatami("run", str(document)), "Untrusted")
     assert tatami("run", str(document), "--trust").exit_code == 0
+    carried = json.loads(document.read_text())
     inside = {
         "tatami": 1,
         "stage": "tiny",
         "programs": {},
-        "inputs": {"c": {"sha256": "", "document": json.loads(document.read_text())}},
+        "inputs": {"c": {"sha256": content_sha256(parse_document(carried)), "document": carried}},
     }
     (tmp_path / "inside.json").write_text(json.dumps(inside))
     refuses(tatami("run", str(tmp_path / "inside.json")), "Untrusted")
@@ -665,12 +666,12 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(tmp_path: Path, monkeypatc
 
 
 def test_a_full_temporary_folder_is_one_diagnostic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tatami.runtime import objects
+    from tatami.runtime import temporary
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(objects.tempfile, "mkstemp", full)
+    monkeypatch.setattr(temporary.tempfile, "mkstemp", full)
     with pytest.raises(TatamiError, match="FileUnwritable"):
         tt.compile(hostile_model("tmp"))
 

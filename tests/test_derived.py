@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -167,6 +168,21 @@ def test_kernels_that_call_routines_are_not_edited_without_trust(made: Callable[
     kernel["body"].append({"s": "fault", "code": 1})
     assert "Untrusted" in refusal(document)
     build(prepare(document, trust=True))
+
+
+def test_a_guard_of_a_negative_size_never_holds(made: Callable[[str], dict[str, Json]]) -> None:
+    for size in (-1, "A - 4096"):
+        document = made("views_of_open_sizes")["region"]
+        main = document["programs"]["main"]
+        text = json.dumps(main)
+        assert '"size": "A + 3"' in text
+        document["programs"]["main"] = json.loads(text.replace('"size": "A + 3"', f'"size": {json.dumps(size)}'))
+        compilation = prepare(document)
+        arrays = {"x": np.ones((4, 5), np.float32), "y": np.ones((3, 5), np.float32)}
+        expected = compilation.reference_run(arrays, {"A": 4, "B": 5}, mode="declared")
+        got = build(compilation)(arrays)
+        for name, value in got.items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-5)
 
 
 # -- execution ---------------------------------------------------------------------------------------

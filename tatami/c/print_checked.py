@@ -37,8 +37,8 @@ from tatami.loop.ir import (
 
 OUTSIDE = 8
 """The fault of an access outside its buffer (`runtime.cpu_program.FAULTS`)."""
-MOST_STEPS = 1 << 32
-"""Steps of loops in one thread: some ten seconds."""
+MOST_STEPS = 1 << 28
+"""Steps of the loops of one chunk of work, and chunks: about a second."""
 SCRATCH = 1 << 24
 """Elements that a local buffer may have beyond four times those of all parameters."""
 _LEAVE = f"{{ tatami_release(mark); return {OUTSIDE}; }}"
@@ -166,7 +166,8 @@ class _Checked(KernelPrinter):
         extents = ", ".join(f"extent${b}" for b in shared) or "0"
         return (
             f"{pad}{{\n{inside}{frame} frame = {{buffers, sizes, {{{locals_text}}}, {{{extents}}}}};\n"
-            f"{inside}const int r = tatami_parallel_for(pool, {self.ix(s.count)}, {self.ix(s.grain)}, {name}, &frame);\n"
+            f"{inside}const int64_t count$ = {self.ix(s.count)};\n{inside}if (count$ > INT64_C({MOST_STEPS})) {_LEAVE}\n"
+            f"{inside}const int r = tatami_parallel_for(pool, count$, {self.ix(s.grain)}, {name}, &frame);\n"
             f"{inside}if (r > fault) fault = r;\n{pad}}}\n"
         )
 

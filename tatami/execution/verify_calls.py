@@ -115,7 +115,7 @@ def check_operations(program: str, plan: ExecutionPlan, module: Module[Execution
     out: list[Diagnostic] = []
     types = {b.id: TensorType(b.dtype, b.shape) for b in plan.buffers}
     for i, ins in enumerate(plan.instructions):
-        if not isinstance(ins.op, Op):
+        if not isinstance(ins.op, Op) or ins.op.name == "kernel_body":  # its body is code, which is asked for trust
             continue
         where = place_of(program, ins, i)
         node = Node(ins.op.name, where, ins.inputs, ins.outputs, ins.op.attrs)

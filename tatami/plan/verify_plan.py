@@ -143,6 +143,9 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
         why = f"images {', '.join(plan.images)}, split {plan.split}"
         yield invalid_plan(region, why, "name axes of one side only, and split batch or n; or leave images out")
         return
+    for names in (plan.in_place, plan.packed):
+        if len(set(names)) < len(names):
+            yield invalid_plan(region, f"{', '.join(names)}: one stands twice", "name each once")
     c = by_images(c, plan.images)
     for side in plan.in_place:
         if side_matrix(region, c, side, plan.swap, groups if plan.by_tiles else None) is None:

@@ -36,7 +36,12 @@ class Worker:
         self.errors.truncate()
         assert self.process.stdin is not None and self.process.stdout is not None
         late = threading.Event()
-        timer = threading.Timer(seconds, lambda: (late.set(), self.process.kill()))
+
+        def stop() -> None:
+            late.set()
+            self.process.kill()
+
+        timer = threading.Timer(seconds, stop)
         timer.start()
         try:
             self.process.stdin.write(json.dumps(case).encode() + b"\n")

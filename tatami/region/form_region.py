@@ -523,7 +523,10 @@ class _Former:
             coordinates = tuple(frame.own[a.name] for a in self.facts.statements[v].axes)
             name, coordinates = self.stored_at(v, coordinates)
             straight = coordinates == tuple(var(a) for a in frame.axes)
-            self.targets.append(Target(name, self.memref(name), updates=self.overwritten(v, coordinates)))
+            updates = self.overwritten(v, coordinates)
+            if updates:  # also where the new values, as of a fill, come from elsewhere
+                self.params.setdefault(updates)
+            self.targets.append(Target(name, self.memref(name), updates=updates))
             self.yields.append(Yield(v, name, map=None if straight else coordinates))
 
     def overwritten(self, v: str, coordinates: tuple[Expr, ...]) -> str:

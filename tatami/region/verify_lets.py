@@ -15,6 +15,7 @@ from tatami.region.ir import (
     At,
     Binary,
     BroadcastInDim,
+    Cast,
     Let,
     Read,
     ReadAt,
@@ -50,6 +51,8 @@ class _LetCheck:
         self.inputs = {p.name: p.memref for p in region.inputs}
         self.types = Types(region)
         self.at = f"{region.name}: {let.name}"
+        self.wanted: DType | None = let.dtype
+        """The dtype that the place being looked at asks for: the let's, and none below a cast."""
 
     def fault(self, kind: str, why: str, suggestion: str) -> Diagnostic:
         return diagnostic(kind, self.at, why, suggestion)
@@ -132,6 +135,11 @@ class _LetCheck:
                 if isinstance(e.operand, Ref):
                     yield from self.reference(e.operand.let)
                     return
+            case Cast(x=x):
+                around, self.wanted = self.wanted, None
+                yield from self.walk(x, scope, guards, True)
+                self.wanted = around
+                return
             case _:
                 pass
         for c in children(e):
@@ -210,7 +218,7 @@ class _LetCheck:
             yield self.fault("UnsupportedDType", f"{fn} is not defined for {types[0]}", "cast the operand first")
 
     def select(self, e: Select, inner: bool) -> Iterator[Diagnostic]:
-        pred, then, other = self.types.of(e.pred), self.types.of(e.then, self.let.dtype), self.types.of(e.other, self.let.dtype)
+        pred, then, other = self.types.of(e.pred), self.types.of(e.then, self.wanted), self.types.of(e.other, self.wanted)
         if pred is not None and pred != DType.bool:
             yield self.fault("DTypeMismatch", f"the predicate of a select is {pred}", "compare first: a predicate is bool")
         if then is not None and other is not None and then != other and DType.unknown not in (then, other):

@@ -109,7 +109,7 @@ def variance_and_mean(
 
 def wider(dtype: DType) -> DType:
     """What eager accumulates in on the CPU where it takes a wider dtype."""
-    return DType.fp64 if dtype == DType.fp32 else DType.fp32 if dtype.is_narrow_float else dtype
+    return DType.fp32 if dtype == DType.fp16 else DType.fp64 if dtype.is_float else dtype
 
 
 def scan(op: str) -> Handler:

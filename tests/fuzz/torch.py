@@ -66,13 +66,19 @@ def lengths(made: Program) -> Sequence[int]:
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-8, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
-def values_differ(a: torch.Tensor | None, b: torch.Tensor | None) -> str | None:
+def precision(made: Program) -> float:
+    """The tolerance of a program: of the narrowest float in it."""
+    used = {a.dtype for a in made.arguments if a.dtype.is_floating_point} | {torch.float32}
+    return max(t for d, t in TOLERANCE.items() if d in used or str(d) in made.source)
+
+
+def values_differ(a: torch.Tensor | None, b: torch.Tensor | None, rough: float) -> str | None:
     if a is None or b is None:
         return None if a is b else f"{'none' if a is None else 'one'}, eager {'none' if b is None else 'one'}"
     if (a.dtype, a.shape, a.requires_grad) != (b.dtype, b.shape, b.requires_grad):
         return f"{a.dtype}{list(a.shape)} {a.requires_grad}, eager {b.dtype}{list(b.shape)} {b.requires_grad}"
     if b.is_floating_point():
-        rough = TOLERANCE[b.dtype]
+        rough = max(rough, TOLERANCE[b.dtype])
         scale = float(b.detach().double().nan_to_num(0, 0, 0).abs().max()) if b.numel() else 0.0
         near = torch.isclose(a.detach().double(), b.detach().double(), rough, rough * max(scale, 1e-3), equal_nan=True)
     else:
@@ -96,7 +102,7 @@ def memory(outcome: Outcome) -> list[tuple[int, int]]:
     return [(owners.index(o), t.storage_offset() if owners.count(o) > 1 else 0) for o, t in told if t.numel()]
 
 
-def differ(got: Outcome, wanted: Outcome) -> str | None:
+def differ(got: Outcome, wanted: Outcome, rough: float) -> str | None:
     """The first thing that is not as in eager."""
     if got.raised or wanted.raised:
         if got.raised and wanted.raised:
@@ -105,7 +111,7 @@ def differ(got: Outcome, wanted: Outcome) -> str | None:
         return f"raises {mine}; eager {theirs}"
     for what, mine, theirs in (("result", got.results, wanted.results), ("argument", got.arguments, wanted.arguments), ("gradient", got.gradients, wanted.gradients)):  # fmt: skip
         for k, (a, b) in enumerate(zip(mine, theirs, strict=True)):
-            if (why := values_differ(a, b)) is not None:
+            if (why := values_differ(a, b, rough)) is not None:
                 return f"{what} {k}: {why}"
             if what == "result" and strides(a) != strides(b):
                 return f"strides of result {k}: {a.stride()}, eager {b.stride()}"
@@ -139,12 +145,13 @@ def check(made: Program) -> tuple[str, str]:
     f = made.function()
     wanted = [call(made, f, longer) for longer in lengths(made)]
     got = compiled(made, backends.torch_backend)
+    rough = precision(made)
     for k, (a, b) in enumerate(zip(got, wanted)):
-        why = differ(a, b)
+        why = differ(a, b, rough)
         if why is None:
             continue
         own = compiled(made, "aot_eager")[k]
-        theirs = differ(a, own)
+        theirs = differ(a, own, rough)
         is_theirs = theirs is None or ("strides" in theirs and promises_other_strides(made))
         return ("pytorch" if is_theirs else "differs"), f"call {k}: {why}; aot_eager: {theirs}"
     return "same", ""

@@ -94,13 +94,9 @@ class Writer:
 
     def do(self, statement: str) -> bool:
         """A line that writes in place."""
-        before = {n: v.detach().clone() for n, v in self.values.items()}
         try:
             exec(statement, self.space)
         except Exception:
-            for n, v in before.items():
-                with torch.no_grad():
-                    self.values[n].copy_(v) if not self.values[n].requires_grad else None
             return False
         self.lines.append(statement)
         return True

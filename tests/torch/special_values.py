@@ -171,7 +171,7 @@ ORDERS: dict[str, Function] = {
     "cummax": lambda x: x.cummax(dim=1),
     "cummin": lambda x: x.cummin(dim=1),
     "cumsum": lambda x: x.cumsum(dim=1),
-    "cumprod": lambda x: x.cumprod(dim=1),
+    "cumprod": lambda x: x.clamp(-100, 100).cumprod(dim=1),
     "logcumsumexp": lambda x: x.logcumsumexp(dim=1),
     "logsumexp": lambda x: x.logsumexp(dim=1),
     "softmax": lambda x: (x.softmax(dim=1), x.softmax(dim=0)),

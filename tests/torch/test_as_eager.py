@@ -82,7 +82,6 @@ def test_a_dropout_that_does_nothing_is_its_argument() -> None:
 MISSING = {
     "floor_divide": lambda a, b: (a // b + b, a * b),
     "heaviside": lambda a, b: (torch.heaviside(a, b), a * b),
-    "igamma": lambda a, b: (torch.special.gammainc(a.abs(), b.abs()), a * b),
     "in_place": lambda a, b: ((a * b).floor_divide_(2.0), a * b),
 }
 
@@ -108,3 +107,21 @@ def test_cumulative_logarithms_of_sums_far_below_the_largest() -> None:
     x = torch.tensor([[0.0, 1000.0, 3.0], [-2000.0, -1999.0, 5.0]])
     torch.testing.assert_close(compiled(lambda x: x.logcumsumexp(1))(x), x.logcumsumexp(1))
     torch.testing.assert_close(compiled(lambda x: x.logcumsumexp(0))(x), x.logcumsumexp(0))
+
+
+def test_an_argument_may_be_filled_without_being_read() -> None:
+    def f(x: Any, y: Any) -> Any:
+        x.zero_()
+        y.fill_(2.0)
+        return x + 1
+
+    x, y = torch.randn(4, 3), torch.randn(5)
+    assert torch.equal(compiled(f)(x, y), torch.ones(4, 3))
+    assert not x.any() and bool((y == 2).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_choice_between_a_number_and_a_narrow_product_is_summed(dtype: Any) -> None:
+    x, y = (torch.randn(225) * 4).to(dtype), torch.randn(225).to(dtype)
+    f = lambda x, y: torch.where(x > 0, 0, x * y).sum()  # noqa: E731
+    torch.testing.assert_close(compiled(f)(x, y), f(x, y), rtol=2e-2, atol=2e-2)

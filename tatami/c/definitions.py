@@ -426,11 +426,14 @@ has. Wider ones compilers take apart lane by lane."""
 
 
 def _by_fours(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """<function>_f32x<W>: `<function>four_f32` for each four lanes."""
+    """<function>_f32x<W>: `<function>four_f32` for each four lanes; two lanes fill one of four twice."""
     fn = base.removesuffix("_f32")
     v, four, names = needs.vector("f32", lanes), needs.vector("f32", 4), "xy"[: BY_FOURS[fn]]
     one = needs.add(f"{fn}four_f32")
     head = f"static inline {v} t_{key}({', '.join(f'{v} {n}' for n in names)}) {{\n"
+    if lanes == 2:
+        twice = ", ".join(f"({four}){{{n}[0], {n}[1], {n}[0], {n}[1]}}" for n in names)
+        return f"{head}  {four} both = {one}({twice});\n  return ({v}){{both[0], both[1]}};\n}}"
     unions = ", ".join(f"{n}s = {{{n}}}" for n in names)
     each = f"  for (int i = 0; i < {lanes // 4}; ++i) xs.four[i] = {one}({', '.join(f'{n}s.four[i]' for n in names)});\n"
     return f"{head}  union {{ {v} all; {four} four[{lanes // 4}]; }} {unions};\n{each}  return xs.all;\n}}"

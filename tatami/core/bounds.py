@@ -174,14 +174,16 @@ def _nonneg(e: Expr, depth: int) -> bool:
     if depth == 0:
         return False
     # min(a, b) with a positive coefficient, or max with a negative one: every argument has to hold; for the
-    # other sign one argument is enough.
+    # other sign one argument is enough, unless a factor beside it may be negative.
     for mono, coef in e.terms:
         for atom in mono:
             if isinstance(atom, Extreme):
                 rest = e - Expr(((mono, coef),))
-                others = product(Expr((((a,), 1),)) for a in mono if a is not atom)
+                beside = [a for a in mono if a is not atom]
+                others = product(Expr((((a,), 1),)) for a in beside)
                 cases = (_nonneg(rest + others * coef * a, depth - 1) for a in atom.args)
-                if all(cases) if (coef > 0) == (atom.kind == "min") else any(cases):
+                is_every = (coef > 0) == (atom.kind == "min")
+                if all(cases) if is_every else all(map(_is_nonneg_atom, beside)) and any(cases):
                     return True
     for mono, coef in e.terms:
         if len(mono) == 1 and isinstance(mono[0], Floor) and _floor_case(e, mono, coef, mono[0], depth):

@@ -70,14 +70,15 @@ def check(seed: int) -> str:
     try:
         f: Any = tt.compile(model, target="cpu", threads=1)
     except TatamiError as error:
-        refused = str(error).splitlines()[0][:200]
-        return f"refused {refused} in {operators}" if expected[0] is not None else ""
+        if expected[0] is None or _is_empty_window(error, expected[0]):
+            return ""
+        return f"refused {str(error).splitlines()[0][:200]} in {operators}"
     names = [o.name for o in model.graph.output]
     for given, wanted, also in zip(calls, expected, other, strict=True):
         try:
             out = f({n: a.copy() for n, a in given.items()})
         except TatamiError as error:
-            if wanted is None:
+            if wanted is None or _is_empty_window(error, wanted):
                 continue
             return f"refused at the call {str(error).splitlines()[0][:200]} in {operators}"
         for k, name in enumerate(names):
@@ -86,6 +87,11 @@ def check(seed: int) -> str:
             if answers and not any(agree(got, a) for a in answers):
                 return f"{name} {got.dtype}{list(got.shape)} differs, expected {list(answers[0].shape)}: {_first(got, answers[0])} in {operators}"
     return ""
+
+
+def _is_empty_window(error: TatamiError, wanted: Arrays) -> bool:
+    """True where a window longer than its line gives no element to ONNX Runtime, and is refused here (E1304)."""
+    return error.diagnostics[0].code == "E1304" and any(not a.size for a in wanted)
 
 
 def _first(got: np.ndarray, wanted: np.ndarray) -> str:

@@ -69,6 +69,11 @@ class Maker:
             raise Unfit
         return self.r.choice(fitting[-4:])
 
+    def want_numbers(self) -> None:
+        """Operators whose answer for nan and inf differs between ONNX Runtime and the reference evaluator stay with numbers."""
+        if self.is_special:
+            raise Unfit
+
     def constant(self, array: Any, dtype: Any = np.int64) -> str:
         name = f"c{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(array, dtype), name))
@@ -242,11 +247,13 @@ def reduce(m: Maker) -> None:
 
 
 def extreme(m: Maker) -> None:
+    m.want_numbers()  # runtimes differ on the position of nan
     a = m.pick(FLOAT, INT, rank=1)
     m.add(m.r.choice(("ArgMax", "ArgMin")), [a.name], axis=m.r.randrange(a.array.ndim), keepdims=m.r.randint(0, 1))
 
 
 def along(m: Maker) -> None:
+    m.want_numbers()  # inf - inf
     a = m.pick(FLOAT, rank=1)
     axis = m.r.randrange(-a.array.ndim, a.array.ndim)
     if m.r.random() < 0.7:
@@ -348,6 +355,7 @@ def product(m: Maker) -> None:
 
 
 def convolution(m: Maker) -> None:
+    m.want_numbers()  # inf times the zeros of a border, nan in an average
     a = m.pick(FLOAT, rank=3)
     if a.array.dtype != np.float32 or a.array.ndim > 4:
         raise Unfit

@@ -15,6 +15,7 @@ from typing import Any
 from tatami.core.codec import dump_text, from_builtins, to_builtins
 from tatami.core.cost import ACROSS, OVERLAP_TILE, estimate, fusion_delta, op_flops, rates
 from tatami.core.diagnostic import raise_errors
+from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, free_vars, maximum, product
 from tatami.core.module import Module
 from tatami.core.target import Target
@@ -41,6 +42,8 @@ from tatami.tiny.ir import (
 
 MAX_VALUES = 64
 """Values of one Region; longer elementwise chains are cut."""
+LEAST_VECTOR = 4096
+"""Multiply-adds from which a vector by a matrix is packed (plan/choose_contraction.py)."""
 
 
 def partition(
@@ -116,6 +119,9 @@ class _Partitioner:
         of_codes = [p for v, p in self.patterns.items() if target.isa == "sm90" and v not in streamed]
         self.virtual = virtual_values(program, view, self.resident, target.kind, of_codes)
         self.dots = {p.value: p.product for p in view.patterns if p.pattern == "dot"}
+        self.vectors = self.vectors_of_integers()
+        """Products of a vector of integers and a matrix, and what they repeat of its casts: the micro-kernel reads what it
+        multiplies, so that is finished before."""
         self.graph = GroupGraph()
         self.shapes: dict[int, _Shape] = {}
         scanned = {v: f"i{n.op.axis}" for v, n in self.nodes.items() if isinstance(n.op, ScanOp)}
@@ -129,6 +135,18 @@ class _Partitioner:
         if why:
             self.apart |= {self.patterns[p.second].product: f"as one kernel: {why}" for p in pairs}
         return not why
+
+    def vectors_of_integers(self) -> set[str]:
+        if self.target.kind != "cpu":
+            return set()
+        integers = [p for v, p in self.dots.items() if self.nodes[v].dtype == DType.i32]
+        out = {p for p in integers if estimate(self.domain(p), self.sizes) >= LEAST_VECTOR}
+        work = list(out)
+        while work:
+            read = {a.tensor for a in self.statements[work.pop()].reads} & self.virtual & self.statements.keys()
+            work += read - out
+            out |= read
+        return out
 
     # -- units ---------------------------------------------------------------------------------
 
@@ -270,8 +288,10 @@ class _Partitioner:
             return "region_size"
         if producer.kind in ("call", "scatter") or consumer.kind == "call":
             return producer.kind
-        if c in self.products or (c in self.patterns and p not in self.products):
+        if c in self.products or c in self.vectors or (c in self.patterns and p not in self.products):
             return "contraction_operand"
+        if producer.kind != "map" and not self.vectors.isdisjoint(self.graph.members[gc]):
+            return "epilogue_operand"
         sole = self.uses.get(p, set()) == {c} and p not in self.resident
         if producer.kind == "contraction":
             return self._epilogue_refusal(edge, producer, consumer)

@@ -246,3 +246,19 @@ def test_floats_and_integers_with_another_zero_point(zero: int) -> None:
     g.output("y", g.input("x", x.shape, F) @ w.put(g, "w", True))
     wanted = x.astype(np.float64) @ w.real
     np.testing.assert_allclose(tt.compile(g, threads=1)(x=x)["y"], wanted, rtol=1e-5, atol=2e-6 * np.abs(wanted).max())
+
+
+def test_a_vector_is_quantised_before_its_product() -> None:
+    """One row whose range its scale follows: fused, the product would quantise it again for each column."""
+    w = codes(I8, 128, 256)
+    g = Graph("g")
+    x = g.input("x", (1, 128), F)
+    scale = x.abs().max() / 127.0
+    q = x.quantize(scale, to=I8).cast(DType.i16)
+    sums = q.op("matmul", g.constant(w, "w").cast(DType.i16), acc_dtype=DType.i32, out_dtype=DType.i32)
+    g.output("y", sums.cast(F) * scale)
+    f = tt.compile(g, threads=1)
+    assert any(line.strip().startswith("r") and ": cpu_contraction" in line for line in f.explain().splitlines())
+    rows = RNG.standard_normal((1, 128)).astype("f4")
+    step = np.abs(rows).max() / np.float32(127)
+    np.testing.assert_allclose(f(x=rows)["y"], (np.rint(rows / step) @ w.astype("f8")) * step, rtol=1e-6)

@@ -16,6 +16,7 @@ from tatami.plan.choose_contraction import register_tile
 from tatami.plan.ir import CpuPlanes
 from tatami.plan.realise import realise
 from tatami.plan.verify_plan import verify_plan
+from tatami.region.ir import Region
 from tests.loop.compiled import kernel_of, run_sanitized, sanitizer_program
 from tests.loop.convolutions import Make, check, convolution, graph, plan_of, sample, weights
 
@@ -119,11 +120,12 @@ def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
     assert np.array_equal(one, three)
 
 
-@pytest.mark.parametrize("name", ["stem", "one dimension"])
+@pytest.mark.parametrize("name", ["stem", "one dimension", "down only"])
 def test_nothing_outside_the_tensors_is_read_or_written(name: str) -> None:
     make, shape = CASES[name]
     f = tt.compile(graph(make, shape), target="cpu:avx2")
     (region,) = realise(f.stages["region"].value, f.stages["plan"].value).module.main.body
+    assert isinstance(region, Region)
     _, _, plan = plan_of(f, CpuPlanes)
     plan = msgspec.structs.replace(plan, packed=(f"{plan.packed[0].removesuffix('_p')}_p",))
     finished = run_sanitized(sanitizer_program(region, kernel_of(region, plan, "avx2"), [{}]))

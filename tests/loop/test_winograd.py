@@ -14,6 +14,7 @@ from tatami.core.target import PRESETS
 from tatami.plan.ir import CpuWinograd
 from tatami.plan.realise import realise
 from tatami.plan.verify_plan import verify_plan
+from tatami.region.ir import Region
 from tests.loop.compiled import kernel_of, run_sanitized, sanitizer_program
 from tests.loop.convolutions import Make, check, convolution, graph, plan_of, sample, weights, with_residual
 
@@ -152,6 +153,7 @@ def test_nothing_outside_the_tensors_is_read_or_written(name: str, split: str) -
     make, shape = CASES[name]
     f = tt.compile(graph(make, shape), target="cpu:avx2")
     (region,) = realise(f.stages["region"].value, f.stages["plan"].value).module.main.body
+    assert isinstance(region, Region)
     _, _, plan = plan_of(f, CpuWinograd)
     plan = msgspec.structs.replace(plan, split=split, packed=(f"{plan.packed[0].removesuffix('_p')}_p",))
     finished = run_sanitized(sanitizer_program(region, kernel_of(region, plan, "avx2"), [{}]))

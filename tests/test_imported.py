@@ -110,6 +110,31 @@ def test_constants_are_not_kept_a_second_time(model: Path, monkeypatch: pytest.M
     assert sorted(held) == [20, 800]  # the few numbers, and the cast halves
 
 
+def test_constants_of_a_model_just_imported_are_read_again_as_those_of_one_that_was_kept(model: Path) -> None:
+    first = opened(model)
+    kept = opened(model)
+    was = {n: t.array.tobytes() for n, t in kept.constants.items()}
+    for name, tensor in first.constants.items():
+        tensor.release()
+        is_in_a_file = name in {n for n, t in kept.constants.items() if t._reload is not None}
+        assert ("array" in vars(tensor)) != is_in_a_file
+        assert tensor.array.tobytes() == was[name]
+    assert sum("array" in vars(t) and t._reload is not None for t in first.constants.values()) == 2
+    data = model.with_name("m.data")
+    data.write_bytes(data.read_bytes()[:-1] + b"\x41")
+    changed = next(t for n, t in first.constants.items() if was[n] in data.read_bytes() or was[n][:-1] in data.read_bytes())
+    changed.release()
+    with pytest.raises(TatamiError, match="has changed since it was compiled"):
+        _ = changed.data
+
+
+def test_a_constant_is_found_behind_others_that_begin_as_it_does() -> None:
+    zeros, wanted = bytes(400), bytes(300) + b"end"
+    assert imported._find(zeros + b"x" + wanted, wanted, 0) == 401
+    assert imported._find(zeros + b"x" + wanted[:-1], wanted, 0) == -1
+    assert imported._find(b"abcd" + wanted, memoryview(wanted), 4) == 4
+
+
 def test_a_changed_byte_of_the_data_is_another_model(model: Path, imports: list[str]) -> None:
     first = opened(model)
     data = model.with_name("m.data")

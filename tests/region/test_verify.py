@@ -154,3 +154,22 @@ def test_a_program_makes_what_it_reads() -> None:
     signature = msgspec.structs.replace(program.signature, inputs=program.signature.inputs[:2])
     missing = msgspec.structs.replace(program, inputs=program.inputs[:2], signature=signature)
     assert [d.kind for d in verify(Module({"main": missing}))] == ["UnknownValue"]
+
+
+def test_the_symbols_of_a_signature_are_collected_once_for_all_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unrolled loop has hundreds of Regions, and as many tensors in its signature."""
+    from tatami.region import verify as checks
+
+    asked: list[int] = []
+
+    def counted(signature: object) -> tuple[str, ...]:
+        asked.append(0)
+        return symbols(signature)  # type: ignore[arg-type]
+
+    symbols = checks.symbols
+    monkeypatch.setattr(checks, "symbols", counted)
+    program = ex.program_of(ex.gemm()).main
+    region = next(r for r in program.body if isinstance(r, Region))
+    twice = msgspec.structs.replace(program, body=(region, msgspec.structs.replace(region, name="again")))
+    checks.verify_program(twice)
+    assert len(asked) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import shape
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output
-from tatami.runtime.arrays import address, available_bytes, empty, give, take, take_output
+from tatami.runtime.arrays import LARGE_BYTES, PAGE, address, available_bytes, empty, empty_pages, give, take, take_output
 from tatami.runtime.function import Function
 from tests.execution.regions import N, chain, program, region
 from tests.runtime.compiled import compiled
@@ -206,3 +208,19 @@ def test_a_wrong_array_for_an_output_is_called_an_output(wrong: np.ndarray) -> N
         take_output(wrong, Output("y", DType.fp32, shape(2)))
     found = error.value.diagnostics[0]
     assert found.at == "y" and "the output" in found.why and "input" not in found.why + found.suggestion
+
+
+def test_pages_of_their_own_are_aligned_and_go_back_to_the_system() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+    assert address(empty_pages(LARGE_BYTES)) % PAGE == PAGE // 2
+    assert empty_pages(100).nbytes == 100
+    size = 64 << 20
+    pages = empty_pages(size)
+    pages[:] = 1
+    before = resident()
+    del pages
+    assert before - resident() > size // 2
+    with pytest.raises(TatamiError):
+        empty_pages(1 << 62)

@@ -139,7 +139,7 @@ def without_labels(value: Any) -> Any:
     return [without_labels(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-UNSHOWN = ("estimate", "rejected", "kc", "mc", "nc", "parallel", "vector")
+UNSHOWN = ("estimate", "rejected", "kc", "mc", "nc", "parallel", "vector", "vector_axis")
 
 
 LABELS = re.compile(r"origins|estimate|rejected|debug_name|about|passes\.\*\.lets|memref\.alignment")

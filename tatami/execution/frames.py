@@ -9,8 +9,9 @@ arena planner read this one description.
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import Any, NamedTuple, TypeVar
 
 from tatami.core.binding import equation_symbols
 from tatami.core.module import Module
@@ -18,6 +19,7 @@ from tatami.core.signature import Equation, symbols
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op, Ptr, launches
 from tatami.execution.waves import operation_symbols, order, roots
 
+T = TypeVar("T")
 MAX_DEPTH = 10
 PART_BYTES = 64 << 20
 """Constants that a part of `setup` reads before the next begins."""
@@ -38,6 +40,20 @@ def callees(instruction: Instruction) -> tuple[str, ...]:
             return ()
 
 
+def once(find: Callable[[Layouts, str], T]) -> Callable[[Layouts, str], T]:
+    """What a method of Layouts says of a program, found when it is first asked for: calls with Python steps ask each time."""
+
+    @wraps(find)
+    def kept(layouts: Layouts, program: str) -> T:
+        key = (find.__name__, program)
+        if key not in layouts.found:
+            layouts.found[key] = find(layouts, program)
+        value: T = layouts.found[key]
+        return value
+
+    return kept
+
+
 class SetupPart(NamedTuple):
     """Instructions [begin, end) of `setup`, and the constants that they read."""
 
@@ -52,11 +68,15 @@ class Layouts:
     def __init__(self, module: Module[ExecutionPlan]) -> None:
         self.module = Module({name: order(plan) for name, plan in module.programs.items()}, module.constants, module.origins)
         """The module with an order, as a document may come without one."""
+        self.found: dict[tuple[str, str], Any] = {}
+        """By method and program (`once`)."""
 
+    @once
     def own(self, program: str) -> tuple[BufferInfo, ...]:
         """Arena buffers that are not slices, in order."""
         return tuple(b for b in self.module.programs[program].buffers if b.kind == "arena" and not b.parent)
 
+    @once
     def boundary(self, program: str) -> tuple[BufferInfo, ...]:
         """Buffers that the caller gives: inputs by signature, constants left out, then the outputs that are written
         (an output that updates an input is that input)."""
@@ -65,6 +85,7 @@ class Layouts:
         inputs = [info[i] for i in plan.input_buffers if info[i].kind == "input"]
         return (*inputs, *(info[o] for o in plan.output_buffers if info[o].kind == "output"))
 
+    @once
     def symbols(self, program: str) -> tuple[str, ...]:
         """Size symbols in the order of the entry's `sizes`; the number of threads is one more at the end."""
         plan = self.module.programs[program]
@@ -190,6 +211,7 @@ class Layouts:
             or any(c in self.hosted for c in callees(instruction))
         )
 
+    @once
     def segments(self, program: str) -> tuple[tuple[int, int], ...]:
         """Runs of instructions [begin, end) between Python steps; the whole program when it has none."""
         out: list[tuple[int, int]] = []
@@ -204,6 +226,7 @@ class Layouts:
             out.append((begin, len(plan.instructions)))
         return tuple(out)
 
+    @once
     def headers(self, program: str) -> dict[int, int]:
         """Instruction position of each call made in compiled code -> slot where its frame's header starts."""
         out: dict[int, int] = {}
@@ -214,6 +237,7 @@ class Layouts:
                 slot += header_slots(ins)
         return out
 
+    @once
     def first_instruction(self, program: str) -> int:
         """Number of the program's first instruction, counted over the module; faults name instructions so."""
         count = 0

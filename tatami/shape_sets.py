@@ -44,6 +44,7 @@ def compile_shape_set(model: Any, sizes: Mapping[str, Any], compile: Compile, mo
         if shape_set is None:
             raise
         if any("forms" in d.details for d in error.diagnostics):  # nothing was imported yet
+            without_frames(error)
             error = _prepared(shape_set) or error
         if not shape_set.source.may_serve_some_size(error):
             raise error from None

@@ -88,6 +88,7 @@ def table(found: dict[str, dict[str, Times]]) -> str:
         f"compilers; Python's bytecode is there, as after an installation. From the cache: the best of {AGAIN}. `tt.compile` is",
         "timed in a process that has imported Tatami, which is the column before it. "
         f"Cores: {os.cpu_count()}; other work per core while this was measured: {_load():.1f} (load average).",
+        "Where the time of trained models goes, by stage: [compile-stages.md](compile-stages.md).",
         "",
         f"| model | {' | '.join(columns)} |",
         "|---" * (1 + len(columns)) + "|",

@@ -14,22 +14,24 @@ class Bound:
 
     def __init__(self, sizes: frozenset[str]) -> None:
         self._sizes = sizes
-        self._names: dict[Atom, str] = {}
+        self._names: dict[Atom, str | None] = {}
         self.lines: list[str] = []
         """Their declarations."""
 
     def named(self, atom: Atom, needs: Needs) -> str | None:
         """Its name; None for what is not of sizes alone."""
-        if not self.can_name(atom):
+        if isinstance(atom, Var):
             return None
         if atom not in self._names:
-            text = _text(atom, needs, self)
-            self._names[atom] = f"n{len(self._names)}"
-            self.lines.append(f"  const int64_t {self._names[atom]} = {text};\n")
+            self._names[atom] = None
+            if self.can_name(atom):
+                text = _text(atom, needs, self)
+                self._names[atom] = f"n{len(self.lines)}"
+                self.lines.append(f"  const int64_t {self._names[atom]} = {text};\n")
         return self._names[atom]
 
-    def can_name(self, atom: Atom) -> bool:
-        return not isinstance(atom, Var) and all(free_vars(part) <= self._sizes for part in parts_of(atom))
+    def can_name(self, atom: Floor | Extreme) -> bool:
+        return all(free_vars(part) <= self._sizes for part in parts_of(atom))
 
 
 def index_text(e: Expr, needs: Needs, bound: Bound | None = None) -> str:

@@ -70,12 +70,14 @@ _HEAD = '#include <stdint.h>\n#include <string.h>\n#include "tatami.h"\n'
 _MATH_HEAD = "#include <math.h>\n"
 """Only where it is needed: reading it takes a third of the time of a small kernel."""
 
-_MATH = re.compile(
-    r"\b(acos|asin|atan|cos|sin|tan|acosh|asinh|atanh|cosh|sinh|tanh|exp|exp2|expm1|frexp|ilogb|ldexp|log|log10|log1p|log2|logb|modf"
-    r"|scalbn|scalbln|cbrt|fabs|hypot|pow|sqrt|erf|erfc|lgamma|tgamma|ceil|floor|nearbyint|rint|lrint|llrint|round|lround|llround"
-    r"|trunc|fmod|remainder|remquo|copysign|nan|nextafter|nexttoward|fdim|fmax|fmin|fma)f?\(|\b(is(nan|inf|finite|normal)|signbit"
-    r"|fpclassify)\(|\b(INFINITY|NAN|HUGE_VALF?|M_PI)\b"
-)
+_CALLED = re.compile(r"[a-z]\w*(?=\()")
+
+_OF_MATH = """
+acos asin atan atan2 cos sin tan acosh asinh atanh cosh sinh tanh exp exp2 expm1 frexp ilogb ldexp log log10 log1p log2 logb modf
+scalbn scalbln cbrt fabs hypot pow sqrt erf erfc lgamma tgamma ceil floor nearbyint rint lrint llrint round lround llround trunc
+fmod remainder remquo copysign nan nextafter nexttoward fdim fmax fmin fma fpclassify isfinite isinf isnan isnormal signbit
+"""
+_MATH = frozenset(f"{name}{kind}" for name in _OF_MATH.split() for kind in ("", "f"))
 """What <math.h> declares (C17, 7.12)."""
 
 ALIGNMENT = 64
@@ -102,7 +104,7 @@ def unit_of(printer: KernelPrinter) -> Unit:
     about += _SIDE_BY_SIDE if kernel.side_by_side else ""
     parts = [printer.routines(), printer.needs.text(), *functions, *printer.chunks, main]
     text = "\n".join(p for p in parts if p) + "\n"
-    head = about + (_MATH_HEAD if _MATH.search(text) else "") + _HEAD
+    head = about + (_HEAD if _MATH.isdisjoint(_CALLED.findall(text)) else _MATH_HEAD + _HEAD)
     return Unit(VerbatimCode(f"{head}\n{text}"), kernel.contract, light=bool(printer.called))
 
 

@@ -72,13 +72,14 @@ def _shapes(
         why = f"the called program has no size symbol {unknown[0]!r}"
         return [diagnostic("UnboundSymbol", where, why, f"leave it out of `sizes`; its symbols are {names}")]
     arguments, results = _passed(ins, callee)
+    found = set(operation_symbols(ins.op))
     out: list[Diagnostic] = []
     for name, shape in (*arguments, *results):
         if not name:
             continue
         actual = info[name].shape[len(info[name].shape) - len(shape) :]
         for mine, its in zip(actual, shape):
-            if not free_vars(its) <= given.keys():
+            if not free_vars(its) <= given.keys() or free_vars(mine) & found:
                 continue
             wanted = substitute(its, given)
             if mine != wanted and assumed.rewrite(mine) != assumed.rewrite(wanted):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def playback_command(
     request: Request,
     inputs: tuple[str, ...],
 ) -> None:
-    compilation = request.compilation()
+    compilation = replace(request, compare=True).compilation()
     function = build(compilation, sizes=request.sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes)
     function.sizes.update(bound)

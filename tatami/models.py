@@ -53,8 +53,10 @@ BY_KEY: dict[str, tuple[str, str]] = {
 _ONLY_DUMPS = ("index_book", "poly_view", "analysis", "gpu_ir", "diagnostics")
 
 
-def open_model(model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = None, trust: bool = False) -> Given:
-    """The stages that `model` gives. Raises TatamiError for everything that cannot be opened."""
+def open_model(
+    model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = None, trust: bool = False, compare: bool = False
+) -> Given:
+    """The stages that `model` gives; `compare`: see open_folder. Raises TatamiError for everything that cannot be opened."""
     bool_argument(trust, "trust")
     is_own = isinstance(model, Module | dict) or type(model).__module__.startswith("tatami.")
     suffix = Path(model).suffix.lower() if isinstance(model, str | Path) else ".onnx"
@@ -73,7 +75,7 @@ def open_model(model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = 
     if isinstance(model, str | Path | dict):
         if isinstance(model, dict):
             return open_json(model, None, trust=trust, at="document")
-        return open_file(Path(model), example_inputs, trust=trust)
+        return open_file(Path(model), example_inputs, trust=trust, compare=compare)
     for base in type(model).__mro__:
         loader = BY_TYPE.get(f"{base.__module__}.{base.__qualname__}")
         if loader is not None:
@@ -99,9 +101,9 @@ def find_source(model: Any) -> Source | None:
     return _function(SOURCE)(model) if is_proto else None
 
 
-def open_folder(folder: Path, *, trust: bool) -> Given:
-    """All stages of a dump, each as its file says: what was edited is compared with what was not. Code documents are
-    left out unless trusted."""
+def open_folder(folder: Path, *, trust: bool, compare: bool = False) -> Given:
+    """All stages of a dump, each as its file says. Code documents are left out unless trusted. `compare`: an edited document
+    is compared with those that were made of it before; else it is refused, for those below would run instead."""
     given: Given = {}
     hashes: dict[str, tuple[str, str]] = {}
     for s in STAGES:
@@ -110,7 +112,7 @@ def open_folder(folder: Path, *, trust: bool) -> Given:
                 data = read_bytes(path)
                 document = parse_document(parse_text(data, path.name), path.name)
                 for name, ref in document.inputs.items():
-                    if name in hashes and ref.document is None and hashes[name][1] != ref.sha256:
+                    if not compare and name in hashes and ref.document is None and hashes[name][1] != ref.sha256:
                         raise changed_input(f"{path.name}.inputs.{name}", *hashes[name])
                 given[s.name] = own_stage(document, folder, path.name, trust=trust)
                 hashes[s.name] = (path.name, sha256_of(data))
@@ -121,17 +123,17 @@ def open_folder(folder: Path, *, trust: bool) -> Given:
     return given
 
 
-def open_file(path: Path, example_inputs: Any = None, *, trust: bool) -> Given:
+def open_file(path: Path, example_inputs: Any = None, *, trust: bool, compare: bool = False) -> Given:
     try:
-        return _open_file(path, example_inputs, trust)
+        return _open_file(path, example_inputs, trust, compare)
     except (OSError, ValueError) as error:  # a name the system cannot take: too long, or with a null in it
         why = getattr(error, "strerror", None) or str(error)
         raise fail("FileUnreadable", str(path)[:200], why, "check the path") from None
 
 
-def _open_file(path: Path, example_inputs: Any, trust: bool) -> Given:
+def _open_file(path: Path, example_inputs: Any, trust: bool, compare: bool) -> Given:
     if path.is_dir():
-        return open_folder(path, trust=trust)
+        return open_folder(path, trust=trust, compare=compare)
     suffix = path.suffix.lower()
     if suffix == ".tatami":
         from tatami.saved import open_saved

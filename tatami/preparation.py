@@ -60,11 +60,12 @@ def prepare(
     precision: str | None = None,
     decisions: Decisions | dict[str, Any] | str | Path | None = None,
     trust: bool = False,
+    compare: bool = False,
     check: bool = True,
     progress: Progress | None = None,
 ) -> Compilation:
     """Open a model and set up its chain of stages. Nothing is lowered yet. target: None for the one that documents were
-    made for, else this CPU."""
+    made for, else this CPU. compare: stages of a dump's folder may have been edited apart from each other, to be compared."""
     if isinstance(model, str | Path) and Path(model).suffix.lower() == ".tatami":
         from tatami.saved import open_saved
 
@@ -73,7 +74,7 @@ def prepare(
         found.observer.progress = progress
         return found
     try:
-        given = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust)
+        given = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust, compare=compare)
     except TatamiError as error:
         given, sizes = imported_for(model, sizes or {}, error)
     made = _set_up(given, target, sizes or {}, precision, load_decisions(decisions), check, is_document(model), trust)

@@ -38,6 +38,7 @@ class Request:
     precision: str | None
     decisions: str | None
     trust: bool
+    compare: bool = False
 
     def prepare(self, sizes: Mapping[str, int], progress: Progress | None = None) -> Compilation:
         """Specialised on `sizes`."""
@@ -48,6 +49,7 @@ class Request:
             precision=self.precision,
             decisions=self.decisions,
             trust=self.trust,
+            compare=self.compare,
             progress=progress,
         )
 

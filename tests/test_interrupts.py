@@ -18,11 +18,11 @@ COMMAND = """
 import sys
 from tatami.cli import main
 from tatami.runtime.cpu_program import CpuProgram
-call = CpuProgram.call
-def told(self, program, *rest):
-    print(program, flush=True)
-    return call(self, program, *rest)
-CpuProgram.call = told
+enter = CpuProgram.enter
+def told(self, symbol, *rest):
+    print(symbol, flush=True)
+    return enter(self, symbol, *rest)
+CpuProgram.enter = told
 main(sys.argv[1:], prog_name="tatami")
 """
 """The command, which says when it enters native code."""
@@ -83,7 +83,7 @@ def test_a_kernel_of_minutes_is_ended(tmp_path: Path, is_constant: bool, number:
     process = python(COMMAND, "run", str(model), **places)
     try:
         assert process.stdout is not None
-        wanted = "setup" if is_constant else "main"
+        wanted = "tatami_setup_0" if is_constant else "tatami_entry"
         while (line := process.stdout.readline().strip()) != wanted:
             assert line, process.communicate()[1]
         time.sleep(0.5)

@@ -182,11 +182,7 @@ class CpuProgram(LoadedModule):
         try:
             for k, part in enumerate(self.layouts.setup_parts):
                 self._take_constants({**{n: given[n].array for n in part.constants if n in given}, **pooled})
-                values = [*addresses, *self.constant_addresses]
-                pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
-                code = self.entry(f"tatami_setup_{k}")(pointers, at.size_vector, at.offsets, start, self._pool)
-                if code:
-                    raise self.fault(code)
+                self.enter(f"tatami_setup_{k}", at, addresses, start)
                 for name in part.constants:
                     if last[name] == k and name in given:
                         given[name].release()
@@ -326,13 +322,17 @@ class CpuProgram(LoadedModule):
     def call(self, program: str, at: Sized, addresses: Sequence[int]) -> None:
         """One call on bare memory: the addresses of the inputs, then of the written outputs. Nothing is checked. Not for
         programs with Python steps."""
-        values = [*addresses, *self.constant_addresses]
-        pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
         arena, start = self.take_arena(at.arena.bytes)
         try:
-            code = self.entry(self.symbol(program))(pointers, at.size_vector, at.offsets, start, self._pool)
+            self.enter(self.symbol(program), at, addresses, start)
         finally:
             self.give_arena(arena, start)
+
+    def enter(self, symbol: str, at: Sized, addresses: Sequence[int], arena: int) -> None:
+        """Native code of that name, with its arena there. Raises what its result says."""
+        values = [*addresses, *self.constant_addresses]
+        pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
+        code = self.entry(symbol)(pointers, at.size_vector, at.offsets, arena, self._pool)
         if code:
             raise self.fault(code)
 

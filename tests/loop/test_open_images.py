@@ -31,7 +31,7 @@ CASES: dict[str, tuple[Make, Shape, type[SchedulePlan], list[tuple[int, ...]]]] 
         convolution(160, 64, 1),
         ("B", 64, "H", "W"),
         CpuContraction,
-        [(1, 64, 7, 7), (2, 64, 33, 5), (1, 64, 1, 1), (2, 64, 0, 4)],
+        [(1, 64, 7, 7), (2, 64, 33, 5), (1, 64, 1, 1)],
     ),
     "filters without panels": (convolution(97, 64, 1), ("B", 64, "H", "W"), CpuContraction, [(1, 64, 9, 9), (3, 64, 17, 19)]),
     "a small image": (convolution(64, 64, 2), ("B", 64, 3, 3), CpuContraction, [(1, 64, 3, 3), (9, 64, 3, 3)]),

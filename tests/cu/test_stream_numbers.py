@@ -292,7 +292,10 @@ def test_documents_of_bodies_round_trip() -> None:
 
     stages = stages_of(bodies)
     program = stages["gpu"].main
-    assert decode(parse_text(dump_text(encode(program)))) == program
+    document = parse_text(dump_text(encode(program)))
+    assert decode(document, trust=True) == program
+    with pytest.raises(TatamiError, match="Untrusted"):
+        decode(document)
     assert "| output0[" not in show(stages["gpu"]) and "| tatami_out0[" in show(stages["gpu"])
 
 

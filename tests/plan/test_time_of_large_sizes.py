@@ -66,7 +66,7 @@ MODELS: dict[str, Callable[[tt.Graph], Any]] = {
     "sum of columns": lambda g: g.input("x", (LONG, 64), tt.fp32).sum(0),
     "running sum": lambda g: g.input("x", (4, LONG), tt.fp32).cumsum(1),
     "transposed": lambda g: g.input("x", (LONG, 64), tt.fp32).transpose(1, 0) * 2.0,
-    "border": lambda g: g.input("x", (8, 8), tt.fp32).pad(((HUGE, 0), (0, HUGE))),
+    "border": lambda g: g.input("x", (8, 8), tt.fp32).pad(((HUGE, 0), (0, 2**18))),
     "repeated": lambda g: g.input("x", (8, 1), tt.fp32).expand((8, HUGE)) + 1.0,
     "every so many": lambda g: g.input("x", (HUGE,), tt.fp32)[::LONG] + 1.0,
     "split axis": lambda g: g.input("x", (HUGE,), tt.fp32).reshape((LONG, HUGE // LONG)).sum(1),

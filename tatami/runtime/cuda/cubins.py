@@ -98,7 +98,7 @@ def _ended(command: list[str], text: str, limit: float, stop: threading.Event) -
         try:
             while True:
                 try:
-                    out, said = process.communicate(given, timeout=0.2)
+                    out, said = process.communicate(given, timeout=max(0.0, min(0.2, deadline - time.monotonic())))
                     return subprocess.CompletedProcess(command, process.returncode, out, said)
                 except subprocess.TimeoutExpired:
                     given = None  # the rest of it goes on its way

@@ -19,7 +19,7 @@ from tatami.region.ir import Region, Step
 from tatami.tiny.ir import MOVEMENT
 
 PRODUCTS = ("matmul", "linear", "gemm", "conv")
-"""What sums integers or stays narrow where its operands are dequantised (frontend/dequantised.py)."""
+"""Nodes that sum integers or keep 8 bits because their operands are dequantised (frontend/dequantised.py)."""
 LOWERED_FROM = ("frontend", "tiny@imported", "tiny")
 """Stages above the partition; a program given at a later one has its Regions already."""
 
@@ -96,7 +96,7 @@ def explain(compilation: Compilation) -> str:
 
 
 def _sizes(compilation: Compilation) -> Iterator[str]:
-    """What the program rests on of sizes, equations and conditions. All others were proved when the model was read."""
+    """Equations and conditions on sizes that each call checks. All others were proved when the model was read."""
     made = compilation.stages.get_made
     given = made("frontend") or made("tiny")
     equations = given.main.signature.assumptions if given is not None and "main" in given.programs else ()

@@ -35,7 +35,7 @@ class Prepared:
     versions: list[int] | None
     """PyTorch's counts of writes; None where it does not count (inference tensors)."""
     digest: Digest | None
-    """What they hold; None where the caller promises that all writes are counted."""
+    """The digest of their content; None where the caller promises that all writes are counted."""
     program: CpuProgram
     copies: dict[int, torch.Tensor]
     """Those that the program cannot read where they lie."""

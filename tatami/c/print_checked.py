@@ -171,30 +171,19 @@ class _Checked(KernelPrinter):
             f"{inside}if (r > fault) fault = r;\n{pad}}}\n"
         )
 
-    def chunk(self, s: Parallel, shared: list[str], frame: str, head: str) -> str:
-        name = f"chunk{len(self.chunks)}"
-        saved = dict(self.buffers)
-        self.chunks.append("")
-        place = len(self.chunks) - 1
-        prologue = self.block(s.prologue, "  ")
-        body = self.block(s.body, "    ")
-        del self.locals[len(shared) :]
-        given = "".join(
-            f"  {memory_type(saved[b])}* const {b}$$ = f->local[{i}]; const int64_t extent${b} = f->extent[{i}];\n"
-            f"  (void){b}$$; (void)extent${b};\n"
-            for i, b in enumerate(shared)
+    def given(self, buffer: str, dtype: DType, number: int) -> str:
+        return (
+            f"  {memory_type(dtype)}* const {buffer}$$ = f->local[{number}]; const int64_t extent${buffer} = f->extent[{number}];\n"
+            f"  (void){buffer}$$; (void)extent${buffer};\n"
         )
-        self.chunks[place] = (
-            f"{head}static int {name}(void* context, int64_t begin, int64_t end) {{\n"
-            f"  const {frame}* f = context;\n  const size_t mark = tatami_mark();\n"
-            f"{self.prologue('f->buffers', 'f->sizes')}{given}  const int64_t begin$ = begin; (void)begin$;\n"
-            f"  int fault = 0;\n{prologue}"
-            f"  for (int64_t {s.var}$ = begin; {s.var}$ < end; ++{s.var}$) {{\n"
+
+    def chunk_body(self, var: str, given: str, prologue: str, body: str) -> str:
+        return (
+            f"  const size_t mark = tatami_mark();\n{self.prologue('f->buffers', 'f->sizes')}{given}"
+            f"  const int64_t begin$ = begin; (void)begin$;\n  int fault = 0;\n{prologue}"
+            f"  for (int64_t {var}$ = begin; {var}$ < end; ++{var}$) {{\n"
             f"    if (++work$ > INT64_C({MOST_STEPS})) {_LEAVE}\n{body}  }}\n"
-            f"  tatami_release(mark);\n  return fault;\n}}\n"
         )
-        self.buffers = saved
-        return name
 
     # -- values ----------------------------------------------------------------------------------
     def value(self, v: Value) -> str:

@@ -78,7 +78,7 @@ scalbn scalbln cbrt fabs hypot pow sqrt erf erfc lgamma tgamma ceil floor nearby
 fmod remainder remquo copysign nan nextafter nexttoward fdim fmax fmin fma fpclassify isfinite isinf isnan isnormal signbit
 """
 _MATH = frozenset(f"{name}{kind}" for name in _OF_MATH.split() for kind in ("", "f"))
-"""What <math.h> declares (C17, 7.12)."""
+"""Names that <math.h> declares (C17, 7.12)."""
 
 ALIGNMENT = 64
 """Bytes of the widest vector: where a buffer begins at a multiple, so do all vectors at multiples of their lanes."""
@@ -270,16 +270,26 @@ class KernelPrinter:
         body = self.block(s.body, "    ")
         fence = f"  {self.needs.add('past_fence')}();\n" if self.past_caches else ""
         del self.locals[len(shared) :]
-        given = "".join(f"  {memory_type(saved[b])}* const {b} = f->local[{i}]; (void){b};\n" for i, b in enumerate(shared))
+        given = "".join((*(self.given(b, saved[b], i) for i, b in enumerate(shared)), *self.bound.lines))
+        inside = self.chunk_body(s.var, given, prologue, body)
         self.chunks[place] = (
-            f"{head}static int {name}(void* context, int64_t begin, int64_t end) {{\n"
-            f"  const {frame}* f = context;\n{self.prologue('f->buffers', 'f->sizes')}{given}{''.join(self.bound.lines)}"
-            f"  int fault = 0;\n  const size_t mark = tatami_mark();\n{prologue}"
-            f"  for (int64_t {s.var} = begin; {s.var} < end; ++{s.var}) {{\n{body}  }}\n{fence}"
-            f"  tatami_release(mark);\n  return fault;\n}}\n"
+            f"{head}static int {name}(void* context, int64_t begin, int64_t end) {{\n  const {frame}* f = context;\n"
+            f"{inside}{fence}  tatami_release(mark);\n  return fault;\n}}\n"
         )
         self.buffers, self.bound = saved, outer
         return name
+
+    def given(self, buffer: str, dtype: DType, number: int) -> str:
+        """A local buffer of the kernel as its chunks find it."""
+        return f"  {memory_type(dtype)}* const {buffer} = f->local[{number}]; (void){buffer};\n"
+
+    def chunk_body(self, var: str, given: str, prologue: str, body: str) -> str:
+        """What a chunk declares, from `given` on, and its loop over the rows."""
+        return (
+            f"{self.prologue('f->buffers', 'f->sizes')}{given}"
+            f"  int fault = 0;\n  const size_t mark = tatami_mark();\n{prologue}"
+            f"  for (int64_t {var} = begin; {var} < end; ++{var}) {{\n{body}  }}\n"
+        )
 
     def call(self, s: Call, pad: str) -> str:
         given = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, Pointer) else self.ix(a.value) for a in s.args]

@@ -1,4 +1,4 @@
-"""What sizes have to satisfy so that every value has a shape, as equations of a signature (D2.6).
+"""Conditions on sizes under which every value has a shape, as equations of a signature (D2.6).
 
     at least      N - 4 of pad          max(0, N - 4) == N - 4
     at most       5 of a window's line  max(5, N) == N

@@ -58,7 +58,7 @@ def archive_of_package() -> str | None:
 
 @lru_cache(maxsize=16)
 def package_version(package: str) -> str:
-    """What another package says of itself: its version, and the content of its first file, which a build from a checkout
+    """The identity of another package: its version, and the content of its first file, which a build from a checkout
     changes. Empty for one that is not installed."""
     try:
         said = version(package)

@@ -1,4 +1,4 @@
-"""What the native routines take and give: they read and write memory by the shapes that they are told.
+"""Operands and results of the native routines: they read and write memory by the shapes that they are told.
 
 sort           x -> values of x's type, i64 positions of its shape
 topk           x -> values, i64 positions: x's shape but along the axis

@@ -37,7 +37,7 @@ GREATEST: dict[str, float] = {
 }
 """The most of each number, in its own unit: some hundred times the largest machine's. The least is 0."""
 CPU_NUMBERS = ("vector_bytes", "vector_registers", "cores", "l1_bytes", "l2_bytes", "l3_bytes", "flops_fp32", "bandwidth")
-"""What CPU plans divide by."""
+"""Fields that CPU plans divide by."""
 
 
 def check_target(target: Target) -> Target:

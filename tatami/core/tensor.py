@@ -114,7 +114,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Of its content."""
+        """Bytes of its content."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def read_again_by(self, reload: Callable[[], bytes]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from tatami.core.binding import equation_symbols
 from tatami.core.module import Module
 from tatami.core.signature import Equation, symbols
-from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op, Ptr, launches
+from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op, pointers
 from tatami.execution.waves import operation_symbols, order, roots
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ def callees(instruction: Instruction) -> tuple[str, ...]:
 
 
 def once(find: Callable[[Layouts, str], T]) -> Callable[[Layouts, str], T]:
-    """What a method of Layouts says of a program, found when it is first asked for: calls with Python steps ask each time."""
+    """A method of Layouts whose answer for a program is computed once: calls with Python steps ask each time."""
 
     @wraps(find)
     def kept(layouts: Layouts, program: str) -> T:
@@ -128,8 +128,7 @@ class Layouts:
         parts: list[SetupPart] = []
         begin, known = 0, dict.fromkeys(tensors.values(), False)
         for i, ins in enumerate(plan.instructions):
-            touched = (*ins.inputs, *(a.buffer for k in launches(ins.op) for a in k.args if isinstance(a, Ptr)))
-            known |= {tensors[root[b]]: True for b in touched if root.get(b) in tensors}
+            known |= {tensors[root[b]]: True for b in (*ins.inputs, *pointers(ins.op)) if root.get(b) in tensors}
             names = tuple(n for n, is_read in known.items() if is_read)
             if i + 1 == len(plan.instructions) or sum(self._bytes(n) for n in names) >= PART_BYTES:
                 parts.append(SetupPart(begin, i + 1, names))
@@ -195,12 +194,8 @@ class Layouts:
         """By program: the last instruction that uses each buffer or a slice of it."""
         out: dict[str, dict[str, int]] = {}
         for name, plan in self.module.programs.items():
-            info, last = {b.id: b for b in plan.buffers}, out.setdefault(name, {})
-            for i, ins in enumerate(plan.instructions):
-                for id in filter(None, (*ins.inputs, *ins.outputs)):
-                    while info[id].parent:
-                        id = info[id].parent
-                    last[id] = i
+            root = roots(plan)
+            out[name] = {root[id]: i for i, ins in enumerate(plan.instructions) for id in (*ins.inputs, *ins.outputs) if id}
         return out
 
     def is_python_step(self, instruction: Instruction) -> bool:

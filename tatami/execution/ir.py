@@ -165,6 +165,11 @@ def launches(op: Operation) -> tuple[Launch, ...]:
             return ()
 
 
+def pointers(op: Operation) -> tuple[str, ...]:
+    """The buffers that the kernels of an operation are given."""
+    return tuple(a.buffer for launch in launches(op) for a in launch.args if isinstance(a, Ptr | TensorMap))
+
+
 UNORDERED = -1
 """The wave of an instruction of a document that gives no order: `waves.order` infers one."""
 

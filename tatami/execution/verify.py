@@ -22,16 +22,7 @@ from tatami.core.module import Module
 from tatami.core.signature import Input, Output, repeated_input, symbols
 from tatami.execution.arena import aligned
 from tatami.execution.in_place import fits, is_last_reader
-from tatami.execution.ir import (
-    UNORDERED,
-    BufferInfo,
-    Choose,
-    ExecutionPlan,
-    Launch,
-    Operation,
-    Ptr,
-    TensorMap,
-)
+from tatami.execution.ir import UNORDERED, BufferInfo, ExecutionPlan, Launch, launches, pointers
 from tatami.execution.verify_calls import check_calls, check_depth, check_operations, fault, place_of, shape_text
 from tatami.execution.waves import dependences, operation_sizes, operation_symbols, placed, roots, with_uses
 
@@ -56,16 +47,6 @@ def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
     return out + _constants(module) + _held(module) + check_depth(module)
 
 
-def _pointers(op: Operation) -> tuple[str, ...]:
-    match op:
-        case Launch(args=args):
-            return tuple(a.buffer for a in args if isinstance(a, Ptr | TensorMap))
-        case Choose(cases=cases):
-            return tuple(p for c in cases for launch in c.launches for p in _pointers(launch))
-        case _:
-            return ()
-
-
 def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     known: set[str] = set()
@@ -88,7 +69,7 @@ def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
         for name in dict.fromkeys(names):
             if name not in known:
                 out.append(diagnostic("UnknownValue", place_of(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
-        for name in _pointers(ins.op):
+        for name in pointers(ins.op):
             if name in known and name not in names:
                 out.append(
                     fault(
@@ -99,7 +80,7 @@ def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
                 )
             elif name not in known:
                 out.append(diagnostic("UnknownValue", place_of(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
-        for kernel in _kernels(ins.op):
+        for kernel in (launch.kernel for launch in launches(ins.op)):
             if not _SYMBOL.fullmatch(kernel):
                 out.append(
                     fault(place_of(program, ins, i), f"{kernel[:40]!r} is no name of a kernel", "use letters, digits and _")
@@ -109,16 +90,6 @@ def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 """Kernel names reach generated code."""
-
-
-def _kernels(op: Operation) -> tuple[str, ...]:
-    match op:
-        case Launch(kernel=kernel):
-            return (kernel,)
-        case Choose(cases=cases):
-            return tuple(launch.kernel for c in cases for launch in c.launches)
-        case _:
-            return ()
 
 
 def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
@@ -386,7 +357,7 @@ def _places(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 
 
 def _uses(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
-    """What a plan says of first and last uses is so: memory is given to others before and after."""
+    """First and last uses in a plan are the real ones: memory is given to others before and after."""
     if any(ins.wave == UNORDERED for ins in plan.instructions):
         return []  # positions are those of the order that is inferred
     return [

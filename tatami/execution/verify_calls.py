@@ -10,7 +10,7 @@ from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars, substitute
 from tatami.core.module import Module
-from tatami.core.signature import Equation, symbols
+from tatami.core.signature import Equation, Input, symbols
 from tatami.execution.frames import MAX_DEPTH, callees
 from tatami.execution.ir import BufferInfo, Copy, ExecutionPlan, If, Instruction, Loop, Op
 from tatami.execution.waves import operation_symbols
@@ -64,7 +64,7 @@ def check_calls(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]
 def _shapes(
     where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, BufferInfo], equations: Sequence[Equation]
 ) -> list[Diagnostic]:
-    """What a callee reads and writes is what its caller has, under the sizes of the call. Sizes that a run finds are checked
+    """Shapes that a callee reads and writes are those that its caller has, under the sizes of the call. Sizes that a run finds are checked
     then."""
     given: Mapping[str, Expr] = getattr(ins.op, "sizes", {})
     unknown = [s for s in given if s not in {*symbols(callee.signature), *callee.signature.defaults}]
@@ -72,11 +72,10 @@ def _shapes(
         names = ", ".join(symbols(callee.signature)) or "none"
         why = f"the called program has no size symbol {unknown[0]!r}"
         return [diagnostic("UnboundSymbol", where, why, f"leave it out of `sizes`; its symbols are {names}")]
-    arguments, results = _passed(ins, callee)
     found, assumed = set(operation_symbols(ins.op)), Assumed(equations)
     equal = {frozenset((e.lhs, e.rhs)) for e in equations}
     out: list[Diagnostic] = []
-    for name, shape in (*arguments, *results):
+    for name, shape in _passed(ins, callee):
         if not name:
             continue
         actual = info[name].shape[len(info[name].shape) - len(shape) :]
@@ -91,20 +90,22 @@ def _shapes(
     return out
 
 
-def _passed(ins: Instruction, callee: ExecutionPlan) -> tuple[list[tuple[str, Shape]], list[tuple[str, Shape]]]:
-    """Buffers of the caller with the shapes that the callee gives them. Scanned results are of one turn."""
+def _arguments(ins: Instruction, callee: ExecutionPlan) -> tuple[tuple[str, ...], list[Input]]:
+    """Buffers of the caller, and the inputs of the callee that they are for; the condition of a loop is left out where its
+    body does not take it."""
     kinds = {b.id: b.kind for b in callee.buffers}
-    ports = [p.shape for id, p in zip(callee.input_buffers, callee.signature.inputs) if kinds.get(id) != "constant"]
-    results = [p.shape for p in callee.signature.outputs]
-    names = ins.inputs
-    match ins.op:
-        case If():
-            names = ins.inputs[1:]
-        case Loop():
-            results = results[1:]
-            if len(ports) == len(names) - 1:
-                names = (names[0], *names[2:])
-    return list(zip(names, ports)), list(zip(ins.outputs, results))
+    ports = [p for id, p in zip(callee.input_buffers, callee.signature.inputs) if kinds.get(id) != "constant"]
+    names = ins.inputs[1:] if isinstance(ins.op, If) else ins.inputs
+    if isinstance(ins.op, Loop) and len(ports) == len(names) - 1:
+        names = (names[0], *names[2:])
+    return names, ports
+
+
+def _passed(ins: Instruction, callee: ExecutionPlan) -> list[tuple[str, Shape]]:
+    """Buffers of the caller with the shapes that the callee gives them. Scanned results are of one turn."""
+    names, ports = _arguments(ins, callee)
+    results = callee.signature.outputs[1 if isinstance(ins.op, Loop) else 0 :]
+    return [*zip(names, (p.shape for p in ports)), *zip(ins.outputs, (p.shape for p in results))]
 
 
 def check_operations(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
@@ -137,11 +138,7 @@ def check_operations(program: str, plan: ExecutionPlan, module: Module[Execution
 
 def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, BufferInfo]) -> list[Diagnostic]:
     out: list[Diagnostic] = []
-    kinds = {b.id: b.kind for b in callee.buffers}
-    ports = [p for id, p in zip(callee.input_buffers, callee.signature.inputs) if kinds.get(id) != "constant"]
-    arguments = ins.inputs[1:] if isinstance(ins.op, If) else ins.inputs
-    if isinstance(ins.op, Loop) and len(ports) == len(arguments) - 1:
-        arguments = (arguments[0], *arguments[2:])  # the body does not take the condition
+    arguments, ports = _arguments(ins, callee)
     if len(arguments) != len(ports):
         return [fault(where, f"{len(arguments)} arguments for {len(ports)} inputs", "pass one argument per input")]
     for name, port in zip(arguments, ports):

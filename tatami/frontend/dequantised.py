@@ -193,7 +193,7 @@ class _Rewriting:
 
     # -- where codes come from ------------------------------------------------------------------
     def codes_of(self, tensor: str) -> Codes | None:
-        """What `tensor` is the dequantisation of, movement looked through."""
+        """The integers that `tensor` is the dequantisation of, movement looked through."""
         if tensor not in self.codes:
             chain: list[Node] = []
             node = self.producers.get(tensor)

@@ -1,4 +1,4 @@
-"""What the sizes of a graph have to satisfy, node by node: the one place where an operation says so.
+"""Conditions on the sizes of a graph, node by node: the one place where an operation states them.
 
     pad [(0, -4)] of x[N]        N >= 4
     max_pool 3 of x[N, C, L]     L >= 3
@@ -34,9 +34,10 @@ Types = Sequence[TensorType | None]
 def with_conditions(graph: Graph) -> Graph:
     """The graph with the equations that its sizes need in the signature. Whoever makes a graph ends with this. Raises E1304
     for numbers of elements that 64 bits do not count."""
-    if faults := broken_numbers(_counts(graph)):
+    counts = _counts(graph)
+    if faults := broken_numbers(counts):
         raise TatamiError(*faults)
-    needed = graph_conditions(graph)
+    needed = _conditions(graph, counts)
     if not needed:
         return graph
     signature = msgspec.structs.replace(graph.signature, assumptions=(*graph.signature.assumptions, *needed))
@@ -45,13 +46,17 @@ def with_conditions(graph: Graph) -> Graph:
 
 def graph_conditions(graph: Graph) -> tuple[Equation, ...]:
     """The equations that the signature of a graph lacks."""
+    return _conditions(graph, _counts(graph))
+
+
+def _conditions(graph: Graph, counts: Sequence[Claim]) -> tuple[Equation, ...]:
     nodes, tensors = graph.graph, graph.tensors
     inputs, known = graph.signature.inputs, graph.signature.assumptions
     claims: list[Claim] = []
     for node in nodes:
         results = [tensors[name] for name in node.outputs if name in tensors]
         claims += node_claims(node, [tensors.get(name) for name in node.inputs], results)
-    claims += _counts(graph)
+    claims += counts
     bound = {size for port in inputs for size in port.shape}
     claims = [c for c in claims if not (c.small == ZERO and c.large in bound)]
     divisors = tuple(e for e in nonzero_divisors(nodes, tensors) if e not in known)
@@ -78,7 +83,7 @@ _FINDING = frozenset({"nonzero", "unique", "compress", "non_max_suppression"})
 
 
 def node_claims(node: Node, operands: Types, results: Sequence[TensorType], at: str = "") -> list[Claim]:
-    """What one node needs. `at`: what to call it, by default its name."""
+    """Conditions on the sizes of one node. `at`: its name in messages, by default its own."""
     at = at or node.name
     own = _CLAIMS.get(node.op)
     present = [t for t in operands if t is not None]

@@ -32,7 +32,7 @@ def verify(module: Module[Graph]) -> list[Diagnostic]:
 
 
 def _conditions(graph: Graph) -> list[Diagnostic]:
-    """What its sizes have to satisfy stands in the signature, or is a number and holds."""
+    """Conditions on its sizes stand in the signature, or are numbers and hold."""
     out: list[Diagnostic] = []
     for node in graph.graph:
         results = [graph.tensors[o] for o in node.outputs]

@@ -32,7 +32,7 @@ ROOM = 16 << 20
 
 @dataclass(frozen=True)
 class Turned:
-    """What a loop gave: how often it turned, the last state, and each scanned result as blocks of rows."""
+    """The results of a loop: how often it turned, the last state, and each scanned result as blocks of rows."""
 
     turns: int
     state: list[Array]

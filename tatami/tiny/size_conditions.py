@@ -1,4 +1,4 @@
-"""What the sizes of a tiny program have to satisfy: no size is negative, PAD crops and SHRINK takes what is there.
+"""Conditions on the sizes of a tiny program: no size is negative, PAD crops and SHRINK takes what is there.
 
     PAD [(0, -4)] of x[N]        max(4, N) == N
     SHRINK 0:M of x[N]           max(M, N) == N

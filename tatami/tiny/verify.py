@@ -58,7 +58,7 @@ def verify(module: Module[Program], form: str = "tiny") -> list[Diagnostic]:
 
 
 def _conditions(program: Program) -> list[Diagnostic]:
-    """What its sizes have to satisfy is a number and holds, or stands in the signature, where normalisation puts it."""
+    """Conditions on its sizes are numbers and hold, or stand in the signature, where normalisation puts them."""
     out = broken_numbers(program_claims(program.nodes))
     for e in conditions(program_claims(program.nodes), program.signature.assumptions):
         equation = f'{{"lhs": "{e.lhs}", "rhs": "{e.rhs}", "at": "{e.at}"}}'

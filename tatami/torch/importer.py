@@ -47,7 +47,7 @@ class Importer:
     forbidden: list[tuple[Tensor, Forbidden]] = field(default_factory=list)
     """Truths that no element may have, and the diagnostic of one that has it."""
     _looked: dict[tuple[str, Expr, bool], Tensor] = field(default_factory=dict)
-    """What `within` made of an index, by its name, the size and `from_end`: an index is looked at once."""
+    """Results of `within` for an index, by its name, the size and `from_end`: an index is looked at once."""
     at: str = ""
     """The node that is being imported, as a diagnostic names it."""
     raises: bool = True

@@ -16,7 +16,7 @@ from tatami.torch.sizes import shape_of, size_expr, strides_of
 
 
 def storage_of(value: Any) -> int | None:
-    """What two tensors share where one is a view of the other."""
+    """Memory that two tensors share where one is a view of the other."""
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) and value.layout == torch.strided else None
 
 
